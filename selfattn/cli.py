@@ -1,0 +1,75 @@
+"""How every command of the project ends: one sentence for a user's mistake, never a traceback."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from .errors import UserError
+
+_DISK_FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
+
+
+def _terminated(signum: int, frame: object) -> NoReturn:
+    raise SystemExit(128 + signum)
+
+
+def is_disk_full(error: OSError) -> bool:
+    """True if ``error`` says that the disk, the quota or the allowed file size is used up."""
+    return error.errno in _DISK_FULL
+
+
+def disk_full_sentence(error: OSError) -> str:
+    """One sentence for an error that :func:`is_disk_full` accepts."""
+    where = f" while writing {error.filename}" if error.filename else ""
+    reason = os.strerror(error.errno or errno.ENOSPC)
+    return f"no space left{where} ({reason}): free some disk space and run the command again"
+
+
+def run(main: Callable[[], int | None], prog: str | None = None) -> NoReturn:
+    """Run ``main`` as a command and leave the process with a fitting exit code.
+
+    A script ends with ``if __name__ == "__main__": run(main)``.
+
+    * ``main`` returns: its value, or 0 for None.
+    * :class:`UserError`: ``PROG: error: MESSAGE`` on stderr, exit code 2.
+    * a full disk (ENOSPC, EFBIG, EDQUOT): one sentence on stderr, exit code 1.
+    * Ctrl-C: exit code 130. SIGTERM: exit code 143, after ``finally`` blocks have run.
+    * a closed pipe (``command | head``): exit code 141, silently.
+
+    Any other exception is a bug and keeps its traceback.
+
+    Args:
+        main (Callable[[], int | None]): the command, without arguments.
+        prog (str, optional): the name shown before the message. Default: the script's file name.
+    """
+    name = prog or Path(sys.argv[0]).name
+    # The default action of SIGTERM ends Python at once and leaves temporary folders behind.
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        code = main() or 0
+        # Flushed here, so that a full disk behind `command > file` is met inside the try.
+        sys.stdout.flush()
+    except UserError as error:
+        code = _fail(name, str(error), 2)
+    except KeyboardInterrupt:
+        code = _fail(name, "interrupted", 130)
+    except BrokenPipeError:
+        # Python would complain once more when it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 141
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        code = _fail(name, disk_full_sentence(error), 1)
+    sys.exit(code)
+
+
+def _fail(prog: str, message: str, code: int) -> int:
+    print(f"{prog}: error: {message}", file=sys.stderr)
+    return code

@@ -1,0 +1,87 @@
+"""Every way in which a command can end, each in a real process."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+SCRIPT = """
+import errno, os, sys, time
+from selfattn.cli import run
+from selfattn.errors import UserError
+
+def main():
+{body}
+
+run(main, prog="tool")
+"""
+
+
+def end_of(tmp_path, body):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(body="    " + body))
+    return subprocess.run([sys.executable, script], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "stderr"),
+    [
+        ("return None", 0, ""),
+        ("return 3", 3, ""),
+        ("raise UserError('--size is 0, but must be 1 or more')", 2,
+         "tool: error: --size is 0, but must be 1 or more\n"),
+        ("raise KeyboardInterrupt", 130, "tool: error: interrupted\n"),
+    ],
+    ids=["none", "code", "user-error", "ctrl-c"],
+)  # fmt: skip
+def test_endings(tmp_path, body, code, stderr):
+    done = end_of(tmp_path, body)
+    assert (done.returncode, done.stderr) == (code, stderr)
+
+
+@pytest.mark.parametrize("name", ["ENOSPC", "EFBIG", "EDQUOT"])
+def test_full_disk_is_one_sentence_naming_the_file(tmp_path, name):
+    done = end_of(tmp_path, f"raise OSError(errno.{name}, 'x', 'big.bin')")
+    assert done.returncode == 1
+    assert done.stderr.startswith("tool: error: no space left while writing big.bin")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_really_full_device(tmp_path):
+    done = end_of(tmp_path, "print('x' * 100000, file=open('/dev/full', 'w'))")
+    assert done.returncode == 1
+    assert "no space left" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_other_os_errors_are_bugs_and_keep_their_traceback(tmp_path):
+    done = end_of(tmp_path, "open('missing.txt')")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+def test_sigterm_runs_finally_blocks(tmp_path):
+    script = tmp_path / "script.py"
+    body = (
+        "    try:\n        print('up', flush=True)\n        time.sleep(60)\n"
+        "    finally:\n        print('tidied')"
+    )
+    script.write_text(SCRIPT.format(body=body))
+    process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "up\n"
+    started = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=20)[0] == "tidied\n"
+    assert process.returncode == 143
+    assert time.monotonic() - started < 20
+
+
+def test_closed_pipe_is_silent(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(body="    for i in range(100000): print(i)"))
+    done = subprocess.run(
+        f"{sys.executable} {script} | head -1", shell=True, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("0\n", "")
