@@ -1,0 +1,35 @@
+"""The fairseq side of selfattn: ``fairseq-train DATA --user-dir plugin --arch transformer_mtsa``.
+
+Importing this package registers everything with fairseq. fairseq itself imports ``models/`` and
+``tasks/`` of a user dir, never ``criterions/``, and nothing if the package was imported before (a
+notebook): so all of them are imported here, and a new folder needs only its name in ``_REGISTERING``.
+"""
+
+import importlib
+import pkgutil
+from pathlib import Path
+
+from . import _identity
+
+_REGISTERING = ("criterions", "tasks", "models")
+_folder = Path(__file__).parent
+
+
+def _import_all(subpackage: str) -> None:
+    """Import every public module of one subpackage, as fairseq does for models/ and tasks/."""
+    if not (_folder / subpackage).is_dir():
+        return
+    package = importlib.import_module(f"{__name__}.{subpackage}")
+    for module in pkgutil.iter_modules(package.__path__):
+        if not module.name.startswith("_"):
+            importlib.import_module(f"{package.__name__}.{module.name}")
+
+
+if not _identity.join_twin(__name__, _folder):
+    _identity.check_core(_folder)
+
+    from . import compat
+
+    compat.apply()
+    for _name in _REGISTERING:
+        _import_all(_name)

@@ -1,0 +1,19 @@
+"""What fairseq 0.12 needs to run on today's torch and numpy, and to fail in one clear sentence.
+
+fairseq imports ``--user-dir`` while it builds its argument parser: before it reads a checkpoint,
+before it wraps a model for several processes, and in each worker process at the top of main. So
+everything here is in time.
+"""
+
+from . import loading, runtime
+
+__all__ = ["apply"]
+
+
+def apply() -> None:
+    """Apply every fix. Calling it again changes nothing."""
+    loading.allow_checkpoint_types()
+    loading.trust_own_broadcast()
+    runtime.allow_ddp_on_cpu()
+    runtime.restore_numpy_long()
+    runtime.silence_noise()

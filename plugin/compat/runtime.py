@@ -1,0 +1,60 @@
+"""Small breaks of fairseq on today's torch and numpy, and its noise."""
+
+import logging
+import os
+import types
+import warnings
+from typing import Any
+
+import numpy as np
+from fairseq.models import distributed_fairseq_model
+
+from ._patch import wrap
+
+_NOISE: tuple[tuple[str, type[Warning]], ...] = (
+    (r"(?s)\s*hydra\.experimental\.\w+\(\) is no longer experimental", UserWarning),
+    (r"(?s)\s*The version_base parameter is not specified", UserWarning),
+    (r"(?s)\s*In '\w+': Usage of deprecated keyword in package header", UserWarning),
+    (r"(?s)\s*'\w+' is validated against ConfigStore schema", UserWarning),
+    (r"(?s)\s*The strict flag in the compose API is deprecated", UserWarning),
+    (r"'pin_memory' argument is set as true but no accelerator", UserWarning),
+    (r"`torch\.cuda\.amp\.autocast", FutureWarning),
+    (r"`torch\.cuda\.amp\.GradScaler", FutureWarning),
+    (r"`broadcast_buffers` is deprecated", FutureWarning),
+    (r"Support for mismatched key_padding_mask and attn_mask", UserWarning),
+)
+
+
+def allow_ddp_on_cpu() -> None:
+    """Let ``--ddp-backend pytorch_ddp`` (the default) wrap a model on the CPU.
+
+    Break: fairseq/models/distributed_fairseq_model.py passes ``device_ids=[device_id]`` always, which
+    torch refuses for CPU parameters. Fix: pass None for them.
+    """
+
+    @wrap(distributed_fairseq_model, "DistributedDataParallel")
+    def _distributed(original: Any, module: Any, **kwargs: Any) -> Any:
+        if next(module.parameters()).device.type == "cpu":
+            kwargs.update(device_ids=None, output_device=None)
+        return original(module=module, **kwargs)
+
+
+def restore_numpy_long() -> None:
+    """Give numpy 2 the ``np.compat.long`` that it dropped.
+
+    Break: fairseq/data/token_block_dataset.py and language_pair_dataset.py use it. Fix: it was int.
+    """
+    if not hasattr(np, "compat"):
+        np.compat = types.SimpleNamespace(long=int)  # type: ignore[attr-defined]
+
+
+def silence_noise() -> None:
+    """Hide known harmless warnings and put the log level back.
+
+    Break: fairseq/models/wav2vec/wav2vec2_classification.py sets the root logger to DEBUG when it is
+    imported, so every command but fairseq-train logs other packages' debug lines. Fix: LOGLEVEL, as
+    fairseq's commands read it, or INFO.
+    """
+    for message, category in _NOISE:
+        warnings.filterwarnings("ignore", message=message, category=category)
+    logging.getLogger().setLevel(os.environ.get("LOGLEVEL", "INFO").upper())
