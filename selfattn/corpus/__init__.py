@@ -1,0 +1,19 @@
+"""From pairs of text files to data that fairseq trains on.
+
+``text`` reads and cleans, ``split`` cuts one corpus into train, valid and test, ``vocabulary`` learns
+and applies SentencePiece, ``prepare`` does all of it and ends in a fairseq data-bin.
+"""
+
+from .prepare import Options, Prepared, prepare
+from .split import split_pairs
+from .text import Cleaning, clean_pairs, read_pairs
+
+__all__ = [
+    "Cleaning",
+    "Options",
+    "Prepared",
+    "clean_pairs",
+    "prepare",
+    "read_pairs",
+    "split_pairs",
+]

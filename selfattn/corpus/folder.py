@@ -1,0 +1,80 @@
+"""Folders and files that appear complete or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+
+
+@contextmanager
+def new_folder(destination: Path, *, overwrite: bool = False, mark: str) -> Iterator[Path]:
+    """A temporary folder beside ``destination`` that takes its name when the block succeeds.
+
+    If the block raises, the temporary folder is removed and ``destination`` is as it was before.
+
+    Args:
+        destination (Path): the folder to make. Missing parents are made too.
+        overwrite (bool): replace an existing folder, if it is empty or holds a file named ``mark``.
+        mark (str): the file by which a folder that this project wrote is recognised.
+
+    Raises:
+        UserError: if ``destination`` exists and must not be replaced.
+    """
+    destination = Path(os.path.abspath(destination))
+    check_destination(destination, overwrite=overwrite, mark=mark)
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    partial = destination.with_name(f".{destination.name}.partial-{os.getpid()}")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    try:
+        yield partial
+        old = destination.with_name(f".{destination.name}.old-{os.getpid()}")
+        if destination.exists():
+            destination.rename(old)
+        partial.rename(destination)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def check_destination(destination: Path, *, overwrite: bool, mark: str) -> None:
+    """Refuse a destination that exists and must not be replaced; arguments as in `new_folder`."""
+    if destination.is_symlink() or destination.exists():
+        if not overwrite:
+            raise UserError(
+                f"the destination {destination} exists already: choose another or add --overwrite"
+            )
+        if destination.is_symlink() or not destination.is_dir():
+            raise UserError(f"the destination {destination} is not a folder, so it is not replaced")
+        if any(destination.iterdir()) and not (destination / mark).is_file():
+            raise UserError(
+                f"the destination {destination} holds other things than prepared data (no {mark}), "
+                "so it is not replaced"
+            )
+
+
+def write_lines(path: Path, lines: list[str]) -> None:
+    """Write one UTF-8 line per element; a failure leaves no partial file under this name."""
+    write_text(path, "".join(line + "\n" for line in lines))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write readable JSON; a failure leaves no partial file under this name."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 text; a failure leaves no partial file under this name."""
+    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    try:
+        partial.write_bytes(text.encode("utf-8"))
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

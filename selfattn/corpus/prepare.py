@@ -1,0 +1,228 @@
+"""Everything between text files and a fairseq data-bin."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+from . import vocabulary
+from .binarise import binarise
+from .folder import check_destination, new_folder, write_json, write_lines
+from .split import count_overlap, split_pairs
+from .text import Cleaning, Pair, ParallelText, clean_pairs, read_pairs
+
+logger = logging.getLogger(__name__)
+
+SUMMARY = "prepared.json"
+_LANGUAGE = re.compile(r"[A-Za-z0-9_]+")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to prepare a corpus.
+
+    Args:
+        source_lang (str): short name, used as file ending, for example ``en``.
+        target_lang (str): the same for the other side.
+        vocab_size (int): SentencePiece pieces, shared by both languages.
+        vocab_type (str): ``bpe`` or ``unigram``.
+        cleaning (Cleaning): what a sentence must look like.
+        workers (int): processes for binarising.
+    """
+
+    source_lang: str
+    target_lang: str
+    vocab_size: int = 8000
+    vocab_type: str = "bpe"
+    cleaning: Cleaning = field(default_factory=Cleaning)
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        for flag, value in (
+            ("--source-lang", self.source_lang),
+            ("--target-lang", self.target_lang),
+        ):
+            if not _LANGUAGE.fullmatch(value):
+                raise UserError(f"{flag} is {value!r}, but must be letters, digits or underscores")
+        if self.source_lang == self.target_lang:
+            raise UserError(
+                f"--source-lang and --target-lang are both {self.source_lang!r}, but must differ"
+            )
+        if self.workers < 1:
+            raise UserError(f"--workers is {self.workers}, but must be 1 or more")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What :func:`prepare` made: the folder and the content of its ``prepared.json``."""
+
+    folder: Path
+    summary: dict[str, Any]
+
+
+def find_pair(prefix: str, options: Options, flag: str) -> tuple[Path, Path]:
+    """The two files ``PREFIX.LANG`` (or ``PREFIX.LANG.gz``) that ``flag`` names.
+
+    Raises:
+        UserError: if one is missing.
+    """
+    found = []
+    for lang in (options.source_lang, options.target_lang):
+        candidates = [Path(f"{prefix}.{lang}"), Path(f"{prefix}.{lang}.gz")]
+        existing = [path for path in candidates if path.exists()]
+        if not existing:
+            raise UserError(f"{flag} is {prefix}, but there is no file {candidates[0]} (nor .gz)")
+        found.append(existing[0])
+    return found[0], found[1]
+
+
+def prepare(
+    options: Options,
+    destination: Path,
+    *,
+    splits: Mapping[str, tuple[Path, Path]] | None = None,
+    pair: tuple[Path, Path] | None = None,
+    held_out: int = 500,
+    seed: int = 1,
+    overwrite: bool = False,
+) -> Prepared:
+    """Clean, split if asked, learn a vocabulary, encode and binarise; all or nothing.
+
+    The destination gets ``data-bin/`` for fairseq, ``spm.model`` and ``spm.vocab``, ``raw/`` with the
+    clean text of valid and test (what a translation is compared with), and ``prepared.json`` with
+    counts, options and the SHA-256 of every input.
+
+    Args:
+        options (Options): languages, vocabulary, cleaning.
+        destination (Path): the folder to make.
+        splits (Mapping, optional): source and target file of ``train``, ``valid``, ``test`` and, for
+            further test sets, ``test1``, ``test2`` and so on.
+        pair (tuple, optional): instead of ``splits``, one source and one target file to be split.
+        held_out (int): with ``pair``, the pairs in valid and in test.
+        seed (int): with ``pair``, chooses the split.
+        overwrite (bool): replace a folder that was prepared before.
+
+    Raises:
+        UserError: for every mistake in flags or files.
+    """
+    check_destination(destination, overwrite=overwrite, mark=SUMMARY)
+    if (splits is None) == (pair is None):
+        raise UserError("give either files for train, valid and test, or one pair to split")
+    inputs: dict[str, ParallelText] = {}
+    for name, files in (splits or {"pair": pair}).items():
+        inputs[name] = read_pairs(*files)  # type: ignore[misc]
+    counts: dict[str, dict[str, int]] = {}
+    text: dict[str, list[Pair]] = {}
+    for name, content in inputs.items():
+        training = name in ("train", "pair")
+        text[name], counts[name] = clean_pairs(content, options.cleaning, training=training)
+    if pair is not None:
+        text = split_pairs(text["pair"], held_out, seed)
+        counts["pair"]["duplicates left out"] = counts["pair"]["kept"] - sum(
+            map(len, text.values())
+        )
+    _check_sizes(text)
+    with new_folder(destination, overwrite=overwrite, mark=SUMMARY) as folder:
+        pieces = _write_text(folder, text, options, inputs)
+        binarise(folder, [name for name in text if name.startswith("test")], options)
+        summary = {
+            "languages": [options.source_lang, options.target_lang],
+            "pairs": {name: len(pairs) for name, pairs in text.items()},
+            "pieces": pieces,
+            "counts": counts,
+            "sentences also in train": {
+                name: count_overlap(pairs, text["train"])
+                for name, pairs in text.items()
+                if name != "train"
+            },
+            "dictionary": _count_lines(folder / "data-bin" / f"dict.{options.source_lang}.txt"),
+            "options": asdict(options)
+            | ({"held_out": held_out, "seed": seed} if pair is not None else {}),
+            "inputs": {
+                str(path): _sha256(path)
+                for content in inputs.values()
+                for path in (content.source, content.target)
+            },
+        }
+        write_json(folder / SUMMARY, summary)
+    return Prepared(destination, summary)
+
+
+def _check_sizes(text: Mapping[str, list[Pair]]) -> None:
+    for name, pairs in text.items():
+        if not pairs:
+            raise UserError(
+                f"the {name} data has no pair left after cleaning, but needs one or more"
+            )
+
+
+def _write_text(
+    folder: Path,
+    text: dict[str, list[Pair]],
+    options: Options,
+    inputs: Mapping[str, ParallelText],
+) -> dict[str, dict[str, int]]:
+    """Learn the vocabulary, write raw and encoded text; drops over-long pairs from ``text``."""
+    train = text["train"]
+    logger.info("learning %d %s pieces", options.vocab_size, options.vocab_type)
+    vocabulary.learn(
+        [side for pair in train for side in pair],
+        folder / "spm",
+        options.vocab_size,
+        options.vocab_type,
+    )
+    processor = vocabulary.load(folder / "spm.model")
+    (folder / "raw").mkdir()
+    (folder / "encoded").mkdir()
+    languages = (options.source_lang, options.target_lang)
+    limit = options.cleaning.max_length
+    pieces = {}
+    for name, pairs in text.items():
+        sides = [vocabulary.encode(processor, [pair[i] for pair in pairs]) for i in (0, 1)]
+        fits = [max(len(a), len(b)) <= limit for a, b in zip(*sides, strict=True)]
+        if not all(fits):
+            _refuse_or_report(name, fits, options, inputs)
+            text[name] = [pair for pair, keep in zip(pairs, fits, strict=True) if keep]
+        pieces[name] = {}
+        for lang, side, encoded in zip(languages, (0, 1), sides, strict=True):
+            kept = [line for line, keep in zip(encoded, fits, strict=True) if keep]
+            pieces[name][lang] = sum(map(len, kept))
+            write_lines(folder / "encoded" / f"{name}.{lang}", [" ".join(line) for line in kept])
+            if name != "train":
+                write_lines(folder / "raw" / f"{name}.{lang}", [p[side] for p in text[name]])
+    _check_sizes(text)
+    return pieces
+
+
+def _refuse_or_report(
+    name: str, fits: list[bool], options: Options, inputs: Mapping[str, ParallelText]
+) -> None:
+    limit = options.cleaning.max_length
+    if name in inputs and (name != "train" or options.cleaning.strict):
+        # Nothing was dropped before under these two conditions, so positions are line numbers.
+        number = fits.index(False) + 1
+        raise UserError(
+            f"{inputs[name].source} or {inputs[name].target}, line {number}: more than "
+            f"--max-length {limit} SentencePiece pieces, which {name} data must not have"
+        )
+    if options.cleaning.strict:
+        raise UserError(
+            f"{inputs['pair'].source} or {inputs['pair'].target}: {fits.count(False)} pairs of more "
+            f"than --max-length {limit} SentencePiece pieces, which --strict does not allow"
+        )
+    logger.info("%s: dropped %d pairs of more than %d pieces", name, fits.count(False), limit)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _count_lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n")

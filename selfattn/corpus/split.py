@@ -1,0 +1,70 @@
+"""Cut one corpus into train, valid and test so that no sentence leaks from one to another."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from ..errors import UserError
+from .text import Pair
+
+_NOT_A_LETTER = re.compile(r"[\W\d_]+")
+
+
+def sentence_key(text: str) -> str:
+    """What two sentences share if they differ only in case, digits, punctuation or spaces.
+
+    >>> sentence_key("Turn off, zone 1!") == sentence_key("turn off zone 2")
+    True
+    """
+    folded = text.casefold()
+    return _NOT_A_LETTER.sub("", folded) or folded
+
+
+def split_pairs(pairs: list[Pair], held_out: int, seed: int = 1) -> dict[str, list[Pair]]:
+    """Split into ``train``, ``valid`` and ``test`` with ``held_out`` pairs in each of the last two.
+
+    Within all three together no source side and no target side occurs twice, compared by
+    :func:`sentence_key`; later duplicates are left out. The order, and so the split, depends on
+    the text of the pairs and the seed only, not on the order of the input.
+
+    Args:
+        pairs (list[Pair]): clean pairs.
+        held_out (int): pairs in valid, and in test.
+        seed (int): chooses one of the possible splits.
+
+    Raises:
+        UserError: if ``held_out`` is below 1, or would leave fewer pairs to train than it takes.
+    """
+    if held_out < 1:
+        raise UserError(f"--held-out is {held_out}, but must be 1 or more")
+
+    def order(pair: Pair) -> bytes:
+        return hashlib.sha256(f"{seed}\0{pair[0]}\0{pair[1]}".encode()).digest()
+
+    seen: tuple[set[str], set[str]] = (set(), set())
+    distinct = []
+    for pair in sorted(set(pairs), key=order):
+        keys = [sentence_key(side) for side in pair]
+        if keys[0] in seen[0] or keys[1] in seen[1]:
+            continue
+        for known, key in zip(seen, keys, strict=True):
+            known.add(key)
+        distinct.append(pair)
+    largest = len(distinct) // 4
+    if held_out > largest:
+        raise UserError(
+            f"--held-out is {held_out}, but with {len(distinct)} distinct pairs it must be at most "
+            f"{largest}, so that half of them remain to train on"
+        )
+    return {
+        "train": distinct[2 * held_out :],
+        "valid": distinct[:held_out],
+        "test": distinct[held_out : 2 * held_out],
+    }
+
+
+def count_overlap(pairs: list[Pair], train: list[Pair]) -> int:
+    """How many of ``pairs`` have a source or target side that ``train`` has, character by character."""
+    sources, targets = ({pair[side] for pair in train} for side in (0, 1))
+    return sum(source in sources or target in targets for source, target in pairs)

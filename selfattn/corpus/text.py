@@ -1,0 +1,188 @@
+"""Reading and cleaning parallel text, one sentence a line."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import re
+import unicodedata
+import zlib
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import UserError
+
+logger = logging.getLogger(__name__)
+
+Pair = tuple[str, str]
+
+# Invisible characters that would make equal sentences differ: zero-width space, soft hyphen,
+# byte order mark, marks of writing direction.
+_INVISIBLE = re.compile("[\u200b\u00ad\ufeff\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069]")
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """What a sentence must look like.
+
+    Args:
+        lowercase (bool): lower-case the text.
+        max_length (int): the most words that a sentence may have, and after SentencePiece the most
+            pieces.
+        max_ratio (float): the most by which one side may be longer than the other, in characters,
+            10 added to both so that a word may become two. Not asked of valid and test data.
+        strict (bool): refuse training data with a bad pair instead of dropping the pair.
+    """
+
+    lowercase: bool = False
+    max_length: int = 250
+    max_ratio: float = 5.0
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_length < 1:
+            raise UserError(f"--max-length is {self.max_length}, but must be 1 or more")
+        if self.max_ratio < 1:
+            raise UserError(f"--max-ratio is {self.max_ratio}, but must be 1 or more")
+
+
+@dataclass(frozen=True)
+class ParallelText:
+    """Two files of equal line count: their paths and their pairs of lines, in order."""
+
+    source: Path
+    target: Path
+    pairs: list[Pair]
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 text file, plain or (by the ending ``.gz``) gzipped, without newlines.
+
+    Raises:
+        UserError: if there is no such file, or it is not UTF-8 text (with the number of the line).
+    """
+    try:
+        data = path.read_bytes()
+        if path.suffix == ".gz":
+            data = gzip.decompress(data)
+    except FileNotFoundError:
+        raise UserError(f"there is no file {path}") from None
+    except IsADirectoryError:
+        raise UserError(f"{path} is a folder, but a text file is needed") from None
+    except PermissionError:
+        raise UserError(f"{path} cannot be read: permission denied") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise UserError(f"{path} is not a complete gzip file") from None
+    lines = data.split(b"\n")
+    # What follows the last newline is a line only if it holds something.
+    if not lines[-1]:
+        lines.pop()
+    return [_decode(path, number, line) for number, line in enumerate(lines, start=1)]
+
+
+def _decode(path: Path, number: int, line: bytes) -> str:
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}, line {number}: byte 0x{line[error.start]:02x} at position {error.start + 1} "
+            "is not UTF-8; only UTF-8 text is allowed"
+        ) from None
+    if "\0" in text:
+        raise UserError(
+            f"{path}, line {number}: a zero byte, so this is not UTF-8 text (perhaps UTF-16); "
+            "only UTF-8 text is allowed"
+        )
+    return text
+
+
+def read_pairs(source: Path, target: Path) -> ParallelText:
+    """Read two files whose lines belong together.
+
+    Raises:
+        UserError: as :func:`read_lines`; if a file has no line; if the line counts differ.
+    """
+    sources, targets = read_lines(source), read_lines(target)
+    if len(sources) != len(targets):
+        raise UserError(
+            f"{source} has {len(sources)} lines but {target} has {len(targets)}: "
+            "line i of one must be the translation of line i of the other"
+        )
+    if not sources:
+        raise UserError(f"{source} and {target} are empty, but need at least one line")
+    return ParallelText(source, target, list(zip(sources, targets, strict=True)))
+
+
+def clean_line(text: str, lowercase: bool = False) -> str:
+    """Unicode NFC, no invisible or control characters, single spaces; lower-cased if asked.
+
+    >>> clean_line("  A\\tb\\u200b  C ", lowercase=True)
+    'a b c'
+    """
+    text = " ".join(_INVISIBLE.sub("", unicodedata.normalize("NFC", text)).split())
+    text = "".join(c for c in text if unicodedata.category(c) != "Cc")
+    # SentencePiece writes spaces as this character, so it cannot stand for itself.
+    text = text.replace("\u2581", "_")
+    return " ".join((text.lower() if lowercase else text).split())
+
+
+def clean_pairs(
+    text: ParallelText, options: Cleaning, *, training: bool
+) -> tuple[list[Pair], dict[str, int]]:
+    """Clean every pair; drop bad training pairs, refuse bad valid and test pairs.
+
+    Args:
+        text (ParallelText): what was read.
+        options (Cleaning): what is bad.
+        training (bool): False for valid and test data, where dropping a pair in silence would
+            change the score.
+
+    Returns:
+        tuple: the clean pairs, and counts: ``read``, ``kept`` and one count a reason for dropping.
+
+    Raises:
+        UserError: for a bad pair that is not dropped, with file and line.
+    """
+    kept: list[Pair] = []
+    counts = Counter({"read": len(text.pairs)})
+    for number, (source, target) in enumerate(text.pairs, start=1):
+        pair = clean_line(source, options.lowercase), clean_line(target, options.lowercase)
+        bad = _first_fault(pair, options, training=training)
+        if bad is None:
+            kept.append(pair)
+            continue
+        reason, side, sentence = bad
+        if options.strict or not training:
+            path = (text.source, text.target)[side]
+            kind = "training" if training else "valid and test"
+            raise UserError(f"{path}, line {number}: {sentence}, which {kind} data must not have")
+        counts[reason] += 1
+    counts["kept"] = len(kept)
+    if len(kept) < len(text.pairs):
+        reasons = ", ".join(f"{n} {r}" for r, n in counts.items() if r not in ("read", "kept"))
+        logger.info(
+            "%s: dropped %d of %d pairs (%s)",
+            text.source, len(text.pairs) - len(kept), len(text.pairs), reasons,
+        )  # fmt: skip
+    return kept, dict(counts)
+
+
+def _first_fault(pair: Pair, options: Cleaning, *, training: bool) -> tuple[str, int, str] | None:
+    """The reason, the side (0 source, 1 target) and a sentence for the first fault, if any."""
+    for side, sentence in enumerate(pair):
+        if not sentence:
+            return "empty", side, "the line is empty"
+        words = sentence.count(" ") + 1
+        if words > options.max_length:
+            return (
+                "too long",
+                side,
+                f"{words} words are more than --max-length {options.max_length}",
+            )
+    shorter, longer = sorted(len(sentence) + 10 for sentence in pair)
+    if training and longer > options.max_ratio * shorter:
+        side = 0 if len(pair[0]) > len(pair[1]) else 1
+        sentence = f"one side is more than --max-ratio {options.max_ratio:g} times the other"
+        return "odd ratio", side, sentence
+    return None

@@ -1,0 +1,99 @@
+"""One SentencePiece vocabulary for both languages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import UserError
+
+if TYPE_CHECKING:
+    from sentencepiece import SentencePieceProcessor
+
+MODEL_TYPES = ("bpe", "unigram")
+
+
+def learn(sentences: Sequence[str], prefix: Path, vocab_size: int, model_type: str = "bpe") -> None:
+    """Learn a vocabulary and write ``PREFIX.model`` and ``PREFIX.vocab``; deterministic.
+
+    The text is taken as it is (no further normalisation), so decoding gives it back exactly, and
+    every character of it gets a piece.
+
+    Args:
+        sentences (Sequence[str]): clean training text of both languages.
+        prefix (Path): where to write.
+        vocab_size (int): pieces, including ``<unk>``, ``<s>`` and ``</s>``.
+        model_type (str): one of MODEL_TYPES.
+
+    Raises:
+        UserError: if the text does not allow this vocabulary size; the message says what it allows.
+    """
+    if model_type not in MODEL_TYPES:
+        raise UserError(
+            f"--vocab-type is {model_type!r}, but must be one of {', '.join(MODEL_TYPES)}"
+        )
+    if vocab_size < 4:
+        raise UserError(f"--vocab-size is {vocab_size}, but must be 4 or more")
+    spm = _import_sentencepiece()
+    try:
+        spm.SentencePieceTrainer.train(
+            sentence_iterator=iter(sentences),
+            model_prefix=str(prefix),
+            vocab_size=vocab_size,
+            model_type=model_type,
+            normalization_rule_name="identity",
+            character_coverage=1.0,
+            # Longer lines would be left out in silence.
+            max_sentence_length=1 << 20,
+            # With more threads, unigram sums floats in another order on another machine.
+            num_threads=1,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise _explained(error, vocab_size) from error
+
+
+def _explained(error: RuntimeError, vocab_size: int) -> Exception:
+    message = str(error)
+    if found := re.search(r"too high .* a value <= (\d+)", message):
+        return UserError(
+            f"--vocab-size is {vocab_size}, but the training text has only enough different text "
+            f"for {found[1]}: at most {found[1]} is allowed"
+        )
+    if found := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
+        return UserError(
+            f"--vocab-size is {vocab_size}, but the training text has so many different characters "
+            f"that at least {found[1]} is needed"
+        )
+    return error
+
+
+def load(model: Path) -> SentencePieceProcessor:
+    """Load a learned ``.model`` file.
+
+    Raises:
+        UserError: if the file is missing or is no SentencePiece model.
+    """
+    if not model.is_file():
+        raise UserError(f"there is no SentencePiece model {model}")
+    try:
+        return _import_sentencepiece().SentencePieceProcessor(model_file=str(model))
+    except RuntimeError:
+        raise UserError(f"{model} is not a SentencePiece model, or is damaged") from None
+
+
+def encode(processor: SentencePieceProcessor, sentences: Sequence[str]) -> list[list[str]]:
+    """The pieces of each sentence."""
+    return processor.encode(list(sentences), out_type=str) if sentences else []
+
+
+def _import_sentencepiece():  # type: ignore[no-untyped-def]
+    try:
+        import sentencepiece
+    except ImportError:
+        raise UserError(
+            "sentencepiece is not installed: install it with `pip install sentencepiece`"
+        ) from None
+    return sentencepiece
