@@ -1,0 +1,342 @@
+"""Make .venv in this clone and install the pinned packages into it; `make` calls this first.
+
+    python3.11 scripts/setup_env.py              # what the demo needs
+    python3.11 scripts/setup_env.py base dev     # and what the tests and the checks need
+
+Standard library only. Nothing here may be newer than Python 3.6 can read, so that an old Python gets
+a sentence instead of a syntax error. Each finished step is noted in .venv/.selfattn/state.json: a
+second run has nothing to do, and a run after an interruption takes up the step that was cut short.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+FITTING = ((3, 11), (3, 12))
+NEEDED_MB = 2500  # 1,600 MB installed, the rest for what pip unpacks and builds on the way
+CUDA_MB = 9000  # the same with the CUDA packages that the public registry's torch brings
+# Settings of the caller that would send packages, or Python itself, somewhere else.
+UNWANTED = ("PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_PREFIX", "PIP_USER", "VIRTUAL_ENV")
+NO_NETWORK = re.compile(
+    r"NewConnectionError|NameResolutionError|Max retries exceeded|Read timed out|ConnectTimeout"
+    r"|ProxyError|Connection refused|Temporary failure in name resolution"
+)
+
+
+class SetupError(Exception):
+    """What went wrong and what to do, in one sentence."""
+
+
+class Step(NamedTuple):
+    """One pip call: the name it is remembered by, its title on screen, pip's arguments, its files."""
+
+    name: str
+    title: str
+    arguments: "list[str]"
+    files: "list[Path]"
+
+    def fingerprint(self) -> str:
+        """A hash over the arguments and the files; another hash means that the step is due again."""
+        digest = hashlib.sha256(repr([a for a in self.arguments if a[:1] != "/"]).encode())
+        for path in self.files:
+            digest.update(path.read_bytes())
+        return digest.hexdigest()
+
+
+def plan(groups: "list[str]", torch_spec: str, root: Path = ROOT) -> "list[Step]":
+    """The pip calls for these groups, in order."""
+    folder = root / "requirements"
+    pinned = ["-c", str(folder / "constraints.txt")]
+    build, dev, constraints = (folder / f"{n}.txt" for n in ("build", "dev", "constraints"))
+    # Old source packages (seqeval) are only built in the new way when asked.
+    from_source = ["--no-build-isolation", "--use-pep517"]
+    fairseq = ["--no-deps", "--require-hashes", *from_source, "-r", str(folder / "fairseq.txt")]
+    base = folder / "base.txt"
+    steps = [
+        Step(
+            "torch",
+            "PyTorch and build tools",
+            [torch_spec, "-r", str(build), *pinned],
+            [build, constraints],
+        ),
+        Step("fairseq", "fairseq-fixed", fairseq, [folder / "fairseq.txt"]),
+        Step("base", "other packages", [*from_source, "-r", str(base), *pinned], [base]),
+        Step(
+            "clone",
+            "this clone",
+            ["--no-deps", "--no-build-isolation", "-e", str(root)],
+            [root / "pyproject.toml", root / "setup.py"],
+        ),
+    ]
+    if "dev" in groups:
+        steps.append(Step("dev", "tests and checks", ["-r", str(dev), *pinned], [dev]))
+    return steps
+
+
+def default_torch(root: Path = ROOT) -> str:
+    """The torch that requirements/torch.txt pins."""
+    lines = (root / "requirements" / "torch.txt").read_text().splitlines()
+    return next(line.strip() for line in lines if line.strip() and line[0] != "#")
+
+
+# -- Checks before anything is written ------------------------------------------------------------
+
+
+def check_python(found: "tuple[int, ...]", what: str = "this Python") -> None:
+    """Raise SetupError unless `found` is a version that the pinned packages were tried with."""
+    if tuple(found[:2]) not in FITTING:
+        allowed = " or ".join("{}.{}".format(*pair) for pair in FITTING)
+        number = ".".join(str(part) for part in found[:3])
+        raise SetupError(
+            f"{what} is Python {number}, and Python {allowed} is needed: "
+            "install one and name it, as in: make env PYTHON=python3.11"
+        )
+
+
+def has_wheel(
+    version: "tuple[int, ...]", system: str, machine: str, libc: "tuple[str, str]"
+) -> bool:
+    """Whether fairseq-fixed comes compiled for this machine (as one wheel, for Python 3.12)."""
+    number = tuple(int(part) for part in re.findall(r"\d+", libc[1])[:2])
+    glibc = libc[0] == "glibc" and number >= (2, 28)
+    return tuple(version[:2]) == (3, 12) and system == "Linux" and machine == "x86_64" and glibc
+
+
+def check_compiler() -> None:
+    """Raise SetupError where fairseq-fixed must be compiled and something for that is missing."""
+    if has_wheel(sys.version_info, platform.system(), platform.machine(), platform.libc_ver()):
+        return
+    names = [os.environ.get("CXX", "").split(" ")[0], "g++", "c++", "clang++"]
+    if not any(shutil.which(name) for name in names if name):
+        raise SetupError(
+            "no C++ compiler was found (g++, c++ or clang++), and fairseq-fixed has to be compiled: "
+            "install one, on Debian or Ubuntu with: sudo apt-get install g++ (on a cluster often: "
+            "module load gcc)"
+        )
+    header = Path(sysconfig.get_paths()["include"]) / "Python.h"
+    if not header.is_file():
+        raise SetupError(
+            f"Python's C headers are missing ({header}), and fairseq-fixed has to be compiled: "
+            "install them, on Debian or Ubuntu with: sudo apt-get install "
+            "python{}.{}-dev".format(*sys.version_info[:2])
+        )
+
+
+def check_venv_module() -> None:
+    """Raise SetupError where this Python cannot make an environment with pip in it."""
+    if not (find_spec("venv") and find_spec("ensurepip")):
+        raise SetupError(
+            "this Python cannot make environments (venv or ensurepip is missing): install it, on "
+            "Debian or Ubuntu with: sudo apt-get install "
+            "python{}.{}-venv".format(*sys.version_info[:2])
+        )
+
+
+def check_disk(folder: Path, needed_mb: int) -> int:
+    """Raise SetupError unless `folder` has `needed_mb` MB free; return how many it has."""
+    free = shutil.disk_usage(str(folder)).free // 2**20
+    if free < needed_mb:
+        raise SetupError(
+            f"too little disk space in {folder}: {needed_mb} MB are needed and {free} MB are free"
+        )
+    return free
+
+
+# -- What is there already ------------------------------------------------------------------------
+
+
+def read_state(venv: Path) -> dict:
+    """What earlier runs finished; empty where nothing is known or the note is damaged."""
+    try:
+        state = json.loads((venv / ".selfattn" / "state.json").read_text())
+        return {"torch": str(state["torch"]), "done": dict(state["done"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {"torch": None, "done": {}}
+
+
+def write_state(venv: Path, state: dict) -> None:
+    """Note what is finished; the old note stays whole until the new one is."""
+    path = venv / ".selfattn" / "state.json"
+    path.with_suffix(".new").write_text(json.dumps(state, indent=1))
+    os.replace(str(path.with_suffix(".new")), str(path))
+
+
+def venv_version(venv: Path) -> "tuple[int, ...] | None":
+    """The Python version of an environment; None where there is no environment that runs."""
+    command = [str(venv / "bin" / "python"), "-c", "import sys, pip; print(*sys.version_info[:3])"]
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    except OSError:
+        return None
+    if done.returncode:
+        return None
+    return tuple(int(part) for part in done.stdout.split())
+
+
+def drop_half_installed(venv: Path) -> "list[str]":
+    """Remove what an interrupted pip left: pip would take a package without RECORD for whole."""
+    dropped = []
+    for info in venv.glob("lib/python*/site-packages/*"):
+        whole = (info / "RECORD").is_file()
+        if info.name.startswith("~") or (info.name.endswith(".dist-info") and not whole):
+            shutil.rmtree(str(info), ignore_errors=True)
+            dropped.append(info.name)
+    return dropped
+
+
+# -- Running pip ----------------------------------------------------------------------------------
+
+
+def explain(log: str, step: Step) -> str:
+    """One sentence from pip's output: which package, and why."""
+    missing = re.findall(r"No matching distribution found for (\S+)", log)
+    asked = re.findall(r"^\s*(?:Collecting|Downloading|Processing) (\S+)", log, re.MULTILINE)
+    package = missing[-1] if missing else asked[-1] if asked else step.title
+    if "No space left on device" in log:
+        return f"the disk ran full while {package} was installed"
+    if "DO NOT MATCH THE HASHES" in log:
+        return f"{package} is not the file that was pinned (its hash differs), so it was refused"
+    if NO_NETWORK.search(log) or missing:
+        return (
+            f"{package} could not be fetched: no package index could be reached that has it; check "
+            "the network and pip's settings (pip config list)"
+        )
+    errors = [line for line in log.splitlines() if re.match(r"\s*(ERROR|error|\w*Error)\b", line)]
+    lines = errors or [line for line in log.splitlines() if line.strip()] or ["no output"]
+    return f"{package} could not be installed: {lines[-1].strip()}"
+
+
+def clean_environment() -> "dict[str, str]":
+    """The caller's environment without what would send the packages elsewhere."""
+    kept = {name: value for name, value in os.environ.items() if name not in UNWANTED}
+    kept.setdefault("PIP_RETRIES", "2")  # an offline machine shall hear so within seconds
+    return dict(kept, PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_NO_INPUT="1", PYTHONUNBUFFERED="1")
+
+
+def run_quietly(command: "list[str]", log: Path, label: str) -> "tuple[int, str]":
+    """Run a command with its output in `log`, showing one line of progress; return code, output."""
+    start, spoken, live = time.time(), time.time(), sys.stdout.isatty()
+    print(label, end="" if live else "\n", flush=True)
+    with log.open("wb") as sink:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            env=clean_environment(),
+        )
+        try:
+            while child.poll() is None:
+                time.sleep(0.2)
+                seconds = int(time.time() - start)
+                if live:
+                    print(f"\r{label} {seconds} s ", end="", flush=True)
+                elif time.time() - spoken > 30:
+                    print(f"{label} {seconds} s", flush=True)
+                    spoken = time.time()
+        except BaseException:
+            child.kill()
+            child.wait()
+            raise
+    state = "done" if child.returncode == 0 else "failed"
+    print(f"{chr(13) if live else ''}{label} {state}, {time.time() - start:.0f} s", flush=True)
+    return child.returncode, log.read_text(errors="replace")
+
+
+def make_venv(venv: Path, label: str) -> None:
+    """Make the environment, or mend one that does not run."""
+    logs = venv / ".selfattn"
+    broken = (venv / "pyvenv.cfg").is_file()
+    if venv.exists() and not broken and any(venv.iterdir()):
+        raise SetupError(f"{venv} is there and is no Python environment: move it away")
+    if broken:
+        shutil.rmtree(str(venv))
+    logs.mkdir(parents=True, exist_ok=True)
+    code, text = run_quietly([sys.executable, "-m", "venv", str(venv)], logs / "venv.log", label)
+    if code:
+        lines = [line for line in text.splitlines() if line.strip()] or ["no output"]
+        raise SetupError(f"Python could not make an environment in {venv}: {lines[-1].strip()}")
+
+
+def install(venv: Path, steps: "list[Step]", torch_spec: str) -> None:
+    """Check the machine, then do each step that is not done; note it at once."""
+    done = read_state(venv)["done"]
+    due = [step for step in steps if done.get(step.name) != step.fingerprint()]
+    names = {step.name for step in due}
+    found = venv_version(venv)
+    check_python(found or sys.version_info, str(venv) if found else "this Python")
+    if "fairseq" in names:
+        check_compiler()
+    if not found:
+        check_venv_module()
+    free = check_disk(venv.parent, NEEDED_MB if "torch" in names else 300)
+    if "torch" in names and torch_spec == default_torch() and free < CUDA_MB:
+        print(
+            f"note: {free} MB are free; if pip takes the torch with CUDA packages, about {CUDA_MB} MB "
+            "are needed: make env TORCH=... names another torch (see requirements/torch.txt)"
+        )
+    total = len(due) + (not found)
+    if not found:
+        make_venv(venv, f"[1/{total}] environment in {venv.name} ...")
+    (venv / ".selfattn").mkdir(exist_ok=True)
+    drop_half_installed(venv)
+    for number, step in enumerate(due, 1 + (not found)):
+        log = venv / ".selfattn" / f"{step.name}.log"
+        command = [str(venv / "bin" / "python"), "-m", "pip", "install", "--progress-bar", "off"]
+        label = f"[{number}/{total}] {step.title} ..."
+        code, text = run_quietly(command + step.arguments, log, label)
+        if code:
+            raise SetupError(f"{explain(text, step)}; pip's own words are in {log}")
+        state = read_state(venv)
+        state["done"][step.name] = step.fingerprint()
+        write_state(venv, {"torch": torch_spec, "done": state["done"]})
+
+
+def main(argv: "list[str] | None" = None) -> int:
+    """Read the command line, see what is missing, install that."""
+    parser = argparse.ArgumentParser(
+        description="Make .venv in this clone and install the pinned packages into it.",
+        epilog="example: python3.11 scripts/setup_env.py base dev",
+    )
+    parser.add_argument("groups", nargs="*", help="base (the demo) and dev (tests, checks)")
+    parser.add_argument("--torch", metavar="SPEC", help="another torch, as pip is to be given it")
+    parser.add_argument("--venv", type=Path, default=ROOT / ".venv", help=argparse.SUPPRESS)
+    options = parser.parse_args(argv)
+    unknown = sorted(set(options.groups) - {"base", "dev"})
+    if unknown:
+        parser.error(f"group {unknown[0]!r} is not known: choose base, dev or both")
+    start, venv = time.time(), options.venv.absolute()
+    try:
+        torch_spec = options.torch or read_state(venv)["torch"] or default_torch()
+        steps = plan(options.groups, torch_spec)
+        done = read_state(venv)["done"]
+        if all(done.get(step.name) == step.fingerprint() for step in steps):
+            return 0
+        install(venv, steps, torch_spec)
+    except SetupError as error:
+        print(f"setup_env.py: error: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"setup_env.py: error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nsetup_env.py: interrupted; the same command takes it up again", file=sys.stderr)
+        return 130
+    print(f"environment ready in {time.time() - start:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

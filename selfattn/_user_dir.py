@@ -1,0 +1,40 @@
+"""`selfattn-user-dir`: print the folder to hand to fairseq's --user-dir, without importing it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+PLUGIN = "selfattn_fairseq"
+
+
+def find_user_dir() -> Path | None:
+    """Find the fairseq plugin's folder.
+
+    Returns:
+        The folder of the installed package `selfattn_fairseq`; in a clone that was not installed, its
+        `plugin/`; None where neither is there.
+    """
+    spec = importlib.util.find_spec(PLUGIN)
+    folders = [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
+    folders.append(Path(__file__).resolve().parent.parent / "plugin")
+    return next((folder for folder in folders if (folder / "__init__.py").is_file()), None)
+
+
+def main() -> int:
+    """Print the folder; say what to install where there is none."""
+    folder = find_user_dir()
+    if folder is None:
+        print(
+            f"selfattn-user-dir: error: neither the package {PLUGIN} nor a clone's plugin/ folder "
+            "was found; install the project again, with pip install 'selfattn[fairseq]'",
+            file=sys.stderr,
+        )
+        return 1
+    print(folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
