@@ -94,15 +94,15 @@ def prepare(
 ) -> Prepared:
     """Clean, split if asked, learn a vocabulary, encode and binarise; all or nothing.
 
-    The destination gets ``data-bin/`` for fairseq, ``spm.model`` and ``spm.vocab``, ``raw/`` with the
-    clean text of valid and test (what a translation is compared with), and ``prepared.json`` with
-    counts, options and the SHA-256 of every input.
+    The destination gets ``data-bin/`` for fairseq, ``spm.model`` and ``spm.vocab``, ``raw/`` with
+    the clean text of valid and test (what a translation is compared with), and ``prepared.json``
+    with counts, options and the SHA-256 of every input.
 
     Args:
         options (Options): languages, vocabulary, cleaning.
         destination (Path): the folder to make.
-        splits (Mapping, optional): source and target file of ``train``, ``valid``, ``test`` and, for
-            further test sets, ``test1``, ``test2`` and so on.
+        splits (Mapping, optional): source and target file of ``train``, ``valid``, ``test`` and,
+            for further test sets, ``test1``, ``test2`` and so on.
         pair (tuple, optional): instead of ``splits``, one source and one target file to be split.
         held_out (int): with ``pair``, the pairs in valid and in test.
         seed (int): with ``pair``, chooses the split.
@@ -114,9 +114,8 @@ def prepare(
     check_destination(destination, overwrite=overwrite, mark=SUMMARY)
     if (splits is None) == (pair is None):
         raise UserError("give either files for train, valid and test, or one pair to split")
-    inputs: dict[str, ParallelText] = {}
-    for name, files in (splits or {"pair": pair}).items():
-        inputs[name] = read_pairs(*files)  # type: ignore[misc]
+    files = splits if pair is None else {"pair": pair}
+    inputs = {name: read_pairs(*paths) for name, paths in (files or {}).items()}
     counts: dict[str, dict[str, int]] = {}
     text: dict[str, list[Pair]] = {}
     for name, content in inputs.items():
@@ -124,9 +123,8 @@ def prepare(
         text[name], counts[name] = clean_pairs(content, options.cleaning, training=training)
     if pair is not None:
         text = split_pairs(text["pair"], held_out, seed)
-        counts["pair"]["duplicates left out"] = counts["pair"]["kept"] - sum(
-            map(len, text.values())
-        )
+        distinct = sum(len(pairs) for pairs in text.values())
+        counts["pair"]["duplicates left out"] = counts["pair"]["kept"] - distinct
     _check_sizes(text)
     with new_folder(destination, overwrite=overwrite, mark=SUMMARY) as folder:
         pieces = _write_text(folder, text, options, inputs)
@@ -182,7 +180,7 @@ def _write_text(
     (folder / "encoded").mkdir()
     languages = (options.source_lang, options.target_lang)
     limit = options.cleaning.max_length
-    pieces = {}
+    pieces: dict[str, dict[str, int]] = {}
     for name, pairs in text.items():
         sides = [vocabulary.encode(processor, [pair[i] for pair in pairs]) for i in (0, 1)]
         fits = [max(len(a), len(b)) <= limit for a, b in zip(*sides, strict=True)]
@@ -213,8 +211,8 @@ def _refuse_or_report(
         )
     if options.cleaning.strict:
         raise UserError(
-            f"{inputs['pair'].source} or {inputs['pair'].target}: {fits.count(False)} pairs of more "
-            f"than --max-length {limit} SentencePiece pieces, which --strict does not allow"
+            f"{inputs['pair'].source} or {inputs['pair'].target}: {fits.count(False)} pairs of "
+            f"more than --max-length {limit} SentencePiece pieces, which --strict does not allow"
         )
     logger.info("%s: dropped %d pairs of more than %d pieces", name, fits.count(False), limit)
 

@@ -65,6 +65,6 @@ def split_pairs(pairs: list[Pair], held_out: int, seed: int = 1) -> dict[str, li
 
 
 def count_overlap(pairs: list[Pair], train: list[Pair]) -> int:
-    """How many of ``pairs`` have a source or target side that ``train`` has, character by character."""
+    """How many of ``pairs`` have exactly a source or target side that ``train`` has."""
     sources, targets = ({pair[side] for pair in train} for side in (0, 1))
     return sum(source in sources or target in targets for source, target in pairs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
 
@@ -79,9 +79,12 @@ def load(model: Path) -> SentencePieceProcessor:
     if not model.is_file():
         raise UserError(f"there is no SentencePiece model {model}")
     try:
-        return _import_sentencepiece().SentencePieceProcessor(model_file=str(model))
+        processor: SentencePieceProcessor = _import_sentencepiece().SentencePieceProcessor(
+            model_file=str(model)
+        )
     except RuntimeError:
         raise UserError(f"{model} is not a SentencePiece model, or is damaged") from None
+    return processor
 
 
 def encode(processor: SentencePieceProcessor, sentences: Sequence[str]) -> list[list[str]]:
@@ -89,7 +92,7 @@ def encode(processor: SentencePieceProcessor, sentences: Sequence[str]) -> list[
     return processor.encode(list(sentences), out_type=str) if sentences else []
 
 
-def _import_sentencepiece():  # type: ignore[no-untyped-def]
+def _import_sentencepiece() -> Any:
     try:
         import sentencepiece
     except ImportError:
