@@ -1,0 +1,6 @@
+"""Operators: the mathematics of the mechanisms, each beside a slow and obvious reference."""
+
+from selfattn.ops._dispatch import backends
+from selfattn.ops.mtsa import mtsa
+
+__all__ = ["backends", "mtsa"]

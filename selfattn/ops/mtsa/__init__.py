@@ -1,0 +1,109 @@
+"""Multi-mask tensorized self-attention: the public operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from selfattn.errors import UserError
+from selfattn.masks import PositionalMask
+from selfattn.ops import _dispatch
+from selfattn.ops.mtsa.eager import mtsa_eager
+from selfattn.ops.mtsa.reference import mtsa_reference
+
+SIGMA_T = ("identity", "logsigmoid")
+
+__all__ = ["SIGMA_T", "mtsa"]
+
+
+def mtsa(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    s: Tensor,
+    *,
+    masks: PositionalMask | Sequence[PositionalMask],
+    padding_mask: Tensor | None = None,
+    sigma_t: str = "identity",
+    dropout_p: float = 0.0,
+    backend: str = "auto",
+) -> Tensor:
+    """Attention with a score per feature: eq. 10-12 of the MTSA paper, for all heads at once.
+
+    The output of head c at query j and feature l is ``sum_i p[i, l] v[i, l]``, where ``p[:, l]`` is
+    the softmax over the visible keys i of ``sigma_t(<k_i, q_j> / sqrt(D_i)) + s[i, l]``.
+
+    Args:
+        q: queries ``(B, H, T, D_i)``.
+        k: keys ``(B, H, T, D_i)``.
+        v: values ``(B, H, T, D)``.
+        s: source2token scores after sigma_s ``(B, H, T, D)``, log weights without unit.
+        masks: one ``PositionalMask`` for each head, or one for all of them.
+        padding_mask: bool ``(B, T)``, True = padding; a padded position is never a key.
+        sigma_t: ``"identity"`` or ``"logsigmoid"`` on the token2token score.
+        dropout_p: attention dropout: each of the two factors of the numerator is kept with
+            probability ``sqrt(1 - dropout_p)`` (MTSA appendix A.3); the denominator is not dropped.
+            Draws from torch's global generator.
+        backend: ``"auto"``, ``"reference"`` (builds the ``T x T x D`` tensor) or ``"eager"``.
+
+    Returns:
+        ``(B, H, T, D)`` in the dtype of q. A query with no visible key returns exactly 0.
+
+    Raises:
+        UserError: if shapes, dtypes, devices, masks, sigma_t, dropout_p or backend do not fit.
+
+    Example:
+        >>> import torch
+        >>> from selfattn.masks import PositionalMask
+        >>> q, k, v, s = torch.randn(4, 2, 8, 5, 16).unbind()
+        >>> masks = [PositionalMask("forward")] * 4 + [PositionalMask("backward")] * 4
+        >>> mtsa(q, k, v, s, masks=masks).shape
+        torch.Size([2, 8, 5, 16])
+    """
+    masks = _check(q, k, v, s, masks, padding_mask, dropout_p)
+    sigma_t = sigma_t.replace("-", "").replace("_", "")
+    if sigma_t not in SIGMA_T:
+        raise UserError(f"sigma_t {sigma_t!r} is unknown; allowed are {', '.join(SIGMA_T)}")
+    if padding_mask is not None:
+        padding_mask = padding_mask.to(torch.bool)
+    run = {"reference": mtsa_reference, "eager": mtsa_eager}[_dispatch.choose(backend)]
+    return run(q, k, v, s, masks, padding_mask, sigma_t, float(dropout_p))
+
+
+def _check(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    s: Tensor,
+    masks: PositionalMask | Sequence[PositionalMask],
+    padding_mask: Tensor | None,
+    dropout_p: float,
+) -> tuple[PositionalMask, ...]:
+    """Check what a caller can get wrong and return the masks, one for each head."""
+    if q.dim() != 4 or q.shape != k.shape:
+        raise UserError(
+            f"q {tuple(q.shape)} and k {tuple(k.shape)} must have one shape (B, H, T, D_i)"
+        )
+    if v.shape != s.shape or v.shape[:3] != q.shape[:3]:
+        raise UserError(
+            f"v {tuple(v.shape)} and s {tuple(s.shape)} must have one shape (B, H, T, D) with the "
+            f"B, H, T of q {tuple(q.shape)}"
+        )
+    if len({t.dtype for t in (q, k, v, s)}) > 1 or not q.is_floating_point():
+        found = ", ".join(str(t.dtype) for t in (q, k, v, s))
+        raise UserError(f"q, k, v, s have dtypes {found}; they must have one floating dtype")
+    batch, heads, length = q.shape[:3]
+    if isinstance(masks, PositionalMask):
+        masks = [masks] * heads
+    if len(masks) != heads:
+        raise UserError(f"masks lists {len(masks)} masks for {heads} heads; give one for each head")
+    if padding_mask is not None and padding_mask.shape != (batch, length):
+        raise UserError(
+            f"padding_mask has shape {tuple(padding_mask.shape)}; it must be (B, T) = "
+            f"({batch}, {length})"
+        )
+    if not 0.0 <= dropout_p < 1.0:
+        raise UserError(f"dropout_p {dropout_p} is not allowed; it must be in [0, 1)")
+    return tuple(masks)

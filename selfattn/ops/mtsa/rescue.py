@@ -1,0 +1,187 @@
+"""Blocks whose denominator underflowed: again in float64, and, where that fails too, in log space.
+
+With shifts taken over the keys of the block, float64 loses nothing until both ranges of scores pass
+about 640; beyond that every feature gets a softmax of its own. Only the rows that failed come here,
+so this is written to be read and to be right; the gradients are autograd's.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from selfattn.masks import PositionalMask
+from selfattn.ops.mtsa.tiling import Tile
+
+SMALLEST_DENOMINATOR = 1e-280
+
+
+class Block(NamedTuple):
+    """The rows of a chunk that failed in one tile."""
+
+    tile: Tile
+    rows: Tensor
+
+
+class Chunk(Protocol):
+    """What is needed of ``eager``'s chunk; see there."""
+
+    @property
+    def mask(self) -> PositionalMask: ...
+    @property
+    def q(self) -> Tensor: ...
+    @property
+    def k(self) -> Tensor: ...
+    @property
+    def v(self) -> Tensor: ...
+    @property
+    def s(self) -> Tensor: ...
+    @property
+    def padding(self) -> Tensor | None: ...
+    @property
+    def sigma_t(self) -> str: ...
+
+
+class _Inputs(NamedTuple):
+    """One block in float64: m failed rows, n_q queries, n_k keys."""
+
+    q: Tensor  # (m, n_q, D_i), scaled
+    k: Tensor  # (m, n_k, D_i)
+    v: Tensor  # (m, n_k, D)
+    s: Tensor  # (m, n_k, D)
+    visible: Tensor  # (m, n_q, n_k)
+    drop: Tensor | None  # (m, n_k, D)
+    pair_drop: Tensor | None  # (m, n_q, n_k)
+    sigma_t: str
+
+    def queries(self, part: slice) -> _Inputs:
+        """The same block for some of its queries."""
+        pair_drop = None if self.pair_drop is None else self.pair_drop[:, part]
+        return self._replace(
+            q=self.q[:, part], visible=self.visible[:, part], pair_drop=pair_drop
+        )
+
+
+def rescue_forward(
+    chunk: Chunk, block: Block, drop: Tensor | None, pair_drop: Tensor | None
+) -> Tensor:
+    """H of one failed block, ``(m, n_q, D)``, in the dtype of the chunk.
+
+    Args:
+        chunk: the chunk that the block belongs to.
+        block: the tile and the rows that failed in it.
+        drop: dropout factor on (key, feature) pairs ``(rows, T, D)`` or None.
+        pair_drop: dropout factor on the tile's (query, key) pairs ``(rows, n_q, n_k)`` or None.
+    """
+    whole = _gather(chunk, block, drop, pair_drop)
+    with torch.no_grad():
+        parts = [attend(whole.queries(part)) for attend, part in _plan(whole)]
+    return torch.cat(parts, 1).to(chunk.v.dtype)
+
+
+def rescue_backward(
+    chunk: Chunk, block: Block, grad: Tensor, drop: Tensor | None, pair_drop: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of the failed rows' scaled q, k, v, s, each ``(m, T, .)``.
+
+    Args:
+        chunk: the chunk that the block belongs to.
+        block: the tile and the rows that failed in it.
+        grad: gradient of H for the whole chunk ``(rows, T, D)``.
+        drop: as in ``rescue_forward``.
+        pair_drop: as in ``rescue_forward``.
+    """
+    whole = _gather(chunk, block, drop, pair_drop)
+    start = block.tile.start
+    g = grad[block.rows, start : block.tile.stop].to(torch.float64)
+    totals = [
+        torch.zeros_like(t[block.rows], dtype=torch.float64)
+        for t in (chunk.q, chunk.k, chunk.v, chunk.s)
+    ]
+    keys = slice(block.tile.lo, block.tile.hi)
+    for attend, part in _plan(whole):
+        piece = whole.queries(part)
+        leaves = [t.detach().requires_grad_() for t in piece[:4]]
+        with torch.enable_grad():
+            h = attend(piece._replace(q=leaves[0], k=leaves[1], v=leaves[2], s=leaves[3]))
+            found = torch.autograd.grad(h, leaves, g[:, part])
+        totals[0][:, start + part.start : start + part.stop] += found[0]
+        for total, piece_grad in zip(totals[1:], found[1:], strict=True):
+            total[:, keys] += piece_grad
+    gq, gk, gv, gs = (t.to(chunk.v.dtype) for t in totals)
+    return gq, gk, gv, gs
+
+
+def _gather(
+    chunk: Chunk, block: Block, drop: Tensor | None, pair_drop: Tensor | None
+) -> _Inputs:
+    tile, rows = block
+    keys = slice(tile.lo, tile.hi)
+    visible = chunk.mask.block(tile.start, tile.stop, tile.lo, tile.hi, chunk.q.device)[None]
+    if chunk.padding is not None:
+        visible = visible & ~chunk.padding[rows, None, keys]
+    return _Inputs(
+        chunk.q[rows, tile.start : tile.stop].double(),
+        *(t[rows, keys].double() for t in (chunk.k, chunk.v, chunk.s)),
+        visible.expand(len(rows), -1, -1),
+        None if drop is None else drop[rows, keys].double(),
+        None if pair_drop is None else pair_drop[rows].double(),
+        chunk.sigma_t,
+    )
+
+
+def _plan(whole: _Inputs):  # type: ignore[no-untyped-def]  # pairs of (function, slice of queries)
+    """All queries at once in factorised form if float64 holds them, else each one in log space."""
+    with torch.no_grad():
+        *_, den = _factorised_terms(whole)
+        fits = bool((den >= SMALLEST_DENOMINATOR).all())
+    count = whole.q.shape[1]
+    if fits:
+        return [(_factorised, slice(0, count))]
+    return [(_log_space, slice(j, j + 1)) for j in range(count)]
+
+
+def _scores(x: _Inputs) -> tuple[Tensor, Tensor]:
+    """sigma_t(R) with -inf at invisible keys, and which queries see a key ``(m, n_q, 1)``.
+
+    A query without one keeps its finite scores; its result is set to 0 afterwards.
+    """
+    r = x.q @ x.k.mT  # eq. 8
+    if x.sigma_t == "logsigmoid":
+        r = F.logsigmoid(r)
+    alive = x.visible.any(-1, keepdim=True)
+    return r.masked_fill(~x.visible & alive, float("-inf")), alive
+
+
+def _factorised_terms(x: _Inputs) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """P, E, alive and the denominator of Algorithm 1, with maxima over the block's visible keys."""
+    r, alive = _scores(x)
+    p = torch.exp(r - r.detach().amax(-1, keepdim=True))
+    used = x.visible.any(1)[..., None]
+    s = x.s.masked_fill(~used, float("-inf"))
+    shift = s.detach().amax(1, keepdim=True)
+    e = torch.exp(s - shift.masked_fill(shift == float("-inf"), 0.0))
+    return p, e, alive, torch.where(alive, p @ e, 1.0)
+
+
+def _factorised(x: _Inputs) -> Tensor:
+    p, e, alive, den = _factorised_terms(x)
+    if x.pair_drop is not None:
+        p = p * x.pair_drop
+    ve = x.v * e if x.drop is None else x.v * e * x.drop
+    return torch.where(alive, p @ ve, 0.0) / den
+
+
+def _log_space(x: _Inputs) -> Tensor:
+    """Equation 11 for one query: a softmax over the keys for each feature."""
+    r, alive = _scores(x)
+    z = r[:, 0, :, None] + torch.where(alive, x.s, 0.0)  # eq. 10, (m, n_k, D)
+    weight = torch.softmax(z, 1)
+    if x.pair_drop is not None:
+        weight = weight * x.pair_drop[:, 0, :, None]
+    if x.drop is not None:
+        weight = weight * x.drop
+    return torch.where(alive, (weight * x.v).sum(1, keepdim=True), 0.0)
