@@ -1,0 +1,241 @@
+"""Configurations: every switch of a mechanism, validated once, with the published forms by name.
+
+A field's metadata holds its help text and its allowed values; the fairseq plugin makes its flags
+from the same metadata, so that a switch is described in one place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, TypeVar
+
+from selfattn.errors import UserError
+from selfattn.masks import MASK_LAYOUTS, head_masks
+
+ACTIVATIONS = ("none", "relu", "elu", "gelu", "tanh")
+C = TypeVar("C", bound="AttentionConfig")
+
+
+def _switch(default: Any, help: str, choices: tuple[str, ...] | None = None) -> Any:
+    return field(default=default, metadata={"help": help, "choices": choices})
+
+
+@dataclass(frozen=True)
+class AttentionConfig:
+    """What all mechanisms share. Subclasses add switches and presets.
+
+    Raises:
+        UserError: if a switch has a value that is not allowed.
+    """
+
+    name: ClassVar[str] = ""
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    default_preset: ClassVar[str | None] = None
+
+    attention_dropout: float = _switch(0.0, "probability of dropping an attention weight")
+
+    @classmethod
+    def make(cls: type[C], preset: str | None = None, **switches: Any) -> C:
+        """A configuration from a preset and the switches that differ from it.
+
+        Args:
+            preset: a name from ``presets``; None takes ``default_preset``.
+            **switches: fields of the class; they win over the preset.
+
+        Returns:
+            The validated configuration.
+
+        Raises:
+            UserError: if the preset, a switch or a value is unknown.
+        """
+        preset = cls.default_preset if preset is None else preset
+        if preset is not None and preset not in cls.presets:
+            allowed = ", ".join(cls.presets) or "none: it has no presets"
+            raise UserError(f"preset {preset!r} is unknown for {cls.name!r}; allowed: {allowed}")
+        cls._check_names(switches)
+        base = cls.presets[preset] if preset is not None else {}
+        return cls(**{**base, **switches})
+
+    def with_switches(self: C, **switches: Any) -> C:
+        """A copy with some switches changed.
+
+        Raises:
+            UserError: if a switch or a value is unknown.
+        """
+        self._check_names(switches)
+        return replace(self, **switches)
+
+    @classmethod
+    def _check_names(cls, switches: Mapping[str, Any]) -> None:
+        known = [f.name for f in fields(cls)]
+        for name in switches:
+            if name not in known:
+                raise UserError(
+                    f"attention {cls.name!r} has no switch {name!r}; its switches are "
+                    f"{', '.join(known)}"
+                )
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            choices = f.metadata.get("choices")
+            if choices is not None and value not in choices:
+                raise UserError(
+                    f"{f.name} {value!r} is not allowed for attention {self.name!r}; allowed are "
+                    f"{', '.join(choices)}"
+                )
+            if isinstance(f.default, bool) and not isinstance(value, bool):
+                raise UserError(f"{f.name} {value!r} is not allowed; it must be True or False")
+            if f.name.endswith("dropout") and not 0.0 <= value < 1.0:
+                raise UserError(f"{f.name} {value} is not allowed; it must be in [0, 1)")
+
+
+@dataclass(frozen=True)
+class MultiHeadConfig(AttentionConfig):
+    """Dot-product multi-head attention (Vaswani et al. 2017), the baseline of all papers."""
+
+    name: ClassVar[str] = "multihead"
+
+    bias: bool = _switch(True, "biases on the query, key, value and output projections")
+
+
+@dataclass(frozen=True)
+class MTSAConfig(AttentionConfig):
+    """Multi-mask tensorized self-attention in all its published forms.
+
+    The presets are the paper's equations (``paper``) and three variants that its authors' code
+    trains: ``nmt`` (translation), ``srl`` (semantic role labelling), ``sentence`` (encoders of
+    sentences for classification). Dropout is a recipe's matter and 0 in every preset; published
+    values are 0.1 for ``nmt`` and 0.19 for ``srl`` (0.9 kept on each factor).
+
+    Raises:
+        UserError: if a switch has a value that is not allowed, or two switches exclude each other.
+    """
+
+    name: ClassVar[str] = "mtsa"
+    default_preset: ClassVar[str | None] = "paper"
+
+    masks: str = _switch(
+        "forward_backward",
+        "positional masks of the heads; forward_backward gives half of them to each direction",
+        MASK_LAYOUTS,
+    )
+    include_self: bool = _switch(False, "let a token see itself under a directional mask")
+    window: int | tuple[int, ...] | None = _switch(
+        None, "see only keys within this distance in tokens: one for all heads, or one for each"
+    )
+    sigma_t: str = _switch(
+        "logsigmoid", "function on the token2token score", ("identity", "logsigmoid")
+    )
+    sigma_s: str = _switch(
+        "identity",
+        "function on the source2token score; scaled_logsigmoid divides by sqrt(head width) first",
+        ("identity", "logsigmoid", "scaled_logsigmoid"),
+    )
+    s2t_input: str = _switch(
+        "key", "what the source2token score is computed from", ("key", "value", "input")
+    )
+    s2t_layers: int = _switch(2, "layers of the source2token network, 1 or 2")
+    s2t_sharing: str = _switch(
+        "per_head",
+        "per_head: own weights for each head; shared: the same for all; joint: one map over all "
+        "heads together",
+        ("per_head", "shared", "joint"),
+    )
+    s2t_hidden: int | None = _switch(
+        None, "hidden width of a two-layer source2token network, per head (default: head width)"
+    )
+    s2t_activation: str = _switch(
+        "relu", "activation of a two-layer source2token network", ACTIVATIONS
+    )
+    s2t_bias_init: float = _switch(0.0, "initial value of the last source2token bias")
+    qk_input: str = _switch(
+        "input", "what queries and keys are projected from", ("input", "value")
+    )
+    qk_bias: bool = _switch(False, "biases on the query and key projections")
+    value_bias: bool = _switch(False, "bias on the value projection")
+    value_activation: str = _switch("none", "activation of the value projection", ACTIVATIONS)
+    head_dim: int | None = _switch(
+        None, "value width of a head (default: embedding width / number of heads)"
+    )
+    key_dim: int | None = _switch(None, "query and key width of a head (default: head width)")
+    fusion_gate: bool = _switch(False, "gate between each head's value and its context")
+    output_projection: bool = _switch(True, "linear map after the heads are joined")
+    output_bias: bool = _switch(False, "bias on the output projection")
+    output_activation: str = _switch("none", "activation of the output projection", ACTIVATIONS)
+    zero_padding: bool = _switch(False, "set the output to 0 at padded positions")
+    dense_dropout: float = _switch(0.0, "dropout on the input of every linear map")
+    qkv_init_gain: float = _switch(
+        1.0, "gain of the Xavier initialisation of query, key and value projections"
+    )
+    backend: str = _switch("auto", "how the operator is computed: auto, reference or eager")
+
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        # MTSA eq. 7-13; appendix B: sigma_t is log-sigmoid unless said otherwise.
+        # Differs: the paper leaves sigma_s and the activation open; identity and relu as in its code.
+        "paper": {},
+        # The translation commands of the authors' code.
+        "nmt": {
+            "masks": "none",
+            "sigma_t": "identity",
+            "sigma_s": "scaled_logsigmoid",
+            "s2t_input": "value",
+            "s2t_layers": 1,
+        },
+        # The authors' SRL model: one joint linear map from the layer's input, biases everywhere.
+        "srl": {
+            "sigma_t": "identity",
+            "s2t_input": "input",
+            "s2t_layers": 1,
+            "s2t_sharing": "joint",
+            "qk_bias": True,
+            "value_bias": True,
+            "output_bias": True,
+            "zero_padding": True,
+        },
+        # The authors' sentence encoders: Fast-DiSA's equations with a gate and no output map.
+        "sentence": {
+            "s2t_input": "value",
+            "qk_input": "value",
+            "value_bias": True,
+            "value_activation": "relu",
+            "fusion_gate": True,
+            "output_projection": False,
+            "zero_padding": True,
+        },
+    }
+
+    def __post_init__(self) -> None:
+        if isinstance(self.window, list):
+            object.__setattr__(self, "window", tuple(self.window))
+        super().__post_init__()
+        if self.s2t_layers not in (1, 2):
+            raise UserError(f"s2t_layers {self.s2t_layers!r} is not allowed; it must be 1 or 2")
+        if self.s2t_input == "input" and self.s2t_sharing != "joint":
+            raise UserError(
+                f"s2t_sharing {self.s2t_sharing!r} needs a key or value of its own for each head, "
+                f"but s2t_input is 'input'; s2t_sharing must be 'joint'"
+            )
+        for name in ("s2t_hidden", "head_dim", "key_dim"):
+            size = getattr(self, name)
+            if size is not None and size < 1:
+                raise UserError(f"{name} {size} is not allowed; it must be at least 1")
+        if self.output_activation != "none" and not self.output_projection:
+            raise UserError(
+                f"output_activation {self.output_activation!r} needs output_projection, which is off"
+            )
+        if not (math.isfinite(self.qkv_init_gain) and self.qkv_init_gain > 0):
+            raise UserError(
+                f"qkv_init_gain {self.qkv_init_gain} is not allowed; it must be above 0"
+            )
+        # An even number of heads always fits: this checks the names and the windows' sizes only.
+        windows = self.window if isinstance(self.window, tuple) else (self.window,)
+        for window in windows:
+            head_masks(self.masks, 2, self.include_self, window)
+
+
+CONFIGS: Mapping[str, type[AttentionConfig]] = {
+    config.name: config for config in (MultiHeadConfig, MTSAConfig)
+}

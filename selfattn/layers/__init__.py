@@ -1,0 +1,72 @@
+"""Attention layers: one class a file, one contract (``selfattn.layers.base``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from selfattn.config import CONFIGS, AttentionConfig
+from selfattn.errors import UserError
+from selfattn.layers.base import SelfAttention
+from selfattn.layers.fusion_gate import FusionGate
+from selfattn.layers.mtsa import MTSA
+from selfattn.layers.multihead import MultiHead
+from selfattn.layers.source2token import Source2TokenScores
+
+__all__ = [
+    "ATTENTIONS",
+    "MTSA",
+    "FusionGate",
+    "MultiHead",
+    "SelfAttention",
+    "Source2TokenScores",
+    "build_attention",
+]
+
+ATTENTIONS: dict[str, Any] = {"multihead": MultiHead, "mtsa": MTSA}
+
+
+def build_attention(
+    name_or_config: str | AttentionConfig,
+    embed_dim: int,
+    num_heads: int,
+    *,
+    preset: str | None = None,
+    **switches: Any,
+) -> SelfAttention:
+    """An attention layer from a name or a configuration.
+
+    Args:
+        name_or_config: a name from ``ATTENTIONS`` or a configuration of one of them.
+        embed_dim: width C of the input in features.
+        num_heads: number of heads.
+        preset: a published form of the mechanism by name, e.g. ``"nmt"``; only with a name.
+        **switches: switches that differ from the preset or the configuration.
+
+    Returns:
+        A module with ``forward(x: (B, T, C), padding_mask=None) -> (B, T, C)``.
+
+    Raises:
+        UserError: if the mechanism, the preset, a switch or a value is unknown, or the sizes do
+            not fit.
+
+    Example:
+        >>> import torch
+        >>> layer = build_attention("mtsa", 64, 4, preset="srl", attention_dropout=0.19)
+        >>> layer.eval()(torch.randn(2, 5, 64)).shape
+        torch.Size([2, 5, 64])
+    """
+    if isinstance(name_or_config, AttentionConfig):
+        if preset is not None:
+            raise UserError(
+                f"preset {preset!r} cannot be combined with a configuration; give the name "
+                f"{name_or_config.name!r} or change the configuration's switches"
+            )
+        config = name_or_config.with_switches(**switches)
+    else:
+        if name_or_config not in ATTENTIONS:
+            raise UserError(
+                f"attention {name_or_config!r} is unknown; allowed are {', '.join(ATTENTIONS)}"
+            )
+        config = CONFIGS[name_or_config].make(preset, **switches)
+    layer: SelfAttention = ATTENTIONS[config.name](config, embed_dim, num_heads)
+    return layer

@@ -1,0 +1,113 @@
+"""The one contract of all attention layers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from torch import Tensor, nn
+
+from selfattn.errors import UserError
+
+
+class SelfAttention(nn.Module, ABC):
+    """A self-attention layer: tokens in, tokens out.
+
+    Args:
+        embed_dim: width C of the input in features.
+        num_heads: number of heads H.
+
+    Raises:
+        UserError: if one of them is below 1.
+
+    Attributes:
+        embed_dim: width of the input.
+        num_heads: number of heads.
+        output_dim: width of the output, ``embed_dim`` unless a layer says otherwise.
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int) -> None:
+        super().__init__()
+        for name, value in (("embed_dim", embed_dim), ("num_heads", num_heads)):
+            if value < 1:
+                raise UserError(f"{name} {value} is not allowed; it must be at least 1")
+        self.embed_dim = embed_dim
+        self.num_heads = num_heads
+        self.output_dim = embed_dim
+
+    @abstractmethod
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """Attend.
+
+        Args:
+            x: ``(B, T, C)``.
+            padding_mask: bool ``(B, T)``, True = padding.
+
+        Returns:
+            ``(B, T, output_dim)``. A real token's output does not depend on padding.
+        """
+
+    def head_width(self, width: int | None) -> int:
+        """``width``, or ``embed_dim / num_heads`` where it is None.
+
+        Raises:
+            UserError: if the heads do not divide the width.
+        """
+        if width is not None:
+            return width
+        if self.embed_dim % self.num_heads:
+            raise UserError(
+                f"num_heads {self.num_heads} does not divide embed_dim {self.embed_dim}; choose a "
+                f"divisor of it"
+            )
+        return self.embed_dim // self.num_heads
+
+    def check_input(self, x: Tensor, padding_mask: Tensor | None) -> None:
+        """Refuse inputs of another shape.
+
+        Raises:
+            UserError: if x is not ``(B, T, C)`` or the mask not ``(B, T)``.
+        """
+        if x.dim() != 3 or x.shape[-1] != self.embed_dim:
+            raise UserError(f"x has shape {tuple(x.shape)}; it must be (B, T, {self.embed_dim})")
+        if padding_mask is not None and padding_mask.shape != x.shape[:2]:
+            raise UserError(
+                f"padding_mask has shape {tuple(padding_mask.shape)}; it must be (B, T) = "
+                f"{tuple(x.shape[:2])}"
+            )
+
+
+def split_heads(x: Tensor, num_heads: int) -> Tensor:
+    """``(B, T, H * D)`` -> ``(B, H, T, D)``, a view."""
+    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
+def join_heads(x: Tensor) -> Tensor:
+    """``(B, H, T, D)`` -> ``(B, T, H * D)``."""
+    return x.transpose(1, 2).flatten(2)
+
+
+def zero_padding(x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """``(B, T, C)`` with 0 at padded positions."""
+    return x if padding_mask is None else x.masked_fill(padding_mask[..., None], 0.0)
+
+
+def activation(name: str) -> nn.Module:
+    """A module from a name in ``selfattn.config.ACTIVATIONS``."""
+    modules: dict[str, nn.Module] = {
+        "none": nn.Identity(),
+        "relu": nn.ReLU(),
+        "elu": nn.ELU(),
+        "gelu": nn.GELU(),
+        "tanh": nn.Tanh(),
+    }
+    return modules[name]
+
+
+def xavier_linear(inputs: int, outputs: int, bias: bool = True, gain: float = 1.0) -> nn.Linear:
+    """A linear map with Xavier (Glorot) uniform weights and a zero bias, as in the papers."""
+    linear = nn.Linear(inputs, outputs, bias=bias)
+    nn.init.xavier_uniform_(linear.weight, gain)
+    if bias:
+        nn.init.zeros_(linear.bias)
+    return linear
+

@@ -1,0 +1,42 @@
+"""A linear map of its own for each head."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class PerHeadLinear(nn.Module):
+    """``y[h] = x[h] W[h] + b[h]`` for every head h, in one batched matrix product.
+
+    Args:
+        num_heads: number of heads H.
+        inputs: input width D of a head.
+        outputs: output width E of a head.
+        bias: whether to add a bias.
+        gain: gain of the Xavier uniform initialisation, which sees one head's matrix at a time.
+    """
+
+    def __init__(
+        self, num_heads: int, inputs: int, outputs: int, bias: bool = True, gain: float = 1.0
+    ) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(num_heads, inputs, outputs))
+        self.bias = nn.Parameter(torch.zeros(num_heads, outputs)) if bias else None
+        for weight in self.weight:
+            nn.init.xavier_uniform_(weight, gain)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(B, H, T, D)`` -> ``(B, H, T, E)``."""
+        batch, heads, length, width = x.shape
+        rows = x.transpose(0, 1).reshape(heads, batch * length, width)
+        if self.bias is None:
+            y = torch.bmm(rows, self.weight)
+        else:
+            y = torch.baddbmm(self.bias[:, None], rows, self.weight)
+        return y.unflatten(1, (batch, length)).transpose(0, 1)
+
+    def extra_repr(self) -> str:
+        """Sizes, for ``print(module)``."""
+        heads, inputs, outputs = self.weight.shape
+        return f"num_heads={heads}, inputs={inputs}, outputs={outputs}, bias={self.bias is not None}"

@@ -1,0 +1,136 @@
+"""The MTSA layer: projections and gates around the operator."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from selfattn.config import MTSAConfig
+from selfattn.layers.base import (
+    SelfAttention,
+    activation,
+    join_heads,
+    split_heads,
+    xavier_linear,
+    zero_padding,
+)
+from selfattn.layers.fusion_gate import FusionGate
+from selfattn.layers.linear import PerHeadLinear
+from selfattn.layers.source2token import Source2TokenScores
+from selfattn.masks import head_masks
+from selfattn.ops import mtsa
+
+
+class MTSA(SelfAttention):
+    """Multi-mask tensorized self-attention (Shen et al. 2019, eq. 7-13).
+
+    Args:
+        config: the switches; ``MTSAConfig.make("paper")`` is the paper's form.
+        embed_dim: width C of the input.
+        num_heads: number of heads H.
+
+    Raises:
+        UserError: if the heads do not divide the width, or the masks do not fit the heads.
+
+    Differs:
+        The authors' code trains four variants that depart from the paper; see ``MTSAConfig``.
+
+    Example:
+        >>> import torch
+        >>> layer = MTSA(MTSAConfig.make("nmt"), embed_dim=64, num_heads=4)
+        >>> layer(torch.randn(2, 7, 64)).shape
+        torch.Size([2, 7, 64])
+    """
+
+    config_class = MTSAConfig
+
+    def __init__(self, config: MTSAConfig, embed_dim: int, num_heads: int) -> None:
+        super().__init__(embed_dim, num_heads)
+        self.config = config
+        self.masks = head_masks(config.masks, num_heads, config.include_self, config.window)
+        width = self.head_width(config.head_dim)
+        key_width = width if config.key_dim is None else config.key_dim
+        self.output_dim = embed_dim if config.output_projection else num_heads * width
+        gain = config.qkv_init_gain
+
+        self.dropout = nn.Dropout(config.dense_dropout)
+        self.v_proj = xavier_linear(embed_dim, num_heads * width, config.value_bias, gain)
+        self.value_activation = activation(config.value_activation)
+        self.q_proj: nn.Module
+        self.k_proj: nn.Module
+        if config.qk_input == "input":
+            self.q_proj = xavier_linear(embed_dim, num_heads * key_width, config.qk_bias, gain)
+            self.k_proj = xavier_linear(embed_dim, num_heads * key_width, config.qk_bias, gain)
+        else:
+            self.q_proj = PerHeadLinear(num_heads, width, key_width, config.qk_bias, gain)
+            self.k_proj = PerHeadLinear(num_heads, width, key_width, config.qk_bias, gain)
+        self.source2token = Source2TokenScores(
+            num_heads,
+            self._s2t_width(width, key_width),
+            width,
+            layers=config.s2t_layers,
+            hidden=config.s2t_hidden,
+            sharing=config.s2t_sharing,
+            activation_name=config.s2t_activation,
+            bias_init=config.s2t_bias_init,
+            dropout=config.dense_dropout,
+        )
+        self.gate = (
+            FusionGate(num_heads, width, config.dense_dropout) if config.fusion_gate else None
+        )
+        self.out_proj: nn.Module | None = None
+        if config.output_projection:
+            self.out_proj = xavier_linear(num_heads * width, embed_dim, config.output_bias)
+        self.output_activation = activation(config.output_activation)
+
+    def _s2t_width(self, width: int, key_width: int) -> int:
+        """Input width of the source2token network."""
+        if self.config.s2t_input == "input":
+            return self.embed_dim
+        own = key_width if self.config.s2t_input == "key" else width
+        return own * self.num_heads if self.config.s2t_sharing == "joint" else own
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """See ``SelfAttention.forward``.
+
+        Raises:
+            UserError: if x is not ``(B, T, C)`` or the mask not ``(B, T)``.
+        """
+        self.check_input(x, padding_mask)
+        config = self.config
+        v = split_heads(self.value_activation(self.v_proj(self.dropout(x))), self.num_heads)
+        if config.qk_input == "input":  # eq. 7
+            q = split_heads(self.q_proj(self.dropout(x)), self.num_heads)
+            k = split_heads(self.k_proj(self.dropout(x)), self.num_heads)
+        else:
+            q, k = self.q_proj(self.dropout(v)), self.k_proj(self.dropout(v))
+        s = self.source2token({"key": k, "value": v, "input": x}[config.s2t_input])  # eq. 9
+        context = mtsa(
+            q,
+            k,
+            v,
+            self._sigma_s(s),
+            masks=self.masks,
+            padding_mask=padding_mask,
+            sigma_t=config.sigma_t,
+            dropout_p=config.attention_dropout if self.training else 0.0,
+            backend=config.backend,
+        )
+        if self.gate is not None:
+            context = self.gate(v, context)
+        y = join_heads(context)
+        if self.out_proj is not None:
+            y = self.output_activation(self.out_proj(self.dropout(y)))  # eq. 13
+        return zero_padding(y, padding_mask) if config.zero_padding else y
+
+    def _sigma_s(self, s: Tensor) -> Tensor:
+        """sigma_s of eq. 10."""
+        if self.config.sigma_s == "identity":
+            return s
+        if self.config.sigma_s == "scaled_logsigmoid":
+            s = s * s.shape[-1] ** -0.5  # the bias is inside of the scaling, as in the code
+        return F.logsigmoid(s)
+
+    def extra_repr(self) -> str:
+        """The switches, for ``print(module)``."""
+        return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, config={self.config}"
