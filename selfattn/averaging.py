@@ -1,0 +1,126 @@
+"""Average the weights of several checkpoints of one training."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .checkpoints import read
+from .errors import UserError
+
+_PATTERNS = {
+    "epoch": re.compile(r"checkpoint(\d+)\.pt"),
+    "update": re.compile(r"checkpoint_\d+_(\d+)\.pt"),
+}
+# Flags of a training that decide what the weights mean; others (data, learning rate) may differ.
+_MODEL_FLAGS = ("arch", "encoder_", "decoder_", "mtsa_", "share_", "activation_fn", "layernorm_")
+
+
+def latest(folder: str | os.PathLike[str], count: int, by: str = "epoch") -> list[Path]:
+    """The newest checkpoints of a run.
+
+    Args:
+        folder: the training's ``--save-dir``.
+        count: how many.
+        by: ``"epoch"`` for ``checkpointN.pt``, ``"update"`` for ``checkpoint_E_N.pt``.
+
+    Returns:
+        list[Path]: *count* files, the oldest first.
+
+    Raises:
+        UserError: there is no such folder, or it holds fewer.
+    """
+    if count < 1:
+        raise UserError(f"--last is {count}, but at least 1 checkpoint is needed")
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UserError(f"--dir {folder} is not a folder")
+    matches = [(_PATTERNS[by].fullmatch(path.name), path) for path in folder.iterdir()]
+    found = sorted((int(match.group(1)), path) for match, path in matches if match)
+    if len(found) < count:
+        name = "checkpointN.pt" if by == "epoch" else "checkpoint_EPOCH_UPDATE.pt"
+        raise UserError(
+            f"--last is {count}, but {folder} holds {len(found)} checkpoints by {by} ({name})"
+        )
+    return [path for _, path in found[-count:]]
+
+
+def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
+    """Average the weights of checkpoints of one architecture, summing in float64.
+
+    Args:
+        paths: the files, the newest last: everything but the weights is taken from it.
+
+    Returns:
+        dict[str, Any]: a checkpoint that fairseq-generate loads, without optimizer state. Tensors
+        keep their dtype; integer tensors are the last checkpoint's; shared tensors stay shared.
+
+    Raises:
+        UserError: no file, an unreadable one, or one whose weights or model flags differ.
+    """
+    if not paths:
+        raise UserError("no checkpoint to average: at least 1 is needed")
+    last = read(paths[-1])
+    last.pop("last_optimizer_state", None)
+    weights = last["model"]
+    sums = {
+        name: t.to(torch.float64, copy=True) for name, t in weights.items() if t.is_floating_point()
+    }
+    for path in paths[:-1]:
+        other = read(path)
+        _check_same(last, other, paths[-1], path)
+        for name, total in sums.items():
+            total += other["model"][name]
+    shared: dict[tuple[Any, ...], torch.Tensor] = {}
+    for name, total in sums.items():
+        old = weights[name]
+        key = (old.data_ptr(), old.shape, old.stride(), old.dtype) if old.numel() else (name,)
+        if key not in shared:
+            shared[key] = (total / len(paths)).to(old.dtype)
+        weights[name] = shared[key]
+    last["averaged_from"] = [Path(path).name for path in paths]
+    return last
+
+
+def _check_same(
+    state: dict[str, Any],
+    other: dict[str, Any],
+    path: str | os.PathLike[str],
+    other_path: str | os.PathLike[str],
+) -> None:
+    """Refuse two checkpoints whose weights do not mean the same."""
+    names = f"{other_path} cannot be averaged with {path}"
+    weights, other_weights = state["model"], other["model"]
+    missing = sorted(set(weights) ^ set(other_weights))
+    if missing:
+        raise UserError(f"{names}: only one of them has the weight {missing[0]}")
+    for name, tensor in weights.items():
+        shape, other_shape = tuple(tensor.shape), tuple(other_weights[name].shape)
+        if shape != other_shape:
+            raise UserError(f"{names}: {name} has shape {other_shape} against {shape}")
+        if tensor.dtype != other_weights[name].dtype:
+            raise UserError(
+                f"{names}: {name} has type {other_weights[name].dtype} against {tensor.dtype}"
+            )
+    flags, other_flags = _model_flags(state), _model_flags(other)
+    for name in sorted(set(flags) | set(other_flags)):
+        if flags.get(name) != other_flags.get(name):
+            flag = "--" + name.replace("_", "-")
+            raise UserError(
+                f"{names}: {flag} was {other_flags.get(name)} against {flags.get(name)}"
+            )
+
+
+def _model_flags(state: dict[str, Any]) -> dict[str, Any]:
+    """The flags that decide what the weights mean."""
+    flags = state.get("args") or state["cfg"].get("model") or {}
+    if isinstance(flags, argparse.Namespace):
+        flags = vars(flags)
+    # Layer-drop and the like act on training only, but are part of the architecture's flags.
+    return {name: value for name, value in flags.items() if name.startswith(_MODEL_FLAGS)}

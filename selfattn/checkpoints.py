@@ -1,0 +1,203 @@
+"""fairseq checkpoints as files: read them, write them safely; without importing fairseq.
+
+A checkpoint is a dictionary that ``torch.save`` wrote: ``model`` (the weights), ``cfg`` or ``args``
+(every flag of the training, the model's as an ``argparse.Namespace``), ``task_state``,
+``optimizer_history``, ``extra_state`` and ``last_optimizer_state``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import pickle
+import re
+import shutil
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .cli import is_disk_full
+from .errors import UserError
+
+
+def safe_types() -> list[Any]:
+    """The harmless types beside tensors that a fairseq checkpoint holds.
+
+    Returns:
+        list[Any]: for ``torch.serialization.add_safe_globals`` or ``safe_globals``; with them
+        ``torch.load`` reads a checkpoint while it still refuses to run any other code.
+    """
+    import numpy as np
+
+    dtypes = ("float64", "float32", "int64", "int32", "bool")
+    functions = {
+        "_reconstruct": np.array(0).__reduce__()[0],
+        "scalar": np.float64(0).__reduce__()[0],
+    }
+    # A checkpoint names numpy's functions by the module of the numpy that wrote it: 1.x or 2.x.
+    aliases = [
+        (function, f"numpy.{core}.multiarray.{name}")
+        for name, function in functions.items()
+        for core in ("core", "_core")
+    ]
+    return [
+        argparse.Namespace,
+        np.ndarray,
+        np.dtype,
+        *(type(np.dtype(name)) for name in dtypes),
+        *aliases,
+    ]
+
+
+@contextlib.contextmanager
+def explain_reading(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn what ``torch.load`` raises for *path* inside the block into a :class:`UserError`.
+
+    Raises:
+        UserError: the file is missing, empty, truncated, not a checkpoint, or holds other classes.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise UserError(f"the checkpoint {path} does not exist") from error
+    except (IsADirectoryError, PermissionError) as error:
+        raise UserError(f"cannot read the checkpoint {path}: {error.strerror}") from error
+    except (pickle.UnpicklingError, EOFError, KeyError, RuntimeError, UnicodeError) as error:
+        if "allocate" in str(error):  # out of memory: the file may be fine
+            raise
+        raise UserError(
+            f"cannot read the checkpoint {path}: {_reason(Path(path), error)}"
+        ) from error
+
+
+def _reason(path: Path, error: Exception) -> str:
+    """Say in a few words why a file is not readable as a checkpoint."""
+    blocked = re.search(r"GLOBAL ([\w.]+)", str(error))
+    if blocked:
+        return (
+            f"it holds an object of {blocked.group(1)}, which is not loaded for safety; if you "
+            "trust the file, allow it with torch.serialization.add_safe_globals"
+        )
+    size = path.stat().st_size
+    if size == 0:
+        return "the file is empty"
+    with path.open("rb") as file:
+        is_archive = file.read(2) == b"PK"
+    broken = ("PytorchStreamReader", "EOF")
+    if (is_archive and not zipfile.is_zipfile(path)) or any(s in str(error) for s in broken):
+        return (
+            f"the file is truncated or damaged ({size:,} bytes); use another checkpoint of the "
+            "run, for example an earlier epoch's"
+        )
+    return "it is no fairseq checkpoint (fairseq-train writes files such as checkpoint_best.pt)"
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a checkpoint onto the CPU.
+
+    Args:
+        path: the file.
+
+    Returns:
+        dict[str, Any]: the checkpoint; ``["model"]`` maps names to tensors.
+
+    Raises:
+        UserError: the file is missing, truncated or no fairseq checkpoint.
+    """
+    with explain_reading(path), torch.serialization.safe_globals(safe_types()):
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    check_content(state, path)
+    return state
+
+
+def check_content(state: Any, path: str | os.PathLike[str]) -> None:
+    """Check that what was read is a fairseq checkpoint.
+
+    Raises:
+        UserError: it holds no ``model``, or neither ``cfg`` nor ``args``.
+    """
+    keys = list(state) if isinstance(state, dict) else [type(state).__name__]
+    has_flags = isinstance(state, dict) and (state.get("cfg") or state.get("args"))
+    if "model" not in keys or not has_flags:
+        raise UserError(
+            f"{path} is no fairseq checkpoint: it holds {', '.join(map(str, keys[:5])) or 'nothing'}"
+            ", but a checkpoint has 'model' and 'cfg'"
+        )
+
+
+def write(state: Any, path: str | os.PathLike[str]) -> None:
+    """Write a checkpoint so that *path* is at any time the old file or the whole new one.
+
+    Args:
+        state: what ``torch.save`` shall write.
+        path: the file; ``PATH.tmp`` is used while writing and never left behind by an error.
+
+    Raises:
+        UserError: the disk is full.
+    """
+    with _replacing(Path(path), _tensor_bytes(state)) as temporary, temporary.open("wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def copy(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """Copy a file so that *target* is at any time the old file or the whole new one.
+
+    Raises:
+        UserError: the disk is full.
+    """
+    with (
+        _replacing(Path(target), os.path.getsize(source)) as temporary,
+        open(source, "rb") as old,
+        temporary.open("wb") as new,
+    ):
+        shutil.copyfileobj(old, new, 1 << 20)
+        new.flush()
+        os.fsync(new.fileno())
+
+
+@contextlib.contextmanager
+def _replacing(path: Path, needed: int) -> Iterator[Path]:
+    """Give a temporary name beside *path*, and move it there when the block ends well."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    except BaseException as error:
+        # Measured before the partial file is removed: the free space that was too little.
+        free = shutil.disk_usage(path.parent).free if path.parent.is_dir() else 0
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        full = _disk_full(error)
+        if full is None:
+            raise
+        raise UserError(
+            f"cannot write {path}: {full.strerror}; the file needs about {needed / 1e6:.1f} MB and "
+            f"{free / 1e6:.1f} MB were left; files written before are intact, so free some space "
+            "and run the same command again"
+        ) from error
+
+
+def _disk_full(error: BaseException | None) -> OSError | None:
+    """Find the full disk behind an error: torch.save reports it as a RuntimeError."""
+    while error is not None:
+        if isinstance(error, OSError) and is_disk_full(error):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _tensor_bytes(state: Any) -> int:
+    """Size in bytes of all tensors in nested containers: nearly the size of the file."""
+    if isinstance(state, torch.Tensor):
+        return state.numel() * state.element_size()
+    if isinstance(state, dict):
+        return sum(map(_tensor_bytes, state.values()))
+    if isinstance(state, list | tuple):
+        return sum(map(_tensor_bytes, state))
+    return 0
