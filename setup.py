@@ -1,4 +1,4 @@
-"""The one thing pyproject.toml cannot say: `plugin/` is installed under the name selfattn_fairseq."""
+"""What pyproject.toml cannot say: `plugin/` is installed under the name selfattn_fairseq."""
 
 from setuptools import find_packages, setup
 

@@ -3,28 +3,27 @@
     python3.11 scripts/setup_env.py              # what the demo needs
     python3.11 scripts/setup_env.py base dev     # and what the tests and the checks need
 
-Standard library only. Nothing here may be newer than Python 3.6 can read, so that an old Python gets
-a sentence instead of a syntax error. Each finished step is noted in .venv/.selfattn/state.json: a
-second run has nothing to do, and a run after an interruption takes up the step that was cut short.
+Standard library only, and nothing newer than Python 3.6 can read, so that an old Python gets a
+sentence and not a syntax error. Each finished step is noted in .venv/.selfattn/state.json: a second
+run has nothing to do, and a run after an interruption takes up the step that was cut short.
 """
 
 import argparse
 import hashlib
 import json
 import os
-import platform
 import re
 import shutil
 import subprocess
 import sys
-import sysconfig
+import tempfile
 import time
-from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from _setup_checks import SetupError, check_compiler, check_disk, check_python, check_venv_module
 
 ROOT = Path(__file__).resolve().parent.parent
-FITTING = ((3, 11), (3, 12))
 NEEDED_MB = 2500  # 1,600 MB installed, the rest for what pip unpacks and builds on the way
 CUDA_MB = 9000  # the same with the CUDA packages that the public registry's torch brings
 # Settings of the caller that would send packages, or Python itself, somewhere else.
@@ -35,12 +34,8 @@ NO_NETWORK = re.compile(
 )
 
 
-class SetupError(Exception):
-    """What went wrong and what to do, in one sentence."""
-
-
 class Step(NamedTuple):
-    """One pip call: the name it is remembered by, its title on screen, pip's arguments, its files."""
+    """One pip call: its name in the note, its title on screen, pip's arguments and their files."""
 
     name: str
     title: str
@@ -48,8 +43,8 @@ class Step(NamedTuple):
     files: "list[Path]"
 
     def fingerprint(self) -> str:
-        """A hash over the arguments and the files; another hash means that the step is due again."""
-        digest = hashlib.sha256(repr([a for a in self.arguments if a[:1] != "/"]).encode())
+        """A hash over the arguments and the files: where it differs, the step is due again."""
+        digest = hashlib.sha256(repr(self.arguments).encode())
         for path in self.files:
             digest.update(path.read_bytes())
         return digest.hexdigest()
@@ -91,82 +86,19 @@ def default_torch(root: Path = ROOT) -> str:
     return next(line.strip() for line in lines if line.strip() and line[0] != "#")
 
 
-# -- Checks before anything is written ------------------------------------------------------------
-
-
-def check_python(found: "tuple[int, ...]", what: str = "this Python") -> None:
-    """Raise SetupError unless `found` is a version that the pinned packages were tried with."""
-    if tuple(found[:2]) not in FITTING:
-        allowed = " or ".join("{}.{}".format(*pair) for pair in FITTING)
-        number = ".".join(str(part) for part in found[:3])
-        raise SetupError(
-            f"{what} is Python {number}, and Python {allowed} is needed: "
-            "install one and name it, as in: make env PYTHON=python3.11"
-        )
-
-
-def has_wheel(
-    version: "tuple[int, ...]", system: str, machine: str, libc: "tuple[str, str]"
-) -> bool:
-    """Whether fairseq-fixed comes compiled for this machine (as one wheel, for Python 3.12)."""
-    number = tuple(int(part) for part in re.findall(r"\d+", libc[1])[:2])
-    glibc = libc[0] == "glibc" and number >= (2, 28)
-    return tuple(version[:2]) == (3, 12) and system == "Linux" and machine == "x86_64" and glibc
-
-
-def check_compiler() -> None:
-    """Raise SetupError where fairseq-fixed must be compiled and something for that is missing."""
-    if has_wheel(sys.version_info, platform.system(), platform.machine(), platform.libc_ver()):
-        return
-    names = [os.environ.get("CXX", "").split(" ")[0], "g++", "c++", "clang++"]
-    if not any(shutil.which(name) for name in names if name):
-        raise SetupError(
-            "no C++ compiler was found (g++, c++ or clang++), and fairseq-fixed has to be compiled: "
-            "install one, on Debian or Ubuntu with: sudo apt-get install g++ (on a cluster often: "
-            "module load gcc)"
-        )
-    header = Path(sysconfig.get_paths()["include"]) / "Python.h"
-    if not header.is_file():
-        raise SetupError(
-            f"Python's C headers are missing ({header}), and fairseq-fixed has to be compiled: "
-            "install them, on Debian or Ubuntu with: sudo apt-get install "
-            "python{}.{}-dev".format(*sys.version_info[:2])
-        )
-
-
-def check_venv_module() -> None:
-    """Raise SetupError where this Python cannot make an environment with pip in it."""
-    if not (find_spec("venv") and find_spec("ensurepip")):
-        raise SetupError(
-            "this Python cannot make environments (venv or ensurepip is missing): install it, on "
-            "Debian or Ubuntu with: sudo apt-get install "
-            "python{}.{}-venv".format(*sys.version_info[:2])
-        )
-
-
-def check_disk(folder: Path, needed_mb: int) -> int:
-    """Raise SetupError unless `folder` has `needed_mb` MB free; return how many it has."""
-    free = shutil.disk_usage(str(folder)).free // 2**20
-    if free < needed_mb:
-        raise SetupError(
-            f"too little disk space in {folder}: {needed_mb} MB are needed and {free} MB are free"
-        )
-    return free
-
-
 # -- What is there already ------------------------------------------------------------------------
 
 
-def read_state(venv: Path) -> dict:
+def read_state(venv: Path) -> "dict[str, Any]":
     """What earlier runs finished; empty where nothing is known or the note is damaged."""
     try:
         state = json.loads((venv / ".selfattn" / "state.json").read_text())
-        return {"torch": str(state["torch"]), "done": dict(state["done"])}
+        return {n: kind(state[n]) for n, kind in (("torch", str), ("place", str), ("done", dict))}
     except (OSError, ValueError, KeyError, TypeError):
-        return {"torch": None, "done": {}}
+        return {"torch": None, "place": None, "done": {}}
 
 
-def write_state(venv: Path, state: dict) -> None:
+def write_state(venv: Path, state: "dict[str, Any]") -> None:
     """Note what is finished; the old note stays whole until the new one is."""
     path = venv / ".selfattn" / "state.json"
     path.with_suffix(".new").write_text(json.dumps(state, indent=1))
@@ -258,10 +190,10 @@ def run_quietly(command: "list[str]", log: Path, label: str) -> "tuple[int, str]
 def make_venv(venv: Path, label: str) -> None:
     """Make the environment, or mend one that does not run."""
     logs = venv / ".selfattn"
-    broken = (venv / "pyvenv.cfg").is_file()
-    if venv.exists() and not broken and any(venv.iterdir()):
-        raise SetupError(f"{venv} is there and is no Python environment: move it away")
-    if broken:
+    if venv.exists():
+        ours = logs.exists() or (venv / "pyvenv.cfg").is_file()
+        if not ours and (not venv.is_dir() or any(venv.iterdir())):
+            raise SetupError(f"{venv} is there and is no Python environment: move it away")
         shutil.rmtree(str(venv))
     logs.mkdir(parents=True, exist_ok=True)
     code, text = run_quietly([sys.executable, "-m", "venv", str(venv)], logs / "venv.log", label)
@@ -272,20 +204,22 @@ def make_venv(venv: Path, label: str) -> None:
 
 def install(venv: Path, steps: "list[Step]", torch_spec: str) -> None:
     """Check the machine, then do each step that is not done; note it at once."""
-    done = read_state(venv)["done"]
-    due = [step for step in steps if done.get(step.name) != step.fingerprint()]
+    state = read_state(venv)
+    moved = state["place"] not in (None, str(venv))  # the scripts in bin/ name the old place
+    found = None if moved else venv_version(venv)
+    due = [s for s in steps if not found or state["done"].get(s.name) != s.fingerprint()]
     names = {step.name for step in due}
-    found = venv_version(venv)
-    check_python(found or sys.version_info, str(venv) if found else "this Python")
+    check_python(found or tuple(sys.version_info[:3]), venv if found else None)
     if "fairseq" in names:
         check_compiler()
     if not found:
         check_venv_module()
     free = check_disk(venv.parent, NEEDED_MB if "torch" in names else 300)
+    check_disk(Path(tempfile.gettempdir()), 300)  # where pip unpacks and builds
     if "torch" in names and torch_spec == default_torch() and free < CUDA_MB:
         print(
-            f"note: {free} MB are free; if pip takes the torch with CUDA packages, about {CUDA_MB} MB "
-            "are needed: make env TORCH=... names another torch (see requirements/torch.txt)"
+            f"note: {free} MB are free; a torch with CUDA packages needs about {CUDA_MB} MB: "
+            "make env TORCH=... names another torch (see requirements/torch.txt)"
         )
     total = len(due) + (not found)
     if not found:
@@ -299,9 +233,8 @@ def install(venv: Path, steps: "list[Step]", torch_spec: str) -> None:
         code, text = run_quietly(command + step.arguments, log, label)
         if code:
             raise SetupError(f"{explain(text, step)}; pip's own words are in {log}")
-        state = read_state(venv)
-        state["done"][step.name] = step.fingerprint()
-        write_state(venv, {"torch": torch_spec, "done": state["done"]})
+        done = dict(read_state(venv)["done"], **{step.name: step.fingerprint()})
+        write_state(venv, {"torch": torch_spec, "place": str(venv), "done": done})
 
 
 def main(argv: "list[str] | None" = None) -> int:
@@ -319,16 +252,15 @@ def main(argv: "list[str] | None" = None) -> int:
         parser.error(f"group {unknown[0]!r} is not known: choose base, dev or both")
     start, venv = time.time(), options.venv.absolute()
     try:
-        torch_spec = options.torch or read_state(venv)["torch"] or default_torch()
+        state = read_state(venv)
+        torch_spec = options.torch or state["torch"] or default_torch()
         steps = plan(options.groups, torch_spec)
-        done = read_state(venv)["done"]
-        if all(done.get(step.name) == step.fingerprint() for step in steps):
+        if (venv / "bin" / "python").exists() and all(
+            state["done"].get(step.name) == step.fingerprint() for step in steps
+        ):
             return 0
         install(venv, steps, torch_spec)
-    except SetupError as error:
-        print(f"setup_env.py: error: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:
+    except (SetupError, OSError) as error:
         print(f"setup_env.py: error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -13,8 +13,8 @@ def find_user_dir() -> Path | None:
     """Find the fairseq plugin's folder.
 
     Returns:
-        The folder of the installed package `selfattn_fairseq`; in a clone that was not installed, its
-        `plugin/`; None where neither is there.
+        The folder of the installed package `selfattn_fairseq`; in a clone that is not installed,
+        its `plugin/`; None where neither is there.
     """
     spec = importlib.util.find_spec(PLUGIN)
     folders = [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
