@@ -1,0 +1,172 @@
+"""Flags <-> configuration: the only file that knows both.
+
+Every field of a mechanism's configuration is a flag ``--<mechanism>-<field>``; the help text and the
+choices come from the field. A flag that is not given leaves the preset's value, and what was resolved
+is written back into the arguments, so that a checkpoint holds its whole configuration.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from dataclasses import Field, fields
+from typing import Any
+
+from selfattn.config import CONFIGS, AttentionConfig
+from selfattn.errors import UserError
+from selfattn.layers import ATTENTIONS
+
+
+# fairseq's own multi-head attention is used for this name, with fairseq's own flags.
+BASELINE = "multihead"
+# fairseq's own --attention-dropout sets it.
+_NOT_A_FLAG = ("attention_dropout",)
+# What fairseq's multi-head attention has and a comparison must not change along with the mechanism:
+# biases on all projections, and a smaller initialisation of query, key and value.
+_AS_FAIRSEQ = {
+    "qk_bias": True,
+    "value_bias": True,
+    "output_bias": True,
+    "qkv_init_gain": 1 / math.sqrt(2),
+}
+
+
+def add_attention_args(parser: ArgumentParser) -> None:
+    """Add ``--encoder-attention`` and the switches of every mechanism to fairseq's parser."""
+    parser.add_argument(
+        "--encoder-attention",
+        choices=tuple(ATTENTIONS),
+        default=argparse.SUPPRESS,
+        help="self-attention of the encoder; multihead is fairseq's own",
+    )
+    for name in _mechanisms():
+        config = CONFIGS[name]
+        parser.add_argument(
+            f"--{name}-preset",
+            choices=tuple(config.presets),
+            default=argparse.SUPPRESS,
+            help=f"published form of {name} (default: the architecture's)",
+        )
+        parser.add_argument(
+            f"--{name}-projections",
+            choices=("fairseq", "preset"),
+            default=argparse.SUPPRESS,
+            help="biases and initialisation of the projections: as in fairseq's multi-head attention "
+            "(default), so that the mechanism is all that differs, or as the preset has them",
+        )
+        for f in _switches(config):
+            _add_switch(parser, _flag(name, f.name), f)
+
+
+def attention_config(args: Namespace) -> AttentionConfig | None:
+    """The configuration that the arguments ask for; None for fairseq's own attention.
+
+    The resolved values are written back into ``args``.
+
+    Args:
+        args: fairseq's model arguments.
+
+    Returns:
+        The validated configuration.
+
+    Raises:
+        UserError: if a switch belongs to another mechanism or has a value that is not allowed.
+    """
+    name = getattr(args, "encoder_attention", BASELINE)
+    if name not in ATTENTIONS:
+        raise UserError(
+            f"--encoder-attention {name!r} is unknown; allowed are {', '.join(ATTENTIONS)}"
+        )
+    _refuse_foreign_switches(args, name)
+    if name == BASELINE:
+        return None
+    config_class = CONFIGS[name]
+    switches = {
+        f.name: getattr(args, f"{name}_{f.name}")
+        for f in _switches(config_class)
+        if hasattr(args, f"{name}_{f.name}")
+    }
+    if getattr(args, f"{name}_projections", "fairseq") == "fairseq":
+        known = {f.name for f in fields(config_class)}
+        switches = {k: v for k, v in _AS_FAIRSEQ.items() if k in known} | switches
+    switches["attention_dropout"] = float(getattr(args, "attention_dropout", 0.0))
+    try:
+        config = config_class.make(getattr(args, f"{name}_preset", None), **switches)
+    except UserError as error:
+        raise UserError(f"--encoder-attention {name}: {error}") from None
+    for f in _switches(config_class):
+        setattr(args, f"{name}_{f.name}", getattr(config, f.name))
+    return config
+
+
+def check_heads(embed_dim: int, num_heads: int) -> None:
+    """Refuse sizes that no attention of the encoder can have.
+
+    Raises:
+        UserError: if the heads do not divide the width.
+    """
+    if num_heads < 1 or embed_dim % num_heads:
+        raise UserError(
+            f"--encoder-attention-heads {num_heads} does not divide --encoder-embed-dim {embed_dim}; "
+            f"choose a divisor of it"
+        )
+
+
+def _mechanisms() -> list[str]:
+    return [name for name in ATTENTIONS if name != BASELINE]
+
+
+def _flag(mechanism: str, switch: str) -> str:
+    return f"--{mechanism}-{switch}".replace("_", "-")
+
+
+def _switches(config: type[AttentionConfig]) -> list[Field[Any]]:
+    return [f for f in fields(config) if f.name not in _NOT_A_FLAG]
+
+
+def _refuse_foreign_switches(args: Namespace, chosen: str) -> None:
+    """A switch of another mechanism would change nothing: that is a mistake, a preset a habit."""
+    for name in _mechanisms():
+        if name == chosen:
+            continue
+        for f in _switches(CONFIGS[name]):
+            if hasattr(args, f"{name}_{f.name}"):
+                raise UserError(
+                    f"{_flag(name, f.name)} {getattr(args, f'{name}_{f.name}')} is a switch of "
+                    f"--encoder-attention {name}, not of {chosen}; leave it out"
+                )
+
+
+def _add_switch(parser: ArgumentParser, flag: str, f: Field[Any]) -> None:
+    """One flag from one field; absent from the arguments unless it is given."""
+    common: dict[str, Any] = {"default": argparse.SUPPRESS, "help": f.metadata["help"]}
+    if isinstance(f.default, bool):
+        parser.add_argument(flag, action=argparse.BooleanOptionalAction, **common)
+        return
+    if f.metadata["choices"]:
+        parser.add_argument(flag, choices=f.metadata["choices"], **common)
+        return
+    parser.add_argument(flag, type=_parser_of(f), metavar=f.name.upper(), **common)
+
+
+def _parser_of(f: Field[Any]) -> Callable[[str], Any]:
+    """How to read a flag's value: from the field's type, or, with a default of None, an integer."""
+    if f.name == "window":
+        return _windows
+    if f.default is None:
+        return int
+    kind: Callable[[str], Any] = type(f.default)
+    return kind
+
+
+def _windows(text: str) -> int | tuple[int, ...]:
+    """``5`` or ``3,5,7,9``."""
+    try:
+        sizes = tuple(int(size) for size in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a window; give a whole number, or one for each head as in 3,5,5,9"
+        ) from None
+    return sizes if len(sizes) > 1 else sizes[0]

@@ -1,0 +1,1 @@
+"""Models and architectures; fairseq imports every module in this folder."""

@@ -1,0 +1,1 @@
+"""Modules between fairseq's conventions and the core's."""

@@ -1,0 +1,105 @@
+"""A core attention layer behind the interface of fairseq's ``MultiheadAttention``."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from torch import Tensor, nn
+
+from selfattn.errors import UserError
+from selfattn.layers import SelfAttention
+
+
+class EncoderAttention(nn.Module):
+    """Time-first tensors in, time-first tensors out; this file alone turns them.
+
+    Args:
+        attention: a layer of the core with ``output_dim`` equal to ``embed_dim``.
+        name: the mechanism's name, for messages.
+
+    Raises:
+        UserError: if the layer changes the width of its input.
+    """
+
+    def __init__(self, attention: SelfAttention, name: str) -> None:
+        super().__init__()
+        if attention.output_dim != attention.embed_dim:
+            raise UserError(
+                f"--encoder-attention {name} turns width {attention.embed_dim} into "
+                f"{attention.output_dim}, but an encoder layer must keep its width; turn the output "
+                f"projection on or change the head width"
+            )
+        self.attention = attention
+        self.name = name
+        self.retain_dropout = False
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = False,
+        attn_mask: Tensor | None = None,
+    ) -> tuple[Tensor, None]:
+        """Self-attention on ``query`` ``(T, B, C)``.
+
+        Args:
+            query: the layer's input; key and value must be the same tensor.
+            key: see query.
+            value: see query.
+            key_padding_mask: ``(B, T)``, True = padding.
+            need_weights: accepted for fairseq's sake; there is no single weight for a pair of
+                tokens, so None is returned in its place.
+            attn_mask: refused, since a mask here belongs to a head.
+
+        Returns:
+            ``(T, B, C)`` and None.
+
+        Raises:
+            UserError: if key or value differ from query, or a mask is given.
+        """
+        if (key is not None and key is not query) or (value is not None and value is not query):
+            raise UserError(f"attention {self.name!r} is self-attention; key and value must be query")
+        if attn_mask is not None:
+            raise UserError(
+                f"attention {self.name!r} takes no attn_mask; its positional masks are switches"
+            )
+        padding_mask = None if key_padding_mask is None else key_padding_mask.bool()
+        return self.attention(query.transpose(0, 1), padding_mask).transpose(0, 1), None
+
+    def make_generation_fast_(
+        self,
+        name: str,
+        retain_dropout: bool = False,
+        retain_dropout_modules: list[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """fairseq's hook before generation: honour ``--retain-dropout`` for attention dropout."""
+        listed = retain_dropout_modules is None or type(self).__name__ in retain_dropout_modules
+        self.retain_dropout = retain_dropout and listed
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> EncoderAttention:
+        """As usual, but dropout that is to be retained stays on."""
+        super().train(mode)
+        self.attention.train(mode or self.retain_dropout)
+        return self
+
+    # What fairseq offers for its own attention and would be silently wrong for this one.
+
+    def __prepare_scriptable__(self) -> NoReturn:
+        self._refuse("TorchScript export", "run the model in Python, or export multihead")
+
+    def prepare_for_onnx_export_(self, **kwargs: Any) -> NoReturn:
+        """Refuse ONNX export."""
+        self._refuse("ONNX export", "run the model in Python, or export multihead")
+
+    def _get_reserve_head_index(self, num_heads_to_keep: int) -> NoReturn:
+        self._refuse("head pruning", "prune layers with --encoder-layers-to-keep instead")
+
+    def _adaptive_prune_heads(self, reserve_head_index: Any) -> NoReturn:
+        self._refuse("head pruning", "prune layers with --encoder-layers-to-keep instead")
+
+    def _refuse(self, what: str, advice: str) -> NoReturn:
+        raise UserError(f"{what} does not work with --encoder-attention {self.name}; {advice}")
