@@ -1,0 +1,119 @@
+"""The rings: selfattn <- plugin <- user_dir. Imports go in one direction only."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PLUGIN = {"plugin", "selfattn_fairseq"}
+FAIRSEQ = {"fairseq", "fairseq_cli"}
+OUR_NAMES = {"selfattn", "user_dir"} | PLUGIN
+
+# Ring -> what its modules must not import by an absolute name. Inside the plugin even its own name
+# is wrong: a clone calls it plugin, an installation selfattn_fairseq.
+FORBIDDEN = {
+    "selfattn": FAIRSEQ | PLUGIN | {"user_dir", "scripts", "tests"},
+    "plugin": PLUGIN | {"user_dir", "scripts", "tests"},
+    "user_dir": {"scripts", "tests"},
+}
+
+
+def imports(source: str) -> Iterator[tuple[int, str]]:
+    """Line and top-level name of each absolute import, wherever in the file it stands."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name.split(".")[0]) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.lineno, node.module.split(".")[0]
+        elif isinstance(node, ast.Call) and node.args:
+            function = ast.unparse(node.func).split(".")[-1]
+            first = node.args[0]
+            named = isinstance(first, ast.Constant) and isinstance(first.value, str)
+            if named and function in ("import_module", "__import__"):
+                yield node.lineno, first.value.split(".")[0]
+
+
+def python_files(ring: str) -> list[Path]:
+    return sorted((ROOT / ring).rglob("*.py"))
+
+
+def test_the_reader_of_imports_sees_each_form():
+    source = """
+import fairseq.models as models
+def late():
+    from plugin.args import flags
+    import importlib
+    importlib.import_module("user_dir.models")
+    from . import sibling
+"""
+    assert {name for _, name in imports(source)} == {"fairseq", "plugin", "importlib", "user_dir"}
+
+
+@pytest.mark.parametrize("ring", [ring for ring in FORBIDDEN if (ROOT / ring).is_dir()])
+def test_a_ring_imports_only_inwards(ring):
+    assert python_files(ring)
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for path in python_files(ring)
+        for line, name in imports(path.read_text(encoding="utf-8"))
+        if name in FORBIDDEN[ring]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_scripts_use_the_core_only():
+    wrong = [
+        f"{path.name}:{line} imports {name}"
+        for path in python_files("scripts")
+        for line, name in imports(path.read_text(encoding="utf-8"))
+        if name in OUR_NAMES - {"selfattn"}
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_ring_writes_relative_imports_out_of_itself():
+    for ring in FORBIDDEN:
+        for path in python_files(ring):
+            depth = len(path.relative_to(ROOT).parts) - 1
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ImportFrom):
+                    assert node.level <= depth, f"{path}:{node.lineno} leaves {ring}"
+
+
+def test_the_core_imports_without_fairseq_and_extras(run_cli):
+    """All of selfattn loads where only torch is installed, and loads nothing else."""
+    folder = ROOT / "selfattn"
+    names = [module.name for module in pkgutil.walk_packages([str(folder)], "selfattn.")]
+    assert "selfattn.masks" in names
+    code = f"""
+import sys
+blocked = ("fairseq", "fairseq_cli", "plugin", "selfattn_fairseq", "sentencepiece", "sacrebleu",
+           "matplotlib", "seqeval", "tensorboard", "tensorboardX", "omegaconf", "hydra", "triton")
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in blocked:
+            raise ModuleNotFoundError(f"blocked: {{name}}", name=name)
+sys.meta_path.insert(0, Blocker())
+import importlib
+for name in {names!r}:
+    importlib.import_module(name)
+print("all loaded")
+"""
+    done = run_cli(["-c", code])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "all loaded\n", "an import printed something"
+
+
+@pytest.mark.fairseq
+@pytest.mark.skipif(importlib.util.find_spec("fairseq") is None, reason="fairseq is not installed")
+def test_importing_the_plugin_prints_nothing(run_cli):
+    """fairseq-generate's stdout is a result; a print at import would spoil it."""
+    done = run_cli(["-c", "import fairseq.tasks.translation, sys; import plugin"])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
