@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from functools import partial
 from typing import Any
 
 from fairseq.models import register_model, register_model_architecture
@@ -15,6 +16,8 @@ from fairseq.models.transformer.transformer_legacy import (
     transformer_wmt_en_de,
 )
 from torch import nn
+
+from selfattn.layers import build_attention
 
 from ..args import add_attention_args, attention_config, check_heads
 from ..modules.encoder import AttentionEncoder
@@ -57,7 +60,8 @@ class TransformerMTSAModel(TransformerModel):
         if config is None:
             encoder: nn.Module = super().build_encoder(args, src_dict, embed_tokens)
             return encoder
-        return AttentionEncoder(args, src_dict, embed_tokens, config)
+        make = partial(build_attention, config)
+        return AttentionEncoder(args, src_dict, embed_tokens, make, config.name)
 
 
 def _resolve(args: Namespace) -> None:

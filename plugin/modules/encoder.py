@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fairseq.distributed import fsdp_wrap
@@ -10,11 +11,13 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import nn
 
-from selfattn.config import AttentionConfig
 from selfattn.errors import UserError
-from selfattn.layers import build_attention
+from selfattn.layers import SelfAttention
 
 from .encoder_attention import EncoderAttention
+
+# (embed_dim, num_heads) -> a new layer; the class of an attention will do.
+MakeAttention = Callable[[int, int], SelfAttention]
 
 
 class AttentionEncoderLayer(TransformerEncoderLayerBase):
@@ -22,19 +25,23 @@ class AttentionEncoderLayer(TransformerEncoderLayerBase):
 
     Args:
         cfg: fairseq's Transformer configuration.
-        attention_config: configuration of the attention.
+        make_attention: makes the layer's attention from ``embed_dim`` and ``num_heads``.
+        name: the attention's name, for messages.
         return_fc: see fairseq.
     """
 
-    def __init__(self, cfg: Any, attention_config: AttentionConfig, return_fc: bool = False) -> None:
-        self._attention_config = attention_config  # a plain object: set before nn.Module is ready
+    def __init__(
+        self, cfg: Any, make_attention: MakeAttention, name: str, return_fc: bool = False
+    ) -> None:
+        # Plain objects: fairseq's constructor calls build_self_attention.
+        self._make_attention = make_attention
+        self._attention_name = name
         super().__init__(cfg, return_fc=return_fc)
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> nn.Module:
         """fairseq's hook for the attention of a layer."""
-        config = self._attention_config
-        layer = build_attention(config, embed_dim, cfg.encoder.attention_heads)
-        return EncoderAttention(layer, config.name)
+        layer = self._make_attention(embed_dim, cfg.encoder.attention_heads)
+        return EncoderAttention(layer, self._attention_name)
 
 
 class AttentionEncoder(TransformerEncoderBase):
@@ -44,22 +51,32 @@ class AttentionEncoder(TransformerEncoderBase):
         cfg: fairseq's Transformer configuration.
         dictionary: source dictionary.
         embed_tokens: source embedding.
-        attention_config: configuration of the attention.
+        make_attention: makes the attention of one layer from ``embed_dim`` and ``num_heads``, e.g.
+            the class of an attention, or ``functools.partial(build_attention, "mtsa")``.
+        name: the attention's name, for messages; the default is that of ``make_attention``.
 
     Raises:
         UserError: if a feature of fairseq is asked for that would not apply to this attention.
     """
 
     def __init__(
-        self, cfg: Any, dictionary: Any, embed_tokens: nn.Module, attention_config: AttentionConfig
+        self,
+        cfg: Any,
+        dictionary: Any,
+        embed_tokens: nn.Module,
+        make_attention: MakeAttention,
+        name: str | None = None,
     ) -> None:
-        _refuse_unsupported(cfg, attention_config.name)
-        self._attention_config = attention_config
+        self._make_attention = make_attention
+        self._attention_name = name or str(getattr(make_attention, "__name__", "of this model"))
+        _refuse_unsupported(cfg, self._attention_name)
         super().__init__(cfg, dictionary, embed_tokens)
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
-        """fairseq's hook for one layer, with activation checkpointing and sharding as it has them."""
-        layer = AttentionEncoderLayer(cfg, self._attention_config, return_fc=self.return_fc)
+        """fairseq's hook for one layer; activation checkpointing and sharding as it has them."""
+        layer = AttentionEncoderLayer(
+            cfg, self._make_attention, self._attention_name, return_fc=self.return_fc
+        )
         if cfg.checkpoint_activations:
             layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
         smallest = 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
@@ -76,6 +93,6 @@ def _refuse_unsupported(cfg: Any, name: str) -> None:
     for flag, value in refused.items():
         if value:
             raise UserError(
-                f"{flag} {value} does not work with --encoder-attention {name}, whose weights are "
-                f"not all linear maps; leave it out or use --encoder-attention multihead"
+                f"{flag} {value} does not work with the encoder's attention {name}, whose weights "
+                f"are not all linear maps; leave it out or use --encoder-attention multihead"
             )

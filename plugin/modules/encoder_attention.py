@@ -25,9 +25,9 @@ class EncoderAttention(nn.Module):
         super().__init__()
         if attention.output_dim != attention.embed_dim:
             raise UserError(
-                f"--encoder-attention {name} turns width {attention.embed_dim} into "
-                f"{attention.output_dim}, but an encoder layer must keep its width; turn the output "
-                f"projection on or change the head width"
+                f"the encoder's attention {name} turns width {attention.embed_dim} into "
+                f"{attention.output_dim}, but an encoder layer must keep its width; turn the "
+                f"output projection on or change the head width"
             )
         self.attention = attention
         self.name = name
@@ -60,7 +60,9 @@ class EncoderAttention(nn.Module):
             UserError: if key or value differ from query, or a mask is given.
         """
         if (key is not None and key is not query) or (value is not None and value is not query):
-            raise UserError(f"attention {self.name!r} is self-attention; key and value must be query")
+            raise UserError(
+                f"attention {self.name!r} is self-attention; key and value must be query"
+            )
         if attn_mask is not None:
             raise UserError(
                 f"attention {self.name!r} takes no attn_mask; its positional masks are switches"
@@ -102,4 +104,4 @@ class EncoderAttention(nn.Module):
         self._refuse("head pruning", "prune layers with --encoder-layers-to-keep instead")
 
     def _refuse(self, what: str, advice: str) -> NoReturn:
-        raise UserError(f"{what} does not work with --encoder-attention {self.name}; {advice}")
+        raise UserError(f"{what} does not work with the encoder's attention {self.name}; {advice}")
