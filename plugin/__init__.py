@@ -2,7 +2,7 @@
 
 Importing this package registers everything with fairseq. fairseq itself imports ``models/`` and
 ``tasks/`` of a user dir, never ``criterions/``, and nothing if the package was imported before (a
-notebook): so all of them are imported here, and a new folder needs only its name in ``_REGISTERING``.
+notebook): so all are imported here, and a new folder needs only its name in ``_REGISTERING``.
 """
 
 import importlib

@@ -1,8 +1,8 @@
 """One identity a process: the plugin is importable as ``plugin`` and as ``selfattn_fairseq``.
 
 fairseq names a user dir by its folder, so a clone gives ``plugin`` and an installation gives
-``selfattn_fairseq``. Registering the same architectures twice fails, so the second name has to be the
-first one's modules, or nothing.
+``selfattn_fairseq``. Registering the same architectures twice fails, so the second name has to be
+the first one's modules, or nothing.
 """
 
 import re

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 from collections.abc import Sequence
@@ -11,15 +10,13 @@ from typing import Any
 
 import torch
 
-from .checkpoints import read
+from .checkpoints import model_flags, read
 from .errors import UserError
 
 _PATTERNS = {
     "epoch": re.compile(r"checkpoint(\d+)\.pt"),
     "update": re.compile(r"checkpoint_\d+_(\d+)\.pt"),
 }
-# Flags of a training that decide what the weights mean; others (data, learning rate) may differ.
-_MODEL_FLAGS = ("arch", "encoder_", "decoder_", "mtsa_", "share_", "activation_fn", "layernorm_")
 
 
 def latest(folder: str | os.PathLike[str], count: int, by: str = "epoch") -> list[Path]:
@@ -108,19 +105,10 @@ def _check_same(
             raise UserError(
                 f"{names}: {name} has type {other_weights[name].dtype} against {tensor.dtype}"
             )
-    flags, other_flags = _model_flags(state), _model_flags(other)
+    flags, other_flags = model_flags(state), model_flags(other)
     for name in sorted(set(flags) | set(other_flags)):
         if flags.get(name) != other_flags.get(name):
             flag = "--" + name.replace("_", "-")
             raise UserError(
                 f"{names}: {flag} was {other_flags.get(name)} against {flags.get(name)}"
             )
-
-
-def _model_flags(state: dict[str, Any]) -> dict[str, Any]:
-    """The flags that decide what the weights mean."""
-    flags = state.get("args") or state["cfg"].get("model") or {}
-    if isinstance(flags, argparse.Namespace):
-        flags = vars(flags)
-    # Layer-drop and the like act on training only, but are part of the architecture's flags.
-    return {name: value for name, value in flags.items() if name.startswith(_MODEL_FLAGS)}

@@ -23,6 +23,20 @@ import torch
 from .cli import is_disk_full
 from .errors import UserError
 
+# Flags of a training that decide what its weights mean, by how they begin and end; others (data,
+# learning rate, a preset's name beside the switches that it set) may differ.
+_MODEL_FLAGS = ("encoder_", "decoder_", "mtsa_", "share_", "activation_fn", "layernorm_")
+_NO_MODEL_FLAGS = (
+    "_dropout",
+    "_path",
+    "_layerdrop",
+    "_to_keep",
+    "_preset",
+    "_projections",
+    "_init_gain",
+    "_backend",
+)
+
 
 def safe_types() -> list[Any]:
     """The harmless types beside tensors that a fairseq checkpoint holds.
@@ -123,10 +137,29 @@ def check_content(state: Any, path: str | os.PathLike[str]) -> None:
     keys = list(state) if isinstance(state, dict) else [type(state).__name__]
     has_flags = isinstance(state, dict) and (state.get("cfg") or state.get("args"))
     if "model" not in keys or not has_flags:
+        found = ", ".join(map(str, keys[:5])) or "nothing"
         raise UserError(
-            f"{path} is no fairseq checkpoint: it holds {', '.join(map(str, keys[:5])) or 'nothing'}"
-            ", but a checkpoint has 'model' and 'cfg'"
+            f"{path} is no fairseq checkpoint: it holds {found}, but should hold 'model' and 'cfg'"
         )
+
+
+def model_flags(state: dict[str, Any]) -> dict[str, Any]:
+    """The flags of a checkpoint's training that decide what its weights mean.
+
+    Args:
+        state: a checkpoint, or a dictionary with the model's flags under ``args``.
+
+    Returns:
+        dict[str, Any]: values by name as argparse spells it, ``encoder_attention`` for example.
+    """
+    flags = state.get("args") or (state.get("cfg") or {}).get("model") or {}
+    if isinstance(flags, argparse.Namespace):
+        flags = vars(flags)
+    return {
+        name: value
+        for name, value in flags.items()
+        if str(name).startswith(_MODEL_FLAGS) and not str(name).endswith(_NO_MODEL_FLAGS)
+    }
 
 
 def write(state: Any, path: str | os.PathLike[str]) -> None:

@@ -5,15 +5,28 @@ before it wraps a model for several processes, and in each worker process at the
 everything here is in time.
 """
 
-from . import loading, runtime
+from . import checkpoint_errors, commands, files, inputs, loading, precision, runtime, vocabulary
 
 __all__ = ["apply"]
+
+_FIXES = (
+    commands.end_with_one_sentence,
+    loading.allow_checkpoint_types,
+    loading.trust_own_broadcast,
+    runtime.allow_ddp_on_cpu,
+    runtime.restore_numpy_long,
+    runtime.silence_noise,
+    files.write_safely,
+    files.clean_leftovers,
+    checkpoint_errors.explain_checkpoints,
+    vocabulary.remember_vocabularies,
+    precision.check_precision,
+    inputs.explain_data,
+    inputs.explain_sentences,
+)
 
 
 def apply() -> None:
     """Apply every fix. Calling it again changes nothing."""
-    loading.allow_checkpoint_types()
-    loading.trust_own_broadcast()
-    runtime.allow_ddp_on_cpu()
-    runtime.restore_numpy_long()
-    runtime.silence_noise()
+    for fix in _FIXES:
+        fix()

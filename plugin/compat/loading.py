@@ -1,12 +1,12 @@
 """Reading checkpoints with torch >= 2.6, where ``torch.load`` accepts plain tensors only."""
 
-import argparse
 import functools
 from typing import Any
 
-import numpy as np
 import torch
 from fairseq.distributed import utils as distributed_utils
+
+from selfattn.checkpoints import safe_types
 
 from ._patch import wrap
 
@@ -18,22 +18,7 @@ def allow_checkpoint_types() -> None:
     ``weights_only=True``, which refuses the argparse.Namespace of the model's flags and the numpy
     values of the metrics. Fix: name those harmless types; weights_only stays on for every file.
     """
-    dtypes = ("float64", "float32", "int64", "int32", "bool")
-    functions = {
-        "_reconstruct": np.array(0).__reduce__()[0],
-        "scalar": np.float64(0).__reduce__()[0],
-    }
-    # A checkpoint names numpy's functions by the module of the numpy that wrote it: 1.x or 2.x.
-    aliases = [
-        (function, f"numpy.{core}.multiarray.{name}")
-        for name, function in functions.items()
-        for core in ("core", "_core")
-    ]
-    torch.serialization.add_safe_globals(
-        [argparse.Namespace, np.ndarray, np.dtype]
-        + [type(np.dtype(name)) for name in dtypes]
-        + aliases  # type: ignore[operator]
-    )
+    torch.serialization.add_safe_globals(safe_types())
 
 
 def trust_own_broadcast() -> None:

@@ -28,8 +28,8 @@ _NOISE: tuple[tuple[str, type[Warning]], ...] = (
 def allow_ddp_on_cpu() -> None:
     """Let ``--ddp-backend pytorch_ddp`` (the default) wrap a model on the CPU.
 
-    Break: fairseq/models/distributed_fairseq_model.py passes ``device_ids=[device_id]`` always, which
-    torch refuses for CPU parameters. Fix: pass None for them.
+    Break: fairseq/models/distributed_fairseq_model.py always passes ``device_ids=[device_id]``,
+    which torch refuses for CPU parameters. Fix: pass None for them.
     """
 
     @wrap(distributed_fairseq_model, "DistributedDataParallel")
@@ -51,9 +51,9 @@ def restore_numpy_long() -> None:
 def silence_noise() -> None:
     """Hide known harmless warnings and put the log level back.
 
-    Break: fairseq/models/wav2vec/wav2vec2_classification.py sets the root logger to DEBUG when it is
-    imported, so every command but fairseq-train logs other packages' debug lines. Fix: LOGLEVEL, as
-    fairseq's commands read it, or INFO.
+    Break: fairseq/models/wav2vec/wav2vec2_classification.py sets the root logger to DEBUG when it
+    is imported, so every command but fairseq-train logs other packages' debug lines. Fix: LOGLEVEL,
+    as fairseq's commands read it, or INFO.
     """
     for message, category in _NOISE:
         warnings.filterwarnings("ignore", message=message, category=category)

@@ -15,13 +15,13 @@ ROOT = Path(__file__).resolve().parents[2]
 SIZES = {"train": 200, "valid": 20, "test": 20}
 
 # Small enough that a training of 20 updates takes about five seconds, most of it imports.
-TINY = (
-    "--user-dir plugin --cpu --num-workers 0 --no-progress-bar --log-interval 1 --seed 1 "
-    "--encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 16 --decoder-embed-dim 16 "
-    "--encoder-ffn-embed-dim 32 --decoder-ffn-embed-dim 32 "
-    "--encoder-attention-heads 2 --decoder-attention-heads 2 "
-    "--optimizer adam --lr 0.003 --criterion cross_entropy --max-tokens 400"
-).split()
+TINY = """
+    --user-dir plugin --cpu --num-workers 0 --no-progress-bar --log-interval 1 --seed 1
+    --encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 16 --decoder-embed-dim 16
+    --encoder-ffn-embed-dim 32 --decoder-ffn-embed-dim 32
+    --encoder-attention-heads 2 --decoder-attention-heads 2
+    --optimizer adam --lr 0.003 --criterion cross_entropy --max-tokens 400
+""".split()  # noqa: SIM905 - a command line reads better than a list
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -75,7 +75,7 @@ def toy_data(toy_text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def toy_train(toy_data: Path) -> Run:
     """A function that trains on the toy corpus: ``toy_train([*flags], **environment)``.
 
-    Defaults: a 16-wide transformer on the CPU for 4 updates; a flag given again overrides its default.
+    Defaults: a 16-wide transformer on the CPU for 4 updates; a flag given again overrides them.
     """
 
     def train(args: Sequence[str | Path], **env: str) -> subprocess.CompletedProcess[str]:

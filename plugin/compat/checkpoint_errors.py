@@ -1,0 +1,165 @@
+"""One sentence for a checkpoint that is missing, broken or of another model."""
+
+import logging
+from typing import Any
+
+import torch
+from fairseq import checkpoint_utils
+from fairseq.file_io import PathManager
+from fairseq.models import BaseFairseqModel
+from fairseq.trainer import Trainer
+
+from selfattn import checkpoints
+from selfattn.errors import UserError
+
+from . import vocabulary
+from ._patch import wrap
+
+logger = logging.getLogger(__name__)
+
+
+class _Reading:
+    """What is known about the checkpoint that this process reads, for the messages."""
+
+    path: str = "the checkpoint"
+    flags: dict[str, Any] = {}
+    trainer: Any = None
+
+
+def explain_checkpoints() -> None:
+    """Check a checkpoint where fairseq reads it.
+
+    Break: fairseq/checkpoint_utils.py and trainer.py let torch's errors through, or replace them by
+    "please ensure that the architectures match" below a traceback. Fix: the functions below.
+    """
+    wrap(checkpoint_utils, "load_checkpoint_to_cpu")(_load_checkpoint_to_cpu)
+    wrap(checkpoint_utils, "_upgrade_state_dict")(_upgrade_state_dict)
+    wrap(checkpoint_utils, "load_model_ensemble_and_task")(_load_model_ensemble_and_task)
+    wrap(BaseFairseqModel, "load_state_dict")(_load_state_dict)
+    wrap(Trainer, "load_checkpoint")(_load_checkpoint)
+
+
+def _load_checkpoint_to_cpu(original: Any, path: str, *args: Any, **kwargs: Any) -> Any:
+    _Reading.path = path
+    with checkpoints.explain_reading(path):
+        return original(path, *args, **kwargs)
+
+
+def _upgrade_state_dict(original: Any, state: Any) -> Any:
+    checkpoints.check_content(state, _Reading.path)
+    _Reading.flags = checkpoints.model_flags(state)
+    if _Reading.trainer is not None:
+        vocabulary.check(_Reading.trainer.task, state.get("task_state"), _Reading.path)
+        _check_flags(_Reading.trainer.cfg)
+    return original(state)
+
+
+def _check_flags(cfg: Any) -> None:
+    """Compare a training's flags with the checkpoint's, as far as they decide what weights mean.
+
+    Weights of the right shapes load under other switches, and are silently wrong there. Somebody
+    who starts a new training from old weights may want that, and gets a warning.
+    """
+    other = _other_flags(checkpoints.model_flags({"args": cfg.model}))
+    if not other:
+        return
+    message = f"{other} in the checkpoint {_Reading.path}"
+    if cfg.checkpoint.reset_optimizer or cfg.checkpoint.finetune_from_model:
+        logger.warning("%s: the weights may not mean the same here", message)
+    else:
+        raise UserError(f"{message}: use the flags of its training, or another --save-dir")
+
+
+def _other_flags(flags: dict[str, Any]) -> str:
+    """Up to three flags that differ from those of the checkpoint that was read last."""
+    found = [
+        f"--{name.replace('_', '-')} is {value} here and {_Reading.flags[name]}"
+        for name, value in sorted(flags.items())
+        if name in _Reading.flags and value != _Reading.flags[name]
+    ]
+    return ", ".join(found[:3])
+
+
+def _load_model_ensemble_and_task(
+    original: Any,
+    filenames: Any,
+    arg_overrides: Any = None,
+    task: Any = None,
+    strict: bool = True,
+    suffix: str = "",
+    num_shards: int = 1,
+    state: Any = None,
+) -> Any:
+    if not suffix and num_shards == 1:  # sharded checkpoints have other names than --path says
+        for filename in filenames:
+            if not PathManager.isfile(filename):
+                raise UserError(f"the checkpoint {filename} does not exist")
+    return original(filenames, arg_overrides, task, strict, suffix, num_shards, state)
+
+
+def _load_checkpoint(original: Any, self: Trainer, filename: str, *args: Any, **kwargs: Any) -> Any:
+    wanted = self.cfg.checkpoint.restore_file
+    if wanted != "checkpoint_last.pt" and not PathManager.isfile(filename):
+        # fairseq would train from scratch, without a word.
+        raise UserError(f"--restore-file {wanted} does not exist")
+    _Reading.trainer = self
+    try:
+        return original(self, filename, *args, **kwargs)
+    except UserError:
+        raise
+    except AssertionError as error:
+        if "does not match; please reset the optimizer" in str(error):
+            raise UserError(f"cannot resume from {filename}: {error}") from error
+        raise
+    except Exception as error:
+        # fairseq replaces whatever happened by an Exception of its own.
+        if isinstance(error.__context__, UserError):
+            raise error.__context__ from None
+        raise
+    finally:
+        _Reading.trainer = None
+
+
+def _load_state_dict(
+    original: Any,
+    self: BaseFairseqModel,
+    state_dict: dict[str, torch.Tensor],
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    try:
+        return original(self, state_dict, *args, **kwargs)
+    except RuntimeError as error:
+        if "Error(s) in loading state_dict" not in str(error):
+            raise
+        raise UserError(_differences(self, state_dict, kwargs.get("model_cfg"))) from error
+
+
+def _differences(model: BaseFairseqModel, state: dict[str, torch.Tensor], cfg: Any) -> str:
+    """Say how a checkpoint's weights and a model differ, the most telling way that is known."""
+    own = model.state_dict()
+    shapes = {
+        name: (tuple(state[name].shape), tuple(own[name].shape))
+        for name in own
+        if name in state and state[name].shape != own[name].shape
+    }
+    start = f"the checkpoint {_Reading.path} is of another architecture than this model: "
+    for name, (stored, wanted) in shapes.items():
+        if name.endswith(("embed_tokens.weight", "output_projection.weight")) and (
+            stored[1:] == wanted[1:]
+        ):
+            return (
+                f"the vocabulary does not match the checkpoint {_Reading.path}: {name} has "
+                f"{stored[0]} entries there, and the data's dictionary has {wanted[0]}"
+            )
+    flags = checkpoints.model_flags({"args": cfg}) if cfg is not None else {}
+    other = _other_flags(flags)
+    if other:
+        return f"{start}{other} there; use the flags of its training"
+    if shapes:
+        name, (stored, wanted) = next(iter(shapes.items()))
+        detail = f"{name} has shape {stored} there and {wanted} here"
+    else:
+        missing, extra = sorted(set(own) - set(state)), sorted(set(state) - set(own))
+        detail = f"it has no {missing[0]}" if missing else f"it has {extra[0]}, unknown here"
+    return f"{start}{detail}; use the flags of its training"

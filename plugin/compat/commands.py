@@ -1,0 +1,57 @@
+"""How fairseq's commands end: one sentence for a user's mistake, a traceback for a bug only."""
+
+import re
+import sys
+from pathlib import Path
+from types import TracebackType
+
+from selfattn.cli import disk_full_sentence, is_disk_full
+from selfattn.errors import UserError
+
+# What a spawned process' exception looks like in its parent: text only.
+_FROM_WORKER = re.compile(r"^selfattn\.errors\.UserError: (.+?)\s*\Z", re.MULTILINE | re.DOTALL)
+
+
+def end_with_one_sentence() -> None:
+    """Print a UserError of fairseq-train and its siblings without its traceback; exit code 1.
+
+    Break: fairseq_cli/*.py let every exception through. Fix: ``sys.excepthook``, but only where one
+    of fairseq's commands is the program, so that a notebook or a user's own script is left alone.
+    """
+    program = _command(Path(sys.argv[0] if sys.argv else ""))
+    if program is None or getattr(sys.excepthook, "_selfattn_wrapped", False):
+        return
+    previous = sys.excepthook
+
+    def hook(
+        kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+    ) -> None:
+        sentence = explain(error)
+        if sentence is None:
+            previous(kind, error, traceback)
+        else:
+            print(f"{program}: error: {sentence}", file=sys.stderr)
+
+    hook._selfattn_wrapped = True  # type: ignore[attr-defined]
+    sys.excepthook = hook
+
+
+def _command(argv0: Path) -> str | None:
+    """The name of the fairseq command that *argv0* runs, or None for another program."""
+    if argv0.parent.name == "fairseq_cli":  # python -m fairseq_cli.train
+        return "fairseq-" + argv0.stem.replace("_", "-")
+    return argv0.stem if argv0.name.startswith("fairseq-") else None
+
+
+def explain(error: BaseException) -> str | None:
+    """The sentence for a mistake that a user can mend, or None for anything else."""
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted; run the same command again to resume from the last checkpoint"
+    if isinstance(error, OSError) and is_disk_full(error):
+        return disk_full_sentence(error)
+    if type(error).__name__ == "ProcessRaisedException":  # torch.multiprocessing.spawn
+        match = _FROM_WORKER.search(str(error))
+        return match.group(1) if match else None
+    return None

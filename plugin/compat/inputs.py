@@ -1,0 +1,133 @@
+"""One sentence for data, vocabularies and sentences that fairseq cannot use."""
+
+import logging
+import os
+import re
+from collections.abc import Callable
+from typing import Any
+
+from fairseq import tasks, utils
+from fairseq.data import FairseqDataset
+from fairseq.tasks import FairseqTask
+
+from selfattn.errors import UserError
+
+from ._patch import wrap
+
+logger = logging.getLogger(__name__)
+_LINES_BEFORE = "_selfattn_lines_before"
+_LINES_READ = "_selfattn_lines_read"
+
+
+def explain_data() -> None:
+    """Name the data folder, dictionary or split that is missing.
+
+    Break: fairseq/tasks/translation.py ends in os.listdir's or open's traceback, or in "Could not
+    infer language pair". Fix: look first.
+    """
+
+    @wrap(tasks, "setup_task")
+    def setup_task(original: Any, cfg: Any, **kwargs: Any) -> Any:
+        data = getattr(cfg, "data", None)
+        if isinstance(data, str):
+            _check_data(data)
+        try:
+            task = original(cfg, **kwargs)
+        except FileNotFoundError as error:
+            raise UserError(
+                f"{error.filename or error} does not exist: {data} is no folder that "
+                "fairseq-preprocess wrote for this task and these languages"
+            ) from error
+        except Exception as error:
+            if "Could not infer language pair" not in str(error):
+                raise
+            raise UserError(
+                f"{data} holds no binarised text (such as train.en-de.en.bin): give a folder that "
+                "fairseq-preprocess wrote, or name --source-lang and --target-lang"
+            ) from error
+        _warn_about_pieces(task)
+        return task
+
+
+def _check_data(data: str) -> None:
+    for path in utils.split_paths(data):
+        if "://" not in path and not os.path.isdir(path):
+            raise UserError(
+                f"the data folder {path} does not exist: give the folder that "
+                "fairseq-preprocess wrote (--destdir)"
+            )
+
+
+def _warn_about_pieces(task: FairseqTask) -> None:
+    """Say that BLEU of SentencePiece pieces is no BLEU of words."""
+    cfg = getattr(task, "cfg", None)
+    if not getattr(cfg, "eval_bleu", False) or getattr(cfg, "eval_bleu_remove_bpe", None):
+        return
+    if any(word.startswith("\u2581") for word in task.target_dictionary.symbols):
+        logger.warning(
+            "WRONG BLEU AHEAD: --eval-bleu scores SentencePiece pieces, not words, unless "
+            "--eval-bleu-remove-bpe sentencepiece is given"
+        )
+
+
+def explain_sentences() -> None:
+    """Name the sentence that is empty or too long.
+
+    Break: fairseq/tasks/fairseq_task.py, filter_indices_by_size, raises a bare Exception with the
+    sentence's number in its batch; fairseq/data/fairseq_dataset.py, batch_by_size, an assertion; an
+    empty line of fairseq-interactive is translated to something. Fix: one sentence, where
+    fairseq-interactive's lines are counted from 1 over the whole input.
+    """
+
+    @wrap(FairseqTask, "get_interactive_tokens_and_lengths")
+    def get_interactive_tokens_and_lengths(
+        original: Any, self: FairseqTask, lines: list[str], encode_fn: Callable[[str], str]
+    ) -> Any:
+        before = getattr(self, _LINES_READ, 0)
+        setattr(self, _LINES_BEFORE, before)
+        setattr(self, _LINES_READ, before + len(lines))
+        tokens, lengths = original(self, lines, encode_fn)
+        for number, (line, length) in enumerate(zip(lines, lengths, strict=True), before + 1):
+            if not line.strip() or length <= 1:  # 1: the end of the sentence alone
+                raise UserError(f"line {number} of the input is empty, but needs at least one word")
+        return tokens, lengths
+
+    @wrap(FairseqTask, "filter_indices_by_size")
+    def filter_indices_by_size(
+        original: Any, self: FairseqTask, indices: Any, dataset: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        try:
+            return original(self, indices, dataset, *args, **kwargs)
+        except Exception as error:
+            match = re.match(r"Size of sample #(\d+) is invalid \(=(.*?)\) since ", str(error))
+            if match is None:
+                raise
+            allowed = args[0] if args else kwargs.get("max_positions")
+            raise UserError(
+                _too_long(self, int(match.group(1)), match.group(2), allowed)
+            ) from error
+
+    @wrap(FairseqDataset, "batch_by_size")
+    def batch_by_size(original: Any, self: FairseqDataset, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(self, *args, **kwargs)
+        except AssertionError as error:
+            if "exceeds max_tokens limit" not in str(error):
+                raise
+            raise UserError(f"{error}: raise --max-tokens, or shorten or drop it") from error
+
+
+def _too_long(task: FairseqTask, index: int, size: str, allowed: Any) -> str:
+    before = getattr(task, _LINES_BEFORE, None)
+    if before is not None:
+        place = f"line {before + index + 1} of the input"
+        advice = "split it"
+    else:
+        place = f"sentence {index + 1} of the data"
+        advice = (
+            "shorten it, or leave such sentences out with --skip-invalid-size-inputs-valid-test"
+        )
+    return (
+        f"{place} is too long: it has {size} tokens (source, target), and the model and the flags "
+        f"allow {allowed} (--max-source-positions, --max-target-positions): {advice}"
+    )

@@ -1,0 +1,47 @@
+"""``--fp16``, ``--bf16`` and ``--amp`` do what they say, or say why not."""
+
+import importlib.util
+import logging
+import warnings
+from argparse import Namespace
+from typing import Any
+
+import torch
+from fairseq import options
+
+from selfattn.errors import UserError
+
+from ._patch import wrap
+
+logger = logging.getLogger(__name__)
+
+
+def check_precision() -> None:
+    """Look at the precision flags as soon as they are parsed.
+
+    Break 1: fairseq/options.py, parse_args_and_arch, takes ``--bf16`` for a TPU and fails without
+    torch_xla, though its trainer handles bfloat16 on every device. Fix: no TPU without torch_xla.
+    Break 2: fairseq/optim/fp16_optimizer.py needs CUDA for ``--fp16`` and fails with a traceback.
+    Fix: refuse it. Break 3: torch switches ``--amp`` off without CUDA. Fix: one clear warning.
+    """
+    for message in ("torch.cuda.amp.GradScaler is enabled", "CUDA is not available or torch_xla"):
+        warnings.filterwarnings("ignore", message=message, category=UserWarning)
+
+    @wrap(options, "parse_args_and_arch")
+    def parse_args_and_arch(original: Any, *args: Any, **kwargs: Any) -> Any:
+        parsed = original(*args, **kwargs)
+        _check(parsed[0] if isinstance(parsed, tuple) else parsed)
+        return parsed
+
+
+def _check(args: Namespace) -> None:
+    if getattr(args, "bf16", False) and importlib.util.find_spec("torch_xla") is None:
+        args.tpu = False
+    on_cpu = getattr(args, "cpu", False) or not torch.cuda.is_available()
+    if not on_cpu or not hasattr(args, "lr"):  # only fairseq-train has a learning rate
+        return
+    if getattr(args, "fp16", False):
+        why = "--cpu is set" if args.cpu else "PyTorch finds none"
+        raise UserError(f"--fp16 needs a GPU, but {why}: leave it out (float32), or use --bf16")
+    if getattr(args, "amp", False):
+        logger.warning("--amp has no effect without a GPU: this training runs in float32")

@@ -1,0 +1,71 @@
+"""A checkpoint remembers its vocabularies, so that other ones are refused.
+
+Break: a checkpoint holds no trace of the dictionaries. One of another size fails with a traceback,
+and one of the same size with other words translates to nonsense, silently. Fix: a hash of each
+dictionary's words in the task's state, which fairseq stores in every checkpoint.
+"""
+
+import hashlib
+from typing import Any
+
+from fairseq.tasks import FairseqTask
+
+from selfattn.errors import UserError
+
+from ._patch import wrap
+
+KEY = "selfattn_vocabularies"
+
+
+def remember_vocabularies() -> None:
+    """Store the hashes with the task's state, and compare them when that state is loaded."""
+
+    @wrap(FairseqTask, "state_dict")
+    def state_dict(original: Any, self: FairseqTask) -> dict[str, Any]:
+        return {**original(self), KEY: fingerprints(self)}
+
+    @wrap(FairseqTask, "load_state_dict")
+    def load_state_dict(original: Any, self: FairseqTask, state: dict[str, Any]) -> Any:
+        check(self, state, "the checkpoint")
+        return original(self, state)
+
+
+def fingerprints(task: FairseqTask) -> dict[str, tuple[int, str]]:
+    """Number of entries and hash of a task's dictionaries, under ``source`` and ``target``."""
+    found = {}
+    for side in ("source", "target"):
+        try:
+            dictionary = getattr(task, f"{side}_dictionary", None)
+        except NotImplementedError:  # a task without this side
+            continue
+        if dictionary is not None:
+            words = "\n".join(dictionary.symbols).encode()
+            found[side] = (len(dictionary), hashlib.sha256(words).hexdigest()[:16])
+    return found
+
+
+def check(task: FairseqTask, state: dict[str, Any], checkpoint: str) -> None:
+    """Compare a task's dictionaries with the ones that a checkpoint was trained with.
+
+    Args:
+        task: the task of this command.
+        state: the checkpoint's ``task_state``; one without hashes is accepted.
+        checkpoint: how to name the checkpoint in the message.
+
+    Raises:
+        UserError: they differ.
+    """
+    stored = (state or {}).get(KEY, {})
+    for side, (size, fingerprint) in fingerprints(task).items():
+        if side not in stored or tuple(stored[side]) == (size, fingerprint):
+            continue
+        old_size, old_fingerprint = stored[side]
+        language = getattr(task.cfg, f"{side}_lang", None) if hasattr(task, "cfg") else None
+        name = f"dict.{language}.txt" if language else "dict.txt"
+        data = getattr(getattr(task, "cfg", None), "data", None)
+        raise UserError(
+            f"the {side} vocabulary {name} of {data or 'the data'} ({size} entries, hash "
+            f"{fingerprint}) is not the one that {checkpoint} was trained with ({old_size} "
+            f"entries, hash {old_fingerprint}): binarise the data with its dictionaries "
+            "(fairseq-preprocess --srcdict, --tgtdict)"
+        )
