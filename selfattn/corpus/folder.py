@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -58,6 +59,15 @@ def check_destination(destination: Path, *, overwrite: bool, mark: str) -> None:
                 f"the destination {destination} holds other things than prepared data (no {mark}), "
                 "so it is not replaced"
             )
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def write_lines(path: Path, lines: list[str]) -> None:

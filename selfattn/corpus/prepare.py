@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from typing import Any
 from ..errors import UserError
 from . import vocabulary
 from .binarise import binarise
-from .folder import check_destination, new_folder, write_json, write_lines
+from .folder import check_destination, new_folder, sha256_of, write_json, write_lines
 from .split import count_overlap, split_pairs
 from .text import Cleaning, Pair, ParallelText, clean_pairs, read_pairs
 
@@ -143,7 +142,7 @@ def prepare(
             "options": asdict(options)
             | ({"held_out": held_out, "seed": seed} if pair is not None else {}),
             "inputs": {
-                str(path): _sha256(path)
+                str(path): sha256_of(path)
                 for content in inputs.values()
                 for path in (content.source, content.target)
             },
@@ -215,11 +214,6 @@ def _refuse_or_report(
             f"more than --max-length {limit} SentencePiece pieces, which --strict does not allow"
         )
     logger.info("%s: dropped %d pairs of more than %d pieces", name, fits.count(False), limit)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _count_lines(path: Path) -> int:

@@ -1,0 +1,80 @@
+"""Train a small translation model on real text on this machine, and show what it learned.
+
+Example:
+
+  python scripts/demo.py --attention mtsa
+  python scripts/demo.py --attention multihead
+  python scripts/demo.py --pair mytext.en mytext.de
+
+Everything lands in demo/. Finished steps are not repeated, and a training that was stopped goes on
+where it was; the second run needs no network.
+"""
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from selfattn.cli import run
+from selfattn.demo.tour import Plan, tour
+from selfattn.demo.training import Size
+from selfattn.errors import UserError
+from selfattn.layers import ATTENTIONS
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def parse_args() -> argparse.Namespace:
+    size = Size()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--attention", choices=tuple(ATTENTIONS), default="mtsa", help="of the encoder (mtsa)")
+    add("--pair", nargs=2, type=Path, metavar=("EN", "DE"), help="your own text, line by line")
+    add("--dir", type=Path, default=ROOT / "demo", help="where everything lands (demo)")
+    add("--updates", type=int, default=size.updates, help=f"optimizer steps ({size.updates})")
+    add("--width", type=int, default=size.width, help=f"of the model ({size.width})")
+    add("--vocab-size", type=int, default=4000, help="SentencePiece pieces (4000)")
+    add("--held-out", type=int, default=500, help="sentences to validate, and to test (500)")
+    add("--seed", type=int, default=size.seed, help=f"of the training ({size.seed})")
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = parse_args()
+    size = replace(
+        Size(), attention=args.attention, updates=args.updates, width=args.width, seed=args.seed
+    )
+    for flag, value, divisor in (("--updates", size.updates, 1), ("--width", size.width, 8)):
+        if value < 1 or value % divisor:
+            raise UserError(f"{flag} is {value}, but must be a positive multiple of {divisor}")
+    tour(
+        Plan(
+            root=ROOT,
+            folder=args.dir,
+            wheels=ROOT / ".wheels",
+            size=size,
+            pair=args.pair and tuple(args.pair),
+            vocab_size=args.vocab_size,
+            held_out=args.held_out,
+            baseline=baseline_command(args),
+        )
+    )
+
+
+def baseline_command(args: argparse.Namespace) -> str:
+    """The command that trains the other attention on the same text."""
+    other = "multihead" if args.attention != "multihead" else "mtsa"
+    if sys.argv[1:] == ["--attention", args.attention]:
+        return f"make demo ATTENTION={other}"
+    rest = [word for word in sys.argv[1:] if word != "--attention"]
+    if len(rest) < len(sys.argv) - 1:
+        rest.remove(args.attention)
+    return " ".join(["python scripts/demo.py --attention", other, *rest])
+
+
+if __name__ == "__main__":
+    run(main)

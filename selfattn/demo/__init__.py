@@ -1,0 +1,1 @@
+"""The guided tour that ``scripts/demo.py`` starts: real text, a small model, one closing screen."""

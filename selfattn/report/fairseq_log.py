@@ -1,0 +1,121 @@
+"""Read what fairseq-train writes with ``--log-format json`` or ``simple``."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..errors import UserError
+
+# 2026-01-31 12:00:00 | INFO | train_inner | ...
+_LINE = re.compile(r"\| INFO \| (train_inner|train|valid\w*) \| (.*)$")
+_INNER_PAIR = re.compile(r"(\w+)=([^\s,]+)")
+
+
+@dataclass(frozen=True)
+class Record:
+    """The numbers of one line of a log.
+
+    Args:
+        kind (str): ``train_inner`` (since the last such line), ``train`` (an epoch) or the name of
+            a validation set, most often ``valid``.
+        update (int): optimizer steps done so far.
+        values (dict[str, float]): loss, bleu, lr and so on, without the prefix ``valid_``.
+    """
+
+    kind: str
+    update: int
+    values: dict[str, float]
+
+
+@dataclass
+class Curves:
+    """Points ``(update, value)`` of one run; losses are in bits per token, as fairseq logs them."""
+
+    train_loss: list[tuple[int, float]] = field(default_factory=list)
+    valid_loss: list[tuple[int, float]] = field(default_factory=list)
+    valid_bleu: list[tuple[int, float]] = field(default_factory=list)
+
+    def add(self, record: Record) -> None:
+        """Add the numbers of a record.
+
+        A resumed training repeats the updates since its checkpoint: the later lines count.
+        """
+        if record.kind == "train_inner":
+            _add(self.train_loss, record, "loss")
+        elif record.kind == "valid":
+            _add(self.valid_loss, record, "loss")
+            _add(self.valid_bleu, record, "bleu")
+
+
+def _add(points: list[tuple[int, float]], record: Record, name: str) -> None:
+    if name in record.values:
+        while points and points[-1][0] >= record.update:
+            points.pop()
+        points.append((record.update, record.values[name]))
+
+
+def parse_line(line: str) -> Record | None:
+    """The record in a line of a log, or None if the line holds none."""
+    found = _LINE.search(line.rstrip())
+    if not found:
+        return None
+    kind, text = found.groups()
+    values = _json_values(text) if text.startswith("{") else _simple_values(kind, text)
+    prefix = f"{kind}_"
+    values = {name.removeprefix(prefix): value for name, value in values.items()}
+    update = values.pop("num_updates", None)
+    return None if update is None else Record(kind, int(update), values)
+
+
+def _json_values(text: str) -> dict[str, float]:
+    try:
+        raw = json.loads(text)
+    except json.JSONDecodeError:  # the last line of a killed training
+        return {}
+    return {name: number for name, value in raw.items() if (number := _number(value)) is not None}
+
+
+def _simple_values(kind: str, text: str) -> dict[str, float]:
+    if kind == "train_inner":
+        pairs = _INNER_PAIR.findall(text)
+    else:
+        fields = [part.strip().split(" ") for part in text.split("|")]
+        pairs = [(part[0], part[1]) for part in fields if len(part) == 2]
+    return {name: number for name, value in pairs if (number := _number(value)) is not None}
+
+
+def _number(value: object) -> float | None:
+    try:
+        return float(str(value))
+    except ValueError:
+        return None
+
+
+def read_curves(log: Path) -> Curves:
+    """The curves of a run.
+
+    Args:
+        log (Path): the output of fairseq-train, or its ``--log-file``.
+
+    Raises:
+        UserError: if there is no such file or it holds no training log.
+    """
+    try:
+        text = log.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        raise UserError(f"there is no log {log}") from None
+    except (IsADirectoryError, PermissionError) as error:
+        raise UserError(f"the log {log} cannot be read: {error.strerror}") from None
+    curves = Curves()
+    for line in text.splitlines():
+        if record := parse_line(line):
+            curves.add(record)
+    if not (curves.train_loss or curves.valid_loss):
+        raise UserError(
+            f"{log} holds no line of a training: allowed is the output of fairseq-train with "
+            "--log-format json or simple"
+        )
+    return curves
