@@ -68,6 +68,8 @@ def mtsa(
         raise UserError(f"sigma_t {sigma_t!r} is unknown; allowed are {', '.join(SIGMA_T)}")
     if padding_mask is not None:
         padding_mask = padding_mask.to(torch.bool)
+    if not v.numel():
+        return v * 1.0  # no sentence or no token: nothing to attend to, but still part of the graph
     run = {"reference": mtsa_reference, "eager": mtsa_eager}[_dispatch.choose(backend)]
     return run(q, k, v, s, masks, padding_mask, sigma_t, float(dropout_p))
 

@@ -1,0 +1,82 @@
+"""Helpers that tests and benchmarks share: random padded batches and named comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+PADDINGS = ("none", "left", "right", "all")
+
+
+def padding_mask(kind: str, batch: int, length: int) -> Tensor | None:
+    """A padding mask by name.
+
+    Args:
+        kind: ``"none"`` (returns None), ``"left"``, ``"right"``, or ``"all"``: the last sentence is
+            nothing but padding and the first one has some on the right.
+        batch: number of sentences.
+        length: tokens.
+
+    Returns:
+        Bool ``(batch, length)``, True = padding, or None. The first sentence of ``"left"`` and
+        ``"right"`` is whole.
+    """
+    if kind == "none":
+        return None
+    mask = torch.zeros(batch, length, dtype=torch.bool)
+    for row in range(batch):
+        hidden = row * length // (batch + 1)
+        if kind == "left":
+            mask[row, :hidden] = True
+        else:
+            mask[row, length - hidden :] = True
+    if kind == "all":
+        mask[-1] = True
+    return mask
+
+
+def error_ratio(reference: Tensor, got: Tensor) -> float:
+    """Norm of the difference over the norm of the reference, in float64.
+
+    A reference whose root mean square lies below 0.05 counts as that large: for inputs of size 1, a
+    gradient that is zero but for rounding is then not compared with rounding.
+    """
+    expected, found = reference.double(), got.double()
+    floor = 0.05 * expected.numel() ** 0.5
+    return ((found - expected).norm() / expected.norm().clamp_min(floor)).item()
+
+
+def assert_close(name: str, reference: Tensor, got: Tensor, ratio: float) -> None:
+    """Compare two tensors by ``error_ratio``.
+
+    Raises:
+        AssertionError: with the name, if shapes differ, a value is not finite or the ratio is passed.
+    """
+    if reference.shape != got.shape:
+        raise AssertionError(f"{name}: shape {tuple(got.shape)}, not {tuple(reference.shape)}")
+    if not torch.isfinite(got).all():
+        raise AssertionError(f"{name}: {int((~torch.isfinite(got)).sum())} values are not finite")
+    error = error_ratio(reference, got) if got.numel() else 0.0
+    if not error <= ratio:
+        raise AssertionError(f"{name}: error {error:.2e} is above {ratio:.0e}")
+
+
+def run_with_grads(
+    function: Callable[..., Tensor], inputs: Sequence[Tensor], upstream: Tensor
+) -> list[Tensor]:
+    """Output and gradients of ``function(*inputs)`` for a given gradient of its output.
+
+    Args:
+        function: differentiable in all inputs.
+        inputs: leaves; they are copied.
+        upstream: gradient of the output.
+
+    Returns:
+        The output, then one gradient for each input.
+    """
+    leaves = [t.detach().clone().requires_grad_() for t in inputs]
+    out = function(*leaves)
+    out.backward(upstream.to(out.dtype))
+    return [out.detach(), *(t.grad for t in leaves if t.grad is not None)]

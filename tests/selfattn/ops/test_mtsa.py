@@ -1,0 +1,310 @@
+"""The MTSA operator against the paper's equation in float64, and against golden values."""
+
+import pytest
+import torch
+
+from selfattn.errors import UserError
+from selfattn.masks import PositionalMask
+from selfattn.ops import mtsa
+from selfattn.ops.mtsa import eager, rescue, tiling
+from selfattn.testing import PADDINGS, assert_close, padding_mask, run_with_grads
+
+FORWARD, BACKWARD, NONE = (PositionalMask(d) for d in ("forward", "backward", "none"))
+# Groups that are not contiguous, both self switches, windows shorter and longer than a block.
+MASKS = [
+    FORWARD,
+    BACKWARD,
+    NONE,
+    FORWARD,
+    PositionalMask("forward", include_self=True),
+    PositionalMask("backward", window=3),
+    PositionalMask(window=70),
+]
+
+
+def inputs(length, *, heads=len(MASKS), width=8, key_width=6, scale=1.0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(42)
+
+    def draw(features):
+        shape = (3, heads, length, features)
+        return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+
+    q, k, v, s, upstream = (draw(n) for n in (key_width, key_width, width, width, width))
+    return [q, k, v, s * scale], upstream
+
+
+def compare(dtype, ratio, length, padding, sigma_t, scale=1.0, masks=MASKS, **options):
+    """eager in ``dtype`` against the reference in float64 on the same rounded numbers."""
+    x, upstream = inputs(length, scale=scale, dtype=dtype, heads=len(masks))
+    hidden = padding_mask(padding, 3, length)
+    options |= {"masks": masks, "padding_mask": hidden, "sigma_t": sigma_t}
+    expected = run_with_grads(
+        lambda *t: mtsa(*t, backend="reference", **options), [t.double() for t in x], upstream
+    )
+    got = run_with_grads(lambda *t: mtsa(*t, backend="eager", **options), x, upstream)
+    for name, a, b in zip(("out", "dq", "dk", "dv", "ds"), expected, got, strict=True):
+        assert b.dtype == dtype
+        assert_close(name, a, b, ratio)
+
+
+@pytest.mark.parametrize("backend", ["reference", "eager"])
+@pytest.mark.parametrize(
+    ("mask", "sigma_t", "expected"),
+    [
+        (FORWARD, "identity", [[0, 0], [1, 2], [2.462117, 2.537883]]),
+        (FORWARD, "logsigmoid", [[0, 0], [1, 2], [2.462117, 2.537883]]),
+        (BACKWARD, "identity", [[4.103185, 5.103185], [5, 6], [0, 0]]),
+        (BACKWARD, "logsigmoid", [[3.896528, 4.896528], [5, 6], [0, 0]]),
+        (NONE, "identity", [[3.325253, 2.893758], [3.475570, 3.501994], [3.663770, 3.398525]]),
+        (NONE, "logsigmoid", [[3.277349, 2.962628], [3.352862, 3.217365], [3.344029, 3.105059]]),
+    ],
+)
+def test_golden_values(backend, mask, sigma_t, expected):
+    q = torch.tensor([[1.0, 0], [0, 1], [1, 1]])[None, None]
+    v = torch.tensor([[1.0, 2], [3, 4], [5, 6]])[None, None]
+    s = torch.tensor([[0, 1], [1, 0], [0.5, -0.5]])[None, None]
+    out = mtsa(q, q, v, s, masks=[mask], sigma_t=sigma_t, backend=backend)
+    torch.testing.assert_close(out[0, 0], torch.tensor(expected), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("backend", ["reference", "eager"])
+def test_golden_values_of_the_translation_form(backend):
+    q = torch.tensor([[1.0, 0], [0, 1], [1, 1]])[None, None]
+    v = torch.tensor([[1.0, 2], [3, 4], [5, 6]])[None, None]
+    s = torch.tensor([[0, 1], [1, 0], [0.5, -0.5]])[None, None]
+    scaled = torch.nn.functional.logsigmoid(s / 2**0.5)
+    out = mtsa(q, q, v, scaled, masks=NONE, backend=backend)
+    expected = [[3.123408, 3.612828], [3.453452, 4.132419], [3.585689, 4.166346]]
+    torch.testing.assert_close(out[0, 0], torch.tensor(expected), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("sigma_t", ["identity", "logsigmoid"])
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("length", [1, 2, 63, 100])
+def test_outputs_and_gradients_equal_the_equation(length, padding, sigma_t):
+    compare(torch.float64, 1e-12, length, padding, sigma_t)
+    compare(torch.float32, 1e-5, length, padding, sigma_t)
+
+
+def test_several_blocks_and_several_chunks(monkeypatch):
+    monkeypatch.setattr(tiling, "CHUNK_BYTES", 200_000)
+    assert len(tiling.tiles(FORWARD, 150)) == 2
+    assert len(list(tiling.chunks(6, 150))) > 1
+    compare(torch.float64, 1e-12, 150, "left", "identity")
+
+
+@pytest.mark.parametrize("sigma_t", ["identity", "logsigmoid"])
+@pytest.mark.parametrize("padding", ["none", "left"])
+def test_gradcheck(padding, sigma_t):
+    masks = [FORWARD, PositionalMask("backward", include_self=True), PositionalMask(window=1)]
+    x, _ = inputs(4, heads=3, width=2, key_width=1)
+    hidden = padding_mask(padding, 3, 4)
+    torch.autograd.gradcheck(
+        lambda *t: mtsa(*t, masks=masks, padding_mask=hidden, sigma_t=sigma_t, backend="eager"),
+        [t.requires_grad_() for t in x],
+    )
+
+
+# Score deviation -> error allowed in float32; float64 of the same numbers is the truth.
+@pytest.mark.parametrize(
+    ("dtype", "ratio"),
+    [(torch.float32, 5e-6), (torch.bfloat16, 8e-3), (torch.float16, 1e-3), (torch.float64, 1e-11)],
+)
+@pytest.mark.parametrize("scale", [1, 10, 30, 100])
+@pytest.mark.parametrize("padding", ["none", "right"])
+def test_large_scores_stay_right_under_directions(dtype, ratio, scale, padding):
+    for sigma_t in ("identity", "logsigmoid"):
+        compare(dtype, ratio, 70, padding, sigma_t, scale, masks=[FORWARD, BACKWARD, NONE])
+
+
+def test_the_maximum_of_an_invisible_key_does_not_silence_the_visible_ones():
+    s = torch.tensor([0.0, 0, 0, 120]).view(1, 1, 4, 1)
+    q, v = torch.zeros(1, 1, 4, 1), torch.arange(1.0, 5).view(1, 1, 4, 1)
+    out = mtsa(q, q, v, s, masks=FORWARD)
+    torch.testing.assert_close(out.flatten(), torch.tensor([0, 1, 1.5, 2]))
+
+
+@pytest.mark.parametrize(("scale", "log_space"), [(60.0, False), (2000.0, True)])
+def test_each_stage_of_the_rescue_is_reached_and_right(monkeypatch, scale, log_space):
+    used = set()
+    for name in ("_factorised", "_log_space"):
+        original = getattr(rescue, name)
+
+        def spy(x, original=original, name=name):
+            used.add(name)
+            return original(x)
+
+        monkeypatch.setattr(rescue, name, spy)
+    compare(torch.float32, 5e-6, 20, "left", "identity", scale, masks=[FORWARD, BACKWARD])
+    assert ("_log_space" in used) == log_space
+    assert used
+
+
+def test_no_rescue_for_ordinary_scores(monkeypatch):
+    monkeypatch.setattr(eager, "rescue_forward", lambda *_: pytest.fail("rescued"))
+    compare(torch.float32, 1e-5, 63, "left", "identity")
+
+
+@pytest.mark.parametrize("backend", ["reference", "eager"])
+def test_a_query_without_a_visible_key_gives_exactly_zero(backend):
+    x, upstream = inputs(4)
+    hidden = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]]).bool()
+    for mask in (FORWARD, BACKWARD):
+        out, *grads = run_with_grads(
+            lambda *t, m=mask: mtsa(*t, masks=m, padding_mask=hidden, backend=backend), x, upstream
+        )
+        dead = mask.visible_keys(hidden) == 0
+        assert dead.sum() >= 4 + 3 - 1  # the first sentence, and one or more in the others
+        assert (out.transpose(1, 2)[dead] == 0).all()
+        assert (out.transpose(1, 2)[~dead].abs().sum(-1) > 0).all()
+        assert all(torch.isfinite(g).all() for g in grads)
+        assert (grads[0].transpose(1, 2)[dead] == 0).all()
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_never_changes_a_real_token(side):
+    x, _ = inputs(10)
+    plain = mtsa(*x, masks=MASKS)
+    for garbage in (0.0, 1e6, float("nan"), float("inf")):
+        extra = torch.full_like(x[0][:, :, :4, :1], garbage)
+        parts = [[extra.expand(-1, -1, -1, t.shape[-1]), t] for t in x]
+        parts[0][0] = parts[0][0].nan_to_num(1e6, 1e6)  # a padded query may see real keys
+        padded = [torch.cat(p if side == "left" else p[::-1], 2) for p in parts]
+        hidden = torch.zeros(3, 14, dtype=torch.bool)
+        real = slice(4, 14) if side == "left" else slice(0, 10)
+        hidden[:, :4] = side == "left"
+        hidden[:, 10:] |= side == "right"
+        out, *grads = run_with_grads(
+            lambda *t, h=hidden, r=real: mtsa(*t, masks=MASKS, padding_mask=h)[:, :, r],
+            padded,
+            torch.ones_like(plain),
+        )
+        assert_close(f"out, padding {garbage}", plain, out, 1e-13)
+        for name, grad in zip(("dk", "dv", "ds"), grads[1:], strict=True):
+            real_grad = grad[:, :, real]
+            assert torch.isfinite(real_grad).all(), name
+            outside = torch.ones(14, dtype=torch.bool)
+            outside[real] = False
+            assert (grad[:, :, outside] == 0).all(), name
+
+
+@pytest.mark.parametrize("mask", MASKS, ids=str)
+def test_a_forbidden_position_has_no_influence_and_no_gradient(mask):
+    x, _ = inputs(8, heads=1)
+    allowed = mask.allowed(8)
+    for query in range(8):
+        leaves = [t.clone().requires_grad_() for t in x]
+        mtsa(*leaves, masks=mask)[:, :, query].sum().backward()
+        for t in leaves[1:]:
+            touched = t.grad.abs().sum((0, 1, 3)) > 0
+            assert not (touched & ~allowed[query]).any()
+        assert ((leaves[2].grad.abs().sum((0, 1, 3)) > 0) == allowed[query]).all()
+
+
+@pytest.mark.parametrize("padding", ["none", "left"])
+def test_dropout_agrees_with_the_reference_from_the_same_seed(padding):
+    def at_seed(**options):
+        torch.manual_seed(7)
+        return mtsa(**options)
+
+    x, upstream = inputs(66)
+    options = {"masks": MASKS, "padding_mask": padding_mask(padding, 3, 66), "dropout_p": 0.4}
+    names = ("q", "k", "v", "s")
+    runs = [
+        run_with_grads(
+            lambda *t, b=b: at_seed(**dict(zip(names, t, strict=True)), **options, backend=b),
+            x,
+            upstream,
+        )
+        for b in ("reference", "eager")
+    ]
+    for name, a, b in zip(("out", "dq", "dk", "dv", "ds"), *runs, strict=True):
+        assert_close(name, a, b, 1e-12)
+    x[3] *= 40  # the rescue sees the same factors
+    runs = [
+        run_with_grads(
+            lambda *t, b=b: at_seed(**dict(zip(names, t, strict=True)), **options, backend=b),
+            x,
+            upstream,
+        )
+        for b in ("reference", "eager")
+    ]
+    for name, a, b in zip(("out", "dq", "dk", "dv", "ds"), *runs, strict=True):
+        assert_close(f"{name}, large scores", a, b, 1e-11)
+
+
+def test_dropout_keeps_the_mean_and_only_touches_the_numerator():
+    x, _ = inputs(12, heads=1)
+    plain = mtsa(*x, masks=NONE)
+    torch.manual_seed(3)
+    dropped = torch.stack([mtsa(*x, masks=NONE, dropout_p=0.19) for _ in range(1500)])
+    assert not torch.equal(dropped[0], dropped[1])
+    assert_close("mean", plain, dropped.mean(0), 0.07)
+    # Were the denominator dropped as well, a constant value would come back unchanged.
+    ones = mtsa(x[0], x[1], torch.ones_like(x[2]), x[3], masks=NONE, dropout_p=0.5)
+    assert ones.std() > 0.1
+
+
+def test_no_tensor_of_size_n_n_d_and_memory_linear_in_n(monkeypatch):
+    """The largest tensor that the fast path makes, forward and backward, at two lengths."""
+
+    class Largest(torch.utils._python_dispatch.TorchDispatchMode):
+        size = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            out = func(*args, **(kwargs or {}))
+            for t in out if isinstance(out, (tuple, list)) else (out,):
+                if isinstance(t, torch.Tensor):
+                    self.size = max(self.size, t.untyped_storage().nbytes())
+            return out
+
+    monkeypatch.setattr(tiling, "CHUNK_BYTES", 1 << 16)
+    largest = {}
+    for length in (512, 1024):
+        x = [torch.randn(1, 2, length, 16).requires_grad_() for _ in range(4)]
+        with Largest() as seen:
+            mtsa(*x, masks=[FORWARD, BACKWARD]).sum().backward()
+        largest[length] = seen.size
+    assert largest[1024] <= 2.1 * largest[512]
+    assert largest[1024] < 1024 * 1024 * 4  # not even one n x n matrix of float32
+
+
+def test_autocast_leaves_the_operator_in_float32():
+    x, _ = inputs(9, dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = mtsa(*x, masks=MASKS)
+    assert out.dtype == torch.float32
+    assert torch.equal(out, mtsa(*x, masks=MASKS))
+
+
+def test_empty_batches_and_lengths():
+    for batch, length in ((0, 3), (2, 0)):
+        x = [torch.zeros(batch, 2, length, 4, requires_grad=True) for _ in range(4)]
+        out = mtsa(*x, masks=NONE)
+        out.sum().backward()
+        assert out.shape == (batch, 2, length, 4)
+
+
+def good():
+    x, _ = inputs(4, heads=2)
+    return {**dict(zip("qkvs", x, strict=True)), "masks": [NONE, NONE]}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"k": torch.zeros(3, 2, 5, 6).double()}, "one shape"),
+        ({"s": torch.zeros(3, 2, 4, 7).double()}, "one shape"),
+        ({"q": torch.zeros(2, 4, 6), "k": torch.zeros(2, 4, 6)}, "one shape"),
+        ({"v": torch.zeros(3, 2, 4, 8)}, "dtypes"),
+        ({"masks": [NONE]}, "1 masks for 2 heads"),
+        ({"padding_mask": torch.zeros(3, 5)}, r"must be \(B, T\)"),
+        ({"sigma_t": "relu"}, "'relu' is unknown"),
+        ({"dropout_p": 1.0}, "dropout_p 1.0"),
+        ({"dropout_p": -0.1}, "dropout_p -0.1"),
+        ({"backend": "magic"}, "backend 'magic' is unknown; allowed are auto, reference, eager"),
+    ],
+)
+def test_bad_arguments_are_refused(change, message):
+    with pytest.raises(UserError, match=message):
+        mtsa(**{**good(), **change})
