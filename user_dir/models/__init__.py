@@ -1,0 +1,1 @@
+"""Your models; every module in this folder is imported and registers its architectures."""
