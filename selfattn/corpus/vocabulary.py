@@ -59,13 +59,12 @@ def _explained(error: RuntimeError, vocab_size: int) -> Exception:
     message = str(error)
     if found := re.search(r"too high .* a value <= (\d+)", message):
         return UserError(
-            f"--vocab-size is {vocab_size}, but the training text has only enough different text "
-            f"for {found[1]}: at most {found[1]} is allowed"
+            f"--vocab-size is {vocab_size}, but this training text yields at most {found[1]} pieces"
         )
     if found := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
         return UserError(
-            f"--vocab-size is {vocab_size}, but the training text has so many different characters "
-            f"that at least {found[1]} is needed"
+            f"--vocab-size is {vocab_size}, but the different characters of this training text "
+            f"alone need at least {found[1]}"
         )
     return error
 

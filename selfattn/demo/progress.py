@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TextIO
 
+from ..corpus.folder import write_json
 from ..report import Record
 
 SECONDS_BETWEEN_LINES = 20.0
@@ -73,6 +78,36 @@ class Progress:
             return "time left ?"
         seconds = (now - first_time) / (update - first_update) * max(0, self.total - update)
         return f"{clock(seconds)} left"
+
+
+class Stopwatch:
+    """Seconds that each step took, over all attempts, kept in a file.
+
+    Args:
+        path (Path): a JSON file; its folder is made when the first time is written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def seconds(self) -> dict[str, float]:
+        """Step to seconds, in the order of the first attempts."""
+        if not self.path.is_file():
+            return {}
+        times: dict[str, float] = json.loads(self.path.read_text(encoding="utf-8"))
+        return times
+
+    @contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        """Add the time of a block, whether it succeeds or not."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            times = self.seconds()
+            times[step] = round(times.get(step, 0.0) + time.monotonic() - start, 1)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(self.path, times)
 
 
 def clock(seconds: float) -> str:

@@ -68,7 +68,8 @@ def closing_screen(
         lines += [
             "",
             _row("source", source, width),
-            _row("translation", translation, width),
+            # An untrained model repeats itself without end.
+            _row("translation", _cut(translation, 2 * (width - _LABEL)), width),
             _row("reference", reference, width),
         ]
     lines.append("")
@@ -82,8 +83,14 @@ def times(seconds: Mapping[str, float]) -> str:
     return f"{clock(sum(seconds.values()))} ({parts})"
 
 
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
 def _row(label: str, text: str, width: int) -> str:
-    # Paths and commands are copied from here, so they are never broken inside.
-    wrapped = textwrap.wrap(text, max(20, width - _LABEL), break_long_words=False,
-                            break_on_hyphens=False)  # fmt: skip
+    # Paths and commands are copied from here: they are broken at spaces only.
+    long_word = label == "translation"
+    wrapped = textwrap.wrap(
+        text, max(20, width - _LABEL), break_long_words=long_word, break_on_hyphens=False
+    )
     return f"\n{' ' * _LABEL}".join([f"{label:<{_LABEL}}{(wrapped or [''])[0]}", *wrapped[1:]])

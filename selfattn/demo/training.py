@@ -8,10 +8,7 @@ import os
 import re
 import shutil
 import sys
-import time
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -22,7 +19,7 @@ from ..corpus.folder import write_json, write_lines
 from ..errors import UserError
 from ..report import parse_line
 from .process import run_logged
-from .progress import Progress
+from .progress import Progress, Stopwatch
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +80,7 @@ class Run:
         self.tensorboard = folder / "tensorboard"
         self.hypotheses = folder / f"test.{LANGUAGES[1]}"
         self._settings = folder / "run.json"
-        self._seconds = folder / "seconds.json"
+        self.stopwatch = Stopwatch(folder / "seconds.json")
         folder.mkdir(parents=True, exist_ok=True)
         if self._settings.is_file():
             before = json.loads(self._settings.read_text(encoding="utf-8"))
@@ -95,23 +92,6 @@ class Run:
                 )
         else:
             write_json(self._settings, asdict(size))
-
-    def seconds(self) -> dict[str, float]:
-        """How long each step took, over all attempts."""
-        if not self._seconds.is_file():
-            return {}
-        times: dict[str, float] = json.loads(self._seconds.read_text(encoding="utf-8"))
-        return times
-
-    @contextmanager
-    def _timed(self, step: str) -> Iterator[None]:
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            times = self.seconds()
-            times[step] = round(times.get(step, 0.0) + time.monotonic() - start, 1)
-            write_json(self._seconds, times)
 
     def updates_done(self) -> int:
         """The updates of the newest checkpoint; 0 if there is none."""
@@ -143,7 +123,7 @@ class Run:
             if record := parse_line(line):
                 progress.show(record)
 
-        with self._timed("training"):
+        with self.stopwatch.timed("training"):
             try:
                 run_logged(
                     "fairseq-train",
@@ -234,7 +214,7 @@ class Run:
             "--gen-subset", "test", "--beam", "5", "--max-len-a", "1.3", "--max-len-b", "10",
             "--remove-bpe", "sentencepiece", "--max-tokens", "4000", *_WHOLE_DATA, *_device(),
         ]  # fmt: skip
-        with self._timed("translation"):
+        with self.stopwatch.timed("translation"):
             run_logged(
                 "fairseq-generate",
                 command,

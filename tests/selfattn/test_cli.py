@@ -19,6 +19,11 @@ run(main, prog="tool")
 """
 
 
+@pytest.fixture(autouse=True)
+def importable(monkeypatch, repo_root):
+    monkeypatch.setenv("PYTHONPATH", str(repo_root))
+
+
 def end_of(tmp_path, body):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(body="    " + body))

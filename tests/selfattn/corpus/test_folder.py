@@ -1,0 +1,60 @@
+"""A folder is there whole or not at all, and what was there before survives a failure."""
+
+import pytest
+
+from selfattn.corpus.folder import new_folder, write_text
+from selfattn.errors import UserError
+
+MARK = "done.json"
+
+
+def make(destination, content, **options):
+    with new_folder(destination, mark=MARK, **options) as folder:
+        (folder / MARK).write_text(content)
+
+
+def test_a_folder_appears_with_its_parents(tmp_path):
+    make(tmp_path / "a" / "b", "1")
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["b"]
+    assert (tmp_path / "a" / "b" / MARK).read_text() == "1"
+
+
+def test_a_failure_leaves_nothing_and_keeps_what_was_there(tmp_path):
+    make(tmp_path / "data", "old")
+    with (
+        pytest.raises(ZeroDivisionError),
+        new_folder(tmp_path / "data", mark=MARK, overwrite=True) as folder,
+    ):
+        (folder / MARK).write_text("half")
+        raise ZeroDivisionError
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    assert (tmp_path / "data" / MARK).read_text() == "old"
+
+
+def test_overwriting_is_asked_for(tmp_path):
+    make(tmp_path / "data", "old")
+    with pytest.raises(UserError, match="exists already: choose another or add --overwrite"):
+        make(tmp_path / "data", "new")
+    make(tmp_path / "data", "new", overwrite=True)
+    assert (tmp_path / "data" / MARK).read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_foreign_folders_files_and_links_are_never_replaced(tmp_path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "letter.txt").write_text("dear")
+    (tmp_path / "file").write_text("text")
+    (tmp_path / "link").symlink_to(tmp_path / "home")
+    for name in ("home", "file", "link"):
+        with pytest.raises(UserError, match="is not replaced"):
+            make(tmp_path / name, "new", overwrite=True)
+    assert (tmp_path / "home" / "letter.txt").read_text() == "dear"
+
+
+def test_a_file_is_replaced_whole(tmp_path):
+    path = tmp_path / "a.txt"
+    write_text(path, "ü\n")
+    with pytest.raises(UnicodeEncodeError):
+        write_text(path, "\ud800")
+    assert path.read_bytes() == "ü\n".encode()
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]

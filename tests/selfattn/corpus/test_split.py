@@ -1,0 +1,66 @@
+"""A split must not leak, must not depend on the order of the input, and must leave enough."""
+
+import random
+
+import pytest
+
+from selfattn.corpus import split_pairs
+from selfattn.corpus.split import count_overlap, sentence_key
+from selfattn.errors import UserError
+
+
+def near_duplicates(count=400):
+    """Pairs of which many share a side, or differ from another in case, digits or dots only."""
+    rng = random.Random(5)
+    nouns = ["lamp", "door", "window", "pump", "heater", "sensor", "valve", "fan"]
+    verbs = ["open", "close", "check", "start", "stop", "reset", "name", "move", "find", "sell"]
+    pairs = []
+    for _ in range(count):
+        english = f"{rng.choice(verbs)} the {rng.choice(nouns)} and the {rng.choice(nouns)}"
+        german = english[::-1]
+        ending = rng.choice(["", ".", " 1", " 2!"])
+        pairs.append((rng.choice([str.title, str])(english) + ending, german + ending))
+    # A free translation: two sources share one target.
+    return pairs + [(f"{english} please", german) for english, german in pairs[:40]]
+
+
+def test_no_side_occurs_twice():
+    pairs = near_duplicates()
+    splits = split_pairs(pairs, 20)
+    everything = [pair for part in splits.values() for pair in part]
+    assert set(everything) <= set(pairs)
+    for side in (0, 1):
+        keys = [sentence_key(pair[side]) for pair in everything]
+        assert len(keys) == len(set(keys))
+    assert len(splits["valid"]) == len(splits["test"]) == 20
+    assert len(splits["train"]) > 100
+    # The trap is real: a plain shuffled split of the same pairs leaks.
+    random.Random(1).shuffle(pairs)
+    assert count_overlap(pairs[:20], pairs[40:]) > 0
+
+
+def test_same_pairs_in_another_order_give_the_same_split():
+    pairs = near_duplicates()
+    again = pairs + pairs[:7]
+    random.Random(3).shuffle(again)
+    assert split_pairs(pairs, 10) == split_pairs(again, 10)
+    assert split_pairs(pairs, 10) != split_pairs(pairs, 10, seed=2)
+
+
+def test_sentences_without_letters_are_told_apart():
+    assert sentence_key("10 %") != sentence_key("20 %")
+
+
+@pytest.mark.parametrize(("held_out", "words"), [(0, "is 0, but must be 1 or more"), (
+    26, "is 26, but with 100 distinct pairs it must be at most 25")])  # fmt: skip
+def test_impossible_sizes_are_refused(held_out, words):
+    letters = "abcdefghij"
+    pairs = [(f"{a} {b}", f"{b}-{a}") for a in letters for b in letters]
+    pairs = [(a.replace(" ", "x"), b.replace("-", "y")) for a, b in pairs]
+    with pytest.raises(UserError, match=words):
+        split_pairs(pairs, held_out)
+
+
+def test_overlap_counts_either_side():
+    train = [("a", "A"), ("b", "B")]
+    assert count_overlap([("a", "x"), ("y", "B"), ("c", "C"), ("b", "B")], train) == 3
