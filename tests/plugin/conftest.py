@@ -14,7 +14,7 @@ pytest.importorskip("fairseq")
 ROOT = Path(__file__).resolve().parents[2]
 SIZES = {"train": 200, "valid": 20, "test": 20}
 
-# Small enough that a training of 20 updates takes about five seconds, most of it imports.
+# Small enough that a training of 4 updates takes about four seconds, most of it imports.
 TINY = """
     --user-dir plugin --cpu --num-workers 0 --no-progress-bar --log-interval 1 --seed 1
     --encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 16 --decoder-embed-dim 16
@@ -23,7 +23,8 @@ TINY = """
     --optimizer adam --lr 0.003 --criterion cross_entropy --max-tokens 400
 """.split()  # noqa: SIM905 - a command line reads better than a list
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
+Done = subprocess.CompletedProcess[str]
+Run = Callable[..., Done]
 
 
 def sentence_pair(generator: random.Random) -> tuple[str, str]:
@@ -33,53 +34,98 @@ def sentence_pair(generator: random.Random) -> tuple[str, str]:
     return " ".join(words), " ".join("x" + word for word in reversed(words))
 
 
-def run_command(
-    module: str, args: Sequence[str | Path], cwd: Path = ROOT, stdin: str = "", **env: str
-) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m MODULE ARGS`` and capture what it prints; never raises on failure."""
-    return subprocess.run(
-        [sys.executable, "-m", module, *map(str, args)],
-        cwd=cwd,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **env},
-        input=stdin,
-        text=True,
-        capture_output=True,
-        timeout=300,
-    )
-
-
-@pytest.fixture(scope="session")
-def toy_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with train, valid and test text: ``train.src``, ``train.tgt`` and so on."""
-    folder = tmp_path_factory.mktemp("toy_text")
-    generator = random.Random(1)
+def write_corpus(folder: Path, seed: int = 1) -> None:
+    """Write train, valid and test text: ``train.src``, ``train.tgt`` and so on."""
+    generator = random.Random(seed)
     for split, size in SIZES.items():
         pairs = [sentence_pair(generator) for _ in range(size)]
         for language, lines in zip(("src", "tgt"), zip(*pairs, strict=True), strict=True):
             (folder / f"{split}.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def run_module() -> Run:
+    """A function that runs ``python -m MODULE ARGS`` and captures what it prints.
+
+    ``run_module(name, args, cwd=ROOT, stdin="", limit=None, **environment)``; ``limit`` bounds the
+    size in bytes of every file that the process writes, as a full disk does.
+    """
+
+    def run(
+        module: str,
+        args: Sequence[str | Path],
+        cwd: Path = ROOT,
+        stdin: str = "",
+        limit: int | None = None,
+        **env: str,
+    ) -> Done:
+        command = [sys.executable, "-m", module, *map(str, args)]
+        if limit is not None:
+            command = ["bash", "-c", f'ulimit -f {limit // 1024}; exec "$@"', "bash", *command]
+        return subprocess.run(
+            command,
+            cwd=cwd,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **env},
+            input=stdin,
+            text=True,
+            capture_output=True,
+            timeout=300,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def toy_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the toy corpus as text."""
+    folder = tmp_path_factory.mktemp("toy_text")
+    write_corpus(folder)
     return folder
 
 
 @pytest.fixture(scope="session")
-def toy_data(toy_text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def toy_data(toy_text: Path, run_module: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The toy corpus as fairseq-preprocess binarised it."""
     folder = tmp_path_factory.mktemp("toy_data") / "data-bin"
     prefixes = [f"--{split}pref={toy_text / split}" for split in SIZES]
     languages = ["--source-lang=src", "--target-lang=tgt"]
-    done = run_command("fairseq_cli.preprocess", [*languages, *prefixes, "--destdir", folder])
+    done = run_module("fairseq_cli.preprocess", [*languages, *prefixes, "--destdir", folder])
     assert done.returncode == 0, done.stderr
     return folder
 
 
 @pytest.fixture(scope="session")
-def toy_train(toy_data: Path) -> Run:
-    """A function that trains on the toy corpus: ``toy_train([*flags], **environment)``.
+def toy_train(toy_data: Path, run_module: Run) -> Run:
+    """A function that trains on the toy corpus: ``toy_train([*flags], **options)``.
 
-    Defaults: a 16-wide transformer on the CPU for 4 updates; a flag given again overrides them.
+    Defaults: a 16-wide ``transformer_mtsa_tiny`` on the CPU for 4 updates; a flag that is given
+    again overrides them, ``data=FOLDER`` the corpus; other options go to ``run_module``.
     """
 
-    def train(args: Sequence[str | Path], **env: str) -> subprocess.CompletedProcess[str]:
-        flags = ["--arch", "transformer", "--max-update", "4", *TINY, *args]
-        return run_command("fairseq_cli.train", [toy_data, *flags], **env)
+    def train(args: Sequence[str | Path], data: Path = toy_data, **options: object) -> Done:
+        flags = ["--arch", "transformer_mtsa_tiny", "--max-update", "4", *TINY, *args]
+        return run_module("fairseq_cli.train", [data, *flags], **options)
 
     return train
+
+
+@pytest.fixture(scope="session")
+def toy_run(toy_train: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The ``--save-dir`` of a finished toy training of 4 updates; copy it before changing it."""
+    folder = tmp_path_factory.mktemp("toy_run") / "run"
+    done = toy_train(["--save-dir", folder, "--save-interval-updates", "1"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
+def toy_generate(toy_data: Path, run_module: Run) -> Run:
+    """A function that translates the test set: ``toy_generate(checkpoint, [*flags], **options)``."""
+
+    def generate(
+        checkpoint: Path, args: Sequence[str | Path] = (), data: Path = toy_data, **options: object
+    ) -> Done:
+        flags = ["--user-dir", "plugin", "--cpu", "--path", checkpoint, "--beam", "2", *args]
+        return run_module("fairseq_cli.generate", [data, *flags], **options)
+
+    return generate

@@ -1,0 +1,111 @@
+"""A checkpoint that is missing, broken or of another model: one sentence, exit code not 0."""
+
+import shutil
+
+import pytest
+import torch
+
+
+def sentence(done, command="fairseq-train"):
+    """The one line of stderr; nothing but log lines may stand before it."""
+    assert done.returncode not in (0, 120), done.stdout + done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith(f"{command}: error: "), done.stderr
+    return line
+
+
+@pytest.fixture
+def truncated(toy_run, tmp_path):
+    content = (toy_run / "checkpoint_best.pt").read_bytes()
+    (tmp_path / "half.pt").write_bytes(content[: len(content) // 2])
+    return tmp_path / "half.pt"
+
+
+def test_broken_file(truncated, toy_generate, toy_train, tmp_path):
+    line = sentence(toy_generate(truncated), "fairseq-generate")
+    assert str(truncated) in line and "truncated or damaged" in line
+    line = sentence(toy_train(["--save-dir", tmp_path / "run", "--restore-file", truncated]))
+    assert str(truncated) in line and "truncated or damaged" in line
+
+
+def test_missing_file(toy_generate, toy_train, tmp_path):
+    missing = tmp_path / "none.pt"
+    line = sentence(toy_generate(missing), "fairseq-generate")
+    assert str(missing) in line and "does not exist" in line
+    # fairseq itself would train from scratch without a word
+    line = sentence(toy_train(["--save-dir", tmp_path / "run", "--restore-file", missing]))
+    assert f"--restore-file {missing} does not exist" in line
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--encoder-attention", "multihead"], "--encoder-attention is multihead here and mtsa in"),
+        # these weights would load, and mean something else
+        (["--mtsa-sigma-s", "scaled_logsigmoid"], "--mtsa-sigma-s is scaled_logsigmoid here and "),
+    ],
+    ids=["attention", "switch"],
+)
+def test_resume_with_another_model(flags, message, toy_run, toy_train, tmp_path):
+    shutil.copytree(toy_run, tmp_path / "run")
+    before = (tmp_path / "run/checkpoint_last.pt").read_bytes()
+    line = sentence(toy_train(["--save-dir", tmp_path / "run", *flags]))
+    assert message in line and "checkpoint_last.pt" in line
+    assert (tmp_path / "run/checkpoint_last.pt").read_bytes() == before
+
+
+def test_finetuning_with_other_switches_warns(toy_run, toy_train, tmp_path):
+    old = toy_run / "checkpoint_best.pt"
+    flags = ["--finetune-from-model", old, "--save-dir", tmp_path, "--decoder-attention-heads", "4"]
+    done = toy_train(flags)
+    assert done.returncode == 0, done.stderr
+    assert "--decoder-attention-heads is 4 here and 2 in the checkpoint" in done.stdout
+
+
+def test_translate_with_another_model(toy_run, toy_generate):
+    overrides = "{'encoder_attention': 'multihead'}"
+    done = toy_generate(toy_run / "checkpoint_best.pt", ["--model-overrides", overrides])
+    assert "is of another architecture than this model" in sentence(done, "fairseq-generate")
+
+
+def test_optimizer_of_another_criterion(toy_run, toy_train, tmp_path):
+    shutil.copytree(toy_run, tmp_path / "run")
+    flags = ["--save-dir", tmp_path / "run", "--criterion", "label_smoothed_cross_entropy"]
+    assert "Criterion does not match" in sentence(toy_train(flags))
+
+
+@pytest.fixture(scope="module")
+def other_words(toy_data, tmp_path_factory):
+    """The corpus with a target dictionary of the same size whose words are in another order."""
+    folder = tmp_path_factory.mktemp("other_words") / "data-bin"
+    shutil.copytree(toy_data, folder)
+    lines = (folder / "dict.tgt.txt").read_text().splitlines(keepends=True)
+    (folder / "dict.tgt.txt").write_text("".join([lines[1], lines[0], *lines[2:]]))
+    return folder
+
+
+def test_other_words_of_the_same_number(toy_run, toy_generate, toy_train, other_words, tmp_path):
+    checkpoint = toy_run / "checkpoint_best.pt"
+    line = sentence(toy_generate(checkpoint, data=other_words), "fairseq-generate")
+    assert "target vocabulary dict.tgt.txt" in line and str(other_words) in line
+    shutil.copytree(toy_run, tmp_path / "run")
+    line = sentence(toy_train(["--save-dir", tmp_path / "run"], data=other_words))
+    assert "target vocabulary dict.tgt.txt" in line and "checkpoint_last.pt" in line
+
+
+def test_vocabulary_of_another_size(toy_run, toy_generate, toy_data, tmp_path):
+    shutil.copytree(toy_data, tmp_path / "data-bin")
+    with (tmp_path / "data-bin/dict.src.txt").open("a") as file:
+        file.write("newcomer 1\n")
+    checkpoint = toy_run / "checkpoint_best.pt"
+    line = sentence(toy_generate(checkpoint, data=tmp_path / "data-bin"), "fairseq-generate")
+    assert "source vocabulary dict.src.txt" in line
+
+    # a checkpoint from before the plugin knows no vocabulary: the shapes tell
+    state = torch.load(checkpoint, weights_only=False)
+    state["task_state"] = {}
+    torch.save(state, tmp_path / "old.pt")
+    done = toy_generate(tmp_path / "old.pt", data=tmp_path / "data-bin")
+    line = sentence(done, "fairseq-generate")
+    assert "the vocabulary does not match the checkpoint" in line and "embed_tokens" in line

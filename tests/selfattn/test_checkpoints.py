@@ -1,0 +1,201 @@
+"""Checkpoints as files: unreadable ones, safe writing, averages."""
+
+import argparse
+import fractions
+import os
+import resource
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from selfattn import averaging, checkpoints
+from selfattn.errors import UserError
+
+
+def state(value=1.0, **changes):
+    """A small checkpoint with the parts that fairseq-train writes; ``value`` fills the weights."""
+    tied = torch.full((3, 4), value)
+    flags = {"arch": "x", "encoder_layers": 1, "lr": [0.1], **changes.pop("flags", {})}
+    return {
+        "args": None,
+        "cfg": {"model": argparse.Namespace(**flags), "common": {"seed": 1}},
+        "model": {
+            "encoder.embed_tokens.weight": tied,
+            "decoder.embed_tokens.weight": tied,
+            "encoder.half": torch.full((2,), value, dtype=torch.float16),
+            "encoder.version": torch.tensor([3]),
+        },
+        "extra_state": {"metrics": [np.float64(0.5), np.zeros(2)], "val_loss": 1.5},
+        "last_optimizer_state": {"state": torch.zeros(5)},
+        **changes,
+    }
+
+
+def saved(path, *args, **kwargs):
+    torch.save(state(*args, **kwargs), path)
+    return path
+
+
+def test_reads_what_fairseq_writes(tmp_path):
+    read = checkpoints.read(saved(tmp_path / "a.pt"))
+    assert read["cfg"]["model"].arch == "x"
+    assert read["extra_state"]["metrics"][0] == 0.5
+
+
+def write_broken(kind, path):
+    if kind == "truncated":
+        content = saved(path).read_bytes()
+        path.write_bytes(content[: len(content) // 2])
+    elif kind == "stub":
+        path.write_bytes(b"PK\x03\x04")
+    elif kind == "text":
+        path.write_text("This is a letter, not a checkpoint.")
+    elif kind == "empty":
+        path.touch()
+    elif kind == "tensors":
+        torch.save({"weight": torch.zeros(3)}, path)
+    elif kind == "list":
+        torch.save([1, 2], path)
+    elif kind == "classes":
+        torch.save({"model": {}, "args": argparse.Namespace(x=fractions.Fraction(1, 2))}, path)
+    elif kind == "folder":
+        path.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("missing", "does not exist"),
+        ("truncated", "truncated or damaged"),
+        ("stub", "truncated or damaged"),
+        ("text", "it is no fairseq checkpoint"),
+        ("empty", "the file is empty"),
+        ("tensors", "it holds weight, but should hold 'model' and 'cfg'"),
+        ("list", "it holds list, but should hold"),
+        ("classes", "fractions.Fraction, which is not loaded for safety"),
+        ("folder", "Is a directory"),
+    ],
+)
+def test_unreadable(kind, message, tmp_path):
+    path = tmp_path / "a.pt"
+    write_broken(kind, path)
+    with pytest.raises(UserError) as caught:
+        checkpoints.read(path)
+    assert message in str(caught.value) and str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+LIMITED = """
+import sys
+from pathlib import Path
+import torch
+from selfattn import checkpoints
+from selfattn.errors import UserError
+folder = Path(sys.argv[1])
+try:
+    if sys.argv[2] == "write":
+        checkpoints.write({"model": torch.zeros(100_000)}, folder / "last.pt")
+    else:
+        checkpoints.copy(folder / "large.pt", folder / "last.pt")
+except UserError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("how", ["write", "copy"])
+def test_full_disk_leaves_the_old_file(how, tmp_path):
+    (tmp_path / "large.pt").write_bytes(bytes(400_000))
+    saved(tmp_path / "last.pt")
+    before = (tmp_path / "last.pt").read_bytes()
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, tmp_path, how],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)),
+    )
+    assert done.returncode == 0 and done.stdout.count("\n") == 1, done.stderr
+    assert f"cannot write {tmp_path / 'last.pt'}: File too large" in done.stdout
+    assert "needs about 0.4 MB" in done.stdout
+    assert (tmp_path / "last.pt").read_bytes() == before
+    assert sorted(os.listdir(tmp_path)) == ["large.pt", "last.pt"]
+
+
+def test_average(tmp_path):
+    # 2^-30 is lost when float32 numbers near 1 are summed in float32
+    values = [1.0, 1.0, 2.0, 4.0 + 2**-20]
+    paths = [saved(tmp_path / f"{i}.pt", value) for i, value in enumerate(values)]
+    average = averaging.average(paths)
+    weights = average["model"]
+    expected = torch.tensor(values, dtype=torch.float32).double().mean().float()
+    assert (weights["encoder.embed_tokens.weight"] == expected).all()
+    assert weights["encoder.half"].dtype == torch.float16
+    assert weights["encoder.version"].tolist() == [3]
+    # tied weights are stored once
+    tied = [weights[f"{side}.embed_tokens.weight"].data_ptr() for side in ("encoder", "decoder")]
+    assert tied[0] == tied[1]
+    assert "last_optimizer_state" not in average
+    assert average["cfg"]["model"].arch == "x"
+
+
+def test_average_of_tied_double_weights(tmp_path):
+    paths = []
+    for value in (1.0, 3.0):
+        double = state(value)
+        tied = torch.full((2, 2), value, dtype=torch.float64)
+        double["model"] = {"a": tied, "b": tied}
+        torch.save(double, tmp_path / f"{value}.pt")
+        paths.append(tmp_path / f"{value}.pt")
+    assert (averaging.average(paths)["model"]["b"] == 2.0).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s: s["model"].pop("encoder.half"), "only one of them has the weight encoder.half"),
+        (
+            lambda s: s["model"].update({"encoder.half": torch.zeros(3).half()}),
+            "encoder.half has shape (3,) against (2,)",
+        ),
+        (
+            lambda s: s["model"].update({"encoder.half": torch.zeros(2)}),
+            "encoder.half has type torch.float32 against torch.float16",
+        ),
+        (
+            lambda s: setattr(s["cfg"]["model"], "encoder_attention_heads", 8),
+            "--encoder-attention-heads was 8 against None",
+        ),
+    ],
+    ids=["names", "shapes", "types", "flags"],
+)
+def test_average_of_different_models(change, message, tmp_path):
+    other = state()
+    change(other)
+    torch.save(other, tmp_path / "other.pt")
+    with pytest.raises(UserError) as caught:
+        averaging.average([tmp_path / "other.pt", saved(tmp_path / "a.pt")])
+    assert message in str(caught.value)
+
+
+def test_training_flags_may_differ(tmp_path):
+    other = saved(tmp_path / "b.pt", flags={"lr": [0.2], "encoder_layerdrop": 0.1})
+    averaging.average([saved(tmp_path / "a.pt"), other])
+
+
+def test_latest(tmp_path):
+    names = ["checkpoint9.pt", "checkpoint10.pt", "checkpoint_best.pt", "checkpoint_last.pt"]
+    names += ["checkpoint_9_900.pt", "checkpoint_10_1000.pt", "checkpoint11.pt.tmp"]
+    for name in names:
+        (tmp_path / name).touch()
+    found = [path.name for path in averaging.latest(tmp_path, 2)]
+    assert found == ["checkpoint9.pt", "checkpoint10.pt"]
+    found = [path.name for path in averaging.latest(tmp_path, 2, by="update")]
+    assert found == ["checkpoint_9_900.pt", "checkpoint_10_1000.pt"]
+    with pytest.raises(UserError, match="--last is 3, but .* holds 2 checkpoints by epoch"):
+        averaging.latest(tmp_path, 3)
+    with pytest.raises(UserError, match="--last is 0"):
+        averaging.latest(tmp_path, 0)
+    with pytest.raises(UserError, match="is not a folder"):
+        averaging.latest(tmp_path / "none", 1)
