@@ -1,8 +1,8 @@
 """Flags <-> configuration: the only file that knows both.
 
-Every field of a mechanism's configuration is a flag ``--<mechanism>-<field>``; the help text and the
-choices come from the field. A flag that is not given leaves the preset's value, and what was resolved
-is written back into the arguments, so that a checkpoint holds its whole configuration.
+Every field of a mechanism's configuration is a flag ``--<mechanism>-<field>``; its help text and
+choices come from the field. A flag that is not given leaves the preset's value, and what was
+resolved is written back into the arguments, so that a checkpoint holds its whole configuration.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any
 from selfattn.config import CONFIGS, AttentionConfig
 from selfattn.errors import UserError
 from selfattn.layers import ATTENTIONS
-
 
 # fairseq's own multi-head attention is used for this name, with fairseq's own flags.
 BASELINE = "multihead"
@@ -53,8 +52,8 @@ def add_attention_args(parser: ArgumentParser) -> None:
             f"--{name}-projections",
             choices=("fairseq", "preset"),
             default=argparse.SUPPRESS,
-            help="biases and initialisation of the projections: as in fairseq's multi-head attention "
-            "(default), so that the mechanism is all that differs, or as the preset has them",
+            help="biases and initialisation of the projections: as in fairseq's multi-head "
+            "attention (default), so that the mechanism is all that differs, or as the preset's",
         )
         for f in _switches(config):
             _add_switch(parser, _flag(name, f.name), f)
@@ -109,8 +108,8 @@ def check_heads(embed_dim: int, num_heads: int) -> None:
     """
     if num_heads < 1 or embed_dim % num_heads:
         raise UserError(
-            f"--encoder-attention-heads {num_heads} does not divide --encoder-embed-dim {embed_dim}; "
-            f"choose a divisor of it"
+            f"--encoder-attention-heads {num_heads} does not divide --encoder-embed-dim "
+            f"{embed_dim}; choose a divisor of it"
         )
 
 

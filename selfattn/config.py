@@ -151,9 +151,7 @@ class MTSAConfig(AttentionConfig):
         "relu", "activation of a two-layer source2token network", ACTIVATIONS
     )
     s2t_bias_init: float = _switch(0.0, "initial value of the last source2token bias")
-    qk_input: str = _switch(
-        "input", "what queries and keys are projected from", ("input", "value")
-    )
+    qk_input: str = _switch("input", "what queries and keys are projected from", ("input", "value"))
     qk_bias: bool = _switch(False, "biases on the query and key projections")
     value_bias: bool = _switch(False, "bias on the value projection")
     value_activation: str = _switch("none", "activation of the value projection", ACTIVATIONS)
@@ -174,7 +172,7 @@ class MTSAConfig(AttentionConfig):
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         # MTSA eq. 7-13; appendix B: sigma_t is log-sigmoid unless said otherwise.
-        # Differs: the paper leaves sigma_s and the activation open; identity and relu as in its code.
+        # Differs: the paper leaves sigma_s and the activation open; both are as in its code.
         "paper": {},
         # The translation commands of the authors' code.
         "nmt": {
@@ -223,9 +221,7 @@ class MTSAConfig(AttentionConfig):
             if size is not None and size < 1:
                 raise UserError(f"{name} {size} is not allowed; it must be at least 1")
         if self.output_activation != "none" and not self.output_projection:
-            raise UserError(
-                f"output_activation {self.output_activation!r} needs output_projection, which is off"
-            )
+            raise UserError(f"output_activation {self.output_activation!r} needs output_projection")
         if not (math.isfinite(self.qkv_init_gain) and self.qkv_init_gain > 0):
             raise UserError(
                 f"qkv_init_gain {self.qkv_init_gain} is not allowed; it must be above 0"

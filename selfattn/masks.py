@@ -146,8 +146,8 @@ def head_masks(
     if layout == "forward_backward":
         if num_heads % 2:
             raise UserError(
-                f"masks 'forward_backward' gives half of the heads to each direction, but the number "
-                f"of heads is {num_heads}; it must be even"
+                f"masks 'forward_backward' gives half of the heads to each direction, but the "
+                f"number of heads is {num_heads}; it must be even"
             )
         directions = ["forward"] * (num_heads // 2) + ["backward"] * (num_heads // 2)
     else:
@@ -155,8 +155,8 @@ def head_masks(
     windows = [window] * num_heads if window is None or isinstance(window, int) else list(window)
     if len(windows) != num_heads:
         raise UserError(
-            f"window lists {len(windows)} values for {num_heads} heads; give one value for all heads "
-            f"or one for each"
+            f"window lists {len(windows)} values for {num_heads} heads; give one value for all "
+            f"heads or one for each"
         )
     return tuple(
         PositionalMask(direction, include_self, size)

@@ -52,7 +52,7 @@ def assert_close(name: str, reference: Tensor, got: Tensor, ratio: float) -> Non
     """Compare two tensors by ``error_ratio``.
 
     Raises:
-        AssertionError: with the name, if shapes differ, a value is not finite or the ratio is passed.
+        AssertionError: if shapes differ, a value is not finite or the error is above the ratio.
     """
     if reference.shape != got.shape:
         raise AssertionError(f"{name}: shape {tuple(got.shape)}, not {tuple(reference.shape)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from fairseq.models import register_model, register_model_architecture
@@ -19,6 +20,7 @@ from torch import nn
 
 from selfattn.layers import build_attention
 
+from .. import hub
 from ..args import add_attention_args, attention_config, check_heads
 from ..modules.encoder import AttentionEncoder
 
@@ -62,6 +64,33 @@ class TransformerMTSAModel(TransformerModel):
             return encoder
         make = partial(build_attention, config)
         return AttentionEncoder(args, src_dict, embed_tokens, make, config.name)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        model_name_or_path: str,
+        checkpoint_file: str | None = None,
+        data_name_or_path: str | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """A translator from a training's folder: ``from_pretrained("runs/x").translate("A dog.")``.
+
+        Args:
+            model_name_or_path: the training's ``--save-dir``, or whatever fairseq takes.
+            checkpoint_file: file in that folder; default: the best, else the last checkpoint.
+            data_name_or_path: folder of the dictionaries; default: see ``hub.find_parts``.
+            **kwargs: flags to change, e.g. ``beam=4``.
+
+        Raises:
+            UserError: if the checkpoint or its dictionaries are not found.
+        """
+        found: dict[str, Any] = {"checkpoint_file": checkpoint_file or "model.pt"}
+        if data_name_or_path is not None:
+            found["data_name_or_path"] = data_name_or_path
+        if Path(model_name_or_path).is_dir():
+            folder = Path(model_name_or_path)
+            found = hub.find_parts(folder, checkpoint_file, data_name_or_path)
+        return super().from_pretrained(model_name_or_path, **{**found, **kwargs})
 
 
 def _resolve(args: Namespace) -> None:

@@ -110,4 +110,3 @@ def xavier_linear(inputs: int, outputs: int, bias: bool = True, gain: float = 1.
     if bias:
         nn.init.zeros_(linear.bias)
     return linear
-

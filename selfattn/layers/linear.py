@@ -39,4 +39,6 @@ class PerHeadLinear(nn.Module):
     def extra_repr(self) -> str:
         """Sizes, for ``print(module)``."""
         heads, inputs, outputs = self.weight.shape
-        return f"num_heads={heads}, inputs={inputs}, outputs={outputs}, bias={self.bias is not None}"
+        return (
+            f"num_heads={heads}, inputs={inputs}, outputs={outputs}, bias={self.bias is not None}"
+        )

@@ -27,8 +27,10 @@ class MultiHead(SelfAttention):
         super().__init__(embed_dim, num_heads)
         self.config = config
         self.head_width(None)  # refuses heads that do not divide the width
-        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
-            self.add_module(name, xavier_linear(embed_dim, embed_dim, config.bias))
+        self.q_proj = xavier_linear(embed_dim, embed_dim, config.bias)
+        self.k_proj = xavier_linear(embed_dim, embed_dim, config.bias)
+        self.v_proj = xavier_linear(embed_dim, embed_dim, config.bias)
+        self.out_proj = xavier_linear(embed_dim, embed_dim, config.bias)
 
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         """See ``SelfAttention.forward``.

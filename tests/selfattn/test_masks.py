@@ -48,7 +48,8 @@ def test_ranges_hold_what_some_and_what_all_queries_see(mask):
 
 @pytest.mark.parametrize("mask", MASKS, ids=str)
 def test_visible_keys_counts_real_tokens_only(mask):
-    padding = torch.tensor([[0, 0, 0, 0, 0], [1, 1, 0, 0, 0], [0, 0, 0, 1, 1], [1, 1, 1, 1, 1]]).bool()
+    rows = [[0, 0, 0, 0, 0], [1, 1, 0, 0, 0], [0, 0, 0, 1, 1], [1, 1, 1, 1, 1]]
+    padding = torch.tensor(rows).bool()
     expected = (mask.allowed(5)[None] & ~padding[:, None, :]).sum(-1)
     assert torch.equal(mask.visible_keys(padding), expected)
 

@@ -52,7 +52,8 @@ def mtsa(
         ``(B, H, T, D)`` in the dtype of q. A query with no visible key returns exactly 0.
 
     Raises:
-        UserError: if shapes, dtypes, devices, masks, sigma_t, dropout_p or backend do not fit.
+        UserError: if shapes, dtypes, masks, sigma_t, dropout_p or backend do not fit, or under
+            ``torch.jit.trace``.
 
     Example:
         >>> import torch
@@ -62,6 +63,10 @@ def mtsa(
         >>> mtsa(q, k, v, s, masks=masks).shape
         torch.Size([2, 8, 5, 16])
     """
+    if torch.jit.is_tracing():
+        raise UserError(
+            "attention 'mtsa' cannot be traced: its blocks depend on the length; run it in Python"
+        )
     masks = _check(q, k, v, s, masks, padding_mask, dropout_p)
     sigma_t = sigma_t.replace("-", "").replace("_", "")
     if sigma_t not in SIGMA_T:

@@ -1,8 +1,8 @@
 """MTSA without an n x n x d tensor: query blocks over visible keys, recomputed in backward.
 
 The softmax of eq. 11 factorises (Algorithm 1): with P = exp(sigma_t(R)) and E = exp(S),
-``H = (P (v * E)) / (P E)``. P is used normalised over its row, which cancels, and E is shifted by its
-maximum over the keys. Such a shift can lie far above the keys that a query sees, and then every
+``H = (P (v * E)) / (P E)``. P is used normalised over its row, which cancels, and E is shifted by
+its maximum over the keys. Such a shift can lie far above the keys that a query sees, and then every
 visible weight underflows; so the smallest denominator is checked afterwards, and the rows of a
 block that fail are computed again by ``rescue``. The derivation is in this folder's README.
 """
@@ -139,7 +139,8 @@ def _walk(
     visible_to_padding = torch.zeros(1, length, dtype=torch.bool, device=rows[0].device)
     dead = mask.visible_keys(visible_to_padding if padding is None else padding) == 0
     if padding is not None:
-        dead, padding = (t.repeat_interleave(len(heads), 0) for t in (dead, padding))
+        dead = dead.repeat_interleave(len(heads), 0)
+        padding = padding.repeat_interleave(len(heads), 0)
     blocks = tiles(mask, length)
     for part in chunks(batch * len(heads), length):
         q, k, v, s = (t[part].to(work) for t in rows)
@@ -225,11 +226,11 @@ def _forward_chunk(
     failed = []
     wrong = ~(den >= SMALLEST_DENOMINATOR[den.dtype])  # catches NaN, too
     if wrong.any():
-        for tile, pair_drop in zip(chunk.tiles, pair_drops, strict=True):
+        for tile, pairs in zip(chunk.tiles, pair_drops, strict=True):
             rows = wrong[:, tile.start : tile.stop].flatten(1).any(1).nonzero()[:, 0]
             if len(rows):
                 block = Block(tile, rows)
-                h[rows, tile.start : tile.stop] = rescue_forward(chunk, block, drop, pair_drop)
+                h[rows, tile.start : tile.stop] = rescue_forward(chunk, block, drop, pairs)
                 failed.append(block)
     return h, den, failed
 

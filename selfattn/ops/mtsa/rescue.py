@@ -7,6 +7,7 @@ so this is written to be read and to be right; the gradients are autograd's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import torch
@@ -60,9 +61,7 @@ class _Inputs(NamedTuple):
     def queries(self, part: slice) -> _Inputs:
         """The same block for some of its queries."""
         pair_drop = None if self.pair_drop is None else self.pair_drop[:, part]
-        return self._replace(
-            q=self.q[:, part], visible=self.visible[:, part], pair_drop=pair_drop
-        )
+        return self._replace(q=self.q[:, part], visible=self.visible[:, part], pair_drop=pair_drop)
 
 
 def rescue_forward(
@@ -115,26 +114,26 @@ def rescue_backward(
     return gq, gk, gv, gs
 
 
-def _gather(
-    chunk: Chunk, block: Block, drop: Tensor | None, pair_drop: Tensor | None
-) -> _Inputs:
+def _gather(chunk: Chunk, block: Block, drop: Tensor | None, pair_drop: Tensor | None) -> _Inputs:
     tile, rows = block
     keys = slice(tile.lo, tile.hi)
     visible = chunk.mask.block(tile.start, tile.stop, tile.lo, tile.hi, chunk.q.device)[None]
     if chunk.padding is not None:
         visible = visible & ~chunk.padding[rows, None, keys]
     return _Inputs(
-        chunk.q[rows, tile.start : tile.stop].double(),
-        *(t[rows, keys].double() for t in (chunk.k, chunk.v, chunk.s)),
-        visible.expand(len(rows), -1, -1),
-        None if drop is None else drop[rows, keys].double(),
-        None if pair_drop is None else pair_drop[rows].double(),
-        chunk.sigma_t,
+        q=chunk.q[rows, tile.start : tile.stop].double(),
+        k=chunk.k[rows, keys].double(),
+        v=chunk.v[rows, keys].double(),
+        s=chunk.s[rows, keys].double(),
+        visible=visible.expand(len(rows), -1, -1),
+        drop=None if drop is None else drop[rows, keys].double(),
+        pair_drop=None if pair_drop is None else pair_drop[rows].double(),
+        sigma_t=chunk.sigma_t,
     )
 
 
-def _plan(whole: _Inputs):  # type: ignore[no-untyped-def]  # pairs of (function, slice of queries)
-    """All queries at once in factorised form if float64 holds them, else each one in log space."""
+def _plan(whole: _Inputs) -> list[tuple[Callable[[_Inputs], Tensor], slice]]:
+    """What computes which queries: all in factorised form if float64 holds them, else one by one."""
     with torch.no_grad():
         *_, den = _factorised_terms(whole)
         fits = bool((den >= SMALLEST_DENOMINATOR).all())

@@ -1,0 +1,146 @@
+"""What every attention layer promises, whatever its mechanism."""
+
+import copy
+
+import pytest
+import torch
+
+from selfattn.config import CONFIGS
+from selfattn.errors import UserError
+from selfattn.layers import ATTENTIONS, build_attention
+from selfattn.testing import assert_close
+
+FORMS = [
+    (name, preset) for name in ATTENTIONS for preset in (list(CONFIGS[name].presets) or [None])
+]
+WIDTH, HEADS = 24, 4
+
+
+@pytest.fixture(params=FORMS, ids=lambda form: "-".join(filter(None, form)))
+def layer(request):
+    torch.manual_seed(0)
+    name, preset = request.param
+    module = build_attention(name, WIDTH, HEADS, preset=preset).double()
+    with torch.no_grad():  # away from zero biases and unit gains
+        for parameter in module.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return module
+
+
+def tokens(batch=3, length=9, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(batch, length, WIDTH, generator=generator, dtype=torch.float64)
+
+
+def test_shape_and_gradients_of_every_parameter(layer):
+    x = tokens().requires_grad_()
+    y = layer(x)
+    assert y.shape == (3, 9, layer.output_dim) == (3, 9, WIDTH)
+    y.square().sum().backward()
+    for name, parameter in [("x", x), *layer.named_parameters()]:
+        assert parameter.grad is not None and torch.isfinite(parameter.grad).all(), name
+        # A key bias shifts all scores of a query alike: its gradient is zero in some forms.
+        assert name.endswith("bias") or parameter.grad.abs().max() > 1e-12, name
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("extra", [1, 70])
+def test_padding_from_either_side_changes_no_real_token(layer, side, extra):
+    x = tokens()
+    filler = 3 * torch.randn(3, extra, WIDTH, dtype=torch.float64)
+    hidden = torch.zeros(3, 9 + extra, dtype=torch.bool)
+    if side == "left":
+        padded, real = torch.cat([filler, x], 1), slice(extra, None)
+        hidden[:, :extra] = True
+    else:
+        padded, real = torch.cat([x, filler], 1), slice(0, 9)
+        hidden[:, 9:] = True
+    assert_close("real tokens", layer(x), layer(padded, hidden)[:, real], 1e-12)
+
+
+def test_a_batch_of_one_equals_a_row_of_a_batch(layer):
+    x = tokens()
+    hidden = torch.tensor([[0] * 9, [1] * 4 + [0] * 5, [0] * 7 + [1] * 2]).bool()
+    together = layer(x, hidden)
+    for row in range(3):
+        alone = layer(x[row : row + 1], hidden[row : row + 1])
+        real = ~hidden[row]
+        assert_close(f"row {row}", together[row][real], alone[0][real], 1e-12)
+
+
+def test_rows_of_padding_alone_stay_finite_and_harm_nobody(layer):
+    x = tokens().requires_grad_()
+    hidden = torch.zeros(3, 9, dtype=torch.bool)
+    hidden[1] = True
+    y = layer(x, hidden)
+    assert torch.isfinite(y).all()
+    assert_close("other rows", layer(x[::2]), y[::2], 1e-12)
+    y[::2].sum().backward()
+    assert torch.isfinite(x.grad).all()
+    assert (x.grad[1] == 0).all()
+
+
+@pytest.mark.parametrize("length", [1, 2])
+def test_very_short_sentences(layer, length):
+    y = layer(tokens(length=length))
+    assert y.shape == (3, length, WIDTH)
+    assert torch.isfinite(y).all()
+
+
+def test_train_and_eval_agree_without_dropout(layer):
+    x = tokens()
+    assert torch.equal(layer.train()(x), layer.eval()(x))
+
+
+def test_dropout_is_for_training_and_follows_the_seed(layer):
+    dropping = build_attention(layer.config, WIDTH, HEADS, attention_dropout=0.3).double()
+    dropping.load_state_dict(layer.state_dict())
+    x = tokens()
+    assert torch.equal(dropping.eval()(x), layer.eval()(x))
+    dropping.train()
+    torch.manual_seed(5)
+    first = dropping(x)
+    torch.manual_seed(5)
+    assert torch.equal(first, dropping(x))
+    assert not torch.equal(first, dropping(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_stays_finite_and_near(layer, dtype):
+    x = tokens()
+    low = copy.deepcopy(layer).to(dtype)
+    rounded = x.to(dtype).requires_grad_()
+    y = low(rounded)
+    assert y.dtype == dtype
+    y.float().square().sum().backward()
+    assert torch.isfinite(rounded.grad).all()
+    assert_close("half precision", layer(x), y, 0.05 if dtype == torch.bfloat16 else 0.01)
+
+
+def test_gradcheck(layer):
+    x = tokens(batch=2, length=3).requires_grad_()
+    hidden = torch.tensor([[0, 0, 0], [1, 0, 0]]).bool()
+    torch.autograd.gradcheck(lambda t: layer(t, hidden), (x,))
+
+
+def test_state_dict_round_trip(layer, tmp_path):
+    torch.save(layer.state_dict(), tmp_path / "layer.pt")
+    other = build_attention(layer.config, WIDTH, HEADS).double()
+    assert not torch.equal(other(tokens()), layer(tokens()))
+    other.load_state_dict(torch.load(tmp_path / "layer.pt"))
+    assert torch.equal(other(tokens()), layer(tokens()))
+
+
+def test_autocast_runs_forward_and_backward(layer):
+    x = tokens().float().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        y = layer.float()(x)
+    y.float().sum().backward()
+    assert torch.isfinite(x.grad).all()
+
+
+def test_inputs_of_another_shape_are_refused(layer):
+    with pytest.raises(UserError, match=r"x has shape \(3, 9, 5\); it must be \(B, T, 24\)"):
+        layer(tokens()[..., :5])
+    with pytest.raises(UserError, match=r"padding_mask has shape \(3, 8\)"):
+        layer(tokens(), torch.zeros(3, 8, dtype=torch.bool))
