@@ -1,0 +1,68 @@
+"""Load a trained model in Python from its folder alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from fairseq import checkpoint_utils
+
+from selfattn.errors import UserError
+
+_CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt", "model.pt")
+# fairseq's name for it in a published folder, and scripts/prepare_translation.py's.
+_SENTENCEPIECE = ("sentencepiece.bpe.model", "spm.model")
+
+
+def find_parts(
+    folder: Path, checkpoint_file: str | None = None, data: str | None = None
+) -> dict[str, Any]:
+    """What fairseq's ``from_pretrained`` must be told to load the model in *folder*.
+
+    Args:
+        folder: a training's ``--save-dir``, or a folder with a checkpoint, its dictionaries and its
+            SentencePiece model.
+        checkpoint_file: the file's name; the default is the best, else the last checkpoint.
+        data: folder of the dictionaries; the default is *folder* if they are there, else the folder
+            that the model was trained on.
+
+    Returns:
+        dict[str, Any]: keyword arguments of ``from_pretrained``; with the SentencePiece model, if
+        one lies in *folder*, with the dictionaries, or in the folder above them.
+
+    Raises:
+        UserError: there is no such checkpoint, or there are no dictionaries.
+    """
+    names = _CHECKPOINTS if checkpoint_file is None else tuple(checkpoint_file.split(os.pathsep))
+    there = [name for name in names if (folder / name).is_file()]
+    if not there or (checkpoint_file is not None and len(there) < len(names)):
+        raise UserError(f"{folder} holds no {' or '.join(n for n in names if n not in there)}")
+    dictionaries = folder if data is None else folder / data
+    if data is None and not _has_dictionaries(folder):
+        dictionaries = Path(_trained_on(folder / there[0])).absolute()
+    if not _has_dictionaries(dictionaries):
+        raise UserError(
+            f"{dictionaries} holds no dict.LANGUAGE.txt of the model in {folder}; copy the "
+            f"dictionaries to {folder}, or name their folder as data_name_or_path"
+        )
+    found: dict[str, Any] = {
+        "checkpoint_file": there[0] if checkpoint_file is None else checkpoint_file,
+        "data_name_or_path": str(dictionaries.absolute()),
+    }
+    for place in (folder, dictionaries, dictionaries.parent):
+        for name in _SENTENCEPIECE:
+            if (place / name).is_file():
+                model = str((place / name).absolute())
+                return {**found, "bpe": "sentencepiece", "sentencepiece_model": model}
+    return found
+
+
+def _has_dictionaries(folder: Path) -> bool:
+    return any(folder.glob("dict.*.txt"))
+
+
+def _trained_on(path: Path) -> str:
+    """The first data folder that a checkpoint was trained on; "" if it does not say."""
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    return str(state["cfg"]["task"].get("data") or "").split(os.pathsep)[0]
