@@ -133,7 +133,7 @@ def _gather(chunk: Chunk, block: Block, drop: Tensor | None, pair_drop: Tensor |
 
 
 def _plan(whole: _Inputs) -> list[tuple[Callable[[_Inputs], Tensor], slice]]:
-    """What computes which queries: all in factorised form if float64 holds them, else one by one."""
+    """What computes which queries: all in factorised form if float64 holds it, else one by one."""
     with torch.no_grad():
         *_, den = _factorised_terms(whole)
         fits = bool((den >= SMALLEST_DENOMINATOR).all())

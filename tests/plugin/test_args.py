@@ -1,0 +1,123 @@
+"""Flags <-> configuration, in-process."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from argparse import Namespace
+from dataclasses import fields
+
+import pytest
+
+from selfattn.config import CONFIGS, MTSAConfig
+from selfattn.errors import UserError
+
+pytest.importorskip("fairseq")
+
+
+@pytest.fixture(scope="module")
+def plugin_args(repo_root):
+    sys.path.insert(0, str(repo_root))
+    import plugin.args
+
+    yield plugin.args
+    sys.path.remove(str(repo_root))
+
+
+def parse(plugin_args, *flags):
+    parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
+    plugin_args.add_attention_args(parser)
+    return parser.parse_args(flags)
+
+
+def test_every_switch_of_every_mechanism_is_a_flag(plugin_args):
+    parser = argparse.ArgumentParser()
+    plugin_args.add_attention_args(parser)
+    known = {option for action in parser._actions for option in action.option_strings}
+    for name in CONFIGS:
+        if name == "multihead":
+            continue
+        for f in fields(CONFIGS[name]):
+            if f.name != "attention_dropout":  # fairseq's own flag
+                assert f"--{name}-{f.name}".replace("_", "-") in known
+
+
+def test_a_flag_of_each_kind_reaches_the_configuration(plugin_args):
+    args = parse(
+        plugin_args,
+        *("--encoder-attention", "mtsa", "--mtsa-preset", "srl", "--mtsa-masks", "backward"),
+        *("--mtsa-include-self", "--no-mtsa-zero-padding", "--mtsa-s2t-bias-init", "5"),
+        *("--mtsa-key-dim", "7", "--mtsa-window", "3,5"),
+    )
+    args.attention_dropout = 0.25
+    config = plugin_args.attention_config(args)
+    assert config == MTSAConfig.make(
+        "srl",
+        masks="backward",
+        include_self=True,
+        zero_padding=False,
+        s2t_bias_init=5.0,
+        key_dim=7,
+        window=(3, 5),
+        attention_dropout=0.25,
+        qkv_init_gain=1 / 2**0.5,
+    )
+
+
+def test_projections_are_fairseqs_unless_the_presets_are_asked_for(plugin_args):
+    ours = plugin_args.attention_config(parse(plugin_args, "--encoder-attention", "mtsa"))
+    assert (ours.qk_bias, ours.value_bias, ours.output_bias) == (True, True, True)
+    published = plugin_args.attention_config(
+        parse(plugin_args, "--encoder-attention", "mtsa", "--mtsa-projections", "preset")
+    )
+    assert published == MTSAConfig.make("paper")
+    mixed = plugin_args.attention_config(
+        parse(plugin_args, "--encoder-attention", "mtsa", "--no-mtsa-qk-bias")
+    )
+    assert (mixed.qk_bias, mixed.value_bias) == (False, True)
+
+
+def test_what_was_resolved_is_written_back_and_resolves_to_itself(plugin_args):
+    args = parse(plugin_args, "--encoder-attention", "mtsa", "--mtsa-preset", "nmt")
+    config = plugin_args.attention_config(args)
+    assert args.mtsa_sigma_s == "scaled_logsigmoid"
+    del args.mtsa_preset  # a checkpoint must not depend on what a preset means later
+    assert plugin_args.attention_config(args) == config
+
+
+def test_multihead_is_fairseqs_own(plugin_args):
+    assert plugin_args.attention_config(parse(plugin_args)) is None
+    both = parse(plugin_args, "--encoder-attention", "multihead", "--mtsa-preset", "nmt")
+    assert plugin_args.attention_config(both) is None  # the same command with another word
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ({"encoder_attention": "mtsaa"}, "--encoder-attention 'mtsaa' is unknown"),
+        (
+            {"encoder_attention": "multihead", "mtsa_window": 3},
+            "--mtsa-window 3 is a switch of --encoder-attention mtsa, not of multihead",
+        ),
+        ({"encoder_attention": "mtsa", "mtsa_preset": "tri"}, "preset 'tri' is unknown"),
+        ({"encoder_attention": "mtsa", "mtsa_window": 0}, "window 0"),
+        ({"encoder_attention": "mtsa", "mtsa_s2t_layers": 5}, "s2t_layers 5"),
+    ],
+)
+def test_bad_combinations_are_refused(plugin_args, args, message):
+    with pytest.raises(UserError, match=message):
+        plugin_args.attention_config(Namespace(**args))
+
+
+@pytest.mark.parametrize("flags", [("--mtsa-window", "x"), ("--mtsa-masks", "left")])
+def test_argparse_refuses_what_is_no_value_at_all(plugin_args, flags, capsys):
+    with pytest.raises(SystemExit):
+        parse(plugin_args, *flags)
+    assert flags[1] in capsys.readouterr().err
+
+
+def test_heads_must_divide_the_width(plugin_args):
+    plugin_args.check_heads(64, 4)
+    for heads in (0, 3):
+        with pytest.raises(UserError, match=f"--encoder-attention-heads {heads} does not divide"):
+            plugin_args.check_heads(64, heads)
