@@ -35,6 +35,7 @@ def parse_args() -> argparse.Namespace:
     add("--attention", choices=tuple(ATTENTIONS), default="mtsa", help="of the encoder (mtsa)")
     add("--pair", nargs=2, type=Path, metavar=("EN", "DE"), help="your own text, line by line")
     add("--dir", type=Path, default=ROOT / "demo", help="where everything lands (demo)")
+    add("--wheels", type=Path, default=ROOT / ".wheels", help="downloads (.wheels)")
     add("--updates", type=int, default=size.updates, help=f"optimizer steps ({size.updates})")
     add("--width", type=int, default=size.width, help=f"of the model ({size.width})")
     add("--vocab-size", type=int, default=4000, help="SentencePiece pieces (4000)")
@@ -55,7 +56,7 @@ def main() -> None:
         Plan(
             root=ROOT,
             folder=args.dir,
-            wheels=ROOT / ".wheels",
+            wheels=args.wheels,
             size=size,
             pair=args.pair and tuple(args.pair),
             vocab_size=args.vocab_size,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
+from .folder import write_lines
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
@@ -37,10 +39,12 @@ def learn(sentences: Sequence[str], prefix: Path, vocab_size: int, model_type: s
     if vocab_size < 4:
         raise UserError(f"--vocab-size is {vocab_size}, but must be 4 or more")
     spm = _import_sentencepiece()
+    # Into memory: a model that is written to a file holds the file's name.
+    model = io.BytesIO()
     try:
         spm.SentencePieceTrainer.train(
             sentence_iterator=iter(sentences),
-            model_prefix=str(prefix),
+            model_writer=model,
             vocab_size=vocab_size,
             model_type=model_type,
             normalization_rule_name="identity",
@@ -53,6 +57,13 @@ def learn(sentences: Sequence[str], prefix: Path, vocab_size: int, model_type: s
         )
     except RuntimeError as error:
         raise _explained(error, vocab_size) from error
+    processor = spm.SentencePieceProcessor(model_proto=model.getvalue())
+    pieces = range(processor.get_piece_size())
+    prefix.with_name(f"{prefix.name}.model").write_bytes(model.getvalue())
+    write_lines(
+        prefix.with_name(f"{prefix.name}.vocab"),
+        [f"{processor.id_to_piece(i)}\t{processor.get_score(i):g}" for i in pieces],
+    )
 
 
 def _explained(error: RuntimeError, vocab_size: int) -> Exception:

@@ -18,7 +18,9 @@ SENTENCES = [f"the {a} cat sees {b} grüne Häuser – № {n}" for n, (a, b) in
 def test_round_trip_and_same_bytes(tmp_path, model_type):
     for name in ("a", "b"):
         vocabulary.learn(SENTENCES, tmp_path / name, 42, model_type)
-    assert (tmp_path / "a.vocab").read_bytes() == (tmp_path / "b.vocab").read_bytes()
+    for ending in ("model", "vocab"):
+        assert (tmp_path / f"a.{ending}").read_bytes() == (tmp_path / f"b.{ending}").read_bytes()
+    assert len((tmp_path / "a.vocab").read_text("utf-8").splitlines()) == 42
     processor = vocabulary.load(tmp_path / "a.model")
     assert processor.get_piece_size() == 42
     for sentence, pieces in zip(SENTENCES, vocabulary.encode(processor, SENTENCES), strict=True):

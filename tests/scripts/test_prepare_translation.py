@@ -1,0 +1,157 @@
+"""scripts/prepare_translation.py as a user runs it, with good and with bad text."""
+
+import json
+import sys
+
+import pytest
+
+pytest.importorskip("fairseq_cli")
+pytest.importorskip("sentencepiece")
+pytestmark = pytest.mark.fairseq
+
+LANGUAGES = ["--source-lang", "en", "--target-lang", "de"]
+
+
+@pytest.fixture
+def prepare(run_cli, corpus, repo_root):
+    def run(*args, given=True):
+        files = ["--train", "corpus/train", "--valid", "corpus/valid", "--test", "corpus/test"]
+        script = repo_root / "scripts" / "prepare_translation.py"
+        return run_cli([script, *LANGUAGES, *(files if given else []), *args], cwd=corpus.parent)
+
+    return run
+
+
+def refused(done, *words):
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("prepare_translation.py: error: ")
+    for word in words:
+        assert word in done.stderr
+
+
+def test_three_splits(prepare, corpus):
+    (corpus / "test2.en").write_bytes((corpus / "valid.en").read_bytes())
+    (corpus / "test2.de").write_bytes((corpus / "valid.de").read_bytes())
+    done = prepare("--dest", "data/toy", "--vocab-size", "90", "--lowercase",
+                   "--test", "corpus/test2")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    data = corpus.parent / "data" / "toy"
+    assert {path.name for path in data.iterdir()} == {
+        "data-bin", "prepared.json", "raw", "spm.model", "spm.vocab",
+    }  # fmt: skip
+    names = {path.name for path in (data / "data-bin").iterdir()}
+    for split in ("train", "valid", "test", "test1"):
+        assert {f"{split}.en-de.en.bin", f"{split}.en-de.de.idx"} <= names
+    dictionary = (data / "data-bin" / "dict.en.txt").read_text("utf-8")
+    assert dictionary == (data / "data-bin" / "dict.de.txt").read_text("utf-8")
+    assert dictionary == dictionary.lower()
+    raw = (data / "raw" / "test.de").read_text("utf-8")
+    assert raw == (corpus / "test.de").read_text("utf-8").lower()
+    summary = json.loads((data / "prepared.json").read_text("utf-8"))
+    assert summary["pairs"] == {"train": 300, "valid": 20, "test": 30, "test1": 20}
+    assert summary["options"]["vocab_size"] == 90
+    assert len(summary["inputs"]) == 8
+    assert all(len(digest) == 64 for digest in summary["inputs"].values())
+
+
+def test_pair_is_split_and_the_same_every_time(prepare, corpus):
+    pair = ["--pair", "corpus/train.en", "corpus/train.de", "--held-out", "12"]
+    for name in ("one", "two"):
+        done = prepare(*pair, "--dest", name, "--vocab-size", "90", given=False)
+        assert done.returncode == 0, done.stderr
+    one, two = corpus.parent / "one", corpus.parent / "two"
+    for path in sorted(one.rglob("*")):
+        if path.is_file() and path.name != "preprocess.log":
+            assert path.read_bytes() == (two / path.relative_to(one)).read_bytes(), path
+    pairs = json.loads((one / "prepared.json").read_text("utf-8"))["pairs"]
+    assert pairs == {"train": 276, "valid": 12, "test": 12}
+
+
+def test_an_existing_destination_is_kept_unless_asked(prepare, corpus):
+    assert prepare("--dest", "toy", "--vocab-size", "90").returncode == 0
+    before = (corpus.parent / "toy" / "prepared.json").read_bytes()
+    refused(prepare("--dest", "toy", "--vocab-size", "80"), "toy exists already", "--overwrite")
+    refused(prepare("--dest", "toy", "--vocab-size", "9999", "--overwrite"), "--vocab-size is 9999")
+    assert (corpus.parent / "toy" / "prepared.json").read_bytes() == before
+    assert prepare("--dest", "toy", "--vocab-size", "80", "--overwrite").returncode == 0
+    assert (corpus.parent / "toy" / "prepared.json").read_bytes() != before
+    assert sorted(path.name for path in corpus.parent.iterdir()) == ["corpus", "toy"]
+
+
+def add_line(path, line):
+    path.write_bytes(path.read_bytes() + line)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "args", "words"),
+    [
+        (lambda c: add_line(c / "train.en", b"one more\n"), [], ["train.en has 301", "de has 300"]),
+        (lambda c: (c / "valid.de").unlink(), [], ["--valid is corpus/valid", "corpus/valid.de"]),
+        (
+            lambda c: (c / "train.de").write_bytes("grün\n".encode("latin-1") * 300),
+            [],
+            ["corpus/train.de, line 1", "0xfc", "not UTF-8"],
+        ),
+        (
+            lambda c: [add_line(c / f"test.{lang}", b"\n") for lang in ("en", "de")],
+            [],
+            ["corpus/test.en, line 31: the line is empty"],
+        ),
+        (
+            lambda c: [add_line(c / f"valid.{lang}", b"a " * 300) for lang in ("en", "de")],
+            [],
+            ["corpus/valid.en, line 21: 300 words are more than --max-length 250"],
+        ),
+        (
+            lambda c: [add_line(c / f"valid.{lang}", b"kd" * 150) for lang in ("en", "de")],
+            [],
+            ["corpus/valid.de, line 21: more than --max-length 250 SentencePiece pieces"],
+        ),
+        (
+            lambda c: [add_line(c / f"train.{lang}", b"\n") for lang in ("en", "de")],
+            ["--strict"],
+            ["corpus/train.en, line 301: the line is empty"],
+        ),
+        (lambda c: None, ["--vocab-size", "99999"], ["--vocab-size is 99999", "at most"]),
+        (lambda c: None, ["--max-length", "0"], ["--max-length is 0", "1 or more"]),
+        (lambda c: None, ["--workers", "0"], ["--workers is 0", "1 or more"]),
+        (lambda c: None, ["--source-lang", "de"], ["are both 'de'", "must differ"]),
+        (lambda c: None, ["--target-lang", "d-e"], ["--target-lang is 'd-e'"]),
+        (lambda c: None, ["--pair", "a", "b"], ["--pair cannot be combined"]),
+    ],
+    ids=["lines", "missing", "encoding", "empty", "long", "pieces", "strict", "vocabulary",
+         "max-length", "workers", "same", "language", "pair"],
+)  # fmt: skip
+def test_bad_input_is_one_sentence_and_writes_nothing(prepare, corpus, spoil, args, words):
+    spoil(corpus)
+    refused(prepare("--dest", "data", "--vocab-size", "90", *args), *words)
+    assert [path.name for path in corpus.parent.iterdir()] == ["corpus"]
+
+
+def test_bad_training_pairs_are_reported(prepare, corpus):
+    for lang in ("en", "de"):
+        add_line(corpus / f"train.{lang}", b"\n" + b"a " * 300 + b"\n")
+    done = prepare("--dest", "data", "--vocab-size", "90")
+    assert done.returncode == 0
+    assert "corpus/train.en: dropped 2 of 302 pairs (1 empty, 1 too long)" in done.stdout
+
+
+def test_a_full_disk_leaves_nothing(run_cli, corpus, repo_root):
+    """A limit on the size of files stands for the full disk."""
+    script = repo_root / "scripts" / "prepare_translation.py"
+    command = (
+        f"ulimit -f 4; trap '' XFSZ; exec '{sys.executable}' '{script}' --source-lang en "
+        "--target-lang de --train corpus/train --valid corpus/valid --dest data --vocab-size 90"
+    )
+    done = run_cli(["-c", command], python="bash", cwd=corpus.parent)
+    assert done.returncode == 1, done.stderr
+    assert "no space left" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in corpus.parent.iterdir()] == ["corpus"]
+
+
+def test_help_shows_an_example(run_cli):
+    done = run_cli(["scripts/prepare_translation.py", "--help"])
+    assert done.returncode == 0
+    assert "--pair text.en text.de --held-out 500" in done.stdout
