@@ -120,7 +120,7 @@ def toy_run(toy_train: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def toy_generate(toy_data: Path, run_module: Run) -> Run:
-    """A function that translates the test set: ``toy_generate(checkpoint, [*flags], **options)``."""
+    """Translates the test set: ``toy_generate(checkpoint, [*flags], **options)``."""
 
     def generate(
         checkpoint: Path, args: Sequence[str | Path] = (), data: Path = toy_data, **options: object

@@ -64,9 +64,11 @@ def test_finetuning_with_other_switches_warns(toy_run, toy_train, tmp_path):
 
 
 def test_translate_with_another_model(toy_run, toy_generate):
-    overrides = "{'encoder_attention': 'multihead'}"
+    overrides = "{'encoder_ffn_embed_dim': 24}"
     done = toy_generate(toy_run / "checkpoint_best.pt", ["--model-overrides", overrides])
-    assert "is of another architecture than this model" in sentence(done, "fairseq-generate")
+    line = sentence(done, "fairseq-generate")
+    assert "is of another architecture than this model" in line
+    assert "encoder.layers.0.fc1.weight has shape (32, 16) there and (24, 16) here" in line
 
 
 def test_optimizer_of_another_criterion(toy_run, toy_train, tmp_path):

@@ -1,0 +1,71 @@
+"""fairseq on today's torch: precision flags, and how a command ends."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+
+def test_fp16_without_gpu_is_refused(toy_train):
+    done = toy_train(["--fp16", "--no-save"])
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert done.stderr.startswith("fairseq-train: error: --fp16 needs a GPU, but --cpu is set")
+
+
+def test_bf16_trains_resumes_and_translates(toy_train, toy_generate, tmp_path):
+    done = toy_train(["--bf16", "--save-dir", tmp_path])
+    assert done.returncode == 0, done.stderr
+    done = toy_train(["--bf16", "--save-dir", tmp_path, "--max-update", "6"])
+    assert done.returncode == 0 and "num_updates=6" in done.stdout, done.stderr
+    done = toy_generate(tmp_path / "checkpoint_last.pt", ["--bf16"])
+    assert done.returncode == 0 and "H-0" in done.stdout, done.stderr
+
+
+def test_amp_without_gpu_says_that_it_does_nothing(toy_train):
+    done = toy_train(["--amp", "--no-save"])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("--amp has no effect without a GPU") == 1
+    assert "Warning" not in done.stderr
+
+
+def test_log_is_quiet(toy_train):
+    done = toy_train(["--no-save"])
+    assert done.stderr == ""
+    assert "DEBUG" not in done.stdout and "Warning" not in done.stdout
+
+
+SPAWNING = """
+import subprocess
+import sys
+sys.path.insert(0, {root!r})
+import plugin
+from selfattn.errors import UserError
+import torch
+
+def work(rank):
+    raise {error}("the sentence is 7, but must be 8")
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(work, nprocs=2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "traceback"),
+    [
+        ("fairseq-train", "UserError", False),
+        ("fairseq-train", "ValueError", True),
+        ("notebook.py", "UserError", True),
+    ],
+    ids=["mistake", "bug", "other-program"],
+)
+def test_errors_of_spawned_processes(name, error, traceback, tmp_path, pytestconfig):
+    script = tmp_path / name
+    root = str(pytestconfig.rootpath)
+    script.write_text(textwrap.dedent(SPAWNING).format(root=root, error=error))
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert ("Traceback" in done.stderr) == traceback
+    if not traceback:
+        assert done.stderr == "fairseq-train: error: the sentence is 7, but must be 8\n"

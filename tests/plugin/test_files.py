@@ -1,0 +1,60 @@
+"""What a training writes survives a full disk and a kill."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+FLAGS = ["--save-interval-updates", "1", "--keep-interval-updates", "-1", "--max-update", "8"]
+
+
+def contents(folder: Path):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def run_folder(toy_run, tmp_path):
+    shutil.copytree(toy_run, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_full_disk(run_folder, toy_train):
+    before = contents(run_folder)
+    size = len(before["checkpoint_last.pt"])
+    done = toy_train(["--save-dir", run_folder, *FLAGS], limit=size // 2)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr + done.stdout
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith("fairseq-train: error: cannot write ") and str(run_folder) in line
+    assert "File too large" in line and "MB were left" in line
+    assert contents(run_folder) == before
+    # and the same command goes on when there is space again
+    done = toy_train(["--save-dir", run_folder, *FLAGS])
+    assert done.returncode == 0 and "num_updates=8" in done.stdout
+
+
+def test_leftovers_of_a_kill_are_removed(run_folder, toy_train):
+    (run_folder / "checkpoint9.pt.tmp").write_bytes(b"half a checkpoint")
+    (run_folder / "notes.tmp").write_text("not ours")
+    done = toy_train(["--save-dir", run_folder])
+    assert done.returncode == 0
+    assert not (run_folder / "checkpoint9.pt.tmp").exists()
+    assert (run_folder / "notes.tmp").exists()
+
+
+def test_last_is_replaced_not_overwritten(run_folder, toy_train, tmp_path):
+    """fairseq copies a checkpoint onto checkpoint_last.pt: that one must stay whole till then."""
+    old = tmp_path / "old.pt"
+    old.hardlink_to(run_folder / "checkpoint_last.pt")
+    before = old.read_bytes()
+    done = toy_train(["--save-dir", run_folder, "--max-update", "5"])
+    assert done.returncode == 0
+    # had the file been written in place, its other name would show the new content
+    assert old.read_bytes() == before != (run_folder / "checkpoint_last.pt").read_bytes()
+
+
+def test_save_dir_that_cannot_be_written(toy_train, tmp_path):
+    (tmp_path / "file").touch()
+    done = toy_train(["--save-dir", tmp_path / "file" / "run"])
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert f"--save-dir {tmp_path}/file/run cannot be written" in done.stderr

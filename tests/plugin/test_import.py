@@ -1,0 +1,115 @@
+"""The plugin has one identity a process, from wherever and in whatever order it is imported."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fairseq")
+
+ROOT = Path(__file__).resolve().parents[2]
+IGNORED = shutil.ignore_patterns("__pycache__")
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A bare clone: the two folders side by side, nothing installed."""
+    for name in ("selfattn", "plugin"):
+        shutil.copytree(ROOT / name, tmp_path / "clone" / name, ignore=IGNORED)
+    return tmp_path / "clone"
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A site-packages with the project installed: ``selfattn`` and ``selfattn_fairseq``."""
+    shutil.copytree(ROOT / "selfattn", tmp_path / "site" / "selfattn", ignore=IGNORED)
+    shutil.copytree(ROOT / "plugin", tmp_path / "site" / "selfattn_fairseq", ignore=IGNORED)
+    return tmp_path / "site"
+
+
+def python(code, cwd, *path):
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path)), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
+
+
+USE = """
+from argparse import Namespace
+from fairseq import utils
+from fairseq.models import ARCH_MODEL_REGISTRY
+utils.import_user_module(Namespace(user_dir={user_dir!r}))
+print(ARCH_MODEL_REGISTRY["transformer_mtsa"].__module__)
+"""
+
+
+def test_from_another_folder(clone, tmp_path):
+    done = python(USE.format(user_dir=str(clone / "plugin")), tmp_path)
+    assert done.stdout == "plugin.models.transformer_mtsa\n", done.stderr
+
+
+def test_notebook_imports_first(clone):
+    done = python("import plugin\n" + USE.format(user_dir="plugin"), clone)
+    assert done.stdout == "plugin.models.transformer_mtsa\n", done.stderr
+
+
+def test_installed(site, tmp_path):
+    folder = str(site / "selfattn_fairseq")
+    done = python("import selfattn_fairseq\n" + USE.format(user_dir=folder), tmp_path, site)
+    assert done.stdout == "selfattn_fairseq.models.transformer_mtsa\n", done.stderr
+
+
+def test_two_names_of_one_folder(clone):
+    """An editable installation maps selfattn_fairseq to the clone's plugin folder."""
+    (clone / "selfattn_fairseq").symlink_to("plugin")
+    code = "import selfattn_fairseq\n" + USE.format(user_dir="plugin")
+    code += "import plugin.models.transformer_mtsa as a, selfattn_fairseq as b\n"
+    code += "print(a is b.models.transformer_mtsa)"
+    done = python(code, clone)
+    assert done.stdout == "selfattn_fairseq.models.transformer_mtsa\nTrue\n", done.stderr
+
+
+def test_two_copies_are_refused(clone, site, tmp_path):
+    code = f"import sys, selfattn_fairseq; sys.path.insert(0, {str(clone)!r}); import plugin"
+    done = python(code, tmp_path, site)
+    assert done.returncode == 1
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith("ImportError: this process has loaded the plugin as 'selfattn_fairseq'")
+    assert str(site / "selfattn_fairseq") in line and str(clone / "plugin") in line
+
+
+def test_core_of_another_version_is_refused(clone, site, tmp_path):
+    init = site / "selfattn" / "__init__.py"
+    init.write_text(init.read_text().replace('__version__ = "', '__version__ = "9.'))
+    done = python(
+        f"import selfattn, sys; sys.path.insert(0, {str(clone)!r}); import plugin", tmp_path, site
+    )
+    assert done.returncode == 1
+    line = done.stderr.splitlines()[-1]
+    assert str(clone / "selfattn") in line and f"9.0.1.0 in {site / 'selfattn'}" in line
+
+
+def test_core_is_missing(clone, tmp_path):
+    shutil.rmtree(clone / "selfattn")
+    # the tests may run where the project is installed
+    done = python("import sys; sys.modules['selfattn'] = None; import plugin", clone)
+    line = done.stderr.splitlines()[-1]
+    assert done.returncode == 1 and "needs the package selfattn" in line
+
+
+def test_a_new_criterion_is_found(clone):
+    """fairseq imports models/ and tasks/ of a user dir, never criterions/."""
+    (clone / "plugin/criterions").mkdir()
+    (clone / "plugin/criterions/__init__.py").touch()
+    (clone / "plugin/criterions/mine.py").write_text(
+        "from fairseq.criterions import FairseqCriterion, register_criterion\n"
+        "@register_criterion('mine')\n"
+        "class Mine(FairseqCriterion):\n    pass\n"
+    )
+    code = USE.format(user_dir="plugin") + (
+        "from fairseq.criterions import CRITERION_REGISTRY\nprint(CRITERION_REGISTRY['mine'])"
+    )
+    done = python(code, clone)
+    assert "plugin.criterions.mine.Mine" in done.stdout, done.stderr

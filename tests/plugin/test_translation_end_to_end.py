@@ -1,0 +1,254 @@
+"""From text to translations with fairseq's own commands, each a real process."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("fairseq")
+pytestmark = pytest.mark.fairseq
+
+ATTENTIONS = ("mtsa", "multihead")
+PRESETS = ("paper", "nmt", "srl")
+UPDATES = 15
+
+# An epoch has 5 updates, so a checkpoint of every 4th update lies inside of an epoch.
+FLAGS = """
+    --user-dir plugin --arch transformer_mtsa_tiny --cpu --num-workers 0 --no-progress-bar
+    --encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 16 --decoder-embed-dim 16
+    --encoder-ffn-embed-dim 32 --decoder-ffn-embed-dim 32 --share-all-embeddings
+    --dropout 0.1 --attention-dropout 0.1 --optimizer adam --lr 0.003 --max-tokens 400 --seed 1
+    --criterion cross_entropy --log-format json --log-interval 1 --save-interval-updates 4
+""".split()
+BLEU = [
+    *"--eval-bleu --eval-bleu-remove-bpe sentencepiece --eval-bleu-print-samples".split(),
+    *("--eval-bleu-args", '{"beam": 1, "max_len_b": 10}'),
+]
+
+
+@pytest.fixture(scope="session")
+def prepared(toy_text, run_cli, tmp_path_factory) -> Path:
+    """The toy corpus in SentencePiece pieces, as scripts/prepare_translation.py makes it."""
+    folder = tmp_path_factory.mktemp("prepared") / "toy"
+    splits = [f"--{split}={toy_text / split}" for split in ("train", "valid", "test")]
+    languages = ["--source-lang=src", "--target-lang=tgt", "--vocab-size=24"]
+    done = run_cli(["scripts/prepare_translation.py", *languages, *splits, "--dest", folder])
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
+def train(prepared, run_cli):
+    """A function that trains: ``train(save_dir, *flags)`` returns the log's lines."""
+
+    def run(save_dir: Path, *flags: str, updates: int = UPDATES) -> list[str]:
+        limits = ["--max-update", str(updates), "--save-dir", save_dir]
+        done = run_cli(["-m", "fairseq_cli.train", prepared / "data-bin", *FLAGS, *limits, *flags])
+        assert done.returncode == 0, done.stderr
+        return (done.stdout + done.stderr).splitlines()
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def trained(train, tmp_path_factory):
+    """A function from an attention's name to the folder and the log of its training."""
+    made = {}
+
+    def get(attention: str) -> tuple[Path, list[str]]:
+        if attention not in made:
+            folder = tmp_path_factory.mktemp(attention)
+            board = ("--tensorboard-logdir", str(folder / "tensorboard"))
+            made[attention] = folder, train(folder, "--encoder-attention", attention, *board, *BLEU)
+        return made[attention]
+
+    return get
+
+
+def logged(lines: list[str], kind: str) -> list[dict]:
+    """The JSON records of one kind (train_inner, valid) in a log."""
+    return [json.loads(line.split(f"| {kind} | ", 1)[1]) for line in lines if f"| {kind} |" in line]
+
+
+def hypotheses(output: str) -> dict[int, tuple[float, str]]:
+    """Sentence number -> score and words, from fairseq-generate's H lines."""
+    found = re.findall(r"^H-(\d+)\t(\S+)\t(.*)$", output, flags=re.MULTILINE)
+    return {int(number): (float(score), words) for number, score, words in found}
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_it_learns_and_validates_with_bleu(trained, attention):
+    folder, lines = trained(attention)
+    losses = [float(record["loss"]) for record in logged(lines, "train_inner")]
+    assert len(losses) == UPDATES
+    assert losses[-1] < 0.8 * losses[0]
+    assert [record["valid_num_updates"] for record in logged(lines, "valid")][-1] == str(UPDATES)
+    assert all(0 <= float(record["valid_bleu"]) <= 100 for record in logged(lines, "valid"))
+    samples = [line for line in lines if "example hypothesis" in line or "reference:" in line]
+    assert samples
+    assert not any("\u2581" in line for line in samples), "BLEU of pieces, not of words"
+    assert (folder / "checkpoint_1_4.pt").is_file(), "no checkpoint inside of an epoch"
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_tensorboard_curves_hold_the_logged_losses(trained, attention):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    folder, lines = trained(attention)
+
+    def curve(name: str, tag: str) -> dict[int, float]:
+        events = accumulator.EventAccumulator(str(folder / "tensorboard" / name)).Reload()
+        return {event.step: event.value for event in events.Scalars(tag)}
+
+    losses = curve("train_inner", "loss")
+    assert losses == {
+        int(record["num_updates"]): pytest.approx(float(record["loss"]), abs=1e-3)
+        for record in logged(lines, "train_inner")
+    }
+    assert len(losses) == UPDATES
+    assert set(curve("valid", "bleu")) == {5, 10, 15}
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_the_validate_command_repeats_the_training_s_figures(trained, prepared, run_cli, attention):
+    folder, lines = trained(attention)
+    flags = ["--user-dir", "plugin", "--cpu", "--path", folder / "checkpoint_last.pt"]
+    done = run_cli(
+        ["-m", "fairseq_cli.validate", prepared / "data-bin", *flags, "--log-format", "json"]
+    )
+    assert done.returncode == 0, done.stderr
+    (record,) = logged((done.stdout + done.stderr).splitlines(), "valid")
+    last = logged(lines, "valid")[-1]
+    assert float(record["valid_loss"]) == pytest.approx(float(last["valid_loss"]), abs=2e-3)
+    assert record["valid_bleu"] == last["valid_bleu"], "the checkpoint forgot --eval-bleu"
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_generate_and_interactive_agree(trained, prepared, run_cli, attention):
+    """Beam search over the binarised test set, and over the same raw sentences typed in."""
+    folder, _ = trained(attention)
+    common = ["--user-dir", "plugin", "--cpu", "--path", folder / "checkpoint_best.pt"]
+    common += ["--beam", "4", "--max-len-b", "10", "--remove-bpe", "sentencepiece"]
+    generated = run_cli(
+        ["-m", "fairseq_cli.generate", prepared / "data-bin", *common, "--scoring", "sacrebleu"]
+    )
+    assert generated.returncode == 0, generated.stderr
+    assert "Generate test with beam=4: BLEU" in generated.stdout
+    found = hypotheses(generated.stdout)
+    sentences = (prepared / "raw" / "test.src").read_text(encoding="utf-8")
+    assert len(found) == len(sentences.splitlines()) == 20
+    pieces = ["--bpe", "sentencepiece", "--sentencepiece-model", prepared / "spm.model"]
+    languages = ["--source-lang", "src", "--target-lang", "tgt", "--buffer-size", "7"]
+    typed = run_cli(
+        ["-m", "fairseq_cli.interactive", prepared / "data-bin", *common, *pieces, *languages],
+        stdin=sentences,
+    )
+    assert typed.returncode == 0, typed.stderr
+    again = hypotheses(typed.stdout)
+    assert set(again) == set(found)
+    for number, (score, words) in found.items():
+        assert again[number] == (pytest.approx(score, abs=1e-4), words)
+
+
+def test_a_sentence_does_not_depend_on_its_batch_mates(trained, prepared, run_cli):
+    """Sources are padded on the left; alone, a sentence has no padding at all."""
+    folder, _ = trained("mtsa")
+    found = {}
+    for size in ("1", "20"):
+        flags = ["--user-dir", "plugin", "--cpu", "--path", folder / "checkpoint_best.pt"]
+        flags += ["--beam", "4", "--max-len-b", "10", "--batch-size", size]
+        flags += ["--required-batch-size-multiple", "1"]
+        done = run_cli(["-m", "fairseq_cli.generate", prepared / "data-bin", *flags])
+        assert done.returncode == 0, done.stderr
+        found[size] = hypotheses(done.stdout)
+    assert len(found["1"]) == 20
+    for number, (score, words) in found["1"].items():
+        assert found["20"][number] == (pytest.approx(score, abs=1e-4), words)
+
+
+def test_averaged_checkpoints_translate(trained, prepared, run_cli, tmp_path):
+    folder, _ = trained("mtsa")
+    inputs = [folder / "checkpoint2.pt", folder / "checkpoint3.pt"]
+    average = tmp_path / "average.pt"
+    made = run_cli(["scripts/average_checkpoints.py", "--inputs", *inputs, "--output", average])
+    assert made.returncode == 0, made.stderr
+    first, second, mean = (weights(path) for path in (*inputs, average))
+    assert set(mean) == set(first)
+    for name, value in mean.items():
+        torch.testing.assert_close(value, (first[name] + second[name]) / 2)
+    done = run_cli(
+        ["-m", "fairseq_cli.generate", prepared / "data-bin", "--user-dir", "plugin", "--cpu"]
+        + ["--path", average, "--beam", "2"]
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(hypotheses(done.stdout)) == 20
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    """A checkpoint's floating-point weights."""
+    from selfattn import checkpoints
+
+    model = checkpoints.read(path)["model"]
+    return {name: value for name, value in model.items() if value.is_floating_point()}
+
+
+def test_in_python_the_folder_is_enough(trained, run_cli, tmp_path):
+    """All in one process: load, translate raw sentences, look at the attention that was trained."""
+    folder, _ = trained("mtsa")
+    code = """
+import sys
+from plugin.models.transformer_mtsa import TransformerMTSAModel
+model = TransformerMTSAModel.from_pretrained(sys.argv[1])
+print(model.models[0].encoder.layers[0].self_attn.attention.config.masks)
+print(type(model.translate("a1 b2 c3")).__name__)
+print(len(model.translate(["a1 b2 c3", "c5", "b0 b0"], beam=2)))
+"""
+    done = run_cli(["-c", code, folder])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["forward_backward", "str", "3"]
+
+
+def test_a_folder_that_was_moved_away_from_its_data(trained, prepared, tmp_path):
+    """Dictionaries beside the checkpoint come first; without any, one sentence says so."""
+    from plugin import hub
+    from selfattn.errors import UserError
+
+    folder, _ = trained("mtsa")
+    shutil.copy(folder / "checkpoint_best.pt", tmp_path / "model.pt")
+    assert hub.find_parts(tmp_path)["data_name_or_path"] == str(prepared / "data-bin")
+    with pytest.raises(UserError, match=r"holds no dict\.LANGUAGE\.txt"):
+        hub.find_parts(tmp_path, data="elsewhere")
+    for language in ("src", "tgt"):
+        shutil.copy(prepared / "data-bin" / f"dict.{language}.txt", tmp_path)
+    shutil.copy(prepared / "spm.model", tmp_path)
+    assert hub.find_parts(tmp_path) == {
+        "checkpoint_file": "model.pt",
+        "data_name_or_path": str(tmp_path),
+        "bpe": "sentencepiece",
+        "sentencepiece_model": str(tmp_path / "spm.model"),
+    }
+    with pytest.raises(UserError, match="holds no checkpoint7.pt"):
+        hub.find_parts(tmp_path, "checkpoint7.pt")
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_trains_and_its_checkpoint_says_all_of_it(train, tmp_path, monkeypatch, preset):
+    """The checkpoint keeps its attention whatever the presets and defaults are later."""
+    from fairseq import checkpoint_utils
+
+    import plugin  # noqa: F401 - registers the model
+    from selfattn.config import MTSAConfig
+
+    train(tmp_path, "--mtsa-preset", preset, updates=2)
+    bare = {name: {"masks": "backward", "window": 1} for name in MTSAConfig.presets}
+    expected = MTSAConfig.make(preset)
+    monkeypatch.setattr(MTSAConfig, "presets", bare)
+    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task(
+        [str(tmp_path / "checkpoint_last.pt")]
+    )
+    attention = model.encoder.layers[0].self_attn.attention
+    for switch in ("masks", "window", "sigma_t", "sigma_s", "s2t_input", "s2t_layers"):
+        assert getattr(attention.config, switch) == getattr(expected, switch)
+    assert attention.config.attention_dropout == 0.1
