@@ -5,7 +5,17 @@ before it wraps a model for several processes, and in each worker process at the
 everything here is in time.
 """
 
-from . import checkpoint_errors, commands, files, inputs, loading, precision, runtime, vocabulary
+from . import (
+    batches,
+    checkpoint_errors,
+    commands,
+    files,
+    inputs,
+    loading,
+    precision,
+    runtime,
+    vocabulary,
+)
 
 __all__ = ["apply"]
 
@@ -16,6 +26,7 @@ _FIXES = (
     runtime.allow_ddp_on_cpu,
     runtime.restore_numpy_long,
     runtime.silence_noise,
+    batches.keep_last_batch,
     files.write_safely,
     files.clean_leftovers,
     checkpoint_errors.explain_checkpoints,
