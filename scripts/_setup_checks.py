@@ -41,9 +41,9 @@ def has_wheel(
     return tuple(version[:2]) == (3, 12) and system == "Linux" and machine == "x86_64" and glibc
 
 
-def check_compiler() -> None:
-    """Raise SetupError where fairseq-fixed must be compiled and something for that is missing."""
-    if has_wheel(sys.version_info[:2], platform.system(), platform.machine(), platform.libc_ver()):
+def check_compiler(version: "tuple[int, ...]") -> None:
+    """Raise SetupError where this version needs fairseq-fixed compiled and cannot have it."""
+    if has_wheel(version, platform.system(), platform.machine(), platform.libc_ver()):
         return
     names = [os.environ.get("CXX", "").split(" ")[0], "g++", "c++", "clang++"]
     if not any(shutil.which(name) for name in names if name):
@@ -53,7 +53,7 @@ def check_compiler() -> None:
             "module load gcc)"
         )
     header = Path(sysconfig.get_paths()["include"]) / "Python.h"
-    if not header.is_file():
+    if tuple(version[:2]) == sys.version_info[:2] and not header.is_file():
         raise SetupError(
             f"Python's C headers are missing ({header}), and fairseq-fixed must be compiled: "
             "install them, on Debian or Ubuntu with: sudo apt-get install "

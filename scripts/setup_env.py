@@ -205,13 +205,17 @@ def make_venv(venv: Path, label: str) -> None:
 def install(venv: Path, steps: "list[Step]", torch_spec: str) -> None:
     """Check the machine, then do each step that is not done; note it at once."""
     state = read_state(venv)
+    running = tuple(sys.version_info[:3])
     moved = state["place"] not in (None, str(venv))  # the scripts in bin/ name the old place
     found = None if moved else venv_version(venv)
+    ours = (venv / ".selfattn").is_dir()
+    if ours and found and not state["done"] and found[:2] != running[:2]:
+        found = None  # nothing is in it yet, and the caller has chosen another Python
     due = [s for s in steps if not found or state["done"].get(s.name) != s.fingerprint()]
     names = {step.name for step in due}
-    check_python(found or tuple(sys.version_info[:3]), venv if found else None)
+    check_python(found or running, venv if found else None)
     if "fairseq" in names:
-        check_compiler()
+        check_compiler(found or running)
     if not found:
         check_venv_module()
     free = check_disk(venv.parent, NEEDED_MB if "torch" in names else 300)
