@@ -9,6 +9,7 @@ block that fail are computed again by ``rescue``. The derivation is in this fold
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -98,7 +99,7 @@ class _MTSA(torch.autograd.Function):
                     parts.append((h, d))
                     failures.append(failed)
                 for whole, done in zip((out, den), zip(*parts, strict=True), strict=True):
-                    _put(whole, heads, torch.cat(done))
+                    _put(whole, heads, done)
         ctx.save_for_backward(q, k, v, s, padding, out, den)
         ctx.options, ctx.failures = options, failures
         return out.to(q.dtype)
@@ -121,7 +122,7 @@ class _MTSA(torch.autograd.Function):
                     g, h, d = (t[rows].to(work) for t in group)
                     parts.append(_backward_chunk(chunk, g, h, d, next(failures), dropout))
                 for whole, done in zip(grads, zip(*parts, strict=True), strict=True):
-                    _put(whole, heads, torch.cat(done))
+                    _put(whole, heads, done)
         return *grads, None, None
 
 
@@ -153,50 +154,70 @@ def _walk(
         yield _Chunk(mask, blocks, q * width**-0.5, k, v, s, hidden, blind, sigma_t)
 
 
+def _heads(heads: list[int]) -> slice | list[int]:
+    """Neighbouring heads as a slice: views instead of gathered copies."""
+    if heads[-1] - heads[0] + 1 == len(heads):
+        return slice(heads[0], heads[-1] + 1)
+    return heads
+
+
 def _rows(t: Tensor, heads: list[int]) -> Tensor:
     """``(B, H, T, D)`` -> ``(B * len(heads), T, D)`` for some of the heads."""
-    return (t if len(heads) == t.shape[1] else t[:, heads]).flatten(0, 1)
+    return t[:, _heads(heads)].flatten(0, 1)
 
 
-def _put(whole: Tensor, heads: list[int], rows: Tensor) -> None:
-    """The reverse of ``_rows``."""
-    whole[:, heads] = rows.unflatten(0, (len(whole), len(heads))).to(whole.dtype)
+def _put(whole: Tensor, heads: list[int], parts: tuple[Tensor, ...]) -> None:
+    """The reverse of ``_rows`` for the chunks of a group."""
+    rows = parts[0] if len(parts) == 1 else torch.cat(parts)
+    whole[:, _heads(heads)] = rows.unflatten(0, (len(whole), len(heads))).to(whole.dtype)
 
 
-def _weights(chunk: _Chunk, tile: Tile) -> tuple[Tensor, Tensor | None]:
-    """exp(sigma_t(R)) over the visible keys, divided by its row sum, and sigma_t'(R) if not 1.
+@functools.lru_cache(maxsize=512)
+def _hidden(
+    mask: PositionalMask, offset: int, queries: int, keys: int, device: torch.device
+) -> Tensor:
+    """What a block of queries must not see of the keys that begin ``offset`` after it."""
+    return ~mask.block(0, queries, offset, offset + keys, device)
+
+
+def _weights(chunk: _Chunk, tile: Tile) -> tuple[Tensor, Tensor]:
+    """exp(sigma_t(R)) over the visible keys, divided by its row sum; and R itself.
 
     Padded keys take part with R = 0: their E is 0, so they only make the denominator smaller.
     """
     length = chunk.q.shape[1]
     r = torch.bmm(chunk.q[:, tile.start : tile.stop], chunk.k[:, tile.lo : tile.hi].mT)  # eq. 8
-    slope = None
-    if chunk.sigma_t == "logsigmoid":
-        slope = torch.sigmoid(-r)
-        r = F.logsigmoid(r)
+    score = F.logsigmoid(r) if chunk.sigma_t == "logsigmoid" else r
     lo, hi = chunk.mask.common_range(tile.start, tile.stop, length)
     lo = min(max(lo, tile.lo), tile.hi)
     hi = min(max(hi, lo), tile.hi)
     for first, last in ((tile.lo, lo), (hi, tile.hi)):  # keys that only some of the queries see
         if first < last:
-            seen = chunk.mask.block(tile.start, tile.stop, first, last, r.device)
-            r[..., first - tile.lo : last - tile.lo].masked_fill_(~seen, float("-inf"))
-    p = torch.softmax(r, -1)
+            size = tile.stop - tile.start
+            hidden = _hidden(chunk.mask, first - tile.start, size, last - first, r.device)
+            score[..., first - tile.lo : last - tile.lo].masked_fill_(hidden, float("-inf"))
+    p = torch.softmax(score, -1)
     # Under a strict mask the first or the last query sees nothing: its row is NaN here.
     for query in (tile.start, tile.stop - 1):
         lo, hi = chunk.mask.key_range(query, query + 1, length)
         if lo == hi:
             p[:, query - tile.start] = 0.0
-    return p, slope
+    return p, r
 
 
-def _factors(chunk: _Chunk, drop: Tensor | None) -> tuple[Tensor, Tensor]:
-    """E and v * E, the latter dropped: lines 4 and 5 of Algorithm 1, ``(rows, T, D)`` each."""
+def _factors(chunk: _Chunk, drop: Tensor | None) -> Tensor:
+    """[v * E, E] ``(rows, T, 2 D)``, the first half dropped: lines 4 and 5 of Algorithm 1."""
+    rows, length, width = chunk.v.shape
     shift = chunk.s.amax(1, keepdim=True)
-    shift = shift.masked_fill(shift == float("-inf"), 0.0)
-    e = torch.exp(chunk.s - shift)
-    ve = chunk.v * e
-    return e, ve if drop is None else ve * drop
+    shift.masked_fill_(shift == float("-inf"), 0.0)
+    both = chunk.v.new_empty(rows, length, 2 * width)
+    ve, e = both.split(width, -1)
+    torch.sub(chunk.s, shift, out=e)
+    e.exp_()
+    torch.mul(chunk.v, e, out=ve)
+    if drop is not None:
+        ve.mul_(drop)
+    return both
 
 
 def _forward_chunk(
@@ -205,23 +226,23 @@ def _forward_chunk(
     """H and its denominator for one chunk, and the blocks that were computed by ``rescue``."""
     width = chunk.v.shape[-1]
     drop = None if dropout is None else dropout.factor(chunk.v, *chunk.v.shape)
-    e, ve = _factors(chunk, drop)
-    both = torch.cat([ve, e], -1)
-    h, den = torch.zeros_like(e), torch.ones_like(e)
+    both = _factors(chunk, drop)
+    num_den = torch.empty_like(both)  # queries outside of all tiles are dead and filled below
     pair_drops: list[Tensor | None] = []
     for tile in chunk.tiles:
-        queries, keys = slice(tile.start, tile.stop), slice(tile.lo, tile.hi)
         p, _ = _weights(chunk, tile)
+        out, right = num_den[:, tile.start : tile.stop], both[:, tile.lo : tile.hi]
         if dropout is None:
             pair_drops.append(None)
-            h[:, queries], den[:, queries] = torch.bmm(p, both[:, keys]).split(width, -1)
+            out.copy_(torch.bmm(p, right))
         else:
             pair_drop = dropout.factor(p, *p.shape)
             pair_drops.append(pair_drop)
-            den[:, queries] = torch.bmm(p, e[:, keys])
-            h[:, queries] = torch.bmm(p.mul_(pair_drop), ve[:, keys])
+            out[..., width:] = torch.bmm(p, right[..., width:])
+            out[..., :width] = torch.bmm(p.mul_(pair_drop), right[..., :width])
+    num, den = num_den.split(width, -1)
     den.masked_fill_(chunk.dead, 1.0)
-    h.div_(den).masked_fill_(chunk.dead, 0.0)  # eq. 12; without a visible key exactly 0
+    h = (num / den).masked_fill_(chunk.dead, 0.0)  # eq. 12; without a visible key exactly 0
 
     failed = []
     wrong = ~(den >= SMALLEST_DENOMINATOR[den.dtype])  # catches NaN, too
@@ -246,8 +267,8 @@ def _backward_chunk(
     """Gradients of q, k, v, s for one chunk; P is computed again tile by tile."""
     width = chunk.v.shape[-1]
     drop = None if dropout is None else dropout.factor(chunk.v, *chunk.v.shape)
-    e, ve = _factors(chunk, drop)
-    both = torch.cat([ve, e], -1)
+    both = _factors(chunk, drop)
+    e = both[..., width:]
     dn = (grad / den).masked_fill_(chunk.dead, 0.0)
     for block in failed:  # their gradients come from rescue_backward
         dn[block.rows, block.tile.start : block.tile.stop] = 0.0
@@ -257,20 +278,20 @@ def _backward_chunk(
     pair_drops: dict[Tile, Tensor] = {}
     for tile in chunk.tiles:
         queries, keys = slice(tile.start, tile.stop), slice(tile.lo, tile.hi)
-        p, slope = _weights(chunk, tile)
-        x, right = dnd[:, queries], both[:, keys]
+        p, r = _weights(chunk, tile)
+        x, right, g_right = dnd[:, queries], both[:, keys], g_both[:, keys]
         if dropout is None:
             gr = torch.bmm(x, right.mT)
-            g_both[:, keys] += torch.bmm(p.mT, x)
+            g_right += torch.bmm(p.mT, x)
         else:
             pair_drop = pair_drops[tile] = dropout.factor(p, *p.shape)
             gr = torch.bmm(x[..., :width], right[..., :width].mT).mul_(pair_drop)
-            gr += torch.bmm(x[..., width:], right[..., width:].mT)
-            g_both[:, keys, :width] += torch.bmm((p * pair_drop).mT, x[..., :width])
-            g_both[:, keys, width:] += torch.bmm(p.mT, x[..., width:])
+            gr.baddbmm_(x[..., width:], right[..., width:].mT)
+            g_right[..., :width] += torch.bmm((p * pair_drop).mT, x[..., :width])
+            g_right[..., width:] += torch.bmm(p.mT, x[..., width:])
         gr.mul_(p)  # no row-sum term: the row normaliser of P cancels in H
-        if slope is not None:
-            gr.mul_(slope)
+        if chunk.sigma_t == "logsigmoid":
+            gr.mul_(torch.sigmoid(r.neg_()))
         gq[:, queries] = torch.bmm(gr, chunk.k[:, keys])
         gk[:, keys] += torch.bmm(gr.mT, chunk.q[:, queries])
     g_ve, g_e = g_both.split(width, -1)
