@@ -1,0 +1,38 @@
+#!/usr/bin/env python
+"""Score translations with sacreBLEU.
+
+Reads what fairseq-generate prints (and sorts it into corpus order) or plain text:
+
+  python scripts/score_translation.py generated.txt --ref data-bin/multi30k/raw/test.de --lowercase
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from selfattn.cli import run
+from selfattn.report.translations import bleu, read_translations
+
+
+def main() -> None:
+    """Print the score with its signature."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("output", type=Path, help="output of fairseq-generate, or plain text")
+    parser.add_argument("--ref", type=Path, required=True, help="references, one a line")
+    parser.add_argument("--lowercase", action="store_true", help="ignore case")
+    parser.add_argument("--save", type=Path, help="write the translations in corpus order here")
+    args = parser.parse_args()
+    references = read_translations(args.ref)
+    hypotheses = read_translations(args.output, len(references))
+    if args.save is not None:
+        args.save.write_text("".join(f"{line}\n" for line in hypotheses), encoding="utf-8")
+    score = bleu(hypotheses, references, args.lowercase)
+    print(f"BLEU {score.bleu:.2f}  {score.signature}")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,116 @@
+"""Translations as fairseq-generate prints them, and their BLEU with its signature."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import UserError
+
+# The detokenised hypothesis of one sentence: D-NUMBER, score, text.
+_HYPOTHESIS = re.compile(r"D-(\d+)\t\S+\t(.*)")
+_PIECE_MARK = "\u2581"
+
+
+@dataclass(frozen=True)
+class Score:
+    """BLEU, with the signature that makes it comparable."""
+
+    bleu: float
+    signature: str
+
+
+def parse_hypothesis(line: str) -> tuple[int, str] | None:
+    """Number and text of the sentence if the line holds a detokenised hypothesis, else None."""
+    match = _HYPOTHESIS.fullmatch(line.rstrip("\n"))
+    return (int(match[1]), match[2]) if match else None
+
+
+def in_corpus_order(
+    hypotheses: Iterable[tuple[int, str]], expected: int | None = None
+) -> list[str]:
+    """Hypotheses sorted by their number.
+
+    Args:
+        hypotheses: numbers and texts; of a repeated number the first one (the best) counts.
+        expected: number of sentences of the corpus, if known.
+
+    Raises:
+        UserError: if sentences are missing or too many.
+    """
+    found: dict[int, str] = {}
+    for number, text in hypotheses:
+        found.setdefault(number, text)
+    count = expected if expected is not None else max(found, default=-1) + 1
+    missing = [number for number in range(count) if number not in found]
+    if missing or not count:
+        first = f", without number {missing[0]}" if missing else ""
+        raise UserError(
+            f"the output of fairseq-generate has {len(found)} translations of {count} sentences"
+            f"{first}; it must have them all, so let the command finish"
+        )
+    if len(found) > count:
+        raise UserError(
+            f"the output of fairseq-generate has {len(found)} translations, but the corpus has "
+            f"{count} sentences; take the file that was translated"
+        )
+    return [found[number] for number in range(count)]
+
+
+def read_translations(path: Path, expected: int | None = None) -> list[str]:
+    """Read translations in corpus order.
+
+    Args:
+        path: the output of fairseq-generate, or plain text with one translation a line.
+        expected: number of sentences of the corpus, if known.
+
+    Raises:
+        UserError: if the file cannot be read, sentences are missing or subword marks are left.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not UTF-8 text") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    lines = text.split("\n")[:-1] if text.endswith("\n") else text.split("\n")
+    numbered = [found for line in lines if (found := parse_hypothesis(line))]
+    translations = in_corpus_order(numbered, expected) if numbered else lines
+    if expected is not None and len(translations) != expected:
+        raise UserError(f"{path} has {len(translations)} translations; it must have {expected}")
+    for number, line in enumerate(translations, 1):
+        if _PIECE_MARK in line:
+            raise UserError(
+                f"{path}: translation {number} holds the subword mark {_PIECE_MARK!r}; generate "
+                f"with --remove-bpe sentencepiece"
+            )
+    return translations
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False) -> Score:
+    """sacreBLEU of translations against one reference each.
+
+    Args:
+        hypotheses: plain text, one sentence each.
+        references: likewise.
+        lowercase: whether case is ignored.
+
+    Raises:
+        UserError: if the numbers of sentences differ or sacrebleu is not installed.
+    """
+    if len(hypotheses) != len(references):
+        raise UserError(
+            f"{len(hypotheses)} translations cannot be scored against {len(references)} "
+            f"references; the numbers must be equal"
+        )
+    try:
+        from sacrebleu.metrics import BLEU
+    except ImportError:
+        raise UserError(
+            "sacrebleu is not installed: install it with `pip install sacrebleu`"
+        ) from None
+    metric = BLEU(lowercase=lowercase)
+    result = metric.corpus_score(list(hypotheses), [list(references)])
+    return Score(round(float(result.score), 2), str(metric.get_signature()))

@@ -1,0 +1,79 @@
+"""Reading translations in corpus order and scoring them."""
+
+import pytest
+import sacrebleu
+
+from selfattn.errors import UserError
+from selfattn.report.translations import bleu, read_translations
+
+GENERATED = """S-2\tc\nH-2\t-0.5\t▁drei\nD-2\t-0.5\tdrei Katzen sitzen hier\nP-2\t-0.1 -0.2
+S-0\ta\nD-0\t-0.25\tein Hund läuft weit\nD-0\t-0.3\tzweite Wahl
+D-1\t-1e-05\t
+Generate test with beam=5: done
+"""
+
+
+def write(folder, text):
+    path = folder / "out.txt"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_generate_output_comes_in_corpus_order_with_empty_translations(tmp_path):
+    path = write(tmp_path, GENERATED)
+    expected = ["ein Hund läuft weit", "", "drei Katzen sitzen hier"]
+    assert read_translations(path) == expected
+    assert read_translations(path, 3) == expected
+
+
+def test_plain_text_is_taken_as_it_stands(tmp_path):
+    assert read_translations(write(tmp_path, "eins\n\ndrei\n")) == ["eins", "", "drei"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "message"),
+    [
+        (GENERATED, 4, "3 translations of 4 sentences, without number 3"),
+        (GENERATED.replace("D-1", "X-1"), None, "2 translations of 3 sentences, without number 1"),
+        (GENERATED, 2, "3 translations, but the corpus has 2 sentences"),
+        ("eins\nzwei\n", 3, "has 2 translations; it must have 3"),
+        ("eins\n▁zwei\n", None, "translation 2 holds the subword mark"),
+    ],
+)
+def test_incomplete_or_segmented_output_is_refused(tmp_path, text, expected, message):
+    with pytest.raises(UserError, match=message):
+        read_translations(write(tmp_path, text), expected)
+
+
+def test_files_that_cannot_be_read_are_refused(tmp_path):
+    with pytest.raises(UserError, match="cannot be read"):
+        read_translations(tmp_path / "nowhere")
+    (tmp_path / "latin").write_bytes("läuft".encode("latin-1"))
+    with pytest.raises(UserError, match="not UTF-8"):
+        read_translations(tmp_path / "latin")
+
+
+def test_bleu_is_sacrebleus_and_carries_its_signature():
+    hypotheses = ["Ein Hund läuft über die Wiese .", "Zwei Kinder spielen im Schnee ."]
+    references = ["ein Hund rennt über die Wiese .", "Zwei Kinder spielen im Schnee ."]
+    cased, lowered = bleu(hypotheses, references), bleu(hypotheses, references, lowercase=True)
+    expected = sacrebleu.corpus_bleu(hypotheses, [references], lowercase=True).score
+    assert lowered.bleu == round(expected, 2) > cased.bleu
+    assert "case:lc" in lowered.signature and "case:mixed" in cased.signature
+    assert "version:" in cased.signature
+    with pytest.raises(UserError, match="2 translations cannot be scored against 1"):
+        bleu(hypotheses, references[:1])
+
+
+def test_the_script_scores_and_saves(tmp_path, run_cli):
+    references = tmp_path / "ref"
+    references.write_text("ein Hund läuft weit\nja\nDrei Katzen sitzen hier\n", encoding="utf-8")
+    command = ["scripts/score_translation.py", write(tmp_path, GENERATED), "--ref", references]
+    done = run_cli([*command, "--lowercase", "--save", tmp_path / "hyp"])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("BLEU ") and "case:lc" in done.stdout
+    assert (tmp_path / "hyp").read_text(encoding="utf-8").splitlines()[0] == "ein Hund läuft weit"
+    references.write_text("nur eine\n", encoding="utf-8")
+    done = run_cli(command)
+    assert done.returncode == 2
+    assert "error: " in done.stderr and "Traceback" not in done.stderr
