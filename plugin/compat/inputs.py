@@ -8,7 +8,7 @@ from typing import Any
 
 from fairseq import tasks, utils
 from fairseq.data import FairseqDataset
-from fairseq.tasks import FairseqTask
+from fairseq.tasks import FairseqTask, translation
 
 from selfattn.errors import UserError
 
@@ -47,6 +47,18 @@ def explain_data() -> None:
             ) from error
         _warn_about_pieces(task)
         return task
+
+    @wrap(translation, "load_langpair_dataset")
+    def load_langpair_dataset(
+        original: Any, data_path: str, split: str, *args: Any, **kwargs: Any
+    ) -> Any:
+        try:
+            return original(data_path, split, *args, **kwargs)
+        except FileNotFoundError as error:
+            raise UserError(
+                f"the data folder {data_path} has no {split} set ({split}.*.bin): binarise it, or "
+                "name the sets that there are (--train-subset, --valid-subset, --gen-subset)"
+            ) from error
 
 
 def _check_data(data: str) -> None:
@@ -103,18 +115,22 @@ def explain_sentences() -> None:
             if match is None:
                 raise
             allowed = args[0] if args else kwargs.get("max_positions")
-            raise UserError(
-                _too_long(self, int(match.group(1)), match.group(2), allowed)
-            ) from error
+            size = re.sub(r"np\.\w+\((\d+)\)", r"\1", match.group(2))
+            raise UserError(_too_long(self, int(match.group(1)), size, allowed)) from error
 
     @wrap(FairseqDataset, "batch_by_size")
     def batch_by_size(original: Any, self: FairseqDataset, *args: Any, **kwargs: Any) -> Any:
         try:
             return original(self, *args, **kwargs)
         except AssertionError as error:
-            if "exceeds max_tokens limit" not in str(error):
+            if "max_tokens" not in str(error):
                 raise
-            raise UserError(f"{error}: raise --max-tokens, or shorten or drop it") from error
+            limit = kwargs.get("max_tokens", args[1] if len(args) > 1 else None)
+            longest = max(self.num_tokens(index) for index in args[0])
+            raise UserError(
+                f"--max-tokens is {limit}, but the longest sentence has {longest} tokens: raise "
+                "--max-tokens, or drop sentences that are as long"
+            ) from error
 
 
 def _too_long(task: FairseqTask, index: int, size: str, allowed: Any) -> str:

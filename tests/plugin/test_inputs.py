@@ -43,7 +43,7 @@ def test_interactive_empty_line(interactive, empty):
 def test_interactive_long_line(interactive):
     done = interactive("a1 b2\n" + "a1 " * 30 + "\n", "--max-source-positions", "20")
     line = sentence(done, "fairseq-interactive")
-    assert "line 2 of the input is too long: it has 31" in line and "20" in line
+    assert "line 2 of the input is too long: it has (31, 0) tokens" in line and "20" in line
     assert "H-0" in done.stdout
 
 
@@ -56,7 +56,7 @@ def test_generate_long_sentence(toy_run, toy_generate):
 def test_sentence_beyond_max_tokens(toy_run, toy_generate):
     done = toy_generate(toy_run / "checkpoint_best.pt", ["--max-tokens", "3"])
     line = sentence(done, "fairseq-generate")
-    assert "exceeds max_tokens limit" in line and "--max-tokens" in line
+    assert "--max-tokens is 3, but the longest sentence has 6 tokens" in line
 
 
 @pytest.mark.parametrize("missing", ["folder", "dictionary", "split", "all"])
@@ -72,7 +72,9 @@ def test_missing_data(missing, toy_data, toy_train, tmp_path):
         pattern = {"dictionary": "dict.tgt.txt", "split": "valid.*"}[missing]
         for path in data.glob(pattern):
             path.unlink()
-        expected = {"dictionary": "dict.tgt.txt does not exist", "split": "valid"}[missing]
+        expected = {"dictionary": "dict.tgt.txt does not exist", "split": "has no valid set"}[
+            missing
+        ]
     line = sentence(toy_train(["--save-dir", tmp_path / "run"], data=data), "fairseq-train")
     assert expected in line and str(data) in line
 
