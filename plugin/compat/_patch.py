@@ -10,8 +10,8 @@ _MARK = "_selfattn_wrapped"
 def wrap(owner: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: replace ``owner.name`` by a function that gets the original first.
 
-    The replacement is called as ``replacement(original, *args, **kwargs)``. A second call for the
-    same attribute changes nothing, so importing the plugin twice is harmless.
+    The replacement is called as ``replacement(original, *args, **kwargs)``. The same replacement is
+    applied once a process, so importing the plugin twice is harmless; different ones add up.
 
     Args:
         owner: module or class that holds the attribute.
@@ -21,14 +21,16 @@ def wrap(owner: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., 
     def decorate(replacement: Callable[..., Any]) -> Callable[..., Any]:
         is_static = isinstance(vars(owner).get(name), staticmethod)
         original = getattr(owner, name)
-        if hasattr(original, _MARK):
+        key = f"{replacement.__module__}.{replacement.__qualname__}"
+        applied = getattr(original, _MARK, ())
+        if key in applied:
             return replacement
 
         @functools.wraps(original)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             return replacement(original, *args, **kwargs)
 
-        setattr(wrapper, _MARK, True)
+        setattr(wrapper, _MARK, (*applied, key))
         setattr(owner, name, staticmethod(wrapper) if is_static else wrapper)
         return replacement
 

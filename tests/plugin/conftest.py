@@ -11,6 +11,8 @@ import pytest
 
 pytest.importorskip("fairseq")
 
+from tests.plugin.helpers import FLAGS  # noqa: E402
+
 ROOT = Path(__file__).resolve().parents[2]
 SIZES = {"train": 200, "valid": 20, "test": 20}
 
@@ -129,3 +131,27 @@ def toy_generate(toy_data: Path, run_module: Run) -> Run:
         return run_module("fairseq_cli.generate", [data, *flags], **options)
 
     return generate
+
+
+@pytest.fixture(scope="session")
+def prepared(toy_text, run_cli, tmp_path_factory) -> Path:
+    """The toy corpus in SentencePiece pieces, as scripts/prepare_translation.py makes it."""
+    folder = tmp_path_factory.mktemp("prepared") / "toy"
+    splits = [f"--{split}={toy_text / split}" for split in ("train", "valid", "test")]
+    languages = ["--source-lang=src", "--target-lang=tgt", "--vocab-size=24"]
+    done = run_cli(["scripts/prepare_translation.py", *languages, *splits, "--dest", folder])
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
+def train(prepared, run_cli):
+    """A function that trains a tiny MTSA model: ``train(save_dir, *flags)`` returns the log."""
+
+    def run(save_dir: Path, *flags: str) -> list[str]:
+        command = ["-m", "fairseq_cli.train", prepared / "data-bin", *FLAGS, "--save-dir", save_dir]
+        done = run_cli([*command, *flags])
+        assert done.returncode == 0, done.stderr
+        return (done.stdout + done.stderr).splitlines()
+
+    return run

@@ -1,7 +1,5 @@
 """From text to translations with fairseq's own commands, each a real process."""
 
-import json
-import re
 import shutil
 from pathlib import Path
 
@@ -11,46 +9,18 @@ import torch
 pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
+from tests.plugin.helpers import hypotheses, logged, weights  # noqa: E402
+
 ATTENTIONS = ("mtsa", "multihead")
 PRESETS = ("paper", "nmt", "srl")
 UPDATES = 15
 
-# An epoch has 5 updates, so a checkpoint of every 4th update lies inside of an epoch.
-FLAGS = """
-    --user-dir plugin --arch transformer_mtsa_tiny --cpu --num-workers 0 --no-progress-bar
-    --encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 16 --decoder-embed-dim 16
-    --encoder-ffn-embed-dim 32 --decoder-ffn-embed-dim 32 --share-all-embeddings
-    --dropout 0.1 --attention-dropout 0.1 --optimizer adam --lr 0.003 --max-tokens 400 --seed 1
-    --criterion cross_entropy --log-format json --log-interval 1 --save-interval-updates 4
-""".split()
+# fairseq validates whenever it saves: at the end of an epoch and every 4th update.
+MORE = f"--max-update {UPDATES} --save-interval-updates 4".split()
 BLEU = [
     *"--eval-bleu --eval-bleu-remove-bpe sentencepiece --eval-bleu-print-samples".split(),
     *("--eval-bleu-args", '{"beam": 1, "max_len_b": 10}'),
 ]
-
-
-@pytest.fixture(scope="session")
-def prepared(toy_text, run_cli, tmp_path_factory) -> Path:
-    """The toy corpus in SentencePiece pieces, as scripts/prepare_translation.py makes it."""
-    folder = tmp_path_factory.mktemp("prepared") / "toy"
-    splits = [f"--{split}={toy_text / split}" for split in ("train", "valid", "test")]
-    languages = ["--source-lang=src", "--target-lang=tgt", "--vocab-size=24"]
-    done = run_cli(["scripts/prepare_translation.py", *languages, *splits, "--dest", folder])
-    assert done.returncode == 0, done.stderr
-    return folder
-
-
-@pytest.fixture(scope="session")
-def train(prepared, run_cli):
-    """A function that trains: ``train(save_dir, *flags)`` returns the log's lines."""
-
-    def run(save_dir: Path, *flags: str, updates: int = UPDATES) -> list[str]:
-        limits = ["--max-update", str(updates), "--save-dir", save_dir]
-        done = run_cli(["-m", "fairseq_cli.train", prepared / "data-bin", *FLAGS, *limits, *flags])
-        assert done.returncode == 0, done.stderr
-        return (done.stdout + done.stderr).splitlines()
-
-    return run
 
 
 @pytest.fixture(scope="session")
@@ -62,21 +32,13 @@ def trained(train, tmp_path_factory):
         if attention not in made:
             folder = tmp_path_factory.mktemp(attention)
             board = ("--tensorboard-logdir", str(folder / "tensorboard"))
-            made[attention] = folder, train(folder, "--encoder-attention", attention, *board, *BLEU)
+            made[attention] = (
+                folder,
+                train(folder, "--encoder-attention", attention, *MORE, *board, *BLEU),
+            )
         return made[attention]
 
     return get
-
-
-def logged(lines: list[str], kind: str) -> list[dict]:
-    """The JSON records of one kind (train_inner, valid) in a log."""
-    return [json.loads(line.split(f"| {kind} | ", 1)[1]) for line in lines if f"| {kind} |" in line]
-
-
-def hypotheses(output: str) -> dict[int, tuple[float, str]]:
-    """Sentence number -> score and words, from fairseq-generate's H lines."""
-    found = re.findall(r"^H-(\d+)\t(\S+)\t(.*)$", output, flags=re.MULTILINE)
-    return {int(number): (float(score), words) for number, score, words in found}
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
@@ -108,7 +70,9 @@ def test_tensorboard_curves_hold_the_logged_losses(trained, attention):
         for record in logged(lines, "train_inner")
     }
     assert len(losses) == UPDATES
-    assert set(curve("valid", "bleu")) == {5, 10, 15}
+    validated = [int(record["valid_num_updates"]) for record in logged(lines, "valid")]
+    assert list(curve("valid", "bleu")) == validated
+    assert UPDATES in validated
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
@@ -186,14 +150,6 @@ def test_averaged_checkpoints_translate(trained, prepared, run_cli, tmp_path):
     assert len(hypotheses(done.stdout)) == 20
 
 
-def weights(path: Path) -> dict[str, torch.Tensor]:
-    """A checkpoint's floating-point weights."""
-    from selfattn import checkpoints
-
-    model = checkpoints.read(path)["model"]
-    return {name: value for name, value in model.items() if value.is_floating_point()}
-
-
 def test_in_python_the_folder_is_enough(trained, run_cli, tmp_path):
     """All in one process: load, translate raw sentences, look at the attention that was trained."""
     folder, _ = trained("mtsa")
@@ -241,7 +197,7 @@ def test_a_preset_trains_and_its_checkpoint_says_all_of_it(train, tmp_path, monk
     import plugin  # noqa: F401 - registers the model
     from selfattn.config import MTSAConfig
 
-    train(tmp_path, "--mtsa-preset", preset, updates=2)
+    train(tmp_path, "--mtsa-preset", preset, "--max-update", "2")
     bare = {name: {"masks": "backward", "window": 1} for name in MTSAConfig.presets}
     expected = MTSAConfig.make(preset)
     monkeypatch.setattr(MTSAConfig, "presets", bare)

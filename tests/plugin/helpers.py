@@ -1,0 +1,44 @@
+"""What several test files of the plugin share: the flags of a tiny training, readers of output."""
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+
+from selfattn import checkpoints
+
+# An epoch has 5 updates, so a checkpoint of every 4th update lies inside of an epoch.
+FLAGS = """
+    --user-dir plugin --arch transformer_mtsa_tiny --cpu --num-workers 0 --no-progress-bar
+    --encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 16 --decoder-embed-dim 16
+    --encoder-ffn-embed-dim 32 --decoder-ffn-embed-dim 32 --share-all-embeddings
+    --dropout 0.1 --attention-dropout 0.1 --optimizer adam --lr 0.003 --max-tokens 400 --seed 1
+    --criterion cross_entropy --log-format json --log-interval 1
+""".split()
+
+
+def logged(lines: Iterable[str], kind: str) -> list[dict[str, str]]:
+    """The JSON records of one kind (train_inner, valid) in a log."""
+    return [json.loads(line.split(f"| {kind} | ", 1)[1]) for line in lines if f"| {kind} |" in line]
+
+
+def losses(lines: Iterable[str]) -> dict[str, tuple[str, str, str]]:
+    """Number of each update -> loss, gradient norm and learning rate, as the log has them."""
+    return {
+        record["num_updates"]: (record["loss"], record["gnorm"], record["lr"])
+        for record in logged(lines, "train_inner")
+    }
+
+
+def hypotheses(output: str) -> dict[int, tuple[float, str]]:
+    """Sentence number -> score and words, from fairseq-generate's H lines."""
+    found = re.findall(r"^H-(\d+)\t(\S+)\t(.*)$", output, flags=re.MULTILINE)
+    return {int(number): (float(score), words) for number, score, words in found}
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    """A checkpoint's floating-point weights."""
+    model = checkpoints.read(path)["model"]
+    return {name: value for name, value in model.items() if value.is_floating_point()}
