@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
+import signal
 import subprocess
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ..errors import UserError
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def _die_with_parent() -> None:
+    """Without it, a training whose demo was killed goes on beside its successor."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def run_logged(
@@ -37,8 +49,6 @@ def run_logged(
     with log.open("a", encoding="utf-8") as file:
         file.write("$ " + " ".join(command) + "\n")
         file.flush()
-        # Through a pipe, not straight into the log: a command that outlives a killed demo then ends
-        # at its next line instead of training on beside its successor.
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -48,6 +58,7 @@ def run_logged(
             encoding="utf-8",
             errors="replace",
             env=os.environ | dict(environment or {}),
+            preexec_fn=_die_with_parent,
         )
         try:
             assert process.stdout is not None

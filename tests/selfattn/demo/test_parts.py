@@ -1,7 +1,10 @@
 """Subprocesses, progress and the closing screen of the demo."""
 
 import io
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +50,37 @@ def test_a_full_disk_in_a_command_is_a_full_disk(tmp_path):
     code = "print('x' * 9999, file=open('/dev/full', 'w'))"
     with pytest.raises(OSError, match="No space left"):
         run_logged("training", python(code), tmp_path / "a.log")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
+def test_a_killed_parent_takes_its_command_along(tmp_path, repo_root):
+    code = (
+        "import sys; sys.path.insert(0, {!r})\n"
+        "from pathlib import Path\n"
+        "from selfattn.demo.process import run_logged\n"
+        "child = 'import os, time; print(os.getpid(), flush=True); time.sleep(60)'\n"
+        "run_logged('it', [sys.executable, '-c', child], Path({!r}))"
+    ).format(str(repo_root), str(tmp_path / "a.log"))
+    parent = subprocess.Popen(python(code))
+    log = tmp_path / "a.log"
+    while not (log.exists() and log.read_text().count("\n") == 2):
+        assert parent.poll() is None
+        time.sleep(0.02)
+    child = int(log.read_text().split("\n")[1])
+    assert Path(f"/proc/{child}").exists()
+    parent.kill()
+    parent.wait()
+    patience = time.monotonic() + 10
+    while Path(f"/proc/{child}").exists() and _state(child) != "Z":
+        assert time.monotonic() < patience
+        time.sleep(0.02)
+
+
+def _state(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return "Z"
 
 
 class Terminal(io.StringIO):

@@ -1,0 +1,164 @@
+"""scripts/demo.py from text to the closing screen, on generated text and with a tiny budget."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+for module in ("fairseq_cli", "sentencepiece", "sacrebleu", "matplotlib"):
+    pytest.importorskip(module)
+pytestmark = [pytest.mark.fairseq, pytest.mark.slow]
+
+TINY = ["--updates", "10", "--width", "16", "--vocab-size", "100", "--held-out", "8"]
+# Without a network, pip fails at once.
+OFFLINE = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "http_proxy": "http://127.0.0.1:9",
+           "https_proxy": "http://127.0.0.1:9"}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, sentences):
+    folder = tmp_path_factory.mktemp("demo")
+    for side, lang in enumerate(("en", "de")):
+        (folder / f"my.{lang}").write_text("".join(f"{p[side]}\n" for p in sentences), "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def demo(run_cli, repo_root, place):
+    def run(*args, pair=True):
+        text = ["--pair", "my.en", "my.de"] if pair else []
+        return run_cli(
+            [repo_root / "scripts" / "demo.py", *text, "--dir", "out", *args], cwd=place, **OFFLINE
+        )
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def first(demo):
+    done = demo(*TINY)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done
+
+
+def run_folder(place, attention="mtsa"):
+    (folder,) = place.glob(f"out/my-*/{attention}")
+    return folder
+
+
+def test_the_screen_says_everything(first, place):
+    screen = first.stdout[first.stdout.index("───") :]
+    assert "transformer_mtsa" in screen
+    assert re.search(r"BLEU +\d+\.\d  mtsa", screen)
+    assert "nrefs:1|case:mixed|eff:no|tok:13a" in screen
+    assert screen.count("translation  ") == screen.count("reference  ") == 3
+    # No number of the screen comes from somewhere else: sacrebleu's own command agrees.
+    folder = run_folder(place)
+    reference = folder.parent / "data" / "raw" / "test.de"
+    command = [sys.executable, "-m", "sacrebleu", reference, "-i", folder / "test.de", "-b", "-w1"]
+    bleu = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    assert re.search(rf"BLEU +{bleu}  mtsa", screen)
+    assert "--attention multihead --pair my.en my.de" in " ".join(screen.split())
+    for name in ("curves.png", "test.de", "averaged.pt", "tensorboard", "train.log"):
+        (path,) = set(re.findall(rf"out/my-\w+/mtsa/{name}", screen))
+        assert (place / path).exists()
+    assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert any((folder / "tensorboard").rglob("events.out.tfevents*"))
+
+
+def test_progress_is_shown_line_by_line(first):
+    lines = [line for line in first.stdout.splitlines() if "/10  " in line]
+    assert len(lines) > 3
+    assert "valid BLEU" in lines[-1]
+    assert lines[-1].endswith("0:00 left")
+
+
+def test_the_second_run_repeats_nothing(first, demo, place):
+    files = [p for p in place.rglob("*") if p.is_file() and p.name in ("test.de", "train.log")]
+    before = {path: path.stat().st_mtime_ns for path in files}
+    began = time.monotonic()
+    done = demo(*TINY)
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - began < 60
+    assert done.stdout.count("done before") == 3
+    assert {path: path.stat().st_mtime_ns for path in files} == before
+    assert done.stdout[done.stdout.index("───") :] == first.stdout[first.stdout.index("───") :]
+
+
+def test_the_baseline_shares_the_data_and_is_compared(first, demo, place):
+    done = demo(*TINY, "--attention", "multihead")
+    assert done.returncode == 0, done.stderr
+    assert run_folder(place, "multihead").parent == run_folder(place).parent
+    assert re.search(r"BLEU +\d+\.\d  multihead\n +\d+\.\d  mtsa", done.stdout)
+    log = (run_folder(place, "multihead") / "train.log").read_text("utf-8")
+    assert "--encoder-attention multihead" in log
+    assert "AttentionEncoder" not in log
+    assert "AttentionEncoder" in (run_folder(place) / "train.log").read_text("utf-8")
+
+
+def test_a_killed_demo_goes_on(demo, place, repo_root):
+    size = ["--updates", "60", *TINY[2:], "--dir", "killed"]
+    command = [sys.executable, repo_root / "scripts" / "demo.py", "--pair", "my.en", "my.de", *size]
+    pattern = "killed/my-*/mtsa/train.log"
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        command, cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    patience = time.monotonic() + 200
+    while not any("Saved checkpoint" in p.read_text("utf-8") for p in place.glob(pattern)):
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() < patience
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    (log,) = place.glob(pattern)
+    assert "done training" not in log.read_text("utf-8")
+    done = demo(*size)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"going on after update \d+", done.stdout)
+    text = log.read_text("utf-8")
+    assert text.count("$ ") == 2
+    assert "done training" in text
+    reached = [int(n) for n in re.findall(r'valid .*"valid_num_updates": "(\d+)"', text)]
+    assert reached[-1] == 60
+    assert reached == sorted(reached)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--updates", "20", *TINY[2:]], "another value of updates"),
+        (["--updates", "0"], "--updates is 0"),
+        (["--width", "12"], "--width is 12"),
+        ([*TINY[:4], "--vocab-size", "9999", "--held-out", "8"], "--vocab-size is 9999"),
+        ([*TINY[:6], "--held-out", "500"], "--held-out is 500"),
+        (["--pair", "my.en", "missing.de"], "there is no file missing.de"),
+    ],
+    ids=["other size", "updates", "width", "vocabulary", "held-out", "missing"],
+)
+def test_mistakes_are_one_sentence(first, demo, args, words):
+    done = demo(*args)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_no_network_is_one_sentence(demo, place):
+    done = demo("--wheels", "wheels", "--dir", "net", pair=False)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "check the network" in done.stderr
+    assert "net/download.log" in done.stderr
+
+
+def test_a_crashed_training_is_one_sentence_with_its_log(first, demo, place):
+    """numpy, and so fairseq-train, takes no negative seed."""
+    done = demo(*TINY, "--dir", "crash", "--seed", "-5")
+    assert done.returncode == 2, done.stdout
+    assert done.stderr.count("\n") == 1
+    assert "fairseq-train ended with code" in done.stderr
+    assert "mtsa/train.log" in done.stderr

@@ -1,0 +1,45 @@
+"""scripts/plot_curves.py as a user runs it."""
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+LINE = '2026 | INFO | train_inner | {"loss": "9.5", "num_updates": "10"}\n'
+
+
+@pytest.fixture
+def plot(run_cli, repo_root, tmp_path):
+    for name in ("mtsa", "multihead"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train.log").write_text(LINE)
+    (tmp_path / "other.log").write_text("nothing here\n")
+
+    def run(*args):
+        return run_cli([repo_root / "scripts" / "plot_curves.py", *args], cwd=tmp_path)
+
+    return run
+
+
+def test_two_runs_in_one_picture(plot, tmp_path):
+    done = plot("mtsa/train.log", "multihead/train.log", "--output", "curves.svg")
+    assert (done.returncode, done.stdout) == (0, "wrote curves.svg\n"), done.stderr
+    assert (tmp_path / "curves.svg").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["mtsa/train.log", "missing.log", "--output", "c.png"], "there is no log missing.log"),
+        (["other.log", "--output", "c.png"], "other.log holds no line of a training"),
+        (["mtsa/train.log", "--output", "c.bmp"], "--output is c.bmp, but must end in .png"),
+        (["mtsa/train.log", "--names", "a", "b", "--output", "c.png"], "--names has 2 names"),
+        (["mtsa/train.log", "mtsa/train.log", "--output", "c.png"], "given twice"),
+    ],
+)
+def test_mistakes_are_one_sentence(plot, tmp_path, args, words):
+    done = plot(*args)
+    assert done.returncode == 2
+    assert done.stderr.startswith("plot_curves.py: error: ")
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.glob("*c.*"))
