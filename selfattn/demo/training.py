@@ -24,8 +24,6 @@ from .progress import Progress, Stopwatch
 logger = logging.getLogger(__name__)
 
 LANGUAGES = ("en", "de")
-# With its default of 8, fairseq leaves out up to seven sentences, the longest ones, in silence.
-_WHOLE_DATA = ("--required-batch-size-multiple", "1")
 _CHECKPOINT = re.compile(r"checkpoint_\d+_(\d+)\.pt")
 _HYPOTHESIS = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
 
@@ -171,7 +169,7 @@ class Run:
             "--clip-norm", "1", "--lr", str(size.learning_rate),
             "--lr-scheduler", "polynomial_decay", "--warmup-updates", str(size.updates // 10),
             "--total-num-update", str(size.updates), "--max-update", str(size.updates),
-            "--max-tokens", str(size.max_tokens), *_WHOLE_DATA, "--num-workers", "0",
+            "--max-tokens", str(size.max_tokens), "--num-workers", "0",
             "--seed", str(size.seed),
             "--eval-bleu", "--eval-bleu-args", json.dumps(bleu_args),
             "--eval-bleu-remove-bpe", "sentencepiece",
@@ -212,7 +210,7 @@ class Run:
             "--user-dir", str(self.user_dir), "--path", str(self.averaged),
             "--source-lang", LANGUAGES[0], "--target-lang", LANGUAGES[1],
             "--gen-subset", "test", "--beam", "5", "--max-len-a", "1.3", "--max-len-b", "10",
-            "--remove-bpe", "sentencepiece", "--max-tokens", "4000", *_WHOLE_DATA, *_device(),
+            "--remove-bpe", "sentencepiece", "--max-tokens", "4000", *_device(),
         ]  # fmt: skip
         with self.stopwatch.timed("translation"):
             run_logged(

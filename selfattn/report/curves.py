@@ -69,7 +69,7 @@ def _draw_loss(panel, runs: Mapping[str, Curves]) -> None:  # type: ignore[no-un
         if curves.train_loss:
             panel.plot(
                 *zip(*curves.train_loss, strict=True),
-                color=colour, linewidth=1, alpha=0.45, label=f"{lead}training",
+                color=colour, linewidth=1, alpha=0.5, label=f"{lead}training",
             )  # fmt: skip
         if curves.valid_loss:
             panel.plot(
@@ -85,17 +85,16 @@ def _draw_bleu(panel, runs: Mapping[str, Curves]) -> None:  # type: ignore[no-un
     for colour, (name, curves) in zip(_cycle(len(runs)), runs.items(), strict=True):
         if curves.valid_bleu:
             updates, scores = zip(*curves.valid_bleu, strict=True)
-            panel.plot(updates, scores, color=colour, linewidth=1.8, marker="o", markersize=3.5,
-                       label=name)  # fmt: skip
-            panel.annotate(
-                f"{scores[-1]:.1f}", (updates[-1], scores[-1]), xytext=(0, 6),
-                textcoords="offset points", ha="center", color=colour, fontsize=9,
+            panel.plot(
+                updates, scores,
+                color=colour, linewidth=1.8, marker="o", markersize=3.5,
+                # Beside the points, the numbers of runs that end alike would lie on each other.
+                label=f"{name}: {scores[-1]:.1f} at the end",
             )  # fmt: skip
     panel.set_ylabel("BLEU")
     panel.set_ylim(bottom=0)
     panel.set_title("BLEU of the validation set", fontsize=11)
-    if len(runs) > 1:
-        panel.legend(frameon=False, loc="lower right")
+    panel.legend(frameon=False, loc="lower right")
 
 
 def _cycle(count: int) -> list[str]:
