@@ -1,9 +1,11 @@
-"""No sentence is left out because of the size of its batch."""
+"""Batches that hold every sentence, and the same ones after a resume."""
 
+import inspect
 from typing import Any
 
 import numpy as np
 from fairseq.data import data_utils
+from fairseq.tasks import FairseqTask
 
 from ._patch import wrap
 
@@ -25,3 +27,32 @@ def keep_last_batch() -> None:
             return batches
         missing = indices[sum(map(len, batches)) :]
         return [*batches, missing] if len(missing) else batches
+
+
+def resume_with_same_batches() -> None:
+    """Give a resumed training the batches of the training that was interrupted.
+
+    Break: fairseq/tasks/fairseq_task.py, get_batch_iterator, puts sentences of equal length into
+    batches at random, by seed and epoch. An uninterrupted training does that once, in epoch 1; a
+    resumed one does it again in its epoch, gets other batches and so other losses. Fix: always as
+    in epoch 1, where batches are made once. The order of batches stays another in each epoch.
+    """
+
+    @wrap(FairseqTask, "get_batch_iterator")
+    def get_batch_iterator(original: Any, self: FairseqTask, *args: Any, **kwargs: Any) -> Any:
+        call = inspect.signature(original).bind(self, *args, **kwargs)
+        call.apply_defaults()
+        given = call.arguments
+        dataset, epoch, seed = given["dataset"], given["epoch"], given["seed"]
+        made_once = (
+            self.can_reuse_epoch_itr(dataset)
+            and not given["disable_iterator_cache"]
+            and not given["update_epoch_batch_itr"]
+            and not getattr(self.cfg, "rebuild_batches", False)
+        )
+        if not made_once or dataset in self.dataset_to_epoch_iter:
+            return original(*call.args, **call.kwargs)
+        given["seed"] = seed + 1 - epoch  # fairseq adds the epoch
+        iterator = original(*call.args, **call.kwargs)
+        iterator.seed = seed
+        return iterator

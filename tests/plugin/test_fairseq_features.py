@@ -1,0 +1,222 @@
+"""fairseq's own features with our attention: each works, or is refused in one sentence."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+pytest.importorskip("fairseq")
+pytestmark = pytest.mark.fairseq
+
+from fairseq import options  # noqa: E402
+from fairseq.data import Dictionary  # noqa: E402
+from fairseq.models import ARCH_MODEL_REGISTRY  # noqa: E402
+
+import plugin  # noqa: E402, F401 - registers the models
+from selfattn.errors import UserError  # noqa: E402
+
+SMALL = """
+    --encoder-layers 2 --decoder-layers 1 --encoder-embed-dim 16 --decoder-embed-dim 16
+    --encoder-ffn-embed-dim 32 --decoder-ffn-embed-dim 32 --share-all-embeddings
+    --encoder-attention-heads 2 --decoder-attention-heads 2
+""".split()
+NO_DROPOUT = "--dropout 0 --attention-dropout 0 --activation-dropout 0".split()
+
+
+def dictionary(size: int) -> Dictionary:
+    """A dictionary of `size` entries, fairseq's four special ones included."""
+    words = Dictionary()
+    for number in range(size - len(words)):
+        words.add_symbol(f"w{number}")
+    return words
+
+
+def build(*flags: str, arch: str = "transformer_mtsa_tiny", entries: int = 20, seed: int = 1):
+    """A model as fairseq-train builds it from its flags."""
+    parser = options.get_training_parser()
+    args = options.parse_args_and_arch(parser, ["data", "--arch", arch, "--cpu", *flags])
+    words = dictionary(entries)
+    task = SimpleNamespace(source_dictionary=words, target_dictionary=words)
+    torch.manual_seed(seed)
+    return ARCH_MODEL_REGISTRY[arch].build_model(args, task)
+
+
+@pytest.fixture
+def batch() -> dict[str, torch.Tensor]:
+    """Three sources of 7, 5 and 2 tokens, padded on the left as fairseq does."""
+    torch.manual_seed(5)
+    lengths = torch.tensor([7, 5, 2])
+    tokens = torch.randint(4, 20, (3, 7))
+    tokens[torch.arange(7) < 7 - lengths[:, None]] = 1
+    return {
+        "src_tokens": tokens,
+        "src_lengths": lengths,
+        "prev_output_tokens": torch.randint(4, 20, (3, 6)),
+    }
+
+
+def loss_and_gradients(model, batch, seed: int = 3):
+    """A loss of the decoder's output under a fixed seed, and all gradients."""
+    torch.manual_seed(seed)
+    loss = model(**batch)[0].float().log_softmax(-1)[..., 4].mean()
+    loss.backward()
+    return loss.detach(), {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("preset", ["paper", "nmt", "srl"])
+def test_train_and_eval_mode_agree_without_dropout(batch, preset):
+    model = build(*SMALL, *NO_DROPOUT, "--mtsa-preset", preset)
+    trained = model.train()(**batch)[0]
+    with torch.no_grad():
+        evaluated = model.eval()(**batch)[0]
+    torch.testing.assert_close(evaluated, trained)
+    assert evaluated.isfinite().all()
+
+
+def test_every_parameter_learns(batch):
+    model = build(*SMALL)
+    _, gradients = loss_and_gradients(model, batch)
+    assert [name for name, _ in model.named_parameters() if not gradients[name].any()] == []
+
+
+@pytest.mark.parametrize("how", ["bfloat16", "autocast"])
+def test_bfloat16_is_finite_and_close(batch, how):
+    exact, gradients = loss_and_gradients(build(*SMALL, *NO_DROPOUT), batch)
+    model = build(*SMALL, *NO_DROPOUT)
+    if how == "bfloat16":
+        loss, rounded = loss_and_gradients(model.to(torch.bfloat16), batch)
+    else:
+        with torch.autocast("cpu", torch.bfloat16):
+            loss, rounded = loss_and_gradients(model, batch)
+    assert loss == pytest.approx(exact.item(), rel=0.02)
+    assert set(rounded) == set(gradients)
+    assert all(gradient.isfinite().all() for gradient in rounded.values())
+    name = "encoder.layers.0.self_attn.attention.v_proj.weight"
+    error = (rounded[name].float() - gradients[name]).norm() / gradients[name].norm()
+    assert error < 0.1
+
+
+@pytest.mark.parametrize("preset", ["paper", "nmt"])
+def test_activation_checkpointing_changes_nothing(batch, preset):
+    """Dropout is drawn twice: the recomputed attention must drop the same weights."""
+    flags = [*SMALL, "--mtsa-preset", preset, "--dropout", "0.3", "--attention-dropout", "0.3"]
+    plain, gradients = loss_and_gradients(build(*flags).train(), batch)
+    model = build(*flags, "--checkpoint-activations").train()
+    assert hasattr(model.encoder.layers[0], "precheckpoint_forward"), "not checkpointed"
+    loss, again = loss_and_gradients(model, batch)
+    assert torch.equal(loss, plain)
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(again[name], gradient, msg=name)
+
+
+def test_layerdrop_drops_layers_in_training_only(batch):
+    model = build(*SMALL, "--encoder-layerdrop", "0.5")
+    ran = []
+    for number, layer in enumerate(model.encoder.layers.children()):
+        layer.register_forward_hook(lambda *_, number=number: ran.append(number))
+    seen = set()
+    for seed in range(20):
+        ran.clear()
+        torch.manual_seed(seed)
+        model.train()(**batch)
+        seen.add(tuple(ran))
+    assert seen == {(), (0,), (1,), (0, 1)}
+    ran.clear()
+    model.eval()(**batch)
+    assert ran == [0, 1]
+
+
+def test_retained_dropout_is_honoured_and_off_by_default(batch):
+    """--retain-dropout keeps attention dropout at generation, which calls eval() once more."""
+
+    def encode(**kept):
+        model = build(*SMALL, *"--dropout 0 --attention-dropout 0.5".split())
+        model.make_generation_fast_(**kept)
+        model.eval()
+        with torch.no_grad():
+            return [model(**batch)[0] for _ in range(2)]
+
+    first, second = encode(retain_dropout=False)
+    assert torch.equal(first, second)
+    first, second = encode(retain_dropout=True, retain_dropout_modules=["EncoderAttention"])
+    assert not torch.equal(first, second)
+    first, second = encode(retain_dropout=True, retain_dropout_modules=["AnotherModule"])
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--quant-noise-pq", "0.1"],
+        ["--quant-noise-scalar", "0.2"],
+        ["--encoder-xformers-att-config", '{"name": "linformer"}'],
+    ],
+    ids=lambda flags: flags[0],
+)
+def test_what_wraps_linear_maps_is_refused(flags):
+    with pytest.raises(UserError) as refused:
+        build(*SMALL, *flags)
+    assert flags[0] in str(refused.value)
+    assert "mtsa" in str(refused.value)
+
+
+def test_exports_and_pruning_are_refused(batch):
+    model = build(*SMALL).eval()
+    attention = model.encoder.layers[0].self_attn
+    attempts = {
+        "TorchScript": lambda: torch.jit.script(model),
+        "ONNX": model.prepare_for_onnx_export_,
+        "head pruning": lambda: attention._get_reserve_head_index(1),
+        "pruning": lambda: attention._adaptive_prune_heads([0]),
+        "attn_mask": lambda: attention(x := torch.zeros(4, 1, 16), x, x, attn_mask=torch.eye(4)),
+        "self-attention": lambda: attention(torch.zeros(4, 1, 16), torch.zeros(4, 1, 16)),
+    }
+    for what, attempt in attempts.items():
+        with pytest.raises(UserError, match=what) as refused:
+            attempt()
+        assert "mtsa" in str(refused.value)
+        assert str(refused.value).count("\n") == 0
+
+
+def test_multihead_is_fairseq_s_own_transformer(batch):
+    """Same words on the command line, same weights, same loss and gradients."""
+    flags = [*SMALL, *"--dropout 0.3 --attention-dropout 0.3".split()]
+    own = build(*flags, arch="transformer")
+    ours = build(*flags, "--encoder-attention", "multihead", arch="transformer_mtsa")
+    expected, found = own.state_dict(), ours.state_dict()
+    assert list(found) == list(expected)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    loss, gradients = loss_and_gradients(own.train(), batch)
+    same, others = loss_and_gradients(ours.train(), batch)
+    assert torch.equal(loss, same)
+    assert all(torch.equal(others[name], gradients[name]) for name in gradients)
+
+
+def test_published_parameter_counts():
+    """61.38 M and 61.58 M in the paper; fairseq has 20,480 more: biases, no target-space table."""
+
+    def count(attention: str) -> int:
+        flags = ["--share-all-embeddings", "--encoder-attention", attention]
+        with torch.device("meta"):  # shapes without memory
+            model = build(*flags, arch="transformer_mtsa_wmt_en_de", entries=33708)
+        assert all(parameter.is_meta for parameter in model.parameters())
+        return sum(parameter.numel() for parameter in model.parameters())
+
+    assert count("multihead") == 61_399_040
+    assert count("mtsa") == 61_598_720 == 61_399_040 + 199_680
+
+
+def test_layers_can_be_left_out_at_generation(train, tmp_path):
+    """fairseq-generate --model-overrides "{'encoder_layers_to_keep': '1'}"."""
+    from fairseq import checkpoint_utils
+
+    train(tmp_path, *"--encoder-layers 2 --encoder-layerdrop 0.3 --max-update 2".split())
+    path = str(tmp_path / "checkpoint_last.pt")
+    stored = checkpoint_utils.load_checkpoint_to_cpu(path)["model"]
+    overrides = {"encoder_layers_to_keep": "1"}
+    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([path], arg_overrides=overrides)
+    kept = model.state_dict()
+    assert not any(name.startswith("encoder.layers.1.") for name in kept)
+    for name, value in kept.items():
+        original = name.replace("encoder.layers.0.", "encoder.layers.1.")
+        assert torch.equal(value, stored[original]), name

@@ -1,0 +1,67 @@
+"""A training that is killed and started again is the training that was never killed."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+
+pytest.importorskip("fairseq")
+pytestmark = pytest.mark.fairseq
+
+from selfattn import checkpoints  # noqa: E402
+from tests.plugin.helpers import FLAGS, losses  # noqa: E402
+
+UPDATES = 15
+MORE = f"--max-update {UPDATES} --save-interval-updates 4 --dropout 0.2 --attention-dropout 0.2"
+
+
+def run_until_killed(command: list[str], at: str) -> list[str]:
+    """Run fairseq-train, SIGKILL it when it logs update *at*, return what it printed."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fairseq_cli.train", *command],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if f'"num_updates": "{at}"' in line and "train_inner" in line:
+            process.send_signal(signal.SIGKILL)
+            break
+    lines += process.stdout.readlines()
+    assert process.wait(60) == -signal.SIGKILL, "".join(lines)
+    return lines
+
+
+def test_killed_and_resumed_equals_uninterrupted(train, prepared, tmp_path):
+    whole = losses(train(tmp_path / "whole", *MORE.split()))
+    assert len(whole) == UPDATES
+    command = [prepared / "data-bin", *FLAGS, "--save-dir", tmp_path / "killed", *MORE.split()]
+    before = losses(run_until_killed([str(word) for word in command], at="9"))
+    last = tmp_path / "killed" / "checkpoint_last.pt"
+    saved = checkpoints.read(last)["optimizer_history"][-1]["num_updates"]
+    assert 0 < saved < UPDATES, "killed too early or too late to say anything"
+    after = losses(train(tmp_path / "killed", *MORE.split()))
+    assert list(after) == [str(update) for update in range(saved + 1, UPDATES + 1)]
+    assert {**before, **after} == whole
+    assert {name: whole[name] for name in before} == before
+
+    expected, resumed = (
+        checkpoints.read(tmp_path / name / "checkpoint_last.pt") for name in ("whole", "killed")
+    )
+    for name, value in expected["model"].items():
+        assert torch.equal(resumed["model"][name], value), name
+    for one, other in zip(moments(expected), moments(resumed), strict=True):
+        assert torch.equal(one, other)
+
+
+def moments(state: dict) -> list[torch.Tensor]:
+    """Adam's averages."""
+    per_weight = state["last_optimizer_state"]["state"].values()
+    return [value[name] for value in per_weight for name in ("exp_avg", "exp_avg_sq")]
