@@ -48,7 +48,7 @@ def explain(error: BaseException) -> str | None:
     if isinstance(error, UserError):
         return str(error)
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted; run the same command again to resume from the last checkpoint"
+        return "interrupted"
     if isinstance(error, OSError) and is_disk_full(error):
         return disk_full_sentence(error)
     if type(error).__name__ == "ProcessRaisedException":  # torch.multiprocessing.spawn

@@ -58,3 +58,16 @@ def test_save_dir_that_cannot_be_written(toy_train, tmp_path):
     done = toy_train(["--save-dir", tmp_path / "file" / "run"])
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert f"--save-dir {tmp_path}/file/run cannot be written" in done.stderr
+
+
+def test_full_disk_under_the_curves(toy_train, tmp_path):
+    curves = ["--tensorboard-logdir", tmp_path / "curves", "--max-update", "30"]
+    done = toy_train(["--no-save", *curves], limit=1024)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+    assert f"cannot write the curves in --tensorboard-logdir {tmp_path}/curves" in done.stderr
+
+
+def test_full_disk_under_the_log(toy_train, tmp_path):
+    done = toy_train(["--no-save", "--log-file", tmp_path / "train.log"], limit=4096)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "warning: the log is incomplete from here: File too large\n"

@@ -1,0 +1,77 @@
+"""A full disk where curves and log lines are written; for checkpoints see files.py."""
+
+import atexit
+import contextlib
+import logging
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from fairseq.logging import progress_bar
+
+from selfattn.cli import is_disk_full
+from selfattn.errors import UserError
+
+from ._patch import wrap
+
+
+def explain_curves() -> None:
+    """Say which curves could not be written, once.
+
+    Break: TensorBoard writes in a thread, which dies with a traceback; its error comes up again at
+    the next value (fairseq/logging/progress_bar.py) and at exit (_close_writers), with tracebacks.
+    Fix: one sentence at the next value.
+    """
+
+    @wrap(progress_bar.TensorboardProgressBarWrapper, "_log_to_tensorboard")
+    def _log_to_tensorboard(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+        with _explained(f"the curves in --tensorboard-logdir {self.tensorboard_logdir}"):
+            original(self, *args, **kwargs)
+
+    @wrap(threading, "excepthook")
+    def excepthook(original: Any, args: Any) -> None:
+        if not (isinstance(args.exc_value, OSError) and is_disk_full(args.exc_value)):
+            original(args)
+
+    atexit.unregister(progress_bar._close_writers)
+
+    @wrap(progress_bar, "_close_writers")
+    def _close_writers(original: Any) -> None:
+        for writer in progress_bar._tensorboard_writers.values():
+            with contextlib.suppress(OSError):
+                writer.close()
+
+    atexit.register(progress_bar._close_writers)
+
+
+def explain_log() -> None:
+    """Complain once when a log line cannot be written, and go on.
+
+    Break: Python's logging prints a traceback for each line. Fix: one sentence; the training goes
+    on, since its checkpoints may lie on another disk.
+    """
+    complained = False
+
+    @wrap(logging.Handler, "handleError")
+    def handle_error(original: Any, self: logging.Handler, record: logging.LogRecord) -> None:
+        nonlocal complained
+        error = sys.exc_info()[1]
+        if not (isinstance(error, OSError) and is_disk_full(error)):
+            original(self, record)
+        elif not complained:
+            complained = True
+            print(f"warning: the log is incomplete from here: {error.strerror}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _explained(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        raise UserError(
+            f"cannot write {what}: {error.strerror}; checkpoints written before are intact, so "
+            "free some space and run the same command again"
+        ) from error
