@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -32,7 +33,7 @@ def new_folder(destination: Path, *, overwrite: bool = False, mark: str) -> Iter
     check_destination(destination, overwrite=overwrite, mark=mark)
     destination.parent.mkdir(parents=True, exist_ok=True)
     partial = destination.with_name(f".{destination.name}.partial-{os.getpid()}")
-    shutil.rmtree(partial, ignore_errors=True)
+    _remove_remains(destination)
     partial.mkdir()
     try:
         yield partial
@@ -43,6 +44,24 @@ def new_folder(destination: Path, *, overwrite: bool = False, mark: str) -> Iter
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _remove_remains(destination: Path) -> None:
+    """Remove the temporary folders of processes that were killed."""
+    for remains in destination.parent.glob(f".{glob.escape(destination.name)}.partial-*"):
+        number = remains.name.rpartition("-")[2]
+        if number.isdigit() and (int(number) == os.getpid() or not _is_alive(int(number))):
+            shutil.rmtree(remains, ignore_errors=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def check_destination(destination: Path, *, overwrite: bool, mark: str) -> None:

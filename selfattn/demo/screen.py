@@ -5,34 +5,12 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from ..errors import UserError
+from ..report.translations import Score
 from .progress import clock
 
 EXAMPLES = 3
 _LABEL = 14
-
-
-@dataclass(frozen=True)
-class Score:
-    """BLEU of the test set, with the signature that makes it comparable."""
-
-    bleu: float
-    signature: str
-
-
-def score(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """sacreBLEU of translations against one reference each, on plain text."""
-    try:
-        from sacrebleu.metrics import BLEU
-    except ImportError:
-        raise UserError(
-            "sacrebleu is not installed: install it with `pip install sacrebleu`"
-        ) from None
-    metric = BLEU()
-    bleu = metric.corpus_score(list(hypotheses), [list(references)]).score
-    return Score(round(float(bleu), 2), str(metric.get_signature()))
 
 
 def examples(sources: Sequence[str], longest: int = 60) -> list[int]:

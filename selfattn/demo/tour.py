@@ -15,9 +15,10 @@ from ..corpus.folder import sha256_of, write_json
 from ..corpus.prepare import SUMMARY
 from ..errors import UserError
 from ..report import plot, read_curves
+from ..report.translations import Score, bleu
 from . import source
 from .progress import Stopwatch
-from .screen import Score, closing_screen, examples, score, times
+from .screen import closing_screen, examples, times
 from .training import LANGUAGES, Run, Size
 
 NEEDED_BYTES = 400e6
@@ -68,7 +69,7 @@ def tour(plan: Plan) -> None:
     run.average()
     _say(4, f"translating {len(run.references()):,} test sentences, beam 5")
     _already(run.translate())
-    write_json(run.folder / SCORE_FILE, asdict(score(run.translations(), run.references())))
+    write_json(run.folder / SCORE_FILE, asdict(bleu(run.translations(), run.references())))
     scores = _scores(place, plan.size.attention)
     picture = run.folder / CURVES_FILE
     plot(

@@ -6,9 +6,7 @@ import json
 import logging
 import os
 import re
-import shutil
 import sys
-import zipfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from .. import averaging, checkpoints
 from ..corpus.folder import write_json, write_lines
 from ..errors import UserError
 from ..report import parse_line
+from ..report.translations import in_corpus_order, parse_hypothesis
 from .process import run_logged
 from .progress import Progress, Stopwatch
 
@@ -25,7 +24,6 @@ logger = logging.getLogger(__name__)
 
 LANGUAGES = ("en", "de")
 _CHECKPOINT = re.compile(r"checkpoint_\d+_(\d+)\.pt")
-_HYPOTHESIS = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
 
 
 @dataclass(frozen=True)
@@ -92,19 +90,15 @@ class Run:
             write_json(self._settings, asdict(size))
 
     def updates_done(self) -> int:
-        """The updates of the newest checkpoint; 0 if there is none."""
-        try:
-            state = checkpoints.read(self._last_checkpoint)
-        except UserError:
-            return max(self._interval_checkpoints(), default=0)
-        return int(state["optimizer_history"][-1]["num_updates"])
+        """The updates of the newest checkpoint; 0 if there is none.
 
-    def _interval_checkpoints(self) -> dict[int, Path]:
-        """The whole ``checkpoint_EPOCH_UPDATE.pt`` by update."""
-        if not self.checkpoints.is_dir():
-            return {}
-        matches = [(_CHECKPOINT.fullmatch(p.name), p) for p in self.checkpoints.iterdir()]
-        return {int(m[1]): p for m, p in matches if m and zipfile.is_zipfile(p)}
+        Raises:
+            UserError: if it cannot be read.
+        """
+        if not self._last_checkpoint.exists():
+            return 0
+        state = checkpoints.read(self._last_checkpoint)
+        return int(state["optimizer_history"][-1]["num_updates"])
 
     def train(self) -> bool:
         """Train up to the last update, from where an earlier attempt stopped; False if done before.
@@ -114,7 +108,6 @@ class Run:
         """
         if self.updates_done() >= self.size.updates:
             return False
-        self._mend_last_checkpoint()
         progress = Progress(self.size.updates)
 
         def on_line(line: str) -> None:
@@ -138,17 +131,6 @@ class Run:
                 f"its log is {self.train_log}"
             )
         return True
-
-    def _mend_last_checkpoint(self) -> None:
-        """fairseq copies checkpoint_last.pt in place: killed in the middle, it leaves a part."""
-        last = self._last_checkpoint
-        if not last.exists() or zipfile.is_zipfile(last):
-            return
-        last.unlink()
-        if whole := self._interval_checkpoints():
-            partial = last.with_name(f"{last.name}.partial")
-            shutil.copyfile(whole[max(whole)], partial)
-            partial.replace(last)
 
     def train_command(self) -> list[str]:
         """The fairseq-train command of this run."""
@@ -183,10 +165,11 @@ class Run:
 
     def average(self) -> bool:
         """Average the last two checkpoints; False if done before."""
-        if self.averaged.is_file() and zipfile.is_zipfile(self.averaged):
+        if self.averaged.is_file():
             return False
         # At the end of an epoch fairseq writes checkpoint_last.pt only, no checkpoint by update.
-        earlier = {u: p for u, p in self._interval_checkpoints().items() if u < self.size.updates}
+        matches = [(_CHECKPOINT.fullmatch(p.name), p) for p in self.checkpoints.iterdir()]
+        earlier = {int(m[1]): p for m, p in matches if m and int(m[1]) < self.size.updates}
         newest = [earlier[max(earlier)]] if earlier else []
         checkpoints.write(averaging.average([*newest, self._last_checkpoint]), self.averaged)
         return True
@@ -199,11 +182,11 @@ class Run:
         """
         if self.hypotheses.is_file():
             return False
-        found: dict[int, str] = {}
+        found: list[tuple[int, str]] = []
 
         def on_line(line: str) -> None:
-            if hypothesis := _HYPOTHESIS.fullmatch(line.rstrip("\n")):
-                found[int(hypothesis[1])] = hypothesis[2]
+            if hypothesis := parse_hypothesis(line):
+                found.append(hypothesis)
 
         command = [
             sys.executable, "-m", "fairseq_cli.generate", str(self.data / "data-bin"),
@@ -220,13 +203,7 @@ class Run:
                 on_line=on_line,
                 environment=_environment(),
             )
-        expected = len(self.references())
-        if sorted(found) != list(range(expected)):
-            raise UserError(
-                f"fairseq-generate translated {len(found)} of {expected} sentences; "
-                f"its log is {self.translate_log}"
-            )
-        write_lines(self.hypotheses, [found[number] for number in range(expected)])
+        write_lines(self.hypotheses, in_corpus_order(found, len(self.references())))
         return True
 
     def sources(self) -> list[str]:

@@ -1,5 +1,9 @@
 """A folder is there whole or not at all, and what was there before survives a failure."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from selfattn.corpus.folder import new_folder, write_text
@@ -38,6 +42,18 @@ def test_overwriting_is_asked_for(tmp_path):
     make(tmp_path / "data", "new", overwrite=True)
     assert (tmp_path / "data" / MARK).read_text() == "new"
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    for number in (ended.pid, os.getppid()):
+        (tmp_path / f".data.partial-{number}").mkdir()
+    make(tmp_path / "data", "1")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f".data.partial-{os.getppid()}",
+        "data",
+    ]
 
 
 def test_foreign_folders_files_and_links_are_never_replaced(tmp_path):

@@ -10,9 +10,10 @@ import pytest
 
 from selfattn.demo.process import run_logged
 from selfattn.demo.progress import Progress, Stopwatch
-from selfattn.demo.screen import Score, closing_screen, examples, score
+from selfattn.demo.screen import closing_screen, examples
 from selfattn.errors import UserError
 from selfattn.report import Record
+from selfattn.report.translations import Score
 
 
 def python(code):
@@ -129,15 +130,6 @@ def test_times_add_up_over_attempts(tmp_path):
     with watch.timed("translation"):
         pass
     assert list(watch.seconds()) == ["training", "translation"]
-
-
-def test_score_carries_its_signature():
-    pytest.importorskip("sacrebleu")
-    same = ["the cat sat on the mat today", "and a dog ran to the door"]
-    result = score(same, same)
-    assert result.bleu == 100.0
-    assert "tok:13a" in result.signature
-    assert score(["no word in common here", "none at all"], same).bleu < 5
 
 
 def test_examples_are_the_first_that_fit():
