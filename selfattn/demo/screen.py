@@ -39,7 +39,7 @@ def closing_screen(
     width = min(100, shutil.get_terminal_size(fallback=(90, 24)).columns)
     rule = "─" * width
     name, own = next(iter(scores.items()))
-    lines = [rule, title, "", _row("BLEU", f"{own.bleu:.1f}  {name}", width)]
+    lines = [rule, title, _row("BLEU", f"{own.bleu:.1f}  {name}", width)]
     lines += [_row("", f"{s.bleu:.1f}  {n}", width) for n, s in list(scores.items())[1:]]
     lines += [_row("signature", own.signature, width)]
     for source, translation, reference in shown:
@@ -52,7 +52,7 @@ def closing_screen(
         ]
     lines.append("")
     lines += [_row(label, place, width) for label, place in places.items()]
-    return "\n".join([*lines, rule])
+    return "\n".join(lines)
 
 
 def times(seconds: Mapping[str, float]) -> str:

@@ -54,7 +54,8 @@ def fetch_wheel(cache: Path, *, log: Path) -> Path:
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [
         sys.executable, "-m", "pip", "download", "--no-deps", "--ignore-requires-python",
-        "--disable-pip-version-check", "--only-binary", ":all:", "--dest", str(cache), PACKAGE,
+        "--disable-pip-version-check", "--retries", "2", "--only-binary", ":all:",
+        "--dest", str(cache), PACKAGE,
     ]  # fmt: skip
     with log.open("w", encoding="utf-8") as file:
         code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT).returncode

@@ -160,11 +160,10 @@ def _screen(plan: Plan, run: Run, scores: dict[str, Score], picture: Path) -> st
     tensorboard = _short(Path(sys.executable).parent / "tensorboard")
     places = {
         "curves": _short(picture),
-        "translations": f"{_short(run.hypotheses)} (all; sources and references in "
-        f"{_short(run.data / 'raw')})",
-        "checkpoint": _short(run.averaged),
+        "files": f"{_short(run.folder)}: translations {run.hypotheses.name}, checkpoint "
+        f"{run.averaged.name}, log {run.train_log.name}",
+        "data": f"{_short(run.data)}: data-bin, spm.model, raw sources and references",
         "TensorBoard": f"{tensorboard} --logdir {_short(run.tensorboard)}",
-        "training log": _short(run.train_log),
         "time": times(seconds | run.stopwatch.seconds()),
     }
     if plan.baseline:

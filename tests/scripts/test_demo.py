@@ -63,9 +63,11 @@ def test_the_screen_says_everything(first, place):
     bleu = subprocess.run(command, capture_output=True, text=True).stdout.strip()
     assert re.search(rf"BLEU +{bleu}  mtsa", screen)
     assert "--attention multihead --pair my.en my.de" in " ".join(screen.split())
-    for name in ("curves.png", "test.de", "averaged.pt", "tensorboard", "train.log"):
-        (path,) = set(re.findall(rf"out/my-\w+/mtsa/{name}", screen))
-        assert (place / path).exists()
+    assert f"curves        {(folder / 'curves.png').relative_to(place)}\n" in screen
+    for name in ("test.de", "averaged.pt", "train.log", "tensorboard"):
+        assert name in screen
+        assert (folder / name).exists()
+    assert screen.count("\n") <= 30
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert any((folder / "tensorboard").rglob("events.out.tfevents*"))
 
