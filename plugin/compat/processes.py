@@ -1,0 +1,62 @@
+"""Several processes train one model, or the command says why not."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from fairseq.distributed import utils as distributed_utils
+
+from selfattn.errors import UserError
+
+from ._patch import wrap
+
+# What torchrun tells each process that it starts.
+_FROM_TORCHRUN = (
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "WORLD_SIZE",
+    "RANK",
+    "LOCAL_RANK",
+    "TORCHELASTIC_RUN_ID",
+)
+
+
+def join_processes() -> None:
+    """Take part in the group that torchrun made, and refuse what would train nothing.
+
+    Break 1: fairseq/distributed/utils.py, infer_init_method, reads torchrun's variables only if
+    this host has more than one GPU; else each process trains a model of its own, all into one
+    folder. Break 2: call_main starts one process for each GPU, so none on a CPU, and exits with 0.
+    Break 3: the default backend, nccl, needs GPUs. Fix: the function below.
+    """
+
+    @wrap(distributed_utils, "call_main")
+    def call_main(original: Any, cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
+        training = cfg.distributed_training
+        if training.distributed_init_method is None:
+            _join_torchrun(training)
+        on_cpu = cfg.common.cpu or not torch.cuda.is_available()
+        if training.distributed_init_method is None or not on_cpu:
+            return original(cfg, main, **kwargs)
+        if not training.distributed_no_spawn:
+            raise UserError(
+                f"--distributed-init-method {training.distributed_init_method} starts one process "
+                "for each GPU, and this is a CPU: add --distributed-no-spawn and start each "
+                "process yourself with its --distributed-rank, or use torchrun"
+            )
+        if training.distributed_backend == "nccl":
+            training.distributed_backend = "gloo"
+        return original(cfg, main, **kwargs)
+
+
+def _join_torchrun(training: Any) -> None:
+    if any(name not in os.environ for name in _FROM_TORCHRUN):
+        return
+    if int(os.environ["WORLD_SIZE"]) == 1:
+        return
+    training.distributed_init_method = "env://"
+    training.distributed_world_size = int(os.environ["WORLD_SIZE"])
+    training.distributed_rank = int(os.environ["RANK"])
+    training.device_id = int(os.environ["LOCAL_RANK"])
+    training.distributed_no_spawn = True

@@ -1,0 +1,147 @@
+"""Two processes on the CPU train the model that one process trains on the same batches."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("fairseq")
+pytestmark = pytest.mark.fairseq
+
+from tests.plugin.helpers import FLAGS, losses, weights  # noqa: E402
+
+# Each process draws its own dropout, so that it must be off for a comparison.
+MORE = """
+    --max-update 6 --save-interval-updates 2 --disable-validation
+    --dropout 0 --attention-dropout 0
+""".split()
+
+
+def free_port() -> int:
+    """A port that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def run_together(commands: list[list], cwd: Path, env: dict[str, str] | None = None) -> list[str]:
+    """Run commands at the same time and return what each printed; all must succeed."""
+    started = [
+        subprocess.Popen(
+            [*map(str, command)],
+            cwd=cwd,
+            env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for command in commands
+    ]
+    try:
+        outputs = [process.communicate(timeout=300)[0] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    for process, output in zip(started, outputs, strict=True):
+        assert process.returncode == 0, output[-5000:]
+    return outputs
+
+
+def two_processes(data: Path, save_dir: Path, cwd: Path, *more: str) -> list[str]:
+    """fairseq-train by hand, once for each rank."""
+    train = [sys.executable, "-m", "fairseq_cli.train", data, *FLAGS, "--save-dir", save_dir, *MORE]
+    group = ["--distributed-world-size", "2", "--distributed-no-spawn"]
+    address = f"--distributed-init-method=tcp://127.0.0.1:{free_port()}"
+    ranks = (["--distributed-rank", rank] for rank in "01")
+    return run_together([[*train, *group, address, *rank, *more] for rank in ranks], cwd)
+
+
+@pytest.fixture(scope="module")
+def alone(train, tmp_path_factory) -> tuple[Path, list[str]]:
+    """One process with twice the batches: the folder and the log."""
+    folder = tmp_path_factory.mktemp("alone")
+    return folder, train(folder, *MORE, "--update-freq", "2")
+
+
+@pytest.fixture(scope="module")
+def together(prepared, repo_root, tmp_path_factory) -> tuple[Path, list[str]]:
+    """Two processes with fairseq's default, --ddp-backend pytorch_ddp: the folder and the logs."""
+    folder = tmp_path_factory.mktemp("together")
+    return folder, two_processes(prepared / "data-bin", folder, repo_root)
+
+
+def resumable(folder: Path, earlier: Path) -> Path:
+    """A new folder with the checkpoint of an earlier training, inside of its epoch."""
+    folder.mkdir()
+    shutil.copy(earlier / "checkpoint_2_4.pt", folder / "checkpoint_last.pt")
+    return folder
+
+
+def check_same(folder: Path, outputs: list[str], alone: tuple[Path, list[str]], first: int) -> None:
+    """Same losses from update *first* on, logged by one process; same weights at the end."""
+    expected = {number: loss for number, loss in losses(alone[1]).items() if int(number) >= first}
+    lines = [line for output in outputs for line in output.splitlines()]
+    assert sum("training on 2 devices" in line for line in lines) == 1
+    assert len(expected) == 7 - first
+    for number, (loss, *_) in losses(lines).items():
+        assert float(loss) == pytest.approx(float(expected.pop(number)[0]), abs=2e-3)
+    assert not expected
+    final = weights(folder / "checkpoint_last.pt")
+    for name, value in weights(alone[0] / "checkpoint_last.pt").items():
+        torch.testing.assert_close(final[name], value, rtol=1e-4, atol=1e-6, msg=name)
+
+
+def test_two_processes_equal_one(alone, together):
+    check_same(*together, alone, first=1)
+
+
+def test_two_processes_resume(alone, together, prepared, repo_root, tmp_path):
+    """With the other backend, which must not matter."""
+    folder = resumable(tmp_path / "run", together[0])
+    more = ("--ddp-backend", "legacy_ddp")
+    outputs = two_processes(prepared / "data-bin", folder, repo_root, *more)
+    check_same(folder, outputs, alone, first=5)
+
+
+STAND_INS = {
+    # Every task at once, each on a host of its own, as srun does with one task a host.
+    "srun": 'for host in 0 1; do "$@" & done; for job in $(jobs -p); do wait "$job" || exit; done',
+    "scontrol": "printf '127.0.0.1\\n127.0.0.1\\n'",
+}
+
+
+def test_the_slurm_script_with_two_hosts(alone, together, prepared, repo_root, tmp_path):
+    """torchrun twice, meeting at one address; stand-ins for SLURM's own commands."""
+    for name, body in STAND_INS.items():
+        path = tmp_path / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/usr/bin/env bash\n{body}\n", encoding="utf-8")
+        path.chmod(0o755)
+    folder = resumable(tmp_path / "run", together[0])
+    script = repo_root / "examples" / "distributed" / "slurm.sbatch"
+    env = {
+        "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "PYTHON": sys.executable,
+        "PROCESSES": "1",
+        "PORT": str(free_port()),
+        "SLURM_JOB_NODELIST": "host[0-1]",
+        "SLURM_NNODES": "2",
+        "SLURM_JOB_ID": "7",
+    }
+    command = ["bash", script, prepared / "data-bin", folder, *FLAGS, *MORE]
+    check_same(folder, run_together([command], repo_root, env), alone, first=5)
+
+
+def test_what_would_train_nothing_is_refused(run_cli, prepared, tmp_path):
+    """fairseq starts a process for each GPU: none here, and exit code 0."""
+    group = ["--distributed-world-size", "2", "--distributed-init-method", "tcp://127.0.0.1:1"]
+    command = ["-m", "fairseq_cli.train", prepared / "data-bin", *FLAGS, *group]
+    done = run_cli([*command, "--save-dir", tmp_path], CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 1
+    assert "--distributed-no-spawn" in done.stderr.splitlines()[-1]
