@@ -41,6 +41,7 @@ _FIXES = (
     pruning.prune_one_side,
     vocabulary.remember_vocabularies,
     flags.complete_validation,
+    flags.remember_languages,
     precision.check_precision,
     inputs.explain_data,
     inputs.explain_sentences,

@@ -1,9 +1,9 @@
-"""Flags that a command needs and does not ask for."""
+"""Flags that a command or a checkpoint needs, without the user giving them."""
 
 from argparse import ArgumentParser
 from typing import Any
 
-from fairseq import options
+from fairseq import options, tasks
 
 from ._patch import wrap
 
@@ -24,3 +24,21 @@ def complete_validation() -> None:
         if any(a.dest == "task" and a.default is None for a in parser._actions):
             parser.set_defaults(task="translation", max_tokens=12000)
         return original(parser, *args, **kwargs)
+
+
+def remember_languages() -> None:
+    """Store the languages that were inferred from the data's file names in the checkpoint.
+
+    Break: fairseq/tasks/translation.py infers them into a copy of the flags, so that a checkpoint
+    does not know its own direction, and loads only beside binarised text. Fix: into the flags that
+    are stored as well.
+    """
+
+    @wrap(tasks, "setup_task")
+    def setup_task(original: Any, cfg: Any, **kwargs: Any) -> Any:
+        task = original(cfg, **kwargs)
+        for name in ("source_lang", "target_lang"):
+            inferred = getattr(getattr(task, "cfg", None), name, None)
+            if inferred is not None and getattr(cfg, name, inferred) is None:
+                setattr(cfg, name, inferred)
+        return task

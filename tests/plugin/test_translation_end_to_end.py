@@ -104,9 +104,16 @@ def test_generate_and_interactive_agree(trained, prepared, run_cli, attention):
     sentences = (prepared / "raw" / "test.src").read_text(encoding="utf-8")
     assert len(found) == len(sentences.splitlines()) == 20
     pieces = ["--bpe", "sentencepiece", "--sentencepiece-model", prepared / "spm.model"]
-    languages = ["--source-lang", "src", "--target-lang", "tgt", "--buffer-size", "7"]
     typed = run_cli(
-        ["-m", "fairseq_cli.interactive", prepared / "data-bin", *common, *pieces, *languages],
+        [
+            "-m",
+            "fairseq_cli.interactive",
+            prepared / "data-bin",
+            *common,
+            *pieces,
+            "--buffer-size",
+            "7",
+        ],
         stdin=sentences,
     )
     assert typed.returncode == 0, typed.stderr
