@@ -39,8 +39,17 @@ class AttentionEncoderLayer(TransformerEncoderLayerBase):
         super().__init__(cfg, return_fc=return_fc)
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> nn.Module:
-        """fairseq's hook for the attention of a layer."""
-        layer = self._make_attention(embed_dim, cfg.encoder.attention_heads)
+        """fairseq's hook for the attention of a layer.
+
+        Raises:
+            UserError: if the attention cannot have these sizes.
+        """
+        heads = cfg.encoder.attention_heads
+        try:
+            layer = self._make_attention(embed_dim, heads)
+        except UserError as error:
+            sizes = f"--encoder-embed-dim {embed_dim}, --encoder-attention-heads {heads}"
+            raise UserError(f"{sizes}: {error}") from None
         return EncoderAttention(layer, self._attention_name)
 
 

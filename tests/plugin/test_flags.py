@@ -1,0 +1,33 @@
+"""Wrong flags through the real fairseq-train: one sentence, exit code not 0, nothing written."""
+
+import pytest
+
+pytest.importorskip("fairseq")
+
+CASES = {
+    "odd heads": (
+        ("--encoder-embed-dim", "63", "--encoder-attention-heads", "3"),
+        "--encoder-attention-heads 3: masks 'forward_backward' gives half of the heads",
+    ),
+    "heads that do not divide": (
+        ("--encoder-embed-dim", "66", "--encoder-attention-heads", "4"),
+        "--encoder-attention-heads 4 does not divide --encoder-embed-dim 66",
+    ),
+    "window": (("--mtsa-window", "0"), "mask window 0 is not allowed; it must be at least 1"),
+    "mechanism": (("--encoder-attention", "foo"), "invalid choice: 'foo'"),
+    "switch of another mechanism": (
+        ("--encoder-attention", "multihead", "--mtsa-fusion-gate"),
+        "--mtsa-fusion-gate True is a switch of --encoder-attention mtsa, not of multihead",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_wrong_flags_end_in_one_sentence(case, toy_train, tmp_path):
+    flags, message = CASES[case]
+    done = toy_train([*flags, "--save-dir", tmp_path / "run"])
+    assert done.returncode != 0
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("fairseq-train: error: ") and message in last
+    assert "Traceback" not in done.stdout + done.stderr
+    assert not list(tmp_path.rglob("*.pt"))
