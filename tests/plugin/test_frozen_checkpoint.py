@@ -1,0 +1,28 @@
+"""Checkpoints that version 0.1 wrote load for ever, and translate as they did."""
+
+import math
+
+import pytest
+
+pytest.importorskip("fairseq")
+pytestmark = pytest.mark.fairseq
+
+import plugin  # noqa: E402, F401 - the repairs, and the models
+from plugin.models.transformer_mtsa import TransformerMTSAModel  # noqa: E402
+
+
+@pytest.mark.parametrize("preset", ["paper", "nmt"])
+def test_version_0_1_translates_as_it_did(preset, repo_root):
+    folder = repo_root / "tests" / "data" / "checkpoint_v0_1"
+    sentences = (folder / "text" / "test.src").read_text(encoding="utf-8").splitlines()
+    model = TransformerMTSAModel.from_pretrained(str(folder), f"{preset}.pt")
+    batches = model.generate([model.encode(sentence) for sentence in sentences], beam=4)
+    found = [
+        (best["score"].item() / math.log(2), model.decode(best["tokens"])) for best, *_ in batches
+    ]
+    lines = (folder / f"{preset}.expected").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == len(sentences)
+    for line, (score, words) in zip(lines, found, strict=True):
+        _, expected_score, expected = line.split("\t")
+        assert words == expected
+        assert score == pytest.approx(float(expected_score), abs=1e-4)
