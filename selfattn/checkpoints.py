@@ -122,7 +122,10 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises:
         UserError: the file is missing, truncated or no fairseq checkpoint.
     """
-    with explain_reading(path), torch.serialization.safe_globals(safe_types()):
+    # torch's context forgets its types at the end, even those that were allowed before it.
+    allowed = torch.serialization.get_safe_globals()
+    types = [kind for kind in safe_types() if kind not in allowed]
+    with explain_reading(path), torch.serialization.safe_globals(types):
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     check_content(state, path)
     return state

@@ -11,6 +11,18 @@ import plugin  # noqa: E402, F401 - the repairs, and the models
 from plugin.models.transformer_mtsa import TransformerMTSAModel  # noqa: E402
 
 
+def test_reading_it_as_a_file_leaves_fairseq_able_to(repo_root):
+    """torch's list of allowed types belongs to the process, not to the file that was read."""
+    import argparse
+
+    import torch
+
+    from selfattn import checkpoints
+
+    checkpoints.read(repo_root / "tests" / "data" / "checkpoint_v0_1" / "paper.pt")
+    assert argparse.Namespace in torch.serialization.get_safe_globals()
+
+
 @pytest.mark.parametrize("preset", ["paper", "nmt"])
 def test_version_0_1_translates_as_it_did(preset, repo_root):
     folder = repo_root / "tests" / "data" / "checkpoint_v0_1"
