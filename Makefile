@@ -35,7 +35,7 @@ demo: ## train a small translation model on real text, translate, show the resul
 test: ## run the whole test suite
 	@$(FIND_PYTHON)
 	@$(SETUP) base dev
-	@OMP_NUM_THREADS=1 $(VENV)/python -m pytest -n $(JOBS) $(ARGS)
+	@OMP_NUM_THREADS=1 $(VENV)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 check: ## formatter, linter, type checker
 	@$(FIND_PYTHON)
