@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -13,6 +13,11 @@ from selfattn.ops import _dispatch
 from selfattn.ops.mtsa.eager import mtsa_eager
 from selfattn.ops.mtsa.reference import mtsa_reference
 
+# eager is kept out of torch.compile's graphs: which blocks it computes again depends on the numbers.
+_RUN: dict[str, Callable[..., Tensor]] = {
+    "reference": mtsa_reference,
+    "eager": torch.compiler.disable(mtsa_eager),
+}
 SIGMA_T = ("identity", "logsigmoid")
 
 __all__ = ["SIGMA_T", "mtsa"]
@@ -75,7 +80,7 @@ def mtsa(
         padding_mask = padding_mask.to(torch.bool)
     if not v.numel():
         return v * 1.0  # no sentence or no token: nothing to attend to, but still part of the graph
-    run = {"reference": mtsa_reference, "eager": mtsa_eager}[_dispatch.choose(backend)]
+    run = _RUN[_dispatch.choose(backend)]
     return run(q, k, v, s, masks, padding_mask, sigma_t, float(dropout_p))
 
 

@@ -185,6 +185,15 @@ def test_backends_agree():
     assert_close("backends", layer(x), fast(x), 1e-12)
 
 
+def test_a_compiled_layer_gives_the_same():
+    layer, x = built("paper")
+    compiled = torch.compile(layer, backend="eager")  # all of Dynamo, without a C++ compiler
+    for t in (x.clone().requires_grad_(), 50 * x):
+        assert torch.equal(layer(t), compiled(t))
+    compiled(x).sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in layer.parameters())
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
