@@ -13,7 +13,7 @@ from selfattn.ops import _dispatch
 from selfattn.ops.mtsa.eager import mtsa_eager
 from selfattn.ops.mtsa.reference import mtsa_reference
 
-# eager is kept out of torch.compile's graphs: which blocks it computes again depends on the numbers.
+# eager stays out of torch.compile's graphs: which blocks it computes again depends on the numbers.
 _RUN: dict[str, Callable[..., Tensor]] = {
     "reference": mtsa_reference,
     "eager": torch.compiler.disable(mtsa_eager),
