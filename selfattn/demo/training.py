@@ -43,7 +43,7 @@ class Size:
     """
 
     attention: str = "mtsa"
-    updates: int = 2000
+    updates: int = 1600
     encoder_layers: int = 2
     decoder_layers: int = 2
     width: int = 128
