@@ -11,6 +11,15 @@ from ..errors import UserError
 
 # 2026-01-31 12:00:00 | INFO | train_inner | ...
 _LINE = re.compile(r"\| INFO \| (train_inner|train|valid\w*) \| (.*)$")
+# A --log-file has the message alone; what kind it is follows from its form.
+_BARE = (
+    (re.compile(r'\{"epoch": \d+, "(valid\w*?)_loss": '), None),
+    (re.compile(r'\{"epoch": \d+, "train_loss": '), "train"),
+    (re.compile(r'\{"epoch": \d+, "update": .*"loss": '), "train_inner"),
+    (re.compile(r"epoch \d+ \| (valid\w*) on '"), None),
+    (re.compile(r"epoch \d+ \| loss "), "train"),
+    (re.compile(r"epoch \d+:\s+\d+ / \d+ loss="), "train_inner"),
+)
 _INNER_PAIR = re.compile(r"(\w+)=([^\s,]+)")
 
 
@@ -60,14 +69,22 @@ def _add(points: list[tuple[int, float]], record: Record, name: str) -> None:
 def parse_line(line: str) -> Record | None:
     """The record in a line of a log, or None if the line holds none."""
     found = _LINE.search(line.rstrip())
-    if not found:
+    kind, text = found.groups() if found else (_bare_kind(line), line.rstrip())
+    if kind is None:
         return None
-    kind, text = found.groups()
     values = _json_values(text) if text.startswith("{") else _simple_values(kind, text)
     prefix = f"{kind}_"
     values = {name.removeprefix(prefix): value for name, value in values.items()}
     update = values.pop("num_updates", None)
     return None if update is None else Record(kind, int(update), values)
+
+
+def _bare_kind(message: str) -> str | None:
+    """The kind of a message without the name of its logger, or None if it is no record."""
+    for form, kind in _BARE:
+        if found := form.match(message):
+            return kind or found[1]
+    return None
 
 
 def _json_values(text: str) -> dict[str, float]:

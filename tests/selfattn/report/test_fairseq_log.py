@@ -7,10 +7,10 @@ from selfattn.report import Curves, parse_line, plot, read_curves
 
 JSON_LOG = """\
 2026-01-31 12:00:00 | INFO | fairseq_cli.train | {'_name': None}
-2026-01-31 12:00:01 | INFO | train_inner | {"epoch": 1, "update": 0.3, "loss": "9.5", "num_updates": "10"}
-2026-01-31 12:00:02 | INFO | train_inner | {"epoch": 1, "update": 0.6, "loss": "8.25", "num_updates": "20"}
-2026-01-31 12:00:03 | INFO | valid | {"epoch": 1, "valid_loss": "8.5", "valid_bleu": "1.5", "valid_num_updates": "20"}
-2026-01-31 12:00:03 | INFO | train | {"epoch": 1, "train_loss": "9.1", "train_num_updates": "20"}
+2026-01-31 12:00:01 | INFO | train_inner | {"epoch": 1, "update": 0.3, "loss": "9.5", "nll_loss": "9.4", "num_updates": "10"}
+2026-01-31 12:00:02 | INFO | train_inner | {"epoch": 1, "update": 0.6, "loss": "8.25", "nll_loss": "8.1", "num_updates": "20"}
+2026-01-31 12:00:03 | INFO | valid | {"epoch": 1, "valid_loss": "8.5", "valid_nll_loss": "7.5", "valid_bleu": "1.5", "valid_num_updates": "20"}
+2026-01-31 12:00:03 | INFO | train | {"epoch": 1, "train_loss": "9.1", "train_nll_loss": "8.1", "train_num_updates": "20"}
 """  # noqa: E501
 SIMPLE_LOG = """\
 2026-01-31 12:00:01 | INFO | train_inner | epoch 001:     10 / 30 loss=9.5, ppl=30.2, num_updates=10, lr=1e-05
@@ -20,7 +20,16 @@ SIMPLE_LOG = """\
 """  # noqa: E501
 
 
-@pytest.mark.parametrize("text", [JSON_LOG, SIMPLE_LOG], ids=["json", "simple"])
+def bare(log):
+    """The same messages as fairseq's --log-file has them."""
+    return "".join(line.split(" | ", 3)[3] for line in log.splitlines(keepends=True))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [JSON_LOG, SIMPLE_LOG, bare(JSON_LOG), bare(SIMPLE_LOG)],
+    ids=["json", "simple", "json --log-file", "simple --log-file"],
+)
 def test_both_formats_say_the_same(tmp_path, text):
     log = tmp_path / "train.log"
     log.write_text(text)
