@@ -30,6 +30,7 @@ _FIXES = (
     runtime.allow_ddp_on_cpu,
     processes.join_processes,
     runtime.restore_numpy_long,
+    runtime.log_each_line_once,
     runtime.silence_noise,
     batches.keep_last_batch,
     batches.resume_with_same_batches,

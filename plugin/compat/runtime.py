@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from fairseq.logging import progress_bar
 from fairseq.models import distributed_fairseq_model
 
 from ._patch import wrap
@@ -46,6 +47,22 @@ def restore_numpy_long() -> None:
     """
     if not hasattr(np, "compat"):
         np.compat = types.SimpleNamespace(long=int)  # type: ignore[attr-defined]
+
+
+def log_each_line_once() -> None:
+    """Write each line of ``--log-file`` once.
+
+    Break: fairseq/logging/progress_bar.py adds a handler for every epoch and every validation, so
+    the tenth one's lines are there ten times. Fix: the first handler of a file stays the only one.
+    """
+
+    @wrap(progress_bar, "progress_bar")
+    def _progress_bar(original: Any, *args: Any, log_file: str | None = None, **kwargs: Any) -> Any:
+        handlers = progress_bar.logger.handlers
+        files = [h.baseFilename for h in handlers if isinstance(h, logging.FileHandler)]
+        if log_file is not None and os.path.abspath(log_file) in files:
+            log_file = None
+        return original(*args, log_file=log_file, **kwargs)
 
 
 def silence_noise() -> None:

@@ -29,6 +29,16 @@ def test_amp_without_gpu_says_that_it_does_nothing(toy_train):
     assert "Warning" not in done.stderr
 
 
+def test_each_line_of_the_log_file_is_there_once(toy_train, tmp_path):
+    log = tmp_path / "train.log"
+    every = ["--log-interval", "1", "--validate-interval-updates", "1", "--max-update", "4"]
+    done = toy_train(["--no-save", "--log-format", "json", "--log-file", log, *every])
+    assert done.returncode == 0, done.stderr
+    updates = [line for line in log.read_text().splitlines() if line.startswith('{"epoch": ')]
+    assert len(updates) > 8  # 4 updates, 4 validations, the epoch
+    assert len(updates) == len(set(updates))
+
+
 def test_log_is_quiet(toy_train):
     done = toy_train(["--no-save"])
     assert done.stderr == ""
