@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -42,3 +43,12 @@ def weights(path: Path) -> dict[str, torch.Tensor]:
     """A checkpoint's floating-point weights."""
     model = checkpoints.read(path)["model"]
     return {name: value for name, value in model.items() if value.is_floating_point()}
+
+
+def sentence(done: Any, command: str = "fairseq-train") -> str:
+    """The one line of stderr with which a command ended; only log lines may stand before it."""
+    assert done.returncode not in (0, 120), done.stdout + done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    line: str = done.stderr.splitlines()[-1]
+    assert line.startswith(f"{command}: error: "), done.stderr
+    return line

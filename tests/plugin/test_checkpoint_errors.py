@@ -5,14 +5,7 @@ import shutil
 import pytest
 import torch
 
-
-def sentence(done, command="fairseq-train"):
-    """The one line of stderr; nothing but log lines may stand before it."""
-    assert done.returncode not in (0, 120), done.stdout + done.stderr
-    assert "Traceback" not in done.stderr, done.stderr
-    line = done.stderr.splitlines()[-1]
-    assert line.startswith(f"{command}: error: "), done.stderr
-    return line
+from tests.plugin.helpers import sentence
 
 
 @pytest.fixture

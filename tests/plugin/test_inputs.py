@@ -4,15 +4,9 @@ import shutil
 
 import pytest
 
+from tests.plugin.helpers import sentence
+
 INTERACTIVE = ["--user-dir", "plugin", "--cpu", "--source-lang", "src", "--target-lang", "tgt"]
-
-
-def sentence(done, command):
-    assert done.returncode not in (0, 120), done.stdout + done.stderr
-    assert "Traceback" not in done.stderr, done.stderr
-    line = done.stderr.splitlines()[-1]
-    assert line.startswith(f"{command}: error: "), done.stderr
-    return line
 
 
 @pytest.fixture
