@@ -1,4 +1,4 @@
-"""What all tests share: the device, the repository, and commands run as real processes."""
+"""What all tests share: the repository, and commands run as real processes."""
 
 from __future__ import annotations
 
@@ -9,28 +9,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 
 RunCli = Callable[..., subprocess.CompletedProcess[str]]
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--device", default="cpu", help="device of the operator tests: cpu or cuda")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if not torch.cuda.is_available():
-        for item in items:
-            if item.get_closest_marker("gpu"):
-                item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU here"))
-
-
-@pytest.fixture(scope="session")
-def device(request: pytest.FixtureRequest) -> torch.device:
-    """The device named by --device."""
-    return torch.device(request.config.getoption("--device"))
 
 
 @pytest.fixture(scope="session")

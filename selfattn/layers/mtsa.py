@@ -42,8 +42,6 @@ class MTSA(SelfAttention):
         torch.Size([2, 7, 64])
     """
 
-    config_class = MTSAConfig
-
     def __init__(self, config: MTSAConfig, embed_dim: int, num_heads: int) -> None:
         super().__init__(embed_dim, num_heads)
         self.config = config

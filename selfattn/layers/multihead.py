@@ -21,8 +21,6 @@ class MultiHead(SelfAttention):
         UserError: if the heads do not divide the width.
     """
 
-    config_class = MultiHeadConfig
-
     def __init__(self, config: MultiHeadConfig, embed_dim: int, num_heads: int) -> None:
         super().__init__(embed_dim, num_heads)
         self.config = config
