@@ -8,42 +8,25 @@ so this is written to be read and to be right; the gradients are autograd's.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
 from selfattn.ops.mtsa.tiling import Tile
+
+if TYPE_CHECKING:
+    from selfattn.ops.mtsa.block import Block
 
 SMALLEST_DENOMINATOR = 1e-280
 
 
-class Block(NamedTuple):
-    """The rows of a chunk that failed in one tile."""
+class Failure(NamedTuple):
+    """The rows of a part that failed in one tile."""
 
     tile: Tile
     rows: Tensor
-
-
-class Chunk(Protocol):
-    """What is needed of ``eager``'s chunk; see there."""
-
-    @property
-    def mask(self) -> PositionalMask: ...
-    @property
-    def q(self) -> Tensor: ...
-    @property
-    def k(self) -> Tensor: ...
-    @property
-    def v(self) -> Tensor: ...
-    @property
-    def s(self) -> Tensor: ...
-    @property
-    def padding(self) -> Tensor | None: ...
-    @property
-    def sigma_t(self) -> str: ...
 
 
 class _Inputs(NamedTuple):
@@ -64,71 +47,71 @@ class _Inputs(NamedTuple):
         return self._replace(q=self.q[:, part], visible=self.visible[:, part], pair_drop=pair_drop)
 
 
-def rescue_forward(
-    chunk: Chunk, block: Block, drop: Tensor | None, pair_drop: Tensor | None
-) -> Tensor:
-    """H of one failed block, ``(m, n_q, D)``, in the dtype of the chunk.
+def rescue_forward(block: Block, failure: Failure, pair_drop: Tensor | None) -> Tensor:
+    """H of the failed rows of a tile, ``(m, n_q, D)``, in working precision.
 
     Args:
-        chunk: the chunk that the block belongs to.
-        block: the tile and the rows that failed in it.
-        drop: dropout factor on (key, feature) pairs ``(rows, T, D)`` or None.
+        block: the part that they belong to.
+        failure: the tile and its rows that failed.
         pair_drop: dropout factor on the tile's (query, key) pairs ``(rows, n_q, n_k)`` or None.
     """
-    whole = _gather(chunk, block, drop, pair_drop)
+    whole = _gather(block, failure, pair_drop)
     with torch.no_grad():
         parts = [attend(whole.queries(part)) for attend, part in _plan(whole)]
-    return torch.cat(parts, 1).to(chunk.v.dtype)
+    return torch.cat(parts, 1).to(block.e.dtype)
 
 
 def rescue_backward(
-    chunk: Chunk, block: Block, grad: Tensor, drop: Tensor | None, pair_drop: Tensor | None
+    block: Block, failure: Failure, grad: Tensor, pair_drop: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of the failed rows' scaled q, k, v, s, each ``(m, T, .)``.
+    """Gradients of the failed rows' q, k, v, s, each ``(m, T, .)``, in working precision.
 
     Args:
-        chunk: the chunk that the block belongs to.
-        block: the tile and the rows that failed in it.
-        grad: gradient of H for the whole chunk ``(rows, T, D)``.
-        drop: as in ``rescue_forward``.
+        block: the part that they belong to.
+        failure: the tile and its rows that failed.
+        grad: gradient of H for the whole part ``(b, g, T, D)``.
         pair_drop: as in ``rescue_forward``.
     """
-    whole = _gather(chunk, block, drop, pair_drop)
-    start = block.tile.start
-    g = grad[block.rows, start : block.tile.stop].to(torch.float64)
-    totals = [
-        torch.zeros_like(t[block.rows], dtype=torch.float64)
-        for t in (chunk.q, chunk.k, chunk.v, chunk.s)
-    ]
-    keys = slice(block.tile.lo, block.tile.hi)
+    whole = _gather(block, failure, pair_drop)
+    start = failure.tile.start
+    where = torch.unravel_index(failure.rows, grad.shape[:2])
+    g = grad[where][:, start : failure.tile.stop].to(torch.float64)
+    totals = [torch.zeros_like(t[where], dtype=torch.float64) for t in block.inputs]
+    keys = slice(failure.tile.lo, failure.tile.hi)
     for attend, part in _plan(whole):
         piece = whole.queries(part)
         leaves = [t.detach().requires_grad_() for t in piece[:4]]
         with torch.enable_grad():
             h = attend(piece._replace(q=leaves[0], k=leaves[1], v=leaves[2], s=leaves[3]))
             found = torch.autograd.grad(h, leaves, g[:, part])
-        totals[0][:, start + part.start : start + part.stop] += found[0]
+        totals[0][:, start + part.start : start + part.stop] += found[0] * block.scale
         for total, piece_grad in zip(totals[1:], found[1:], strict=True):
             total[:, keys] += piece_grad
-    gq, gk, gv, gs = (t.to(chunk.v.dtype) for t in totals)
+    gq, gk, gv, gs = (t.to(block.e.dtype) for t in totals)
     return gq, gk, gv, gs
 
 
-def _gather(chunk: Chunk, block: Block, drop: Tensor | None, pair_drop: Tensor | None) -> _Inputs:
-    tile, rows = block
+def _gather(block: Block, failure: Failure, pair_drop: Tensor | None) -> _Inputs:
+    tile, rows = failure
     keys = slice(tile.lo, tile.hi)
-    visible = chunk.mask.block(tile.start, tile.stop, tile.lo, tile.hi, chunk.q.device)[None]
-    if chunk.padding is not None:
-        visible = visible & ~chunk.padding[rows, None, keys]
+    mask = block.part.mask
+    q, k, v, s = block.inputs
+    where = torch.unravel_index(rows, q.shape[:2])
+    visible = mask.block(tile.start, tile.stop, tile.lo, tile.hi, q.device)[None]
+    k, v, s = (t[where][:, keys].double() for t in (k, v, s))
+    if block.padding is not None:
+        hidden = block.padding[where[0]][:, keys]
+        visible = visible & ~hidden[:, None]
+        k, v, s = (t.masked_fill(hidden[..., None], 0.0) for t in (k, v, s))
     return _Inputs(
-        q=chunk.q[rows, tile.start : tile.stop].double(),
-        k=chunk.k[rows, keys].double(),
-        v=chunk.v[rows, keys].double(),
-        s=chunk.s[rows, keys].double(),
+        q=q[where][:, tile.start : tile.stop].double() * block.scale,
+        k=k,
+        v=v,
+        s=s,
         visible=visible.expand(len(rows), -1, -1),
-        drop=None if drop is None else drop[rows, keys].double(),
+        drop=None if block.drop is None else block.drop[rows, keys].double(),
         pair_drop=None if pair_drop is None else pair_drop[rows].double(),
-        sigma_t=chunk.sigma_t,
+        sigma_t=block.sigma_t,
     )
 
 

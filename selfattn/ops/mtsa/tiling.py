@@ -1,27 +1,31 @@
-"""How the fast form of MTSA walks over its input: head groups, chunks of rows, tiles.
+"""How the fast form of MTSA walks over its input: parts, tiles, and the dropout that replays.
 
-A *group* is the heads that share a mask, a *row* one (sentence, head) pair, a *tile* a block of
-queries with the keys it may see. Forward, backward and the tests walk in the same order, which is
-what makes dropout reproducible from one seed without storing a mask.
+A *part* is some sentences of some neighbouring heads that share a mask, a *row* one (sentence, head)
+pair of it, a *tile* a block of queries with the keys they may see. Forward, backward and the tests
+walk in the same order, which makes dropout reproducible from one seed without storing a mask.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
 
-# Buffers of one to two MiB stay in the second-level cache and are not given back to the system.
-CHUNK_BYTES = 2 << 20
+# The scores of one tile for all rows of a part: half of a common second-level cache, because the
+# gradient of the scores lies beside them.
+PART_BYTES = 1 << 19
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Queries ``[start, stop)`` and the keys ``[lo, hi)`` that at least one of them may see."""
+    """Queries ``[start, stop)``, each of which may see a key, and the keys that one of them may."""
 
     start: int
     stop: int
@@ -29,36 +33,70 @@ class Tile:
     hi: int
 
 
-def head_groups(masks: Sequence[PositionalMask]) -> list[tuple[PositionalMask, list[int]]]:
-    """Heads that share a mask, in order of first appearance."""
-    groups: dict[PositionalMask, list[int]] = {}
-    for head, mask in enumerate(masks):
-        groups.setdefault(mask, []).append(head)
-    return list(groups.items())
+@dataclass(frozen=True)
+class Part:
+    """Sentences and heads that are computed at once; the heads share ``mask``."""
+
+    mask: PositionalMask
+    batch: slice
+    heads: slice
+
+    @property
+    def rows(self) -> int:
+        """Number of (sentence, head) pairs."""
+        return (self.batch.stop - self.batch.start) * (self.heads.stop - self.heads.start)
+
+    def of(self, t: Tensor) -> Tensor:
+        """This part of a tensor ``(B, H, ...)``, a view."""
+        return t[self.batch, self.heads]
+
+
+def runs(items: Sequence[T]) -> Iterator[tuple[T, slice]]:
+    """Neighbours that are equal, as ``(item, slice)``."""
+    start = 0
+    for stop in range(1, len(items) + 1):
+        if stop == len(items) or items[stop] != items[start]:
+            yield items[start], slice(start, stop)
+            start = stop
 
 
 def block_size(length: int) -> int:
-    """Queries per tile."""
-    return 64 if length <= 128 else 128
+    """Queries per tile, at most: smaller tiles skip more of what a direction hides."""
+    return 64 if length <= 512 else 128
+
+
+def live_queries(mask: PositionalMask, length: int) -> tuple[int, int]:
+    """Queries ``[first, last)`` that may see a key by position."""
+    left, right = mask.offsets
+    first = 0 if right is None else max(0, -right)
+    last = length if left is None else min(length, length - left)
+    return min(first, length), max(min(first, length), last)
 
 
 def tiles(mask: PositionalMask, length: int) -> list[Tile]:
-    """The tiles of one row that hold at least one visible key."""
-    size = block_size(length)
-    found = []
-    for start in range(0, length, size):
-        stop = min(start + size, length)
-        lo, hi = mask.key_range(start, stop, length)
-        if hi > lo:
-            found.append(Tile(start, stop, lo, hi))
-    return found
+    """The tiles of one row, of nearly equal heights; queries that see nothing are in none."""
+    first, last = live_queries(mask, length)
+    count = -(-(last - first) // block_size(length))
+    edges = [first + (last - first) * i // max(count, 1) for i in range(count + 1)]
+    return [
+        Tile(start, stop, *mask.key_range(start, stop, length))
+        for start, stop in zip(edges, edges[1:], strict=False)
+    ]
 
 
-def chunks(rows: int, length: int) -> Iterator[slice]:
-    """Slices of rows whose scores for one tile fill about ``CHUNK_BYTES``."""
-    step = max(1, CHUNK_BYTES // (4 * max(1, min(block_size(length), length) * length)))
-    for first in range(0, rows, step):
-        yield slice(first, min(first + step, rows))
+def parts(masks: Sequence[PositionalMask], batch: int, length: int) -> Iterator[Part]:
+    """All sentences and heads, in parts whose scores for one tile fill about ``PART_BYTES``.
+
+    Few sentences and many heads, because the heads of a token lie side by side in memory.
+    """
+    rows = max(1, PART_BYTES // (4 * max(1, min(block_size(length), length) * length)))
+    groups = list(runs(masks))
+    sentences = max(1, rows // max(run.stop - run.start for _, run in groups))
+    for first in range(0, batch, sentences):
+        chunk = slice(first, min(first + sentences, batch))
+        for mask, run in groups:
+            for head in range(run.start, run.stop, rows):
+                yield Part(mask, chunk, slice(head, min(head + rows, run.stop)))
 
 
 def draw_seed() -> int:
@@ -79,10 +117,9 @@ class FactorDropout:
         self.keep = (1.0 - dropout_p) ** 0.5
         self._generator = torch.Generator(device).manual_seed(seed)
 
-    def factor(self, like: Tensor, *shape: int) -> Tensor:
-        """A tensor of 0 and 1 / keep; successive calls continue the stream."""
-        drawn = torch.empty(shape, dtype=like.dtype, device=like.device)
-        return drawn.bernoulli_(self.keep, generator=self._generator).div_(self.keep)
+    def factor(self, out: Tensor) -> Tensor:
+        """Fill a tensor with 0 and 1 / keep; successive calls continue the stream."""
+        return out.bernoulli_(self.keep, generator=self._generator).div_(self.keep)
 
 
 def dropout_factors(
@@ -99,16 +136,11 @@ def dropout_factors(
     dropout = FactorDropout(dropout_p, seed, q.device)
     pairs = torch.zeros(batch, heads, length, length, dtype=dtype, device=q.device)
     features = torch.zeros(batch, heads, length, width, dtype=dtype, device=q.device)
-    for mask, group in head_groups(masks):
-        rows = batch * len(group)
-        pair = torch.zeros(rows, length, length, dtype=dtype, device=q.device)
-        feature = torch.zeros(rows, length, width, dtype=dtype, device=q.device)
-        for chunk in chunks(rows, length):
-            size = chunk.stop - chunk.start
-            feature[chunk] = dropout.factor(feature, size, length, width)
-            for t in tiles(mask, length):
-                drawn = dropout.factor(pair, size, t.stop - t.start, t.hi - t.lo)
-                pair[chunk, t.start : t.stop, t.lo : t.hi] = drawn
-        pairs[:, group] = pair.unflatten(0, (batch, len(group)))
-        features[:, group] = feature.unflatten(0, (batch, len(group)))
+    for part in parts(masks, batch, length):
+        target = part.of(features)
+        target.copy_(dropout.factor(target.new_empty(part.rows, length, width)).view_as(target))
+        for tile in tiles(part.mask, length):
+            target = part.of(pairs)[..., tile.start : tile.stop, tile.lo : tile.hi]
+            drawn = target.new_empty(part.rows, *target.shape[2:])
+            target.copy_(dropout.factor(drawn).view_as(target))
     return pairs, features

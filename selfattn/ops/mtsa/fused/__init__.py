@@ -1,0 +1,99 @@
+"""MTSA in Triton kernels: one pass over key tiles, nothing of size T x T in memory.
+
+Importing this package needs torch only; Triton is imported when a kernel is first called. The
+algorithm is in this folder's README.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from selfattn.errors import UserError
+from selfattn.masks import PositionalMask
+from selfattn.ops.mtsa.fused import configs, launch, operators
+
+OLDEST_CAPABILITY = (8, 0)  # bfloat16 and tf32 matrix products
+
+__all__ = ["mtsa_fused", "refusal"]
+
+
+def refusal(
+    device: torch.device | str, dtype: torch.dtype, widths: Sequence[int] = ()
+) -> str | None:
+    """Why the kernels cannot run on these inputs.
+
+    Args:
+        device: device of the inputs. A CPU will do under ``TRITON_INTERPRET=1`` only: that is
+            Triton's interpreter, for tests.
+        dtype: dtype of the inputs.
+        widths: head widths ``D_i`` and ``D``, as far as they are known.
+
+    Returns:
+        One sentence, or None if they can run.
+    """
+    device = torch.device(device)
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed"
+    interpreted = os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "on", "true", "yes", "y")
+    if device.type != "cuda" and not (device.type == "cpu" and interpreted):
+        return f"it needs an NVIDIA GPU, and the device is {device.type}"
+    if device.type == "cuda":
+        if not torch.cuda.is_available():
+            return "no NVIDIA GPU is available"
+        found = torch.cuda.get_device_capability(device)
+        if torch.version.hip is None and found < OLDEST_CAPABILITY:
+            return f"the GPU has compute capability {found[0]}.{found[1]}; 8.0 is needed"
+    if dtype not in configs.DTYPES:
+        names = ", ".join(str(d).removeprefix("torch.") for d in configs.DTYPES)
+        return f"dtype {str(dtype).removeprefix('torch.')} is not among {names}"
+    if widths and max(widths) > configs.WIDEST:
+        return f"head width {max(widths)} is above {configs.WIDEST}"
+    return None
+
+
+def mtsa_fused(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    s: Tensor,
+    masks: Sequence[PositionalMask],
+    padding_mask: Tensor | None,
+    sigma_t: str,
+    dropout_p: float,
+) -> Tensor:
+    """Equations 10-12 of the MTSA paper in fused kernels; arguments as in ``mtsa``.
+
+    Views whose last dimension is contiguous are read in place. Under autocast q, k and v are cast
+    to its dtype; s keeps its own, which costs nothing and keeps large scores apart.
+
+    Returns:
+        ``(B, H, T, D)`` in the dtype of v after autocast, in memory ``(B, T, H, D)``.
+
+    Raises:
+        UserError: if ``refusal`` gives a reason.
+    """
+    if torch.is_autocast_enabled(q.device.type):
+        work = torch.get_autocast_dtype(q.device.type)
+        q, k, v = (t if t.dtype == torch.float64 else t.to(work) for t in (q, k, v))
+    reason = refusal(q.device, q.dtype, (q.shape[-1], v.shape[-1]))
+    if reason is not None:
+        raise UserError(f"backend 'fused' cannot be used: {reason}")
+    offsets = [mask.offsets for mask in masks]
+    left = [-launch.UNBOUNDED if a is None else a for a, _ in offsets]
+    right = [launch.UNBOUNDED if b is None else b for _, b in offsets]
+    seed = draw_seed(q.device) if dropout_p else None
+    save = torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v, s))
+    out: Tensor = operators.fused_forward(
+        q, k, v, s, padding_mask, seed, left, right, sigma_t == "logsigmoid", dropout_p, save
+    )[0]
+    return out
+
+
+def draw_seed(device: torch.device) -> Tensor:
+    """A seed ``(1,)`` from the device's generator: it stays there, so CUDA graphs can redraw it."""
+    return torch.randint(1 << 62, (1,), dtype=torch.int64, device=device)

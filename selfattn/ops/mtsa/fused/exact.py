@@ -1,0 +1,248 @@
+# mypy: ignore-errors
+"""Exact kernels for flagged tiles: a softmax for each query and feature, nothing factorised.
+
+They run after the fast kernels over the same grid and return at once where no flag is set, so that
+the host never waits for a flag. In a flagged tile ``den`` holds the logarithm of the normaliser.
+"""
+
+from selfattn.ops._triton import LOG2E, jit, tl
+from selfattn.ops.mtsa.fused.tile import (
+    key_factor,
+    key_span,
+    load_rows,
+    pair_factor,
+    real_keys,
+    slope,
+    store_rows,
+    token2token,
+)
+
+
+@jit
+def pair_scores(q, k, rows, keys, real, left, right, scale, LOGSIGMOID: tl.constexpr):
+    """sigma_t(R) of eq. 10 in units of log 2, -inf where hidden, and R itself; [query, key]."""
+    x = tl.sum(q[:, None, :] * k[None, :, :], 2) * scale
+    offset = keys[None, :] - rows[:, None]
+    seen = (offset >= left) & (offset <= right) & real[None, :]
+    return tl.where(seen, token2token(x, LOGSIGMOID), float("-inf")), x
+
+
+@jit
+def exact_forward_kernel(
+    q_ptr, k_ptr, v_ptr, s_ptr, padding_ptr, bounds_ptr, left_ptr, right_ptr, seed_ptr,
+    out_ptr, den_ptr, row_max_ptr, flag_ptr,
+    q_b, q_h, q_t, k_b, k_h, k_t, v_b, v_h, v_t, s_b, s_h, s_t,
+    heads, length, scale, threshold, inverse_keep,
+    DK: tl.constexpr, DV: tl.constexpr, SK: tl.constexpr, SV: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BF: tl.constexpr,
+    HAS_PADDING: tl.constexpr, LOGSIGMOID: tl.constexpr, DROPOUT: tl.constexpr,
+    SAVE: tl.constexpr,
+):  # fmt: skip
+    """Forward, two passes over the keys: the maximum for each query and feature, then the sums."""
+    tiles = tl.cdiv(length, BM)
+    lane = tl.program_id(0) // tiles
+    first = tl.program_id(0) % tiles * BM
+    if tl.load(flag_ptr + lane * tl.cdiv(length, BF) + first // BF) == 0:
+        return
+    batch, head = lane // heads, lane % heads
+    b, h = batch.to(tl.int64), head.to(tl.int64)
+    q_ptr += b * q_b + h * q_h
+    k_ptr += b * k_b + h * k_h
+    v_ptr += b * v_b + h * v_h
+    s_ptr += b * s_b + h * s_h
+    left, right = tl.load(left_ptr + head), tl.load(right_ptr + head)
+    stop = tl.minimum(first + BM, length)
+    rows = first + tl.arange(0, BM)
+    real_rows = rows < length
+    lo, hi, _, _ = key_span(first, stop, left, right, length, bounds_ptr, batch, HAS_PADDING)
+    q = load_rows(q_ptr, rows, q_t, real_rows, DK, SK, True).to(tl.float32)
+
+    m = tl.full([BM], -1e30, tl.float32)
+    y = tl.full([BM, SV], -1e30, tl.float32)
+    for start in range(lo, hi, BN):
+        keys = start + tl.arange(0, BN)
+        real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
+        k = load_rows(k_ptr, keys, k_t, real, DK, SK, True).to(tl.float32)
+        s = load_rows(s_ptr, keys, s_t, real, DV, SV, True).to(tl.float32)
+        r, _ = pair_scores(q, k, rows, keys, real, left, right, scale, LOGSIGMOID)
+        m = tl.maximum(m, tl.max(r, 1))
+        y = tl.maximum(y, tl.max(r[:, :, None] + (s * LOG2E)[None, :, :], 1))
+    live = (m > -1e29) & real_rows
+    # y becomes a score that a key at the maximum has beside the row maximum, in natural units.
+    y = tl.where(live[:, None], (y - m[:, None]) / LOG2E, 0.0)
+
+    if DROPOUT:
+        seed = tl.load(seed_ptr)
+    num = tl.zeros([BM, SV], tl.float32)
+    den = tl.zeros([BM, SV], tl.float32)
+    for start in range(lo, hi, BN):
+        keys = start + tl.arange(0, BN)
+        real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
+        k = load_rows(k_ptr, keys, k_t, real, DK, SK, True).to(tl.float32)
+        s = load_rows(s_ptr, keys, s_t, real, DV, SV, True).to(tl.float32)
+        v = load_rows(v_ptr, keys, v_t, real, DV, SV, True).to(tl.float32)
+        r, _ = pair_scores(q, k, rows, keys, real, left, right, scale, LOGSIGMOID)
+        z = (r - m[:, None])[:, :, None] + (s[None, :, :] - y[:, None, :]) * LOG2E
+        w = tl.exp2(z)  # eq. 11, before the division
+        den += tl.sum(w, 1)
+        if DROPOUT:
+            v *= key_factor(seed, lane, keys, SV, threshold, inverse_keep)
+            w *= pair_factor(seed, lane, rows[:, None], keys[None, :], threshold, inverse_keep)[
+                :, :, None
+            ]
+        num += tl.sum(w * v[None, :, :], 1)
+    den = tl.where(live[:, None], den, 1.0)
+    out = tl.where(live[:, None], num / den, 0.0)  # eq. 12
+    store_rows(out_ptr + b * length * heads * DV + h * DV, rows, heads * DV, real_rows, out, DV, SV)
+    if SAVE:
+        row = lane.to(tl.int64) * length
+        log_den = y + tl.log2(den) / LOG2E
+        store_rows(den_ptr + row * DV, rows, DV, real_rows, log_den, DV, SV)
+        tl.store(row_max_ptr + row + rows, m, mask=real_rows)
+
+
+@jit
+def exact_pair(
+    q, k, v, s, grad, out, log_den, m, rows, keys, real, left, right, scale,
+    seed, lane, threshold, inverse_keep,
+    SV: tl.constexpr, LOGSIGMOID: tl.constexpr, DROPOUT: tl.constexpr,
+):  # fmt: skip
+    """Gradients at each pair: of R [query, key], and of v and s [query, key, feature]."""
+    r, x = pair_scores(q, k, rows, keys, real, left, right, scale, LOGSIGMOID)
+    z = (r - m[:, None])[:, :, None] + (s[None, :, :] - log_den[:, None, :]) * LOG2E
+    weighted = tl.exp2(z) * grad[:, None, :]  # p G
+    kept = weighted
+    if DROPOUT:
+        kept *= key_factor(seed, lane, keys, SV, threshold, inverse_keep)[None, :, :]
+        kept *= pair_factor(seed, lane, rows[:, None], keys[None, :], threshold, inverse_keep)[
+            :, :, None
+        ]
+    ds = kept * v[None, :, :] - weighted * out[:, None, :]
+    dr = tl.sum(ds, 2)
+    if LOGSIGMOID:
+        dr *= slope(x)
+    return dr, kept, ds
+
+
+@jit
+def exact_query_kernel(
+    q_ptr, k_ptr, v_ptr, s_ptr, padding_ptr, bounds_ptr, left_ptr, right_ptr, seed_ptr,
+    grad_ptr, out_ptr, den_ptr, row_max_ptr, flag_ptr, dq_ptr,
+    q_b, q_h, q_t, k_b, k_h, k_t, v_b, v_h, v_t, s_b, s_h, s_t, g_b, g_h, g_t,
+    heads, length, scale, gain, threshold, inverse_keep,
+    DK: tl.constexpr, DV: tl.constexpr, SK: tl.constexpr, SV: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BF: tl.constexpr,
+    HAS_PADDING: tl.constexpr, LOGSIGMOID: tl.constexpr, DROPOUT: tl.constexpr,
+):  # fmt: skip
+    """Gradient of q for the rows of flagged tiles, instead of what the fast kernel wrote."""
+    tiles = tl.cdiv(length, BM)
+    lane = tl.program_id(0) // tiles
+    first = tl.program_id(0) % tiles * BM
+    if tl.load(flag_ptr + lane * tl.cdiv(length, BF) + first // BF) == 0:
+        return
+    batch, head = lane // heads, lane % heads
+    b, h = batch.to(tl.int64), head.to(tl.int64)
+    q_ptr += b * q_b + h * q_h
+    k_ptr += b * k_b + h * k_h
+    v_ptr += b * v_b + h * v_h
+    s_ptr += b * s_b + h * s_h
+    left, right = tl.load(left_ptr + head), tl.load(right_ptr + head)
+    stop = tl.minimum(first + BM, length)
+    rows = first + tl.arange(0, BM)
+    real_rows = rows < length
+    lo, hi, _, _ = key_span(first, stop, left, right, length, bounds_ptr, batch, HAS_PADDING)
+    seed = tl.load(seed_ptr) if DROPOUT else 0
+    row = lane.to(tl.int64) * length
+    whole = b * length * heads * DV + h * DV
+    q = load_rows(q_ptr, rows, q_t, real_rows, DK, SK, True).to(tl.float32)
+    grad = load_rows(grad_ptr + b * g_b + h * g_h, rows, g_t, real_rows, DV, SV, True)
+    grad = grad.to(tl.float32)
+    out = load_rows(out_ptr + whole, rows, heads * DV, real_rows, DV, SV, True).to(tl.float32)
+    log_den = load_rows(den_ptr + row * DV, rows, DV, real_rows, DV, SV, True)
+    m = tl.load(row_max_ptr + row + rows, mask=real_rows, other=0.0)
+    dq = tl.zeros([BM, SK], tl.float32)
+    for start in range(lo, hi, BN):
+        keys = start + tl.arange(0, BN)
+        real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
+        k = load_rows(k_ptr, keys, k_t, real, DK, SK, True).to(tl.float32)
+        s = load_rows(s_ptr, keys, s_t, real, DV, SV, True).to(tl.float32)
+        v = load_rows(v_ptr, keys, v_t, real, DV, SV, True).to(tl.float32)
+        dr, _, _ = exact_pair(
+            q, k, v, s, grad, out, log_den, m, rows, keys, real, left, right, scale,
+            seed, lane, threshold, inverse_keep, SV, LOGSIGMOID, DROPOUT,
+        )  # fmt: skip
+        dq += tl.sum(dr[:, :, None] * k[None, :, :], 1)
+    store_rows(
+        dq_ptr + b * length * heads * DK + h * DK, rows, heads * DK, real_rows, dq * gain, DK, SK
+    )
+
+
+@jit
+def exact_key_kernel(
+    q_ptr, k_ptr, v_ptr, s_ptr, padding_ptr, bounds_ptr, left_ptr, right_ptr, seed_ptr,
+    grad_ptr, out_ptr, den_ptr, row_max_ptr, flag_ptr, dk_ptr, dv_ptr, ds_ptr,
+    q_b, q_h, q_t, k_b, k_h, k_t, v_b, v_h, v_t, s_b, s_h, s_t, g_b, g_h, g_t,
+    heads, length, scale, gain, threshold, inverse_keep,
+    DK: tl.constexpr, DV: tl.constexpr, SK: tl.constexpr, SV: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BF: tl.constexpr,
+    HAS_PADDING: tl.constexpr, LOGSIGMOID: tl.constexpr, DROPOUT: tl.constexpr,
+):  # fmt: skip
+    """Adds to the gradients of k, v and s what the queries of flagged tiles contribute."""
+    tiles = tl.cdiv(length, BN)
+    lane = tl.program_id(0) // tiles
+    first = tl.program_id(0) % tiles * BN
+    batch, head = lane // heads, lane % heads
+    left, right = tl.load(left_ptr + head), tl.load(right_ptr + head)
+    stop = tl.minimum(first + BN, length)
+    lo, hi, _, _ = key_span(first, stop, -right, -left, length, bounds_ptr, batch, False)
+    flags = flag_ptr + lane * tl.cdiv(length, BF)
+    tile0, tile1 = lo // BF, tl.cdiv(tl.maximum(hi, lo), BF)
+    flagged = 0
+    for start in range(tile0, tile1, 64):
+        some = start + tl.arange(0, 64)
+        flagged = tl.maximum(flagged, tl.max(tl.load(flags + some, some < tile1, other=0), 0))
+    if flagged == 0:
+        return
+    b, h = batch.to(tl.int64), head.to(tl.int64)
+    q_ptr += b * q_b + h * q_h
+    k_ptr += b * k_b + h * k_h
+    v_ptr += b * v_b + h * v_h
+    s_ptr += b * s_b + h * s_h
+    grad_ptr += b * g_b + h * g_h
+    keys = first + tl.arange(0, BN)
+    exist = keys < length
+    real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
+    k = load_rows(k_ptr, keys, k_t, real, DK, SK, True).to(tl.float32)
+    s = load_rows(s_ptr, keys, s_t, real, DV, SV, True).to(tl.float32)
+    v = load_rows(v_ptr, keys, v_t, real, DV, SV, True).to(tl.float32)
+    seed = tl.load(seed_ptr) if DROPOUT else 0
+    row = lane.to(tl.int64) * length
+    whole = b * length * heads * DV + h * DV
+    dk = tl.zeros([BN, SK], tl.float32)
+    dv = tl.zeros([BN, SV], tl.float32)
+    ds = tl.zeros([BN, SV], tl.float32)
+    for tile in range(tile0, tile1):
+        if tl.load(flags + tile) != 0:
+            for start in range(tile * BF, tl.minimum(tile * BF + BF, length), BM):
+                rows = start + tl.arange(0, BM)
+                there = rows < length
+                q = load_rows(q_ptr, rows, q_t, there, DK, SK, True).to(tl.float32)
+                grad = load_rows(grad_ptr, rows, g_t, there, DV, SV, True).to(tl.float32)
+                out = load_rows(out_ptr + whole, rows, heads * DV, there, DV, SV, True)
+                log_den = load_rows(den_ptr + row * DV, rows, DV, there, DV, SV, True)
+                m = tl.load(row_max_ptr + row + rows, mask=there, other=float("inf"))
+                dr, dv_pair, ds_pair = exact_pair(
+                    q, k, v, s, grad, out.to(tl.float32), log_den, m, rows, keys, real, left,
+                    right, scale, seed, lane, threshold, inverse_keep, SV, LOGSIGMOID, DROPOUT,
+                )  # fmt: skip
+                dk += tl.sum(dr[:, :, None] * q[:, None, :], 0)
+                dv += tl.sum(dv_pair, 0)
+                ds += tl.sum(ds_pair, 0)
+    at = b * length * heads * DV + h * DV
+    dk_ptr += b * length * heads * DK + h * DK
+    dk = dk * gain + load_rows(dk_ptr, keys, heads * DK, exist, DK, SK, True)
+    dv += load_rows(dv_ptr + at, keys, heads * DV, exist, DV, SV, True)
+    ds += load_rows(ds_ptr + at, keys, heads * DV, exist, DV, SV, True)
+    store_rows(dk_ptr, keys, heads * DK, exist, dk, DK, SK)
+    store_rows(dv_ptr + at, keys, heads * DV, exist, dv, DV, SV)
+    store_rows(ds_ptr + at, keys, heads * DV, exist, ds, DV, SV)

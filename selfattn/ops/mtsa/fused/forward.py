@@ -1,0 +1,104 @@
+# mypy: ignore-errors
+"""Forward kernel: one program for each query tile, one pass over the key tiles it sees."""
+
+from selfattn.ops._triton import LOG2E, dot, jit, tl
+from selfattn.ops.mtsa.fused.tile import (
+    key_factor,
+    key_span,
+    load_rows,
+    nth_tile,
+    operand,
+    pair_factor,
+    real_keys,
+    store_rows,
+    tile_span,
+    token2token,
+)
+
+
+@jit
+def forward_kernel(
+    q_ptr, k_ptr, v_ptr, s_ptr, padding_ptr, bounds_ptr, left_ptr, right_ptr, seed_ptr,
+    out_ptr, den_ptr, row_max_ptr, shift_ptr, flag_ptr,
+    q_b, q_h, q_t, k_b, k_h, k_t, v_b, v_h, v_t, s_b, s_h, s_t,
+    heads, length, scale, threshold, inverse_keep,
+    DK: tl.constexpr, DV: tl.constexpr, SK: tl.constexpr, SV: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr,
+    HAS_PADDING: tl.constexpr, LOGSIGMOID: tl.constexpr, DROPOUT: tl.constexpr,
+    SAVE: tl.constexpr, HALF: tl.constexpr, SCORES: tl.constexpr, PRODUCTS: tl.constexpr,
+):  # fmt: skip
+    """H, its denominators and the two maxima they refer to; see this folder's README.
+
+    DK, DV: head widths. SK, SV: the same, rounded up to a power of two. SCORES, PRODUCTS: precision
+    of q k^T and of the products with P.
+    """
+    tiles = tl.cdiv(length, BM)
+    lane = tl.program_id(0) // tiles
+    tile = tl.program_id(0) % tiles
+    batch, head = lane // heads, lane % heads
+    b, h = batch.to(tl.int64), head.to(tl.int64)
+    q_ptr += b * q_b + h * q_h
+    k_ptr += b * k_b + h * k_h
+    v_ptr += b * v_b + h * v_h
+    s_ptr += b * s_b + h * s_h
+    left, right = tl.load(left_ptr + head), tl.load(right_ptr + head)
+    first = tile * BM
+    stop = tl.minimum(first + BM, length)
+    rows = first + tl.arange(0, BM)
+    real_rows = rows < length
+    lo, hi, all_lo, all_hi = key_span(
+        first, stop, left, right, length, bounds_ptr, batch, HAS_PADDING
+    )
+    t0, t1, w0, w1 = tile_span(lo, hi, all_lo, all_hi, BN)
+    if DROPOUT:
+        seed = tl.load(seed_ptr)
+
+    q = load_rows(q_ptr, rows, q_t, real_rows, DK, SK, True)
+    num = tl.zeros([BM, SV], tl.float32)
+    den = tl.zeros([BM, SV], tl.float32)
+    m = tl.full([BM], -1e30, tl.float32)  # maximum over the keys, for each query
+    c = tl.full([SV], -1e30, tl.float32)  # maximum over the keys, for each feature
+    for MASKED in tl.static_range(2):
+        count = (t1 - t0) - (w1 - w0) if MASKED else w1 - w0
+        for i in range(0, count):
+            keys = nth_tile(i, t0, w0, w1, MASKED) * BN + tl.arange(0, BN)
+            real = keys < length
+            if MASKED:
+                real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
+            k = load_rows(k_ptr, keys, k_t, real, DK, SK, MASKED)
+            s = load_rows(s_ptr, keys, s_t, real, DV, SV, MASKED).to(tl.float32)
+            v = load_rows(v_ptr, keys, v_t, real, DV, SV, MASKED).to(tl.float32)
+            x = dot(q, tl.trans(k), tl.zeros([BM, BN], tl.float32), SCORES) * scale  # eq. 8
+            r = token2token(x, LOGSIGMOID)
+            if MASKED:
+                offset = keys[None, :] - rows[:, None]
+                r = tl.where((offset >= left) & (offset <= right) & real[None, :], r, float("-inf"))
+                # A key that no query of the tile sees must not set the maximum of a feature.
+                seen = real & (keys >= lo) & (keys < hi)
+                s = tl.where(seen[:, None], s, float("-inf"))
+            m_new = tl.maximum(m, tl.max(r, 1))
+            c_new = tl.maximum(c, tl.max(s, 0))
+            p = tl.exp2(r - m_new[:, None])
+            e = tl.exp2((s - c_new[None, :]) * LOG2E)
+            u = v * e
+            rescale = tl.exp2(m - m_new)[:, None] * tl.exp2((c - c_new) * LOG2E)[None, :]
+            den = dot(operand(p, HALF), operand(e, HALF), den * rescale, PRODUCTS)  # Algorithm 1
+            if DROPOUT:
+                p *= pair_factor(seed, lane, rows[:, None], keys[None, :], threshold, inverse_keep)
+                u *= key_factor(seed, lane, keys, SV, threshold, inverse_keep)
+            num = dot(operand(p, HALF), operand(u, HALF), num * rescale, PRODUCTS)
+            m, c = m_new, c_new
+
+    # A live row whose denominator is this small has lost weights on the way: exact.py redoes it.
+    features = tl.arange(0, SV)
+    live = (m > -1e29) & real_rows
+    lost = live[:, None] & (features < DV)[None, :] & ~(den >= 8.3e-25)  # 2^-80
+    tl.store(flag_ptr + lane * tiles + tile, tl.max(tl.max(lost.to(tl.int32), 1), 0))
+    den = tl.where(live[:, None], den, 1.0)
+    out = tl.where(live[:, None], num / den, 0.0)
+    store_rows(out_ptr + b * length * heads * DV + h * DV, rows, heads * DV, real_rows, out, DV, SV)
+    if SAVE:
+        row = lane.to(tl.int64) * length
+        store_rows(den_ptr + row * DV, rows, DV, real_rows, den, DV, SV)
+        tl.store(row_max_ptr + row + rows, m, mask=real_rows)
+        tl.store(shift_ptr + (lane * tiles + tile) * DV + features, c, mask=features < DV)

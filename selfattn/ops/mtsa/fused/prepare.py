@@ -1,0 +1,66 @@
+# mypy: ignore-errors
+"""Small kernels before the large ones: the span of real keys, and the two gradients of the ratio."""
+
+from selfattn.ops._triton import jit, tl
+from selfattn.ops.mtsa.fused.tile import dropout_factor, load_rows, store_rows
+
+
+@jit
+def bounds_kernel(padding_ptr, bounds_ptr, length, SIZE: tl.constexpr):
+    """For each sentence: first real key, one past the last one, and whether all between are real."""
+    batch = tl.program_id(0)
+    begin, end, real_keys = length, 0, 0
+    for start in range(0, length, SIZE):
+        keys = start + tl.arange(0, SIZE)
+        hidden = tl.load(padding_ptr + batch.to(tl.int64) * length + keys, keys < length, other=1)
+        real = hidden == 0
+        begin = tl.minimum(begin, tl.min(tl.where(real, keys, length), 0))
+        end = tl.maximum(end, tl.max(tl.where(real, keys + 1, 0), 0))
+        real_keys += tl.sum(real.to(tl.int32), 0)
+    tl.store(bounds_ptr + batch * 3, begin)
+    tl.store(bounds_ptr + batch * 3 + 1, end)
+    tl.store(bounds_ptr + batch * 3 + 2, (real_keys == end - begin).to(tl.int32))
+
+
+@jit
+def ratio_kernel(
+    grad_ptr, out_ptr, den_ptr, row_max_ptr, flag_ptr, dnum_ptr, dden_ptr,
+    g_b, g_h, g_t, heads, length,
+    DV: tl.constexpr, SV: tl.constexpr, BM: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Gradients of numerator and denominator: dN = G / den and dD = -dN * H.
+
+    Both are 0 where the fast kernels have nothing to add: queries without a visible key, and tiles
+    that exact.py computes.
+    """
+    parts = tl.cdiv(length, ROWS)
+    lane = tl.program_id(0) // parts
+    rows = tl.program_id(0) % parts * ROWS + tl.arange(0, ROWS)
+    b, h = (lane // heads).to(tl.int64), (lane % heads).to(tl.int64)
+    real = rows < length
+    m = tl.load(row_max_ptr + lane.to(tl.int64) * length + rows, mask=real, other=-1e30)
+    flag = tl.load(flag_ptr + lane * tl.cdiv(length, BM) + rows // BM, mask=real, other=1)
+    use = ((m > -1e29) & (flag == 0))[:, None]
+    grad = load_rows(grad_ptr + b * g_b + h * g_h, rows, g_t, real, DV, SV, True).to(tl.float32)
+    whole = b * length * heads * DV + h * DV
+    out = load_rows(out_ptr + whole, rows, heads * DV, real, DV, SV, True).to(tl.float32)
+    row = lane.to(tl.int64) * length * DV
+    den = load_rows(den_ptr + row, rows, DV, real, DV, SV, True)
+    dnum = tl.where(use, grad / tl.where(use & (den != 0.0), den, 1.0), 0.0)
+    dden = tl.where(use, -dnum * out, 0.0)
+    store_rows(dnum_ptr + row, rows, DV, real, dnum, DV, SV)
+    store_rows(dden_ptr + row, rows, DV, real, dden, DV, SV)
+
+
+@jit
+def factor_kernel(
+    seed_ptr, out_ptr, rows, columns, threshold, scale, STREAM: tl.constexpr, SIZE: tl.constexpr
+):
+    """The dropout factors of one stream as a tensor ``(lanes, rows, columns)``: for tests."""
+    lane, row = tl.program_id(0) // rows, tl.program_id(0) % rows
+    seed = tl.load(seed_ptr)
+    for start in range(0, columns, SIZE):
+        column = start + tl.arange(0, SIZE)
+        factor = dropout_factor(seed, row + column * 0, column, lane, STREAM, threshold, scale)
+        pointers = out_ptr + (lane.to(tl.int64) * rows + row) * columns + column
+        tl.store(pointers, factor, mask=column < columns)

@@ -1,0 +1,134 @@
+# mypy: ignore-errors
+"""Small functions that the kernels of MTSA share: which keys, which scores, which factors.
+
+Scores of pairs are kept in units of log 2, so that ``exp2`` needs no further multiplication; scores
+of keys stay natural until the shift is subtracted, which is then exact for the keys that matter.
+"""
+
+from selfattn.ops._triton import LOG2E, dropout_factor, jit, narrow, tl
+
+
+@jit
+def token2token(x, LOGSIGMOID: tl.constexpr):
+    """sigma_t of eq. 10; x and the result are in units of log 2."""
+    if LOGSIGMOID:
+        return tl.minimum(x, 0.0) - tl.log2(1.0 + tl.exp2(-tl.abs(x)))
+    else:
+        return x
+
+
+@jit
+def slope(x):
+    """Derivative of the log-sigmoid, sigmoid(-x), without overflow for any x (units of log 2)."""
+    small = tl.exp2(-tl.abs(x))
+    return tl.where(x >= 0.0, small, 1.0) / (1.0 + small)
+
+
+@jit
+def key_span(first, stop, left, right, length, bounds_ptr, batch, HAS_PADDING: tl.constexpr):
+    """Keys that some of the queries ``[first, stop)`` see, and those that all of them see.
+
+    Returns:
+        ``lo, hi, all_lo, all_hi``; the second range lies in the first one or is empty.
+    """
+    lo = tl.maximum(first + left, 0)
+    hi = tl.minimum(stop + right, length)
+    all_lo = tl.maximum(stop - 1 + left, 0)
+    all_hi = tl.minimum(first + right + 1, length)
+    if HAS_PADDING:
+        begin = tl.load(bounds_ptr + batch * 3)
+        end = tl.load(bounds_ptr + batch * 3 + 1)
+        unbroken = tl.load(bounds_ptr + batch * 3 + 2)
+        lo, hi = tl.maximum(lo, begin), tl.minimum(hi, end)
+        all_lo = tl.maximum(all_lo, begin)
+        all_hi = tl.where(unbroken != 0, tl.minimum(all_hi, end), 0)
+    return lo, hi, all_lo, all_hi
+
+
+@jit
+def tile_span(lo, hi, all_lo, all_hi, SIZE: tl.constexpr):
+    """The same two ranges in tiles: touched ``[t0, t1)`` and whole ``[w0, w1)``."""
+    t0 = lo // SIZE
+    t1 = tl.maximum((tl.maximum(hi, 0) + SIZE - 1) // SIZE, t0)
+    w0 = tl.minimum(tl.maximum((all_lo + SIZE - 1) // SIZE, t0), t1)
+    w1 = tl.minimum(tl.maximum(tl.maximum(all_hi, 0) // SIZE, w0), t1)
+    return t0, t1, w0, w1
+
+
+@jit
+def nth_tile(i, t0, w0, w1, MASKED: tl.constexpr):
+    """The i-th tile that needs a mask, or the i-th one that needs none."""
+    if MASKED:
+        tile = t0 + i
+        return tl.where(tile >= w0, tile + (w1 - w0), tile)
+    else:
+        return w0 + i
+
+
+@jit
+def real_keys(keys, padding_ptr, batch, length, HAS_PADDING: tl.constexpr):
+    """Which keys exist and are not padding."""
+    real = keys < length
+    if HAS_PADDING:
+        hidden = tl.load(padding_ptr + batch.to(tl.int64) * length + keys, mask=real, other=1)
+        real = real & (hidden == 0)
+    return real
+
+
+@jit
+def load_rows(
+    base, rows, stride, real, WIDTH: tl.constexpr, SIZE: tl.constexpr, CHECK: tl.constexpr
+):
+    """Rows of a matrix of ``WIDTH`` columns as a tile of ``SIZE``; nothing is read where not real.
+
+    CHECK: whether ``real`` can be False at all.
+    """
+    columns = tl.arange(0, SIZE)
+    pointers = base + rows[:, None] * stride + columns[None, :]
+    if WIDTH == SIZE:
+        if CHECK:
+            return tl.load(pointers, mask=real[:, None], other=0.0)
+        else:
+            return tl.load(pointers)
+    else:
+        if CHECK:
+            return tl.load(pointers, mask=real[:, None] & (columns < WIDTH)[None, :], other=0.0)
+        else:
+            return tl.load(pointers, mask=(columns < WIDTH)[None, :], other=0.0)
+
+
+@jit
+def store_rows(base, rows, stride, real, value, WIDTH: tl.constexpr, SIZE: tl.constexpr):
+    """The reverse of ``load_rows``, rounded to the type of the memory."""
+    columns = tl.arange(0, SIZE)
+    pointers = base + rows[:, None] * stride + columns[None, :]
+    mask = real[:, None] & (columns < WIDTH)[None, :]
+    tl.store(pointers, narrow(value, base.dtype.element_ty), mask=mask)
+
+
+@jit
+def operand(x, HALF: tl.constexpr):
+    """A factor of a matrix product as the tensor core takes it; exp(S) never becomes float16."""
+    if HALF:
+        return narrow(x, tl.bfloat16)
+    else:
+        return x
+
+
+@jit
+def feature_weight(s, shift):
+    """exp(s - shift), at most 1; the bound matters only for keys that no query of the tile sees."""
+    return tl.exp2(tl.minimum(s - shift[None, :], 0.0) * LOG2E)
+
+
+@jit
+def pair_factor(seed, lane, queries, keys, threshold, scale):
+    """Dropout on pairs: factor of P, at the broadcast positions."""
+    return dropout_factor(seed, queries, keys, lane, 0, threshold, scale)
+
+
+@jit
+def key_factor(seed, lane, keys, SIZE: tl.constexpr, threshold, scale):
+    """Dropout on (key, feature): factor of v * E."""
+    features = tl.arange(0, SIZE)
+    return dropout_factor(seed, keys[:, None], features[None, :], lane, 1, threshold, scale)
