@@ -1,0 +1,124 @@
+"""Directional self-attention (DiSA): the public operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from selfattn.errors import UserError
+from selfattn.masks import PositionalMask
+from selfattn.ops import _dispatch
+from selfattn.ops.disa.eager import disa_eager
+from selfattn.ops.disa.reference import disa_reference
+
+# eager stays out of torch.compile's graphs: its blocks depend on the padding.
+_RUN: dict[str, Callable[..., Tensor]] = {
+    "reference": disa_reference,
+    "eager": torch.compiler.disable(disa_eager),
+}
+# Below, 2/c leaves float32 for usual inputs; above, exp(-2c) leaves float64.
+SMALLEST_C, LARGEST_C = 0.01, 300.0
+
+__all__ = ["LARGEST_C", "SMALLEST_C", "disa"]
+
+
+def disa(
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    *,
+    mask: PositionalMask | Sequence[PositionalMask],
+    padding_mask: Tensor | None = None,
+    c: float = 5.0,
+    dropout_p: float = 0.0,
+    backend: str = "auto",
+) -> Tensor:
+    """Masked multi-dimensional self-attention: eq. 9 and 10 of the Bi-BloSAN paper (DiSAN's DiSA).
+
+    The output at query j and feature l is ``sum_i p[i, l] x[i, l]``, where ``p[:, l]`` is the
+    softmax over the visible keys i of ``c tanh((a[i, l] + b[j, l]) / c)``. The two projections and
+    the bias of eq. 9 are the caller's: ``a = W1 x`` and ``b = W2 x + b1``.
+
+    Args:
+        x: values ``(B, T, C)``.
+        a: projection of the keys ("dependent") ``(B, T, C)``.
+        b: projection of the queries ("head") with the bias ``(B, T, C)``.
+        mask: one ``PositionalMask``, or one for each of G equal parts of the features: forward and
+            backward run in one call on ``(B, T, 2 d)``.
+        padding_mask: bool ``(B, T)``, True = padding; a padded position is never a key.
+        c: scores lie in ``(-c, c)``; no unit.
+        dropout_p: attention dropout. The numerator's term of query j, key i and feature l is kept
+            with probability ``1 - dropout_p``, as two factors, one for each (j, i) and one for each
+            (i, l), kept with ``sqrt(1 - dropout_p)``; the denominator is not dropped. Draws from
+            torch's global generator.
+        backend: ``"auto"``, ``"reference"`` (builds the ``T x T x C`` tensor) or ``"eager"``.
+
+    Returns:
+        ``(B, T, C)`` in the dtype of x. A padded query and one with no visible key return 0.
+
+    Raises:
+        UserError: if shapes, dtypes, mask, c, dropout_p or backend do not fit, or under
+            ``torch.jit.trace``.
+
+    Differs:
+        The authors' code lets a padded query attend and zeroes it after the gate; here it is zero
+        at once. It has no attention dropout in DiSA; ours is that of MTSA (its appendix A.3).
+
+    Example:
+        >>> import torch
+        >>> from selfattn.masks import PositionalMask
+        >>> x, a, b = torch.randn(3, 4, 5, 16).unbind()
+        >>> masks = PositionalMask("forward"), PositionalMask("backward")
+        >>> disa(x, a, b, mask=masks).shape
+        torch.Size([4, 5, 16])
+    """
+    if torch.jit.is_tracing():
+        raise UserError(
+            "attention 'disa' cannot be traced: its blocks depend on the length; run it in Python"
+        )
+    masks = _check(x, a, b, mask, padding_mask, c, dropout_p)
+    if padding_mask is not None:
+        padding_mask = padding_mask.to(torch.bool)
+    if not x.numel():
+        return x * 1.0  # no sentence or no token: nothing to attend to, but still part of the graph
+    run = _RUN[_dispatch.choose(backend)]
+    return run(x, a, b, masks, padding_mask, float(c), float(dropout_p))
+
+
+def _check(
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    mask: PositionalMask | Sequence[PositionalMask],
+    padding_mask: Tensor | None,
+    c: float,
+    dropout_p: float,
+) -> tuple[PositionalMask, ...]:
+    """Check what a caller can get wrong and return the masks, one for each part of the features."""
+    if x.dim() != 3 or not x.shape == a.shape == b.shape:
+        raise UserError(
+            f"x {tuple(x.shape)}, a {tuple(a.shape)} and b {tuple(b.shape)} must have one shape "
+            f"(B, T, C)"
+        )
+    if len({t.dtype for t in (x, a, b)}) > 1 or not x.is_floating_point():
+        found = ", ".join(str(t.dtype) for t in (x, a, b))
+        raise UserError(f"x, a, b have dtypes {found}; they must have one floating dtype")
+    masks = (mask,) if isinstance(mask, PositionalMask) else tuple(mask)
+    batch, length, features = x.shape
+    if not masks or features % len(masks):
+        raise UserError(
+            f"mask lists {len(masks)} masks for {features} features; each must get an equal part "
+            f"of them"
+        )
+    if padding_mask is not None and padding_mask.shape != (batch, length):
+        raise UserError(
+            f"padding_mask has shape {tuple(padding_mask.shape)}; it must be (B, T) = "
+            f"({batch}, {length})"
+        )
+    if not SMALLEST_C <= c <= LARGEST_C:
+        raise UserError(f"c {c} is not allowed; it must be in [{SMALLEST_C}, {LARGEST_C}]")
+    if not 0.0 <= dropout_p < 1.0:
+        raise UserError(f"dropout_p {dropout_p} is not allowed; it must be in [0, 1)")
+    return masks

@@ -1,0 +1,147 @@
+"""How the fast form of DiSA walks over its input: feature groups, query blocks, tiles.
+
+A *group* is the features that share a mask, a *tile* some sentences' block of queries with a run
+of the keys that the block may see. Forward, backward and the tests walk in the same order, which
+makes dropout reproducible from one seed without storing a mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from selfattn.masks import PositionalMask
+from selfattn.ops.mtsa.tiling import FactorDropout, runs
+
+# Two such buffers stay in a second-level cache of 2 MiB together with what is read beside them.
+TILE_ELEMENTS = 1 << 17
+# Queries per block: few, because the block computes all keys that at least one of them sees.
+BLOCK_SIZE = 16
+
+
+class Block(NamedTuple):
+    """Queries ``[start, stop)`` of the sentences ``rows``, which may see the keys ``[lo, hi)``."""
+
+    rows: slice
+    start: int
+    stop: int
+    lo: int
+    hi: int
+    padded: bool  # whether some of these keys are padding in some of these sentences
+
+    @property
+    def sentences(self) -> int:
+        """How many sentences."""
+        count: int = self.rows.stop - self.rows.start
+        return count
+
+    @property
+    def queries(self) -> int:
+        """How many queries of each sentence."""
+        return self.stop - self.start
+
+    def keys(self, width: int) -> Iterator[tuple[int, int]]:
+        """The keys in runs ``[lo, hi)`` that make a tile of about ``TILE_ELEMENTS``."""
+        step = max(1, TILE_ELEMENTS // (self.sentences * self.queries * width))
+        for lo in range(self.lo, self.hi, step):
+            yield lo, min(lo + step, self.hi)
+
+
+def groups(
+    masks: Sequence[PositionalMask], features: int
+) -> Iterator[tuple[PositionalMask, slice]]:
+    """Equal parts of the features, neighbours with the same mask as one."""
+    width = features // len(masks)
+    for mask, parts in runs(masks):
+        yield mask, slice(parts.start * width, parts.stop * width)
+
+
+class Spans:
+    """First and last real token of each sentence, as Python numbers.
+
+    Args:
+        padding: bool ``(B, T)``, True = padding, or None.
+        batch: B.
+        length: T.
+    """
+
+    def __init__(self, padding: Tensor | None, batch: int, length: int) -> None:
+        self.batch, self.length = batch, length
+        self._first, self._last, self._holes = [0] * batch, [length] * batch, [False] * batch
+        if padding is not None:
+            real = ~padding
+            position = torch.arange(length, device=real.device)
+            first = torch.where(real, position, length).amin(1)
+            last = torch.where(real, position + 1, 0).amax(1)
+            self._first, self._last = first.tolist(), last.tolist()
+            self._holes = (real.sum(1) < last - first).tolist()
+
+    def clip(self, rows: slice, lo: int, hi: int) -> tuple[int, int, bool]:
+        """Positions ``[lo, hi)`` without the ends that are padding in all of these sentences.
+
+        Returns:
+            The remaining ``lo`` and ``hi``, and whether padding is left between them.
+        """
+        first, last = self._first[rows], self._last[rows]
+        lo, hi = max(lo, min(first)), min(hi, max(last))
+        padded = max(first) > lo or min(last) < hi or any(self._holes[rows])
+        return lo, max(lo, hi), padded
+
+
+def blocks(mask: PositionalMask, spans: Spans, width: int) -> Iterator[Block]:
+    """All blocks of a group that hold a real query and a visible key, always in the same order."""
+    for start in range(0, spans.length, BLOCK_SIZE):
+        stop = min(start + BLOCK_SIZE, spans.length)
+        lo, hi = mask.key_range(start, stop, spans.length)
+        if lo == hi:
+            continue
+        step = max(1, TILE_ELEMENTS // ((stop - start) * (hi - lo) * width))
+        for first in range(0, spans.batch, step):
+            rows = slice(first, min(first + step, spans.batch))
+            real_start, real_stop, _ = spans.clip(rows, start, stop)
+            real_lo, real_hi, padded = spans.clip(rows, lo, hi)
+            if real_start < real_stop and real_lo < real_hi:
+                yield Block(rows, start, stop, real_lo, real_hi, padded)
+
+
+def feature_factor(dropout: FactorDropout, like: Tensor) -> Tensor:
+    """The dropout factor on (key, feature) pairs of a group; drawn before its blocks."""
+    return dropout.factor(torch.empty_like(like))
+
+
+def pair_factor(dropout: FactorDropout, like: Tensor, block: Block) -> Tensor:
+    """The dropout factor on (query, key) pairs of a block ``(sentences, queries, keys, 1)``."""
+    shape = (block.sentences, block.queries, block.hi - block.lo, 1)
+    return dropout.factor(like.new_empty(shape))
+
+
+def dropout_factors(
+    x: Tensor,
+    masks: Sequence[PositionalMask],
+    padding: Tensor | None,
+    dropout_p: float,
+    seed: int,
+) -> tuple[Tensor, Tensor]:
+    """The factors that ``disa_eager`` draws from the same seed, as whole tensors, for references.
+
+    Returns:
+        The factor on (query, key) pairs ``(B, G, T, T)``, one for each mask, and the one on
+        (key, feature) pairs ``(B, T, C)``; both in the dtype of x.
+    """
+    batch, length, features = x.shape
+    dropout = FactorDropout(dropout_p, seed, x.device)
+    spans = Spans(padding, batch, length)
+    width = features // len(masks)
+    pairs = x.new_zeros(batch, len(masks), length, length)
+    scales = torch.zeros_like(x)
+    for mask, part in groups(masks, features):
+        scales[..., part] = feature_factor(dropout, scales[..., part])
+        parts = slice(part.start // width, part.stop // width)
+        for block in blocks(mask, spans, part.stop - part.start):
+            drawn = pair_factor(dropout, x, block).movedim(-1, 1)
+            queries, keys = slice(block.start, block.stop), slice(block.lo, block.hi)
+            pairs[block.rows, parts, queries, keys] = drawn
+    return pairs, scales

@@ -1,0 +1,290 @@
+"""The DiSA operator against the papers' equations in float64, and against golden values."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from selfattn.errors import UserError
+from selfattn.masks import PositionalMask
+from selfattn.ops.disa import disa, tiling
+from selfattn.ops.mtsa.tiling import draw_seed
+from selfattn.testing import PADDINGS, assert_close, padding_mask, run_with_grads
+
+FORWARD, BACKWARD, NONE = (PositionalMask(d) for d in ("forward", "backward", "none"))
+# Equal neighbours, both self switches, windows shorter and longer than a block of queries.
+MASKS = (
+    FORWARD,
+    FORWARD,
+    BACKWARD,
+    NONE,
+    PositionalMask("forward", include_self=True),
+    PositionalMask("backward", window=3),
+    PositionalMask(window=70),
+)
+BATCH, FEATURES = 3, 2 * len(MASKS)
+
+
+def inputs(length, *, features=FEATURES, scale=1.0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(42)
+    shape = (BATCH, length, features)
+    x, a, b, upstream = (
+        torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype) for _ in range(4)
+    )
+    return [x, a * scale, b * scale], upstream
+
+
+def compare(dtype, ratio, length, padding, scale=1.0, masks=MASKS, **options):
+    """eager in ``dtype`` against the reference in float64 on the same rounded numbers."""
+    values, upstream = inputs(length, scale=scale, dtype=dtype)
+    options |= {"mask": masks, "padding_mask": padding_mask(padding, BATCH, length)}
+    expected = run_with_grads(
+        partial(disa, backend="reference", **options), [t.double() for t in values], upstream
+    )
+    got = run_with_grads(partial(disa, backend="eager", **options), values, upstream)
+    for name, want, found in zip(("out", "dx", "da", "db"), expected, got, strict=True):
+        assert found.dtype == dtype
+        assert_close(name, want, found, ratio)
+
+
+@pytest.fixture
+def small_tiles(monkeypatch):
+    """Tiles that hold some of the sentences and some of the keys even for small inputs."""
+    monkeypatch.setattr(tiling, "TILE_ELEMENTS", 256)
+
+
+@pytest.mark.parametrize("backend", ["reference", "eager"])
+def test_golden_values(backend):
+    """W1 = W2 = identity without bias, c = 5: computed by hand from eq. 9."""
+    x = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [2.0, -1.0]]])
+    forward = torch.tensor([[[0.0, 0.0], [1.0, 0.0], [0.686865, 0.728471]]])
+    backward = torch.tensor([[[1.690644, 0.756027], [2.0, -1.0], [0.0, 0.0]]])
+    for mask, expected in ((FORWARD, forward), (BACKWARD, backward)):
+        out = disa(x, x, x, mask=mask, backend=backend)
+        torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-6)
+    both = disa(*[torch.cat([x, x], -1)] * 3, mask=(FORWARD, BACKWARD), backend=backend)
+    torch.testing.assert_close(both, torch.cat([forward, backward], -1), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("length", [1, 2, 17, 70, 130])
+@pytest.mark.parametrize(("dtype", "ratio"), [(torch.float64, 1e-12), (torch.float32, 5e-6)])
+def test_eager_is_the_reference(length, padding, dtype, ratio):
+    compare(dtype, ratio, length, padding)
+
+
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("length", [2, 17, 40])
+def test_tiles_that_split_sentences_and_keys(small_tiles, length, padding):
+    compare(torch.float64, 1e-12, length, padding)
+
+
+@pytest.mark.parametrize("scale", [10.0, 30.0, 100.0, 1000.0])
+@pytest.mark.parametrize(("dtype", "ratio"), [(torch.float64, 1e-12), (torch.float32, 5e-6)])
+def test_large_scores(scale, dtype, ratio):
+    """Beyond a deviation of about 30, 2a/c no longer fits into an exponential of its own."""
+    compare(dtype, ratio, 33, "left", scale)
+
+
+@pytest.mark.parametrize("c", [0.01, 0.5, 10.0, 11.0, 100.0, 300.0])
+@pytest.mark.parametrize(("dtype", "ratio"), [(torch.float64, 2e-12), (torch.float32, 5e-6)])
+def test_other_bounds_of_the_score(c, dtype, ratio):
+    compare(dtype, ratio, 33, "right", c, c=c)
+    compare(dtype, ratio, 33, "right", c=c)
+
+
+def test_cancelling_projections():
+    """Keys near +s and queries near -s: the sum is small where both exponents are large."""
+    for scale in (100.0, 150.0, 190.0, 300.0):
+        values, upstream = inputs(20)
+        values[1] += scale
+        values[2] -= scale
+        expected = run_with_grads(partial(disa, mask=MASKS, backend="reference"), values, upstream)
+        got = run_with_grads(partial(disa, mask=MASKS, backend="eager"), values, upstream)
+        for name, want, found in zip(("out", "dx", "da", "db"), expected, got, strict=True):
+            assert_close(name, want, found, 1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("scale", [1.0, 10.0])
+def test_half_precision_is_rounded_once(dtype, scale):
+    """No more than twice the error of the exact formula rounded to the dtype at the end."""
+    values, upstream = inputs(70, scale=scale, dtype=dtype)
+    hidden = padding_mask("left", BATCH, 70)
+    options = {"mask": MASKS, "padding_mask": hidden}
+    exact = run_with_grads(
+        partial(disa, backend="reference", **options), [t.double() for t in values], upstream
+    )
+    got = run_with_grads(partial(disa, backend="eager", **options), values, upstream)
+    for name, want, found in zip(("out", "dx", "da", "db"), exact, got, strict=True):
+        rounding = (want.to(dtype).double() - want).norm() / want.norm()
+        assert found.dtype == dtype
+        assert (found.double() - want).norm() / want.norm() <= 2 * rounding, name
+
+
+def test_gradients_are_those_of_the_output():
+    values, _ = inputs(5, features=4)
+    hidden = padding_mask("all", BATCH, 5)
+    leaves = [t.requires_grad_() for t in values]
+    function = partial(disa, mask=(FORWARD, BACKWARD), padding_mask=hidden)
+    assert torch.autograd.gradcheck(function, leaves)
+
+
+@pytest.mark.parametrize("backend", ["reference", "eager"])
+@pytest.mark.parametrize("garbage", [float("nan"), float("inf"), 1e30])
+@pytest.mark.parametrize("padding", ["left", "right", "all"])
+def test_garbage_in_padding_does_not_leak(backend, garbage, padding):
+    values, upstream = inputs(17)
+    hidden = padding_mask(padding, BATCH, 17)
+    run = partial(disa, mask=MASKS, padding_mask=hidden, backend=backend)
+    clean = run_with_grads(run, values, upstream)
+    dirty = [t.masked_fill(hidden[..., None], garbage) for t in values]
+    got = run_with_grads(run, dirty, upstream)
+    for name, want, found in zip(("out", "dx", "da", "db"), clean, got, strict=True):
+        assert torch.equal(want, found), name
+        assert (found[hidden] == 0).all(), name
+
+
+@pytest.mark.parametrize("backend", ["reference", "eager"])
+def test_a_hole_of_padding_is_like_a_shorter_sentence(backend):
+    (x, a, b), _ = inputs(12)
+    hidden = torch.zeros(BATCH, 12, dtype=torch.bool)
+    hidden[:, 4:7] = True
+    out = disa(x, a, b, mask=FORWARD, padding_mask=hidden, backend=backend)
+    keep = ~hidden[0]
+    short = disa(x[:, keep], a[:, keep], b[:, keep], mask=FORWARD, backend=backend)
+    torch.testing.assert_close(out[:, keep], short)
+    assert (out[:, 4:7] == 0).all()
+
+
+@pytest.mark.parametrize("backend", ["reference", "eager"])
+def test_queries_without_keys_are_zero(backend):
+    values, upstream = inputs(3)
+    for mask, query in ((FORWARD, 0), (BACKWARD, 2)):
+        run = partial(disa, mask=mask, backend=backend)
+        out, _, _, gb = run_with_grads(run, values, upstream)
+        assert (out[:, query] == 0).all()
+        assert (gb[:, query] == 0).all()
+
+
+@pytest.mark.parametrize("backend", ["reference", "eager"])
+def test_hidden_keys_get_no_gradient(backend):
+    """The gradient of one query reaches only what it sees."""
+    values, _ = inputs(40)
+    for mask in (FORWARD, BACKWARD, PositionalMask(window=2)):
+        upstream = torch.zeros(BATCH, 40, values[0].shape[-1], dtype=torch.float64)
+        upstream[:, 20] = 1.0
+        _, gx, ga, _ = run_with_grads(partial(disa, mask=mask, backend=backend), values, upstream)
+        visible = mask.allowed(40)[20]
+        assert (gx[:, visible] != 0).all()
+        assert (gx[:, ~visible] == 0).all()
+        assert (ga[:, ~visible] == 0).all()
+
+
+@pytest.mark.parametrize("padding", ["none", "left", "all"])
+@pytest.mark.parametrize("length", [2, 17, 40])
+def test_dropout_is_that_of_the_reference(small_tiles, length, padding):
+    values, upstream = inputs(length)
+    hidden = padding_mask(padding, BATCH, length)
+    runs = []
+    for backend in ("reference", "eager"):
+        torch.manual_seed(7)
+        run = partial(disa, mask=MASKS, padding_mask=hidden, dropout_p=0.4, backend=backend)
+        runs.append(run_with_grads(run, values, upstream))
+    for name, want, found in zip(("out", "dx", "da", "db"), *runs, strict=True):
+        assert_close(name, want, found, 1e-12)
+
+
+def test_dropout_keeps_the_mean_and_follows_the_seed():
+    (x, a, b), _ = inputs(30)
+    torch.manual_seed(0)
+    seed = draw_seed()
+    pairs, scales = tiling.dropout_factors(x, (NONE,), None, 0.36, seed)
+    assert set(pairs.unique().tolist()) == {0.0, 1.25}
+    assert abs((pairs > 0).double().mean() - 0.8) < 0.03
+    assert abs((scales > 0).double().mean() - 0.8) < 0.05
+
+    def draw(value):
+        torch.manual_seed(value)
+        return disa(x, a, b, mask=NONE, dropout_p=0.36)
+
+    assert torch.equal(draw(1), draw(1))
+    assert not torch.equal(draw(1), draw(2))
+    plain = disa(x, a, b, mask=NONE)
+    mean = torch.stack([draw(i) for i in range(400)]).mean(0)
+    assert (mean - plain).abs().max() < 0.15
+
+
+def test_memory_grows_linearly(monkeypatch):
+    """No tensor with a query and a key axis is larger than a tile."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Largest(TorchDispatchMode):
+        size = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            out = func(*args, **(kwargs or {}))
+            for t in out if isinstance(out, (tuple, list)) else (out,):
+                if isinstance(t, torch.Tensor):
+                    self.size = max(self.size, t.untyped_storage().nbytes())
+            return out
+
+    monkeypatch.setattr(tiling, "TILE_ELEMENTS", 1 << 12)
+    largest = {}
+    for length in (256, 512):
+        values = [torch.randn(2, length, 32).requires_grad_() for _ in range(3)]
+        with Largest() as seen:
+            disa(*values, mask=(FORWARD, BACKWARD)).sum().backward()
+        largest[length] = seen.size
+    assert largest[512] <= 2.1 * largest[256]
+    assert largest[512] < 512 * 512 * 4  # not even one n x n matrix of float32
+
+
+def test_strided_inputs():
+    """Views into one projection of everything, as a layer makes them."""
+    values, upstream = inputs(20)
+    whole = torch.stack(values, 2).flatten(2)
+    assert not whole.chunk(3, -1)[0].is_contiguous()
+    expected = run_with_grads(partial(disa, mask=MASKS), values, upstream)
+    got = run_with_grads(lambda t: disa(*t.chunk(3, -1), mask=MASKS), [whole], upstream)
+    assert torch.equal(expected[0], got[0])
+    assert torch.equal(torch.cat(expected[1:], -1), got[1])
+
+
+def test_autocast_leaves_the_operator_in_float32():
+    values, _ = inputs(9, dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = disa(*values, mask=MASKS)
+    assert out.dtype == torch.float32
+    assert torch.equal(out, disa(*values, mask=MASKS))
+
+
+def test_empty_batches_and_lengths():
+    for batch, length in ((0, 3), (2, 0)):
+        values = [torch.zeros(batch, length, 4, requires_grad=True) for _ in range(3)]
+        out = disa(*values, mask=NONE)
+        out.sum().backward()
+        assert out.shape == (batch, length, 4)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"a": torch.zeros(3, 5, 14).double()}, "one shape"),
+        ({"x": torch.zeros(4, 14).double()}, "one shape"),
+        ({"b": torch.zeros(3, 4, 14)}, "dtypes"),
+        ({"mask": [NONE] * 4}, "4 masks for 14 features"),
+        ({"mask": []}, "0 masks for 14 features"),
+        ({"padding_mask": torch.zeros(3, 5)}, r"must be \(B, T\)"),
+        ({"c": 0.0}, "c 0.0 is not allowed"),
+        ({"c": 301}, "c 301 is not allowed"),
+        ({"c": float("nan")}, "c nan is not allowed"),
+        ({"dropout_p": 1.0}, "dropout_p 1.0"),
+        ({"backend": "magic"}, "backend 'magic' is unknown"),
+    ],
+)
+def test_bad_arguments_are_refused(change, message):
+    values, _ = inputs(4)
+    good = {**dict(zip("xab", values, strict=True)), "mask": MASKS}
+    with pytest.raises(UserError, match=message):
+        disa(**{**good, **change})
