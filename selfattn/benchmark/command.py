@@ -1,0 +1,178 @@
+"""What the two benchmark commands share: flags, and measure, show, write, draw, compare."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from selfattn.benchmark import memory, plots, table
+from selfattn.benchmark.compare import regressions
+from selfattn.benchmark.method import DTYPES, MODES, PADDINGS, REFERENCES, Setup
+from selfattn.benchmark.methods import choose
+from selfattn.benchmark.sweep import Plan, run
+from selfattn.benchmark.timing import Effort
+from selfattn.errors import UserError
+
+QUICK = Effort(seconds=0.2, sample=0.01, least=3, most=3)
+
+
+def add_flags(
+    parser: argparse.ArgumentParser, levels: Sequence[str], lengths: Sequence[int], embed_dim: int
+) -> None:
+    """Add the flags of a benchmark.
+
+    Args:
+        parser: gets them.
+        levels: that this command offers; the first is the default.
+        lengths: default of ``--lengths``.
+        embed_dim: default of ``--embed-dim``.
+    """
+    add = parser.add_argument
+    add("--level", choices=levels, default=levels[0], help="what a row is (default: %(default)s)")
+    add("--methods", nargs="+", metavar="NAME", help="rows (default: all; --list shows them)")
+    add(
+        "--methods-module", type=Path, metavar="FILE.py", help="methods of your own: METHODS = [..]"
+    )
+    add("--list", action="store_true", help="list the methods of the level and stop")
+    add("--lengths", type=int, nargs="+", default=list(lengths), metavar="N", help="in tokens")
+    add("--mode", choices=MODES, default=MODES[0], help="forward and backward, or forward")
+    add("--device", choices=("cpu", "cuda"), default="cpu")
+    add("--dtype", choices=DTYPES, default=DTYPES[0])
+    add("--batch", type=int, default=64, help="sentences (default: %(default)s)")
+    add("--max-tokens", type=int, default=16384,
+        help="of a batch: long sentences make smaller batches (default: %(default)s)")  # fmt: skip
+    add("--embed-dim", type=int, default=embed_dim, help="features (default: %(default)s)")
+    add("--heads", type=int, default=8, help="(default: %(default)s)")
+    add("--padding", choices=PADDINGS, default=PADDINGS[0], help="sentences of one length or not")
+    add("--backend", default="auto", help="of the family's operators (default: %(default)s)")
+    add("--threads", type=int, default=1, help="of the CPU (default: %(default)s)")
+    add("--seconds", type=float, default=8.0,
+        help="to time a method and its reference at one length (default: %(default)s)")  # fmt: skip
+    add("--longest", type=float, default=60.0, metavar="SECONDS",
+        help="skip a length at which one step takes longer (default: %(default)s)")  # fmt: skip
+    add("--memory-limit", type=float, metavar="GIB",
+        help="what a process may take on a CPU (default: 60 %% of what is free)")  # fmt: skip
+    add("--no-memory", action="store_true", help="leave peak memory out")
+    add("--quick", action="store_true", help="a few samples at tiny sizes: to try the command")
+    add("--csv", type=Path, metavar="FILE", help="write the rows")
+    add("--plots", type=Path, metavar="FOLDER", help="draw time and memory as PNG and SVG")
+    add(
+        "--compare", type=Path, metavar="OLD.csv", help="list what became worse; exit code 1 if any"
+    )
+    add(
+        "--read", type=Path, metavar="FILE.csv", help="show, draw, compare these rows; measure none"
+    )
+
+
+def setup_of(args: argparse.Namespace) -> Setup:
+    """The flags as a ``Setup``, checked.
+
+    Raises:
+        UserError: if a flag has a value that is not allowed, or there is no GPU.
+    """
+    for name in ("batch", "max_tokens", "embed_dim", "heads", "threads"):
+        value = getattr(args, name)
+        if value < 1:
+            raise UserError(f"--{name.replace('_', '-')} is {value}, but must be at least 1")
+    if min(args.lengths) < 2:
+        raise UserError(f"--lengths has {min(args.lengths)}, but a length must be at least 2")
+    if args.embed_dim % args.heads or args.heads % 2:
+        raise UserError(
+            f"--heads is {args.heads}, but must be even and divide --embed-dim {args.embed_dim}"
+        )
+    if args.device == "cuda" and not torch.cuda.is_available():
+        raise UserError(
+            "--device is cuda, but torch finds no GPU: `python -m selfattn.info` says why"
+        )
+    return Setup(
+        embed_dim=args.embed_dim,
+        heads=args.heads,
+        mode=args.mode,
+        device=args.device,
+        dtype=args.dtype,
+        padding=args.padding,
+        backend=args.backend,
+        ffn_dim=getattr(args, "ffn_dim", 2048),
+        layers=getattr(args, "layers", 1),
+    )
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Run a benchmark command with its flags.
+
+    Returns:
+        0, or 1 if a row was refused or became worse.
+
+    Raises:
+        UserError: if a flag, a file or a method does not fit.
+    """
+    if args.list:
+        for method in choose(args.level, args.methods, args.methods_module):
+            print(f"{method.name:<20} {method.label}")
+        return 0
+    _check_files(args)
+    old = None if args.compare is None else table.read(args.compare)
+    refused: list[str] = []
+    if args.read is not None:
+        rows = table.read(args.read, "--read")
+    else:
+        outcome = run(_plan(args), _say)
+        rows, refused = outcome.rows, outcome.refused
+    if args.csv is not None:
+        table.write(args.csv, rows)
+    if rows:
+        print(table.markdown(rows))
+        if args.plots is not None:
+            for path in plots.draw(rows, args.plots):
+                _say(f"wrote {path}")
+    for sentence in refused:
+        _say(f"refused: {sentence}")
+    worse = [] if old is None or not rows else regressions(rows, old, args.compare)
+    if old is not None and rows:
+        print(f"\n{len(worse)} regressions against {args.compare}", *worse, sep="\n")
+    return 1 if refused or worse else 0
+
+
+def _check_files(args: argparse.Namespace) -> None:
+    """Find out before hours of measuring that a result could not be written."""
+    if args.csv is not None:
+        table.check_folder("--csv", args.csv)
+    if args.plots is not None and importlib.util.find_spec("matplotlib") is None:
+        raise UserError("--plots needs matplotlib: install it with `pip install matplotlib`")
+
+
+def _plan(args: argparse.Namespace) -> Plan:
+    if args.quick:
+        args.lengths, args.batch, args.embed_dim, args.heads = [16, 64], 8, 64, 4
+        args.ffn_dim = 64
+    setup = setup_of(args)
+    limit = None
+    if args.device == "cpu":
+        free = memory.available()
+        limit = None if free is None else int(0.6 * free)
+        if args.memory_limit is not None:
+            limit = int(args.memory_limit * 2**30)
+    return Plan(
+        level=args.level,
+        reference=REFERENCES.get(args.level, "multihead"),
+        methods=choose(args.level, args.methods, args.methods_module),
+        setup=setup,
+        lengths=sorted(set(args.lengths)),
+        batch=args.batch,
+        max_tokens=args.max_tokens,
+        threads=args.threads,
+        effort=QUICK if args.quick else Effort(seconds=args.seconds),
+        longest=args.longest,
+        memory_limit=limit,
+        with_memory=not args.no_memory,
+        methods_module=args.methods_module,
+    )
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

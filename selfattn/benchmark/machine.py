@@ -1,0 +1,74 @@
+"""Where numbers come from: machine, versions, commit, command."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+from selfattn import __version__
+from selfattn.info import installed
+
+FACTS = (
+    "cpu",
+    "cores",
+    "gpu",
+    "python",
+    "torch",
+    "triton",
+    "selfattn",
+    "commit",
+    "date",
+    "command",
+)
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def facts(device: str) -> dict[str, str]:
+    """One text for each of ``FACTS``; empty where a fact does not apply."""
+    return {
+        "cpu": _cpu(),
+        "cores": str(os.cpu_count()),
+        "gpu": torch.cuda.get_device_name() if device == "cuda" else "",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "triton": installed("triton") or "",
+        "selfattn": __version__,
+        "commit": _commit(),
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
+        "command": shlex.join(["python", f"scripts/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
+    }
+
+
+def _cpu() -> str:
+    """The CPU's name; its family and model too, since virtual machines hide the name."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor() or platform.machine()
+    found = dict(re.findall(r"^(model name|cpu family|model)\s*: (.*)$", text, re.MULTILINE))
+    if "model name" not in found:
+        return platform.machine()
+    numbers = f"family {found.get('cpu family', '?')} model {found.get('model', '?')}"
+    return f"{found['model name']} ({numbers})"
+
+
+def _commit() -> str:
+    """The clone's commit, with ``+`` if a tracked file was changed since; empty outside of one."""
+    if shutil.which("git") is None or not (_ROOT / ".git").exists():
+        return ""
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=_ROOT, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no")
+    return git("rev-parse", "--short=10", "HEAD") + ("+" if changed else "")

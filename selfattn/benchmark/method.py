@@ -1,0 +1,148 @@
+"""What a benchmark measures: a method builds a case, and a case is a step that can be repeated."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from selfattn import testing
+from selfattn.benchmark import checks
+
+DTYPES = ("float32", "bfloat16", "float16", "float64")
+MODES = ("training", "inference")
+PADDINGS = ("none", "right")
+# What a row's ratio is taken to, for each level of the benchmark.
+REFERENCES = {"layer": "multihead", "operator": "sdpa", "encoder": "multihead"}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What all methods of a run have in common.
+
+    Args:
+        embed_dim: width C of the tokens in features.
+        heads: number of heads H.
+        mode: ``"training"`` (forward and backward) or ``"inference"`` (forward).
+        device: ``"cpu"`` or ``"cuda"``.
+        dtype: a name from ``DTYPES``.
+        padding: ``"none"``, or ``"right"``: sentences of different lengths.
+        backend: of the operators that offer a choice.
+        ffn_dim: width of the feed-forward network of an encoder layer.
+        layers: number of encoder layers.
+    """
+
+    embed_dim: int = 304
+    heads: int = 8
+    mode: str = "training"
+    device: str = "cpu"
+    dtype: str = "float32"
+    padding: str = "none"
+    backend: str = "auto"
+    ffn_dim: int = 2048
+    layers: int = 1
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """``dtype`` as torch has it."""
+        dtype: torch.dtype = getattr(torch, self.dtype)
+        return dtype
+
+
+@dataclass
+class Case:
+    """One method at one length, ready to run.
+
+    Args:
+        step: the work that is timed; it leaves no gradient behind.
+        parameters: number of trained parameters.
+    """
+
+    step: Callable[[], None]
+    parameters: int
+
+
+class Method(ABC):
+    """One row of a benchmark at each length.
+
+    Subclasses build a module that maps ``(*inputs, padding_mask)`` to one tensor ``(B, T, C')`` or
+    ``(B, H, T, D)``.
+
+    Args:
+        name: as given to ``--methods``.
+        label: in tables and pictures.
+    """
+
+    level = "layer"
+    # Size of what lies in the padding when it is checked that nobody sees it.
+    garbage = 100.0
+
+    def __init__(self, name: str, label: str) -> None:
+        self.name = name
+        self.label = label
+
+    @abstractmethod
+    def build(self, setup: Setup) -> nn.Module:
+        """The module with fresh weights, float32 on the CPU."""
+
+    def inputs(self, setup: Setup, batch: int, length: int) -> list[Tensor]:
+        """Standard normal inputs, float32 on the CPU; ``(B, T, C)`` unless a subclass says so."""
+        return [torch.randn(batch, length, setup.embed_dim)]
+
+    def reference(self, module: nn.Module, setup: Setup) -> nn.Module | None:
+        """A slow and obvious module with the weights of ``module``, or None where there is none.
+
+        Its arithmetic must hold in float64, to which it is converted.
+        """
+        return None
+
+    def check(self, setup: Setup, length: int) -> None:
+        """Make sure that this method computes at this length what it should.
+
+        Raises:
+            CheckFailed: if it does not.
+        """
+        checks.check_module(self, setup, length)
+
+    def case(self, setup: Setup, batch: int, length: int) -> Case:
+        """Build the module and its inputs at one size."""
+        where = {"device": setup.device, "dtype": setup.torch_dtype}
+        module = self.build(setup).to(**where)  # type: ignore[call-overload]
+        inputs = [x.to(**where) for x in self.inputs(setup, batch, length)]  # type: ignore[call-overload]
+        padding = testing.padding_mask(setup.padding, batch, length)
+        padding = None if padding is None else padding.to(setup.device)
+        step = _training_step(module, inputs, padding)
+        if setup.mode == "inference":
+            step = _inference_step(module, inputs, padding)
+        return Case(step, sum(p.numel() for p in module.parameters()))
+
+
+def _training_step(
+    module: nn.Module, inputs: list[Tensor], padding: Tensor | None
+) -> Callable[[], None]:
+    leaves = [x.requires_grad_() for x in inputs]
+
+    def step() -> None:
+        y = module(*leaves, padding)
+        # Ones of y's own layout: the gradient of a plain sum has stride 0 and slow paths of its own
+        y.backward(torch.ones_like(y))
+        module.zero_grad(set_to_none=True)
+        for leaf in leaves:
+            leaf.grad = None
+
+    return step
+
+
+def _inference_step(
+    module: nn.Module, inputs: list[Tensor], padding: Tensor | None
+) -> Callable[[], None]:
+    module.eval()
+
+    def step() -> None:
+        with torch.no_grad():
+            module(*inputs, padding)
+
+    return step

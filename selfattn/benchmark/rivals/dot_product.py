@@ -1,0 +1,117 @@
+"""Dot-product attention: the reference of all ratios, its slow form, and its directed form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from selfattn.layers.base import join_heads, split_heads
+from selfattn.masks import PositionalMask, head_masks
+
+
+class TorchMultiHead(nn.Module):
+    """``torch.nn.MultiheadAttention`` on one input, the reference of all ratios.
+
+    Args:
+        embed_dim: width C.
+        heads: number of heads.
+        need_weights: also compute the attention weights, as ``nn.MultiheadAttention`` does unless
+            told otherwise; that builds a ``T x T`` matrix per head.
+    """
+
+    def __init__(self, embed_dim: int, heads: int, need_weights: bool = False) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(embed_dim, heads, batch_first=True)
+        self.need_weights = need_weights
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """``(B, T, C)`` -> ``(B, T, C)``."""
+        y: Tensor = self.attention(
+            x, x, x, key_padding_mask=padding_mask, need_weights=self.need_weights
+        )[0]
+        return y
+
+
+class MultiHeadAround(nn.Module):
+    """The maps of ``nn.MultiheadAttention`` around an operator on queries, keys and values.
+
+    Args:
+        embed_dim: width C.
+        heads: number of heads.
+        operator: a module on three tensors ``(B, H, T, D)`` and a padding mask.
+    """
+
+    def __init__(self, embed_dim: int, heads: int, operator: nn.Module) -> None:
+        super().__init__()
+        self.heads = heads
+        self.attention = nn.MultiheadAttention(embed_dim, heads, batch_first=True)
+        self.operator = operator
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """``(B, T, C)`` -> ``(B, T, C)``."""
+        joint = F.linear(x, self.attention.in_proj_weight, self.attention.in_proj_bias)
+        q, k, v = (split_heads(part, self.heads) for part in joint.chunk(3, -1))
+        y: Tensor = self.attention.out_proj(join_heads(self.operator(q, k, v, padding_mask)))
+        return y
+
+
+class Undirected(nn.Module):
+    """``scaled_dot_product_attention`` on ``(B, H, T, D)``: flash attention where torch has it."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, padding_mask: Tensor | None) -> Tensor:
+        """Attend; see ``Explicit`` for the formula."""
+        visible = None if padding_mask is None else ~padding_mask[:, None, None, :]
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=visible)
+
+
+class Directed(nn.Module):
+    """Dot-product attention under MTSA's masks: half of the heads forward, half backward, strict.
+
+    A strict forward direction is causal attention of each query on the keys before it, and a strict
+    backward direction the same on reversed tensors, so that no mask tensor is needed. Queries
+    without a visible key give 0.
+    """
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, padding_mask: Tensor | None) -> Tensor:
+        """Attend; see ``Explicit`` for the formula."""
+        if padding_mask is not None:
+            masks = head_masks("forward_backward", q.shape[1])
+            visible = torch.stack([mask.allowed(q.shape[2], q.device) for mask in masks])
+            visible = visible & ~padding_mask[:, None, None, :]
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=visible)
+        (qf, qb), (kf, kb), (vf, vb) = (t.chunk(2, 1) for t in (q, k, v))
+        forward = _causal(qf[:, :, 1:], kf[:, :, :-1], vf[:, :, :-1])
+        backward = _causal(*(t.flip(2) for t in (qb[:, :, :-1], kb[:, :, 1:], vb[:, :, 1:])))
+        return torch.cat([F.pad(forward, (0, 0, 1, 0)), F.pad(backward.flip(2), (0, 0, 0, 1))], 1)
+
+
+def _causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+class Explicit(nn.Module):
+    """softmax(q k^T / sqrt(D)) v over the visible keys, written out: what the others are held to.
+
+    Args:
+        masks: one for each head, or None: every key is visible.
+    """
+
+    def __init__(self, masks: Sequence[PositionalMask] | None = None) -> None:
+        super().__init__()
+        self.masks = masks
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, padding_mask: Tensor | None) -> Tensor:
+        """``(B, H, T, D)`` three times -> ``(B, H, T, D)``."""
+        batch, heads, length, width = q.shape
+        visible = torch.ones(batch, heads, length, length, dtype=torch.bool)
+        if self.masks is not None:
+            visible = visible & torch.stack([mask.allowed(length) for mask in self.masks])
+        if padding_mask is not None:
+            visible = visible & ~padding_mask[:, None, None, :]
+        scores = (q @ k.transpose(-1, -2)) / width**0.5
+        weights = torch.where(visible, torch.exp(scores - scores.amax(-1, keepdim=True)), 0.0)
+        total = weights.sum(-1, keepdim=True)
+        return (weights @ v) / torch.where(total > 0, total, 1.0)

@@ -1,0 +1,233 @@
+"""A run: one process for each method's times, another for its memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import selfattn
+from selfattn.benchmark import memory
+from selfattn.benchmark.machine import facts
+from selfattn.benchmark.method import Method, Setup
+from selfattn.benchmark.table import Row, number
+from selfattn.benchmark.timing import Effort
+from selfattn.benchmark.worker import OK, OUT_OF_MEMORY, WRONG, Task
+
+Say = Callable[[str], None]
+Result = dict[str, Any]
+_FAILED = "failed"
+# Below this, a peak is what the allocator rounds to, and a ratio would mean nothing.
+_LEAST_MIB = 1.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run.
+
+    Args:
+        level: of all methods.
+        reference: name of the method that ratios are taken to.
+        methods: rows, in order.
+        setup: what they share.
+        lengths: tokens, ascending.
+        batch: sentences at most.
+        max_tokens: of a batch; longer sentences make smaller batches, for all methods alike.
+        threads: of the CPU.
+        effort: how long to time.
+        longest: see ``Task``.
+        memory_limit: see ``Task``.
+        with_memory: whether to measure memory at all.
+        methods_module: see ``Task``.
+    """
+
+    level: str
+    reference: str
+    methods: Sequence[Method]
+    setup: Setup
+    lengths: Sequence[int]
+    batch: int
+    max_tokens: int
+    threads: int
+    effort: Effort
+    longest: float
+    memory_limit: int | None
+    with_memory: bool
+    methods_module: Path | None
+
+    @property
+    def shapes(self) -> list[tuple[int, int]]:
+        """Pairs (length, batch)."""
+        return [(n, max(1, min(self.batch, self.max_tokens // n))) for n in self.lengths]
+
+
+@dataclass
+class Outcome:
+    """What a run gave.
+
+    Args:
+        rows: that may be reported.
+        refused: sentences about rows that may not be, since their results are wrong.
+    """
+
+    rows: list[Row]
+    refused: list[str]
+
+
+def run(plan: Plan, say: Say) -> Outcome:
+    """Measure.
+
+    Args:
+        plan: what.
+        say: takes a line about the progress.
+
+    Returns:
+        Rows in the order of methods and lengths, and what was refused.
+    """
+    outcome = Outcome([], [])
+    origin = facts(plan.setup.device)
+    peaks = plan.with_memory and memory.measurable(plan.setup.device)
+    if plan.with_memory and not peaks:
+        say("peak memory is not measured: that needs Linux or a GPU")
+    reference_peaks: dict[int, Result] = {}
+    if peaks:
+        say(f"{plan.reference}: memory")
+        reference_peaks = _worker(plan, "memory", plan.reference)
+    for number_of, method in enumerate(plan.methods, 1):
+        ahead = f"{method.name} ({number_of} of {len(plan.methods)})"
+        held = reference_peaks
+        if peaks and method.name != plan.reference:
+            say(f"{ahead}: memory")
+            held = _worker(plan, "memory", method.name)
+
+        def progress(result: Result, ahead: str = ahead) -> None:
+            ratio = f", {number(result['ratio'])} x {plan.reference}" if "ratio" in result else ""
+            say(f"{ahead}: length {result['length']}: {result['status']}{ratio}")
+
+        say(f"{ahead}: check and time")
+        times = _worker(plan, "time", method.name, progress)
+        for length, batch in plan.shapes:
+            result = times[length]
+            if result["status"] in (WRONG, _FAILED):
+                outcome.refused.append(f"{method.name}, length {length}: {result['reason']}")
+                continue
+            row = _row(plan, method, length, batch, result, origin)
+            _add_memory(row, held.get(length), reference_peaks.get(length))
+            outcome.rows.append(row)
+    return outcome
+
+
+def _row(
+    plan: Plan, method: Method, length: int, batch: int, result: Result, origin: dict[str, str]
+) -> Row:
+    setup = plan.setup
+    row = Row(
+        level=plan.level,
+        mode=setup.mode,
+        device=setup.device,
+        dtype=setup.dtype,
+        threads=plan.threads,
+        padding=setup.padding,
+        backend=setup.backend,
+        embed_dim=setup.embed_dim,
+        heads=setup.heads,
+        layers=setup.layers,
+        length=length,
+        batch=batch,
+        method=method.name,
+        label=method.label,
+        reference=plan.reference,
+        status=result["status"],
+        facts=origin,
+    )
+    if result["status"] != OK:
+        return row
+    return replace(
+        row,
+        parameters=result["parameters"],
+        seconds=result["seconds"],
+        reference_seconds=result["reference_seconds"],
+        ratio=result["ratio"],
+        ratio_low=result["low"],
+        ratio_high=result["high"],
+        pairs=result["pairs"],
+    )
+
+
+def _add_memory(row: Row, mine: Result | None, reference: Result | None) -> None:
+    if mine is None or mine["status"] != OK:
+        return
+    row.memory_mib = mine["memory"] / 2**20
+    if reference is not None and reference["status"] == OK:
+        row.reference_memory_mib = reference["memory"] / 2**20
+        if row.reference_memory_mib >= _LEAST_MIB:
+            row.memory_ratio = row.memory_mib / row.reference_memory_mib
+
+
+def _worker(
+    plan: Plan, kind: str, method: str, progress: Callable[[Result], None] | None = None
+) -> dict[int, Result]:
+    """Run a worker and collect its results by length; each length gets one."""
+    task = Task(
+        kind=kind,
+        level=plan.level,
+        method=method,
+        reference=plan.reference,
+        setup=plan.setup,
+        shapes=plan.shapes,
+        threads=plan.threads,
+        effort=plan.effort,
+        longest=plan.longest,
+        memory_limit=plan.memory_limit,
+        methods_module=None if plan.methods_module is None else str(plan.methods_module),
+    )
+    root = str(Path(selfattn.__file__).resolve().parents[1])
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    threads = str(plan.threads)
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": threads}
+    environment["MKL_NUM_THREADS"] = threads
+    if kind == "memory":
+        environment.update(memory.ENVIRONMENT)
+    found: dict[int, Result] = {}
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "selfattn.benchmark.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=environment,
+        )
+        try:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(task.to_json() + "\n")
+            process.stdin.close()
+            for line in process.stdout:
+                result = json.loads(line)
+                found[result["length"]] = result
+                if progress is not None:
+                    progress(result)
+            code = process.wait()
+        finally:
+            process.kill()
+            process.wait()
+        errors.seek(0)
+        ending = _ending(code, errors.read())
+    for length in plan.lengths:  # a worker that died owes the rest
+        found.setdefault(length, {"length": length, **ending})
+    return found
+
+
+def _ending(code: int, errors: str) -> Result:
+    """What became of the lengths that a dead worker did not report."""
+    if code == -signal.SIGKILL:  # the system's answer to a process that takes too much memory
+        return {"status": OUT_OF_MEMORY, "reason": "killed"}
+    last = next((line for line in reversed(errors.splitlines()) if line.strip()), "no message")
+    return {"status": _FAILED, "reason": f"its process ended with code {code}: {last.strip()}"}

@@ -1,0 +1,204 @@
+"""Rows of a benchmark: columns, CSV files, Markdown."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+
+from selfattn.benchmark.machine import FACTS
+from selfattn.errors import UserError
+
+
+@dataclass
+class Row:
+    """One method at one length.
+
+    Args:
+        level: what was measured: layer, operator, encoder, fairseq.
+        mode: training (forward and backward, an update at some levels) or inference.
+        device: cpu or cuda.
+        dtype: of weights and inputs.
+        threads: of the CPU.
+        padding: none or right.
+        backend: asked for, of operators that offer a choice.
+        embed_dim: width C in features.
+        heads: number of heads.
+        layers: number of layers.
+        length: tokens of a sentence.
+        batch: sentences.
+        method: name of the method.
+        label: the same for tables and pictures.
+        reference: name of the method that ratios are taken to.
+        status: ok, out of memory or skipped.
+        parameters: number of weights.
+        seconds: per step, median; CPU time on a CPU.
+        reference_seconds: the same of the reference, measured in turns with it.
+        ratio: median of the ratios of neighbouring samples.
+        ratio_low: their lower quartile.
+        ratio_high: their upper quartile.
+        pairs: number of samples of each.
+        memory_mib: peak beyond weights and inputs, MiB.
+        reference_memory_mib: the same of the reference.
+        memory_ratio: their ratio.
+        facts: machine, versions, commit, command.
+    """
+
+    level: str
+    mode: str
+    device: str
+    dtype: str
+    threads: int
+    padding: str
+    backend: str
+    embed_dim: int
+    heads: int
+    layers: int
+    length: int
+    batch: int
+    method: str
+    label: str
+    reference: str
+    status: str
+    parameters: int | None = None
+    seconds: float | None = None
+    reference_seconds: float | None = None
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    pairs: int | None = None
+    memory_mib: float | None = None
+    reference_memory_mib: float | None = None
+    memory_ratio: float | None = None
+    facts: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What a row of another run must share to be comparable."""
+        return tuple(getattr(self, name) for name in KEY)
+
+
+KEY = (
+    "level mode device dtype threads padding backend embed_dim heads layers length batch method "
+    "reference"
+).split()
+COLUMNS = [f.name for f in fields(Row) if f.name != "facts"]
+_TYPES = {f.name: str(f.type).split(" ")[0] for f in fields(Row)}
+
+
+def write(path: Path, rows: Sequence[Row]) -> None:
+    """Write rows as CSV, to a temporary name first.
+
+    Raises:
+        UserError: if the folder does not exist.
+    """
+    check_folder("--csv", path)
+    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    try:
+        with partial.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow([*COLUMNS, *FACTS])
+            for row in rows:
+                values = asdict(row)
+                cells = [_cell(values[name]) for name in COLUMNS]
+                writer.writerow([*cells, *(row.facts.get(name, "") for name in FACTS)])
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def check_folder(flag: str, path: Path) -> None:
+    """Refuse a file in a folder that does not exist, before hours of measuring.
+
+    Raises:
+        UserError: if there is no such folder.
+    """
+    if not path.parent.is_dir():
+        raise UserError(f"{flag} is {path}, but there is no folder {path.parent}")
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def read(path: Path, flag: str = "--compare") -> list[Row]:
+    """Rows of a CSV that ``write`` wrote.
+
+    Args:
+        path: the file.
+        flag: the flag that named it, for messages.
+
+    Raises:
+        UserError: if it cannot be read, a column is missing, or a value is not of its type.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            names = reader.fieldnames or []
+            missing = [name for name in COLUMNS if name not in names]
+            if missing:
+                raise UserError(
+                    f"{flag} is {path}, which has no column {missing[0]!r}; it must be a CSV "
+                    f"that this benchmark wrote"
+                )
+            return [_row(line, f"{flag} is {path}, line {reader.line_num}") for line in reader]
+    except FileNotFoundError:
+        raise UserError(f"{flag} is {path}, but there is no such file") from None
+    except (IsADirectoryError, PermissionError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{flag} is {path}, which cannot be read as a CSV: {error}") from None
+
+
+def _row(line: dict[str, str], where: str) -> Row:
+    values: dict[str, object] = {}
+    for name in COLUMNS:
+        kind, text = _TYPES[name], line[name]
+        if text is None:
+            raise UserError(f"{where}: the line ends before column {name!r}")
+        try:
+            if kind != "str" and text == "":
+                values[name] = None
+            else:
+                values[name] = {"int": int, "float": float, "str": str}[kind](text)
+        except ValueError:
+            raise UserError(f"{where}: {name} is {text!r}, but must be a number") from None
+    facts = {name: line.get(name) or "" for name in FACTS}
+    return Row(**values, facts=facts)  # type: ignore[arg-type]
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """Two tables, time and memory, methods by lengths, as ratios to the reference."""
+    lengths = sorted({row.length for row in rows})
+    methods = list(dict.fromkeys((row.method, row.label) for row in rows))
+    found = {(row.method, row.length): row for row in rows}
+    parts = []
+    for title, column in (("time", "ratio"), ("peak memory", "memory_ratio")):
+        lines = [
+            f"| {title} / {rows[0].reference} | parameters | {' | '.join(map(str, lengths))} |",
+            "|---" * (len(lengths) + 2) + "|",
+        ]
+        for method, label in methods:
+            mine = [found.get((method, length)) for length in lengths]
+            sizes = [row.parameters for row in mine if row is not None and row.parameters]
+            size = f"{sizes[0]:,}" if sizes else "0"
+            cells = [_shown(row, column) for row in mine]
+            lines.append(f"| {label} (`{method}`) | {size} | {' | '.join(cells)} |")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def _shown(row: Row | None, column: str) -> str:
+    if row is None:
+        return ""
+    if row.status != "ok":
+        return {"out of memory": "memory", "skipped": "-"}[row.status]
+    value: float | None = getattr(row, column)
+    return "" if value is None else number(value)
+
+
+def number(value: float) -> str:
+    """Three digits: 0.87, 1.25, 12.3, 383."""
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
