@@ -19,11 +19,10 @@ from selfattn.benchmark.machine import facts
 from selfattn.benchmark.method import Method, Setup
 from selfattn.benchmark.table import Row, number
 from selfattn.benchmark.timing import Effort
-from selfattn.benchmark.worker import OK, OUT_OF_MEMORY, WRONG, Task
+from selfattn.benchmark.worker import FAILED, OK, OUT_OF_MEMORY, WRONG, Task
 
 Say = Callable[[str], None]
 Result = dict[str, Any]
-_FAILED = "failed"
 # Below this, a peak is what the allocator rounds to, and a ratio would mean nothing.
 _LEAST_MIB = 1.0
 
@@ -115,7 +114,7 @@ def run(plan: Plan, say: Say) -> Outcome:
         times = _worker(plan, "time", method.name, progress)
         for length, batch in plan.shapes:
             result = times[length]
-            if result["status"] in (WRONG, _FAILED):
+            if result["status"] in (WRONG, FAILED):
                 outcome.refused.append(f"{method.name}, length {length}: {result['reason']}")
                 continue
             row = _row(plan, method, length, batch, result, origin)
@@ -230,4 +229,4 @@ def _ending(code: int, errors: str) -> Result:
     if code == -signal.SIGKILL:  # the system's answer to a process that takes too much memory
         return {"status": OUT_OF_MEMORY, "reason": "killed"}
     last = next((line for line in reversed(errors.splitlines()) if line.strip()), "no message")
-    return {"status": _FAILED, "reason": f"its process ended with code {code}: {last.strip()}"}
+    return {"status": FAILED, "reason": f"its process ended with code {code}: {last.strip()}"}

@@ -170,12 +170,14 @@ def _row(line: dict[str, str], where: str) -> Row:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """Two tables, time and memory, methods by lengths, as ratios to the reference."""
+    """Two tables, time and memory (if measured), methods by lengths, as ratios."""
     lengths = sorted({row.length for row in rows})
     methods = list(dict.fromkeys((row.method, row.label) for row in rows))
     found = {(row.method, row.length): row for row in rows}
     parts = []
     for title, column in (("time", "ratio"), ("peak memory", "memory_ratio")):
+        if column != "ratio" and all(getattr(row, column) is None for row in rows):
+            continue
         lines = [
             f"| {title} / {rows[0].reference} | parameters | {' | '.join(map(str, lengths))} |",
             "|---" * (len(lengths) + 2) + "|",

@@ -19,10 +19,11 @@ from selfattn.benchmark import memory, timing
 from selfattn.benchmark.checks import CheckFailed
 from selfattn.benchmark.method import Method, Setup
 from selfattn.benchmark.methods import choose
+from selfattn.errors import UserError
 
-# Ends of a row that are no mistake of the method.
+# Ends of a row that may be reported, and ends that may not.
 OK, OUT_OF_MEMORY, SKIPPED = "ok", "out of memory", "skipped"
-WRONG = "wrong"
+WRONG, FAILED = "wrong", "failed"
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,8 @@ def main() -> int:
                 torch.cuda.empty_cache()
         except CheckFailed as error:
             _send(results, length, WRONG, reason=str(error))
+        except UserError as error:
+            _send(results, length, FAILED, reason=str(error))
     return 0
 
 
@@ -114,6 +117,8 @@ def _measure(
         taken = memory.peak(case.step, task.setup.device)
         return {"memory": taken, "seconds": time.perf_counter() - begin}
     method.check(task.setup, length)
+    if method.name != reference.name and length == task.shapes[0][0]:
+        reference.check(task.setup, length)  # once: a ratio to a wrong reference says nothing
     torch.manual_seed(1)
     case = method.case(task.setup, batch, length)
     other = reference.case(task.setup, batch, length)
