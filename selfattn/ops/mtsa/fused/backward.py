@@ -56,9 +56,9 @@ def query_kernel(
 
     row = lane.to(tl.int64) * length
     features = tl.arange(0, SV)
-    q = load_rows(q_ptr, rows, q_t, real_rows, DK, SK, True)
-    dnum = load_rows(dnum_ptr + row * DV, rows, DV, real_rows, DV, SV, True)
-    dden = load_rows(dden_ptr + row * DV, rows, DV, real_rows, DV, SV, True)
+    q = load_rows(q_ptr, first, q_t, real_rows, BM, DK, SK, True)
+    dnum = load_rows(dnum_ptr + row * DV, first, DV, real_rows, BM, DV, SV, True)
+    dden = load_rows(dden_ptr + row * DV, first, DV, real_rows, BM, DV, SV, True)
     m = tl.load(row_max_ptr + row + rows, mask=real_rows, other=0.0)
     shift = shift_ptr + (lane * tl.cdiv(length, BF) + first // BF) * DV
     c = tl.load(shift + features, mask=features < DV, other=0.0)
@@ -66,13 +66,14 @@ def query_kernel(
     for MASKED in tl.static_range(2):
         count = (t1 - t0) - (w1 - w0) if MASKED else w1 - w0
         for i in range(0, count):
-            keys = nth_tile(i, t0, w0, w1, MASKED) * BN + tl.arange(0, BN)
+            start = nth_tile(i, t0, w0, w1, MASKED) * BN
+            keys = start + tl.arange(0, BN)
             real = keys < length
             if MASKED:
                 real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
-            k = load_rows(k_ptr, keys, k_t, real, DK, SK, MASKED)
-            s = load_rows(s_ptr, keys, s_t, real, DV, SV, MASKED).to(tl.float32)
-            v = load_rows(v_ptr, keys, v_t, real, DV, SV, MASKED).to(tl.float32)
+            k = load_rows(k_ptr, start, k_t, real, BN, DK, SK, MASKED)
+            s = load_rows(s_ptr, start, s_t, real, BN, DV, SV, MASKED).to(tl.float32)
+            v = load_rows(v_ptr, start, v_t, real, BN, DV, SV, MASKED).to(tl.float32)
             x = dot(q, tl.trans(k), tl.zeros([BM, BN], tl.float32), SCORES) * scale
             r = token2token(x, LOGSIGMOID)
             if MASKED:
@@ -93,14 +94,56 @@ def query_kernel(
                 dr *= slope(x)
             dq = dot(operand(dr, HALF), k, dq, PRODUCTS)
     store_rows(
-        dq_ptr + b * length * heads * DK + h * DK, rows, heads * DK, real_rows, dq * gain, DK, SK
+        dq_ptr + b * length * heads * DK + h * DK,
+        first,
+        heads * DK,
+        real_rows,
+        dq * gain,
+        BM,
+        DK,
+        SK,
     )
+
+
+@jit
+def query_span(
+    first, stop, left, right, length, keys, padding_ptr, batch,
+    BM: tl.constexpr, HAS_PADDING: tl.constexpr,
+):  # fmt: skip
+    """Which of these keys are real, and the query tiles that see them: touched and whole.
+
+    The queries of a key are the keys of a query under the reversed offsets.
+    """
+    real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
+    lo, hi, all_lo, all_hi = key_span(first, stop, -right, -left, length, None, batch, False)
+    some = tl.max(real.to(tl.int32), 0)
+    whole = tl.min(real.to(tl.int32), 0)  # else every query tile needs the mask
+    t0, t1, w0, w1 = tile_span(
+        lo, tl.where(some != 0, hi, lo), all_lo, tl.where(whole != 0, all_hi, 0), BM
+    )
+    return real, t0, t1, w0, w1
+
+
+@jit
+def transposed_scores(
+    k, q, keys, rows, real, real_rows, left, right, scale,
+    BM: tl.constexpr, BN: tl.constexpr, LOGSIGMOID: tl.constexpr, MASKED: tl.constexpr,
+    SCORES: tl.constexpr,
+):  # fmt: skip
+    """sigma_t(R) with keys as rows, -inf where hidden, and R itself, in units of log 2."""
+    x = dot(k, tl.trans(q), tl.zeros([BN, BM], tl.float32), SCORES) * scale
+    r = token2token(x, LOGSIGMOID)
+    if MASKED:
+        offset = keys[:, None] - rows[None, :]
+        seen = (offset >= left) & (offset <= right) & real[:, None] & real_rows[None, :]
+        r = tl.where(seen, r, float("-inf"))
+    return r, x
 
 
 @jit
 def key_kernel(
     q_ptr, k_ptr, v_ptr, s_ptr, padding_ptr, bounds_ptr, left_ptr, right_ptr, seed_ptr,
-    dnum_ptr, dden_ptr, row_max_ptr, shift_ptr, dk_ptr, dv_ptr, ds_ptr,
+    dnum_ptr, dden_ptr, row_max_ptr, shift_ptr, dk_ptr,
     q_b, q_h, q_t, k_b, k_h, k_t, v_b, v_h, v_t, s_b, s_h, s_t,
     heads, length, scale, gain, threshold, inverse_keep,
     DK: tl.constexpr, DV: tl.constexpr, SK: tl.constexpr, SV: tl.constexpr,
@@ -108,7 +151,7 @@ def key_kernel(
     HAS_PADDING: tl.constexpr, LOGSIGMOID: tl.constexpr, DROPOUT: tl.constexpr,
     HALF: tl.constexpr, SCORES: tl.constexpr, PRODUCTS: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of k, v and s: one program for each key tile, with keys as rows."""
+    """Gradient of k: one program for each key tile, with keys as rows."""
     tiles = tl.cdiv(length, BN)
     lane = tl.program_id(0) // tiles
     batch, head = lane // heads, lane % heads
@@ -121,72 +164,113 @@ def key_kernel(
     first = tl.program_id(0) % tiles * BN
     stop = tl.minimum(first + BN, length)
     keys = first + tl.arange(0, BN)
-    exist = keys < length
-    real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
-    # The queries of a key are the keys of a query under the reversed offsets.
-    lo, hi, all_lo, all_hi = key_span(first, stop, -right, -left, length, bounds_ptr, batch, False)
-    some = tl.max(real.to(tl.int32), 0)
-    whole = tl.min(real.to(tl.int32), 0)  # else every query tile needs the mask
-    t0, t1, w0, w1 = tile_span(
-        lo, tl.where(some != 0, hi, lo), all_lo, tl.where(whole != 0, all_hi, 0), BM
+    real, t0, t1, w0, w1 = query_span(
+        first, stop, left, right, length, keys, padding_ptr, batch, BM, HAS_PADDING
     )
-    features = tl.arange(0, SV)
-    k = load_rows(k_ptr, keys, k_t, real, DK, SK, True)
-    v = load_rows(v_ptr, keys, v_t, real, DV, SV, True)
-    s = load_rows(s_ptr, keys, s_t, real, DV, SV, True)
     if DROPOUT:
         seed = tl.load(seed_ptr)
-        fv = key_factor(seed, lane, keys, SV, threshold, inverse_keep)
-        vd = v.to(tl.float32) * fv
     row = lane.to(tl.int64) * length
+    features = tl.arange(0, SV)
+    k = load_rows(k_ptr, first, k_t, real, BN, DK, SK, True)
+    v = load_rows(v_ptr, first, v_t, real, BN, DV, SV, True)
+    s = load_rows(s_ptr, first, s_t, real, BN, DV, SV, True)
+    vf = v.to(tl.float32)
+    if DROPOUT:
+        vf *= key_factor(seed, lane, keys, SV, threshold, inverse_keep)
     dk = tl.zeros([BN, SK], tl.float32)
-    dv = tl.zeros([BN, SV], tl.float32)
-    ds = tl.zeros([BN, SV], tl.float32)
     for MASKED in tl.static_range(2):
         count = (t1 - t0) - (w1 - w0) if MASKED else w1 - w0
         for i in range(0, count):
             start = nth_tile(i, t0, w0, w1, MASKED) * BM
             rows = start + tl.arange(0, BM)
             real_rows = rows < length
-            q = load_rows(q_ptr, rows, q_t, real_rows, DK, SK, MASKED)
-            dnum = load_rows(dnum_ptr + row * DV, rows, DV, real_rows, DV, SV, MASKED)
-            dden = load_rows(dden_ptr + row * DV, rows, DV, real_rows, DV, SV, MASKED)
+            q = load_rows(q_ptr, start, q_t, real_rows, BM, DK, SK, MASKED)
+            dnum = load_rows(dnum_ptr + row * DV, start, DV, real_rows, BM, DV, SV, MASKED)
+            dden = load_rows(dden_ptr + row * DV, start, DV, real_rows, BM, DV, SV, MASKED)
             m = tl.load(row_max_ptr + row + rows, mask=real_rows, other=0.0)
             shift = shift_ptr + (lane * tl.cdiv(length, BF) + start // BF) * DV
             c = tl.load(shift + features, mask=features < DV, other=0.0)
-            x = dot(k, tl.trans(q), tl.zeros([BN, BM], tl.float32), SCORES) * scale
-            r = token2token(x, LOGSIGMOID)
-            if MASKED:
-                offset = keys[:, None] - rows[None, :]
-                seen = (offset >= left) & (offset <= right) & real[:, None] & real_rows[None, :]
-                r = tl.where(seen, r, float("-inf"))
+            r, x = transposed_scores(
+                k, q, keys, rows, real, real_rows, left, right, scale,
+                BM, BN, LOGSIGMOID, MASKED, SCORES,
+            )  # fmt: skip
             p = tl.exp2(r - m[None, :])
             e = feature_weight(s.to(tl.float32), c)
-            if DROPOUT:
-                vf = vd
-                fp = pair_factor(seed, lane, rows[None, :], keys[:, None], threshold, inverse_keep)
-            else:
-                vf = v.to(tl.float32)
             dp = tl.zeros([BN, BM], tl.float32)
             dp = dot(operand(e * vf, HALF), tl.trans(dnum), dp, PRODUCTS)
             if DROPOUT:
-                dp *= fp
+                dp *= pair_factor(seed, lane, rows[None, :], keys[:, None], threshold, inverse_keep)
             dp = dot(operand(e, HALF), tl.trans(dden), dp, PRODUCTS)
             dr = p * dp
             if LOGSIGMOID:
                 dr *= slope(x)
             dk = dot(operand(dr, HALF), q, dk, PRODUCTS)
-            zero = tl.zeros([BN, SV], tl.float32)
-            ge = e * dot(operand(p, HALF), dden, zero, PRODUCTS)
-            if DROPOUT:
-                p *= fp
-            gu = e * dot(operand(p, HALF), dnum, zero, PRODUCTS)
-            dv += gu
-            ds += ge + vf * gu
-    if DROPOUT:
-        dv *= fv
-    out = b * length * heads * DV + h * DV
     dk_ptr += b * length * heads * DK + h * DK
-    store_rows(dk_ptr, keys, heads * DK, exist, dk * gain, DK, SK)
-    store_rows(dv_ptr + out, keys, heads * DV, exist, dv, DV, SV)
-    store_rows(ds_ptr + out, keys, heads * DV, exist, ds, DV, SV)
+    store_rows(dk_ptr, first, heads * DK, keys < length, dk * gain, BN, DK, SK)
+
+
+@jit
+def value_kernel(
+    q_ptr, k_ptr, v_ptr, s_ptr, padding_ptr, bounds_ptr, left_ptr, right_ptr, seed_ptr,
+    dnum_ptr, dden_ptr, row_max_ptr, shift_ptr, dv_ptr, ds_ptr,
+    q_b, q_h, q_t, k_b, k_h, k_t, v_b, v_h, v_t, s_b, s_h, s_t,
+    heads, length, scale, gain, threshold, inverse_keep,
+    DK: tl.constexpr, DV: tl.constexpr, SK: tl.constexpr, SV: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BF: tl.constexpr,
+    HAS_PADDING: tl.constexpr, LOGSIGMOID: tl.constexpr, DROPOUT: tl.constexpr,
+    HALF: tl.constexpr, SCORES: tl.constexpr, PRODUCTS: tl.constexpr,
+):  # fmt: skip
+    """Gradients of v and s: one program for each key tile, with keys as rows."""
+    tiles = tl.cdiv(length, BN)
+    lane = tl.program_id(0) // tiles
+    batch, head = lane // heads, lane % heads
+    b, h = batch.to(tl.int64), head.to(tl.int64)
+    q_ptr += b * q_b + h * q_h
+    k_ptr += b * k_b + h * k_h
+    v_ptr += b * v_b + h * v_h
+    s_ptr += b * s_b + h * s_h
+    left, right = tl.load(left_ptr + head), tl.load(right_ptr + head)
+    first = tl.program_id(0) % tiles * BN
+    stop = tl.minimum(first + BN, length)
+    keys = first + tl.arange(0, BN)
+    real, t0, t1, w0, w1 = query_span(
+        first, stop, left, right, length, keys, padding_ptr, batch, BM, HAS_PADDING
+    )
+    if DROPOUT:
+        seed = tl.load(seed_ptr)
+    row = lane.to(tl.int64) * length
+    features = tl.arange(0, SV)
+    k = load_rows(k_ptr, first, k_t, real, BN, DK, SK, True)
+    v = load_rows(v_ptr, first, v_t, real, BN, DV, SV, True)
+    s = load_rows(s_ptr, first, s_t, real, BN, DV, SV, True)
+    dv = tl.zeros([BN, SV], tl.float32)
+    ds = tl.zeros([BN, SV], tl.float32)
+    zero = tl.zeros([BN, SV], tl.float32)
+    for MASKED in tl.static_range(2):
+        count = (t1 - t0) - (w1 - w0) if MASKED else w1 - w0
+        for i in range(0, count):
+            start = nth_tile(i, t0, w0, w1, MASKED) * BM
+            rows = start + tl.arange(0, BM)
+            real_rows = rows < length
+            q = load_rows(q_ptr, start, q_t, real_rows, BM, DK, SK, MASKED)
+            dnum = load_rows(dnum_ptr + row * DV, start, DV, real_rows, BM, DV, SV, MASKED)
+            dden = load_rows(dden_ptr + row * DV, start, DV, real_rows, BM, DV, SV, MASKED)
+            m = tl.load(row_max_ptr + row + rows, mask=real_rows, other=0.0)
+            shift = shift_ptr + (lane * tl.cdiv(length, BF) + start // BF) * DV
+            c = tl.load(shift + features, mask=features < DV, other=0.0)
+            r, x = transposed_scores(
+                k, q, keys, rows, real, real_rows, left, right, scale,
+                BM, BN, LOGSIGMOID, MASKED, SCORES,
+            )  # fmt: skip
+            p = tl.exp2(r - m[None, :])
+            e = feature_weight(s.to(tl.float32), c)
+            ds += e * dot(operand(p, HALF), dden, zero, PRODUCTS)
+            if DROPOUT:
+                p *= pair_factor(seed, lane, rows[None, :], keys[:, None], threshold, inverse_keep)
+            dv += e * dot(operand(p, HALF), dnum, zero, PRODUCTS)
+    if DROPOUT:
+        dv *= key_factor(seed, lane, keys, SV, threshold, inverse_keep)
+    ds += dv * v.to(tl.float32)
+    out = b * length * heads * DV + h * DV
+    store_rows(dv_ptr + out, first, heads * DV, keys < length, dv, BN, DV, SV)
+    store_rows(ds_ptr + out, first, heads * DV, keys < length, ds, BN, DV, SV)

@@ -24,7 +24,8 @@ class Tiles(NamedTuple):
 
     forward: Tile
     query: Tile  # backward, gradient of q
-    key: Tile  # backward, gradients of k, v, s
+    key: Tile  # backward, gradient of k
+    value: Tile  # backward, gradients of v and s
     exact: Tile
 
 
@@ -53,4 +54,5 @@ def choose(dtype: torch.dtype, key_width: int, width: int, length: int) -> Tiles
     forward = Tile(128, 64, 8, 2)
     query = Tile(64, 64, 4, 2)
     key = Tile(64, 64, 4, 2)
-    return Tiles(forward, query, key, exact)
+    value = Tile(64, 64, 4, 2)
+    return Tiles(forward, query, key, value, exact)

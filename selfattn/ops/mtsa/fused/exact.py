@@ -55,15 +55,15 @@ def exact_forward_kernel(
     rows = first + tl.arange(0, BM)
     real_rows = rows < length
     lo, hi, _, _ = key_span(first, stop, left, right, length, bounds_ptr, batch, HAS_PADDING)
-    q = load_rows(q_ptr, rows, q_t, real_rows, DK, SK, True).to(tl.float32)
+    q = load_rows(q_ptr, first, q_t, real_rows, BM, DK, SK, True).to(tl.float32)
 
     m = tl.full([BM], -1e30, tl.float32)
     y = tl.full([BM, SV], -1e30, tl.float32)
     for start in range(lo, hi, BN):
         keys = start + tl.arange(0, BN)
         real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
-        k = load_rows(k_ptr, keys, k_t, real, DK, SK, True).to(tl.float32)
-        s = load_rows(s_ptr, keys, s_t, real, DV, SV, True).to(tl.float32)
+        k = load_rows(k_ptr, start, k_t, real, BN, DK, SK, True).to(tl.float32)
+        s = load_rows(s_ptr, start, s_t, real, BN, DV, SV, True).to(tl.float32)
         r, _ = pair_scores(q, k, rows, keys, real, left, right, scale, LOGSIGMOID)
         m = tl.maximum(m, tl.max(r, 1))
         y = tl.maximum(y, tl.max(r[:, :, None] + (s * LOG2E)[None, :, :], 1))
@@ -78,9 +78,9 @@ def exact_forward_kernel(
     for start in range(lo, hi, BN):
         keys = start + tl.arange(0, BN)
         real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
-        k = load_rows(k_ptr, keys, k_t, real, DK, SK, True).to(tl.float32)
-        s = load_rows(s_ptr, keys, s_t, real, DV, SV, True).to(tl.float32)
-        v = load_rows(v_ptr, keys, v_t, real, DV, SV, True).to(tl.float32)
+        k = load_rows(k_ptr, start, k_t, real, BN, DK, SK, True).to(tl.float32)
+        s = load_rows(s_ptr, start, s_t, real, BN, DV, SV, True).to(tl.float32)
+        v = load_rows(v_ptr, start, v_t, real, BN, DV, SV, True).to(tl.float32)
         r, _ = pair_scores(q, k, rows, keys, real, left, right, scale, LOGSIGMOID)
         z = (r - m[:, None])[:, :, None] + (s[None, :, :] - y[:, None, :]) * LOG2E
         w = tl.exp2(z)  # eq. 11, before the division
@@ -93,11 +93,13 @@ def exact_forward_kernel(
         num += tl.sum(w * v[None, :, :], 1)
     den = tl.where(live[:, None], den, 1.0)
     out = tl.where(live[:, None], num / den, 0.0)  # eq. 12
-    store_rows(out_ptr + b * length * heads * DV + h * DV, rows, heads * DV, real_rows, out, DV, SV)
+    store_rows(
+        out_ptr + b * length * heads * DV + h * DV, first, heads * DV, real_rows, out, BM, DV, SV
+    )
     if SAVE:
         row = lane.to(tl.int64) * length
         log_den = y + tl.log2(den) / LOG2E
-        store_rows(den_ptr + row * DV, rows, DV, real_rows, log_den, DV, SV)
+        store_rows(den_ptr + row * DV, first, DV, real_rows, log_den, BM, DV, SV)
         tl.store(row_max_ptr + row + rows, m, mask=real_rows)
 
 
@@ -154,26 +156,33 @@ def exact_query_kernel(
     seed = tl.load(seed_ptr) if DROPOUT else 0
     row = lane.to(tl.int64) * length
     whole = b * length * heads * DV + h * DV
-    q = load_rows(q_ptr, rows, q_t, real_rows, DK, SK, True).to(tl.float32)
-    grad = load_rows(grad_ptr + b * g_b + h * g_h, rows, g_t, real_rows, DV, SV, True)
+    q = load_rows(q_ptr, first, q_t, real_rows, BM, DK, SK, True).to(tl.float32)
+    grad = load_rows(grad_ptr + b * g_b + h * g_h, first, g_t, real_rows, BM, DV, SV, True)
     grad = grad.to(tl.float32)
-    out = load_rows(out_ptr + whole, rows, heads * DV, real_rows, DV, SV, True).to(tl.float32)
-    log_den = load_rows(den_ptr + row * DV, rows, DV, real_rows, DV, SV, True)
+    out = load_rows(out_ptr + whole, first, heads * DV, real_rows, BM, DV, SV, True).to(tl.float32)
+    log_den = load_rows(den_ptr + row * DV, first, DV, real_rows, BM, DV, SV, True)
     m = tl.load(row_max_ptr + row + rows, mask=real_rows, other=0.0)
     dq = tl.zeros([BM, SK], tl.float32)
     for start in range(lo, hi, BN):
         keys = start + tl.arange(0, BN)
         real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
-        k = load_rows(k_ptr, keys, k_t, real, DK, SK, True).to(tl.float32)
-        s = load_rows(s_ptr, keys, s_t, real, DV, SV, True).to(tl.float32)
-        v = load_rows(v_ptr, keys, v_t, real, DV, SV, True).to(tl.float32)
+        k = load_rows(k_ptr, start, k_t, real, BN, DK, SK, True).to(tl.float32)
+        s = load_rows(s_ptr, start, s_t, real, BN, DV, SV, True).to(tl.float32)
+        v = load_rows(v_ptr, start, v_t, real, BN, DV, SV, True).to(tl.float32)
         dr, _, _ = exact_pair(
             q, k, v, s, grad, out, log_den, m, rows, keys, real, left, right, scale,
             seed, lane, threshold, inverse_keep, SV, LOGSIGMOID, DROPOUT,
         )  # fmt: skip
         dq += tl.sum(dr[:, :, None] * k[None, :, :], 1)
     store_rows(
-        dq_ptr + b * length * heads * DK + h * DK, rows, heads * DK, real_rows, dq * gain, DK, SK
+        dq_ptr + b * length * heads * DK + h * DK,
+        first,
+        heads * DK,
+        real_rows,
+        dq * gain,
+        BM,
+        DK,
+        SK,
     )
 
 
@@ -212,9 +221,9 @@ def exact_key_kernel(
     keys = first + tl.arange(0, BN)
     exist = keys < length
     real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
-    k = load_rows(k_ptr, keys, k_t, real, DK, SK, True).to(tl.float32)
-    s = load_rows(s_ptr, keys, s_t, real, DV, SV, True).to(tl.float32)
-    v = load_rows(v_ptr, keys, v_t, real, DV, SV, True).to(tl.float32)
+    k = load_rows(k_ptr, first, k_t, real, BN, DK, SK, True).to(tl.float32)
+    s = load_rows(s_ptr, first, s_t, real, BN, DV, SV, True).to(tl.float32)
+    v = load_rows(v_ptr, first, v_t, real, BN, DV, SV, True).to(tl.float32)
     seed = tl.load(seed_ptr) if DROPOUT else 0
     row = lane.to(tl.int64) * length
     whole = b * length * heads * DV + h * DV
@@ -226,10 +235,10 @@ def exact_key_kernel(
             for start in range(tile * BF, tl.minimum(tile * BF + BF, length), BM):
                 rows = start + tl.arange(0, BM)
                 there = rows < length
-                q = load_rows(q_ptr, rows, q_t, there, DK, SK, True).to(tl.float32)
-                grad = load_rows(grad_ptr, rows, g_t, there, DV, SV, True).to(tl.float32)
-                out = load_rows(out_ptr + whole, rows, heads * DV, there, DV, SV, True)
-                log_den = load_rows(den_ptr + row * DV, rows, DV, there, DV, SV, True)
+                q = load_rows(q_ptr, start, q_t, there, BM, DK, SK, True).to(tl.float32)
+                grad = load_rows(grad_ptr, start, g_t, there, BM, DV, SV, True).to(tl.float32)
+                out = load_rows(out_ptr + whole, start, heads * DV, there, BM, DV, SV, True)
+                log_den = load_rows(den_ptr + row * DV, start, DV, there, BM, DV, SV, True)
                 m = tl.load(row_max_ptr + row + rows, mask=there, other=float("inf"))
                 dr, dv_pair, ds_pair = exact_pair(
                     q, k, v, s, grad, out.to(tl.float32), log_den, m, rows, keys, real, left,
@@ -240,9 +249,9 @@ def exact_key_kernel(
                 ds += tl.sum(ds_pair, 0)
     at = b * length * heads * DV + h * DV
     dk_ptr += b * length * heads * DK + h * DK
-    dk = dk * gain + load_rows(dk_ptr, keys, heads * DK, exist, DK, SK, True)
-    dv += load_rows(dv_ptr + at, keys, heads * DV, exist, DV, SV, True)
-    ds += load_rows(ds_ptr + at, keys, heads * DV, exist, DV, SV, True)
-    store_rows(dk_ptr, keys, heads * DK, exist, dk, DK, SK)
-    store_rows(dv_ptr + at, keys, heads * DV, exist, dv, DV, SV)
-    store_rows(ds_ptr + at, keys, heads * DV, exist, ds, DV, SV)
+    dk = dk * gain + load_rows(dk_ptr, first, heads * DK, exist, BN, DK, SK, True)
+    dv += load_rows(dv_ptr + at, first, heads * DV, exist, BN, DV, SV, True)
+    ds += load_rows(ds_ptr + at, first, heads * DV, exist, BN, DV, SV, True)
+    store_rows(dk_ptr, first, heads * DK, exist, dk, BN, DK, SK)
+    store_rows(dv_ptr + at, first, heads * DV, exist, dv, BN, DV, SV)
+    store_rows(ds_ptr + at, first, heads * DV, exist, ds, BN, DV, SV)

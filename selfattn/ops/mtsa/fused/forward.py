@@ -53,7 +53,7 @@ def forward_kernel(
     if DROPOUT:
         seed = tl.load(seed_ptr)
 
-    q = load_rows(q_ptr, rows, q_t, real_rows, DK, SK, True)
+    q = load_rows(q_ptr, first, q_t, real_rows, BM, DK, SK, True)
     num = tl.zeros([BM, SV], tl.float32)
     den = tl.zeros([BM, SV], tl.float32)
     m = tl.full([BM], -1e30, tl.float32)  # maximum over the keys, for each query
@@ -61,13 +61,14 @@ def forward_kernel(
     for MASKED in tl.static_range(2):
         count = (t1 - t0) - (w1 - w0) if MASKED else w1 - w0
         for i in range(0, count):
-            keys = nth_tile(i, t0, w0, w1, MASKED) * BN + tl.arange(0, BN)
+            start = nth_tile(i, t0, w0, w1, MASKED) * BN
+            keys = start + tl.arange(0, BN)
             real = keys < length
             if MASKED:
                 real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
-            k = load_rows(k_ptr, keys, k_t, real, DK, SK, MASKED)
-            s = load_rows(s_ptr, keys, s_t, real, DV, SV, MASKED).to(tl.float32)
-            v = load_rows(v_ptr, keys, v_t, real, DV, SV, MASKED).to(tl.float32)
+            k = load_rows(k_ptr, start, k_t, real, BN, DK, SK, MASKED)
+            s = load_rows(s_ptr, start, s_t, real, BN, DV, SV, MASKED).to(tl.float32)
+            v = load_rows(v_ptr, start, v_t, real, BN, DV, SV, MASKED).to(tl.float32)
             x = dot(q, tl.trans(k), tl.zeros([BM, BN], tl.float32), SCORES) * scale  # eq. 8
             r = token2token(x, LOGSIGMOID)
             if MASKED:
@@ -96,9 +97,11 @@ def forward_kernel(
     tl.store(flag_ptr + lane * tiles + tile, tl.max(tl.max(lost.to(tl.int32), 1), 0))
     den = tl.where(live[:, None], den, 1.0)
     out = tl.where(live[:, None], num / den, 0.0)
-    store_rows(out_ptr + b * length * heads * DV + h * DV, rows, heads * DV, real_rows, out, DV, SV)
+    store_rows(
+        out_ptr + b * length * heads * DV + h * DV, first, heads * DV, real_rows, out, BM, DV, SV
+    )
     if SAVE:
         row = lane.to(tl.int64) * length
-        store_rows(den_ptr + row * DV, rows, DV, real_rows, den, DV, SV)
+        store_rows(den_ptr + row * DV, first, DV, real_rows, den, BM, DV, SV)
         tl.store(row_max_ptr + row + rows, m, mask=real_rows)
         tl.store(shift_ptr + (lane * tiles + tile) * DV + features, c, mask=features < DV)

@@ -134,8 +134,12 @@ def backward(
             **call.switches(tiles.query), **call.precision, BF=tiles.forward.queries,
         )  # fmt: skip
         kernels.key_kernel[call.grid(tiles.key.keys)](
-            *inputs, *saved, dk, dv, ds, *call.strides, *unit, *call.dropout,
+            *inputs, *saved, dk, *call.strides, *unit, *call.dropout,
             **call.switches(tiles.key), **call.precision, BF=tiles.forward.queries,
+        )  # fmt: skip
+        kernels.value_kernel[call.grid(tiles.value.keys)](
+            *inputs, *saved, dv, ds, *call.strides, *unit, *call.dropout,
+            **call.switches(tiles.value), **call.precision, BF=tiles.forward.queries,
         )  # fmt: skip
         saved = (grad, done.out, done.den, done.row_max, done.flags)
         strides = (*call.strides, *grad.stride()[:3])

@@ -35,21 +35,24 @@ def ratio_kernel(
     """
     parts = tl.cdiv(length, ROWS)
     lane = tl.program_id(0) // parts
-    rows = tl.program_id(0) % parts * ROWS + tl.arange(0, ROWS)
+    first = tl.program_id(0) % parts * ROWS
+    rows = first + tl.arange(0, ROWS)
     b, h = (lane // heads).to(tl.int64), (lane % heads).to(tl.int64)
     real = rows < length
     m = tl.load(row_max_ptr + lane.to(tl.int64) * length + rows, mask=real, other=-1e30)
     flag = tl.load(flag_ptr + lane * tl.cdiv(length, BM) + rows // BM, mask=real, other=1)
     use = ((m > -1e29) & (flag == 0))[:, None]
-    grad = load_rows(grad_ptr + b * g_b + h * g_h, rows, g_t, real, DV, SV, True).to(tl.float32)
+    grad = load_rows(grad_ptr + b * g_b + h * g_h, first, g_t, real, ROWS, DV, SV, True).to(
+        tl.float32
+    )
     whole = b * length * heads * DV + h * DV
-    out = load_rows(out_ptr + whole, rows, heads * DV, real, DV, SV, True).to(tl.float32)
+    out = load_rows(out_ptr + whole, first, heads * DV, real, ROWS, DV, SV, True).to(tl.float32)
     row = lane.to(tl.int64) * length * DV
-    den = load_rows(den_ptr + row, rows, DV, real, DV, SV, True)
+    den = load_rows(den_ptr + row, first, DV, real, ROWS, DV, SV, True)
     dnum = tl.where(use, grad / tl.where(use & (den != 0.0), den, 1.0), 0.0)
     dden = tl.where(use, -dnum * out, 0.0)
-    store_rows(dnum_ptr + row, rows, DV, real, dnum, DV, SV)
-    store_rows(dden_ptr + row, rows, DV, real, dden, DV, SV)
+    store_rows(dnum_ptr + row, first, DV, real, dnum, ROWS, DV, SV)
+    store_rows(dden_ptr + row, first, DV, real, dden, ROWS, DV, SV)
 
 
 @jit

@@ -77,14 +77,17 @@ def real_keys(keys, padding_ptr, batch, length, HAS_PADDING: tl.constexpr):
 
 @jit
 def load_rows(
-    base, rows, stride, real, WIDTH: tl.constexpr, SIZE: tl.constexpr, CHECK: tl.constexpr
-):
-    """Rows of a matrix of ``WIDTH`` columns as a tile of ``SIZE``; nothing is read where not real.
+    base, start, stride, real,
+    ROWS: tl.constexpr, WIDTH: tl.constexpr, SIZE: tl.constexpr, CHECK: tl.constexpr,
+):  # fmt: skip
+    """Rows from ``start`` of a matrix of ``WIDTH`` columns as a tile ``(ROWS, SIZE)``.
 
-    CHECK: whether ``real`` can be False at all.
+    Nothing is read where not real. CHECK: whether ``real`` can be False at all.
     """
     columns = tl.arange(0, SIZE)
-    pointers = base + rows[:, None] * stride + columns[None, :]
+    # The start moves one pointer and not all of them: that saves registers.
+    pointers = base + tl.cast(start, tl.int64) * stride
+    pointers += tl.arange(0, ROWS)[:, None] * stride + columns[None, :]
     if WIDTH == SIZE:
         if CHECK:
             return tl.load(pointers, mask=real[:, None], other=0.0)
@@ -98,10 +101,14 @@ def load_rows(
 
 
 @jit
-def store_rows(base, rows, stride, real, value, WIDTH: tl.constexpr, SIZE: tl.constexpr):
+def store_rows(
+    base, start, stride, real, value,
+    ROWS: tl.constexpr, WIDTH: tl.constexpr, SIZE: tl.constexpr,
+):  # fmt: skip
     """The reverse of ``load_rows``, rounded to the type of the memory."""
     columns = tl.arange(0, SIZE)
-    pointers = base + rows[:, None] * stride + columns[None, :]
+    pointers = base + tl.cast(start, tl.int64) * stride
+    pointers += tl.arange(0, ROWS)[:, None] * stride + columns[None, :]
     mask = real[:, None] & (columns < WIDTH)[None, :]
     tl.store(pointers, narrow(value, base.dtype.element_ty), mask=mask)
 
