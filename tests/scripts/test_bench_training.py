@@ -1,0 +1,61 @@
+"""scripts/bench_training.py as a user runs it, at tiny sizes."""
+
+import csv
+import importlib.util
+import runpy
+import sys
+
+import pytest
+
+from selfattn.errors import UserError
+
+SCRIPT = "scripts/bench_training.py"
+NO_FAIRSEQ = importlib.util.find_spec("fairseq") is None
+
+
+def measure(run_cli, repo_root, folder, *args):
+    done = run_cli(
+        [repo_root / SCRIPT, "--quick", "--no-memory", "--csv", "rows.csv", *args], cwd=folder
+    )
+    assert done.returncode == 0, done.stderr
+    with (folder / "rows.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_encoder_layers(run_cli, repo_root, tmp_path):
+    rows = measure(run_cli, repo_root, tmp_path, "--methods", "mtsa:srl", "--layers", "2")
+    assert [(row["method"], row["length"]) for row in rows] == [
+        ("mtsa:srl", "16"),
+        ("mtsa:srl", "64"),
+    ]
+    layer = 5 * (64 * 64 + 64) + 2 * 2 * 64 + (64 * 64 + 64) + (64 * 64 + 64)
+    for row in rows:
+        assert (row["level"], row["layers"], row["status"]) == ("encoder", "2", "ok")
+        assert int(row["parameters"]) == 2 * layer
+        assert row["memory_mib"] == ""
+
+
+@pytest.mark.fairseq
+@pytest.mark.skipif(NO_FAIRSEQ, reason="fairseq is not installed")
+def test_whole_fairseq_updates(run_cli, repo_root, tmp_path):
+    args = ["--level", "fairseq", "--layers", "1", "--methods", "multihead", "mtsa:nmt"]
+    rows = measure(run_cli, repo_root, tmp_path, *args)
+    sizes = {row["method"]: int(row["parameters"]) for row in rows}
+    assert len(rows) == 4
+    assert all(row["status"] == "ok" and float(row["ratio"]) > 0 for row in rows)
+    # Preset nmt has a source2token map for each of 4 heads, 16 -> 16, besides what multihead has.
+    assert sizes["mtsa:nmt"] - sizes["multihead"] == 4 * (16 * 16 + 16)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--mode", "inference"], "--mode is inference, but --level fairseq measures training"),
+        (["--dtype", "float64"], "--dtype is float64, but --level fairseq has float32"),
+        (["--methods-module", "own.py"], "--methods-module cannot be combined"),
+    ],
+)
+def test_mistakes_are_found_before_measuring(monkeypatch, repo_root, args, words):
+    monkeypatch.setattr(sys, "argv", [SCRIPT, "--level", "fairseq", *args])
+    with pytest.raises(UserError, match=words):
+        runpy.run_path(str(repo_root / SCRIPT))["main"]()
