@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import torch
@@ -42,7 +43,8 @@ def disa(
     the bias of eq. 9 are the caller's: ``a = W1 x`` and ``b = W2 x + b1``.
 
     Args:
-        x: values ``(B, T, C)``.
+        x: values ``(B, T, C)``, in the dtype of a and b; under autocast the widest of the three
+            is taken.
         a: projection of the keys ("dependent") ``(B, T, C)``.
         b: projection of the queries ("head") with the bias ``(B, T, C)``.
         mask: one ``PositionalMask``, or one for each of G equal parts of the features: forward and
@@ -78,6 +80,10 @@ def disa(
         raise UserError(
             "attention 'disa' cannot be traced: its blocks depend on the length; run it in Python"
         )
+    if torch.is_autocast_enabled(x.device.type):
+        # Projections come in half precision there, what was normalised in float32.
+        widest = functools.reduce(torch.promote_types, (t.dtype for t in (x, a, b)))
+        x, a, b = (t.to(widest) for t in (x, a, b))
     masks = _check(x, a, b, mask, padding_mask, c, dropout_p)
     if padding_mask is not None:
         padding_mask = padding_mask.to(torch.bool)

@@ -63,8 +63,8 @@ class _Part(NamedTuple):
 
     mask: PositionalMask
     x: Tensor  # (B, T, W), times the dropout factor if there is one
-    key: Tensor  # (B, T, W), exp(2a/c); the exponent's negative under log_space
-    query: Tensor  # (B, T, W), -exp(2b/c) / 2c; likewise
+    key: Tensor  # (B, T, W), exp(2a/c); a itself under log_space
+    query: Tensor  # (B, T, W), -exp(2b/c) / 2c; b itself under log_space
     c: float
     log_space: bool
     real: Tensor | None  # (B, 1, T, 1), 0 at padding and 1 elsewhere
@@ -136,15 +136,11 @@ def _part(
     if hidden is not None:
         # Zeros, so that whatever a padded position holds, even NaN, stays outside.
         value, key, query = (t.masked_fill(hidden[..., None], 0.0) for t in (value, key, query))
-    key, query = key * (2.0 / c), query * (2.0 / c)
     largest, safe = _CLAMP[work]
-    log_space = not min(_magnitude(key), _magnitude(query)) <= safe
-    if log_space:
-        key.neg_()
-        query.neg_()
-    else:
-        key.clamp_(-largest, largest).exp_()
-        query.clamp_(-largest, largest).exp_().mul_(-0.5 / c)
+    log_space = not min(_magnitude(key), _magnitude(query)) * 2.0 / c <= safe
+    if not log_space:
+        key = (key * (2.0 / c)).clamp_(-largest, largest).exp_()
+        query = (query * (2.0 / c)).clamp_(-largest, largest).exp_().mul_(-0.5 / c)
     scale = None
     if dropout is not None:
         scale = tiling.feature_factor(dropout, value)
@@ -210,8 +206,9 @@ def _visible(
 
 def _scores(part: _Part, tile: _Tile, offset: Tensor, out: Tensor) -> Tensor:
     """c tanh((a + b) / c) - c = -2c s, see the module's docstring, written into ``out``."""
-    if part.log_space:
-        return torch.add(tile.query, tile.key, out=out).sigmoid_().mul_(-2.0 * part.c)
+    if part.log_space:  # the sum comes first: it is exact where a and b cancel
+        torch.add(tile.query, tile.key, out=out)
+        return out.mul_(-2.0 / part.c).sigmoid_().mul_(-2.0 * part.c)
     return torch.addcmul(offset, tile.query, tile.key, out=out).reciprocal_()
 
 

@@ -1,0 +1,67 @@
+"""DiSA in Triton kernels: sums over the visible keys in registers, nothing of size T x T x C.
+
+Importing this package needs torch only; Triton is imported when a kernel is first called. The
+algorithm is in the README of ``selfattn/ops/disa``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from selfattn.errors import UserError
+from selfattn.masks import PositionalMask
+from selfattn.ops.disa.eager import LARGEST_C_FLOAT32
+from selfattn.ops.disa.fused import operators
+from selfattn.ops.mtsa.fused import draw_seed
+from selfattn.ops.mtsa.fused import refusal as machine_refusal
+
+__all__ = ["disa_fused", "refusal"]
+
+
+def refusal(device: torch.device | str, dtype: torch.dtype, c: float = 5.0) -> str | None:
+    """Why the kernels cannot run on these inputs.
+
+    Args:
+        device: device of the inputs. A CPU will do under ``TRITON_INTERPRET=1`` only.
+        dtype: dtype of the inputs.
+        c: bound of the scores.
+
+    Returns:
+        One sentence, or None if they can run.
+    """
+    reason = machine_refusal(device, dtype)
+    if reason is None and c > LARGEST_C_FLOAT32:
+        reason = f"c {c} is above {LARGEST_C_FLOAT32}, the largest that float32 sums allow"
+    return reason
+
+
+def disa_fused(
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    masks: Sequence[PositionalMask],
+    padding_mask: Tensor | None,
+    c: float,
+    dropout_p: float,
+) -> Tensor:
+    """Equations 9 and 10 of the Bi-BloSAN paper in fused kernels; arguments as in ``disa``.
+
+    Views whose last dimension is contiguous are read in place. Arithmetic is float32 whatever the
+    dtype; the output is rounded once.
+
+    Raises:
+        UserError: if ``refusal`` gives a reason.
+    """
+    reason = refusal(x.device, x.dtype, c)
+    if reason is not None:
+        raise UserError(f"backend 'fused' cannot be used: {reason}")
+    left, right = operators.offsets(masks)
+    seed = draw_seed(x.device) if dropout_p else None
+    save = torch.is_grad_enabled() and any(t.requires_grad for t in (x, a, b))
+    out: Tensor = operators.fused_forward(
+        x, a, b, padding_mask, seed, left, right, c, dropout_p, save
+    )[0]
+    return out

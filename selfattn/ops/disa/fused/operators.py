@@ -1,0 +1,285 @@
+"""The two operators that torch knows, and their launches: what torch.compile and autograd see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from selfattn.masks import PositionalMask
+from selfattn.ops.mtsa.fused import draw_seed
+from selfattn.ops.mtsa.fused.launch import UNBOUNDED
+from selfattn.ops.mtsa.tiling import runs
+
+_OPTIONS = "int[] left, int[] right, float c, float dropout_p"
+LOG2E = 1.4426950408889634
+
+
+class Tile(NamedTuple):
+    """How a kernel cuts its work."""
+
+    tokens: int
+    features: int
+    warps: int
+
+
+def choose(dropout: bool) -> Tile:
+    """The tile of both kernels; ``report`` shows its registers. Dropout needs some for itself."""
+    return Tile(16 if dropout else 32, 64, 4)
+
+
+class Forward(NamedTuple):
+    """What forward hands to backward; what is not saved has no elements."""
+
+    out: Tensor  # (B, T, C)
+    mean: Tensor  # the same in float32, only if out is rounded
+    den: Tensor  # float32 (B, T, C), relative to exp(c)
+    change: Tensor  # float32 (B, T, C), den times d out / d b
+    bounds: Tensor  # int32 (B, 3): span of the real keys
+
+
+def offsets(masks: Sequence[PositionalMask]) -> tuple[list[int], list[int]]:
+    """Smallest and largest visible ``key - query`` of each mask."""
+    left = [-UNBOUNDED if a is None else a for a, _ in (m.offsets for m in masks)]
+    right = [UNBOUNDED if b is None else b for _, b in (m.offsets for m in masks)]
+    return left, right
+
+
+@torch.library.custom_op(
+    "selfattn::disa_fused_forward",
+    mutates_args=(),
+    schema=f"(Tensor x, Tensor a, Tensor b, Tensor? padding, Tensor? seed, {_OPTIONS}, bool save)"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+)
+def fused_forward(
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    padding: Tensor | None,
+    seed: Tensor | None,
+    left: Sequence[int],
+    right: Sequence[int],
+    c: float,
+    dropout_p: float,
+    save: bool,
+) -> Forward:
+    """The output and what backward needs, see ``Forward``."""
+    from selfattn.ops.disa.fused.kernels import forward_kernel
+    from selfattn.ops.mtsa.fused.prepare import bounds_kernel
+
+    done = _empty_forward(x, padding, save)
+    call = _Call((x, a, b), padding, done.bounds, seed, left, right, c, dropout_p)
+    with torch.cuda.device_of(x):
+        if call.padding is not None:
+            bounds_kernel[(x.shape[0],)](call.padding, done.bounds, x.shape[1], SIZE=1024)
+        for group in call.groups():
+            forward_kernel[call.grid(group)](
+                *call.inputs(group), *(t[..., group.features] for t in done[:4]),
+                *call.strides, *done.out.stride()[:2], *call.numbers(group),
+                **call.switches(), SAVE=save, HALF=x.dtype != torch.float32,
+            )  # fmt: skip
+    return done
+
+
+@torch.library.custom_op(
+    "selfattn::disa_fused_backward",
+    mutates_args=(),
+    schema="(Tensor grad, Tensor x, Tensor a, Tensor b, Tensor? padding, Tensor? seed, "
+    f"Tensor[] saved, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
+)
+def fused_backward(
+    grad: Tensor,
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    padding: Tensor | None,
+    seed: Tensor | None,
+    saved: Sequence[Tensor],
+    left: Sequence[int],
+    right: Sequence[int],
+    c: float,
+    dropout_p: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of x, a and b."""
+    from selfattn.ops.disa.fused.kernels import key_kernel
+
+    done = Forward(*saved)
+    out = done.out if x.dtype == torch.float32 else done.mean
+    scaled = grad.float() / done.den
+    gx, ga = torch.empty_like(done.out), torch.empty_like(done.out)
+    call = _Call((x, a, b), padding, done.bounds, seed, left, right, c, dropout_p)
+    with torch.cuda.device_of(x):
+        for group in call.groups():
+            tensors = (t[..., group.features] for t in (out, scaled, gx, ga))
+            key_kernel[call.grid(group)](
+                *call.inputs(group), *tensors,
+                *call.strides, *out.stride()[:2], *call.numbers(group), **call.switches(),
+            )  # fmt: skip
+    gb = (scaled * done.change).to(x.dtype)
+    if padding is not None:
+        gb.masked_fill_(padding[..., None], 0.0)
+    return gx, ga, gb
+
+
+def _empty_forward(x: Tensor, padding: Tensor | None, save: bool) -> Forward:
+    """The memory that forward fills; what is not saved has no elements."""
+    batch, length, features = x.shape
+
+    def new(count: int) -> Tensor:
+        return torch.empty(count, length, features, dtype=torch.float32, device=x.device)
+
+    kept = batch if save else 0
+    bounds = (0 if padding is None else batch, 3)
+    return Forward(
+        x.new_empty(batch, length, features),
+        new(0 if x.dtype == torch.float32 else kept),
+        new(kept),
+        new(kept),
+        torch.empty(bounds, dtype=torch.int32, device=x.device),
+    )
+
+
+@fused_forward.register_fake
+def _(
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    padding: Tensor | None,
+    seed: Tensor | None,
+    left: Sequence[int],
+    right: Sequence[int],
+    c: float,
+    dropout_p: float,
+    save: bool,
+) -> Forward:
+    return _empty_forward(x, padding, save)
+
+
+@fused_backward.register_fake
+def _(grad: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    return x.new_empty(x.shape), x.new_empty(x.shape), x.new_empty(x.shape)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    x, a, b, padding, seed, *options, _ = inputs
+    ctx.save_for_backward(x, a, b, padding, seed, *output)
+    ctx.options = options
+
+
+def _backward(ctx: Any, grad: Tensor, *_: Tensor | None) -> tuple[Any, ...]:
+    x, a, b, padding, seed, *saved = ctx.saved_tensors
+    grads = fused_backward(grad, x, a, b, padding, seed, saved, *ctx.options)
+    return (*grads, *(None,) * 7)
+
+
+fused_forward.register_autograd(_backward, setup_context=_setup)
+
+
+def dropout_factors(
+    x: Tensor, masks: Sequence[PositionalMask], dropout_p: float
+) -> tuple[Tensor, Tensor]:
+    """The factors of the next call of ``disa_fused`` with this generator, for references.
+
+    Returns:
+        The factor on (query, key) pairs ``(B, G, T, T)``, one for each mask, and the one on
+        (key, feature) pairs ``(B, T, C)``; both float32.
+    """
+    from selfattn.ops.mtsa.fused.prepare import factor_kernel
+
+    batch, length, features = x.shape
+    seed, (threshold, scale) = draw_seed(x.device), _scales(dropout_p)
+
+    def draw(lanes: int, columns: int, stream: int) -> Tensor:
+        out = torch.empty(lanes, length, columns, dtype=torch.float32, device=x.device)
+        factor_kernel[(lanes * length,)](
+            seed, out, length, columns, threshold, scale, STREAM=stream, SIZE=64
+        )
+        return out
+
+    pairs = draw(batch * len(masks), length, 0).unflatten(0, (batch, len(masks)))
+    for _, parts in runs(masks):
+        pairs[:, parts] = pairs[:, parts.start, None]
+    return pairs, draw(batch, features, 1)
+
+
+def _scales(dropout_p: float) -> tuple[int, float]:
+    """What the kernels take for a dropout probability: a threshold of 31 bits, and 1 / keep."""
+    keep = (1.0 - dropout_p) ** 0.5
+    return (int(keep * (1 << 31)) if dropout_p else 0), 1.0 / keep
+
+
+class _Group(NamedTuple):
+    """Neighbouring features under one mask."""
+
+    part: int  # place of its first part among all masks
+    features: slice
+    left: int
+    right: int
+
+
+class _Call:
+    """The arguments that the kernels of a call share."""
+
+    def __init__(
+        self,
+        tensors: Sequence[Tensor],
+        padding: Tensor | None,
+        bounds: Tensor,
+        seed: Tensor | None,
+        left: Sequence[int],
+        right: Sequence[int],
+        c: float,
+        dropout_p: float,
+    ) -> None:
+        self._tensors = [_rows(t) for t in tensors]
+        self._shape = tensors[0].shape
+        self._offsets = list(zip(left, right, strict=True))
+        self.padding = None if padding is None else padding.contiguous().view(torch.uint8)
+        # x stands for what is not there
+        self._others = [self._tensors[0] if t is None else t for t in (self.padding, bounds, seed)]
+        self.strides = [stride for t in self._tensors for stride in t.stride()[:2]]
+        self._exponents = (2.0 / c * LOG2E, -2.0 * c * LOG2E)
+        self._dropout = _scales(dropout_p)
+        self._tile = choose(dropout_p > 0)
+
+    def groups(self) -> list[_Group]:
+        """The groups of features, one launch each."""
+        width = self._shape[2] // len(self._offsets)
+        return [
+            _Group(parts.start, slice(parts.start * width, parts.stop * width), *offsets)
+            for offsets, parts in runs(self._offsets)
+        ]
+
+    def grid(self, group: _Group) -> tuple[int]:
+        """One program for each tile."""
+        batch, length, _ = self._shape
+        width = group.features.stop - group.features.start
+        return (batch * -(-length // self._tile.tokens) * -(-width // self._tile.features),)
+
+    def inputs(self, group: _Group) -> list[Tensor]:
+        """x, a, b of a group, and what says which keys are seen and which terms dropped."""
+        return [t[..., group.features] for t in self._tensors] + self._others
+
+    def numbers(self, group: _Group) -> list[float]:
+        """What the kernels take by value."""
+        first, last = group.features.start, group.features.stop
+        seen = (self._shape[1], last - first, group.left, group.right)
+        lane = (len(self._offsets), group.part, first)
+        return [*seen, *lane, *self._exponents, *self._dropout]
+
+    def switches(self) -> dict[str, Any]:
+        """Compile-time arguments."""
+        return {
+            "BT": self._tile.tokens,
+            "BF": self._tile.features,
+            "HAS_PADDING": self.padding is not None,
+            "DROPOUT": self._dropout[0] > 0,
+            "num_warps": self._tile.warps,
+        }
+
+
+def _rows(t: Tensor) -> Tensor:
+    """A view whose features lie side by side, which is what projections give; else a copy."""
+    return t if t.stride(-1) == 1 or t.shape[-1] == 1 else t.contiguous()

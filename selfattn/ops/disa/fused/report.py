@@ -1,0 +1,101 @@
+"""Compile the kernels of DiSA ahead and print what they take of the machine; no GPU is needed.
+
+``python -m selfattn.ops.disa.fused.report --capability 90``. A kernel that spills registers to
+memory is slow; the table shows it before a GPU does, and the command fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from selfattn.cli import run
+from selfattn.ops.disa.fused import operators
+from selfattn.ops.mtsa.fused.report import usage
+
+DTYPES = ("fp32", "bf16", "fp16")
+_INPUTS = ("x_ptr", "a_ptr", "b_ptr")
+_FLOATS = ("gain", "low", "inverse_keep")
+
+
+class Job(NamedTuple):
+    """One kernel in one configuration."""
+
+    kernel: str  # forward or key
+    dtype: str
+    dropout: bool
+
+
+def jobs() -> Iterator[Job]:
+    """The configurations that differ."""
+    for kernel in ("forward", "key"):
+        for dtype in DTYPES:
+            for dropout in (False, True):
+                yield Job(kernel, dtype, dropout)
+
+
+def compiled(job: Job, capability: int) -> Any:
+    """Compile one kernel for a GPU that need not be there; returns Triton's compiled kernel."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from selfattn.ops.disa.fused import kernels
+
+    function = getattr(kernels, f"{job.kernel}_kernel")
+    tile = operators.choose(job.dropout)
+    constants = {
+        "BT": tile.tokens, "BF": tile.features, "HAS_PADDING": True, "DROPOUT": job.dropout,
+        "SAVE": True, "HALF": job.dtype != "fp32",
+    }  # fmt: skip
+    names = function.arg_names
+    signature = {n: "constexpr" if n in constants else _type(n, job) for n in names}
+    # What Triton finds out about usual inputs: memory and widths in units of 16.
+    aligned = [i for i, n in enumerate(names) if re.fullmatch("[a-z]+_ptr|[a-z]+_[bt]|width", n)]
+    source = ASTSource(
+        fn=function,
+        signature=signature,
+        constexprs={(i,): constants[n] for i, n in enumerate(names) if n in constants},
+        attrs={(i,): [["tt.divisibility", 16]] for i in aligned},
+    )
+    options = {"num_warps": tile.warps, "enable_fp_fusion": True}
+    return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+
+
+def _type(name: str, job: Job) -> str:
+    """Triton's name for the type of an argument."""
+    rounded = ("out_ptr",) if job.kernel == "forward" else ("gx_ptr", "ga_ptr")
+    if name in _INPUTS or name in rounded:
+        return "*" + job.dtype
+    named = {"padding_ptr": "*u8", "seed_ptr": "*i64", "bounds_ptr": "*i32"}
+    if name.endswith("_ptr"):
+        return named.get(name, "*fp32")
+    return "fp32" if name in _FLOATS else "i32"
+
+
+def main() -> int:
+    """Entry of ``python -m selfattn.ops.disa.fused.report``; the number of kernels that spill."""
+    parser = argparse.ArgumentParser(
+        prog="python -m selfattn.ops.disa.fused.report",
+        description="Compile the kernels of DiSA ahead; print registers, spills, shared memory.",
+        epilog="example: python -m selfattn.ops.disa.fused.report --capability 90",
+    )
+    parser.add_argument("--capability", type=int, default=90, help="of the GPU, e.g. 80 or 90")
+    capability = parser.parse_args().capability
+    print("kernel   dtype  dropout  registers  spilled bytes  shared bytes")
+    spilling = 0
+    for job in jobs():
+        found = usage(compiled(job, capability))
+        spilling += found.stack > 0
+        print(
+            f"{job.kernel:8} {job.dtype:6} {'yes' if job.dropout else 'no':8} "
+            f"{found.registers:9} {found.stack:14} {found.shared:13}",
+            flush=True,
+        )
+    return min(spilling, 1)
+
+
+if __name__ == "__main__":
+    run(main)

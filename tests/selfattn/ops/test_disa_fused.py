@@ -1,0 +1,238 @@
+"""The Triton kernels of DiSA: in Triton's interpreter against float64, and compiled ahead."""
+
+import re
+import sys
+from functools import partial
+
+import pytest
+import torch
+
+from selfattn.errors import UserError
+from selfattn.masks import PositionalMask
+from selfattn.ops.disa.fused import disa_fused, operators, refusal
+from selfattn.ops.disa.reference import disa_reference
+from selfattn.testing import assert_close, padding_mask, run_with_grads
+
+pytest.importorskip("triton", reason="Triton is not installed")
+
+FORWARD, BACKWARD, NONE = (PositionalMask(d) for d in ("forward", "backward", "none"))
+DIRECTIONS = (FORWARD, BACKWARD)
+MIXED = (
+    PositionalMask("forward", include_self=True),
+    PositionalMask("backward", window=3),
+    PositionalMask("backward", window=3),
+    PositionalMask(window=2),
+)
+NAMES = ("out", "dx", "da", "db")
+reference = sys.modules[disa_reference.__module__]  # selfattn.ops.disa is the function
+
+
+def inputs(length, *, features=8, scale=1.0, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(42)
+    x, a, b, upstream = (
+        torch.randn(2, length, features, generator=generator).to(dtype) for _ in range(4)
+    )
+    return [x, a * scale, b * scale], upstream
+
+
+@pytest.fixture
+def fused(device):
+    """The kernels, on the device that was asked for, as a function of tensors on the CPU."""
+
+    def make(masks, hidden=None, c=5.0, dropout_p=0.0):
+        hidden = None if hidden is None else hidden.to(device)
+        return lambda *t: disa_fused(*(i.to(device) for i in t), masks, hidden, c, dropout_p).cpu()
+
+    return make
+
+
+def exact(values, upstream, masks, hidden=None, c=5.0, dropout_p=0.0):
+    """Output and gradients of the reference in float64."""
+    options = {"masks": masks, "padding_mask": hidden, "c": c, "dropout_p": dropout_p}
+    values = [t.double() for t in values]
+    return run_with_grads(partial(disa_reference, **options), values, upstream)
+
+
+def compare(fused, values, upstream, *options, ratio=5e-6):
+    """The kernels against the reference in float64 on the same numbers."""
+    expected = exact(values, upstream, *options)
+    got = run_with_grads(fused(*options), values, upstream)
+    for name, want, found in zip(NAMES, expected, got, strict=True):
+        assert_close(name, want, found, ratio)
+
+
+@pytest.mark.parametrize("padding", ["none", "left", "right", "all"])
+@pytest.mark.parametrize("length", [1, 2, 17])
+@pytest.mark.parametrize("masks", [DIRECTIONS, (NONE,), MIXED], ids=["both", "none", "mixed"])
+def test_kernels_are_the_reference(fused, masks, length, padding):
+    values, upstream = inputs(length)
+    compare(fused, values, upstream, masks, padding_mask(padding, 2, length))
+
+
+@pytest.mark.parametrize("padding", ["none", "left"])
+def test_tokens_beyond_one_tile(fused, padding):
+    values, upstream = inputs(operators.choose(False).tokens + 8)
+    hidden = padding_mask(padding, 2, values[0].shape[1])
+    compare(fused, values, upstream, (FORWARD, PositionalMask(window=6)), hidden)
+
+
+def test_features_beyond_one_tile(fused):
+    """Neither the groups nor the whole are a multiple of a tile's features."""
+    values, upstream = inputs(5, features=2 * (operators.choose(False).features + 3))
+    compare(fused, values, upstream, DIRECTIONS, padding_mask("right", 2, 5))
+
+
+@pytest.mark.parametrize("scale", [10.0, 30.0, 100.0, 1000.0])
+def test_large_scores(fused, scale):
+    values, upstream = inputs(17, scale=scale)
+    compare(fused, values, upstream, DIRECTIONS, padding_mask("left", 2, 17))
+
+
+@pytest.mark.parametrize("scale", [100.0, 140.0, 220.0, 300.0])
+def test_cancelling_projections(fused, scale):
+    """Keys near +s and queries near -s: clamped factors alone would lose their product."""
+    values, upstream = inputs(9)
+    values[1] += scale
+    values[2] -= scale
+    compare(fused, values, upstream, DIRECTIONS, None)
+
+
+@pytest.mark.parametrize("c", [0.5, 10.0])
+def test_other_bounds_of_the_score(fused, c):
+    values, upstream = inputs(9, scale=c)
+    compare(fused, values, upstream, DIRECTIONS, None, c)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("scale", [1.0, 10.0])
+def test_half_precision_is_rounded_once(fused, dtype, scale):
+    """No more than twice the error of the exact formula rounded to the dtype at the end."""
+    values, upstream = inputs(20, scale=scale, dtype=dtype)
+    options = DIRECTIONS, padding_mask("left", 2, 20)
+    expected = exact(values, upstream, *options)
+    got = run_with_grads(fused(*options), values, upstream)
+    for name, want, found in zip(NAMES, expected, got, strict=True):
+        rounding = (want.to(dtype).double() - want).norm()
+        assert found.dtype == dtype
+        assert (found.double() - want).norm() <= 2 * rounding, name
+
+
+@pytest.mark.parametrize("garbage", [float("nan"), float("inf"), 1e30])
+@pytest.mark.parametrize("padding", ["left", "all"])
+def test_garbage_in_padding_does_not_leak(fused, garbage, padding):
+    values, upstream = inputs(9)
+    hidden = padding_mask(padding, 2, 9)
+    run = fused(DIRECTIONS, hidden)
+    clean = run_with_grads(run, values, upstream)
+    dirty = [t.masked_fill(hidden[..., None], garbage) for t in values]
+    for name, want, found in zip(NAMES, clean, run_with_grads(run, dirty, upstream), strict=True):
+        assert torch.equal(want, found), name
+        assert (found[hidden] == 0).all(), name
+
+
+def test_queries_without_keys_are_zero(fused):
+    values, upstream = inputs(3)
+    for mask, query in ((FORWARD, 0), (BACKWARD, 2)):
+        run = fused((mask,))
+        out, _, _, gb = run_with_grads(run, values, upstream)
+        assert (out[:, query] == 0).all()
+        assert (gb[:, query] == 0).all()
+
+
+def test_strided_inputs(fused):
+    """Views into one projection of everything, as a layer makes them, are read in place."""
+    values, upstream = inputs(9)
+    whole = torch.cat(values, -1)
+    run = fused(DIRECTIONS)
+    expected = run_with_grads(run, values, upstream)
+    got = run_with_grads(lambda t: run(*t.chunk(3, -1)), [whole], upstream)
+    assert torch.equal(expected[0], got[0])
+    assert torch.equal(torch.cat(expected[1:], -1), got[1])
+
+
+@pytest.mark.parametrize("padding", ["none", "left"])
+def test_dropout_is_that_of_its_factors(device, fused, padding, monkeypatch):
+    """The reference under the kernels' factors, read from the device, is what the kernels give."""
+    values, upstream = inputs(9)
+    hidden = padding_mask(padding, 2, 9)
+    run = fused(MIXED, hidden, dropout_p=0.4)
+    torch.manual_seed(3)
+    got = run_with_grads(run, values, upstream)
+    torch.manual_seed(3)
+    again = run_with_grads(run, values, upstream)
+    assert all(torch.equal(a, b) for a, b in zip(got, again, strict=True))
+
+    torch.manual_seed(3)
+    drawn = operators.dropout_factors(values[0].to(device), MIXED, 0.4)
+    pairs, scales = (t.cpu() for t in drawn)
+    keep = 0.6**0.5
+    for factor in (pairs, scales):
+        assert ((factor == 0) | (factor - 1 / keep).abs().lt(1e-6)).all()
+        assert abs((factor > 0).float().mean() - keep) < 0.15
+    factors = pairs.double(), scales.double()
+    monkeypatch.setattr(reference, "dropout_factors", lambda *_: factors)
+    expected = exact(values, upstream, MIXED, hidden, 5.0, 0.4)
+    for name, want, found in zip(NAMES, expected, got, strict=True):
+        assert_close(name, want, found, 5e-6)
+
+
+def test_operators_keep_the_rules_of_torch(device):
+    """Schema, fake implementation and autograd registration, by torch's own check."""
+    values, _ = inputs(5, dtype=torch.float16)
+    leaves = [t.to(device).requires_grad_() for t in values]
+    hidden = padding_mask("left", 2, 5).to(device)
+    left, right = operators.offsets(DIRECTIONS)
+    seed = torch.tensor([7], device=device)
+    arguments = (*leaves, hidden, seed, left, right, 5.0, 0.1, True)
+    torch.library.opcheck(operators.fused_forward, arguments)
+
+
+def test_fake_tensors_and_compiled_graphs(fused):
+    values, upstream = inputs(5)
+    run = fused(DIRECTIONS)
+    expected = run_with_grads(run, values, upstream)
+    compiled = torch.compile(run, fullgraph=True, backend="aot_eager")
+    got = run_with_grads(compiled, values, upstream)
+    assert all(torch.equal(a, b) for a, b in zip(expected, got, strict=True))
+
+
+def test_nothing_is_saved_without_gradients(device):
+    values = [t.to(device) for t in inputs(5)[0]]
+    left, right = operators.offsets(DIRECTIONS)
+    with torch.no_grad():
+        done = operators.fused_forward(*values, None, None, left, right, 5.0, 0.0, False)
+    assert [t.numel() for t in done[1:]] == [0, 0, 0, 0]
+    plain = disa_fused(*values, DIRECTIONS, None, 5.0, 0.0)
+    assert torch.equal(done[0], plain)
+
+
+def test_checkpointing_computes_the_same(fused):
+    from torch.utils.checkpoint import checkpoint
+
+    values, upstream = inputs(9)
+    run = fused(DIRECTIONS, dropout_p=0.3)
+    runs = []
+    for function in (run, lambda *t: checkpoint(run, *t, use_reentrant=False)):
+        torch.manual_seed(5)
+        runs.append(run_with_grads(function, values, upstream))
+    assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
+
+
+def test_refusals(device, fused, monkeypatch):
+    assert refusal(device, torch.float32) is None
+    assert "float64" in refusal(device, torch.float64)
+    assert refusal(device, torch.float32, 11.0).startswith("c 11.0 is above 10.0")
+    values, _ = inputs(3)
+    with pytest.raises(UserError, match="'fused' cannot be used: c 20.0"):
+        fused(DIRECTIONS, c=20.0)(*values)
+    monkeypatch.delenv("TRITON_INTERPRET")
+    assert "needs an NVIDIA GPU" in refusal("cpu", torch.float32)
+
+
+def test_kernels_compile_ahead_without_spills(run_cli):
+    """In a process of its own: here the interpreter is on."""
+    done = run_cli(["-m", "selfattn.ops.disa.fused.report", "--capability", "90"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = re.findall(r"^(forward|key) +(\S+) +(yes|no) +(\d+) +(\d+) +\d+$", done.stdout, re.M)
+    assert len(rows) == 12
+    assert all(int(registers) <= 255 and spilled == "0" for *_, registers, spilled in rows)
