@@ -17,7 +17,7 @@ from selfattn.masks import PositionalMask
 from selfattn.ops.mtsa.tiling import FactorDropout, runs
 
 # Two such buffers stay in a second-level cache of 2 MiB together with what is read beside them.
-TILE_ELEMENTS = 1 << 17
+TILE_ELEMENTS = 160_000
 # Queries per block: few, because the block computes all keys that at least one of them sees.
 BLOCK_SIZE = 16
 
@@ -44,8 +44,10 @@ class Block(NamedTuple):
         return self.stop - self.start
 
     def keys(self, width: int) -> Iterator[tuple[int, int]]:
-        """The keys in runs ``[lo, hi)`` that make a tile of about ``TILE_ELEMENTS``."""
-        step = max(1, TILE_ELEMENTS // (self.sentences * self.queries * width))
+        """The keys in even runs ``[lo, hi)`` that make tiles of at most ``TILE_ELEMENTS``."""
+        keys = self.hi - self.lo
+        most = max(1, TILE_ELEMENTS // (self.sentences * self.queries * width))
+        step = -(-keys // -(-keys // most))
         for lo in range(self.lo, self.hi, step):
             yield lo, min(lo + step, self.hi)
 
