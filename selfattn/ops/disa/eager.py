@@ -112,9 +112,6 @@ class _DiSA(torch.autograd.Function):
             inputs = [t[..., group] for t in (x, a, b)]
             part = _part(inputs, hidden, mask, options.c, out.dtype, dropout)
             _backward_part(part, spans, *(t[..., group] for t in (out, scaled, *grads)))
-        if hidden is not None:
-            for g in grads:
-                g.masked_fill_(hidden[..., None], 0.0)
         return *(g.to(x.dtype) for g in grads), None, None
 
 
