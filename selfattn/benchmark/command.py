@@ -15,6 +15,7 @@ from selfattn.benchmark.compare import regressions
 from selfattn.benchmark.method import DTYPES, MODES, PADDINGS, REFERENCES, Setup
 from selfattn.benchmark.methods import choose
 from selfattn.benchmark.sweep import Plan, run
+from selfattn.benchmark.table import Row
 from selfattn.benchmark.timing import Effort
 from selfattn.errors import UserError
 
@@ -121,10 +122,9 @@ def execute(args: argparse.Namespace) -> int:
     if args.read is not None:
         rows = table.read(args.read, "--read")
     else:
-        outcome = run(_plan(args), _say)
+        outcome = run(_plan(args), _say, lambda rows: _write(args.csv, rows))
         rows, refused = outcome.rows, outcome.refused
-    if args.csv is not None:
-        table.write(args.csv, rows)
+    _write(args.csv, rows)
     if rows:
         print(table.markdown(rows))
         if args.plots is not None:
@@ -134,8 +134,13 @@ def execute(args: argparse.Namespace) -> int:
         _say(f"refused: {sentence}")
     worse = [] if old is None or not rows else regressions(rows, old, args.compare)
     if old is not None and rows:
-        print(f"\n{len(worse)} regressions against {args.compare}", *worse, sep="\n")
+        print(f"\nrows worse than in {args.compare}: {len(worse)}", *worse, sep="\n")
     return 1 if refused or worse else 0
+
+
+def _write(path: Path | None, rows: Sequence[Row]) -> None:
+    if path is not None:
+        table.write(path, rows)
 
 
 def _check_files(args: argparse.Namespace) -> None:

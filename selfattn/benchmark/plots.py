@@ -33,6 +33,7 @@ _STYLES = {
     "disa": ("#E69F00", "o"),
     "disa:textbook": ("#8c5a00", "s"),
 }
+_RIVALS = ("algorithm1", "textbook")
 _MORE = ("#a6761d", "#e7298a", "#1b9e77", "#7570b3", "#66a61e", "#d95f02")
 
 
@@ -96,7 +97,7 @@ def _panel(axes: Any, rows: Sequence[Row], what: str, column: str) -> None:
         if not points:
             continue
         colour, marker = _STYLES.get(method, (_MORE[index % len(_MORE)], "P"))
-        ours = method.startswith(("mtsa", "disa")) and "algorithm1" not in method
+        ours = method.startswith(("mtsa", "disa")) and not method.endswith(_RIVALS)
         line = axes.plot(
             *zip(*points, strict=True), color=colour, marker=marker, markersize=4.5,
             linewidth=2.2 if ours else 1.3, linestyle="-" if ours else "--",

@@ -80,12 +80,13 @@ class Outcome:
     refused: list[str]
 
 
-def run(plan: Plan, say: Say) -> Outcome:
+def run(plan: Plan, say: Say, keep: Callable[[Sequence[Row]], None]) -> Outcome:
     """Measure.
 
     Args:
         plan: what.
         say: takes a line about the progress.
+        keep: takes all rows so far after each method, so that an interrupted run leaves something.
 
     Returns:
         Rows in the order of methods and lengths, and what was refused.
@@ -120,6 +121,7 @@ def run(plan: Plan, say: Say) -> Outcome:
             row = _row(plan, method, length, batch, result, origin)
             _add_memory(row, held.get(length), reference_peaks.get(length))
             outcome.rows.append(row)
+        keep(outcome.rows)
     return outcome
 
 
