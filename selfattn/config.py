@@ -168,7 +168,7 @@ class MTSAConfig(AttentionConfig):
     qkv_init_gain: float = _switch(
         1.0, "gain of the Xavier initialisation of query, key and value projections"
     )
-    backend: str = _switch("auto", "how the operator is computed: auto, reference or eager")
+    backend: str = _switch("auto", "how the operator is computed: auto, fused, eager or reference")
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         # MTSA eq. 7-13; appendix B: sigma_t is log-sigmoid unless said otherwise.

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import torch
+
 from selfattn.errors import UserError
 
-# "auto" is not listed: it stands for the first usable backend of PREFERENCE.
-BACKENDS = ("reference", "eager")
-PREFERENCE = ("eager", "reference")
+# "auto" is not listed: it stands for the first usable backend in this order.
+BACKENDS = ("fused", "eager", "reference")
 
 
 def backends() -> dict[str, str | None]:
     """Usability of each backend on this machine.
 
     Returns:
-        Backend name -> None if it is usable, else the reason why not in one sentence.
+        Backend and device -> None if it is usable, else the reason why not in one sentence.
     """
-    return dict.fromkeys(BACKENDS)
+    from selfattn.ops.mtsa import fused, native  # here: operators import this module
+
+    return {
+        "fused on a CPU": native.refusal(torch.float32),
+        "fused on a GPU": fused.refusal(torch.device("cuda"), torch.float32, (64,)),
+        "eager": None,
+        "reference": None,
+    }
 
 
-def choose(backend: str) -> str:
+def choose(backend: str, refused: Mapping[str, str | None] | None = None) -> str:
     """Resolve a backend's name.
 
     Args:
         backend: ``"auto"`` or a name from ``BACKENDS``.
+        refused: backend -> why it cannot be used for an input; None or absent if it can.
 
     Returns:
         A name from ``BACKENDS``.
@@ -30,13 +41,14 @@ def choose(backend: str) -> str:
     Raises:
         UserError: if the backend is unknown or cannot be used here.
     """
-    usable = backends()
+    if refused is None:
+        refused = {"fused": "this operator has no kernel"}
     if backend == "auto":
-        return next(name for name in PREFERENCE if usable[name] is None)
-    if backend not in usable:
+        return next(name for name in BACKENDS if refused.get(name) is None)
+    if backend not in BACKENDS:
         allowed = ", ".join(("auto", *BACKENDS))
         raise UserError(f"backend {backend!r} is unknown; allowed are {allowed}")
-    reason = usable[backend]
+    reason = refused.get(backend)
     if reason is not None:
         raise UserError(f"backend {backend!r} cannot be used: {reason}")
     return backend

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,13 +11,31 @@ from torch import Tensor
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops import _dispatch
+from selfattn.ops.mtsa import fused, native
 from selfattn.ops.mtsa.eager import mtsa_eager
+from selfattn.ops.mtsa.fused import mtsa_fused
+from selfattn.ops.mtsa.native import mtsa_native
 from selfattn.ops.mtsa.reference import mtsa_reference
+
+
+def _fused(q: Tensor, *rest: Any) -> Tensor:
+    """The kernel for the device: C on a CPU, Triton elsewhere."""
+    return (mtsa_native if q.device.type == "cpu" else mtsa_fused)(q, *rest)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # asked while compiling
+def _fused_refusal(device: str, dtype: torch.dtype, key_width: int, width: int) -> str | None:
+    """Why the kernel for the device cannot be used; None if it can."""
+    if device == "cpu":
+        return native.refusal(dtype)
+    return fused.refusal(device, dtype, (key_width, width))
+
 
 # eager stays out of torch.compile's graphs: which blocks it computes again depends on the numbers.
 _RUN: dict[str, Callable[..., Tensor]] = {
     "reference": mtsa_reference,
     "eager": torch.compiler.disable(mtsa_eager),
+    "fused": _fused,
 }
 SIGMA_T = ("identity", "logsigmoid")
 
@@ -51,7 +70,9 @@ def mtsa(
         dropout_p: attention dropout: each of the two factors of the numerator is kept with
             probability ``sqrt(1 - dropout_p)`` (MTSA appendix A.3); the denominator is not dropped.
             Draws from torch's global generator.
-        backend: ``"auto"``, ``"reference"`` (builds the ``T x T x D`` tensor) or ``"eager"``.
+        backend: ``"reference"`` builds the ``T x T x D`` tensor; ``"eager"`` runs in blocks of
+            PyTorch operators anywhere; ``"fused"`` is a kernel, in C on a CPU and in Triton on a
+            GPU; ``"auto"`` is ``"fused"`` where it can be used, else ``"eager"``.
 
     Returns:
         ``(B, H, T, D)`` in the dtype of q. A query with no visible key returns exactly 0.
@@ -80,7 +101,10 @@ def mtsa(
         padding_mask = padding_mask.to(torch.bool)
     if not v.numel():
         return v * 1.0  # no sentence or no token: nothing to attend to, but still part of the graph
-    run = _RUN[_dispatch.choose(backend)]
+    refused = {}
+    if backend in ("auto", "fused"):
+        refused["fused"] = _fused_refusal(q.device.type, q.dtype, q.shape[-1], v.shape[-1])
+    run = _RUN[_dispatch.choose(backend, refused)]
     return run(q, k, v, s, masks, padding_mask, sigma_t, float(dropout_p))
 
 

@@ -1,8 +1,9 @@
 """The pieces of the fast form of MTSA that forward and backward share.
 
-Speed on a CPU is decided here by memory traffic: every buffer is taken from a workspace that stays in
-the cache, and masks are added, because filling under a mask costs ten times as much. Exponentials are
-to the base 2: torch's exp takes ten times longer where it meets -inf, its exp2 does not.
+Speed on a CPU is decided here by memory traffic: every buffer is taken from a workspace that stays
+in the cache, and masks are added, because filling under a mask costs ten times as much.
+Exponentials are to the base 2: torch's exp takes ten times longer where it meets -inf, its exp2
+does not.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from selfattn.masks import PositionalMask
 from selfattn.ops.mtsa.block import Block, Saved, Sum, Workspace
 from selfattn.ops.mtsa.rescue import Failure, rescue_backward, rescue_forward
-from selfattn.ops.mtsa.tiling import FactorDropout, Part, Tile, draw_seed, live_queries, parts
+from selfattn.ops.mtsa.tiling import FactorDropout, Tile, draw_seed, live_queries, parts
 
 # A denominator above this has lost at most T * 1e-13 of its weight to underflow.
 SMALLEST_DENOMINATOR = {torch.float32: 1e-25, torch.float64: 1e-280}

@@ -1,8 +1,9 @@
 """How the fast form of MTSA walks over its input: parts, tiles, and the dropout that replays.
 
-A *part* is some sentences of some neighbouring heads that share a mask, a *row* one (sentence, head)
-pair of it, a *tile* a block of queries with the keys they may see. Forward, backward and the tests
-walk in the same order, which makes dropout reproducible from one seed without storing a mask.
+A *part* is some sentences of some neighbouring heads that share a mask, a *row* one
+(sentence, head) pair of it, a *tile* a block of queries with the keys they may see. Forward,
+backward and the tests walk in the same order, which makes dropout reproducible from one seed
+without storing a mask.
 """
 
 from __future__ import annotations

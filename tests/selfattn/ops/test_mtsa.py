@@ -8,7 +8,7 @@ import torch
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops import mtsa
-from selfattn.ops.mtsa import eager, rescue, tiling
+from selfattn.ops.mtsa import eager, native, rescue, tiling
 from selfattn.testing import PADDINGS, assert_close, padding_mask, run_with_grads
 
 FORWARD, BACKWARD, NONE = (PositionalMask(d) for d in ("forward", "backward", "none"))
@@ -35,21 +35,31 @@ def inputs(length, *, heads=7, width=8, key_width=6, scale=1.0, dtype=torch.floa
     return [q, k, v, s * scale], upstream
 
 
-def compare(dtype, ratio, length, padding, sigma_t, scale=1.0, masks=MASKS, **options):
-    """eager in ``dtype`` against the reference in float64 on the same rounded numbers."""
+@pytest.fixture(params=["eager", "fused"])
+def fast(request):
+    """The name of each fast backend."""
+    reason = native.refusal(torch.float32) if request.param == "fused" else None
+    if reason is not None:
+        pytest.skip(reason)
+    return request.param
+
+
+def compare(fast, dtype, ratio, length, padding, sigma_t, scale=1.0, masks=MASKS, **options):
+    """A fast backend in ``dtype`` against the reference in float64 on the same rounded numbers."""
+    if fast == "fused" and dtype == torch.float64:
+        return  # refused, see test_mtsa_native.py
     x, upstream = inputs(length, scale=scale, dtype=dtype, heads=len(masks))
     hidden = padding_mask(padding, 3, length)
     options |= {"masks": masks, "padding_mask": hidden, "sigma_t": sigma_t}
     expected = run_with_grads(
         lambda *t: mtsa(*t, backend="reference", **options), [t.double() for t in x], upstream
     )
-    got = run_with_grads(lambda *t: mtsa(*t, backend="eager", **options), x, upstream)
+    got = run_with_grads(lambda *t: mtsa(*t, backend=fast, **options), x, upstream)
     for name, a, b in zip(("out", "dq", "dk", "dv", "ds"), expected, got, strict=True):
         assert b.dtype == dtype
         assert_close(name, a, b, ratio)
 
 
-@pytest.mark.parametrize("backend", ["reference", "eager"])
 @pytest.mark.parametrize(
     ("mask", "sigma_t", "expected"),
     [
@@ -61,38 +71,39 @@ def compare(dtype, ratio, length, padding, sigma_t, scale=1.0, masks=MASKS, **op
         (NONE, "logsigmoid", [[3.277349, 2.962628], [3.352862, 3.217365], [3.344029, 3.105059]]),
     ],
 )
-def test_golden_values(backend, mask, sigma_t, expected):
+def test_golden_values(fast, mask, sigma_t, expected):
     q = torch.tensor([[1.0, 0], [0, 1], [1, 1]])[None, None]
     v = torch.tensor([[1.0, 2], [3, 4], [5, 6]])[None, None]
     s = torch.tensor([[0, 1], [1, 0], [0.5, -0.5]])[None, None]
-    out = mtsa(q, q, v, s, masks=[mask], sigma_t=sigma_t, backend=backend)
-    torch.testing.assert_close(out[0, 0], torch.tensor(expected), atol=1e-6, rtol=0)
+    for backend in ("reference", fast):
+        out = mtsa(q, q, v, s, masks=[mask], sigma_t=sigma_t, backend=backend)
+        torch.testing.assert_close(out[0, 0], torch.tensor(expected), atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("backend", ["reference", "eager"])
-def test_golden_values_of_the_translation_form(backend):
+def test_golden_values_of_the_translation_form(fast):
     q = torch.tensor([[1.0, 0], [0, 1], [1, 1]])[None, None]
     v = torch.tensor([[1.0, 2], [3, 4], [5, 6]])[None, None]
     s = torch.tensor([[0, 1], [1, 0], [0.5, -0.5]])[None, None]
     scaled = torch.nn.functional.logsigmoid(s / 2**0.5)
-    out = mtsa(q, q, v, scaled, masks=NONE, backend=backend)
     expected = [[3.123408, 3.612828], [3.453452, 4.132419], [3.585689, 4.166346]]
-    torch.testing.assert_close(out[0, 0], torch.tensor(expected), atol=1e-6, rtol=0)
+    for backend in ("reference", fast):
+        out = mtsa(q, q, v, scaled, masks=NONE, backend=backend)
+        torch.testing.assert_close(out[0, 0], torch.tensor(expected), atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("sigma_t", ["identity", "logsigmoid"])
 @pytest.mark.parametrize("padding", PADDINGS)
 @pytest.mark.parametrize("length", [1, 2, 63, 100])
-def test_outputs_and_gradients_equal_the_equation(length, padding, sigma_t):
-    compare(torch.float64, 1e-12, length, padding, sigma_t)
-    compare(torch.float32, 1e-5, length, padding, sigma_t)
+def test_outputs_and_gradients_equal_the_equation(fast, length, padding, sigma_t):
+    compare(fast, torch.float64, 1e-12, length, padding, sigma_t)
+    compare(fast, torch.float32, 5e-6, length, padding, sigma_t)
 
 
 def test_several_blocks_and_several_chunks(monkeypatch):
     monkeypatch.setattr(tiling, "PART_BYTES", 100_000)
     assert len(tiling.tiles(FORWARD, 150)) == 3
     assert len(list(tiling.parts(MASKS, 3, 150))) > 3 * len(MASKS) / 2
-    compare(torch.float64, 1e-12, 150, "left", "identity")
+    compare("eager", torch.float64, 1e-12, 150, "left", "identity")
 
 
 @pytest.mark.parametrize("sigma_t", ["identity", "logsigmoid"])
@@ -114,15 +125,15 @@ def test_gradcheck(padding, sigma_t):
 )
 @pytest.mark.parametrize("scale", [1, 10, 30, 100])
 @pytest.mark.parametrize("padding", ["none", "right"])
-def test_large_scores_stay_right_under_directions(dtype, ratio, scale, padding):
+def test_large_scores_stay_right_under_directions(fast, dtype, ratio, scale, padding):
     for sigma_t in ("identity", "logsigmoid"):
-        compare(dtype, ratio, 70, padding, sigma_t, scale, masks=[FORWARD, BACKWARD, NONE])
+        compare(fast, dtype, ratio, 70, padding, sigma_t, scale, masks=[FORWARD, BACKWARD, NONE])
 
 
-def test_the_maximum_of_an_invisible_key_does_not_silence_the_visible_ones():
+def test_the_maximum_of_an_invisible_key_does_not_silence_the_visible_ones(fast):
     s = torch.tensor([0.0, 0, 0, 120]).view(1, 1, 4, 1)
     q, v = torch.zeros(1, 1, 4, 1), torch.arange(1.0, 5).view(1, 1, 4, 1)
-    out = mtsa(q, q, v, s, masks=FORWARD)
+    out = mtsa(q, q, v, s, masks=FORWARD, backend=fast)
     torch.testing.assert_close(out.flatten(), torch.tensor([0, 1, 1.5, 2]))
 
 
@@ -137,19 +148,19 @@ def test_each_stage_of_the_rescue_is_reached_and_right(monkeypatch, scale, log_s
             return original(x)
 
         monkeypatch.setattr(rescue, name, spy)
-    compare(torch.float32, 5e-6, 20, "left", "identity", scale, masks=[FORWARD, BACKWARD])
+    compare("eager", torch.float32, 5e-6, 20, "left", "identity", scale, masks=[FORWARD, BACKWARD])
     assert ("_log_space" in used) == log_space
     assert used
 
 
 def test_no_rescue_for_ordinary_scores(monkeypatch):
     monkeypatch.setattr(eager, "rescue_forward", lambda *_: pytest.fail("rescued"))
-    compare(torch.float32, 1e-5, 63, "left", "identity")
+    compare("eager", torch.float32, 5e-6, 63, "left", "identity")
 
 
-@pytest.mark.parametrize("backend", ["reference", "eager"])
+@pytest.mark.parametrize("backend", ["reference", "eager", "fused"])
 def test_a_query_without_a_visible_key_gives_exactly_zero(backend):
-    x, upstream = inputs(4)
+    x, upstream = inputs(4, dtype=torch.float32)
     hidden = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]]).bool()
     for mask in (FORWARD, BACKWARD):
         out, *grads = run_with_grads(
@@ -164,9 +175,10 @@ def test_a_query_without_a_visible_key_gives_exactly_zero(backend):
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_padding_never_changes_a_real_token(side):
-    x, _ = inputs(10)
-    plain = mtsa(*x, masks=MASKS)
+def test_padding_never_changes_a_real_token(fast, side):
+    exact = {"eager": 1e-13, "fused": 5e-7}[fast]
+    x, _ = inputs(10, dtype={"eager": torch.float64, "fused": torch.float32}[fast])
+    plain = mtsa(*x, masks=MASKS, backend=fast)
     for garbage in (0.0, 1e6, float("nan"), float("inf")):
         extra = torch.full_like(x[0][:, :, :4, :1], garbage)
         parts = [[extra.expand(-1, -1, -1, t.shape[-1]), t] for t in x]
@@ -177,11 +189,13 @@ def test_padding_never_changes_a_real_token(side):
         hidden[:, :4] = side == "left"
         hidden[:, 10:] |= side == "right"
         out, *grads = run_with_grads(
-            lambda *t, h=hidden, r=real: mtsa(*t, masks=MASKS, padding_mask=h)[:, :, r],
+            lambda *t, h=hidden, r=real: mtsa(*t, masks=MASKS, padding_mask=h, backend=fast)[
+                :, :, r
+            ],
             padded,
             torch.ones_like(plain),
         )
-        assert_close(f"out, padding {garbage}", plain, out, 1e-13)
+        assert_close(f"out, padding {garbage}", plain, out, exact)
         for name, grad in zip(("dk", "dv", "ds"), grads[1:], strict=True):
             real_grad = grad[:, :, real]
             assert torch.isfinite(real_grad).all(), name
@@ -191,12 +205,12 @@ def test_padding_never_changes_a_real_token(side):
 
 
 @pytest.mark.parametrize("mask", MASKS, ids=str)
-def test_a_forbidden_position_has_no_influence_and_no_gradient(mask):
-    x, _ = inputs(8, heads=1)
+def test_a_forbidden_position_has_no_influence_and_no_gradient(fast, mask):
+    x, _ = inputs(8, heads=1, dtype=torch.float32)
     allowed = mask.allowed(8)
     for query in range(8):
         leaves = [t.clone().requires_grad_() for t in x]
-        mtsa(*leaves, masks=mask)[:, :, query].sum().backward()
+        mtsa(*leaves, masks=mask, backend=fast)[:, :, query].sum().backward()
         for t in leaves[1:]:
             touched = t.grad.abs().sum((0, 1, 3)) > 0
             assert not (touched & ~allowed[query]).any()
@@ -220,15 +234,15 @@ def test_dropout_agrees_with_the_reference_from_the_same_seed(padding, scale):
         assert_close(name, a, b, 1e-11)
 
 
-def test_dropout_keeps_the_mean_and_only_touches_the_numerator():
-    x, _ = inputs(12, heads=1)
+def test_dropout_keeps_the_mean_and_only_touches_the_numerator(fast):
+    x, _ = inputs(12, heads=1, dtype=torch.float32)
     plain = mtsa(*x, masks=NONE)
     torch.manual_seed(3)
-    dropped = torch.stack([mtsa(*x, masks=NONE, dropout_p=0.19) for _ in range(1500)])
+    dropped = torch.stack([mtsa(*x, masks=NONE, dropout_p=0.19, backend=fast) for _ in range(1500)])
     assert not torch.equal(dropped[0], dropped[1])
     assert_close("mean", plain, dropped.mean(0), 0.07)
     # Were the denominator dropped as well, a constant value would come back unchanged.
-    ones = mtsa(x[0], x[1], torch.ones_like(x[2]), x[3], masks=NONE, dropout_p=0.5)
+    ones = mtsa(x[0], x[1], torch.ones_like(x[2]), x[3], masks=NONE, dropout_p=0.5, backend=fast)
     assert ones.std() > 0.1
 
 
@@ -250,7 +264,7 @@ def test_no_tensor_of_size_n_n_d_and_memory_linear_in_n(monkeypatch):
     for length in (1024, 2048):
         x = [torch.randn(1, 2, length, 16).requires_grad_() for _ in range(4)]
         with Largest() as seen:
-            mtsa(*x, masks=[FORWARD, BACKWARD]).sum().backward()
+            mtsa(*x, masks=[FORWARD, BACKWARD], backend="eager").sum().backward()
         largest[length] = seen.size
     assert largest[2048] <= 2.1 * largest[1024]
     assert largest[2048] < 2048 * 2048 * 4 / 10  # not even one n x n matrix of float32
@@ -289,7 +303,10 @@ def good():
         ({"sigma_t": "relu"}, "'relu' is unknown"),
         ({"dropout_p": 1.0}, "dropout_p 1.0"),
         ({"dropout_p": -0.1}, "dropout_p -0.1"),
-        ({"backend": "magic"}, "backend 'magic' is unknown; allowed are auto, reference, eager"),
+        (
+            {"backend": "magic"},
+            "backend 'magic' is unknown; allowed are auto, fused, eager, reference",
+        ),
     ],
 )
 def test_bad_arguments_are_refused(change, message):

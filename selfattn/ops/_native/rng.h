@@ -1,0 +1,27 @@
+/* Dropout factors from a counter: the same in forward, backward and in `dropout_factors`, which
+ * computes them again in Python. Change both. */
+#ifndef SELFATTN_RNG_H
+#define SELFATTN_RNG_H
+#include "simd.h"
+
+static inline uint32_t mix(uint32_t x) { /* the finaliser of MurmurHash3, a bijection */
+    x ^= x >> 16;
+    x *= 0x85ebca6bu;
+    x ^= x >> 13;
+    x *= 0xc2b2ae35u;
+    return x ^ x >> 16;
+}
+
+/* The key of one line of factors; kind 0 is (query, key) pairs, 1 is (key, feature) pairs. */
+static inline void line_key(uint64_t seed, uint64_t line, uint32_t kind, uint32_t key[2]) {
+    uint32_t a = mix((uint32_t)seed ^ mix((uint32_t)line + kind * 0x9e3779b9u));
+    uint32_t b = mix((uint32_t)(seed >> 32) ^ mix((uint32_t)(line >> 32) ^ a));
+    key[0] = a ^ b;
+    key[1] = mix(a + 0x9e3779b9u) ^ b;
+}
+
+/* Factor i of a line: 1 / keep or 0. */
+static inline float factor(const uint32_t key[2], uint32_t i, uint32_t threshold, float scale) {
+    return mix(mix(i ^ key[0]) + key[1]) < threshold ? scale : 0.0f;
+}
+#endif

@@ -1,0 +1,246 @@
+"""MTSA on a CPU in C: Algorithm 1 a row at a time, everything between in the cache.
+
+Operators of ``torch.library``, so that ``torch.compile`` takes them as they are. The C side is
+``kernel.c``; the structure ``_Task`` mirrors the one in ``task.h``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from selfattn.masks import PositionalMask
+from selfattn.ops import _native
+
+HERE = Path(__file__).parent
+_TENSORS = ("q", "k", "v", "s", "h", "grad", "gq", "gk", "gv", "gs")
+_POINTERS = ("inverse", "peak", "shift", "exact", "padding", "left", "right")
+_SIZES = ("batch", "heads", "length", "inner", "width", "logsigmoid", "threads")
+
+
+class _Task(ctypes.Structure):
+    """``Task`` in task.h: change both."""
+
+    _fields_ = (
+        *((name, _native.View) for name in _TENSORS),
+        *((name, ctypes.c_void_p) for name in _POINTERS),
+        *((name, ctypes.c_int64) for name in _SIZES),
+        ("scale", ctypes.c_float),
+        ("keep", ctypes.c_float),
+        ("seed", ctypes.c_uint64),
+    )
+
+
+def refusal(dtype: torch.dtype) -> str | None:
+    """Why the kernel cannot be used for a type of numbers; None if it can."""
+    return _native.refusal(HERE, dtype)
+
+
+def mtsa_native(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    s: Tensor,
+    masks: Sequence[PositionalMask],
+    padding_mask: Tensor | None,
+    sigma_t: str,
+    dropout_p: float,
+) -> Tensor:
+    """Algorithm 1 of the MTSA paper; arguments as in ``mtsa``.
+
+    Half precision is computed in float32 and rounded once at the end. Memory is O(B H T D). The
+    result does not depend on the number of threads.
+    """
+    length = q.shape[2]
+    ends = [mask.offsets for mask in masks]
+    left = [-length if end is None else end for end, _ in ends]
+    right = [length if end is None else end for _, end in ends]
+    # A tensor, so that a compiled model draws a new one each time.
+    seed = torch.randint(1 << 62, ()) if dropout_p else None
+    inputs = (t.to(torch.float32) for t in (q, k, v, s))
+    options = (padding_mask, left, right, sigma_t == "logsigmoid", dropout_p, seed)
+    return torch.ops.selfattn.mtsa_native_forward(*inputs, *options)[0].to(q.dtype)
+
+
+@torch.library.custom_op("selfattn::mtsa_native_forward", mutates_args=(), device_types="cpu")
+def _forward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    s: Tensor,
+    padding: Tensor | None,
+    left: list[int],
+    right: list[int],
+    logsigmoid: bool,
+    dropout_p: float,
+    seed: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """H; and for backward: 1 / denominator, row maxima, key maxima, queries computed in double."""
+    saved = _room(q, k, v, s, padding, left, right, logsigmoid, dropout_p, seed)
+    names = ("h", "inverse", "peak", "shift", "exact")
+    tensors = dict(zip(names, saved, strict=True))
+    _run(q, k, v, s, padding, left, right, logsigmoid, dropout_p, seed, tensors, backward=False)
+    return saved
+
+
+@_forward.register_fake
+def _room(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    s: Tensor,
+    padding: Tensor | None,
+    left: list[int],
+    right: list[int],
+    logsigmoid: bool,
+    dropout_p: float,
+    seed: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    batch, heads, length, width = v.shape
+    # H in the memory order of v, so that the heads are side by side as the next layer wants them.
+    return (
+        _rows(torch.empty_like(v)),
+        v.new_empty(batch, heads, length, width),
+        v.new_empty(batch, heads, length),
+        v.new_empty(batch, heads, width),
+        v.new_empty(batch, heads, length, dtype=torch.uint8),
+    )
+
+
+@torch.library.custom_op("selfattn::mtsa_native_backward", mutates_args=(), device_types="cpu")
+def _backward(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    s: Tensor,
+    padding: Tensor | None,
+    h: Tensor,
+    inverse: Tensor,
+    peak: Tensor,
+    shift: Tensor,
+    exact: Tensor,
+    left: list[int],
+    right: list[int],
+    logsigmoid: bool,
+    dropout_p: float,
+    seed: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of q, k, v, s."""
+    gq, gk, gv, gs = (_rows(torch.empty_like(t)) for t in (q, k, v, s))
+    tensors = {"h": h, "inverse": inverse, "peak": peak, "shift": shift, "exact": exact}
+    tensors |= {"grad": _rows(grad), "gq": gq, "gk": gk, "gv": gv, "gs": gs}
+    _run(q, k, v, s, padding, left, right, logsigmoid, dropout_p, seed, tensors, backward=True)
+    return gq, gk, gv, gs
+
+
+@_backward.register_fake
+def _(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, s: Tensor, *_: Any) -> tuple[Tensor, ...]:
+    return tuple(_rows(torch.empty_like(t)) for t in (q, k, v, s))
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    q, k, v, s, padding, left, right, logsigmoid, dropout_p, seed = inputs
+    ctx.save_for_backward(q, k, v, s, padding, *output, seed)
+    ctx.options = (left, right, logsigmoid, dropout_p)
+
+
+def _differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    *tensors, seed = ctx.saved_tensors
+    grads = torch.ops.selfattn.mtsa_native_backward(grad, *tensors, *ctx.options, seed)
+    return *grads, None, None, None, None, None, None
+
+
+_forward.register_autograd(_differentiate, setup_context=_save)
+
+
+def _rows(t: Tensor) -> Tensor:
+    """The same with a contiguous last dimension, which the kernel asks for."""
+    return t if t.stride(-1) == 1 else t.contiguous()
+
+
+def _run(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    s: Tensor,
+    padding: Tensor | None,
+    left: list[int],
+    right: list[int],
+    logsigmoid: bool,
+    dropout_p: float,
+    seed: Tensor | None,
+    tensors: dict[str, Tensor],
+    *,
+    backward: bool,
+) -> None:
+    """Hand everything to C."""
+    tensors |= dict(zip("qkvs", map(_rows, (q, k, v, s)), strict=True))
+    tensors |= {"left": torch.tensor(left), "right": torch.tensor(right)}
+    if padding is not None:
+        tensors["padding"] = padding.contiguous()
+    batch, heads, length, inner = q.shape
+    task = _Task(
+        batch=batch,
+        heads=heads,
+        length=length,
+        inner=inner,
+        width=v.shape[-1],
+        logsigmoid=logsigmoid,
+        threads=torch.get_num_threads(),
+        scale=inner**-0.5,
+        keep=(1.0 - dropout_p) ** 0.5,
+        seed=0 if seed is None else int(seed),
+    )
+    for name, t in tensors.items():
+        value = _native.View.of(t) if name in _TENSORS else t.data_ptr()
+        setattr(task, name, value)
+    if _native.library(HERE).mtsa_run(ctypes.byref(task), backward):
+        raise MemoryError("the MTSA kernel found no memory for its buffers")
+
+
+def dropout_factors(q: Tensor, v: Tensor, dropout_p: float, seed: int) -> tuple[Tensor, Tensor]:
+    """The factors that the kernel draws from a seed, as whole tensors, for references.
+
+    Returns:
+        The factor on (query, key) pairs ``(B, H, T, T)`` and the one on (key, feature) pairs
+        ``(B, H, T, D)``, float32.
+    """
+    batch, heads, length, width = v.shape
+    keep = (1.0 - dropout_p) ** 0.5
+    lines = torch.arange(batch * heads * length)
+    pairs = _factors(lines, length, 0, keep, seed).view(batch, heads, length, length)
+    features = _factors(lines, width, 1, keep, seed).view(batch, heads, length, width)
+    return pairs, features
+
+
+def _factors(lines: Tensor, count: int, kind: int, keep: float, seed: int) -> Tensor:
+    """``factor`` in rng.h for some lines, ``(lines, count)``."""
+    low, high, golden = seed & 0xFFFFFFFF, seed >> 32, 0x9E3779B9
+    a = _mix(_mix((lines + kind * golden) & 0xFFFFFFFF) ^ low)
+    b = _mix(_mix((lines >> 32) ^ a) ^ high)
+    key = a ^ b, _mix((a + golden) & 0xFFFFFFFF) ^ b
+    drawn = _mix((_mix(torch.arange(count) ^ key[0][:, None]) + key[1][:, None]) & 0xFFFFFFFF)
+    threshold = int(torch.tensor(keep, dtype=torch.float32).double() * 4294967296.0)
+    return (drawn < threshold).float() / keep
+
+
+def _mix(x: Tensor) -> Tensor:
+    """The finaliser of MurmurHash3 on 32-bit numbers held in int64."""
+    x = x ^ (x >> 16)
+    x = _times(x, 0x85EBCA6B)
+    x = x ^ (x >> 13)
+    x = _times(x, 0xC2B2AE35)
+    return x ^ (x >> 16)
+
+
+def _times(x: Tensor, factor: int) -> Tensor:
+    """A product modulo 2^32; in two halves, so that int64 does not overflow."""
+    low = (x & 0xFFFF) * factor
+    high = ((x >> 16) * factor & 0xFFFF) << 16
+    return (low + high) & 0xFFFFFFFF

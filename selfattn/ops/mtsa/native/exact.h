@@ -1,0 +1,89 @@
+/* Equation 11 as printed, in double, for the few queries whose weights float32 lost to underflow:
+ * a softmax over the keys for each feature, with a maximum of its own. */
+#ifndef SELFATTN_EXACT_H
+#define SELFATTN_EXACT_H
+#include "rng.h"
+#include "task.h"
+
+typedef struct {
+    double *score; /* (T): sigma_t(R) */
+    double *slope; /* (T): its derivative by R */
+    double *dr;    /* (T): gradient of R */
+    float *pair;   /* (T): dropout factor of the query's pairs */
+} Query;
+
+static void query_scores(Query *x, const Row *r, const Task *t, int64_t b, int64_t h, int64_t j) {
+    const float *q = at(t->q, b, h, j);
+    uint32_t key[2];
+    line_key(t->seed, (b * t->heads + h) * t->length + j, 0, key);
+    uint32_t threshold = (uint32_t)(t->keep * 4294967296.0);
+    for (int64_t i = r->lo[j]; i < r->hi[j]; i++) {
+        const float *k = at(t->k, b, h, r->position[i]);
+        double dot = 0;
+        for (int64_t c = 0; c < t->inner; c++) dot += (double)q[c] * k[c];
+        dot *= t->scale;
+        x->score[i] = t->logsigmoid ? (dot < 0 ? dot : 0) - log1p(exp(-fabs(dot))) : dot;
+        x->slope[i] = t->logsigmoid ? 1 / (1 + exp(dot)) : 1; /* sigmoid(-R) */
+        x->dr[i] = 0;
+        x->pair[i] = t->keep < 1 ? factor(key, r->position[i], threshold, 1 / t->keep) : 1;
+    }
+}
+
+/* H of one query and, where grad is given, its share of all gradients. */
+static void exact_query(Query *x, Row *r, const Task *t, int64_t b, int64_t h, int64_t j,
+                        int backward) {
+    int64_t lo = r->lo[j], hi = r->hi[j];
+    query_scores(x, r, t, b, h, j);
+    for (int64_t l = 0; l < t->width; l++) {
+        double top = -INFINITY, sum = 0, mean = 0;
+#define SCORE(i) (x->score[i] + at(t->s, b, h, r->position[i])[l])
+#define DROP(i) (t->keep < 1 ? x->pair[i] * r->drop[(i) * t->width + l] : 1.0)
+        for (int64_t i = lo; i < hi; i++) top = SCORE(i) > top ? SCORE(i) : top; /* eq. 10 */
+        for (int64_t i = lo; i < hi; i++) {
+            double weight = exp(SCORE(i) - top); /* eq. 11 */
+            sum += weight;
+            mean += weight * DROP(i) * at(t->v, b, h, r->position[i])[l];
+        }
+        mean /= sum; /* eq. 12 */
+        if (!backward) {
+            at(t->h, b, h, j)[l] = (float)mean;
+            continue;
+        }
+        double g = at(t->grad, b, h, j)[l];
+        for (int64_t i = lo; i < hi; i++) {
+            int64_t key = r->position[i];
+            double weight = exp(SCORE(i) - top) / sum, drop = DROP(i);
+            double dz = weight * g * (drop * at(t->v, b, h, key)[l] - mean);
+            at(t->gv, b, h, key)[l] += (float)(weight * drop * g);
+            at(t->gs, b, h, key)[l] += (float)dz;
+            x->dr[i] += dz;
+        }
+#undef SCORE
+#undef DROP
+    }
+    for (int64_t i = lo; backward && i < hi; i++) {
+        float dr = (float)(x->dr[i] * x->slope[i] * t->scale);
+        const float *q = at(t->q, b, h, j), *k = at(t->k, b, h, r->position[i]);
+        float *gq = at(t->gq, b, h, j), *gk = at(t->gk, b, h, r->position[i]);
+        for (int64_t c = 0; c < t->inner; c++) {
+            gq[c] += dr * k[c];
+            gk[c] += dr * q[c];
+        }
+    }
+}
+
+/* All queries of a row that are marked. */
+static void exact_row(Row *r, const Task *t, int64_t b, int64_t h, int backward) {
+    const uint8_t *marked = t->exact + (b * t->heads + h) * t->length;
+    if (!memchr(marked, 1, t->length)) return;
+    Query x;
+    x.score = malloc(t->length * (3 * sizeof(double) + sizeof(float)));
+    if (!x.score) abort();
+    x.slope = x.score + t->length;
+    x.dr = x.slope + t->length;
+    x.pair = (float *)(x.dr + t->length);
+    for (int64_t j = 0; j < t->length; j++)
+        if (marked[j]) exact_query(&x, r, t, b, h, j, backward);
+    free(x.score);
+}
+#endif

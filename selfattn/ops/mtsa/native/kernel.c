@@ -1,0 +1,334 @@
+/* MTSA on a CPU, forward and backward (Algorithm 1 of the MTSA paper; README.md beside this folder).
+ *
+ * One (sentence, head) row at a time: its keys are packed, E = exp(s - shift) and v * E are formed
+ * once, and groups of MR queries then run over the keys that they see, with all their scores in the
+ * cache. Backward computes the weights again and collects MR groups into tiles, so that the sums over
+ * queries are proper matrix products. Rows are independent; threads take them from a counter.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include "exact.h"
+
+enum { TILE = 32 }; /* queries of a tile in backward, a multiple of MR */
+
+/* Packed keys [lo, hi) that a group of queries sees, rounded outwards to vectors in [a, b). */
+typedef struct {
+    int64_t count, lo, hi, a, b;
+} Group;
+
+static Group group_of(const Row *r, const Task *t, int64_t j) {
+    Group g = {t->length - j < MR ? t->length - j : MR, INT64_MAX, 0, 0, 0};
+    for (int64_t i = j; i < j + g.count; i++) {
+        if (r->lo[i] == r->hi[i]) continue;
+        g.lo = r->lo[i] < g.lo ? r->lo[i] : g.lo;
+        g.hi = r->hi[i] > g.hi ? r->hi[i] : g.hi;
+    }
+    if (g.lo > g.hi) g.lo = g.hi = 0;
+    g.a = g.lo / VL * VL;
+    g.b = round_up(g.hi, VL);
+    return g;
+}
+
+static void fill_drop(float *out, const Task *t, int64_t line, int kind, const int64_t *index,
+                      int64_t count, float scale) {
+    uint32_t key[2], threshold = (uint32_t)(t->keep * 4294967296.0);
+    line_key(t->seed, line, kind, key);
+    if (index)
+        for (int64_t i = 0; i < count; i++) out[i] = factor(key, index[i], threshold, scale);
+    else
+        for (int64_t i = 0; i < count; i++) out[i] = factor(key, i, threshold, scale);
+}
+
+/* Lines 2, 4 and 5 of Algorithm 1: the keys, E and v * E of one row, in the orders that are needed. */
+static void row_pack(Row *r, const Task *t, int64_t b, int64_t h, int backward) {
+    int64_t D = t->width, row = b * t->heads + h, all = round_up(r->keys, VL);
+    float *shift = t->shift + row * D;
+    for (int64_t l = 0; l < D && !backward; l += VL) {
+        vf top = splat(-INFINITY);
+        for (int64_t i = 0; i < r->keys; i++)
+            top = vmax(load_part(at(t->s, b, h, r->position[i]) + l, D - l), top);
+        store_part(shift + l, top, D - l);
+    }
+    for (int64_t i = 0; i < r->keys; i++) {
+        int64_t key = r->position[i];
+        const float *k = at(t->k, b, h, key), *s = at(t->s, b, h, key), *v = at(t->v, b, h, key);
+        float *u = r->u + i * r->wide, *drop = r->drop + i * D;
+        if (t->keep < 1) fill_drop(drop, t, row * t->length + key, 1, NULL, D, 1 / t->keep);
+        for (int64_t l = 0; l < D; l += VL) {
+            vf x = (load_part(s + l, D - l) - load_part(shift + l, D - l)) * LOG2E;
+            vf e = exp2v(x), ve = load_part(v + l, D - l) * e;
+            if (t->keep < 1) ve *= load_part(drop + l, D - l);
+            store_part(u + l, ve, D - l);
+            store_part(u + r->e + l, e, D - l);
+        }
+        for (int64_t c = 0; c < t->inner; c += VL)
+            store(r->kp + i * r->narrow + c, load_part(k + c, t->inner - c));
+    }
+    memset(r->kp + r->keys * r->narrow, 0, (all - r->keys) * r->narrow * sizeof(float));
+    transpose(r->kp, r->narrow, all, r->narrow, r->kt, r->ld);
+    if (!backward) return;
+    memset(r->u + r->keys * r->wide, 0, (all - r->keys) * r->wide * sizeof(float));
+    transpose(r->u, r->wide, all, r->wide, r->ut, r->ld);
+}
+
+/* P of a group: exp(sigma_t(R)) up to a factor per query, 0 where invisible. */
+static void group_weights(float *p, const float *q, const Row *r, const Task *t, int64_t row,
+                          int64_t j, Group g, int known) {
+    gemm(g.b - g.a, t->inner, q, r->narrow, 1, r->kt + g.a, r->ld, p + g.a, r->ld, 0); /* eq. 8 */
+    for (int64_t m = 0; m < MR; m++, p += r->ld) {
+        int live = m < g.count && r->lo[j + m] < r->hi[j + m];
+        int64_t lo = live ? r->lo[j + m] : g.a, hi = live ? r->hi[j + m] : g.a;
+        float *peak = t->peak + row * t->length + j + m;
+        if (!known && m < g.count) *peak = 0;
+        if (live && t->logsigmoid) {
+            for (int64_t i = g.a; i < g.b; i += VL) { /* at most 1, so that no shift is needed */
+                vf x = vmax(load(p + i), splat(-126.0f));
+                store(p + i, 1.0f / (1.0f + exp2v(-x)));
+            }
+        } else if (live) {
+            if (!known) {
+                for (int64_t i = g.a; i < lo; i++) p[i] = -INFINITY;
+                for (int64_t i = hi; i < g.b; i++) p[i] = -INFINITY;
+                vf top = load(p + g.a);
+                for (int64_t i = g.a + VL; i < g.b; i += VL) top = vmax(top, load(p + i));
+                *peak = top[0];
+                for (int x = 1; x < VL; x++) *peak = top[x] > *peak ? top[x] : *peak;
+            }
+            for (int64_t i = g.a; i < g.b; i += VL) store(p + i, exp2v(load(p + i) - *peak));
+        }
+        memset(p + g.a, 0, (lo - g.a) * sizeof(float));
+        memset(p + hi, 0, (g.b - hi) * sizeof(float));
+    }
+}
+
+/* P with the dropout factor of the pairs. */
+static void group_dropout(Row *r, const Task *t, float *pd, const float *p, int64_t row, int64_t j,
+                          Group g) {
+    for (int64_t m = 0; m < MR; m++, p += r->ld, pd += r->ld) {
+        memset(pd + g.a, 0, (g.b - g.a) * sizeof(float));
+        if (m >= g.count) continue;
+        fill_drop(pd + g.lo, t, row * t->length + j + m, 0, r->position + g.lo, g.hi - g.lo,
+                  1 / t->keep);
+        for (int64_t i = g.lo; i < g.hi; i++) pd[i] *= p[i];
+    }
+}
+
+/* Queries j, j + 1, ... of a group as the rows of a packed matrix, scaled; zeros below. */
+static void pack_queries(float *out, const Row *r, const Task *t, int64_t b, int64_t h, int64_t j,
+                         int64_t count) {
+    float scale = t->scale * LOG2E;
+    for (int64_t m = 0; m < MR; m++, out += r->narrow)
+        for (int64_t c = 0; c < t->inner; c += VL) {
+            int64_t n = m < count ? t->inner - c : 0;
+            store(out + c, load_part(n ? at(t->q, b, h, j + m) + c : out, n) * scale);
+        }
+}
+
+static void row_forward(Row *r, const Task *t, int64_t b, int64_t h) {
+    int64_t D = t->width, row = b * t->heads + h;
+    row_pack(r, t, b, h, 0);
+    for (int64_t j = 0; j < t->length; j += MR) {
+        Group g = group_of(r, t, j);
+        pack_queries(r->q, r, t, b, h, j, g.count);
+        group_weights(r->p, r->q, r, t, row, j, g, 0);
+        const float *p = r->p + g.lo, *u = r->u + g.lo * r->wide;
+        if (t->keep < 1) { /* appendix A.3: dropout in the numerator only */
+            group_dropout(r, t, r->pd, r->p, row, j, g);
+            gemm(r->e, g.hi - g.lo, r->pd + g.lo, r->ld, 1, u, r->wide, r->out, r->wide, 0);
+            gemm(r->wide - r->e, g.hi - g.lo, p, r->ld, 1, u + r->e, r->wide, r->out + r->e,
+                 r->wide, 0);
+        } else {
+            gemm(r->wide, g.hi - g.lo, p, r->ld, 1, u, r->wide, r->out, r->wide, 0);
+        }
+        for (int64_t m = 0; m < g.count; m++) {
+            float *out = r->out + m * r->wide, *den = out + r->e, *h_j = at(t->h, b, h, j + m);
+            float *inverse = t->inverse + (row * t->length + j + m) * D;
+            int live = r->lo[j + m] < r->hi[j + m], exact = 0;
+            for (int64_t l = 0; l < D; l++) exact |= !(den[l] >= SMALLEST); /* NaN, too */
+            t->exact[row * t->length + j + m] = live && exact;
+            if (!live || exact) { /* without a visible key exactly 0 */
+                memset(h_j, 0, D * sizeof(float));
+                memset(inverse, 0, D * sizeof(float)); /* so that backward adds nothing */
+                continue;
+            }
+            for (int64_t l = 0; l < D; l += VL) {
+                vf one_over = 1.0f / load_part(den + l, D - l);
+                store_part(inverse + l, one_over, D - l);
+                store_part(h_j + l, load_part(out + l, D - l) * one_over, D - l); /* eq. 12 */
+            }
+        }
+    }
+    exact_row(r, t, b, h, 0);
+}
+
+/* One group of backward: fills its rows of p, pd, gr, q and dn, and the gradient of its queries. */
+static void group_backward(Row *r, const Task *t, int64_t b, int64_t h, int64_t j, int64_t m0,
+                           Group g) {
+    int64_t D = t->width, row = b * t->heads + h;
+    float *p = r->p + m0 * r->ld, *gr = r->gr + m0 * r->ld, *dn = r->dn + m0 * r->wide;
+    float *q = r->q + m0 * r->narrow;
+    pack_queries(q, r, t, b, h, j, g.count);
+    group_weights(p, q, r, t, row, j, g, 1);
+    for (int64_t m = 0; m < MR; m++) {
+        float *x = dn + m * r->wide, *y = x + r->e; /* gradients of numerator and denominator */
+        if (m >= g.count) {
+            memset(x, 0, r->wide * sizeof(float));
+            continue;
+        }
+        const float *grad = at(t->grad, b, h, j + m), *h_j = at(t->h, b, h, j + m);
+        const float *inverse = t->inverse + (row * t->length + j + m) * D;
+        for (int64_t l = 0; l < D; l += VL) {
+            vf d = load_part(grad + l, D - l) * load_part(inverse + l, D - l);
+            store_part(x + l, d, D - l);
+            store_part(y + l, -d * load_part(h_j + l, D - l), D - l);
+        }
+    }
+    int64_t n = g.b - g.a;
+    if (t->keep < 1) {
+        float *pd = r->pd + m0 * r->ld;
+        gemm(n, D, dn, r->wide, 1, r->ut + g.a, r->ld, gr + g.a, r->ld, 0);
+        group_dropout(r, t, pd, p, row, j, g);
+        for (int64_t m = 0; m < MR; m++) /* the factor once more, without dividing by p */
+            for (int64_t i = g.a; i < g.b; i++)
+                gr[m * r->ld + i] *= pd[m * r->ld + i] != 0 ? 1 / t->keep : 0;
+        gemm(n, D, dn + r->e, r->wide, 1, r->ut + r->e * r->ld + g.a, r->ld, gr + g.a, r->ld, 1);
+    } else {
+        gemm(n, 2 * D, dn, r->wide, 1, r->ut + g.a, r->ld, gr + g.a, r->ld, 0);
+    }
+    for (int64_t m = 0; m < MR; m++) {
+        float *gr_j = gr + m * r->ld, *p_j = p + m * r->ld;
+        for (int64_t i = g.a; i < g.b; i += VL) { /* no row-sum term: P's normaliser cancels in H */
+            vf w = load(p_j + i), slope = t->logsigmoid ? w * (1.0f - w) : w;
+            store(gr_j + i, load(gr_j + i) * slope);
+        }
+    }
+    gemm(r->narrow, g.hi - g.lo, gr + g.lo, r->ld, 1, r->kp + g.lo * r->narrow, r->narrow, r->out,
+         r->narrow, 0);
+    for (int64_t m = 0; m < g.count; m++) {
+        float *gq = at(t->gq, b, h, j + m);
+        for (int64_t c = 0; c < t->inner; c += VL)
+            store_part(gq + c, load(r->out + m * r->narrow + c) * t->scale, t->inner - c);
+    }
+}
+
+/* Add one tile's share to the sums over queries. The groups that see a key are neighbours. */
+static void tile_sums(Row *r, const Task *t, const Group *groups, int64_t count) {
+    int64_t a = INT64_MAX, b = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (groups[i].lo == groups[i].hi) continue;
+        a = groups[i].a < a ? groups[i].a : a;
+        b = groups[i].b > b ? groups[i].b : b;
+    }
+    for (int64_t i = 0; i < count; i++) { /* a group that sees nothing may lie between: zeros */
+        if (groups[i].lo != groups[i].hi) continue;
+        for (int64_t m = i * MR; m < (i + 1) * MR && a < b; m++) {
+            memset(r->p + m * r->ld + a, 0, (b - a) * sizeof(float));
+            memset(r->gr + m * r->ld + a, 0, (b - a) * sizeof(float));
+            if (t->keep < 1) memset(r->pd + m * r->ld + a, 0, (b - a) * sizeof(float));
+        }
+    }
+    for (int64_t key = a; key < b && key < r->keys; key += MR) {
+        int64_t first = count, last = 0;
+        for (int64_t i = 0; i < count; i++) {
+            if (groups[i].lo == groups[i].hi || groups[i].b <= key || groups[i].a > key) continue;
+            first = i < first ? i : first;
+            last = i + 1;
+        }
+        if (first >= last) continue;
+        int64_t from = first * MR, n = (last - first) * MR, shift = from * r->ld + key;
+        const float *dn = r->dn + from * r->wide;
+        float *gu = r->gu + key * r->wide;
+        if (t->keep < 1) {
+            gemm(r->e, n, r->pd + shift, 1, r->ld, dn, r->wide, gu, r->wide, 1);
+            gemm(r->wide - r->e, n, r->p + shift, 1, r->ld, dn + r->e, r->wide, gu + r->e, r->wide,
+                 1);
+        } else {
+            gemm(r->wide, n, r->p + shift, 1, r->ld, dn, r->wide, gu, r->wide, 1);
+        }
+        gemm(r->narrow, n, r->gr + shift, 1, r->ld, r->q + from * r->narrow, r->narrow,
+             r->gk + key * r->narrow, r->narrow, 1);
+    }
+}
+
+/* From the sums over queries to the gradients of k, v and s; padding gets 0. */
+static void row_finish(const Row *r, const Task *t, int64_t b, int64_t h) {
+    int64_t D = t->width, i = 0;
+    for (int64_t key = 0; key < t->length; key++) {
+        float *gk = at(t->gk, b, h, key), *gv = at(t->gv, b, h, key), *gs = at(t->gs, b, h, key);
+        if (i == r->keys || r->position[i] != key) {
+            memset(gk, 0, t->inner * sizeof(float));
+            memset(gv, 0, D * sizeof(float));
+            memset(gs, 0, D * sizeof(float));
+            continue;
+        }
+        const float *ve = r->u + i * r->wide, *e = ve + r->e, *sum = r->gk + i * r->narrow;
+        const float *g_ve = r->gu + i * r->wide, *g_e = g_ve + r->e;
+        for (int64_t c = 0; c < t->inner; c += VL)
+            store_part(gk + c, load(sum + c) / LOG2E, t->inner - c); /* q is scaled already */
+        for (int64_t l = 0; l < D; l += VL) {
+            vf x = load_part(ve + l, D - l), y = load_part(e + l, D - l);
+            vf g = load_part(g_ve + l, D - l);
+            store_part(gs + l, x * g + y * load_part(g_e + l, D - l), D - l);
+            if (t->keep < 1) y *= load_part(r->drop + i * D + l, D - l);
+            store_part(gv + l, y * g, D - l);
+        }
+        i++;
+    }
+}
+
+static void row_backward(Row *r, const Task *t, int64_t b, int64_t h) {
+    row_pack(r, t, b, h, 1);
+    memset(r->gu, 0, round_up(r->keys, MR) * r->wide * sizeof(float));
+    memset(r->gk, 0, round_up(r->keys, MR) * r->narrow * sizeof(float));
+    for (int64_t j = 0; j < t->length; j += TILE) {
+        Group groups[TILE / MR];
+        int64_t count = 0;
+        for (int64_t m = 0; m < TILE && j + m < t->length; m += MR, count++) {
+            groups[count] = group_of(r, t, j + m);
+            group_backward(r, t, b, h, j + m, m, groups[count]);
+        }
+        tile_sums(r, t, groups, count);
+    }
+    row_finish(r, t, b, h);
+    exact_row(r, t, b, h, 1);
+}
+
+typedef struct {
+    const Task *task;
+    int backward;
+    atomic_llong next; /* row that nobody has taken yet */
+    atomic_int failed;
+} Work;
+
+static void *work(void *argument) {
+    Work *w = argument;
+    const Task *t = w->task;
+    Row r = {0};
+    if (!row_alloc(&r, t, w->backward ? TILE : MR, w->backward)) {
+        w->failed = 1;
+    } else {
+        long long row;
+        while ((row = atomic_fetch_add(&w->next, 1)) < t->batch * t->heads) {
+            int64_t b = row / t->heads, h = row % t->heads;
+            row_ranges(&r, t, b, h);
+            (w->backward ? row_backward : row_forward)(&r, t, b, h);
+        }
+    }
+    row_free(&r);
+    return NULL;
+}
+
+/* Run a task; 0, or 1 where memory ran out. The calling thread is one of the threads. */
+int mtsa_run(const Task *task, int backward) {
+    Work w = {.task = task, .backward = backward};
+    pthread_t helper[256];
+    int64_t wanted = task->threads - 1, rows = task->batch * task->heads, started = 0;
+    if (wanted > rows - 1) wanted = rows - 1;
+    if (wanted > 256) wanted = 256;
+    while (started < wanted && !pthread_create(&helper[started], NULL, work, &w)) started++;
+    work(&w);
+    for (int64_t i = 0; i < started; i++) pthread_join(helper[i], NULL);
+    return w.failed;
+}
+
+int mtsa_task_size(void) { return sizeof(Task); }

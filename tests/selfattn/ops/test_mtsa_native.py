@@ -1,0 +1,231 @@
+"""MTSA's kernel in C: dropout, threads, torch.compile, and how it is compiled and kept."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from selfattn.errors import UserError
+from selfattn.masks import PositionalMask
+from selfattn.ops import mtsa
+from selfattn.ops.mtsa import native
+from selfattn.testing import PADDINGS, assert_close, padding_mask, run_with_grads
+
+MASKS = [*(PositionalMask(d) for d in ("forward", "backward", "none")), PositionalMask(window=3)]
+NAMES = ("out", "dq", "dk", "dv", "ds")
+
+pytestmark = pytest.mark.skipif(
+    native.refusal(torch.float32) is not None, reason=str(native.refusal(torch.float32))
+)
+
+
+def inputs(length=33, key_width=16, width=24, batch=2):
+    """q, k, v, s as a layer makes them: heads side by side in memory; and a gradient."""
+    generator = torch.Generator().manual_seed(3)
+    *x, upstream = (
+        torch.randn(batch, length, 4, n, generator=generator).transpose(1, 2)
+        for n in (key_width, key_width, width, width, width)
+    )
+    return x, upstream
+
+
+def with_factors(q, k, v, s, pairs, features, hidden):
+    """Eq. 10-12 with dropout factors given as tensors."""
+    length = q.shape[2]
+    visible = torch.stack([mask.allowed(length) for mask in MASKS])[None]
+    if hidden is not None:
+        visible = visible & ~hidden[:, None, None]
+    alive = visible.any(-1)[..., None, None]
+    z = (q @ k.mT * q.shape[-1] ** -0.5)[..., None] + s[:, :, None]
+    p = torch.softmax(z.masked_fill(~visible[..., None] & alive, float("-inf")), 3) * alive
+    return (p * pairs[..., None] * features[:, :, None] * v[:, :, None]).sum(3)
+
+
+@pytest.mark.parametrize("scale", [1.0, 40.0])  # 40: some queries are computed in double
+@pytest.mark.parametrize("padding", PADDINGS)
+def test_dropout_is_what_its_factors_say(padding, scale):
+    x, upstream = inputs()
+    x[3] = x[3] * scale
+    hidden = padding_mask(padding, 2, 33)
+    torch.manual_seed(11)
+    got = run_with_grads(
+        lambda *t: mtsa(*t, masks=MASKS, padding_mask=hidden, dropout_p=0.4, backend="fused"),
+        x,
+        upstream,
+    )
+    torch.manual_seed(11)
+    factors = native.dropout_factors(x[0], x[2], 0.4, int(torch.randint(1 << 62, ())))
+    expected = run_with_grads(
+        lambda *t: with_factors(*t, *factors, hidden), [t.double() for t in x], upstream
+    )
+    for name, a, b in zip(NAMES, expected, got, strict=True):
+        assert_close(name, a, b, 5e-6)
+
+
+def test_dropout_factors_are_fair_and_differ_between_seeds_and_lines():
+    z = torch.zeros(8, 4, 64, 48)
+    kept = []
+    for seed in (0, 1, 1 << 40):
+        for factor in native.dropout_factors(z, z, 0.36, seed):
+            on = (factor > 0).double()
+            error = (0.8 * 0.2 / on.numel()) ** 0.5
+            assert abs(on.mean() - 0.8) < 4 * error
+            assert (factor[factor > 0] == 1 / 0.8).all()
+            kept.append(on.flatten(0, 2)[:, :48])
+    for a, b in zip(kept, kept[2:], strict=False):  # the same kind of factor, another seed
+        agreement = (a == b).double().mean()
+        assert abs(agreement - (0.8**2 + 0.2**2)) < 0.01
+    lines = torch.corrcoef(kept[0].T)
+    assert (lines - torch.eye(48)).abs().max() < 0.12
+
+
+def test_the_number_of_threads_changes_nothing():
+    x, upstream = inputs(70)
+    results, before = [], torch.get_num_threads()
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            torch.manual_seed(0)
+            results.append(
+                run_with_grads(
+                    lambda *t: mtsa(*t, masks=MASKS, dropout_p=0.1, backend="fused"), x, upstream
+                )
+            )
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize("layout", ["heads first", "heads last", "features first"])
+def test_any_memory_order_is_read_right(layout):
+    x, upstream = inputs(9)
+    expected = run_with_grads(lambda *t: mtsa(*t, masks=MASKS, backend="reference"), x, upstream)
+    if layout == "heads first":
+        x = [t.contiguous() for t in x]
+    elif layout == "features first":
+        x = [t.mT.contiguous().mT for t in x]
+    got = run_with_grads(
+        lambda *t: mtsa(*t, masks=MASKS, backend="fused"), x, upstream.contiguous()
+    )
+    for name, a, b in zip(NAMES, expected, got, strict=True):
+        assert_close(name, a, b, 5e-6)
+
+
+def test_the_operators_keep_the_rules_of_torch_library():
+    x, _ = inputs(7, batch=3)
+    hidden = padding_mask("left", 3, 7)
+    ends = [-7, 1, -7, -3], [-1, 7, 7, 3]
+    arguments = (*(t.requires_grad_() for t in x), hidden, *ends, False, 0.0, None)
+    torch.library.opcheck(torch.ops.selfattn.mtsa_native_forward.default, arguments)
+
+
+def test_a_compiled_function_holds_the_operator_in_one_graph():
+    x, upstream = inputs(12)
+
+    def run(*t):
+        return mtsa(t[0] * 2, *t[1:], masks=MASKS, dropout_p=0.2, backend="fused") + 1
+
+    compiled = torch.compile(run, fullgraph=True, backend="aot_eager")
+    results = []
+    for function in (run, compiled):
+        torch.manual_seed(5)
+        results.append(run_with_grads(function, x, upstream))
+    for name, a, b in zip(NAMES, *results, strict=True):
+        assert_close(name, a, b, 1e-6)
+    torch.manual_seed(6)
+    assert not torch.equal(compiled(*x), results[1][0])  # another seed, other factors
+
+
+def test_activation_checkpointing_draws_the_same_dropout():
+    x, upstream = inputs(12)
+
+    def run(*t):
+        return mtsa(*t, masks=MASKS, dropout_p=0.3, backend="fused")
+
+    results = []
+    for function in (run, lambda *t: checkpoint(run, *t, use_reentrant=False)):
+        torch.manual_seed(5)
+        results.append(run_with_grads(function, x, upstream))
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+def test_float64_is_refused_and_auto_takes_the_next_backend():
+    x = [t.double() for t in inputs(5)[0]]
+    with pytest.raises(UserError, match="backend 'fused' cannot be used: .*float64"):
+        mtsa(*x, masks=MASKS, backend="fused")
+    assert torch.equal(mtsa(*x, masks=MASKS), mtsa(*x, masks=MASKS, backend="eager"))
+
+
+SCRIPT = """
+import torch
+from selfattn.masks import PositionalMask
+from selfattn.ops import mtsa
+torch.manual_seed(0)
+x = [torch.randn(2, 2, 70, 19).requires_grad_() for _ in range(4)]
+x[3] = x[3] * 20
+masks = [PositionalMask("forward"), PositionalMask(window=5)]
+results = {}
+for backend in ("auto", "eager"):
+    y = mtsa(*x, masks=masks, backend=backend)
+    g = torch.autograd.grad(y.square().sum(), x)
+    results[backend] = [y, *g]
+worst = max((a - b).norm() / b.norm() for a, b in zip(*results.values()))
+if torch.equal(*(r[0] for r in results.values())):
+    print("equal")
+else:
+    print("close" if worst < 5e-6 else worst)
+"""
+
+
+def start(cache, **environment):
+    """The script in a process of its own with an empty cache of kernels."""
+    environment = {**os.environ, "SELFATTN_CACHE": str(cache), **environment}
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT],
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+# Narrower processors, as far as this one can play them.
+@pytest.mark.parametrize("flags", ["", "-mno-avx512f", "-mno-avx"])
+def test_each_vector_width_gives_the_same(tmp_path, flags):
+    if flags and os.uname().machine != "x86_64":
+        pytest.skip("the flags are those of x86")
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    process = start(tmp_path, CC=f"{compiler} {flags}")
+    out, err = process.communicate()
+    assert out.strip() == "close", err
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_two_processes_compile_at_once_and_a_third_finds_it_done(tmp_path):
+    for process in [start(tmp_path), start(tmp_path)]:
+        assert process.communicate()[0].strip() == "close"
+    (library,) = tmp_path.iterdir()
+    before = library.stat()
+    assert start(tmp_path).communicate()[0].strip() == "close"
+    assert library.stat().st_mtime_ns == before.st_mtime_ns
+
+
+@pytest.mark.parametrize(
+    ("compiler", "said"),
+    [("no-such-compiler", None), ("false", "cannot compile the kernel")],
+)
+def test_without_a_compiler_the_slower_backend_computes(tmp_path, compiler, said):
+    out, err = start(tmp_path, CC=compiler).communicate()
+    assert out.strip() == "equal", err
+    assert said is None or said in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_cache_that_cannot_be_written_to_is_no_obstacle(tmp_path):
+    (tmp_path / "file").write_text("")
+    out, err = start(tmp_path / "file").communicate()
+    assert out.strip() == "close", err
