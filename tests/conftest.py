@@ -1,4 +1,4 @@
-"""What all tests share: the repository, and commands run as real processes."""
+"""What all tests share: the device, the repository, and commands run as real processes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,40 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 
 RunCli = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--device", choices=["cpu", "cuda"], default="cpu",
+        help="where Triton kernels run: on the CPU in Triton's interpreter, or on a GPU",
+    )  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU and --device cuda")
+    on_gpu = config.getoption("--device") == "cuda"
+    if on_gpu and not torch.cuda.is_available():
+        raise pytest.UsageError("--device cuda: this machine has no NVIDIA GPU, or torch no CUDA")
+    # Triton asks once, when kernels are first imported; without Triton nobody asks.
+    os.environ["TRITON_INTERPRET"] = "0" if on_gpu else "1"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--device") != "cuda":
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU and --device cuda"))
+
+
+@pytest.fixture(scope="session")
+def device(request: pytest.FixtureRequest) -> torch.device:
+    """The device named by --device."""
+    return torch.device(request.config.getoption("--device"))
 
 
 @pytest.fixture(scope="session")

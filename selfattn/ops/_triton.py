@@ -18,21 +18,25 @@ except ImportError:  # the machine has no Triton: see ``selfattn.ops.mtsa.fused.
     tl = types.SimpleNamespace(constexpr=lambda value=None: value)
 
 jit = (lambda function: function) if triton is None else triton.jit
-INTERPRETED = tl.constexpr(triton is not None and bool(triton.knobs.runtime.interpret))
+_INTERPRETED = triton is not None and bool(triton.knobs.runtime.interpret)
+INTERPRETED = tl.constexpr(_INTERPRETED)
+# Decorator of functions that kernels call. The interpreter prepares Triton's language anew for each
+# such call, which a kernel has done before: there a plain function does the same and is faster.
+inline = (lambda function: function) if _INTERPRETED else jit
 LOG2E = tl.constexpr(1.4426950408889634)
 
 
-@jit
+@inline
 def round_tf32(x):
     """float32 rounded to the 10 explicit bits that a tensor core reads; it would cut them off."""
     bits = x.to(tl.int32, bitcast=True)
     return ((bits + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
 
 
-@jit
+@inline
 def narrow(x, TYPE: tl.constexpr):
-    """float32 rounded to the nearest value of a type; the interpreter cuts bits off for bfloat16."""
-    if INTERPRETED and TYPE == tl.bfloat16:
+    """float32 rounded to the nearest value of a type; the interpreter would cut bits off."""
+    if INTERPRETED and tl.bfloat16 == TYPE:
         bits = x.to(tl.int32, bitcast=True)
         bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & -0x10000
         return bits.to(tl.float32, bitcast=True).to(TYPE)
@@ -40,7 +44,7 @@ def narrow(x, TYPE: tl.constexpr):
         return x.to(TYPE)
 
 
-@jit
+@inline
 def dot(a, b, acc, PRECISION: tl.constexpr):
     """``a @ b + acc`` with a float32 sum.
 
@@ -63,7 +67,7 @@ def dot(a, b, acc, PRECISION: tl.constexpr):
         return tl.dot(a_head, b_head, acc, input_precision="tf32")
 
 
-@jit
+@inline
 def dropout_factor(seed, row, column, lane, STREAM: tl.constexpr, threshold, scale):
     """0 or ``scale`` at (row, column) of a lane, the same wherever and whenever it is asked for.
 

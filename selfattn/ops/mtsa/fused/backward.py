@@ -5,7 +5,7 @@ A weight is P * E / den with the maxima of forward, so that nothing here exceeds
 sees a key, and the flags of forward say all there is to say about lost weights.
 """
 
-from selfattn.ops._triton import dot, jit, tl
+from selfattn.ops._triton import dot, inline, jit, tl
 from selfattn.ops.mtsa.fused.tile import (
     feature_weight,
     key_factor,
@@ -27,7 +27,7 @@ def query_kernel(
     q_ptr, k_ptr, v_ptr, s_ptr, padding_ptr, bounds_ptr, left_ptr, right_ptr, seed_ptr,
     dnum_ptr, dden_ptr, row_max_ptr, shift_ptr, dq_ptr,
     q_b, q_h, q_t, k_b, k_h, k_t, v_b, v_h, v_t, s_b, s_h, s_t,
-    heads, length, scale, gain, threshold, inverse_keep,
+    heads, length, scale, gain, threshold, pair_scale,
     DK: tl.constexpr, DV: tl.constexpr, SK: tl.constexpr, SV: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BF: tl.constexpr,
     HAS_PADDING: tl.constexpr, LOGSIGMOID: tl.constexpr, DROPOUT: tl.constexpr,
@@ -80,19 +80,16 @@ def query_kernel(
                 offset = keys[None, :] - rows[:, None]
                 r = tl.where((offset >= left) & (offset <= right) & real[None, :], r, float("-inf"))
             p = tl.exp2(r - m[:, None])
+            if LOGSIGMOID:  # at once, so that x is no longer needed
+                p *= slope(x)
             e = feature_weight(s, c)
             u = v * e
-            if DROPOUT:
-                u *= key_factor(seed, lane, keys, SV, threshold, inverse_keep)
             dp = tl.zeros([BM, BN], tl.float32)
             dp = dot(dnum, tl.trans(operand(u, HALF)), dp, PRODUCTS)
             if DROPOUT:
-                dp *= pair_factor(seed, lane, rows[:, None], keys[None, :], threshold, inverse_keep)
+                dp *= pair_factor(seed, lane, rows[:, None], keys[None, :], threshold, pair_scale)
             dp = dot(dden, tl.trans(operand(e, HALF)), dp, PRODUCTS)
-            dr = p * dp
-            if LOGSIGMOID:
-                dr *= slope(x)
-            dq = dot(operand(dr, HALF), k, dq, PRODUCTS)
+            dq = dot(operand(p * dp, HALF), k, dq, PRODUCTS)
     store_rows(
         dq_ptr + b * length * heads * DK + h * DK,
         first,
@@ -105,7 +102,7 @@ def query_kernel(
     )
 
 
-@jit
+@inline
 def query_span(
     first, stop, left, right, length, keys, padding_ptr, batch,
     BM: tl.constexpr, HAS_PADDING: tl.constexpr,
@@ -124,7 +121,7 @@ def query_span(
     return real, t0, t1, w0, w1
 
 
-@jit
+@inline
 def transposed_scores(
     k, q, keys, rows, real, real_rows, left, right, scale,
     BM: tl.constexpr, BN: tl.constexpr, LOGSIGMOID: tl.constexpr, MASKED: tl.constexpr,
@@ -145,13 +142,16 @@ def key_kernel(
     q_ptr, k_ptr, v_ptr, s_ptr, padding_ptr, bounds_ptr, left_ptr, right_ptr, seed_ptr,
     dnum_ptr, dden_ptr, row_max_ptr, shift_ptr, dk_ptr,
     q_b, q_h, q_t, k_b, k_h, k_t, v_b, v_h, v_t, s_b, s_h, s_t,
-    heads, length, scale, gain, threshold, inverse_keep,
+    heads, length, scale, gain, threshold, pair_scale,
     DK: tl.constexpr, DV: tl.constexpr, SK: tl.constexpr, SV: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, BF: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BF: tl.constexpr, SC: tl.constexpr,
     HAS_PADDING: tl.constexpr, LOGSIGMOID: tl.constexpr, DROPOUT: tl.constexpr,
     HALF: tl.constexpr, SCORES: tl.constexpr, PRODUCTS: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of k: one program for each key tile, with keys as rows."""
+    """Gradient of k: one program for each key tile, with keys as rows.
+
+    SC: how many features are in registers at a time.
+    """
     tiles = tl.cdiv(length, BN)
     lane = tl.program_id(0) // tiles
     batch, head = lane // heads, lane % heads
@@ -170,13 +170,8 @@ def key_kernel(
     if DROPOUT:
         seed = tl.load(seed_ptr)
     row = lane.to(tl.int64) * length
-    features = tl.arange(0, SV)
+    features = tl.arange(0, SC)
     k = load_rows(k_ptr, first, k_t, real, BN, DK, SK, True)
-    v = load_rows(v_ptr, first, v_t, real, BN, DV, SV, True)
-    s = load_rows(s_ptr, first, s_t, real, BN, DV, SV, True)
-    vf = v.to(tl.float32)
-    if DROPOUT:
-        vf *= key_factor(seed, lane, keys, SV, threshold, inverse_keep)
     dk = tl.zeros([BN, SK], tl.float32)
     for MASKED in tl.static_range(2):
         count = (t1 - t0) - (w1 - w0) if MASKED else w1 - w0
@@ -185,26 +180,37 @@ def key_kernel(
             rows = start + tl.arange(0, BM)
             real_rows = rows < length
             q = load_rows(q_ptr, start, q_t, real_rows, BM, DK, SK, MASKED)
-            dnum = load_rows(dnum_ptr + row * DV, start, DV, real_rows, BM, DV, SV, MASKED)
-            dden = load_rows(dden_ptr + row * DV, start, DV, real_rows, BM, DV, SV, MASKED)
             m = tl.load(row_max_ptr + row + rows, mask=real_rows, other=0.0)
             shift = shift_ptr + (lane * tl.cdiv(length, BF) + start // BF) * DV
-            c = tl.load(shift + features, mask=features < DV, other=0.0)
             r, x = transposed_scores(
                 k, q, keys, rows, real, real_rows, left, right, scale,
                 BM, BN, LOGSIGMOID, MASKED, SCORES,
             )  # fmt: skip
             p = tl.exp2(r - m[None, :])
-            e = feature_weight(s.to(tl.float32), c)
-            dp = tl.zeros([BN, BM], tl.float32)
-            dp = dot(operand(e * vf, HALF), tl.trans(dnum), dp, PRODUCTS)
-            if DROPOUT:
-                dp *= pair_factor(seed, lane, rows[None, :], keys[:, None], threshold, inverse_keep)
-            dp = dot(operand(e, HALF), tl.trans(dden), dp, PRODUCTS)
-            dr = p * dp
             if LOGSIGMOID:
-                dr *= slope(x)
-            dk = dot(operand(dr, HALF), q, dk, PRODUCTS)
+                p *= slope(x)
+            dp = tl.zeros([BN, BM], tl.float32)
+            dp_den = tl.zeros([BN, BM], tl.float32)
+            for part in tl.static_range(SV // SC):
+                at = part * SC
+                there = features + at < DV
+                c = tl.load(shift + at + features, mask=there, other=0.0)
+                s = load_rows(s_ptr + at, first, s_t, real, BN, DV - at, SC, True)
+                v = load_rows(v_ptr + at, first, v_t, real, BN, DV - at, SC, True)
+                dnum_at, dden_at = dnum_ptr + row * DV + at, dden_ptr + row * DV + at
+                dnum = load_rows(dnum_at, start, DV, real_rows, BM, DV - at, SC, MASKED)
+                dden = load_rows(dden_at, start, DV, real_rows, BM, DV - at, SC, MASKED)
+                e = feature_weight(s.to(tl.float32), c)
+                u = v.to(tl.float32) * e
+                dp = dot(operand(u, HALF), tl.trans(dnum), dp, PRODUCTS)
+                if DROPOUT:
+                    dp_den = dot(operand(e, HALF), tl.trans(dden), dp_den, PRODUCTS)
+                else:
+                    dp = dot(operand(e, HALF), tl.trans(dden), dp, PRODUCTS)
+            if DROPOUT:
+                dp *= pair_factor(seed, lane, rows[None, :], keys[:, None], threshold, pair_scale)
+                dp += dp_den
+            dk = dot(operand(p * dp, HALF), q, dk, PRODUCTS)
     dk_ptr += b * length * heads * DK + h * DK
     store_rows(dk_ptr, first, heads * DK, keys < length, dk * gain, BN, DK, SK)
 
@@ -214,7 +220,7 @@ def value_kernel(
     q_ptr, k_ptr, v_ptr, s_ptr, padding_ptr, bounds_ptr, left_ptr, right_ptr, seed_ptr,
     dnum_ptr, dden_ptr, row_max_ptr, shift_ptr, dv_ptr, ds_ptr,
     q_b, q_h, q_t, k_b, k_h, k_t, v_b, v_h, v_t, s_b, s_h, s_t,
-    heads, length, scale, gain, threshold, inverse_keep,
+    heads, length, scale, gain, threshold, pair_scale,
     DK: tl.constexpr, DV: tl.constexpr, SK: tl.constexpr, SV: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BF: tl.constexpr,
     HAS_PADDING: tl.constexpr, LOGSIGMOID: tl.constexpr, DROPOUT: tl.constexpr,
@@ -266,11 +272,11 @@ def value_kernel(
             e = feature_weight(s.to(tl.float32), c)
             ds += e * dot(operand(p, HALF), dden, zero, PRODUCTS)
             if DROPOUT:
-                p *= pair_factor(seed, lane, rows[None, :], keys[:, None], threshold, inverse_keep)
+                p *= pair_factor(seed, lane, rows[None, :], keys[:, None], threshold, pair_scale)
             dv += e * dot(operand(p, HALF), dnum, zero, PRODUCTS)
-    if DROPOUT:
-        dv *= key_factor(seed, lane, keys, SV, threshold, inverse_keep)
     ds += dv * v.to(tl.float32)
+    if DROPOUT:
+        dv *= key_factor(seed, lane, keys, SV, threshold, 1.0)
     out = b * length * heads * DV + h * DV
     store_rows(dv_ptr + out, first, heads * DV, keys < length, dv, BN, DV, SV)
     store_rows(ds_ptr + out, first, heads * DV, keys < length, ds, BN, DV, SV)

@@ -17,6 +17,7 @@ class Tile(NamedTuple):
     keys: int
     warps: int
     stages: int  # of the software pipeline over the tiles of the inner loop
+    features: int = 64  # at a time, in the kernel for the gradient of k
 
 
 class Tiles(NamedTuple):
@@ -47,9 +48,9 @@ def precision(dtype: torch.dtype) -> tuple[str, str]:
     }[dtype]
 
 
-def choose(dtype: torch.dtype, key_width: int, width: int, length: int) -> Tiles:
-    """The tiles for inputs of this dtype, these head widths and this length (in tokens)."""
-    size = max(padded(key_width), padded(width))
+def choose(dtype: torch.dtype, widths: tuple[int, int], length: int, dropped: bool) -> Tiles:
+    """The tiles for inputs of this dtype, head widths, length (tokens), with or without dropout."""
+    size = padded(max(widths))
     exact = Tile(16, 4, 4, 1) if size <= 64 else Tile(8, 4, 4, 1)
     forward = Tile(128, 64, 8, 2)
     query = Tile(64, 64, 4, 2)

@@ -5,7 +5,7 @@ They run after the fast kernels over the same grid and return at once where no f
 the host never waits for a flag. In a flagged tile ``den`` holds the logarithm of the normaliser.
 """
 
-from selfattn.ops._triton import LOG2E, jit, tl
+from selfattn.ops._triton import LOG2E, inline, jit, tl
 from selfattn.ops.mtsa.fused.tile import (
     key_factor,
     key_span,
@@ -18,7 +18,7 @@ from selfattn.ops.mtsa.fused.tile import (
 )
 
 
-@jit
+@inline
 def pair_scores(q, k, rows, keys, real, left, right, scale, LOGSIGMOID: tl.constexpr):
     """sigma_t(R) of eq. 10 in units of log 2, -inf where hidden, and R itself; [query, key]."""
     x = tl.sum(q[:, None, :] * k[None, :, :], 2) * scale
@@ -32,7 +32,7 @@ def exact_forward_kernel(
     q_ptr, k_ptr, v_ptr, s_ptr, padding_ptr, bounds_ptr, left_ptr, right_ptr, seed_ptr,
     out_ptr, den_ptr, row_max_ptr, flag_ptr,
     q_b, q_h, q_t, k_b, k_h, k_t, v_b, v_h, v_t, s_b, s_h, s_t,
-    heads, length, scale, threshold, inverse_keep,
+    heads, length, scale, threshold, pair_scale,
     DK: tl.constexpr, DV: tl.constexpr, SK: tl.constexpr, SV: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BF: tl.constexpr,
     HAS_PADDING: tl.constexpr, LOGSIGMOID: tl.constexpr, DROPOUT: tl.constexpr,
@@ -86,8 +86,7 @@ def exact_forward_kernel(
         w = tl.exp2(z)  # eq. 11, before the division
         den += tl.sum(w, 1)
         if DROPOUT:
-            v *= key_factor(seed, lane, keys, SV, threshold, inverse_keep)
-            w *= pair_factor(seed, lane, rows[:, None], keys[None, :], threshold, inverse_keep)[
+            w *= pair_factor(seed, lane, rows[:, None], keys[None, :], threshold, pair_scale)[
                 :, :, None
             ]
         num += tl.sum(w * v[None, :, :], 1)
@@ -103,10 +102,10 @@ def exact_forward_kernel(
         tl.store(row_max_ptr + row + rows, m, mask=real_rows)
 
 
-@jit
+@inline
 def exact_pair(
     q, k, v, s, grad, out, log_den, m, rows, keys, real, left, right, scale,
-    seed, lane, threshold, inverse_keep,
+    seed, lane, threshold, pair_scale,
     SV: tl.constexpr, LOGSIGMOID: tl.constexpr, DROPOUT: tl.constexpr,
 ):  # fmt: skip
     """Gradients at each pair: of R [query, key], and of v and s [query, key, feature]."""
@@ -115,8 +114,7 @@ def exact_pair(
     weighted = tl.exp2(z) * grad[:, None, :]  # p G
     kept = weighted
     if DROPOUT:
-        kept *= key_factor(seed, lane, keys, SV, threshold, inverse_keep)[None, :, :]
-        kept *= pair_factor(seed, lane, rows[:, None], keys[None, :], threshold, inverse_keep)[
+        kept *= pair_factor(seed, lane, rows[:, None], keys[None, :], threshold, pair_scale)[
             :, :, None
         ]
     ds = kept * v[None, :, :] - weighted * out[:, None, :]
@@ -131,7 +129,7 @@ def exact_query_kernel(
     q_ptr, k_ptr, v_ptr, s_ptr, padding_ptr, bounds_ptr, left_ptr, right_ptr, seed_ptr,
     grad_ptr, out_ptr, den_ptr, row_max_ptr, flag_ptr, dq_ptr,
     q_b, q_h, q_t, k_b, k_h, k_t, v_b, v_h, v_t, s_b, s_h, s_t, g_b, g_h, g_t,
-    heads, length, scale, gain, threshold, inverse_keep,
+    heads, length, scale, gain, threshold, pair_scale,
     DK: tl.constexpr, DV: tl.constexpr, SK: tl.constexpr, SV: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BF: tl.constexpr,
     HAS_PADDING: tl.constexpr, LOGSIGMOID: tl.constexpr, DROPOUT: tl.constexpr,
@@ -161,7 +159,7 @@ def exact_query_kernel(
     grad = grad.to(tl.float32)
     out = load_rows(out_ptr + whole, first, heads * DV, real_rows, BM, DV, SV, True).to(tl.float32)
     log_den = load_rows(den_ptr + row * DV, first, DV, real_rows, BM, DV, SV, True)
-    m = tl.load(row_max_ptr + row + rows, mask=real_rows, other=0.0)
+    m = tl.load(row_max_ptr + row + rows, mask=real_rows, other=float("inf"))
     dq = tl.zeros([BM, SK], tl.float32)
     for start in range(lo, hi, BN):
         keys = start + tl.arange(0, BN)
@@ -171,7 +169,7 @@ def exact_query_kernel(
         v = load_rows(v_ptr, start, v_t, real, BN, DV, SV, True).to(tl.float32)
         dr, _, _ = exact_pair(
             q, k, v, s, grad, out, log_den, m, rows, keys, real, left, right, scale,
-            seed, lane, threshold, inverse_keep, SV, LOGSIGMOID, DROPOUT,
+            seed, lane, threshold, pair_scale, SV, LOGSIGMOID, DROPOUT,
         )  # fmt: skip
         dq += tl.sum(dr[:, :, None] * k[None, :, :], 1)
     store_rows(
@@ -191,7 +189,7 @@ def exact_key_kernel(
     q_ptr, k_ptr, v_ptr, s_ptr, padding_ptr, bounds_ptr, left_ptr, right_ptr, seed_ptr,
     grad_ptr, out_ptr, den_ptr, row_max_ptr, flag_ptr, dk_ptr, dv_ptr, ds_ptr,
     q_b, q_h, q_t, k_b, k_h, k_t, v_b, v_h, v_t, s_b, s_h, s_t, g_b, g_h, g_t,
-    heads, length, scale, gain, threshold, inverse_keep,
+    heads, length, scale, gain, threshold, pair_scale,
     DK: tl.constexpr, DV: tl.constexpr, SK: tl.constexpr, SV: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BF: tl.constexpr,
     HAS_PADDING: tl.constexpr, LOGSIGMOID: tl.constexpr, DROPOUT: tl.constexpr,
@@ -242,11 +240,13 @@ def exact_key_kernel(
                 m = tl.load(row_max_ptr + row + rows, mask=there, other=float("inf"))
                 dr, dv_pair, ds_pair = exact_pair(
                     q, k, v, s, grad, out.to(tl.float32), log_den, m, rows, keys, real, left,
-                    right, scale, seed, lane, threshold, inverse_keep, SV, LOGSIGMOID, DROPOUT,
+                    right, scale, seed, lane, threshold, pair_scale, SV, LOGSIGMOID, DROPOUT,
                 )  # fmt: skip
                 dk += tl.sum(dr[:, :, None] * q[:, None, :], 0)
                 dv += tl.sum(dv_pair, 0)
                 ds += tl.sum(ds_pair, 0)
+    if DROPOUT:
+        dv *= key_factor(seed, lane, keys, SV, threshold, 1.0)
     at = b * length * heads * DV + h * DV
     dk_ptr += b * length * heads * DK + h * DK
     dk = dk * gain + load_rows(dk_ptr, first, heads * DK, exist, BN, DK, SK, True)

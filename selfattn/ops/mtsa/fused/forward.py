@@ -3,7 +3,6 @@
 
 from selfattn.ops._triton import LOG2E, dot, jit, tl
 from selfattn.ops.mtsa.fused.tile import (
-    key_factor,
     key_span,
     load_rows,
     nth_tile,
@@ -21,7 +20,7 @@ def forward_kernel(
     q_ptr, k_ptr, v_ptr, s_ptr, padding_ptr, bounds_ptr, left_ptr, right_ptr, seed_ptr,
     out_ptr, den_ptr, row_max_ptr, shift_ptr, flag_ptr,
     q_b, q_h, q_t, k_b, k_h, k_t, v_b, v_h, v_t, s_b, s_h, s_t,
-    heads, length, scale, threshold, inverse_keep,
+    heads, length, scale, threshold, pair_scale,
     DK: tl.constexpr, DV: tl.constexpr, SK: tl.constexpr, SV: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
     HAS_PADDING: tl.constexpr, LOGSIGMOID: tl.constexpr, DROPOUT: tl.constexpr,
@@ -82,12 +81,15 @@ def forward_kernel(
             p = tl.exp2(r - m_new[:, None])
             e = tl.exp2((s - c_new[None, :]) * LOG2E)
             u = v * e
-            rescale = tl.exp2(m - m_new)[:, None] * tl.exp2((c - c_new) * LOG2E)[None, :]
-            den = dot(operand(p, HALF), operand(e, HALF), den * rescale, PRODUCTS)  # Algorithm 1
+            row_scale = tl.exp2(m - m_new)[:, None]
+            feature_scale = tl.exp2((c - c_new) * LOG2E)[None, :]
+            # In two steps: the product of the two would fill the registers.
+            den = den * row_scale * feature_scale
+            num = num * row_scale * feature_scale
+            den = dot(operand(p, HALF), operand(e, HALF), den, PRODUCTS)  # Algorithm 1
             if DROPOUT:
-                p *= pair_factor(seed, lane, rows[:, None], keys[None, :], threshold, inverse_keep)
-                u *= key_factor(seed, lane, keys, SV, threshold, inverse_keep)
-            num = dot(operand(p, HALF), operand(u, HALF), num * rescale, PRODUCTS)
+                p *= pair_factor(seed, lane, rows[:, None], keys[None, :], threshold, pair_scale)
+            num = dot(operand(p, HALF), operand(u, HALF), num, PRODUCTS)
             m, c = m_new, c_new
 
     # A live row whose denominator is this small has lost weights on the way: exact.py redoes it.

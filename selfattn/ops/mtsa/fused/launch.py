@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from selfattn.ops.mtsa.fused import configs
+from selfattn.ops.mtsa.fused import configs, dropout
 
 UNBOUNDED = 1 << 29  # an offset beyond every length
 
@@ -38,18 +38,13 @@ class Forward(NamedTuple):
     shift: Tensor  # float32 (B * H, query tiles, D): maxima of the features
 
 
-def empty_heads(like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """Empty ``(B, H, T, D)`` whose heads lie side by side in memory, as ``join_heads`` wants."""
-    batch, heads, length, width = like.shape
-    shape = (batch, length, heads, width)
-    return torch.empty(shape, dtype=dtype or like.dtype, device=like.device).transpose(1, 2)
-
-
-def empty_forward(q: Tensor, v: Tensor, padding: Tensor | None, save: bool) -> Forward:
+def empty_forward(
+    q: Tensor, v: Tensor, padding: Tensor | None, dropped: bool, save: bool
+) -> Forward:
     """The memory that forward fills."""
     batch, heads, length, width = v.shape
     lanes = batch * heads
-    tile = configs.choose(q.dtype, q.shape[-1], width, length).forward.queries
+    tile = configs.choose(q.dtype, (q.shape[-1], width), length, dropped).forward.queries
     tiles = -(-length // tile)
     kept = lanes if save else 0
 
@@ -57,7 +52,7 @@ def empty_forward(q: Tensor, v: Tensor, padding: Tensor | None, save: bool) -> F
         return torch.empty(shape, dtype=dtype, device=v.device)
 
     return Forward(
-        empty_heads(v),
+        dropout.empty_heads(v),
         new(lanes, tiles, dtype=torch.int32),
         new(0 if padding is None else batch, 3, dtype=torch.int32),
         new(kept, length, width),
@@ -79,7 +74,7 @@ def forward(
     from selfattn.ops.mtsa.fused import prepare
 
     call = _Call(tensors, padding, seed, options)
-    done = empty_forward(tensors[0], tensors[2], padding, save)
+    done = empty_forward(tensors[0], tensors[2], padding, options.dropout_p > 0, save)
     tiles = call.tiles
     with call.device():
         if call.padding is not None:
@@ -115,7 +110,7 @@ def backward(
 
     call = _Call(tensors, padding, seed, options)
     grad = _rows(grad)
-    dq, dk, dv, ds = (empty_heads(t) for t in tensors)
+    dq, dk, dv, ds = (dropout.empty_heads(t) for t in tensors)
     half = tensors[0].dtype == torch.bfloat16
     dnum = torch.empty_like(done.den, dtype=torch.bfloat16 if half else torch.float32)
     dden = torch.empty_like(dnum)
@@ -136,6 +131,7 @@ def backward(
         kernels.key_kernel[call.grid(tiles.key.keys)](
             *inputs, *saved, dk, *call.strides, *unit, *call.dropout,
             **call.switches(tiles.key), **call.precision, BF=tiles.forward.queries,
+            SC=min(tiles.key.features, call.widths["SV"]),
         )  # fmt: skip
         kernels.value_kernel[call.grid(tiles.value.keys)](
             *inputs, *saved, dv, ds, *call.strides, *unit, *call.dropout,
@@ -167,16 +163,19 @@ class _Call:
         q, _, v, _ = self.tensors
         self.batch, self.heads, self.length, width = v.shape
         key_width = q.shape[-1]
-        self.tiles = configs.choose(q.dtype, key_width, width, self.length)
+        self.tiles = configs.choose(q.dtype, (key_width, width), self.length, options.dropout_p > 0)
         self.options = options
         self.padding = None if padding is None else padding.contiguous().view(torch.uint8)
         self.seed = seed
-        self.strides = [stride for t in self.tensors for stride in t.stride()[:3]]
         self.gain = key_width**-0.5
         # heads, length, and the scale of eq. 8 in units of log 2
         self.sizes = (self.heads, self.length, self.gain * 1.4426950408889634)
-        keep = (1.0 - options.dropout_p) ** 0.5
-        self.dropout = (int(keep * (1 << 31)) if options.dropout_p else 0, 1.0 / keep)
+        p = options.dropout_p
+        if seed is not None:
+            self.tensors[2] = dropout.dropped_values(v, seed, p)
+        self.strides = [stride for t in self.tensors for stride in t.stride()[:3]]
+        # The scale of both factors: v is only set to 0 where it is dropped.
+        self.dropout = (dropout.threshold(p), 1.0 / (1.0 - p))
         self.widths = {
             "DK": key_width,
             "DV": width,
@@ -214,6 +213,7 @@ class _Call:
             "DROPOUT": self.options.dropout_p > 0,
             "num_warps": tile.warps,
             "num_stages": tile.stages,
+            "enable_fp_fusion": True,
         }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selfattn.ops.mtsa.fused import launch
+from selfattn.ops.mtsa.fused import dropout, launch
 
 _OPTIONS = "int[] left, int[] right, bool logsigmoid, float dropout_p"
 
@@ -77,14 +77,14 @@ def _(
     dropout_p: float,
     save: bool,
 ) -> launch.Forward:
-    return launch.empty_forward(q, v, padding, save)
+    return launch.empty_forward(q, v, padding, dropout_p > 0, save)
 
 
 @fused_backward.register_fake
 def _(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, s: Tensor, *rest: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    dq, dk, dv, ds = (launch.empty_heads(t) for t in (q, k, v, s))
+    dq, dk, dv, ds = (dropout.empty_heads(t) for t in (q, k, v, s))
     return dq, dk, dv, ds
 
 

@@ -1,13 +1,13 @@
 # mypy: ignore-errors
-"""Small kernels before the large ones: the span of real keys, and the two gradients of the ratio."""
+"""Small kernels before the large ones: real keys, dropped values, gradients of the ratio."""
 
-from selfattn.ops._triton import jit, tl
-from selfattn.ops.mtsa.fused.tile import dropout_factor, load_rows, store_rows
+from selfattn.ops._triton import jit, narrow, tl
+from selfattn.ops.mtsa.fused.tile import dropout_factor, key_factor, load_rows, store_rows
 
 
 @jit
 def bounds_kernel(padding_ptr, bounds_ptr, length, SIZE: tl.constexpr):
-    """For each sentence: first real key, one past the last one, and whether all between are real."""
+    """For each sentence: first real key, one past the last, whether all between are real."""
     batch = tl.program_id(0)
     begin, end, real_keys = length, 0, 0
     for start in range(0, length, SIZE):
@@ -50,9 +50,29 @@ def ratio_kernel(
     row = lane.to(tl.int64) * length * DV
     den = load_rows(den_ptr + row, first, DV, real, ROWS, DV, SV, True)
     dnum = tl.where(use, grad / tl.where(use & (den != 0.0), den, 1.0), 0.0)
+    # From the rounded dN: its error then meets v - H, and not v and H apart.
+    dnum = narrow(dnum, dnum_ptr.dtype.element_ty).to(tl.float32)
     dden = tl.where(use, -dnum * out, 0.0)
     store_rows(dnum_ptr + row, first, DV, real, dnum, ROWS, DV, SV)
     store_rows(dden_ptr + row, first, DV, real, dden, ROWS, DV, SV)
+
+
+@jit
+def drop_kernel(
+    v_ptr, out_ptr, seed_ptr, v_b, v_h, v_t, heads, length, threshold,
+    DV: tl.constexpr, SV: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """v with 0 where the factor on (key, feature) is 0; pairs carry the scale of both factors."""
+    parts = tl.cdiv(length, ROWS)
+    lane = tl.program_id(0) // parts
+    first = tl.program_id(0) % parts * ROWS
+    rows = first + tl.arange(0, ROWS)
+    b, h = (lane // heads).to(tl.int64), (lane % heads).to(tl.int64)
+    v = load_rows(v_ptr + b * v_b + h * v_h, first, v_t, rows < length, ROWS, DV, SV, True)
+    kept = key_factor(tl.load(seed_ptr), lane, rows, SV, threshold, 1.0) > 0.0
+    v = tl.where(kept, v, 0.0).to(out_ptr.dtype.element_ty)
+    whole = b * length * heads * DV + h * DV
+    store_rows(out_ptr + whole, first, heads * DV, rows < length, v, ROWS, DV, SV)
 
 
 @jit

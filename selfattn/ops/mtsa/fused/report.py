@@ -6,18 +6,14 @@ registers to memory is slow; the table shows it before a GPU does, and the comma
 
 from __future__ import annotations
 
-import argparse
-import os
 import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from selfattn.cli import run
 from selfattn.errors import UserError
 from selfattn.ops.mtsa.fused import configs
 
@@ -26,7 +22,7 @@ _TYPE_NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp
 _OWN_TYPE = ("q_ptr", "k_ptr", "v_ptr", "s_ptr", "out_ptr", "grad_ptr")
 _GRADS = ("dq_ptr", "dk_ptr", "dv_ptr", "ds_ptr")
 _INTEGERS = ("bounds_ptr", "left_ptr", "right_ptr", "flag_ptr")
-_FLOATS = ("scale", "gain", "inverse_keep")
+_FLOATS = ("scale", "gain", "pair_scale")
 
 
 class Job(NamedTuple):
@@ -94,14 +90,14 @@ def compiled(job: Job, capability: int, tile: configs.Tile | None = None) -> Any
         job.kernel, exact
     )
     function = getattr(module, f"{job.kernel}_kernel")
-    tiles = configs.choose(job.dtype, job.width, job.width, job.length)
+    tiles = configs.choose(job.dtype, (job.width, job.width), job.length, job.dropout)
     tile = tile or _tile(job.kernel, tiles)
     scores, products = configs.precision(job.dtype)
     half = products == "half"
     size = configs.padded(job.width)
     constants = {
         "DK": job.width, "DV": job.width, "SK": size, "SV": size,
-        "BM": tile.queries, "BN": tile.keys, "BF": tiles.forward.queries,
+        "BM": tile.queries, "BN": tile.keys, "BF": tiles.forward.queries, "SC": min(size, tile.features),
         "HAS_PADDING": True, "LOGSIGMOID": job.logsigmoid, "DROPOUT": job.dropout,
         "SAVE": True, "HALF": half, "SCORES": scores, "PRODUCTS": products,
     }  # fmt: skip

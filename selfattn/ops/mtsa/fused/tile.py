@@ -5,10 +5,10 @@ Scores of pairs are kept in units of log 2, so that ``exp2`` needs no further mu
 of keys stay natural until the shift is subtracted, which is then exact for the keys that matter.
 """
 
-from selfattn.ops._triton import LOG2E, dropout_factor, jit, narrow, tl
+from selfattn.ops._triton import LOG2E, dropout_factor, inline, narrow, tl
 
 
-@jit
+@inline
 def token2token(x, LOGSIGMOID: tl.constexpr):
     """sigma_t of eq. 10; x and the result are in units of log 2."""
     if LOGSIGMOID:
@@ -17,14 +17,14 @@ def token2token(x, LOGSIGMOID: tl.constexpr):
         return x
 
 
-@jit
+@inline
 def slope(x):
     """Derivative of the log-sigmoid, sigmoid(-x), without overflow for any x (units of log 2)."""
     small = tl.exp2(-tl.abs(x))
     return tl.where(x >= 0.0, small, 1.0) / (1.0 + small)
 
 
-@jit
+@inline
 def key_span(first, stop, left, right, length, bounds_ptr, batch, HAS_PADDING: tl.constexpr):
     """Keys that some of the queries ``[first, stop)`` see, and those that all of them see.
 
@@ -45,7 +45,7 @@ def key_span(first, stop, left, right, length, bounds_ptr, batch, HAS_PADDING: t
     return lo, hi, all_lo, all_hi
 
 
-@jit
+@inline
 def tile_span(lo, hi, all_lo, all_hi, SIZE: tl.constexpr):
     """The same two ranges in tiles: touched ``[t0, t1)`` and whole ``[w0, w1)``."""
     t0 = lo // SIZE
@@ -55,7 +55,7 @@ def tile_span(lo, hi, all_lo, all_hi, SIZE: tl.constexpr):
     return t0, t1, w0, w1
 
 
-@jit
+@inline
 def nth_tile(i, t0, w0, w1, MASKED: tl.constexpr):
     """The i-th tile that needs a mask, or the i-th one that needs none."""
     if MASKED:
@@ -65,7 +65,7 @@ def nth_tile(i, t0, w0, w1, MASKED: tl.constexpr):
         return w0 + i
 
 
-@jit
+@inline
 def real_keys(keys, padding_ptr, batch, length, HAS_PADDING: tl.constexpr):
     """Which keys exist and are not padding."""
     real = keys < length
@@ -75,7 +75,7 @@ def real_keys(keys, padding_ptr, batch, length, HAS_PADDING: tl.constexpr):
     return real
 
 
-@jit
+@inline
 def load_rows(
     base, start, stride, real,
     ROWS: tl.constexpr, WIDTH: tl.constexpr, SIZE: tl.constexpr, CHECK: tl.constexpr,
@@ -88,7 +88,7 @@ def load_rows(
     # The start moves one pointer and not all of them: that saves registers.
     pointers = base + tl.cast(start, tl.int64) * stride
     pointers += tl.arange(0, ROWS)[:, None] * stride + columns[None, :]
-    if WIDTH == SIZE:
+    if WIDTH >= SIZE:
         if CHECK:
             return tl.load(pointers, mask=real[:, None], other=0.0)
         else:
@@ -100,7 +100,7 @@ def load_rows(
             return tl.load(pointers, mask=(columns < WIDTH)[None, :], other=0.0)
 
 
-@jit
+@inline
 def store_rows(
     base, start, stride, real, value,
     ROWS: tl.constexpr, WIDTH: tl.constexpr, SIZE: tl.constexpr,
@@ -113,7 +113,7 @@ def store_rows(
     tl.store(pointers, narrow(value, base.dtype.element_ty), mask=mask)
 
 
-@jit
+@inline
 def operand(x, HALF: tl.constexpr):
     """A factor of a matrix product as the tensor core takes it; exp(S) never becomes float16."""
     if HALF:
@@ -122,19 +122,19 @@ def operand(x, HALF: tl.constexpr):
         return x
 
 
-@jit
+@inline
 def feature_weight(s, shift):
     """exp(s - shift), at most 1; the bound matters only for keys that no query of the tile sees."""
     return tl.exp2(tl.minimum(s - shift[None, :], 0.0) * LOG2E)
 
 
-@jit
+@inline
 def pair_factor(seed, lane, queries, keys, threshold, scale):
-    """Dropout on pairs: factor of P, at the broadcast positions."""
+    """Dropout on pairs: factor of P at the broadcast positions."""
     return dropout_factor(seed, queries, keys, lane, 0, threshold, scale)
 
 
-@jit
+@inline
 def key_factor(seed, lane, keys, SIZE: tl.constexpr, threshold, scale):
     """Dropout on (key, feature): factor of v * E."""
     features = tl.arange(0, SIZE)
