@@ -323,6 +323,9 @@ int mtsa_run(const Task *task, int backward) {
     Work w = {.task = task, .backward = backward};
     pthread_t helper[256];
     int64_t wanted = task->threads - 1, rows = task->batch * task->heads, started = 0;
+    /* A thread should have at least some tens of microseconds of work. */
+    int64_t useful = rows * task->length * task->length / 1000 * (task->inner + 2 * task->width) / 1000;
+    if (wanted > useful) wanted = useful;
     if (wanted > rows - 1) wanted = rows - 1;
     if (wanted > 256) wanted = 256;
     while (started < wanted && !pthread_create(&helper[started], NULL, work, &w)) started++;
