@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,13 +12,29 @@ from torch import Tensor
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops import _dispatch
+from selfattn.ops.disa import fused, native
 from selfattn.ops.disa.eager import disa_eager
+from selfattn.ops.disa.fused import disa_fused
+from selfattn.ops.disa.native import disa_native
 from selfattn.ops.disa.reference import disa_reference
+
+
+def _fused(x: Tensor, *rest: Any) -> Tensor:
+    """The kernel for the device: C on a CPU, Triton elsewhere."""
+    return (disa_native if x.device.type == "cpu" else disa_fused)(x, *rest)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # asked while compiling
+def _fused_refusal(device: str, dtype: torch.dtype, c: float) -> str | None:
+    """Why the kernel for the device cannot be used; None if it can."""
+    return native.refusal(dtype, c) if device == "cpu" else fused.refusal(device, dtype, c)
+
 
 # eager stays out of torch.compile's graphs: its blocks depend on the padding.
 _RUN: dict[str, Callable[..., Tensor]] = {
     "reference": disa_reference,
     "eager": torch.compiler.disable(disa_eager),
+    "fused": _fused,
 }
 # Below, 2/c leaves float32 for usual inputs; above, exp(-2c) leaves float64.
 SMALLEST_C, LARGEST_C = 0.01, 300.0
@@ -55,7 +72,9 @@ def disa(
             with probability ``1 - dropout_p``, as two factors, one for each (j, i) and one for each
             (i, l), kept with ``sqrt(1 - dropout_p)``; the denominator is not dropped. Draws from
             torch's global generator.
-        backend: ``"auto"``, ``"reference"`` (builds the ``T x T x C`` tensor) or ``"eager"``.
+        backend: ``"reference"`` builds the ``T x T x C`` tensor; ``"eager"`` runs in tiles of
+            PyTorch operators anywhere; ``"fused"`` is a kernel, in C on a CPU and in Triton on a
+            GPU; ``"auto"`` is ``"fused"`` where it can be used, else ``"eager"``.
 
     Returns:
         ``(B, T, C)`` in the dtype of x. A padded query and one with no visible key return 0.
@@ -89,7 +108,10 @@ def disa(
         padding_mask = padding_mask.to(torch.bool)
     if not x.numel():
         return x * 1.0  # no sentence or no token: nothing to attend to, but still part of the graph
-    run = _RUN[_dispatch.choose(backend)]
+    refused = {}
+    if backend in ("auto", "fused"):
+        refused["fused"] = _fused_refusal(x.device.type, x.dtype, float(c))
+    run = _RUN[_dispatch.choose(backend, refused)]
     return run(x, a, b, masks, padding_mask, float(c), float(dropout_p))
 
 

@@ -1,0 +1,202 @@
+"""DiSA on a CPU in C: a vector of features at a time, everything between in the cache.
+
+Operators of ``torch.library``, so that ``torch.compile`` takes them as they are. The C side is
+``kernel.c``; the structure ``_Task`` mirrors the one in ``task.h``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from selfattn.masks import PositionalMask
+from selfattn.ops import _native
+from selfattn.ops.disa.eager import LARGEST_C_FLOAT32
+from selfattn.ops.mtsa import native as mtsa_native
+from selfattn.ops.mtsa.tiling import runs
+
+HERE = Path(__file__).parent
+LOG2E = 1.4426950408889634
+_TENSORS = ("x", "a", "b", "out", "grad", "gx", "ga", "gb", "inverse")
+_POINTERS = ("padding", "left", "right", "begin", "mask")
+_SIZES = ("batch", "length", "groups", "masks", "threads")
+_FLOATS = ("gain", "low", "keep")
+
+
+class _Task(ctypes.Structure):
+    """``Task`` in task.h: change both."""
+
+    _fields_ = (
+        *((name, _native.View) for name in _TENSORS),
+        *((name, ctypes.c_void_p) for name in _POINTERS),
+        *((name, ctypes.c_int64) for name in _SIZES),
+        *((name, ctypes.c_float) for name in _FLOATS),
+        ("seed", ctypes.c_uint64),
+    )
+
+
+def refusal(dtype: torch.dtype, c: float = 5.0) -> str | None:
+    """Why the kernel cannot be used for a type of numbers and a bound of scores, or None."""
+    reason = _native.refusal(HERE, dtype)
+    if reason is None and c > LARGEST_C_FLOAT32:
+        reason = f"c {c} is above {LARGEST_C_FLOAT32}, the largest that float32 sums allow"
+    return reason
+
+
+def disa_native(
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    masks: Sequence[PositionalMask],
+    padding_mask: Tensor | None,
+    c: float,
+    dropout_p: float,
+) -> Tensor:
+    """Equations 9 and 10 of the Bi-BloSAN paper; arguments as in ``disa``.
+
+    Half precision is computed in float32 and rounded once at the end. Memory is O(B T C). The
+    result does not depend on the number of threads.
+    """
+    length = x.shape[1]
+    ends = [mask.offsets for mask in masks]
+    left = [-length if end is None else end for end, _ in ends]
+    right = [length if end is None else end for _, end in ends]
+    # A tensor, so that a compiled model draws a new one each time.
+    seed = torch.randint(1 << 62, ()) if dropout_p else None
+    inputs = (t.to(torch.float32) for t in (x, a, b))
+    options = (padding_mask, left, right, c, dropout_p, seed)
+    return torch.ops.selfattn.disa_native_forward(*inputs, *options)[0].to(x.dtype)
+
+
+@torch.library.custom_op("selfattn::disa_native_forward", mutates_args=(), device_types="cpu")
+def _forward(
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    padding: Tensor | None,
+    left: list[int],
+    right: list[int],
+    c: float,
+    dropout_p: float,
+    seed: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """The output, and 1 / denominator for backward."""
+    out, inverse = x.new_zeros(x.shape), x.new_zeros(x.shape)
+    tensors = {"x": x, "a": a, "b": b, "out": out, "inverse": inverse}
+    _run(tensors, padding, left, right, c, dropout_p, seed, backward=False)
+    return out, inverse
+
+
+@_forward.register_fake
+def _(x: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    return x.new_empty(x.shape), x.new_empty(x.shape)
+
+
+@torch.library.custom_op("selfattn::disa_native_backward", mutates_args=(), device_types="cpu")
+def _backward(
+    grad: Tensor,
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    padding: Tensor | None,
+    out: Tensor,
+    inverse: Tensor,
+    left: list[int],
+    right: list[int],
+    c: float,
+    dropout_p: float,
+    seed: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of x, a, b."""
+    gx, ga, gb = (x.new_zeros(x.shape) for _ in range(3))
+    tensors = {"x": x, "a": a, "b": b, "out": out, "inverse": inverse}
+    tensors |= {"grad": grad, "gx": gx, "ga": ga, "gb": gb}
+    _run(tensors, padding, left, right, c, dropout_p, seed, backward=True)
+    return gx, ga, gb
+
+
+@_backward.register_fake
+def _(grad: Tensor, x: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
+    return x.new_empty(x.shape), x.new_empty(x.shape), x.new_empty(x.shape)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    x, a, b, padding, left, right, c, dropout_p, seed = inputs
+    ctx.save_for_backward(x, a, b, padding, *output, seed)
+    ctx.options = (left, right, c, dropout_p)
+
+
+def _differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    *tensors, seed = ctx.saved_tensors
+    grads = torch.ops.selfattn.disa_native_backward(grad, *tensors, *ctx.options, seed)
+    return *grads, None, None, None, None, None, None
+
+
+_forward.register_autograd(_differentiate, setup_context=_save)
+
+
+def _run(
+    tensors: dict[str, Tensor],
+    padding: Tensor | None,
+    left: list[int],
+    right: list[int],
+    c: float,
+    dropout_p: float,
+    seed: Tensor | None,
+    *,
+    backward: bool,
+) -> None:
+    """Hand everything to C."""
+    batch, length, features = tensors["x"].shape
+    width = features // len(left)
+    groups = list(runs(list(zip(left, right, strict=True))))
+    begin = [parts.start * width for _, parts in groups]
+    pointers = {
+        "left": torch.tensor([offsets[0] for offsets, _ in groups]),
+        "right": torch.tensor([offsets[1] for offsets, _ in groups]),
+        "begin": torch.tensor([*begin, features]),
+        "mask": torch.tensor([parts.start for _, parts in groups]),
+    }
+    if padding is not None:
+        pointers["padding"] = padding.contiguous()
+    task = _Task(
+        batch=batch,
+        length=length,
+        groups=len(groups),
+        masks=len(left),
+        threads=torch.get_num_threads(),
+        gain=2.0 / c * LOG2E,
+        low=-2.0 * c * LOG2E,
+        keep=(1.0 - dropout_p) ** 0.5,
+        seed=0 if seed is None else int(seed),
+    )
+    views = {n: t if t.stride(-1) == 1 else t.contiguous() for n, t in tensors.items()}
+    for name, t in views.items():
+        setattr(task, name, _native.View.of(t[:, None]))
+    for name, t in pointers.items():
+        setattr(task, name, t.data_ptr())
+    if _native.library(HERE).disa_run(ctypes.byref(task), backward):
+        raise MemoryError("the DiSA kernel found no memory for its buffers")
+
+
+def dropout_factors(
+    x: Tensor, masks: Sequence[PositionalMask], dropout_p: float, seed: int
+) -> tuple[Tensor, Tensor]:
+    """The factors that the kernel draws from a seed, as whole tensors, for references.
+
+    Returns:
+        The factor on (query, key) pairs ``(B, G, T, T)``, one for each mask, and the one on
+        (key, feature) pairs ``(B, T, C)``; both float32.
+    """
+    batch, length, _ = x.shape
+    lanes = x.new_empty(batch, len(masks), length, 1)
+    pairs, _ = mtsa_native.dropout_factors(lanes, lanes, dropout_p, seed)
+    for _, parts in runs(masks):
+        pairs[:, parts] = pairs[:, parts.start, None]
+    _, features = mtsa_native.dropout_factors(x[:, None], x[:, None], dropout_p, seed)
+    return pairs, features[:, 0]

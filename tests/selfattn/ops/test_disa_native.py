@@ -1,0 +1,170 @@
+"""DiSA's kernel in C: dropout, threads, torch.compile, vector widths; test_disa.py has the rest."""
+
+import os
+import shutil
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from selfattn.errors import UserError
+from selfattn.masks import PositionalMask
+from selfattn.ops.disa import disa, native
+from selfattn.ops.disa.reference import disa_reference
+from selfattn.testing import PADDINGS, assert_close, padding_mask, run_with_grads
+
+FORWARD, BACKWARD = PositionalMask("forward"), PositionalMask("backward")
+MASKS = (FORWARD, BACKWARD, BACKWARD, PositionalMask(window=3))
+NAMES = ("out", "dx", "da", "db")
+reference = sys.modules[disa_reference.__module__]  # selfattn.ops.disa is the function
+
+pytestmark = pytest.mark.skipif(
+    native.refusal(torch.float32) is not None, reason=str(native.refusal(torch.float32))
+)
+
+
+def inputs(length=33, features=4 * 19):
+    """x, a, b and a gradient; a group is more than a vector and no multiple of one."""
+    generator = torch.Generator().manual_seed(3)
+    *values, upstream = (torch.randn(2, length, features, generator=generator) for _ in range(4))
+    return values, upstream
+
+
+@pytest.mark.parametrize("scale", [1.0, 60.0])  # 60: exp(2a/c) would overflow
+@pytest.mark.parametrize("padding", PADDINGS)
+def test_dropout_is_what_its_factors_say(padding, scale, monkeypatch):
+    (x, a, b), upstream = inputs()
+    values = [x, a * scale, b * scale]
+    hidden = padding_mask(padding, 2, 33)
+    options = {"mask": MASKS, "padding_mask": hidden, "dropout_p": 0.4}
+    torch.manual_seed(11)
+    got = run_with_grads(partial(disa, backend="fused", **options), values, upstream)
+    torch.manual_seed(11)
+    factors = native.dropout_factors(x, MASKS, 0.4, int(torch.randint(1 << 62, ())))
+    assert all(set(f.unique().tolist()) == {0.0, f.max().item()} for f in factors)
+    assert all(abs((f > 0).float().mean() - 0.6**0.5) < 0.05 for f in factors)
+    drawn = [f.double() for f in factors]
+    monkeypatch.setattr(reference, "dropout_factors", lambda *_: drawn)
+    exact = [t.double() for t in values]
+    expected = run_with_grads(partial(disa, backend="reference", **options), exact, upstream)
+    for name, want, found in zip(NAMES, expected, got, strict=True):
+        assert_close(name, want, found, 5e-6)
+
+
+def test_the_number_of_threads_changes_nothing():
+    values, upstream = inputs(70)
+    run = partial(disa, mask=MASKS, dropout_p=0.1, backend="fused")
+    results, before = [], torch.get_num_threads()
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            torch.manual_seed(0)
+            results.append(run_with_grads(run, values, upstream))
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+def test_strided_inputs():
+    """Views into one projection of everything, as a layer makes them; a gradient of any order."""
+    values, upstream = inputs(20)
+    run = partial(disa, mask=MASKS, backend="fused")
+    expected = run_with_grads(run, values, upstream)
+    whole = torch.cat(values, -1)
+    got = run_with_grads(lambda t: run(*t.chunk(3, -1)), [whole], upstream.mT.contiguous().mT)
+    assert torch.equal(expected[0], got[0])
+    assert torch.equal(torch.cat(expected[1:], -1), got[1])
+
+
+def test_a_nan_of_a_real_token_is_seen():
+    """Also behind the clamps: whoever sees the key is NaN, and nobody else."""
+    for scale in (1.0, 1000.0):
+        for broken in range(3):
+            values, _ = inputs(12)
+            values[1] *= scale
+            values[2] *= scale
+            values[broken][:, 5, 3] = float("nan")
+            found = disa(*values, mask=FORWARD, backend="fused").isnan()
+            expected = torch.zeros_like(found)
+            expected[:, 5 if broken == 2 else slice(6, None), 3] = True
+            assert torch.equal(found, expected)
+
+
+def test_the_operators_keep_the_rules_of_torch_library():
+    values, _ = inputs(7)
+    hidden = padding_mask("left", 2, 7)
+    ends = [-7, 1, 1, -3], [-1, 7, 7, 3]
+    arguments = (*(t.requires_grad_() for t in values), hidden, *ends, 5.0, 0.0, None)
+    torch.library.opcheck(torch.ops.selfattn.disa_native_forward.default, arguments)
+
+
+def test_a_compiled_function_holds_the_operator_in_one_graph():
+    values, upstream = inputs(12)
+
+    def run(*t):
+        return disa(t[0] * 2, *t[1:], mask=MASKS, dropout_p=0.2, backend="fused") + 1
+
+    compiled = torch.compile(run, fullgraph=True, backend="aot_eager")
+    results = []
+    for function in (run, compiled):
+        torch.manual_seed(5)
+        results.append(run_with_grads(function, values, upstream))
+    for name, want, found in zip(NAMES, *results, strict=True):
+        assert_close(name, want, found, 1e-6)
+    torch.manual_seed(6)
+    assert not torch.equal(compiled(*values), results[1][0])  # another seed, other factors
+
+
+def test_activation_checkpointing_draws_the_same_dropout():
+    values, upstream = inputs(12)
+    run = partial(disa, mask=MASKS, dropout_p=0.3, backend="fused")
+    results = []
+    for function in (run, lambda *t: checkpoint(run, *t, use_reentrant=False)):
+        torch.manual_seed(5)
+        results.append(run_with_grads(function, values, upstream))
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+def test_refused_inputs_take_the_next_backend():
+    values, _ = inputs(5)
+    double = [t.double() for t in values]
+    for t, c, reason in ((double, 5.0, "float64"), (values, 11.0, "c 11.0 is above 10.0")):
+        with pytest.raises(UserError, match=f"backend 'fused' cannot be used: .*{reason}"):
+            disa(*t, mask=MASKS, c=c, backend="fused")
+        expected = disa(*t, mask=MASKS, c=c, backend="eager")
+        assert torch.equal(disa(*t, mask=MASKS, c=c), expected)
+
+
+SCRIPT = """
+import torch
+from selfattn.masks import PositionalMask
+from selfattn.ops import disa
+torch.manual_seed(0)
+masks = [PositionalMask("forward"), PositionalMask(window=5)]
+for scale in (1, 60):
+    x = [(torch.randn(2, 70, 38) * s).requires_grad_() for s in (1, scale, scale)]
+    results = []
+    for backend in ("fused", "eager"):
+        y = disa(*x, mask=masks, backend=backend)
+        results.append([y, *torch.autograd.grad(y.square().sum(), x)])
+    print(max(float((a - b).norm() / b.norm()) for a, b in zip(*results)))
+"""
+
+
+# Narrower processors, as far as this one can play them.
+@pytest.mark.parametrize("flags", ["-mno-avx512f", "-mno-avx"])
+def test_each_vector_width_gives_the_same(tmp_path, flags):
+    if os.uname().machine != "x86_64":
+        pytest.skip("the flags are those of x86")
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    environment = {"SELFATTN_CACHE": str(tmp_path), "CC": f"{compiler} {flags}"}
+    command = [sys.executable, "-c", SCRIPT]
+    done = subprocess.run(
+        command, env={**os.environ, **environment}, text=True, capture_output=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert all(float(error) < 5e-6 for error in done.stdout.split())
+    assert len(list(tmp_path.iterdir())) == 1
