@@ -1,0 +1,119 @@
+/* What forward and backward share: the packed keys of a row, and the weights of a group of queries. */
+#ifndef SELFATTN_GROUP_H
+#define SELFATTN_GROUP_H
+#include "rng.h"
+#include "task.h"
+
+/* Packed keys [lo, hi) that a group of queries sees, rounded outwards to vectors in [a, b). */
+typedef struct {
+    int64_t count, lo, hi, a, b;
+} Group;
+
+static Group group_of(const Row *r, const Task *t, int64_t j) {
+    Group g = {t->length - j < MR ? t->length - j : MR, INT64_MAX, 0, 0, 0};
+    for (int64_t i = j; i < j + g.count; i++) {
+        if (r->lo[i] == r->hi[i]) continue;
+        g.lo = r->lo[i] < g.lo ? r->lo[i] : g.lo;
+        g.hi = r->hi[i] > g.hi ? r->hi[i] : g.hi;
+    }
+    if (g.lo > g.hi) g.lo = g.hi = 0;
+    g.a = g.lo / VL * VL;
+    g.b = round_up(g.hi, VL);
+    return g;
+}
+
+static void fill_drop(float *out, const Task *t, int64_t line, int kind, const int64_t *index,
+                      int64_t count, float scale) {
+    uint32_t key[2], threshold = (uint32_t)(t->keep * 4294967296.0);
+    line_key(t->seed, line, kind, key);
+    if (index)
+        for (int64_t i = 0; i < count; i++) out[i] = factor(key, index[i], threshold, scale);
+    else
+        for (int64_t i = 0; i < count; i++) out[i] = factor(key, i, threshold, scale);
+}
+
+/* Lines 2, 4 and 5 of Algorithm 1: the keys, E and v * E of one row, in the orders that are needed. */
+static void row_pack(Row *r, const Task *t, int64_t b, int64_t h, int backward) {
+    int64_t D = t->width, row = b * t->heads + h, all = round_up(r->keys, VL);
+    float *shift = t->shift + row * D;
+    for (int64_t l = 0; l < D && !backward; l += VL) {
+        vf top = splat(-INFINITY);
+        for (int64_t i = 0; i < r->keys; i++)
+            top = vmax(load_part(at(t->s, b, h, r->position[i]) + l, D - l), top);
+        store_part(shift + l, top, D - l);
+    }
+    for (int64_t i = 0; i < r->keys; i++) {
+        int64_t key = r->position[i];
+        const float *k = at(t->k, b, h, key), *s = at(t->s, b, h, key), *v = at(t->v, b, h, key);
+        float *u = r->u + i * r->wide, *drop = r->drop + i * D;
+        if (t->keep < 1) fill_drop(drop, t, row * t->length + key, 1, NULL, D, 1 / t->keep);
+        for (int64_t l = 0; l < D; l += VL) {
+            vf x = (load_part(s + l, D - l) - load_part(shift + l, D - l)) * LOG2E;
+            vf e = exp2v(x), ve = load_part(v + l, D - l) * e;
+            if (t->keep < 1) ve *= load_part(drop + l, D - l);
+            store_part(u + l, ve, D - l);
+            store_part(u + r->e + l, e, D - l);
+        }
+        for (int64_t c = 0; c < t->inner; c += VL)
+            store(r->kp + i * r->narrow + c, load_part(k + c, t->inner - c));
+    }
+    memset(r->kp + r->keys * r->narrow, 0, (all - r->keys) * r->narrow * sizeof(float));
+    transpose(r->kp, r->narrow, all, r->narrow, r->kt, r->ld);
+    if (!backward) return;
+    memset(r->u + r->keys * r->wide, 0, (all - r->keys) * r->wide * sizeof(float));
+    transpose(r->u, r->wide, all, r->wide, r->ut, r->ld);
+}
+
+/* P of a group: exp(sigma_t(R)) up to a factor per query, 0 where invisible. */
+static void group_weights(float *p, const float *q, const Row *r, const Task *t, int64_t row,
+                          int64_t j, Group g, int known) {
+    gemm(g.b - g.a, t->inner, q, r->narrow, 1, r->kt + g.a, r->ld, p + g.a, r->ld, 0); /* eq. 8 */
+    for (int64_t m = 0; m < MR; m++, p += r->ld) {
+        int live = m < g.count && r->lo[j + m] < r->hi[j + m];
+        int64_t lo = live ? r->lo[j + m] : g.a, hi = live ? r->hi[j + m] : g.a;
+        float *peak = t->peak + row * t->length + j + m;
+        if (!known && m < g.count) *peak = 0;
+        if (live && t->logsigmoid) {
+            for (int64_t i = g.a; i < g.b; i += VL) { /* at most 1, so that no shift is needed */
+                vf x = vmax(load(p + i), splat(-126.0f));
+                store(p + i, 1.0f / (1.0f + exp2v(-x)));
+            }
+        } else if (live) {
+            if (!known) {
+                for (int64_t i = g.a; i < lo; i++) p[i] = -INFINITY;
+                for (int64_t i = hi; i < g.b; i++) p[i] = -INFINITY;
+                vf top = load(p + g.a);
+                for (int64_t i = g.a + VL; i < g.b; i += VL) top = vmax(top, load(p + i));
+                *peak = top[0];
+                for (int x = 1; x < VL; x++) *peak = top[x] > *peak ? top[x] : *peak;
+            }
+            for (int64_t i = g.a; i < g.b; i += VL) store(p + i, exp2v(load(p + i) - *peak));
+        }
+        memset(p + g.a, 0, (lo - g.a) * sizeof(float));
+        memset(p + hi, 0, (g.b - hi) * sizeof(float));
+    }
+}
+
+/* P with the dropout factor of the pairs. */
+static void group_dropout(Row *r, const Task *t, float *pd, const float *p, int64_t row, int64_t j,
+                          Group g) {
+    for (int64_t m = 0; m < MR; m++, p += r->ld, pd += r->ld) {
+        memset(pd + g.a, 0, (g.b - g.a) * sizeof(float));
+        if (m >= g.count) continue;
+        fill_drop(pd + g.lo, t, row * t->length + j + m, 0, r->position + g.lo, g.hi - g.lo,
+                  1 / t->keep);
+        for (int64_t i = g.lo; i < g.hi; i++) pd[i] *= p[i];
+    }
+}
+
+/* Queries j, j + 1, ... of a group as the rows of a packed matrix, scaled; zeros below. */
+static void pack_queries(float *out, const Row *r, const Task *t, int64_t b, int64_t h, int64_t j,
+                         int64_t count) {
+    float scale = t->scale * LOG2E;
+    for (int64_t m = 0; m < MR; m++, out += r->narrow)
+        for (int64_t c = 0; c < t->inner; c += VL) {
+            int64_t n = m < count ? t->inner - c : 0;
+            store(out + c, load_part(n ? at(t->q, b, h, j + m) + c : out, n) * scale);
+        }
+}
+#endif
