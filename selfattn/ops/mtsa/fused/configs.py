@@ -1,4 +1,8 @@
-"""Tile sizes of the kernels: fixed for each dtype and head width, no search at run time."""
+"""Tile sizes of the kernels: fixed for each dtype and head width, no search at run time.
+
+They were found by compiling ahead for sm_90: the first step of each ladder that spills no registers
+to memory. ``python -m selfattn.ops.mtsa.fused.report`` compiles them again.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +34,56 @@ class Tiles(NamedTuple):
     exact: Tile
 
 
+# From the most work for what a program reads to the fewest registers.
+_QUERY_LADDER = (
+    Tile(128, 64, 8, 2),
+    Tile(128, 32, 8, 2),
+    Tile(128, 32, 8, 3),
+    Tile(64, 32, 8, 2),
+    Tile(64, 16, 8, 2),
+    Tile(64, 16, 4, 1),
+    Tile(32, 16, 8, 1),
+    Tile(16, 16, 8, 1),
+    Tile(16, 16, 4, 1),
+)
+_KEY_LADDER = (
+    Tile(64, 128, 8, 2, 32),
+    Tile(32, 128, 8, 2, 64),
+    Tile(32, 128, 8, 2, 32),
+    Tile(16, 128, 8, 2, 32),
+    Tile(32, 64, 8, 2, 32),
+    Tile(16, 64, 8, 2, 32),
+    Tile(16, 64, 8, 1, 16),
+    Tile(16, 32, 8, 1, 32),
+    Tile(16, 16, 8, 1, 16),
+    Tile(16, 16, 4, 1, 16),
+)
+_VALUE_LADDER = (
+    Tile(64, 128, 8, 2),
+    Tile(32, 128, 8, 2),
+    Tile(32, 128, 8, 3),
+    Tile(16, 128, 8, 2),
+    Tile(64, 64, 8, 2),
+    Tile(32, 64, 8, 2),
+    Tile(16, 64, 8, 2),
+    Tile(16, 32, 8, 1),
+    Tile(16, 16, 8, 1),
+    Tile(16, 16, 4, 1),
+)
+# Steps for forward, query, key and value; of each: plain, log-sigmoid, dropout, both.
+_STEPS: dict[tuple[torch.dtype, int], tuple[str, str, str, str]] = {
+    (torch.bfloat16, 32): ("0000", "0000", "0000", "0000"),
+    (torch.bfloat16, 64): ("0011", "0011", "0111", "0033"),
+    (torch.bfloat16, 128): ("3333", "1114", "0223", "5555"),
+    (torch.float16, 32): ("0000", "0000", "0000", "0000"),
+    (torch.float16, 64): ("1111", "1111", "1111", "1111"),
+    (torch.float16, 128): ("4444", "4444", "4444", "5555"),
+    (torch.float32, 32): ("1111", "1111", "1111", "1111"),
+    (torch.float32, 64): ("1111", "3333", "3333", "5555"),
+    (torch.float32, 128): ("4444", "4444", "4444", "5555"),
+}
+
+
 def padded(width: int) -> int:
     """A head width as a tile has it: the next power of two, at least 16."""
     return max(16, 1 << (width - 1).bit_length())
@@ -48,12 +102,15 @@ def precision(dtype: torch.dtype) -> tuple[str, str]:
     }[dtype]
 
 
-def choose(dtype: torch.dtype, widths: tuple[int, int], length: int, dropped: bool) -> Tiles:
-    """The tiles for inputs of this dtype, head widths, length (tokens), with or without dropout."""
+def choose(dtype: torch.dtype, widths: tuple[int, int], logsigmoid: bool, dropped: bool) -> Tiles:
+    """The tiles for inputs of this dtype, head widths ``(D_i, D)`` and switches."""
     size = padded(max(widths))
-    exact = Tile(16, 4, 4, 1) if size <= 64 else Tile(8, 4, 4, 1)
-    forward = Tile(128, 64, 8, 2)
-    query = Tile(64, 64, 4, 2)
-    key = Tile(64, 64, 4, 2)
-    value = Tile(64, 64, 4, 2)
-    return Tiles(forward, query, key, value, exact)
+    variant = logsigmoid + 2 * dropped
+    forward, query, key, value = (int(steps[variant]) for steps in _STEPS[dtype, max(size, 32)])
+    return Tiles(
+        _QUERY_LADDER[forward],
+        _QUERY_LADDER[query],
+        _KEY_LADDER[key],
+        _VALUE_LADDER[value],
+        Tile(16, 4, 4, 1) if size <= 64 else Tile(8, 4, 4, 1),
+    )

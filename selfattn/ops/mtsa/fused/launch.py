@@ -39,12 +39,12 @@ class Forward(NamedTuple):
 
 
 def empty_forward(
-    q: Tensor, v: Tensor, padding: Tensor | None, dropped: bool, save: bool
+    q: Tensor, v: Tensor, padding: Tensor | None, options: Options, save: bool
 ) -> Forward:
     """The memory that forward fills."""
     batch, heads, length, width = v.shape
     lanes = batch * heads
-    tile = configs.choose(q.dtype, (q.shape[-1], width), length, dropped).forward.queries
+    tile = _tiles(q, v, options).forward.queries
     tiles = -(-length // tile)
     kept = lanes if save else 0
 
@@ -74,7 +74,7 @@ def forward(
     from selfattn.ops.mtsa.fused import prepare
 
     call = _Call(tensors, padding, seed, options)
-    done = empty_forward(tensors[0], tensors[2], padding, options.dropout_p > 0, save)
+    done = empty_forward(tensors[0], tensors[2], padding, options, save)
     tiles = call.tiles
     with call.device():
         if call.padding is not None:
@@ -123,18 +123,18 @@ def backward(
             *grad.stride()[:3], call.heads, call.length,
             DV=call.widths["DV"], SV=call.widths["SV"], BM=tiles.forward.queries, ROWS=rows,
         )  # fmt: skip
-        saved = (dnum, dden, done.row_max, done.shift)
+        ratio = (dnum, dden, done.row_max, done.shift)
         kernels.query_kernel[call.grid(tiles.query.queries)](
-            *inputs, *saved, dq, *call.strides, *unit, *call.dropout,
+            *inputs, *ratio, dq, *call.strides, *unit, *call.dropout,
             **call.switches(tiles.query), **call.precision, BF=tiles.forward.queries,
         )  # fmt: skip
         kernels.key_kernel[call.grid(tiles.key.keys)](
-            *inputs, *saved, dk, *call.strides, *unit, *call.dropout,
+            *inputs, *ratio, dk, *call.strides, *unit, *call.dropout,
             **call.switches(tiles.key), **call.precision, BF=tiles.forward.queries,
             SC=min(tiles.key.features, call.widths["SV"]),
         )  # fmt: skip
         kernels.value_kernel[call.grid(tiles.value.keys)](
-            *inputs, *saved, dv, ds, *call.strides, *unit, *call.dropout,
+            *inputs, *ratio, dv, ds, *call.strides, *unit, *call.dropout,
             **call.switches(tiles.value), **call.precision, BF=tiles.forward.queries,
         )  # fmt: skip
         saved = (grad, done.out, done.den, done.row_max, done.flags)
@@ -163,7 +163,7 @@ class _Call:
         q, _, v, _ = self.tensors
         self.batch, self.heads, self.length, width = v.shape
         key_width = q.shape[-1]
-        self.tiles = configs.choose(q.dtype, (key_width, width), self.length, options.dropout_p > 0)
+        self.tiles = _tiles(q, v, options)
         self.options = options
         self.padding = None if padding is None else padding.contiguous().view(torch.uint8)
         self.seed = seed
@@ -215,6 +215,13 @@ class _Call:
             "num_stages": tile.stages,
             "enable_fp_fusion": True,
         }
+
+
+def _tiles(q: Tensor, v: Tensor, options: Options) -> configs.Tiles:
+    """The tiles of a call."""
+    widths = (q.shape[-1], v.shape[-1])
+    dropped = options.dropout_p > 0
+    return configs.choose(q.dtype, widths, options.logsigmoid, dropped)
 
 
 def _rows(t: Tensor) -> Tensor:

@@ -77,7 +77,8 @@ def _(
     dropout_p: float,
     save: bool,
 ) -> launch.Forward:
-    return launch.empty_forward(q, v, padding, dropout_p > 0, save)
+    options = launch.Options(tuple(left), tuple(right), logsigmoid, dropout_p)
+    return launch.empty_forward(q, v, padding, options, save)
 
 
 @fused_backward.register_fake

@@ -1,24 +1,29 @@
-"""Compile every shipped configuration ahead and print what it takes of the machine.
+"""Compile the kernels of MTSA ahead and print what they take of the machine; no GPU is needed.
 
-No GPU is needed: ``python -m selfattn.ops.mtsa.fused.report --capability 90``. A kernel that spills
-registers to memory is slow; the table shows it before a GPU does, and the command fails.
+``python -m selfattn.ops.mtsa.fused.report --capability 90``. A kernel that spills registers to
+memory is slow; the table shows it before a GPU does, and the command fails.
 """
 
 from __future__ import annotations
 
+import argparse
+import itertools
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
+from selfattn.cli import run
 from selfattn.errors import UserError
 from selfattn.ops.mtsa.fused import configs
 
 KERNELS = ("forward", "query", "key", "value", "exact_forward", "exact_query", "exact_key")
-_TYPE_NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+WIDTHS = (16, 32, 64, 128)
+_TYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _OWN_TYPE = ("q_ptr", "k_ptr", "v_ptr", "s_ptr", "out_ptr", "grad_ptr")
 _GRADS = ("dq_ptr", "dk_ptr", "dv_ptr", "ds_ptr")
 _INTEGERS = ("bounds_ptr", "left_ptr", "right_ptr", "flag_ptr")
@@ -31,9 +36,21 @@ class Job(NamedTuple):
     kernel: str
     dtype: torch.dtype
     width: int
-    length: int
     logsigmoid: bool
     dropout: bool
+
+    @property
+    def tiles(self) -> configs.Tiles:
+        """The shipped tiles."""
+        widths = (self.width, self.width)
+        return configs.choose(self.dtype, widths, self.logsigmoid, self.dropout)
+
+    @property
+    def tile(self) -> configs.Tile:
+        """The tile of this kernel."""
+        name = "exact" if self.kernel.startswith("exact") else self.kernel
+        found: configs.Tile = getattr(self.tiles, name)
+        return found
 
 
 class Usage(NamedTuple):
@@ -49,29 +66,14 @@ class Usage(NamedTuple):
 
 
 def jobs(
-    kernels: tuple[str, ...] = KERNELS,
-    dtypes: tuple[torch.dtype, ...] = configs.DTYPES,
-    widths: tuple[int, ...] = (16, 32, 64, 128),
-    lengths: tuple[int, ...] = (64, 1024),
-    switches: tuple[tuple[bool, bool], ...] = ((False, False), (True, False), (False, True)),
+    kernels: Sequence[str] = KERNELS,
+    dtypes: Sequence[str] = tuple(DTYPES),
+    widths: Sequence[int] = WIDTHS,
 ) -> Iterator[Job]:
-    """The configurations that differ."""
-    for dtype in dtypes:
-        for width in widths:
-            seen = set()
-            for length in lengths:
-                tiles = configs.choose(dtype, width, width, length)
-                for kernel in kernels:
-                    if (kernel, _tile(kernel, tiles)) in seen:
-                        continue
-                    seen.add((kernel, _tile(kernel, tiles)))
-                    for logsigmoid, dropout in switches:
-                        yield Job(kernel, dtype, width, length, logsigmoid, dropout)
-
-
-def _tile(kernel: str, tiles: configs.Tiles) -> configs.Tile:
-    """The tile of a kernel."""
-    return tiles.exact if kernel.startswith("exact") else getattr(tiles, kernel)
+    """The configurations that differ: other widths are padded to one of these."""
+    for dtype, width, kernel in itertools.product(dtypes, widths, kernels):
+        for logsigmoid, dropout in itertools.product((False, True), repeat=2):
+            yield Job(kernel, DTYPES[dtype], width, logsigmoid, dropout)
 
 
 def compiled(job: Job, capability: int, tile: configs.Tile | None = None) -> Any:
@@ -86,18 +88,17 @@ def compiled(job: Job, capability: int, tile: configs.Tile | None = None) -> Any
 
     from selfattn.ops.mtsa.fused import backward, exact, forward
 
-    module = {"forward": forward, "query": backward, "key": backward, "value": backward}.get(
-        job.kernel, exact
-    )
+    module = exact if job.kernel.startswith("exact") else backward
+    module = forward if job.kernel == "forward" else module
     function = getattr(module, f"{job.kernel}_kernel")
-    tiles = configs.choose(job.dtype, (job.width, job.width), job.length, job.dropout)
-    tile = tile or _tile(job.kernel, tiles)
+    tile = tile or job.tile
     scores, products = configs.precision(job.dtype)
     half = products == "half"
     size = configs.padded(job.width)
     constants = {
         "DK": job.width, "DV": job.width, "SK": size, "SV": size,
-        "BM": tile.queries, "BN": tile.keys, "BF": tiles.forward.queries, "SC": min(size, tile.features),
+        "BM": tile.queries, "BN": tile.keys, "BF": job.tiles.forward.queries,
+        "SC": min(size, tile.features),
         "HAS_PADDING": True, "LOGSIGMOID": job.logsigmoid, "DROPOUT": job.dropout,
         "SAVE": True, "HALF": half, "SCORES": scores, "PRODUCTS": products,
     }  # fmt: skip
@@ -168,5 +169,36 @@ def usage(kernel: Any) -> Usage:
 
 
 def main() -> int:
-    """Entry of ``python -m selfattn.ops.mtsa.fused.report``."""
-    return 0
+    """Entry of ``python -m selfattn.ops.mtsa.fused.report``; 1 if a kernel spills."""
+    parser = argparse.ArgumentParser(
+        prog="python -m selfattn.ops.mtsa.fused.report",
+        description="Compile the kernels of MTSA ahead; print registers, spills, shared memory. "
+        "All of them take about a quarter of an hour.",
+        epilog="example: python -m selfattn.ops.mtsa.fused.report --dtype bf16 --width 64",
+    )
+    parser.add_argument("--capability", type=int, default=90, help="of the GPU, e.g. 80 or 90")
+    parser.add_argument("--kernel", choices=KERNELS, nargs="+", default=KERNELS)
+    parser.add_argument("--dtype", choices=DTYPES, nargs="+", default=tuple(DTYPES))
+    parser.add_argument("--width", choices=WIDTHS, nargs="+", type=int, default=WIDTHS)
+    args = parser.parse_args()
+    print(
+        "kernel        dtype width sigma_t    dropout  queries x keys  warps  "
+        "registers  spilled bytes  shared bytes  wgmma"
+    )
+    spilling = 0
+    for job in jobs(args.kernel, args.dtype, args.width):
+        found = usage(compiled(job, args.capability))
+        spilling += found.stack > 0
+        print(
+            f"{job.kernel:13} {_TYPE_NAMES[job.dtype]:5} {job.width:5} "
+            f"{'logsigmoid' if job.logsigmoid else 'identity':10} "
+            f"{'yes' if job.dropout else 'no':7} {job.tile.queries:8} x {job.tile.keys:<4} "
+            f"{job.tile.warps:6} {found.registers:10} {found.stack:14} {found.shared:13} "
+            f"{found.wgmma:6}",
+            flush=True,
+        )
+    return min(spilling, 1)
+
+
+if __name__ == "__main__":
+    run(main)

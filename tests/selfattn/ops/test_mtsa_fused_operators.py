@@ -1,0 +1,238 @@
+"""The fused MTSA as an operator of torch: compile, autocast, checkpointing, refusals."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils.checkpoint import checkpoint
+
+from selfattn.errors import UserError
+from selfattn.masks import PositionalMask
+from selfattn.ops.mtsa.fused import configs, mtsa_fused, operators, refusal
+from selfattn.ops.mtsa.reference import mtsa_reference
+from selfattn.testing import assert_close, padding_mask, run_with_grads
+
+TRITON = importlib.util.find_spec("triton") is not None
+pytestmark = [
+    pytest.mark.skipif(not TRITON, reason="Triton is not installed"),
+    pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning"),
+]
+MASKS = (PositionalMask("forward"), PositionalMask("backward", include_self=True, window=4))
+SWITCHES = ([-(1 << 29), 0], [-1, 4], False, 0.0)  # MASKS as offsets, sigma_t, no dropout
+NAMES = ("out", "dq", "dk", "dv", "ds")
+
+
+def inputs(device, length=9, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(42)
+    shape = (2, length, len(MASKS), 16)
+    drawn = [torch.randn(shape, generator=generator).to(device, dtype) for _ in range(5)]
+    *x, upstream = (t.transpose(1, 2) for t in drawn)
+    return x, upstream
+
+
+def attend(q, k, v, s, hidden=None, dropout_p=0.0):
+    return mtsa_fused(q, k, v, s, MASKS, hidden, "identity", dropout_p)
+
+
+@pytest.mark.parametrize("padding", ["none", "left"])
+def test_torch_finds_no_fault_with_the_operators(device, padding):
+    """Schema, fake implementations (shapes, strides, dtypes), autograd registration, tracing."""
+    x, upstream = inputs(device)
+    hidden = padding_mask(padding, 2, 9)
+    hidden = None if hidden is None else hidden.to(device)
+    leaves = [t.requires_grad_() for t in x]
+    torch.library.opcheck(operators.fused_forward, (*leaves, hidden, None, *SWITCHES, True))
+    with torch.no_grad():
+        saved = operators.fused_forward(*x, hidden, None, *SWITCHES, True)
+        fixed = [t.detach() for t in x]
+        torch.library.opcheck(
+            operators.fused_backward, (upstream, *fixed, hidden, None, list(saved), *SWITCHES)
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_shapes_are_known_without_running(dtype):
+    with FakeTensorMode():
+        x = [torch.empty(3, 70, 2, 25, dtype=dtype).transpose(1, 2) for _ in range(4)]
+        out, flags, bounds, den, row_max, shift = operators.fused_forward(
+            *x, torch.zeros(3, 70, dtype=torch.bool), None, *SWITCHES, True
+        )
+        assert out.shape == x[2].shape
+        assert out.dtype == dtype
+        assert out.transpose(1, 2).is_contiguous()
+        assert bounds.shape == (3, 3)
+        assert den.shape == (6, 70, 25)
+        assert row_max.shape == (6, 70)
+        assert shift.shape == (*flags.shape, 25)
+        grads = operators.fused_backward(
+            out, *x, None, None, [out, flags, bounds, den, row_max, shift], *SWITCHES
+        )
+        assert [(g.shape, g.dtype) for g in grads] == [(t.shape, t.dtype) for t in x]
+        nothing = operators.fused_forward(*x, None, None, *SWITCHES, False)
+        assert not any(t.numel() for t in nothing[2:]), "kept for a backward that never comes"
+
+
+def test_traced_without_a_machine():
+    """make_fx sees two operators, whatever the device could do."""
+
+    def step(q, k, v, s):
+        out = operators.fused_forward(q, k, v, s, None, None, *SWITCHES, True)[0]
+        return torch.autograd.grad(out.sum(), (q, k, v, s))
+
+    x = [torch.randn(1, 2, 5, 16, requires_grad=True) for _ in range(4)]
+    graph = make_fx(step, tracing_mode="fake")(*x)
+    code = graph.code
+    assert code.count("selfattn.mtsa_fused_forward") == 1
+    assert code.count("selfattn.mtsa_fused_backward") == 1
+
+
+@pytest.mark.parametrize("dropout_p", [0.0, 0.3])
+def test_compiled_whole(device, dropout_p):
+    """No graph break, and the same numbers; under dropout, the same from the same seed."""
+    x, upstream = inputs(device)
+    hidden = padding_mask("right", 2, 9).to(device)
+
+    def layer(q, k, v, s):
+        return attend(q * 1.0, k, v, s, hidden, dropout_p) + 1.0
+
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    torch.manual_seed(1)
+    expected = run_with_grads(layer, x, upstream)
+    torch.manual_seed(1)
+    got = run_with_grads(compiled, x, upstream)
+    for name, want, found in zip(NAMES, expected, got, strict=True):
+        assert torch.equal(want, found), name
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_checkpointing_draws_the_same_dropout(device, use_reentrant):
+    x, upstream = inputs(device)
+
+    def kept(*t):
+        return attend(*t, dropout_p=0.3)
+
+    torch.manual_seed(1)
+    expected = run_with_grads(kept, x, upstream)
+    torch.manual_seed(1)
+    got = run_with_grads(lambda *t: checkpoint(kept, *t, use_reentrant=use_reentrant), x, upstream)
+    for name, want, found in zip(NAMES, expected, got, strict=True):
+        assert torch.equal(want, found), name
+
+
+def test_autocast_takes_mixed_dtypes(device):
+    x, upstream = inputs(device)
+    with torch.autocast(device.type, torch.bfloat16):
+        mixed = run_with_grads(
+            lambda q, k, v, s: attend(q.bfloat16(), k, v.bfloat16(), s), x, upstream
+        )
+    assert mixed[0].dtype == torch.bfloat16
+    assert [g.dtype for g in mixed[1:]] == [torch.float32] * 4
+    rounded = [t.bfloat16().double() for t in x[:3]] + [x[3].double()]
+    expected = run_with_grads(
+        lambda *t: mtsa_reference(*t, MASKS, None, "identity", 0.0), rounded, upstream
+    )
+    for name, want, found in zip(NAMES, expected, mixed, strict=True):
+        assert_close(name, want, found, 2e-2)
+
+
+def test_any_layout_of_memory_and_of_gradients(device):
+    """Transposed features are copied, expanded gradients and slices of a projection are not."""
+    x, upstream = inputs(device)
+    expected = run_with_grads(attend, x, upstream)
+    packed = torch.cat([t.transpose(1, 2).flatten(2) for t in x], -1)
+    leaf = packed.clone().requires_grad_()
+    views = [t.unflatten(2, (2, 16)).transpose(1, 2) for t in leaf.chunk(4, -1)]
+    attend(*views).backward(upstream)
+    for want, found in zip(expected[1:], leaf.grad.chunk(4, -1), strict=True):
+        assert torch.equal(want.transpose(1, 2).flatten(2), found)
+    turned = [t.mT.contiguous().mT.requires_grad_() for t in x]
+    assert turned[0].stride(-1) != 1
+    attend(*turned).sum().backward()
+    ones = run_with_grads(attend, x, torch.ones_like(upstream))
+    for t, want in zip(turned, ones[1:], strict=True):
+        assert torch.equal(t.grad, want)
+
+
+def test_a_second_derivative_is_refused_and_not_wrong(device):
+    x, _ = inputs(device, length=3)
+    leaves = [t.requires_grad_() for t in x]
+    (dq,) = torch.autograd.grad(attend(*leaves).sum(), leaves[0], create_graph=True)
+    with pytest.raises(RuntimeError, match="autograd|does not require grad"):
+        dq.sum().backward()
+
+
+def test_nothing_is_saved_without_gradients(device, monkeypatch):
+    x, _ = inputs(device)
+    seen = []
+    original = operators.fused_forward
+    monkeypatch.setattr(operators, "fused_forward", lambda *a: seen.append(a[-1]) or original(*a))
+    attend(*x)
+    attend(x[0], x[1], x[2].requires_grad_(), x[3])
+    with torch.no_grad():
+        attend(*x)
+    assert seen == [False, True, False]
+
+
+def test_refusals(device, monkeypatch):
+    assert refusal(device, torch.float32, (16, 128)) is None
+    assert refusal(device, torch.float32, (16, 129)) == "head width 129 is above 128"
+    assert "float64 is not among float32" in refusal(device, torch.float64)
+    monkeypatch.delenv("TRITON_INTERPRET")
+    assert refusal("cpu", torch.float32) == "it needs an NVIDIA GPU, and the device is cpu"
+    if not torch.cuda.is_available():
+        assert refusal("cuda", torch.float32) == "no NVIDIA GPU is available"
+        x, _ = inputs("cpu", length=2)
+        with pytest.raises(UserError, match="backend 'fused' cannot be used: it needs an NVIDIA"):
+            attend(*x)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert refusal("cuda", torch.float32) == "Triton is not installed"
+
+
+def test_an_older_gpu_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
+    assert refusal("cuda", torch.float32) == "the GPU has compute capability 7.5; 8.0 is needed"
+
+
+def test_importing_the_package_leaves_triton_alone(run_cli):
+    """torch may have imported Triton; we have no part in it before a kernel is called."""
+    code = "import selfattn.ops.mtsa.fused, sys; print('selfattn.ops._triton' in sys.modules)"
+    assert run_cli(["-c", code]).stdout == "False\n"
+
+
+def test_choices_are_for_tiles_that_fit_each_other():
+    """Flags and shifts belong to query tiles of forward: those of backward must lie inside."""
+    for dtype in configs.DTYPES:
+        for width in (3, 16, 25, 64, 100, 128):
+            for logsigmoid in (False, True):
+                for dropped in (False, True):
+                    tiles = configs.choose(dtype, (width, 16), logsigmoid, dropped)
+                    for tile in tiles:
+                        assert tiles.forward.queries % tile.queries == 0
+
+
+@pytest.mark.gpu
+def test_a_cuda_graph_replays_forward_and_backward(device):
+    x, upstream = inputs(device, length=70, dtype=torch.bfloat16)
+    leaves = [t.requires_grad_() for t in x]
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            torch.autograd.grad(attend(*leaves), leaves, upstream)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = attend(*leaves)
+        grads = torch.autograd.grad(out, leaves, upstream)
+    with torch.no_grad():
+        for t in leaves:
+            t.normal_()
+    graph.replay()
+    expected = run_with_grads(attend, leaves, upstream)
+    for name, want, found in zip(NAMES, expected, (out, *grads), strict=True):
+        assert torch.equal(want, found), name
