@@ -25,7 +25,11 @@ PACKAGES = (
     ("tensorboard", "to look at training curves"),
     ("matplotlib", "to draw the demo's learning curve"),
 )
-COMMANDS = (("perl", "only for the official SRL scorer"), ("g++", "only to compile: torch.compile"))
+COMMANDS = (
+    ("perl", "only for the official SRL scorer"),
+    ("gcc", "for the fast attention on a CPU, another C compiler will do"),
+    ("g++", "only to compile: torch.compile"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,8 +167,9 @@ def _no_gpu(torch: Any) -> Record:
     return Record("Devices", "GPU", "not usable: torch finds no device", False, advice)
 
 
-def _backends() -> list[Record]:
+def _backends(gpu: bool) -> list[Record]:
     """Each backend of the attention operators."""
+    section = "Attention backends"
     try:
         from selfattn.ops import backends
 
@@ -172,13 +177,16 @@ def _backends() -> list[Record]:
     except Exception as error:  # whatever breaks here is what the user wants to read about
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         advice = f"mend what stands above; the import says: {reason}"
-        return [Record("Attention backends", "all", "not usable", False, advice)]
-    return [
-        Record("Attention backends", name, "usable")
-        if reason is None
-        else Record("Attention backends", name, "not usable", False, reason)
-        for name, reason in found.items()
-    ]
+        return [Record(section, "all", "not usable", False, advice)]
+    records = []
+    for name, reason in found.items():
+        if reason is None:
+            records.append(Record(section, name, "usable"))
+        elif name.endswith("GPU") and not gpu:  # nothing to mend in a machine without one
+            records.append(Record(section, name, f"not here: {reason}"))
+        else:
+            records.append(Record(section, name, "not usable", False, reason))
+    return records
 
 
 def _plugin(fairseq: Record) -> Record:
@@ -216,7 +224,7 @@ def collect() -> list[Record]:
         *(_package(name, purpose) for name, purpose in PACKAGES),
         _triton(gpu),
         *_devices(torch),
-        *_backends(),
+        *_backends(gpu),
         _plugin(fairseq),
         *(_command(name, purpose) for name, purpose in COMMANDS),
     ]

@@ -119,12 +119,17 @@ def test_tensorboardx_serves_as_well(versions):
 def test_a_refused_backend_shows_its_reason(monkeypatch):
     import selfattn.ops
 
-    answer = {"eager": None, "fused": "needs an NVIDIA GPU"}
+    answer = {"eager": None, "fused on a CPU": "no compiler", "fused on a GPU": "too old"}
     monkeypatch.setattr(selfattn.ops, "backends", lambda: answer)
-    eager, fused = info._backends()
+    eager, on_cpu, on_gpu = info._backends(gpu=True)
     assert eager.usable
-    assert (fused.usable, fused.advice) == (False, "needs an NVIDIA GPU")
-    assert "needs an NVIDIA GPU" in info.render([eager, fused])
+    assert (on_cpu.usable, on_cpu.advice) == (False, "no compiler")
+    assert (on_gpu.usable, on_gpu.advice) == (False, "too old")
+    assert "too old" in info.render([eager, on_gpu])
+    # A machine without a GPU has nothing to mend.
+    *_, on_gpu = info._backends(gpu=False)
+    assert on_gpu.usable
+    assert "too old" in on_gpu.value
 
 
 def test_an_unknown_flag_is_an_error(run_cli):
