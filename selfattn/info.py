@@ -175,8 +175,8 @@ def _backends(gpu: bool) -> list[Record]:
 
         found = backends()
     except Exception as error:  # whatever breaks here is what the user wants to read about
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        advice = f"mend what stands above; the import says: {reason}"
+        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        advice = f"mend what stands above; the import says: {said}"
         return [Record(section, "all", "not usable", False, advice)]
     records = []
     for name, reason in found.items():
