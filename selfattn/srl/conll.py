@@ -1,0 +1,151 @@
+"""CoNLL-2005 columns, read and written, and the one function that reads every format.
+
+A sentence is one row a word and ends at an empty line. The columns are the word, any number of
+others, the lemma of the predicate (or ``-``), and then one bracket column a predicate, in the order
+of the predicates. A props file starts at the lemma column; the official data pairs it with a words
+file. Columns are separated by spaces or tabs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ..corpus.folder import write_text
+from ..errors import UserError
+from . import conll12, lines
+from .brackets import format_brackets, looks_like_brackets
+from .propositions import Proposition, Sentence
+from .rows import NO_PREDICATE, Block, parse_column, read_blocks
+
+FORMATS = ("auto", "conll05", "conll12", "lines")
+
+
+def read(
+    path: Path, props: Path | None = None, *, form: str = "auto", lenient: bool = False
+) -> list[Sentence]:
+    """The sentences of a file, or of a words file and its props file.
+
+    Args:
+        path (Path): CoNLL-2005 columns with or without words, CoNLL-2012, or lines of
+            ``index words ||| tags``; plain or gzipped. With ``props``, a words file: the word is
+            its first column.
+        props (Path, optional): the props file that belongs to a words file.
+        form (str): one of FORMATS; ``auto`` looks at the content.
+        lenient (bool): accept what the official scorer accepts too (nested spans, a predicate
+            without ``V``) and, in lines, an ``I-`` tag that continues nothing: for predictions.
+
+    Raises:
+        UserError: for a bad file, with its name, the line, and what was expected.
+    """
+    if form not in FORMATS:
+        raise UserError(f"the format is {form!r}, but must be one of {', '.join(FORMATS)}")
+    if props is not None:
+        return _read_pair(path, props, lenient)
+    blocks = read_blocks(path)
+    if form == "auto":
+        form = _guess(blocks)
+    if form == "lines":
+        return lines.sentences_of(path, lenient=lenient)
+    if form == "conll12":
+        return conll12.sentences_of(path, lenient=lenient)
+    column = _lemma_column(blocks)
+    return [
+        Sentence(
+            tuple(row[0] for row in block.rows) if column else ("",) * len(block.rows),
+            _propositions(block, column, lenient),
+        )
+        for block in blocks
+    ]
+
+
+def _guess(blocks: Sequence[Block]) -> str:
+    first = blocks[0].rows[0]
+    if first[:2] == ["#begin", "document"]:
+        return "conll12"
+    return "lines" if lines.SEPARATOR in first[1:] else "conll05"
+
+
+def _lemma_column(blocks: Sequence[Block]) -> int:
+    """The column before the brackets, by the vote of the first sentences."""
+    votes: Counter[int] = Counter()
+    for block in itertools.islice(blocks, 200):
+        width = min(map(len, block.rows))
+        brackets = 0
+        while brackets < width - 1 and all(
+            looks_like_brackets(row[width - 1 - brackets]) for row in block.rows
+        ):
+            brackets += 1
+        votes[width - 1 - brackets] += 1
+    return votes.most_common(1)[0][0]
+
+
+def _propositions(block: Block, column: int, lenient: bool) -> tuple[Proposition, ...]:
+    found = block.width
+    if found <= column:
+        raise block.error(0, f"{found} columns, but the predicates stand in column {column + 1}")
+    predicates = [i for i, row in enumerate(block.rows) if row[column] != NO_PREDICATE]
+    expected = column + 1 + len(predicates)
+    if found != expected:
+        raise block.error(
+            0,
+            f"this sentence has {found} columns, but its {len(predicates)} predicates in column "
+            f"{column + 1} need {expected}: the columns up to the predicates and one a predicate",
+        )
+    return tuple(
+        Proposition(i, block.rows[i][column], parse_column(block, column + 1 + k, i, lenient))
+        for k, i in enumerate(predicates)
+    )
+
+
+def _read_pair(path: Path, props: Path, lenient: bool) -> list[Sentence]:
+    words, blocks = read_blocks(path), read_blocks(props)
+    for number, (left, right) in enumerate(zip(words, blocks, strict=False), start=1):
+        if len(left.rows) != len(right.rows):
+            raise UserError(
+                f"{path}, line {left.line}, and {props}, line {right.line}: sentence {number} has "
+                f"{len(left.rows)} words in one and {len(right.rows)} rows in the other, but must "
+                "have as many"
+            )
+    if len(words) != len(blocks):
+        raise UserError(
+            f"{path} has {len(words)} sentences and {props} has {len(blocks)}, but they must have "
+            "as many"
+        )
+    return [
+        Sentence(tuple(row[0] for row in left.rows), _propositions(right, 0, lenient))
+        for left, right in zip(words, blocks, strict=True)
+    ]
+
+
+def write_columns(path: Path, sentences: Iterable[Sentence]) -> None:
+    """Write words, predicates and brackets, tab-separated; all or nothing."""
+    write_text(path, "".join(_format(sentence, words=True) for sentence in sentences))
+
+
+def write_props(path: Path, sentences: Iterable[Sentence]) -> None:
+    """Write predicates and brackets, what the official scorer reads; all or nothing."""
+    write_text(path, "".join(_format(sentence, words=False) for sentence in sentences))
+
+
+def write_words(path: Path, sentences: Iterable[Sentence]) -> None:
+    """Write the words file that belongs to :func:`write_props`; all or nothing."""
+    write_text(path, "".join("\n".join(s.words) + "\n\n" for s in sentences))
+
+
+def lemma_of(sentence: Sentence, proposition: Proposition) -> str:
+    """What the predicate column shows: the lemma, or without one the word in lower case."""
+    return proposition.lemma or sentence.words[proposition.predicate].lower() or "_"
+
+
+def _format(sentence: Sentence, *, words: bool) -> str:
+    length = len(sentence.words)
+    lemmas = [NO_PREDICATE] * length
+    for proposition in sentence.propositions:
+        lemmas[proposition.predicate] = lemma_of(sentence, proposition)
+    columns: list[Sequence[str]] = [sentence.words] if words else []
+    columns.append(lemmas)
+    columns.extend(format_brackets(p.spans, length) for p in sentence.propositions)
+    return "\n".join("\t".join(row) for row in zip(*columns, strict=True)) + "\n\n"

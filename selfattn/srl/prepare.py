@@ -1,0 +1,148 @@
+"""From SRL files to the folder that training loads."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..corpus.folder import check_destination, new_folder, sha256_of, write_json, write_lines
+from ..errors import UserError
+from . import conll, lines
+from .propositions import Sentence
+
+logger = logging.getLogger(__name__)
+
+META = "meta.json"
+VERSION = 1
+
+# Symbols that fairseq's dictionary has anyway.
+_RESERVED = {"<s>", "<pad>", "</s>", "<unk>"}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to build the two dictionaries.
+
+    Args:
+        lowercase (bool): lower-case the words of the dictionary, as published. The prepared lines
+            keep their case: vectors may exist for the word as it stands.
+        vocab_size (int): the most words; 0 keeps all, as published.
+        min_count (int): a word must occur this often in the training lines.
+        form (str): one of ``conll.FORMATS``.
+    """
+
+    lowercase: bool = True
+    vocab_size: int = 0
+    min_count: int = 1
+    form: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.vocab_size < 0:
+            raise UserError(f"--vocab-size is {self.vocab_size}, but must be 0 (all) or more")
+        if self.min_count < 1:
+            raise UserError(f"--min-count is {self.min_count}, but must be 1 or more")
+
+
+def prepare(
+    files: Mapping[str, Sequence[Path]],
+    destination: Path,
+    options: Options | None = None,
+    *,
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Write the folder; all or nothing.
+
+    It gets ``SPLIT.txt`` (one proposition a line, :mod:`~selfattn.srl.lines`), for every split but
+    ``train`` also ``SPLIT.conll`` (the whole gold sentences; its n-th proposition is line n),
+    ``dict.word.txt`` and ``dict.label.txt`` in fairseq's format, most frequent first, and
+    ``meta.json``. Words are counted once a line, as deepatt counts them: in a sentence with three
+    predicates, three times.
+
+    Args:
+        files (Mapping): for ``train``, ``valid`` and, if there are any, ``test``, ``test1`` and so
+            on: one file, or a words and a props file.
+        destination (Path): the folder to make.
+        options (Options, optional): the dictionaries.
+        overwrite (bool): replace a folder that was prepared before.
+
+    Returns:
+        dict: the content of ``meta.json``.
+
+    Raises:
+        UserError: for a bad file or option, or if a split has no proposition.
+    """
+    options = options or Options()
+    check_destination(destination, overwrite=overwrite, mark=META)
+    sentences: dict[str, list[Sentence]] = {}
+    for name, paths in files.items():
+        sentences[name] = conll.read(*paths, form=options.form)
+        logger.info("read %s: %s sentences", " ".join(map(str, paths)), len(sentences[name]))
+        _check(name, paths, sentences[name])
+    text = {name: lines.lines_of(content) for name, content in sentences.items()}
+    labels = Counter(tag for line in text["train"] for tag in line.tags)
+    words = Counter(_fold(word, options) for line in text["train"] for word in line.words)
+    kept = [
+        (word, count)
+        for word, count in _by_frequency(words)
+        if count >= options.min_count and word not in _RESERVED
+    ][: options.vocab_size or None]
+    known = {word for word, _ in kept}
+    meta = {
+        "version": VERSION,
+        "sentences": {name: len(content) for name, content in sentences.items()},
+        "propositions": {name: len(content) for name, content in text.items()},
+        "words": len(kept),
+        "labels": len(labels),
+        "unknown words in percent": {
+            name: round(_percent_unknown(content, known, options), 2)
+            for name, content in text.items()
+        },
+        "tags not in train": {
+            name: sorted({tag for line in content for tag in line.tags} - labels.keys())
+            for name, content in text.items()
+            if name != "train"
+        },
+        "options": asdict(options),
+        "inputs": {str(path): sha256_of(path) for paths in files.values() for path in paths},
+    }
+    with new_folder(destination, overwrite=overwrite, mark=META) as folder:
+        for name, content in text.items():
+            write_lines(folder / f"{name}.txt", [str(line) for line in content])
+            if name != "train":
+                conll.write_columns(folder / f"{name}.conll", sentences[name])
+        _write_dictionary(folder / "dict.word.txt", kept)
+        _write_dictionary(folder / "dict.label.txt", _by_frequency(labels))
+        write_json(folder / META, meta)
+    return meta
+
+
+def _check(name: str, paths: Sequence[Path], sentences: Sequence[Sentence]) -> None:
+    where = " and ".join(map(str, paths))
+    if not any(sentence.propositions for sentence in sentences):
+        raise UserError(f"{where}: no predicate, but the {name} data needs one at least")
+    if not any(sentence.has_words for sentence in sentences):
+        raise UserError(
+            f"{where}: propositions without words; give the words file before it, as in "
+            f"--{name.rstrip('0123456789')} WORDS PROPS"
+        )
+
+
+def _fold(word: str, options: Options) -> str:
+    return word.lower() if options.lowercase else word
+
+
+def _by_frequency(counts: Counter[str]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _percent_unknown(content: Sequence[lines.Line], known: set[str], options: Options) -> float:
+    words = [_fold(word, options) for line in content for word in line.words]
+    return 100 * sum(word not in known for word in words) / len(words)
+
+
+def _write_dictionary(path: Path, counts: Iterable[tuple[str, int]]) -> None:
+    write_lines(path, [f"{symbol} {count}" for symbol, count in counts])

@@ -1,0 +1,99 @@
+"""Files of rows: sentences end at empty lines, columns at spaces or tabs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..corpus.text import read_lines
+from ..errors import UserError
+from .brackets import BracketError, parse_brackets
+from .propositions import Proposition, Span, covers_predicate
+
+NO_PREDICATE = "-"
+
+# Not str.split(): a word may hold a no-break space.
+_FIELD = re.compile(r"[^ \t\r\n\f\v]+")
+
+
+@dataclass(frozen=True)
+class Block:
+    """The rows of one sentence.
+
+    Args:
+        path (Path): the file.
+        line (int): the line of the first row, counted from 1.
+        rows (list[list[str]]): one a word, each a list of columns.
+    """
+
+    path: Path
+    line: int
+    rows: list[list[str]]
+
+    @property
+    def width(self) -> int:
+        """The number of columns.
+
+        Raises:
+            UserError: if a row has more or fewer than the first one.
+        """
+        width = len(self.rows[0])
+        for i, row in enumerate(self.rows):
+            if len(row) != width:
+                raise self.error(
+                    i, f"{len(row)} columns, but the first row of this sentence has {width}"
+                )
+        return width
+
+    def error(self, row: int, message: str) -> UserError:
+        """An error at a row, counted from 0."""
+        return UserError(f"{self.path}, line {self.line + row}: {message}")
+
+
+def fields(line: str) -> list[str]:
+    """The columns of a line."""
+    return _FIELD.findall(line)
+
+
+def read_blocks(path: Path, skip: Callable[[str], bool] | None = None) -> list[Block]:
+    """The sentences of a file; lines for which ``skip`` is true end a sentence too.
+
+    Raises:
+        UserError: if the file cannot be read, is no UTF-8 text or has no sentence.
+    """
+    blocks: list[Block] = []
+    is_open = False
+    for number, line in enumerate(read_lines(path), start=1):
+        row = fields(line.lstrip("\ufeff") if number == 1 else line)
+        if not row or (skip is not None and skip(line)):
+            is_open = False
+            continue
+        if not is_open:
+            blocks.append(Block(path, number, []))
+            is_open = True
+        blocks[-1].rows.append(row)
+    if not blocks:
+        raise UserError(f"{path}, line 1: the file is empty, but one sentence or more is needed")
+    return blocks
+
+
+def parse_column(
+    block: Block, column: int, predicate: int | None, lenient: bool
+) -> tuple[Span, ...]:
+    """The spans of one bracket column; columns and predicates are counted from 0.
+
+    Raises:
+        UserError: as :func:`~selfattn.srl.brackets.parse_brackets`; unless ``lenient``, also if no
+            ``V`` span covers the predicate. ``predicate`` None leaves this to the caller.
+    """
+    try:
+        spans = parse_brackets([row[column] for row in block.rows], nested=lenient)
+    except BracketError as error:
+        raise block.error(error.row, f"column {column + 1}: {error}") from None
+    if not (lenient or predicate is None or covers_predicate(Proposition(predicate, "", spans))):
+        raise block.error(
+            predicate, f"the predicate in this line has no V span over it in column {column + 1}"
+        )
+    return spans
