@@ -66,7 +66,7 @@ class FairseqMethod(Method):
             trainer.zero_grad()
             turn += 1
 
-        return Case(step, sum(p.numel() for p in trainer.model.parameters()))
+        return Case(step, sum(p.numel() for p in trainer.model.parameters()), stateful=True)
 
     def check(self, setup: Setup, length: int) -> None:
         """The encoder's output for a sentence beside longer ones and alone; finite weights."""

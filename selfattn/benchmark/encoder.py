@@ -91,4 +91,4 @@ class EncoderMethod(Method):
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
 
-        return Case(step, sum(p.numel() for p in module.parameters()))
+        return Case(step, sum(p.numel() for p in module.parameters()), stateful=True)

@@ -59,10 +59,12 @@ class Case:
     Args:
         step: the work that is timed; it leaves no gradient behind.
         parameters: number of trained parameters.
+        stateful: the first step leaves state behind (an optimizer's): not the one for peak memory.
     """
 
     step: Callable[[], None]
     parameters: int
+    stateful: bool = False
 
 
 class Method(ABC):

@@ -33,6 +33,10 @@ _STYLES = {
     "disa": ("#E69F00", "o"),
     "disa:textbook": ("#8c5a00", "s"),
 }
+_NOUNS = {"time": "time", "memory": "peak memory"}
+_QUARTILES = ("ratio_low", "ratio_high")
+# Fewer lengths than this make a line of two points: dots show them better.
+_LINES_FROM = 3
 _RIVALS = ("algorithm1", "textbook")
 _MORE = ("#a6761d", "#e7298a", "#1b9e77", "#7570b3", "#66a61e", "#d95f02")
 
@@ -65,8 +69,9 @@ def draw(rows: Sequence[Row], folder: Path) -> list[Path]:
     for what, column in (("time", "ratio"), ("memory", "memory_ratio")):
         if not any(getattr(row, column) is not None for row in rows):
             continue
-        figure = Figure(figsize=(9.6, 5.4), layout="constrained")
-        _panel(figure.subplots(), rows, what, column)
+        few = len({row.length for row in rows}) < _LINES_FROM
+        figure = Figure(figsize=(9.6, 4.2 if few else 5.4), layout="constrained")
+        (_dots if few else _lines)(figure, rows, what, column)
         name = f"{rows[0].level}-{rows[0].mode}-{rows[0].device}-{what}"
         for ending in FORMATS:
             path = folder / (name + ending)
@@ -86,8 +91,9 @@ def _save(figure: Any, path: Path) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _panel(axes: Any, rows: Sequence[Row], what: str, column: str) -> None:
-    first = rows[0]
+def _lines(figure: Any, rows: Sequence[Row], what: str, column: str) -> None:
+    """Ratio over length, a line for each method."""
+    axes = figure.subplots()
     lengths = sorted({row.length for row in rows})
     lines = []
     methods = list(dict.fromkeys((row.method, row.label) for row in rows))
@@ -122,18 +128,53 @@ def _panel(axes: Any, rows: Sequence[Row], what: str, column: str) -> None:
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_xlabel("sequence length (tokens)")
-    noun = {"time": "time", "memory": "peak memory"}[what]
-    reference = next((row.label for row in rows if row.method == first.reference), first.reference)
-    axes.set_ylabel(f"{noun}, ratio to {reference}")
-    where = first.facts.get("gpu") or f"CPU, {first.threads} thread{'s' * (first.threads > 1)}"
-    axes.set_title(
-        f"{first.level}, {first.mode}: {noun} ({where}, {first.dtype}, "
-        f"{first.embed_dim} features, {first.heads} heads)",
-        fontsize=10,
-    )
+    axes.set_ylabel(_axis(rows, what))
+    figure.suptitle(_title(rows[0], what), fontsize=10)
 
 
-_QUARTILES = ("ratio_low", "ratio_high")
+def _dots(figure: Any, rows: Sequence[Row], what: str, column: str) -> None:
+    """A panel for each length, a dot with its quartiles for each method."""
+    lengths = sorted({row.length for row in rows})
+    methods = list(dict.fromkeys((row.method, row.label) for row in rows))
+    panels = figure.subplots(1, len(lengths), sharex=True, sharey=True, squeeze=False)[0]
+    for axes, length in zip(panels, lengths, strict=True):
+        for place, (method, _) in enumerate(methods):
+            mine = [row for row in rows if (row.method, row.length) == (method, length)]
+            value = getattr(mine[0], column) if mine else None
+            if value is None:
+                why = mine[0].status if mine and mine[0].status != "ok" else "not measured"
+                axes.annotate(why, (1.0, place), fontsize=9, va="center")
+                continue
+            low, high = (mine[0].ratio_low, mine[0].ratio_high) if what == "time" else (value,) * 2
+            colour, marker = _STYLES.get(method, (_MORE[place % len(_MORE)], "P"))
+            axes.plot([low, high], [place, place], color=colour, linewidth=5, alpha=0.35)
+            axes.plot([value], [place], color=colour, marker=marker, markersize=6)
+            axes.annotate(
+                number(value), (max(value, high or value), place),
+                xytext=(6, 0), textcoords="offset points", va="center", fontsize=9,
+            )  # fmt: skip
+        axes.axvline(1.0, color="#000000", linewidth=0.8)
+        axes.margins(x=0.2, y=0.08)
+        axes.grid(color="#dddddd", linewidth=0.6, axis="x")
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_title(f"{length:,} tokens", fontsize=10)
+        axes.set_xlabel(_axis(rows, what), fontsize=9)
+    panels[0].set_yticks(range(len(methods)), [label for _, label in methods])
+    panels[0].invert_yaxis()
+    figure.suptitle(_title(rows[0], what), fontsize=10)
+
+
+def _axis(rows: Sequence[Row], what: str) -> str:
+    name = rows[0].reference
+    label = next((row.label for row in rows if row.method == name), name)
+    return f"{_NOUNS[what]}, ratio to {label}"
+
+
+def _title(row: Row, what: str) -> str:
+    where = row.facts.get("gpu") or f"CPU, {row.threads} thread{'s' * (row.threads > 1)}"
+    sizes = f"{row.dtype}, {row.embed_dim} features, {row.heads} heads"
+    return f"{row.level}, {row.mode}: {_NOUNS[what]} ({where}, {sizes})"
 
 
 def _end(rows: Sequence[Row], last: tuple[int, float]) -> str:

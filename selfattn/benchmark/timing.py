@@ -27,7 +27,7 @@ class Effort:
     seconds: float = 8.0
     sample: float = 0.1
     least: int = 5
-    most: int = 15
+    most: int = 50
 
 
 @dataclass(frozen=True)

@@ -113,6 +113,8 @@ def _measure(
 ) -> dict[str, Any]:
     if task.kind == "memory":
         case = method.case(task.setup, batch, length)
+        if case.stateful:
+            case.step()
         begin = time.perf_counter()
         taken = memory.peak(case.step, task.setup.device)
         return {"memory": taken, "seconds": time.perf_counter() - begin}
