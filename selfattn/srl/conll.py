@@ -24,15 +24,15 @@ FORMATS = ("auto", "conll05", "conll12", "lines")
 
 
 def read(
-    path: Path, props: Path | None = None, *, form: str = "auto", lenient: bool = False
+    path: Path | str, props: Path | str | None = None, *, form: str = "auto", lenient: bool = False
 ) -> list[Sentence]:
     """The sentences of a file, or of a words file and its props file.
 
     Args:
-        path (Path): CoNLL-2005 columns with or without words, CoNLL-2012, or lines of
+        path (Path | str): CoNLL-2005 columns with or without words, CoNLL-2012, or lines of
             ``index words ||| tags``; plain or gzipped. With ``props``, a words file: the word is
             its first column.
-        props (Path, optional): the props file that belongs to a words file.
+        props (Path | str, optional): the props file that belongs to a words file.
         form (str): one of FORMATS; ``auto`` looks at the content.
         lenient (bool): accept what the official scorer accepts too (nested spans, a predicate
             without ``V``) and, in lines, an ``I-`` tag that continues nothing: for predictions.
@@ -42,8 +42,9 @@ def read(
     """
     if form not in FORMATS:
         raise UserError(f"the format is {form!r}, but must be one of {', '.join(FORMATS)}")
+    path = Path(path)
     if props is not None:
-        return _read_pair(path, props, lenient)
+        return _read_pair(path, Path(props), lenient)
     blocks = read_blocks(path)
     if form == "auto":
         form = _guess(blocks)
@@ -120,19 +121,19 @@ def _read_pair(path: Path, props: Path, lenient: bool) -> list[Sentence]:
     ]
 
 
-def write_columns(path: Path, sentences: Iterable[Sentence]) -> None:
+def write_columns(path: Path | str, sentences: Iterable[Sentence]) -> None:
     """Write words, predicates and brackets, tab-separated; all or nothing."""
-    write_text(path, "".join(_format(sentence, words=True) for sentence in sentences))
+    write_text(Path(path), "".join(_format(sentence, words=True) for sentence in sentences))
 
 
-def write_props(path: Path, sentences: Iterable[Sentence]) -> None:
+def write_props(path: Path | str, sentences: Iterable[Sentence]) -> None:
     """Write predicates and brackets, what the official scorer reads; all or nothing."""
-    write_text(path, "".join(_format(sentence, words=False) for sentence in sentences))
+    write_text(Path(path), "".join(_format(sentence, words=False) for sentence in sentences))
 
 
-def write_words(path: Path, sentences: Iterable[Sentence]) -> None:
+def write_words(path: Path | str, sentences: Iterable[Sentence]) -> None:
     """Write the words file that belongs to :func:`write_props`; all or nothing."""
-    write_text(path, "".join("\n".join(s.words) + "\n\n" for s in sentences))
+    write_text(Path(path), "".join("\n".join(s.words) + "\n\n" for s in sentences))
 
 
 def lemma_of(sentence: Sentence, proposition: Proposition) -> str:

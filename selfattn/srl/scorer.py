@@ -1,0 +1,215 @@
+"""Precision, recall and F1 of semantic roles, equal to the official CoNLL-2005 script.
+
+``V`` (with its ``C-V`` pieces) is counted under its own label but not in the totals, and a wrong
+``V`` does not spoil a proposition. A predicted predicate that gold does not have is left out; the
+arguments of a gold predicate that was not predicted, or predicted with another lemma, are missed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+from .arguments import arguments_of, compare
+from .propositions import VERB, Proposition, Sentence
+
+NONE = "-NONE-"
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many arguments were found.
+
+    Args:
+        correct (int): predicted and in gold.
+        excess (int): predicted, but not in gold.
+        missed (int): in gold, but not predicted.
+    """
+
+    correct: int = 0
+    excess: int = 0
+    missed: int = 0
+
+    @property
+    def precision(self) -> float:
+        """In percent; 0 if nothing was predicted."""
+        predicted = self.correct + self.excess
+        return 100 * self.correct / predicted if predicted else 0.0
+
+    @property
+    def recall(self) -> float:
+        """In percent; 0 if there is nothing in gold."""
+        gold = self.correct + self.missed
+        return 100 * self.correct / gold if gold else 0.0
+
+    @property
+    def f1(self) -> float:
+        """In percent, from unrounded precision and recall."""
+        p, r = self.precision, self.recall
+        return 2 * p * r / (p + r) if p + r else 0.0
+
+    def as_dict(self) -> dict[str, float]:
+        """The six figures under their names."""
+        names = ("correct", "excess", "missed", "precision", "recall", "f1")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True)
+class Result:
+    """The scores of a corpus.
+
+    Args:
+        overall (Counts): all arguments but ``V``.
+        labels (dict[str, Counts]): by label, ``V`` included.
+        sentences (int): sentences.
+        propositions (int): gold predicates.
+        perfect_props (int): predicates without a missed or excess argument.
+        confusion (dict[tuple[str, str], int]): arguments of equal extent by gold and predicted
+            label; ``-NONE-`` stands for no argument of that extent.
+        spurious (int): predicted predicates that gold does not have, left out.
+        absent (int): gold predicates that were not predicted, or with another lemma.
+    """
+
+    overall: Counts
+    labels: dict[str, Counts]
+    sentences: int
+    propositions: int
+    perfect_props: int
+    confusion: dict[tuple[str, str], int]
+    spurious: int
+    absent: int
+
+    @property
+    def perfect_percent(self) -> float:
+        """Perfect propositions in percent ("Comp."); 0 without a gold predicate."""
+        return 100 * self.perfect_props / self.propositions if self.propositions else 0.0
+
+    @property
+    def unlabelled(self) -> Counts:
+        """Extents alone, labels ignored; arguments matched with a ``V`` are left out."""
+        both = excess = missed = 0
+        for (gold, predicted), number in self.confusion.items():
+            if VERB in (gold, predicted):
+                continue
+            if gold == NONE:
+                excess += number
+            elif predicted == NONE:
+                missed += number
+            else:
+                both += number
+        return Counts(both, excess, missed)
+
+    @property
+    def label_accuracy(self) -> float:
+        """The share of the right labels among arguments of the right extent, in percent."""
+        right = sum(n for (g, p), n in self.confusion.items() if g == p and g != VERB)
+        found = self.unlabelled.correct
+        return 100 * right / found if found else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """What ``scripts/score_srl.py --json`` prints."""
+        return {
+            "sentences": self.sentences,
+            "propositions": self.propositions,
+            "perfect_props": self.perfect_props,
+            "perfect_props_percent": self.perfect_percent,
+            "overall": self.overall.as_dict(),
+            "labels": {label: counts.as_dict() for label, counts in self.labels.items()},
+            "outside_overall": [label for label in self.labels if label == VERB],
+            "unlabelled": {**self.unlabelled.as_dict(), "label_accuracy": self.label_accuracy},
+            "spurious_predicates": self.spurious,
+            "absent_predicates": self.absent,
+        }
+
+
+def score(gold: Sequence[Sentence], predicted: Sequence[Sentence]) -> Result:
+    """Compare predicted propositions with gold ones.
+
+    Raises:
+        UserError: if the two do not hold the same sentences.
+    """
+    check_same_sentences(gold, predicted)
+    correct: Counter[str] = Counter()
+    excess: Counter[str] = Counter()
+    missed: Counter[str] = Counter()
+    confusion: Counter[tuple[str, str]] = Counter()
+    propositions = perfect = spurious = absent = 0
+    for ours, theirs in zip(gold, predicted, strict=True):
+        answers = {p.predicate: p for p in theirs.propositions}
+        spurious += len(answers.keys() - {p.predicate for p in ours.propositions})
+        for wanted in ours.propositions:
+            answer = answers.get(wanted.predicate)
+            if answer is None or not _same_lemma(wanted, answer):
+                absent += 1
+                answer = Proposition(wanted.predicate, wanted.lemma, ())
+            sides = arguments_of(wanted.spans), arguments_of(answer.spans)
+            found = compare(*sides)
+            correct.update(argument.label for _, argument in found.matched)
+            excess.update(argument.label for argument in found.excess)
+            missed.update(argument.label for argument in found.missed)
+            propositions += 1
+            perfect += all(a.label == VERB for a in (*found.excess, *found.missed))
+            extents = compare(*sides, labelled=False)
+            confusion.update((g.label, p.label) for g, p in extents.matched)
+            confusion.update((g.label, NONE) for g in extents.missed)
+            confusion.update((NONE, p.label) for p in extents.excess)
+    names = sorted(correct.keys() | excess.keys() | missed.keys())
+    labels = {name: Counts(correct[name], excess[name], missed[name]) for name in names}
+    return Result(
+        overall=_sum([counts for name, counts in labels.items() if name != VERB]),
+        labels=labels,
+        sentences=len(gold),
+        propositions=propositions,
+        perfect_props=perfect,
+        confusion=dict(confusion),
+        spurious=spurious,
+        absent=absent,
+    )
+
+
+def _same_lemma(gold: Proposition, predicted: Proposition) -> bool:
+    # Lines of `index words ||| tags` hold no lemma.
+    return not (gold.lemma and predicted.lemma) or gold.lemma == predicted.lemma
+
+
+def _sum(counts: Sequence[Counts]) -> Counts:
+    return Counts(
+        sum(c.correct for c in counts), sum(c.excess for c in counts), sum(c.missed for c in counts)
+    )
+
+
+def check_same_sentences(
+    gold: Sequence[Sentence],
+    predicted: Sequence[Sentence],
+    names: tuple[str | Path, str | Path] = ("gold", "predicted"),
+) -> None:
+    """Refuse a pair that does not hold the same sentences; words are compared where both have them.
+
+    Raises:
+        UserError: with the first place where they part; sentences and words are counted from 1.
+    """
+    for number, (ours, theirs) in enumerate(zip(gold, predicted, strict=False), start=1):
+        if ours.has_words and theirs.has_words:
+            pairs = itertools.zip_longest(ours.words, theirs.words)
+            for place, (left, right) in enumerate(pairs, start=1):
+                if left is not None and right is not None and left != right:
+                    raise UserError(
+                        f"sentence {number}, word {place}: {names[0]} has {left!r} and {names[1]} "
+                        f"has {right!r}, but both must hold the same sentences"
+                    )
+        if len(ours.words) != len(theirs.words):
+            raise UserError(
+                f"sentence {number}: {names[0]} has {len(ours.words)} words and {names[1]} has "
+                f"{len(theirs.words)}, but both must hold the same sentences"
+            )
+    if len(gold) != len(predicted):
+        shorter = names[len(gold) > len(predicted)]
+        raise UserError(
+            f"{names[0]} has {len(gold)} sentences and {names[1]} has {len(predicted)}, but both "
+            f"must hold the same: they agree up to the end of {shorter}"
+        )
