@@ -189,13 +189,6 @@ def _worker(
         memory_limit=plan.memory_limit,
         methods_module=None if plan.methods_module is None else str(plan.methods_module),
     )
-    root = str(Path(selfattn.__file__).resolve().parents[1])
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    threads = str(plan.threads)
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": threads}
-    environment["MKL_NUM_THREADS"] = threads
-    if kind == "memory":
-        environment.update(memory.ENVIRONMENT)
     found: dict[int, Result] = {}
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
         process = subprocess.Popen(
@@ -204,7 +197,7 @@ def _worker(
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            env=environment,
+            env=_environment(plan.threads, kind),
         )
         try:
             assert process.stdin is not None and process.stdout is not None
@@ -224,6 +217,15 @@ def _worker(
     for length in plan.lengths:  # a worker that died owes the rest
         found.setdefault(length, {"length": length, **ending})
     return found
+
+
+def _environment(threads: int, kind: str) -> dict[str, str]:
+    """Where a worker finds this package, how many threads it has, how it allocates."""
+    root = str(Path(selfattn.__file__).resolve().parents[1])
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    count = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    allocator = memory.ENVIRONMENT if kind == "memory" else {}
+    return {**os.environ, "PYTHONPATH": path, **count, **allocator}
 
 
 def _ending(code: int, errors: str) -> Result:

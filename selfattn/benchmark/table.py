@@ -170,7 +170,7 @@ def _row(line: dict[str, str], where: str) -> Row:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """Two tables, time and memory (if measured), methods by lengths, as ratios."""
+    """Two tables, time and memory (if measured), methods by lengths; then where they come from."""
     lengths = sorted({row.length for row in rows})
     methods = list(dict.fromkeys((row.method, row.label) for row in rows))
     found = {(row.method, row.length): row for row in rows}
@@ -188,8 +188,23 @@ def markdown(rows: Sequence[Row]) -> str:
             size = f"{sizes[0]:,}" if sizes else "0"
             cells = [_shown(row, column) for row in mine]
             lines.append(f"| {label} (`{method}`) | {size} | {' | '.join(cells)} |")
+        batches = {row.length: row.batch for row in rows}
+        lines.append(f"| *sentences* | | {' | '.join(str(batches[n]) for n in lengths)} |")
         parts.append("\n".join(lines))
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, _origin(rows[0])])
+
+
+def _origin(row: Row) -> str:
+    """Machine, versions, commit and command in one line."""
+    facts = row.facts
+    threads = f"{row.threads} thread{'s' * (row.threads > 1)} of {facts.get('cores')}"
+    where = facts.get("gpu") or f"{facts.get('cpu')}, {threads}"
+    triton = f", triton {facts['triton']}" if facts.get("gpu") and facts.get("triton") else ""
+    return (
+        f"{where}, {row.dtype}; Python {facts.get('python')}, torch {facts.get('torch')}{triton}; "
+        f"commit {facts.get('commit') or 'unknown'}, {facts.get('date')}: "
+        f"`{facts.get('command')}`"
+    )
 
 
 def _shown(row: Row | None, column: str) -> str:
