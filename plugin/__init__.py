@@ -11,7 +11,7 @@ from pathlib import Path
 
 from . import _identity
 
-_REGISTERING = ("criterions", "tasks", "models")
+_REGISTERING = ("criterions", "lr_schedulers", "tasks", "models")
 _folder = Path(__file__).parent
 
 

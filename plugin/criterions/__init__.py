@@ -1,0 +1,1 @@
+"""Criterions, imported by the package itself."""

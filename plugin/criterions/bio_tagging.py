@@ -1,0 +1,108 @@
+"""``--criterion bio_tagging``: label-smoothed cross-entropy of BIO labels."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
+from torch import Tensor
+
+from selfattn.errors import UserError
+
+# Target of padding, and of labels that training never saw.
+IGNORED = -100
+
+
+@dataclass
+class BIOTaggingConfig(FairseqDataclass):
+    """Flags of the criterion."""
+
+    label_smoothing: float = field(
+        default=0.1,
+        metadata={"help": "probability that is spread over the other labels, as published"},
+    )
+
+
+@register_criterion("bio_tagging", dataclass=BIOTaggingConfig)
+class BIOTaggingCriterion(FairseqCriterion):
+    """The loss of Tan et al. (2018) and the MTSA paper's SRL model, a mean over words.
+
+    The target has 1 - e at the gold label and e / (C - 1) at each other one; its entropy, which the
+    published code subtracts, is subtracted, so that 0 is the smallest loss.
+
+    Args:
+        task: the task.
+        label_smoothing: e.
+
+    Raises:
+        UserError: if e is not in [0, 1).
+    """
+
+    def __init__(self, task: Any, label_smoothing: float) -> None:
+        super().__init__(task)
+        if not 0 <= label_smoothing < 1:
+            raise UserError(f"--label-smoothing {label_smoothing} is not allowed; [0, 1) is")
+        self.smoothing = label_smoothing
+
+    def forward(
+        self, model: Any, sample: dict[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, int, dict[str, Any]]:
+        """fairseq's hook: loss, number of words, what to log."""
+        return self.compute(model(**sample["net_input"]), sample)
+
+    def compute(self, scores: Tensor, sample: dict[str, Any]) -> tuple[Tensor, int, dict[str, Any]]:
+        """The same from scores ``(B, T, C)`` that are there already."""
+        target = sample["target"]
+        counted = target != IGNORED
+        log_probs = torch.log_softmax(scores[counted].float(), -1)
+        gold = target[counted]
+        loss = smoothed_loss(log_probs, gold, self.smoothing).sum()
+        words = int(counted.sum())
+        correct = (log_probs.argmax(-1) == gold).sum()
+        logged = {
+            "loss": loss.data,
+            "correct_words": correct.data,
+            "ntokens": words,
+            "nsentences": len(target),
+            "sample_size": words,
+        }
+        return loss, words, logged
+
+    @staticmethod
+    def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:
+        """Log the mean loss in nats a word, and the share of right labels in percent."""
+        loss, correct, words = (
+            float(sum(log.get(name, 0) for log in logging_outputs))
+            for name in ("loss", "correct_words", "sample_size")
+        )
+        metrics.log_scalar("loss", loss / max(words, 1), words, round=4)
+        metrics.log_scalar("accuracy", 100 * correct / max(words, 1), words, round=2)
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        """True: what is logged are sums."""
+        return True
+
+
+def smoothed_loss(log_probs: Tensor, gold: Tensor, smoothing: float) -> Tensor:
+    """Cross-entropy with smoothed targets less their entropy.
+
+    Args:
+        log_probs: ``(N, C)``.
+        gold: ``(N,)``.
+        smoothing: e, spread over the C - 1 other labels.
+
+    Returns:
+        ``(N,)``, at least 0.
+    """
+    at_gold = log_probs.gather(1, gold[:, None])[:, 0]
+    others = log_probs.shape[1] - 1
+    if smoothing == 0 or others == 0:
+        return -at_gold
+    each = smoothing / others
+    entropy = -(1 - smoothing) * math.log(1 - smoothing) - smoothing * math.log(each)
+    at_others = log_probs.sum(1) - at_gold
+    return -((1 - smoothing) * at_gold + each * at_others) - entropy

@@ -1,0 +1,1 @@
+"""Learning-rate schedules, imported by the package itself."""

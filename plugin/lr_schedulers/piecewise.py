@@ -1,0 +1,64 @@
+"""``--lr-scheduler piecewise``: a learning rate that changes at given updates."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairseq.dataclass import FairseqDataclass
+from fairseq.optim.lr_scheduler import FairseqLRScheduler, register_lr_scheduler
+from omegaconf import II
+
+from selfattn.errors import UserError
+
+
+@dataclass
+class PiecewiseConfig(FairseqDataclass):
+    """Flags of the schedule."""
+
+    lr_boundaries: str = field(
+        default="400000,500000",
+        metadata={"help": "updates at which the learning rate is multiplied, comma-separated"},
+    )
+    lr_factor: float = field(
+        default=0.5, metadata={"help": "what the learning rate is multiplied by"}
+    )
+    lr: Any = II("optimization.lr")
+
+
+@register_lr_scheduler("piecewise", dataclass=PiecewiseConfig)
+class PiecewiseSchedule(FairseqLRScheduler):
+    """The published schedule of SRL: 1.0, from update 400,000 on 0.5, from 500,000 on 0.25.
+
+    Args:
+        cfg: the flags.
+        optimizer: fairseq's optimizer.
+
+    Raises:
+        UserError: if the boundaries are no growing numbers or the factor is not above 0.
+    """
+
+    def __init__(self, cfg: Any, optimizer: Any) -> None:
+        super().__init__(cfg, optimizer)
+        try:
+            self.boundaries = [int(text) for text in cfg.lr_boundaries.split(",") if text.strip()]
+        except ValueError:
+            self.boundaries = [0]
+        growing = all(a < b for a, b in zip([0, *self.boundaries], self.boundaries, strict=False))
+        if not growing:
+            raise UserError(
+                f"--lr-boundaries {cfg.lr_boundaries!r} is not allowed; growing numbers of updates "
+                "are, as in 400000,500000"
+            )
+        if not cfg.lr_factor > 0:
+            raise UserError(f"--lr-factor {cfg.lr_factor} is not allowed; it must be above 0")
+        self.step_update(0)
+
+    def step_begin_epoch(self, epoch: int) -> float:
+        """The rate does not depend on the epoch."""
+        return float(self.optimizer.get_lr())
+
+    def step_update(self, num_updates: int) -> float:
+        """Set the learning rate for the update after ``num_updates``."""
+        passed = sum(num_updates >= boundary for boundary in self.boundaries)
+        rate = float(self.cfg.lr[0]) * float(self.cfg.lr_factor) ** passed
+        self.optimizer.set_lr(rate)
+        return rate

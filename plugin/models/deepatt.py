@@ -1,0 +1,231 @@
+"""``--arch deepatt``: the SRL tagger of Tan et al. (2018) with a choice of self-attention."""
+
+from __future__ import annotations
+
+import argparse
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
+from torch import Tensor
+
+from selfattn.config import CONFIGS, AttentionConfig
+from selfattn.errors import UserError
+from selfattn.srl.embeddings import WordVectors, vector_width
+from selfattn.srl.initialise import INITIALISERS
+from selfattn.srl.network import Tagger, TaggerConfig
+from selfattn.srl.vocabulary import FIRST_WORD, Vocabulary
+
+from ..args import BASELINE, add_attention_args, attention_config, check_heads
+
+_PREDICATE_DIM = 100
+_WIDTH = 200
+_WORD_DIM = 100
+
+
+@register_model("deepatt")
+class DeepAttModel(BaseFairseqModel):
+    """fairseq's side of :class:`selfattn.srl.network.Tagger`.
+
+    ``--encoder-attention`` names the attention: ``multihead`` is the model of Tan et al. (2018),
+    ``mtsa`` the one of table 4 of Shen et al. (2019).
+
+    Args:
+        tagger: the network.
+    """
+
+    def __init__(self, tagger: Tagger) -> None:
+        super().__init__()
+        self.tagger = tagger
+
+    @staticmethod
+    def add_args(parser: ArgumentParser) -> None:
+        """Add the flags of the sizes and those of the attentions."""
+        sizes = {
+            "--encoder-layers": "layers (default: 10)",
+            "--encoder-embed-dim": "width of the model: of a word vector and of the predicate's "
+            "indicator together (default: 200, or enough for the vectors and 100 more)",
+            "--encoder-ffn-embed-dim": "hidden width of the feed-forward sublayers (default: 4 x "
+            "the width)",
+            "--encoder-attention-heads": "heads (default: 8)",
+            "--word-embed-dim": "width of a word vector (default: that of --word-embeddings, or "
+            "100)",
+        }
+        for flag, text in sizes.items():
+            parser.add_argument(flag, type=int, metavar="N", default=argparse.SUPPRESS, help=text)
+        dropouts = {
+            "--dropout": "on the output of each sublayer (default: 0.2)",
+            "--attention-dropout": "on attention weights (default: 0.1; mtsa 0.19, which is 0.1 on "
+            "each of its two factors)",
+            "--activation-dropout": "inside of the feed-forward sublayers (default: 0.1)",
+            "--embedding-dropout": "on the embeddings (default: that of --dropout with multihead, "
+            "else 0)",
+        }
+        for flag, text in dropouts.items():
+            parser.add_argument(flag, type=float, metavar="P", default=argparse.SUPPRESS, help=text)
+        parser.add_argument(
+            "--word-embeddings",
+            metavar="FILE",
+            default=argparse.SUPPRESS,
+            help="word vectors to start from, in GloVe's text format, plain or gzipped; those of "
+            "words that training does not know are stored as they are",
+        )
+        parser.add_argument(
+            "--timing-signal",
+            action=argparse.BooleanOptionalAction,
+            default=argparse.SUPPRESS,
+            help="add sines of the position (default: with multihead only)",
+        )
+        parser.add_argument(
+            "--initialiser",
+            choices=INITIALISERS,
+            default=argparse.SUPPRESS,
+            help="of matrices and biases: glorot_normal (MTSA's code), orthogonal (Tan et al.), or "
+            "layer: each layer's own (default: orthogonal with multihead, else glorot_normal)",
+        )
+        add_attention_args(parser)
+
+    @classmethod
+    def build_model(cls, args: Namespace, task: Any) -> DeepAttModel:
+        """Build the model for a task with a vocabulary.
+
+        Raises:
+            UserError: if the flags do not fit each other, or the task is another one.
+        """
+        vocabulary = getattr(task, "vocabulary", None)
+        if not isinstance(vocabulary, Vocabulary):
+            raise UserError(
+                f"--arch {getattr(args, 'arch', 'deepatt')} needs --task srl_tagging, not "
+                f"{type(task).__name__}"
+            )
+        vectors: WordVectors | None = getattr(task, "vectors", None)
+        _resolve_sizes(args, vectors)
+        config = tagger_config(args, vocabulary)
+        frozen = None
+        if vectors is not None:
+            rows = [vectors.words[word] for word in vocabulary.frozen]
+            frozen = vectors.values[torch.tensor(rows, dtype=torch.long)]
+        tagger = Tagger(config, frozen)
+        if vectors is not None:
+            start_from(tagger, vocabulary, vectors)
+        return cls(tagger)
+
+    def forward(self, words: Tensor, indicator: Tensor, padding_mask: Tensor) -> Tensor:
+        """Scores ``(B, T, labels)``; see :meth:`Tagger.forward`."""
+        scores: Tensor = self.tagger(words, indicator, padding_mask)
+        return scores
+
+
+def tagger_config(args: Namespace, vocabulary: Vocabulary) -> TaggerConfig:
+    """The network's configuration from resolved flags."""
+    config = _attention(args)
+    return TaggerConfig(
+        words=vocabulary.trained_rows,
+        labels=len(vocabulary.labels),
+        attention=config,
+        frozen_words=len(vocabulary.frozen),
+        word_dim=args.word_embed_dim,
+        predicate_dim=args.encoder_embed_dim - args.word_embed_dim,
+        layers=args.encoder_layers,
+        heads=args.encoder_attention_heads,
+        ffn_dim=args.encoder_ffn_embed_dim,
+        dropout=args.dropout,
+        activation_dropout=args.activation_dropout,
+        embedding_dropout=args.embedding_dropout,
+        timing=args.timing_signal,
+        initialiser=args.initialiser,
+    )
+
+
+@torch.no_grad()
+def start_from(tagger: Tagger, vocabulary: Vocabulary, vectors: WordVectors) -> None:
+    """Put the file's vectors into the trained table; words without one start close to 0.
+
+    The published code draws those from U(-s, s), s = 3 / max(1, (words + width) / 2).
+    """
+    table = tagger.words.weight
+    bound = 3 / max(1.0, sum(table.shape) / 2)
+    torch.nn.init.uniform_(table, -bound, bound)
+    for row, word in enumerate(vocabulary.words, FIRST_WORD):
+        found = vectors.words.get(word, vectors.words.get(word.lower()))
+        if found is not None:
+            table[row] = vectors.values[found]
+
+
+def _attention(args: Namespace) -> AttentionConfig:
+    config = attention_config(args)
+    if config is None:
+        return CONFIGS[BASELINE].make(attention_dropout=float(args.attention_dropout))
+    return config
+
+
+def _resolve_sizes(args: Namespace, vectors: WordVectors | None) -> None:
+    """Fill in the sizes that follow from the vectors' width.
+
+    Raises:
+        UserError: if a size contradicts the vectors, or the width does not hold them.
+    """
+    given = getattr(args, "word_embed_dim", None)
+    path = getattr(args, "word_embeddings", None)
+    found = vectors.width if vectors is not None else None
+    if found is None and given is None and path:
+        found = vector_width(Path(path))
+    if found is not None and given not in (None, found):
+        raise UserError(
+            f"--word-embed-dim {given} is not the width {found} of --word-embeddings {path}; leave "
+            "it out"
+        )
+    heads = args.encoder_attention_heads
+    args.word_embed_dim = width = given or found or _WORD_DIM
+    if getattr(args, "encoder_embed_dim", None) is None:
+        enough = -(-(width + _PREDICATE_DIM) // max(heads, 1)) * heads
+        args.encoder_embed_dim = _WIDTH if width + _PREDICATE_DIM <= _WIDTH else enough
+    if args.encoder_embed_dim <= width:
+        raise UserError(
+            f"--encoder-embed-dim {args.encoder_embed_dim} leaves no room for the predicate's "
+            f"indicator beside word vectors of width {width}; it must be above {width}"
+        )
+    check_heads(args.encoder_embed_dim, heads)
+    if getattr(args, "encoder_ffn_embed_dim", None) is None:
+        args.encoder_ffn_embed_dim = 4 * args.encoder_embed_dim
+
+
+@register_model_architecture("deepatt", "deepatt")
+def deepatt(args: Namespace) -> None:
+    """The published sizes; multi-head attention unless a flag names another."""
+    attention = args.encoder_attention = getattr(args, "encoder_attention", BASELINE)
+    baseline = attention == BASELINE
+    args.mtsa_preset = getattr(args, "mtsa_preset", "srl")
+    defaults: dict[str, Any] = {
+        "encoder_layers": 10,
+        "encoder_attention_heads": 8,
+        "dropout": 0.2,
+        # Kept on each of the two factors of mtsa: 0.9.
+        "attention_dropout": 0.19 if attention == "mtsa" else 0.1,
+        "activation_dropout": 0.1,
+        "timing_signal": baseline,
+        "initialiser": "orthogonal" if baseline else "glorot_normal",
+    }
+    for name, value in defaults.items():
+        setattr(args, name, getattr(args, name, value))
+    # Both go together in the published codes: MTSA's drops the timing signal and this dropout.
+    args.embedding_dropout = getattr(args, "embedding_dropout", args.dropout if baseline else 0.0)
+    attention_config(args)
+
+
+@register_model_architecture("deepatt", "deepatt_mtsa")
+def deepatt_mtsa(args: Namespace) -> None:
+    """The MTSA paper's SRL model (table 4), or the same with another attention by the flag."""
+    args.encoder_attention = getattr(args, "encoder_attention", "mtsa")
+    deepatt(args)
+
+
+@register_model_architecture("deepatt", "deepatt_tiny")
+def deepatt_tiny(args: Namespace) -> None:
+    """Two layers, 32 wide, for tests."""
+    small = {"encoder_layers": 2, "encoder_attention_heads": 2, "encoder_embed_dim": 32}
+    for name, value in {**small, "word_embed_dim": 16}.items():
+        setattr(args, name, getattr(args, name, value))
+    deepatt(args)

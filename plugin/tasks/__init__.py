@@ -1,0 +1,1 @@
+"""Tasks; fairseq imports every module in this folder."""

@@ -1,0 +1,157 @@
+"""From label scores to BIO tags: argmax, and Viterbi under BIO constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import UserError
+from .bio import OUTSIDE
+
+DECODERS = ("argmax", "tan", "he", "strict", "structured")
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Which labels may follow which.
+
+    Args:
+        start: bool ``(C,)``, labels that may open a sentence.
+        allowed: bool ``(C, C)``, [before, after].
+    """
+
+    start: Tensor
+    allowed: Tensor
+
+
+def bio_constraints(labels: Sequence[str], kind: str) -> Constraints:
+    """Constraints by name.
+
+    * ``tan`` (code of Tan et al. 2018): ``I-X`` may not follow ``B-Y`` or ``I-Y`` with Y != X; it
+      may follow ``O`` and open a sentence.
+    * ``he`` (code of He et al. 2017): ``I-X`` follows ``B-X`` or ``I-X`` only; it may open a
+      sentence.
+    * ``strict``: as ``he``, and ``I-X`` may not open a sentence.
+
+    Differs:
+        Tan et al. add probabilities along a path; here, as in He et al., log-probabilities.
+
+    Raises:
+        UserError: for another name.
+    """
+    if kind not in ("tan", "he", "strict"):
+        raise UserError(f"constraints {kind!r} are unknown; allowed are tan, he, strict")
+    count = len(labels)
+    inside = [tag.startswith("I-") for tag in labels]
+    start = torch.ones(count, dtype=torch.bool)
+    allowed = torch.ones(count, count, dtype=torch.bool)
+    for after, tag in enumerate(labels):
+        if not inside[after]:
+            continue
+        start[after] = kind != "strict"
+        for before, other in enumerate(labels):
+            continues = other != OUTSIDE and other[2:] == tag[2:]
+            allowed[before, after] = continues or (kind == "tan" and other == OUTSIDE)
+    return Constraints(start, allowed)
+
+
+def best_step(constraints: Constraints) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    """A function ``(B, C) -> (B, C), (B, C)``: best allowed predecessor's score, and which it is.
+
+    Labels that may follow any other share one maximum; an ``I-X`` has two or three predecessors. So
+    a step costs O(C), not O(C^2).
+    """
+    allowed = constraints.allowed
+    counts = allowed.sum(0)
+    bound = torch.nonzero(counts < len(allowed)).flatten()
+    width = int(counts[bound].max()) if len(bound) else 0
+    before = torch.zeros(len(bound), width, dtype=torch.long, device=allowed.device)
+    missing = torch.ones(len(bound), width, dtype=torch.bool, device=allowed.device)
+    for row, after in enumerate(bound.tolist()):
+        found = torch.nonzero(allowed[:, after]).flatten()
+        before[row, : len(found)] = found
+        missing[row, : len(found)] = False
+
+    def step(score: Tensor) -> tuple[Tensor, Tensor]:
+        best, which = score.max(1, keepdim=True)
+        best, which = best.expand_as(score).clone(), which.expand_as(score).clone()
+        if len(bound):
+            options = score[:, before].masked_fill(missing, -torch.inf)
+            best[:, bound], choice = options.max(-1)
+            which[:, bound] = before[torch.arange(len(bound), device=choice.device), choice]
+        return best, which
+
+    return step
+
+
+def viterbi(
+    log_probs: Tensor, padding_mask: Tensor, constraints: Constraints
+) -> tuple[Tensor, Tensor]:
+    """The best path of each sentence, all sentences at once.
+
+    Args:
+        log_probs: ``(B, T, C)``; -inf forbids a label at a word.
+        padding_mask: bool ``(B, T)``, True = padding, on the right.
+        constraints: what may follow what.
+
+    Returns:
+        Labels ``(B, T)``, 0 at padding, and log-probabilities of the paths ``(B,)``.
+    """
+    batch, length, _ = log_probs.shape
+    step = best_step(constraints)
+    score = log_probs[:, 0].masked_fill(~constraints.start, -torch.inf)
+    stay = torch.arange(score.shape[1], device=score.device).expand_as(score)
+    pointers = []
+    for t in range(1, length):
+        best, which = step(score)
+        ended = padding_mask[:, t, None]
+        score = torch.where(ended, score, best + log_probs[:, t])
+        pointers.append(torch.where(ended, stay, which))
+    total, label = score.max(1)
+    path = [label]
+    for pointer in reversed(pointers):
+        label = pointer.gather(1, label[:, None])[:, 0]
+        path.append(label)
+    return torch.stack(path[::-1], 1).masked_fill(padding_mask, 0), total
+
+
+def decode(
+    log_probs: Tensor, padding_mask: Tensor, labels: Sequence[str], how: str = "argmax"
+) -> list[list[str]]:
+    """BIO tags of a batch of sentences.
+
+    Args:
+        log_probs: ``(B, T, C)``.
+        padding_mask: bool ``(B, T)``, True = padding, on the right.
+        labels: the C tags.
+        how: ``argmax``; ``tan``, ``he`` or ``strict`` for Viterbi (see ``bio_constraints``);
+            ``structured`` for the constraints of He et al. 2017 (see ``decode_structure``).
+
+    Returns:
+        The tags of each sentence, without padding.
+
+    Raises:
+        UserError: if ``how`` is unknown.
+    """
+    if how not in DECODERS:
+        raise UserError(f"decoder {how!r} is unknown; allowed are {', '.join(DECODERS)}")
+    if how == "argmax":
+        best = log_probs.argmax(-1)
+    elif how == "structured":
+        from .decode_structure import best_structured
+
+        best = best_structured(log_probs, padding_mask, labels)
+    else:
+        constraints = bio_constraints(labels, how)
+        constraints = Constraints(
+            constraints.start.to(log_probs.device), constraints.allowed.to(log_probs.device)
+        )
+        best = viterbi(log_probs, padding_mask, constraints)[0]
+    lengths = (~padding_mask).sum(1).tolist()
+    return [
+        [labels[i] for i in row[:length]]
+        for row, length in zip(best.tolist(), lengths, strict=True)
+    ]

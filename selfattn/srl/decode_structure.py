@@ -1,0 +1,196 @@
+"""The structural constraints of He et al. 2017, found exactly by branch and bound.
+
+A node of the search is a sentence with some labels forbidden at some words; Viterbi gives its best
+path, whose score bounds everything below the node. If the path breaks a constraint, the node is
+split into nodes that together hold every path that keeps the constraint, and not this one. The
+first path that leaves the queue unbroken is the best. Each round runs one Viterbi over the new
+nodes of all sentences together.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .bio import from_bio
+from .decode import Constraints, bio_constraints, viterbi
+from .propositions import Span
+
+CORE = frozenset([*(f"A{i}" for i in range(6)), "AA", *(f"ARG{i}" for i in range(6)), "ARGA"])
+# Nodes that are opened for a sentence before its best unbroken path so far is taken.
+_MOST_NODES = 60
+_ROWS_AT_ONCE = 512
+
+# Kind, label, and the words where the first and the second span open.
+Violation = tuple[str, str, int, int]
+
+
+def violations(spans: Sequence[Span]) -> Iterator[Violation]:
+    """Broken constraints of one proposition (He et al. 2017, section 3.3).
+
+    Yields:
+        ``unique``: a core role that occurs again; ``continuation``: a ``C-X`` without an X before
+        it; ``reference``: an ``R-X`` without an X anywhere.
+    """
+    first: dict[str, int] = {}
+    present = {span.label for span in spans}
+    for span in sorted(spans, key=lambda s: s.start):
+        kind, _, base = span.label.partition("-")
+        if span.label in CORE and span.label in first:
+            yield "unique", span.label, first[span.label], span.start
+        elif kind == "C" and base not in first:
+            yield "continuation", base, span.start, span.start
+        elif kind == "R" and base not in present:
+            yield "reference", base, span.start, span.start
+        first.setdefault(span.label, span.start)
+
+
+def count_violations(propositions: Sequence[Sequence[Span]]) -> Counter[str]:
+    """How often each kind of constraint is broken."""
+    return Counter(kind for spans in propositions for kind, *_ in violations(spans))
+
+
+@dataclass(frozen=True)
+class _Node:
+    forbidden: Tensor  # bool (T, C)
+    path: list[int]
+    broken: Violation | None
+
+
+class _Search:
+    """The queue of one sentence."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.queue: list[tuple[float, int, _Node]] = []
+        self.best: tuple[float, list[int]] | None = None
+        self.opened = 0
+
+    def add(self, score: float, order: int, node: _Node) -> None:
+        if score == -torch.inf:
+            return
+        if node.broken is None and (self.best is None or score > self.best[0]):
+            self.best = (score, node.path)
+        heapq.heappush(self.queue, (-score, order, node))
+
+    def finished(self) -> list[int] | None:
+        """The answer, or None while the best node is broken."""
+        if self.queue and self.queue[0][2].broken is not None and self.opened < _MOST_NODES:
+            return None
+        if self.best is not None:
+            return self.best[1]
+        return self.queue[0][2].path
+
+    def open(self) -> _Node:
+        self.opened += 1
+        return heapq.heappop(self.queue)[2]
+
+
+def best_structured(log_probs: Tensor, padding_mask: Tensor, labels: Sequence[str]) -> Tensor:
+    """The best paths that keep BIO (``strict``) and the structural constraints.
+
+    A sentence that needs more than a fixed number of nodes gets the best unbroken path found until
+    then, or, if there is none, the best path of BIO alone.
+
+    Args:
+        log_probs: ``(B, T, C)``.
+        padding_mask: bool ``(B, T)``, True = padding, on the right.
+        labels: the C tags.
+
+    Returns:
+        Labels ``(B, T)``, 0 at padding.
+    """
+    device, log_probs, padding_mask = log_probs.device, log_probs.cpu(), padding_mask.cpu()
+    constraints = bio_constraints(labels, "strict")
+    lengths = (~padding_mask).sum(1).tolist()
+    best, scores = viterbi(log_probs, padding_mask, constraints)
+    order = itertools.count()
+    searches: dict[int, _Search] = {}
+    for row, path in enumerate(best.tolist()):
+        broken = _first_violation(path[: lengths[row]], labels)
+        if broken is not None:
+            searches[row] = search = _Search(lengths[row])
+            forbidden = torch.zeros(lengths[row], len(labels), dtype=torch.bool)
+            node = _Node(forbidden, path[: lengths[row]], broken)
+            search.add(float(scores[row]), next(order), node)
+    while searches:
+        children = [
+            (row, forbidden)
+            for row, search in searches.items()
+            for forbidden in _split(search.open(), labels)
+        ]
+        for row, forbidden, path, score in _solve(children, log_probs, constraints):
+            node = _Node(forbidden, path, _first_violation(path, labels))
+            searches[row].add(score, next(order), node)
+        for row, search in list(searches.items()):
+            answer = _answer(search, best[row].tolist())
+            if answer is not None:
+                best[row, : search.length] = torch.tensor(answer)
+                del searches[row]
+    return best.to(device)
+
+
+def _answer(search: _Search, fallback: list[int]) -> list[int] | None:
+    if not search.queue:
+        return fallback[: search.length]
+    if search.opened >= _MOST_NODES and search.best is None:
+        return fallback[: search.length]
+    return search.finished()
+
+
+def _first_violation(path: Sequence[int], labels: Sequence[str]) -> Violation | None:
+    return next(violations(from_bio([labels[i] for i in path], repair=True)), None)
+
+
+def _split(node: _Node, labels: Sequence[str]) -> Iterator[Tensor]:
+    """What is forbidden in each child."""
+    assert node.broken is not None
+    kind, label, first, second = node.broken
+    opens = labels.index(f"B-{label}") if f"B-{label}" in labels else None
+    if kind == "unique":
+        # The one span of this role opens either up to `first`, or behind it.
+        for words in (slice(first + 1, None), slice(None, first + 1)):
+            child = node.forbidden.clone()
+            child[words, opens] = True
+            yield child
+        return
+    prefix, before = ("C", second) if kind == "continuation" else ("R", len(node.path))
+    words = slice(None, second + 1) if kind == "continuation" else slice(None)
+    child = node.forbidden.clone()
+    child[words, labels.index(f"B-{prefix}-{label}")] = True  # there is no X ...
+    if opens is not None:
+        child[:before, opens] = True
+    yield child
+    if opens is None:
+        return
+    for word in range(before):  # ... or it opens at one of these words, first at this one
+        child = node.forbidden.clone()
+        child[:word, opens] = True
+        child[word] = True
+        child[word, opens] = node.forbidden[word, opens]
+        yield child
+
+
+def _solve(
+    children: list[tuple[int, Tensor]], log_probs: Tensor, constraints: Constraints
+) -> Iterator[tuple[int, Tensor, list[int], float]]:
+    """Viterbi over all children, some hundred at once."""
+    for at in range(0, len(children), _ROWS_AT_ONCE):
+        part = children[at : at + _ROWS_AT_ONCE]
+        lengths = torch.tensor([len(forbidden) for _, forbidden in part])
+        longest = int(lengths.max())
+        padding = torch.arange(longest) >= lengths[:, None]
+        scores = log_probs[[row for row, _ in part], :longest].clone()
+        for values, (_, forbidden) in zip(scores, part, strict=True):
+            values[: len(forbidden)].masked_fill_(forbidden, -torch.inf)
+        paths, totals = viterbi(scores, padding, constraints)
+        for (row, forbidden), path, total in zip(
+            part, paths.tolist(), totals.tolist(), strict=True
+        ):
+            yield row, forbidden, path[: len(forbidden)], total
