@@ -56,7 +56,7 @@ def read(
     return [
         Sentence(
             tuple(row[0] for row in block.rows) if column else ("",) * len(block.rows),
-            _propositions(block, column, lenient),
+            propositions_of(block, column, lenient),
         )
         for block in blocks
     ]
@@ -83,7 +83,14 @@ def _lemma_column(blocks: Sequence[Block]) -> int:
     return votes.most_common(1)[0][0]
 
 
-def _propositions(block: Block, column: int, lenient: bool) -> tuple[Proposition, ...]:
+def propositions_of(
+    block: Block, column: int = 0, lenient: bool = False
+) -> tuple[Proposition, ...]:
+    """The propositions of a sentence whose predicates stand in ``column``, counted from 0.
+
+    Raises:
+        UserError: for a bad sentence, with file, line and what was expected.
+    """
     found = block.width
     if found <= column:
         raise block.error(0, f"{found} columns, but the predicates stand in column {column + 1}")
@@ -116,7 +123,7 @@ def _read_pair(path: Path, props: Path, lenient: bool) -> list[Sentence]:
             "as many"
         )
     return [
-        Sentence(tuple(row[0] for row in left.rows), _propositions(right, 0, lenient))
+        Sentence(tuple(row[0] for row in left.rows), propositions_of(right, 0, lenient))
         for left, right in zip(words, blocks, strict=True)
     ]
 

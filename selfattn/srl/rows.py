@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,9 +63,16 @@ def read_blocks(path: Path, skip: Callable[[str], bool] | None = None) -> list[B
     Raises:
         UserError: if the file cannot be read, is no UTF-8 text or has no sentence.
     """
+    return blocks_of(path, read_lines(path), skip)
+
+
+def blocks_of(
+    path: Path, lines: Iterable[str], skip: Callable[[str], bool] | None = None
+) -> list[Block]:
+    """As :func:`read_blocks`, of lines that were read already; ``path`` is for messages."""
     blocks: list[Block] = []
     is_open = False
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(lines, start=1):
         row = fields(line.lstrip("\ufeff") if number == 1 else line)
         if not row or (skip is not None and skip(line)):
             is_open = False

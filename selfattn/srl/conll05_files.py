@@ -1,0 +1,159 @@
+"""What the CoNLL-2005 archives hold: their layout, their files, and how they spell words."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import tarfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import UserError
+
+BROWN = "brown"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the data.
+
+    Args:
+        name (str): the name of the files written.
+        folder (str): its folder in the archives.
+        sections (tuple[str, ...]): sections of the Treebank, or ``brown``.
+        published (tuple[int, int, int]): sentences, tokens and propositions by Table 1 of Carreras
+            and Marquez (2005).
+    """
+
+    name: str
+    folder: str
+    sections: tuple[str, ...]
+    published: tuple[int, int, int]
+
+    def key(self, section: str, kind: str) -> str:
+        """Where the archives hold the ``props`` or ``words`` of a section, without ``.gz``."""
+        number = f".{section}" if self.folder in ("train", "devel") else ""
+        return f"{self.folder}/{kind}/{self.folder}{number}.{kind}"
+
+
+PARTS = (
+    Part("train", "train", tuple(f"{i:02}" for i in range(2, 22)), (39_832, 950_028, 90_750)),
+    Part("dev", "devel", ("24",), (1_346, 32_853, 3_248)),
+    Part("test.wsj", "test.wsj", ("23",), (2_416, 56_684, 5_267)),
+    Part("test.brown", "test.brown", (BROWN,), (426, 7_159, 804)),
+)
+_KEYS = {
+    part.key(section, kind)
+    for part in PARTS
+    for section in part.sections
+    for kind in ("props", "words")
+}
+_MEMBER = re.compile(r"(?:^|/)([\w.]+/(?:props|words)/[\w.]+?)(?:\.gz)?$")
+
+
+@dataclass(frozen=True)
+class Member:
+    """One file of an archive: how messages name it, and its lines."""
+
+    name: Path
+    lines: list[str]
+
+
+def read_archives(paths: Iterable[Path]) -> dict[str, Member]:
+    """The props and words files of archives or of unpacked ones, by :meth:`Part.key`.
+
+    Raises:
+        UserError: if one is missing or damaged, or holds two different versions of a file.
+    """
+    found: dict[str, Member] = {}
+    for path in paths:
+        for name, key, data in _members(path):
+            member = Member(path / name, _lines(path / name, data))
+            if found.setdefault(key, member).lines != member.lines:
+                raise UserError(
+                    f"--archive: {found[key].name} and {member.name} are both {key}, but differ"
+                )
+    return found
+
+
+def _members(path: Path) -> Iterator[tuple[str, str, bytes]]:
+    """Name, key and content of the files that are needed."""
+    try:
+        if path.is_dir():
+            for file in sorted(path.rglob("*")):
+                name = file.relative_to(path).as_posix()
+                if file.is_file() and (key := _key(name)):
+                    yield name, key, file.read_bytes()
+            return
+        with tarfile.open(path) as archive:
+            for info in archive:
+                key = _key(info.name)
+                content = archive.extractfile(info) if key and info.isfile() else None
+                if content is not None:
+                    yield info.name, key, content.read()
+    except FileNotFoundError:
+        raise UserError(f"--archive: there is no file or folder {path}") from None
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        reason = str(error).partition("\n")[0].rstrip(":")
+        raise UserError(
+            f"--archive: {path} cannot be read as a whole .tar.gz archive ({reason})"
+        ) from None
+
+
+def _key(name: str) -> str:
+    """The key of a file that is needed, or nothing."""
+    match = _MEMBER.search(name)
+    return match[1] if match and match[1] in _KEYS else ""
+
+
+def _lines(name: Path, data: bytes) -> list[str]:
+    try:
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+        return data.decode("utf-8").split("\n")
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise UserError(f"--archive: {name} is not a complete gzip file") from None
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{name}, line {line}: not UTF-8; only UTF-8 text is allowed") from None
+
+
+_BRACKETS = {
+    "-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How words of the Treebank are written, to agree with the test sets of the archives.
+
+    The Treebank writes ``-LRB-`` for an opening parenthesis and ``\\/`` for a slash. The shared
+    task undid the first; whether it undid the second is read off the words of its test sets.
+
+    Args:
+        brackets (bool): turn ``-LRB-`` and the like into characters.
+        slashes (bool): turn ``\\/`` and ``\\*`` into characters.
+    """
+
+    brackets: bool = True
+    slashes: bool = False
+
+    @classmethod
+    def of(cls, members: Mapping[str, Member]) -> Spelling:
+        """The spelling of the words in some archives."""
+        words = {
+            line.split()[0]
+            for key, member in members.items()
+            if "/words/" in key
+            for line in member.lines
+            if line.strip()
+        }
+        plain = any("/" in word and "\\/" not in word for word in words)
+        return cls("-LRB-" not in words, plain and not any("\\/" in word for word in words))
+
+    def __call__(self, word: str) -> str:
+        if self.brackets:
+            word = _BRACKETS.get(word, word)
+        return word.replace("\\/", "/").replace("\\*", "*") if self.slashes else word

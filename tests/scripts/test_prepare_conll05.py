@@ -1,0 +1,219 @@
+"""scripts/prepare_conll05.py on a tiny Treebank and tiny archives of the real layout."""
+
+import gzip
+import io
+import json
+import shutil
+import tarfile
+
+import pytest
+
+from selfattn.srl import conll
+
+# A tree with a trace, and one with a parenthesis and a slash; their words and their propositions.
+TREES = """
+( (S (NP-SBJ-1 (DT The) (NN baker)) (VP (VBD wanted) (S (NP-SBJ (-NONE- *-1))
+    (VP (TO to) (VP (VB sleep))))) (. .)) )
+( (S (-LRB- -LRB-) (NP-SBJ (NN tea) ) (VP (VBD cost) (NP (CD 1\\/2) (NN coin))) (-RRB- -RRB-) ) )
+"""
+WORDS = ["The baker wanted to sleep .".split(), "( tea cost 1/2 coin )".split()]
+PROPS = """\
+-      (A0*   (A0*
+-      *)     *)
+want   (V*)   *
+-      (A1*   *
+sleep  *)     (V*)
+-      *      *
+
+-      *
+-      (A1*)
+cost   (V*)
+-      (A2*
+-      *)
+-      *
+
+"""
+TEST_WORDS = "\n".join("\n".join([*words, ""]) for words in WORDS)
+SECTIONS = [f"{i:02}" for i in range(2, 22)]
+
+
+@pytest.fixture
+def layout(tmp_path):
+    """The files of both archives by name, and a Treebank below ``tmp_path``."""
+    for section in [*SECTIONS, "24"]:
+        folder = tmp_path / "treebank" / "parsed" / "mrg" / "wsj" / section
+        folder.mkdir(parents=True)
+        trees = TREES.split("\n( ")
+        # Two files: the order of the sentences is the order of the names.
+        (folder / f"wsj_{section}01.mrg").write_text("*x* a notice (\n( " + trees[1])
+        (folder / f"wsj_{section}02.mrg").write_text("( " + trees[2])
+    # Sections of other kinds carry the same names.
+    (tmp_path / "treebank" / "raw" / "wsj" / "02").mkdir(parents=True)
+    release = {f"train/props/train.{section}.props.gz": PROPS for section in SECTIONS}
+    release["devel/props/devel.24.props.gz"] = PROPS
+    release["train/synt.cha/train.02.synt.cha.gz"] = "not read"
+    tests = {}
+    for name in ("test.wsj", "test.brown"):
+        tests[f"{name}/props/{name}.props.gz"] = PROPS
+        tests[f"{name}/words/{name}.words.gz"] = TEST_WORDS
+    return {"conll05st-release.tar.gz": release, "conll05st-tests.tar.gz": tests}
+
+
+@pytest.fixture
+def build(layout, tmp_path, run_cli, repo_root):
+    def run(*args, treebank=("--treebank", "treebank")):
+        for archive, files in layout.items():
+            with tarfile.open(tmp_path / archive, "w:gz") as tar:
+                for name, text in files.items():
+                    data = gzip.compress(text.encode())
+                    info = tarfile.TarInfo(f"conll05st-release/{name}")
+                    info.size = len(data)
+                    tar.addfile(info, io.BytesIO(data))
+        archives = ["--archive", *layout]
+        script = repo_root / "scripts" / "prepare_conll05.py"
+        return run_cli([script, *treebank, *archives, "--dest", "out", *args], cwd=tmp_path)
+
+    return run
+
+
+def refused(done, tmp_path, *words):
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1
+    for word in ("prepare_conll05.py: error: ", *words):
+        assert word in done.stderr
+    assert not [path for path in tmp_path.iterdir() if "out" in path.name]
+
+
+def test_all_parts_are_built(build, tmp_path):
+    done = build("--any-counts")
+    assert done.returncode == 0, done.stderr
+    assert "train         02:      2 sentences,      12 tokens,      3 propositions" in done.stdout
+    out = tmp_path / "out"
+    assert sorted(path.name for path in out.iterdir()) == sorted(
+        ["counts.json"]
+        + [
+            f"{n}.{e}"
+            for n in ("train", "dev", "test.wsj", "test.brown")
+            for e in ("conll", "props")
+        ]
+    )
+    train = conll.read(out / "train.conll")
+    assert [list(sentence.words) for sentence in train] == WORDS * 20
+    dev = conll.read(out / "dev.conll")
+    assert dev == conll.read(out / "test.brown.conll") == train[:2]
+    assert [p.lemma for sentence in dev for p in sentence.propositions] == ["want", "sleep", "cost"]
+    assert [p.predicate for sentence in dev for p in sentence.propositions] == [2, 4, 2]
+    counts = json.loads((out / "counts.json").read_text())
+    assert counts["train"]["total"] == [40, 240, 60]
+    assert counts["dev"] == {"24": [2, 12, 3], "total": [2, 12, 3]}
+    props = (out / "dev.props").read_text().split()
+    assert props == PROPS.split()
+
+
+def test_an_escaped_slash_stays_where_the_archives_escape_it(build, layout, tmp_path):
+    for name in ("test.wsj", "test.brown"):
+        key = f"{name}/words/{name}.words.gz"
+        tests = layout["conll05st-tests.tar.gz"]
+        tests[key] = tests[key].replace("1/2", "1\\/2").replace("(", "-LRB-")
+    assert build("--any-counts").returncode == 0
+    words = conll.read(tmp_path / "out" / "train.conll")[1].words
+    assert words == ("-LRB-", "tea", "cost", "1\\/2", "coin", "-RRB-")
+
+
+def test_other_counts_than_the_published_ones_are_refused(build, tmp_path):
+    refused(build(), tmp_path, "train has 40 sentences, 240 tokens and 60 propositions",
+            "39,832 sentences, 950,028 tokens and 90,750 propositions are published")  # fmt: skip
+
+
+def test_everything_that_is_missing_is_named_at_once(build, layout, tmp_path):
+    shutil.rmtree(tmp_path / "treebank" / "parsed" / "mrg" / "wsj" / "07")
+    shutil.rmtree(tmp_path / "treebank" / "parsed" / "mrg" / "wsj" / "24")
+    del layout["conll05st-release.tar.gz"]["train/props/train.11.props.gz"]
+    del layout["conll05st-tests.tar.gz"]["test.brown/words/test.brown.words.gz"]
+    refused(build("--any-counts"), tmp_path, "missing: words of the sections 07, 24 (no folder",
+            "; train/props/train.11.props.gz, test.brown/words/test.brown.words.gz (not in "
+            "--archive conll05st-release.tar.gz, conll05st-tests.tar.gz)")  # fmt: skip
+    refused(build("--any-counts", treebank=()), tmp_path, "sections 02, 03, ",
+            "because --treebank is not given")  # fmt: skip
+
+
+def test_words_in_the_archives_make_the_treebank_unneeded(build, layout, tmp_path):
+    release = layout["conll05st-release.tar.gz"]
+    for section in SECTIONS:
+        release[f"train/words/train.{section}.words.gz"] = TEST_WORDS
+    release["devel/words/devel.24.words.gz"] = TEST_WORDS
+    assert build("--any-counts", treebank=()).returncode == 0
+
+
+def change(layout, old, new):
+    release = layout["conll05st-release.tar.gz"]
+    key = "train/props/train.05.props.gz"
+    assert old in release[key]
+    release[key] = release[key].replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (
+            lambda layout, wsj: change(layout, "-      *      *\n\n", "\n"),
+            ["section 05, sentence 1: 6 words in", "wsj_0501.mrg, line 2, and 5 rows in",
+             "train.05.props.gz, line 1"],
+        ),
+        (
+            lambda layout, wsj: change(layout, PROPS, PROPS + PROPS[:PROPS.index("\n\n")]),
+            ["section 05: 2 sentences of words and 3 of propositions"],
+        ),
+        (
+            lambda layout, wsj: change(layout, "cost   (V*)", "cost   (A0*)"),
+            ["train.05.props.gz, line 10: the predicate in this line has no V span"],
+        ),
+        (
+            lambda layout, wsj: (wsj / "05" / "wsj_0501.mrg").write_text("( (S (NN a)) \n"),
+            ["wsj_0501.mrg, line 1: the tree that starts here is not closed"],
+        ),
+        (
+            lambda layout, wsj: (wsj / "05" / "wsj_0501.mrg").write_text("( (NN a)) )\n"),
+            ["wsj_0501.mrg, line 1: ) without a ("],
+        ),
+        (
+            lambda layout, wsj: (wsj / "05" / "wsj_0501.mrg").write_bytes(b"( (NN caf\xe9))\n"),
+            ["wsj_0501.mrg, line 1", "not UTF-8"],
+        ),
+        (
+            lambda layout, wsj: shutil.copytree(wsj / "05", wsj.parent / "copy" / "05"),
+            ["both", "hold section 05, but one is needed"],
+        ),
+    ],
+    ids=["rows", "sentences", "no-v", "open", "close", "encoding", "twice"],
+)  # fmt: skip
+def test_what_does_not_fit_is_named_and_nothing_is_written(build, layout, tmp_path, spoil, words):
+    spoil(layout, tmp_path / "treebank" / "parsed" / "mrg" / "wsj")
+    refused(build("--any-counts"), tmp_path, *words)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "no file or folder bad"),
+        (b"text", "cannot be read"),
+        (b"\x1f\x8b\x08", "cannot be read"),
+    ],
+    ids=["none", "text", "gzip"],
+)
+def test_bad_archives_are_named(run_cli, tmp_path, repo_root, content, words):
+    if content is not None:
+        (tmp_path / "bad").write_bytes(content)
+    script = repo_root / "scripts" / "prepare_conll05.py"
+    done = run_cli([script, "--archive", "bad", "--dest", "out"], cwd=tmp_path)
+    refused(done, tmp_path, "--archive: ", words)
+
+
+def test_a_download_that_broke_off_is_named(build, tmp_path, run_cli, repo_root):
+    assert build("--any-counts", "--dest", "first").returncode == 0
+    archive = tmp_path / "conll05st-release.tar.gz"
+    content = archive.read_bytes()
+    archive.write_bytes(content[: len(content) // 2])
+    script = repo_root / "scripts" / "prepare_conll05.py"
+    done = run_cli([script, "--archive", archive.name, "--dest", "out"], cwd=tmp_path)
+    refused(done, tmp_path, "conll05st-release.tar.gz cannot be read as a whole .tar.gz archive")
