@@ -7,7 +7,7 @@ and one of the query, and three elsewhere. All arithmetic is float32, exponents 
 log 2.
 """
 
-from selfattn.ops._triton import INTERPRETED, dropout_factor, jit, narrow, tl
+from selfattn.ops._triton import INTERPRETED, dropout_factor, inline, jit, narrow, tl
 from selfattn.ops.mtsa.fused.tile import key_span
 
 # Below 2^80 on one side, a clamp at 2^120 on the other one only meets sums beyond 2^40: saturated.
@@ -15,7 +15,7 @@ SAFE = tl.constexpr(80.0)
 CLAMP = tl.constexpr(120.0)
 
 
-@jit
+@inline
 def _reciprocal(u):
     """1 / u for u >= 1; the division of Triton would be many instructions."""
     if INTERPRETED:
@@ -26,13 +26,13 @@ def _reciprocal(u):
         )
 
 
-@jit
+@inline
 def _factor(a, gain):
     """exp(2a / c) of some tokens; ``gain`` is 2 / c in units of log 2."""
     return tl.exp2(tl.minimum(tl.maximum(a * gain, -CLAMP), CLAMP))
 
 
-@jit
+@inline
 def _pair(one, other, gain, low, FACTORS: tl.constexpr):
     """exp(score - c) and s, see the README of DiSA; ``low`` is -2c in units of log 2.
 
@@ -44,7 +44,7 @@ def _pair(one, other, gain, low, FACTORS: tl.constexpr):
     return tl.exp2(s * low), s
 
 
-@jit
+@inline
 def _token(ptr, position, stride, there, features, width):
     """One token as a row ``(1, features)`` of float32; nothing is read where not there."""
     mask = (features < width)[None, :] & there
@@ -52,7 +52,7 @@ def _token(ptr, position, stride, there, features, width):
     return row.to(tl.float32)
 
 
-@jit
+@inline
 def _place(length, width, BT: tl.constexpr, BF: tl.constexpr):
     """Sentence, first token and first feature of this program."""
     tiles, parts = tl.cdiv(length, BT), tl.cdiv(width, BF)
@@ -60,7 +60,7 @@ def _place(length, width, BT: tl.constexpr, BF: tl.constexpr):
     return lane // parts, tl.program_id(0) % tiles * BT, lane % parts * BF
 
 
-@jit
+@inline
 def _real(padding_ptr, batch, tokens, length, HAS_PADDING: tl.constexpr):
     """Which tokens exist and are not padding; for one token or several."""
     real = (tokens >= 0) & (tokens < length)
@@ -70,7 +70,7 @@ def _real(padding_ptr, batch, tokens, length, HAS_PADDING: tl.constexpr):
     return real
 
 
-@jit
+@inline
 def _rows(ptr, tokens, stride, real, features, width):
     """A tile ``(tokens, features)`` of float32; nothing is read where not real."""
     mask = real[:, None] & (features < width)[None, :]
@@ -78,7 +78,7 @@ def _rows(ptr, tokens, stride, real, features, width):
     return tile.to(tl.float32)
 
 
-@jit
+@inline
 def _sums(
     x_ptr, a_ptr, query, padding_ptr, seed_ptr, x_t, a_t, batch, rows, features, lo, hi, left,
     right, length, width, lane, column, gain, low, threshold, inverse_keep,
@@ -166,7 +166,7 @@ def forward_kernel(
         tl.store(change_ptr + place, change, mask=exist)
 
 
-@jit
+@inline
 def _key_sums(
     key, x, b_ptr, out_ptr, grad_ptr, padding_ptr, seed_ptr, b_t, out_t, batch,
     rows, real, features, lo, hi, left, right, length, width, lane, column, gain, low,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
-from selfattn.ops.mtsa.fused import draw_seed
+from selfattn.ops.mtsa.fused import draw_seed, dropout
 from selfattn.ops.mtsa.fused.launch import UNBOUNDED
 from selfattn.ops.mtsa.tiling import runs
 
@@ -186,28 +186,12 @@ def dropout_factors(
         The factor on (query, key) pairs ``(B, G, T, T)``, one for each mask, and the one on
         (key, feature) pairs ``(B, T, C)``; both float32.
     """
-    from selfattn.ops.mtsa.fused.prepare import factor_kernel
-
     batch, length, features = x.shape
-    seed, (threshold, scale) = draw_seed(x.device), _scales(dropout_p)
-
-    def draw(lanes: int, columns: int, stream: int) -> Tensor:
-        out = torch.empty(lanes, length, columns, dtype=torch.float32, device=x.device)
-        factor_kernel[(lanes * length,)](
-            seed, out, length, columns, threshold, scale, STREAM=stream, SIZE=64
-        )
-        return out
-
-    pairs = draw(batch * len(masks), length, 0).unflatten(0, (batch, len(masks)))
+    seed = draw_seed(x.device)
+    pairs, _ = dropout.dropout_factors(seed, (batch, len(masks), length, 1), dropout_p)
     for _, parts in runs(masks):
         pairs[:, parts] = pairs[:, parts.start, None]
-    return pairs, draw(batch, features, 1)
-
-
-def _scales(dropout_p: float) -> tuple[int, float]:
-    """What the kernels take for a dropout probability: a threshold of 31 bits, and 1 / keep."""
-    keep = (1.0 - dropout_p) ** 0.5
-    return (int(keep * (1 << 31)) if dropout_p else 0), 1.0 / keep
+    return pairs, dropout.dropout_factors(seed, (batch, 1, length, features), dropout_p)[1][:, 0]
 
 
 class _Group(NamedTuple):
@@ -241,7 +225,7 @@ class _Call:
         self._others = [self._tensors[0] if t is None else t for t in (self.padding, bounds, seed)]
         self.strides = [stride for t in self._tensors for stride in t.stride()[:2]]
         self._exponents = (2.0 / c * LOG2E, -2.0 * c * LOG2E)
-        self._dropout = _scales(dropout_p)
+        self._dropout = dropout.threshold(dropout_p), 1.0 / dropout.keep_probability(dropout_p)
         self._tile = choose(dropout_p > 0)
 
     def groups(self) -> list[_Group]:
