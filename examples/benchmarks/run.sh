@@ -1,0 +1,37 @@
+#!/bin/sh
+# All benchmarks of one device: examples/benchmarks/run.sh [cpu|cuda] [FLAGS for all of them]
+set -eu
+cd "$(dirname "$0")/../.."
+device=${1:-cpu}
+[ $# -eq 0 ] || shift
+out=examples/benchmarks
+
+failed=
+bench() { # NAME SCRIPT FLAGS...: rows, tables and pictures; goes on after a refused row
+    name=$1-$device
+    script=$2
+    shift 2
+    echo "== $name" >&2
+    python "scripts/$script" --device "$device" --csv "$out/$name.csv" --plots "$out" "$@" \
+        > "$out/$name.tmp" || failed="$failed $name"
+    mv "$out/$name.tmp" "$out/$name.md"
+}
+
+if [ "$device" = cuda ]; then
+    bench operator-training bench_attention.py --level operator --dtype bfloat16 --embed-dim 512 \
+        --max-tokens 65536 "$@"
+    bench layer-training bench_attention.py --dtype bfloat16 --max-tokens 65536 "$@"
+    bench layer-inference bench_attention.py --dtype bfloat16 --max-tokens 65536 \
+        --mode inference "$@"
+    bench encoder-training bench_training.py --dtype bfloat16 --batch 1024 --max-tokens 25000 "$@"
+    bench fairseq-training bench_training.py --level fairseq --dtype bfloat16 --batch 1024 \
+        --max-tokens 25000 "$@"
+else
+    bench layer-training bench_attention.py "$@"
+    bench layer-inference bench_attention.py --mode inference "$@"
+    bench operator-training bench_attention.py --level operator --lengths 64 128 256 "$@"
+    bench encoder-training bench_training.py --max-tokens 2048 "$@"
+    bench fairseq-training bench_training.py --level fairseq --max-tokens 1024 --lengths 30 "$@"
+fi
+
+[ -z "$failed" ] || { echo "not all rows could be reported:$failed" >&2; exit 1; }
