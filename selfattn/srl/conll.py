@@ -70,7 +70,11 @@ def _guess(blocks: Sequence[Block]) -> str:
 
 
 def _lemma_column(blocks: Sequence[Block]) -> int:
-    """The column before the brackets, by the vote of the first sentences."""
+    """The column of the predicates, by two votes of each of the first sentences.
+
+    One for the column before the brackets at the end, one for every column that names as many
+    predicates as columns follow; a mistake in a short file spoils one of the two.
+    """
     votes: Counter[int] = Counter()
     for block in itertools.islice(blocks, 200):
         width = min(map(len, block.rows))
@@ -80,7 +84,10 @@ def _lemma_column(blocks: Sequence[Block]) -> int:
         ):
             brackets += 1
         votes[width - 1 - brackets] += 1
-    return votes.most_common(1)[0][0]
+        for column in range(width):
+            predicates = sum(row[column] != NO_PREDICATE for row in block.rows)
+            votes[column] += width == column + 1 + predicates
+    return max(votes, key=lambda column: (votes[column], column))
 
 
 def propositions_of(

@@ -1,0 +1,160 @@
+"""scripts/prepare_srl.py as a user runs it, with good and with bad files."""
+
+import json
+import sys
+
+import pytest
+
+from selfattn.srl import conll, lines
+
+TRAIN = """\
+We - (A0*)
+Poured pour (V*)
+tea - (A1*)
+
+tea - *
+we - (A0*)
+sip sip (V*)
+
+No -
+verb -
+"""
+VALID = """\
+Tea - (A1* (A1*)
+They - *) *
+pour pour (V*) *
+sip sip * (V*)
+
+Nothing -
+
+They - (A0*)
+pour pour (V*)
+milk - (AM-TMP*)
+"""
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    (folder / "train").write_text(TRAIN)
+    (folder / "valid").write_text(VALID)
+    return folder
+
+
+@pytest.fixture
+def prepare(run_cli, corpus, repo_root):
+    def run(*args, dest="data"):
+        script = repo_root / "scripts" / "prepare_srl.py"
+        files = ["--train", "corpus/train", "--valid", "corpus/valid"]
+        return run_cli([script, *files, "--dest", dest, *args], cwd=corpus.parent)
+
+    return run
+
+
+def refused(done, folder, *words):
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1
+    for word in ("prepare_srl.py: error: ", *words):
+        assert word in done.stderr
+    assert [path.name for path in folder.iterdir()] == ["corpus"]
+
+
+def test_the_folder(prepare, corpus):
+    done = prepare("--test", "corpus/valid", "--test", "corpus/train")
+    assert done.returncode == 0, done.stderr
+    data = corpus.parent / "data"
+    assert sorted(path.name for path in data.iterdir()) == [
+        "dict.label.txt", "dict.word.txt", "meta.json", "test.conll", "test.txt", "test1.conll",
+        "test1.txt", "train.txt", "valid.conll", "valid.txt",
+    ]  # fmt: skip
+    assert (data / "train.txt").read_text() == (
+        "1 We Poured tea ||| B-A0 B-V B-A1\n2 tea we sip ||| O B-A0 B-V\n"
+    )
+    assert (data / "dict.word.txt").read_text() == "tea 2\nwe 2\npoured 1\nsip 1\n"
+    assert (data / "dict.label.txt").read_text() == "B-A0 2\nB-V 2\nB-A1 1\nO 1\n"
+    # Whole sentences, those without a predicate too; line n is their n-th proposition.
+    valid = conll.read(data / "valid.conll")
+    assert len(valid) == 3 and valid == conll.read(corpus / "valid")
+    assert lines.lines_of(valid) == lines.read_lines_file(data / "valid.txt")
+    meta = json.loads((data / "meta.json").read_text())
+    assert meta["version"] == 1
+    assert meta["propositions"] == {"train": 2, "valid": 3, "test": 3, "test1": 2}
+    assert meta["sentences"]["valid"] == 3
+    assert meta["tags not in train"]["valid"] == ["B-AM-TMP", "I-A1"]
+    assert meta["unknown words in percent"]["valid"] == round(100 * 7 / 11, 2)
+    assert "tags that training never shows: B-AM-TMP I-A1" in done.stdout
+
+
+def test_the_options(prepare, corpus):
+    assert prepare("--keep-case", "--vocab-size", "3").returncode == 0
+    words = (corpus.parent / "data" / "dict.word.txt").read_text()
+    assert words == "tea 2\nPoured 1\nWe 1\n"
+    refused_again = prepare("--min-count", "2")
+    assert "data exists already" in refused_again.stderr and refused_again.returncode == 2
+    assert prepare("--min-count", "2", "--overwrite").returncode == 0
+    assert (corpus.parent / "data" / "dict.word.txt").read_text() == "tea 2\nwe 2\n"
+
+
+def test_words_and_props_and_lines(prepare, corpus):
+    sentences = conll.read(corpus / "valid")
+    conll.write_words(corpus / "words", sentences)
+    conll.write_props(corpus / "props", sentences)
+    lines.write(corpus / "lines", sentences)
+    done = prepare("--test", "corpus/words", "corpus/props", "--test", "corpus/lines")
+    assert done.returncode == 0, done.stderr
+    data = corpus.parent / "data"
+    assert conll.read(data / "test.conll") == sentences
+    assert (data / "test1.txt").read_text() == (data / "valid.txt").read_text()
+    assert len(conll.read(data / "test1.conll")) == 2
+
+
+def test_words_of_the_dictionary_itself_are_left_to_it(prepare, corpus):
+    with (corpus / "train").open("a") as file:
+        file.write("\n<pad> x (V*)\n<unk> - *\n")
+    assert prepare().returncode == 0
+    assert "<" not in (corpus.parent / "data" / "dict.word.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("valid", VALID.replace("*) *", "* *"), ["valid, line 3: column 3: the span (V opens ins"]),
+        ("train", TRAIN.replace("sip (V*)", "sip (A1*)"), ["corpus/train, line 7", "no V span"]),
+        ("train", "a -\nb -\n", ["corpus/train: no predicate, but the train data needs one"]),
+        ("valid", "", ["corpus/valid, line 1: the file is empty"]),
+        ("valid", "- (A0*)\npour (V*)\n", ["propositions without words", "--valid WORDS PROPS"]),
+    ],
+    ids=["bracket", "no-v", "no-predicate", "empty", "props"],
+)
+def test_bad_files_are_one_sentence_and_nothing_is_written(prepare, corpus, name, text, words):
+    (corpus / name).write_text(text)
+    refused(prepare(), corpus.parent, *words)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ("--test a b c", "--test has 3 files"),
+        ("--test corpus/none", "there is no file corpus/none"),
+        ("--min-count 0", "--min-count is 0, but must be 1 or more"),
+        ("--vocab-size -1", "--vocab-size is -1"),
+        ("--format lines", "corpus/train, line 1: there is no |||"),
+    ],
+)
+def test_bad_flags_are_one_sentence_and_nothing_is_written(prepare, corpus, args, words):
+    refused(prepare(*args.split()), corpus.parent, words)
+
+
+def test_a_full_disk_leaves_nothing(run_cli, corpus, repo_root):
+    """A limit on the size of files stands for the full disk."""
+    (corpus / "train").write_text((TRAIN + "\n") * 300)
+    script = repo_root / "scripts" / "prepare_srl.py"
+    command = (
+        f"ulimit -f 4; trap '' XFSZ; exec '{sys.executable}' '{script}' --train corpus/train "
+        "--valid corpus/valid --dest data"
+    )
+    done = run_cli(["-c", command], python="bash", cwd=corpus.parent)
+    assert done.returncode == 1, done.stderr
+    assert "no space left" in done.stderr and "Traceback" not in done.stderr
+    assert [path.name for path in corpus.parent.iterdir()] == ["corpus"]

@@ -1,0 +1,93 @@
+"""scripts/score_srl.py as a user runs it."""
+
+import json
+
+import pytest
+
+GOLD = """\
+We - (A0*) (A0*
+poured pour (V*) *)
+tea - (A1* *
+to - * *
+drink drink *) (V*)
+
+No -
+verb -
+"""
+PREDICTED = "- (A0*) (A0*)\npour (V*) *\n- (A1* *\n- *) *\ndrink (AM-TMP*) (V*)\n\n-\n-\n"
+
+
+@pytest.fixture
+def score(run_cli, tmp_path, repo_root):
+    def run(*args, gold=GOLD, predicted=PREDICTED):
+        (tmp_path / "gold").write_text(gold)
+        (tmp_path / "predicted").write_text(predicted)
+        script = repo_root / "scripts" / "score_srl.py"
+        return run_cli([script, "gold", "predicted", *args], cwd=tmp_path)
+
+    return run
+
+
+def test_json_has_the_promised_keys(score):
+    done = score("--json")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert (figures["propositions"], figures["perfect_props"], figures["sentences"]) == (2, 0, 2)
+    assert figures["overall"] == {
+        "correct": 1, "excess": 3, "missed": 2, "precision": 25.0,
+        "recall": pytest.approx(100 / 3), "f1": pytest.approx(200 / 7),
+    }  # fmt: skip
+    assert set(figures["labels"]) == {"A0", "A1", "AM-TMP", "V"}
+    assert figures["labels"]["A0"]["f1"] == 50.0
+    assert figures["labels"]["V"]["correct"] == 2 and figures["outside_overall"] == ["V"]
+    pytest.importorskip("seqeval")
+    assert figures["seqeval"]["f1"] == pytest.approx(100 * 6 / 11)
+
+
+def test_the_table(score):
+    done = score("--confusion")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[6] == "   Overall        1       3       2    25.00   33.33   28.57"
+    assert any(line.startswith(" Unlabeled") for line in lines)
+    assert lines[-1].startswith("seqeval F1 of BIO spans, V included")
+
+
+def test_lines_and_columns_can_be_compared(score):
+    lines = "1 We poured tea to drink ||| B-A0 B-V B-A1 I-A1 I-A1\n"
+    lines += "4 We poured tea to drink ||| B-A0 I-A0 O O B-V\n"
+    done = score("--json", gold=GOLD.partition("\n\n")[0], predicted=lines)
+    assert json.loads(done.stdout)["overall"]["f1"] == 100
+
+
+def test_gold_without_a_predicate(score):
+    done = score("--json", gold="a -\nb -\n", predicted="a x (V*)\nb - *\n")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["overall"]["f1"] == 0
+    assert "1 predicates are not in GOLD: left out" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted", "words"),
+    [
+        (GOLD, GOLD.replace("tea", "milk"), "sentence 1, word 3: gold has 'tea' and predicted has"),
+        (GOLD, GOLD.partition("\n\n")[0], "gold has 2 sentences and predicted has 1"),
+        (GOLD, PREDICTED[:-2], "sentence 2: gold has 2 words and predicted has 1"),
+        (
+            GOLD,
+            PREDICTED.replace("(A1*", "(A1"),
+            "predicted, line 3: column 2: '(A1' is no bracket",
+        ),
+        ("", PREDICTED, "gold, line 1: the file is empty"),
+    ],
+    ids=["word", "sentences", "length", "bracket", "empty"],
+)
+def test_bad_pairs_are_one_sentence(score, gold, predicted, words):
+    done = score(gold=gold, predicted=predicted)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.count("\n") == 1 and words in done.stderr
+
+
+def test_help_shows_an_example(run_cli):
+    done = run_cli(["scripts/score_srl.py", "--help"])
+    assert "python scripts/score_srl.py dev.conll predicted.props" in done.stdout
