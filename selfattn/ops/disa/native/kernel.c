@@ -5,8 +5,6 @@
  * stays in the cache. Q queries are held in registers while the keys that they see pass by. Units of
  * (sentence, VL features) are independent; threads take them from a counter.
  */
-#include <pthread.h>
-#include <stdatomic.h>
 #include "task.h"
 
 /* Factors exp(2a/c) are clamped to 2^63, so that a product is finite. If all of one side are below
@@ -225,34 +223,30 @@ static void row_backward(Row *r, const Task *t, int64_t b, int64_t mask, int64_t
     }
 }
 
-typedef struct {
-    const Task *task;
-    int backward;
-    int64_t units;     /* vectors of all groups of a sentence */
-    atomic_llong next; /* unit that nobody has taken yet */
-    atomic_int failed;
-} Work;
+/* Vectors of features in all groups of a sentence. */
+static int64_t vectors(const Task *t) {
+    int64_t count = 0;
+    for (int64_t g = 0; g < t->groups; g++) count += round_up(t->begin[g + 1] - t->begin[g], VL) / VL;
+    return count;
+}
 
 static void *work(void *argument) {
     Work *w = argument;
     const Task *t = w->task;
     Row r = {0};
-    if (!row_alloc(&r, t)) {
-        w->failed = 1;
-    } else {
-        long long unit;
-        while ((unit = atomic_fetch_add(&w->next, 1)) < t->batch * w->units) {
-            int64_t b = unit / w->units, vector = unit % w->units, group = 0;
-            for (;; group++) {
-                int64_t here = round_up(t->begin[group + 1] - t->begin[group], VL) / VL;
-                if (vector < here) break;
-                vector -= here;
-            }
-            int64_t feature = t->begin[group] + vector * VL, n = t->begin[group + 1] - feature;
-            row_ranges(&r, t, b, group);
-            row_pack(&r, t, b, feature, n);
-            (w->backward ? row_backward : row_forward)(&r, t, b, t->mask[group], feature, n);
+    w->failed |= !row_alloc(&r, t);
+    int64_t each = vectors(t);
+    for (int64_t unit; !w->failed && (unit = take(w)) >= 0;) {
+        int64_t b = unit / each, vector = unit % each, group = 0;
+        for (;; group++) {
+            int64_t here = round_up(t->begin[group + 1] - t->begin[group], VL) / VL;
+            if (vector < here) break;
+            vector -= here;
         }
+        int64_t feature = t->begin[group] + vector * VL, n = t->begin[group + 1] - feature;
+        row_ranges(&r, t, b, group);
+        row_pack(&r, t, b, feature, n);
+        (w->backward ? row_backward : row_forward)(&r, t, b, t->mask[group], feature, n);
     }
     row_free(&r);
     return NULL;
@@ -260,17 +254,10 @@ static void *work(void *argument) {
 
 /* Run a task; 0, or 1 where memory ran out. Padded tokens are not written: the caller gives zeros. */
 int disa_run(const Task *task, int backward) {
-    Work w = {.task = task, .backward = backward};
-    pthread_t helper[256];
-    int64_t wanted = task->threads - 1, started = 0;
-    for (int64_t g = 0; g < task->groups; g++)
-        w.units += round_up(task->begin[g + 1] - task->begin[g], VL) / VL;
-    if (wanted > task->batch * w.units - 1) wanted = task->batch * w.units - 1;
-    if (wanted > 256) wanted = 256;
-    while (started < wanted && !pthread_create(&helper[started], NULL, work, &w)) started++;
-    work(&w);
-    for (int64_t i = 0; i < started; i++) pthread_join(helper[i], NULL);
-    return w.failed;
+    Work w = {.task = task, .backward = backward, .units = task->batch * vectors(task)};
+    /* A thread should have at least some tens of microseconds of work. */
+    int64_t useful = w.units * task->length * task->length / 10000 + 1;
+    return share(&w, work, task->threads < useful ? task->threads : useful);
 }
 
 int disa_task_size(void) { return sizeof(Task); }

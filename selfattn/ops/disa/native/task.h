@@ -4,18 +4,13 @@
 #include <stdlib.h>
 #include "rng.h"
 #include "simd.h"
+#include "work.h"
 
 enum { Q = 4 }; /* queries that run over the keys together, in registers */
 
-/* A (B, 1, T, C) tensor whose last dimension is contiguous; strides count elements. */
-typedef struct {
-    float *data;
-    int64_t stride[3];
-} Tensor;
-
 /* Mirrored by `_Task` in __init__.py: change both. A group is neighbouring features of one mask. */
 typedef struct {
-    Tensor x, a, b, out;         /* inputs and output */
+    Tensor x, a, b, out;         /* inputs and output, (B, 1, T, C) */
     Tensor grad, gx, ga, gb;     /* backward only */
     Tensor inverse;              /* 1 / denominator, relative to exp(c); 0 where nobody is seen */
     const uint8_t *padding;      /* (B, T) or NULL */

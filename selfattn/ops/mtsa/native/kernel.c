@@ -5,8 +5,6 @@
  * cache. Backward computes the weights again and collects groups into tiles, so that the sums over
  * queries are proper matrix products. Rows are independent; threads take them from a counter.
  */
-#include <pthread.h>
-#include <stdatomic.h>
 #include "exact.h"
 #include "group.h"
 
@@ -181,46 +179,27 @@ static void row_backward(Row *r, const Task *t, int64_t b, int64_t h) {
     exact_row(r, t, b, h, 1);
 }
 
-typedef struct {
-    const Task *task;
-    int backward;
-    atomic_llong next; /* row that nobody has taken yet */
-    atomic_int failed;
-} Work;
-
 static void *work(void *argument) {
     Work *w = argument;
     const Task *t = w->task;
     Row r = {0};
-    if (!row_alloc(&r, t, w->backward ? TILE : MR, w->backward)) {
-        w->failed = 1;
-    } else {
-        long long row;
-        while ((row = atomic_fetch_add(&w->next, 1)) < t->batch * t->heads) {
-            int64_t b = row / t->heads, h = row % t->heads;
-            row_ranges(&r, t, b, h);
-            (w->backward ? row_backward : row_forward)(&r, t, b, h);
-        }
+    w->failed |= !row_alloc(&r, t, w->backward ? TILE : MR, w->backward);
+    for (int64_t row; !w->failed && (row = take(w)) >= 0;) {
+        int64_t b = row / t->heads, h = row % t->heads;
+        row_ranges(&r, t, b, h);
+        (w->backward ? row_backward : row_forward)(&r, t, b, h);
     }
     row_free(&r);
     return NULL;
 }
 
-/* Run a task; 0, or 1 where memory ran out. The calling thread is one of the threads. */
+/* Run a task; 0, or 1 where memory ran out. */
 int mtsa_run(const Task *task, int backward) {
-    Work w = {.task = task, .backward = backward};
-    pthread_t helper[256];
-    int64_t wanted = task->threads - 1, rows = task->batch * task->heads, started = 0;
+    Work w = {.task = task, .backward = backward, .units = task->batch * task->heads};
     /* A thread should have at least some tens of microseconds of work. */
-    int64_t products = rows * task->length * task->length / 1000;
-    int64_t useful = products * (task->inner + 2 * task->width) / 1000;
-    if (wanted > useful) wanted = useful;
-    if (wanted > rows - 1) wanted = rows - 1;
-    if (wanted > 256) wanted = 256;
-    while (started < wanted && !pthread_create(&helper[started], NULL, work, &w)) started++;
-    work(&w);
-    for (int64_t i = 0; i < started; i++) pthread_join(helper[i], NULL);
-    return w.failed;
+    int64_t products = w.units * task->length * task->length / 1000;
+    int64_t useful = products * (task->inner + 2 * task->width) / 1000 + 1;
+    return share(&w, work, task->threads < useful ? task->threads : useful);
 }
 
 int mtsa_task_size(void) { return sizeof(Task); }

@@ -3,16 +3,11 @@
 #define SELFATTN_TASK_H
 #include <stdlib.h>
 #include "simd.h"
+#include "work.h"
 
 static const float LOG2E = 1.44269504f;
 /* A denominator above this has lost at most T * 1e-13 of its weight to underflow. */
 static const float SMALLEST = 1e-25f;
-
-/* A (B, H, T, n) tensor whose last dimension is contiguous; strides count elements. */
-typedef struct {
-    float *data;
-    int64_t stride[3];
-} Tensor;
 
 /* Mirrored by `_Task` in __init__.py: change both. */
 typedef struct {

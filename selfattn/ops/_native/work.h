@@ -1,0 +1,38 @@
+/* Tensors as Python hands them over, and independent units of work for several threads. */
+#ifndef SELFATTN_WORK_H
+#define SELFATTN_WORK_H
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* A (B, H, T, n) tensor whose last dimension is contiguous; strides count elements. `View` in Python. */
+typedef struct {
+    float *data;
+    int64_t stride[3];
+} Tensor;
+
+typedef struct {
+    const void *task;
+    int backward;
+    int64_t units;
+    atomic_llong next; /* the unit that nobody has taken yet */
+    atomic_int failed; /* 1 where memory ran out */
+} Work;
+
+/* The next unit for this thread, or -1. */
+static inline int64_t take(Work *w) {
+    int64_t unit = atomic_fetch_add(&w->next, 1);
+    return unit < w->units ? unit : -1;
+}
+
+/* Let up to `threads` threads, this one among them, run `body` on the work; returns `failed`. */
+static int share(Work *w, void *(*body)(void *), int64_t threads) {
+    pthread_t helper[256];
+    int64_t wanted = threads < w->units ? threads - 1 : w->units - 1, started = 0;
+    if (wanted > 256) wanted = 256;
+    while (started < wanted && !pthread_create(&helper[started], NULL, body, w)) started++;
+    body(w);
+    for (int64_t i = 0; i < started; i++) pthread_join(helper[i], NULL);
+    return w->failed;
+}
+#endif
