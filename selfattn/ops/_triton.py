@@ -20,10 +20,15 @@ except ImportError:  # the machine has no Triton: see ``selfattn.ops.mtsa.fused.
 jit = (lambda function: function) if triton is None else triton.jit
 _INTERPRETED = triton is not None and bool(triton.knobs.runtime.interpret)
 INTERPRETED = tl.constexpr(_INTERPRETED)
+LOG2E = tl.constexpr(1.4426950408889634)
 # Decorator of functions that kernels call. The interpreter prepares Triton's language anew for each
 # such call, which a kernel has done before: there a plain function does the same and is faster.
 inline = (lambda function: function) if _INTERPRETED else jit
-LOG2E = tl.constexpr(1.4426950408889634)
+
+
+def kernel(function):
+    """Decorator of kernels with ``heads`` and ``length``, which are not compiled anew for each."""
+    return function if triton is None else jit(function, do_not_specialize=["heads", "length"])
 
 
 @inline

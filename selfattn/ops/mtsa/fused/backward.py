@@ -5,7 +5,7 @@ A weight is P * E / den with the maxima of forward, so that nothing here exceeds
 sees a key, and the flags of forward say all there is to say about lost weights.
 """
 
-from selfattn.ops._triton import dot, inline, jit, tl
+from selfattn.ops._triton import dot, inline, kernel, tl
 from selfattn.ops.mtsa.fused.tile import (
     feature_weight,
     key_factor,
@@ -22,7 +22,7 @@ from selfattn.ops.mtsa.fused.tile import (
 )
 
 
-@jit
+@kernel
 def query_kernel(
     q_ptr, k_ptr, v_ptr, s_ptr, padding_ptr, bounds_ptr, left_ptr, right_ptr, seed_ptr,
     dnum_ptr, dden_ptr, row_max_ptr, shift_ptr, dq_ptr,
@@ -137,7 +137,7 @@ def transposed_scores(
     return r, x
 
 
-@jit
+@kernel
 def key_kernel(
     q_ptr, k_ptr, v_ptr, s_ptr, padding_ptr, bounds_ptr, left_ptr, right_ptr, seed_ptr,
     dnum_ptr, dden_ptr, row_max_ptr, shift_ptr, dk_ptr,
@@ -215,7 +215,7 @@ def key_kernel(
     store_rows(dk_ptr, first, heads * DK, keys < length, dk * gain, BN, DK, SK)
 
 
-@jit
+@kernel
 def value_kernel(
     q_ptr, k_ptr, v_ptr, s_ptr, padding_ptr, bounds_ptr, left_ptr, right_ptr, seed_ptr,
     dnum_ptr, dden_ptr, row_max_ptr, shift_ptr, dv_ptr, ds_ptr,
@@ -247,7 +247,6 @@ def value_kernel(
     row = lane.to(tl.int64) * length
     features = tl.arange(0, SV)
     k = load_rows(k_ptr, first, k_t, real, BN, DK, SK, True)
-    v = load_rows(v_ptr, first, v_t, real, BN, DV, SV, True)
     s = load_rows(s_ptr, first, s_t, real, BN, DV, SV, True)
     dv = tl.zeros([BN, SV], tl.float32)
     ds = tl.zeros([BN, SV], tl.float32)
@@ -274,6 +273,7 @@ def value_kernel(
             if DROPOUT:
                 p *= pair_factor(seed, lane, rows[None, :], keys[:, None], threshold, pair_scale)
             dv += e * dot(operand(p, HALF), dnum, zero, PRODUCTS)
+    v = load_rows(v_ptr, first, v_t, real, BN, DV, SV, True)
     ds += dv * v.to(tl.float32)
     if DROPOUT:
         dv *= key_factor(seed, lane, keys, SV, threshold, 1.0)

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import torch
 
 WIDEST = 128  # features of a head
+PREPARE_ROWS = 32  # of a program in the small kernels of prepare.py
+PREPARE_KEYS = 1024  # at a time, where they look for padding
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -72,14 +74,14 @@ _VALUE_LADDER = (
 )
 # Steps for forward, query, key and value; of each: plain, log-sigmoid, dropout, both.
 _STEPS: dict[tuple[torch.dtype, int], tuple[str, str, str, str]] = {
-    (torch.bfloat16, 32): ("0000", "0000", "0000", "0000"),
+    (torch.bfloat16, 32): ("0000", "0111", "0111", "0111"),
     (torch.bfloat16, 64): ("0011", "0011", "0111", "0033"),
-    (torch.bfloat16, 128): ("3333", "1114", "0223", "5555"),
-    (torch.float16, 32): ("0000", "0000", "0000", "0000"),
-    (torch.float16, 64): ("1111", "1111", "1111", "1111"),
+    (torch.bfloat16, 128): ("3333", "3444", "0223", "6666"),
+    (torch.float16, 32): ("0111", "0111", "0111", "0111"),
+    (torch.float16, 64): ("0111", "0111", "1333", "1333"),
     (torch.float16, 128): ("4444", "4444", "4444", "5555"),
-    (torch.float32, 32): ("1111", "1111", "1111", "1111"),
-    (torch.float32, 64): ("1111", "3333", "3333", "5555"),
+    (torch.float32, 32): ("0111", "0111", "1333", "3333"),
+    (torch.float32, 64): ("1555", "4555", "3666", "7777"),
     (torch.float32, 128): ("4444", "4444", "4444", "5555"),
 }
 
@@ -112,5 +114,5 @@ def choose(dtype: torch.dtype, widths: tuple[int, int], logsigmoid: bool, droppe
         _QUERY_LADDER[query],
         _KEY_LADDER[key],
         _VALUE_LADDER[value],
-        Tile(16, 4, 4, 1) if size <= 64 else Tile(8, 4, 4, 1),
+        Tile(16, 4, 4, 1) if size <= 64 else Tile(8, 4, 8, 1),
     )

@@ -23,7 +23,7 @@ def dropped_values(v: Tensor, seed: Tensor, dropout_p: float) -> Tensor:
     from selfattn.ops.mtsa.fused.prepare import drop_kernel
 
     batch, heads, length, width = v.shape
-    rows = 32
+    rows = configs.PREPARE_ROWS
     out = empty_heads(v)
     with torch.cuda.device_of(v):
         drop_kernel[(batch * heads * -(-length // rows),)](

@@ -5,7 +5,7 @@ They run after the fast kernels over the same grid and return at once where no f
 the host never waits for a flag. In a flagged tile ``den`` holds the logarithm of the normaliser.
 """
 
-from selfattn.ops._triton import LOG2E, inline, jit, tl
+from selfattn.ops._triton import LOG2E, inline, kernel, tl
 from selfattn.ops.mtsa.fused.tile import (
     key_factor,
     key_span,
@@ -27,7 +27,7 @@ def pair_scores(q, k, rows, keys, real, left, right, scale, LOGSIGMOID: tl.const
     return tl.where(seen, token2token(x, LOGSIGMOID), float("-inf")), x
 
 
-@jit
+@kernel
 def exact_forward_kernel(
     q_ptr, k_ptr, v_ptr, s_ptr, padding_ptr, bounds_ptr, left_ptr, right_ptr, seed_ptr,
     out_ptr, den_ptr, row_max_ptr, flag_ptr,
@@ -54,7 +54,9 @@ def exact_forward_kernel(
     stop = tl.minimum(first + BM, length)
     rows = first + tl.arange(0, BM)
     real_rows = rows < length
-    lo, hi, _, _ = key_span(first, stop, left, right, length, bounds_ptr, batch, HAS_PADDING)
+    lo, hi, all_lo, all_hi = key_span(
+        first, stop, left, right, length, bounds_ptr, batch, HAS_PADDING
+    )
     q = load_rows(q_ptr, first, q_t, real_rows, BM, DK, SK, True).to(tl.float32)
 
     m = tl.full([BM], -1e30, tl.float32)
@@ -64,7 +66,7 @@ def exact_forward_kernel(
         real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
         k = load_rows(k_ptr, start, k_t, real, BN, DK, SK, True).to(tl.float32)
         s = load_rows(s_ptr, start, s_t, real, BN, DV, SV, True).to(tl.float32)
-        r, _ = pair_scores(q, k, rows, keys, real, left, right, scale, LOGSIGMOID)
+        r, x = pair_scores(q, k, rows, keys, real, left, right, scale, LOGSIGMOID)
         m = tl.maximum(m, tl.max(r, 1))
         y = tl.maximum(y, tl.max(r[:, :, None] + (s * LOG2E)[None, :, :], 1))
     live = (m > -1e29) & real_rows
@@ -81,7 +83,7 @@ def exact_forward_kernel(
         k = load_rows(k_ptr, start, k_t, real, BN, DK, SK, True).to(tl.float32)
         s = load_rows(s_ptr, start, s_t, real, BN, DV, SV, True).to(tl.float32)
         v = load_rows(v_ptr, start, v_t, real, BN, DV, SV, True).to(tl.float32)
-        r, _ = pair_scores(q, k, rows, keys, real, left, right, scale, LOGSIGMOID)
+        r, x = pair_scores(q, k, rows, keys, real, left, right, scale, LOGSIGMOID)
         z = (r - m[:, None])[:, :, None] + (s[None, :, :] - y[:, None, :]) * LOG2E
         w = tl.exp2(z)  # eq. 11, before the division
         den += tl.sum(w, 1)
@@ -124,7 +126,7 @@ def exact_pair(
     return dr, kept, ds
 
 
-@jit
+@kernel
 def exact_query_kernel(
     q_ptr, k_ptr, v_ptr, s_ptr, padding_ptr, bounds_ptr, left_ptr, right_ptr, seed_ptr,
     grad_ptr, out_ptr, den_ptr, row_max_ptr, flag_ptr, dq_ptr,
@@ -150,7 +152,9 @@ def exact_query_kernel(
     stop = tl.minimum(first + BM, length)
     rows = first + tl.arange(0, BM)
     real_rows = rows < length
-    lo, hi, _, _ = key_span(first, stop, left, right, length, bounds_ptr, batch, HAS_PADDING)
+    lo, hi, all_lo, all_hi = key_span(
+        first, stop, left, right, length, bounds_ptr, batch, HAS_PADDING
+    )
     seed = tl.load(seed_ptr) if DROPOUT else 0
     row = lane.to(tl.int64) * length
     whole = b * length * heads * DV + h * DV
@@ -167,7 +171,7 @@ def exact_query_kernel(
         k = load_rows(k_ptr, start, k_t, real, BN, DK, SK, True).to(tl.float32)
         s = load_rows(s_ptr, start, s_t, real, BN, DV, SV, True).to(tl.float32)
         v = load_rows(v_ptr, start, v_t, real, BN, DV, SV, True).to(tl.float32)
-        dr, _, _ = exact_pair(
+        dr, dv_pair, ds_pair = exact_pair(
             q, k, v, s, grad, out, log_den, m, rows, keys, real, left, right, scale,
             seed, lane, threshold, pair_scale, SV, LOGSIGMOID, DROPOUT,
         )  # fmt: skip
@@ -184,7 +188,7 @@ def exact_query_kernel(
     )
 
 
-@jit
+@kernel
 def exact_key_kernel(
     q_ptr, k_ptr, v_ptr, s_ptr, padding_ptr, bounds_ptr, left_ptr, right_ptr, seed_ptr,
     grad_ptr, out_ptr, den_ptr, row_max_ptr, flag_ptr, dk_ptr, dv_ptr, ds_ptr,
@@ -201,7 +205,7 @@ def exact_key_kernel(
     batch, head = lane // heads, lane % heads
     left, right = tl.load(left_ptr + head), tl.load(right_ptr + head)
     stop = tl.minimum(first + BN, length)
-    lo, hi, _, _ = key_span(first, stop, -right, -left, length, bounds_ptr, batch, False)
+    lo, hi, all_lo, all_hi = key_span(first, stop, -right, -left, length, bounds_ptr, batch, False)
     flags = flag_ptr + lane * tl.cdiv(length, BF)
     tile0, tile1 = lo // BF, tl.cdiv(tl.maximum(hi, lo), BF)
     flagged = 0

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """Forward kernel: one program for each query tile, one pass over the key tiles it sees."""
 
-from selfattn.ops._triton import LOG2E, dot, jit, tl
+from selfattn.ops._triton import LOG2E, dot, kernel, tl
 from selfattn.ops.mtsa.fused.tile import (
     key_span,
     load_rows,
@@ -15,7 +15,7 @@ from selfattn.ops.mtsa.fused.tile import (
 )
 
 
-@jit
+@kernel
 def forward_kernel(
     q_ptr, k_ptr, v_ptr, s_ptr, padding_ptr, bounds_ptr, left_ptr, right_ptr, seed_ptr,
     out_ptr, den_ptr, row_max_ptr, shift_ptr, flag_ptr,

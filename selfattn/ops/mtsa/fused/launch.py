@@ -79,7 +79,7 @@ def forward(
     with call.device():
         if call.padding is not None:
             prepare.bounds_kernel[(len(call.padding),)](
-                call.padding, done.bounds, call.length, SIZE=1024
+                call.padding, done.bounds, call.length, SIZE=configs.PREPARE_KEYS
             )
         inputs = call.inputs(done.bounds)
         kernels.forward_kernel[call.grid(tiles.forward.queries)](
@@ -114,7 +114,7 @@ def backward(
     half = tensors[0].dtype == torch.bfloat16
     dnum = torch.empty_like(done.den, dtype=torch.bfloat16 if half else torch.float32)
     dden = torch.empty_like(dnum)
-    tiles, rows = call.tiles, 32
+    tiles, rows = call.tiles, configs.PREPARE_ROWS
     unit = (*call.sizes, call.gain)
     with call.device():
         inputs = call.inputs(done.bounds)

@@ -1,11 +1,11 @@
 # mypy: ignore-errors
 """Small kernels before the large ones: real keys, dropped values, gradients of the ratio."""
 
-from selfattn.ops._triton import jit, narrow, tl
+from selfattn.ops._triton import jit, kernel, narrow, tl
 from selfattn.ops.mtsa.fused.tile import dropout_factor, key_factor, load_rows, store_rows
 
 
-@jit
+@kernel
 def bounds_kernel(padding_ptr, bounds_ptr, length, SIZE: tl.constexpr):
     """For each sentence: first real key, one past the last, whether all between are real."""
     batch = tl.program_id(0)
@@ -22,7 +22,7 @@ def bounds_kernel(padding_ptr, bounds_ptr, length, SIZE: tl.constexpr):
     tl.store(bounds_ptr + batch * 3 + 2, (real_keys == end - begin).to(tl.int32))
 
 
-@jit
+@kernel
 def ratio_kernel(
     grad_ptr, out_ptr, den_ptr, row_max_ptr, flag_ptr, dnum_ptr, dden_ptr,
     g_b, g_h, g_t, heads, length,
@@ -57,7 +57,7 @@ def ratio_kernel(
     store_rows(dden_ptr + row, first, DV, real, dden, ROWS, DV, SV)
 
 
-@jit
+@kernel
 def drop_kernel(
     v_ptr, out_ptr, seed_ptr, v_b, v_h, v_t, heads, length, threshold,
     DV: tl.constexpr, SV: tl.constexpr, ROWS: tl.constexpr,

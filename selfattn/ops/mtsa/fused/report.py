@@ -7,6 +7,7 @@ memory is slow; the table shows it before a GPU does, and the command fails.
 from __future__ import annotations
 
 import argparse
+import importlib
 import itertools
 import re
 import subprocess
@@ -20,9 +21,22 @@ from selfattn.cli import run
 from selfattn.errors import UserError
 from selfattn.ops.mtsa.fused import configs
 
-KERNELS = ("forward", "query", "key", "value", "exact_forward", "exact_query", "exact_key")
+_MODULES = {
+    "forward": ("forward",),
+    "backward": ("query", "key", "value"),
+    "exact": ("exact_forward", "exact_query", "exact_key"),
+    "prepare": ("bounds", "drop", "ratio"),
+}
+KERNELS = tuple(itertools.chain(*_MODULES.values()))
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 WIDTHS = (16, 32, 64, 128)
+# Name -> log-sigmoid on R, dropout.
+VARIANTS = {
+    "plain": (False, False),
+    "logsigmoid": (True, False),
+    "dropout": (False, True),
+    "both": (True, True),
+}
 _TYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _OWN_TYPE = ("q_ptr", "k_ptr", "v_ptr", "s_ptr", "out_ptr", "grad_ptr")
 _GRADS = ("dq_ptr", "dk_ptr", "dv_ptr", "ds_ptr")
@@ -48,7 +62,9 @@ class Job(NamedTuple):
     @property
     def tile(self) -> configs.Tile:
         """The tile of this kernel."""
-        name = "exact" if self.kernel.startswith("exact") else self.kernel
+        if self.kernel in _MODULES["prepare"]:
+            return configs.Tile(self.tiles.forward.queries, 0, 4, 3)
+        name = "exact" if self.kernel in _MODULES["exact"] else self.kernel
         found: configs.Tile = getattr(self.tiles, name)
         return found
 
@@ -69,11 +85,11 @@ def jobs(
     kernels: Sequence[str] = KERNELS,
     dtypes: Sequence[str] = tuple(DTYPES),
     widths: Sequence[int] = WIDTHS,
+    variants: Sequence[str] = tuple(VARIANTS),
 ) -> Iterator[Job]:
     """The configurations that differ: other widths are padded to one of these."""
-    for dtype, width, kernel in itertools.product(dtypes, widths, kernels):
-        for logsigmoid, dropout in itertools.product((False, True), repeat=2):
-            yield Job(kernel, DTYPES[dtype], width, logsigmoid, dropout)
+    for dtype, width, kernel, variant in itertools.product(dtypes, widths, kernels, variants):
+        yield Job(kernel, DTYPES[dtype], width, *VARIANTS[variant])
 
 
 def compiled(job: Job, capability: int, tile: configs.Tile | None = None) -> Any:
@@ -86,10 +102,8 @@ def compiled(job: Job, capability: int, tile: configs.Tile | None = None) -> Any
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from selfattn.ops.mtsa.fused import backward, exact, forward
-
-    module = exact if job.kernel.startswith("exact") else backward
-    module = forward if job.kernel == "forward" else module
+    name = next(module for module, kernels in _MODULES.items() if job.kernel in kernels)
+    module = importlib.import_module(f"selfattn.ops.mtsa.fused.{name}")
     function = getattr(module, f"{job.kernel}_kernel")
     tile = tile or job.tile
     scores, products = configs.precision(job.dtype)
@@ -101,6 +115,7 @@ def compiled(job: Job, capability: int, tile: configs.Tile | None = None) -> Any
         "SC": min(size, tile.features),
         "HAS_PADDING": True, "LOGSIGMOID": job.logsigmoid, "DROPOUT": job.dropout,
         "SAVE": True, "HALF": half, "SCORES": scores, "PRODUCTS": products,
+        "ROWS": configs.PREPARE_ROWS, "SIZE": configs.PREPARE_KEYS,
     }  # fmt: skip
     names = function.arg_names
     own = _TYPE_NAMES[job.dtype]
@@ -180,13 +195,14 @@ def main() -> int:
     parser.add_argument("--kernel", choices=KERNELS, nargs="+", default=KERNELS)
     parser.add_argument("--dtype", choices=DTYPES, nargs="+", default=tuple(DTYPES))
     parser.add_argument("--width", choices=WIDTHS, nargs="+", type=int, default=WIDTHS)
+    parser.add_argument("--variant", choices=VARIANTS, nargs="+", default=tuple(VARIANTS))
     args = parser.parse_args()
     print(
         "kernel        dtype width sigma_t    dropout  queries x keys  warps  "
         "registers  spilled bytes  shared bytes  wgmma"
     )
     spilling = 0
-    for job in jobs(args.kernel, args.dtype, args.width):
+    for job in jobs(args.kernel, args.dtype, args.width, args.variant):
         found = usage(compiled(job, args.capability))
         spilling += found.stack > 0
         print(

@@ -1,0 +1,88 @@
+"""The Triton kernels of MTSA compiled ahead for a Hopper GPU that need not be there."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="Triton is not installed"
+)
+REPORT = "selfattn.ops.mtsa.fused.report"
+
+
+@pytest.fixture(scope="module")
+def compile_ahead(run_cli, tmp_path_factory):
+    """Runs the report in a process of its own (here the interpreter is on) with an empty cache."""
+    cache = tmp_path_factory.mktemp("triton")
+
+    def run(*args):
+        return run_cli(["-W", "ignore", "-m", REPORT, *args], TRITON_CACHE_DIR=str(cache))
+
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("width", "kernels", "variants"),
+    [
+        ("64", ["forward", "query", "key", "value"], ["plain"]),
+        ("64", ["forward", "query"], ["both"]),
+        ("128", ["key", "value"], ["plain"]),
+    ],
+)
+def test_nothing_spills_and_tensor_cores_are_used(compile_ahead, width, kernels, variants):
+    args = ("--dtype", "bf16", "--width", width, "--kernel", *kernels, "--variant", *variants)
+    done = compile_ahead(*args)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()[1:]]
+    assert [row[0] for row in rows] == [kernel for kernel in kernels for _ in variants]
+    for row in rows:
+        registers, spilled, shared, wgmma = map(int, row[-4:])
+        assert 0 < registers <= 255, row
+        assert spilled == 0, row
+        assert shared <= 227 * 1024, row
+        assert wgmma > 0, row
+
+
+def test_an_ampere_gpu_gets_its_own_instructions(compile_ahead):
+    args = ("--width", "16", "--dtype", "bf16", "--kernel", "forward", "--variant", "plain")
+    for capability, wgmma in (("80", False), ("90", True)):
+        done = compile_ahead("--capability", capability, *args)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert (int(done.stdout.split()[-1]) > 0) == wgmma
+
+
+# A driver that only names its GPU, and launches that end after compiling.
+LAUNCH = """
+import torch, triton
+from triton.backends.compiler import GPUTarget
+from triton.runtime.jit import JITFunction
+class Driver:
+    get_current_device = staticmethod(lambda: 0)
+    get_current_stream = staticmethod(lambda device: 0)
+    get_current_target = staticmethod(lambda: GPUTarget("cuda", 90, 32))
+triton.runtime.driver.set_active(Driver())
+run = JITFunction.run
+def compile_only(self, *args, grid, warmup, **kwargs):
+    print(self.fn.__name__)
+    return run(self, *args, grid=grid, warmup=True, **kwargs)
+JITFunction.run = compile_only
+from selfattn.ops.mtsa.fused import launch
+x = [torch.zeros(2, 40, 2, 16, dtype=torch.bfloat16).transpose(1, 2) for _ in range(4)]
+padding, seed = torch.zeros(2, 40, dtype=torch.bool), torch.tensor([1])
+options = launch.Options((-launch.UNBOUNDED, 1), (-1, 5), True, 0.3)
+done = launch.forward(x, padding, seed, options, True)
+launch.backward(x[2], x, padding, seed, options, done)
+"""
+
+
+@pytest.mark.slow
+def test_every_launch_compiles_with_its_own_arguments(run_cli, tmp_path):
+    """What the interpreter does not see: types of the arguments, and Triton's own compiler."""
+    done = run_cli(["-W", "ignore", "-c", LAUNCH], TRITON_CACHE_DIR=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    forward = ["drop", "bounds", "forward", "exact_forward"]
+    backward = ["drop", "ratio", "query", "key", "value", "exact_query", "exact_key"]
+    assert done.stdout.split() == [f"{name}_kernel" for name in forward + backward]
