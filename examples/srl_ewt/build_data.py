@@ -1,0 +1,182 @@
+"""Join PropBank's annotation of the English Web Treebank with its words: CoNLL-2005 columns.
+
+Example, after cloning the two repositories at the commits that the README beside this file names:
+
+  python examples/srl_ewt/build_data.py --propbank propbank-release --words UD_English-EWT \\
+      --dest data/srl_ewt
+
+Kept: the predicates tagged as verbs, without auxiliaries that have no argument, in sentences where
+both repositories count the same tokens. Labels are CoNLL-2005's: ARG0 is A0, ARGM-TMP is AM-TMP.
+"""
+
+import argparse
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from selfattn.cli import run
+from selfattn.corpus.folder import new_folder, sha256_of, write_json
+from selfattn.corpus.text import read_lines
+from selfattn.errors import UserError
+from selfattn.srl import Proposition, Sentence, Span, conll
+from selfattn.srl.brackets import BracketError, parse_brackets
+from selfattn.srl.propositions import CONTINUATION, VERB, covers_predicate
+from selfattn.srl.rows import NO_PREDICATE, Block, read_blocks
+
+MARK = "counts.json"
+SPLITS = ("train", "dev", "test")
+# Rolesets of auxiliaries; without an argument they are not predicates of their own.
+AUXILIARIES = {"be.03", "have.01", "have.02", "do.01", "go.04", "use.03", "get.03"}
+# The files that the numbers in the README were made with.
+KNOWN = {
+    "train": "e5062a7e5dd0742385072cae3c32a49868e4fa44835a0e00d0c3b0abf0029ecb",
+    "dev": "8d2b82478fe5bf38946c833b3c22974a694e01838d356573a96ff22cf6e42070",
+}
+# A gold_skel file: document, sentence, token, word, part of speech, parse, lemma, roleset, ...
+_SENTENCE, _POS, _ROLESET, _FIRST = 1, 4, 7, 8
+
+
+def words_of(path: Path) -> dict[int, tuple[str, ...]]:
+    """The words of a CoNLL-U file by the number of the sentence in its document, from 0."""
+    found: dict[int, list[str]] = {}
+    number = -1
+    for place, line in enumerate(read_lines(path), start=1):
+        if line.startswith("# sent_id"):
+            try:
+                number = int(line.rpartition("-")[2]) - 1
+            except ValueError:
+                raise UserError(
+                    f"{path}, line {place}: the sent_id must end in -NUMBER: {line!r}"
+                ) from None
+        columns = line.split("\t")
+        # 2-3 is a contraction of words that follow, 8.1 a word that is only understood.
+        if columns[0].isdigit():
+            if len(columns) != 10:
+                raise UserError(f"{path}, line {place}: {len(columns)} columns, but CoNLL-U has 10")
+            found.setdefault(number, []).append(columns[1].replace(" ", "_"))
+    return {number: tuple(words) for number, words in found.items()}
+
+
+def label_of(label: str) -> str:
+    """CoNLL-2005's name of a PropBank label: ARGM-X is AM-X, ARG0 is A0; R- and C- stay."""
+    return label.replace("ARGM", "AM").replace("ARG", "A")
+
+
+def spans_of(block: Block, column: int, counts: Counter[str]) -> tuple[Span, ...]:
+    """The spans of a column; of spans that overlap, the outer one."""
+    try:
+        spans = parse_brackets([row[column] for row in block.rows], nested=True)
+    except BracketError as error:
+        raise block.error(error.row, f"column {column + 1}: {error}") from None
+    kept: list[Span] = []
+    for span in spans:
+        if kept and span.start <= kept[-1].end:
+            counts["spans inside others"] += 1
+        else:
+            kept.append(Span(label_of(span.label), span.start, span.end))
+    return tuple(kept)
+
+
+def propositions_of(block: Block, counts: Counter[str]) -> tuple[Proposition, ...]:
+    """The verbal propositions of a sentence."""
+    rows = [i for i, row in enumerate(block.rows) if row[_ROLESET] != NO_PREDICATE]
+    if block.width != _FIRST + len(rows):
+        raise block.error(
+            0, f"{block.width} columns, but {len(rows)} predicates need {_FIRST + len(rows)}"
+        )
+    found = []
+    for column, i in enumerate(rows, start=_FIRST):
+        roleset = block.rows[i][_ROLESET]
+        if not block.rows[i][_POS].startswith("VB"):
+            counts["predicates that are no verbs"] += 1
+            continue
+        spans = spans_of(block, column, counts)
+        proposition = Proposition(i, roleset.rpartition(".")[0], spans)
+        has_argument = any(s.label.removeprefix(CONTINUATION) != VERB for s in spans)
+        if roleset in AUXILIARIES and not has_argument:
+            counts["auxiliaries"] += 1
+        elif not covers_predicate(proposition):
+            counts["predicates without V"] += 1
+        else:
+            found.append(proposition)
+    return tuple(found)
+
+
+def document(propbank: Path, words: Path, entry: str, counts: Counter[str]) -> list[Sentence]:
+    """The sentences of one document of the list, such as ``answers/00/NAME.xml.conllu``."""
+    name = entry.removesuffix(".conllu")
+    skeleton = propbank / "data" / "google" / "ewt" / f"{name}.gold_skel"
+    genre, _, file = name.partition("/00/")
+    conllu = words / "not-to-release" / "sources" / genre / f"{file}.conllu"
+    forms = words_of(conllu)
+    sentences = []
+    for block in read_blocks(skeleton):
+        number = block.rows[0][_SENTENCE]
+        form = forms.get(int(number)) if number.isdigit() else None
+        if form is None or len(form) != len(block.rows):
+            counts["sentences with other tokens"] += 1
+            continue
+        sentences.append(Sentence(form, propositions_of(block, counts)))
+    return sentences
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--propbank", type=Path, required=True, help="a clone of propbank/propbank-release")
+    add("--words", type=Path, required=True, help="a clone of UniversalDependencies/UD_English-EWT")
+    add("--dest", type=Path, required=True, help="the folder to make")
+    add("--splits", nargs="+", choices=SPLITS, default=SPLITS, help="(all)")
+    add("--overwrite", action="store_true", help="replace a folder that was made before")
+    return parser.parse_args()
+
+
+def show(split: str, summary: dict[str, Any]) -> None:
+    """Print the counts of a split, and whether it is the file that the README speaks of."""
+    left_out = ", ".join(f"{number:,} {what}" for what, number in summary["left out"].items())
+    print(
+        f"{split:5} {summary['documents']:>6,} documents, {summary['sentences']:>6,} sentences, "
+        f"{summary['predicates']:>6,} predicates; left out: {left_out or 'nothing'}"
+    )
+    if split in KNOWN:
+        same = summary["sha256"] == KNOWN[split]
+        print(f"{split:5} {'is' if same else 'is NOT'} the file that the README's numbers are of")
+
+
+def main() -> None:
+    args = parse_args()
+    for flag, folder in (("--propbank", args.propbank), ("--words", args.words)):
+        if not folder.is_dir():
+            raise UserError(f"{flag}: there is no folder {folder}")
+    summary: dict[str, dict[str, Any]] = {}
+    with new_folder(args.dest, overwrite=args.overwrite, mark=MARK) as folder:
+        for split in args.splits:
+            counts: Counter[str] = Counter()
+            listed = read_lines(args.propbank / "docs" / "evaluation" / f"ewt.{split}.txt")
+            entries = [line.strip() for line in listed if line.strip()]
+            sentences = [
+                sentence
+                for entry in entries
+                for sentence in document(args.propbank, args.words, entry, counts)
+            ]
+            path = folder / f"ewt-verbs.{split}.conll"
+            conll.write_columns(path, sentences)
+            summary[split] = {
+                "documents": len(entries),
+                "sentences": len(sentences),
+                "predicates": sum(len(sentence.propositions) for sentence in sentences),
+                "left out": dict(sorted(counts.items())),
+                "sha256": sha256_of(path),
+            }
+            show(split, summary[split])
+        write_json(folder / MARK, summary)
+    print(f"wrote {args.dest}")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,106 @@
+"""examples/srl_ewt/build_data.py on two tiny repositories of the real layout."""
+
+import json
+
+import pytest
+
+from selfattn.srl import Span, conll
+
+SKELETON = """\
+google/ewt/{doc} 0 0 [WORD] PRP (TOP(S(NP*) - - * (ARG0*) *
+google/ewt/{doc} 0 1 [WORD] VBD (VP* do do.01 (V*) * *
+google/ewt/{doc} 0 2 [WORD] RB * - - * (ARGM-NEG*) *
+google/ewt/{doc} 0 3 [WORD] VB (VP* pour pour_out.02 * (V* *
+google/ewt/{doc} 0 4 [WORD] RP (PRT*) - - * *) *
+google/ewt/{doc} 0 5 [WORD] DT (NP(NP* - - * (ARG1* (ARG1*
+google/ewt/{doc} 0 6 [WORD] NN *)))) offer offer.01 * *) *)
+
+google/ewt/{doc} 1 0 [WORD] UH (TOP*) - -
+
+google/ewt/{doc} 2 0 [WORD] VB (TOP(S* have have.01 (V*)
+google/ewt/{doc} 2 1 [WORD] NN (NP*))) - - (C-ARGM-TMP*)
+"""
+WORDS = """\
+# newdoc id = answers-x_ans
+# sent_id = answers-x_ans-0001
+# text = ours
+1\tThey\t_\t_\t_\t_\t_\t_\t_\t_
+2-3\tdidn't\t_\t_\t_\t_\t_\t_\t_\t_
+2\tdid\t_\t_\t_\t_\t_\t_\t_\t_
+3\tn't\t_\t_\t_\t_\t_\t_\t_\t_
+4\tpour\t_\t_\t_\t_\t_\t_\t_\t_
+5\tout\t_\t_\t_\t_\t_\t_\t_\t_
+6\tany\t_\t_\t_\t_\t_\t_\t_\t_
+6.1\tcold\t_\t_\t_\t_\t_\t_\t_\t_
+7\ttea\t_\t_\t_\t_\t_\t_\t_\t_
+
+# sent_id = answers-x_ans-0002
+1\tNot\t_\t_\t_\t_\t_\t_\t_\t_
+2\ttwo\t_\t_\t_\t_\t_\t_\t_\t_
+
+# sent_id = answers-x_ans-0003
+1\tHave\t_\t_\t_\t_\t_\t_\t_\t_
+2\tsome\t_\t_\t_\t_\t_\t_\t_\t_
+"""
+
+
+@pytest.fixture
+def build(tmp_path, run_cli, repo_root):
+    name = "answers/00/x_ans.xml"
+    skeleton = tmp_path / "propbank" / "data" / "google" / "ewt" / f"{name}.gold_skel"
+    words = tmp_path / "words" / "not-to-release" / "sources" / "answers" / "x_ans.xml.conllu"
+    listed = tmp_path / "propbank" / "docs" / "evaluation" / "ewt.dev.txt"
+    for path in (skeleton, words, listed):
+        path.parent.mkdir(parents=True)
+    skeleton.write_text(SKELETON.format(doc=name))
+    words.write_text(WORDS)
+    listed.write_text(f"{name}.conllu\n")
+
+    def run():
+        script = repo_root / "examples" / "srl_ewt" / "build_data.py"
+        args = ["--propbank", "propbank", "--words", "words", "--dest", "out", "--splits", "dev"]
+        return run_cli([script, *args], cwd=tmp_path)
+
+    run.skeleton, run.words = skeleton, words
+    return run
+
+
+def test_what_is_kept(build, tmp_path):
+    done = build()
+    assert done.returncode == 0, done.stderr
+    assert "dev   is NOT the file that the README's numbers are of" in done.stdout
+    first, second = conll.read(tmp_path / "out" / "ewt-verbs.dev.conll")
+    assert first.words == ("They", "did", "n't", "pour", "out", "any", "tea")
+    # The auxiliary has no argument and the offer is a noun.
+    (only,) = first.propositions
+    assert (only.predicate, only.lemma) == (3, "pour_out")
+    assert only.spans == (
+        Span("A0", 0, 0), Span("AM-NEG", 2, 2), Span("V", 3, 4), Span("A1", 5, 6),
+    )  # fmt: skip
+    (main,) = second.propositions
+    assert (main.lemma, main.spans[1].label) == ("have", "C-AM-TMP")
+    counts = json.loads((tmp_path / "out" / "counts.json").read_text())["dev"]
+    assert (counts["sentences"], counts["predicates"]) == (2, 2)
+    assert counts["left out"] == {
+        "auxiliaries": 1, "predicates that are no verbs": 1, "sentences with other tokens": 1,
+    }  # fmt: skip
+
+
+def test_of_spans_that_overlap_the_outer_one_stays(build, tmp_path):
+    text = build.skeleton.read_text()
+    build.skeleton.write_text(text.replace("(ARG1* (ARG1", "(ARG1(ARG2*) (ARG1"))
+    assert build().returncode == 0
+    spans = conll.read(tmp_path / "out" / "ewt-verbs.dev.conll")[0].propositions[0].spans
+    assert spans[-1] == Span("A1", 5, 6)
+    counts = json.loads((tmp_path / "out" / "counts.json").read_text())["dev"]
+    assert counts["left out"]["spans inside others"] == 1
+
+
+def test_bad_repositories_are_named(build, tmp_path):
+    build.skeleton.write_text(build.skeleton.read_text().replace("* (ARG0*) *", "* (ARG0*)"))
+    done = build()
+    assert done.returncode == 2 and "x_ans.xml.gold_skel, line 2: 11 columns" in done.stderr
+    build.words.unlink()
+    done = build()
+    assert done.returncode == 2 and "there is no file" in done.stderr
+    assert not (tmp_path / "out").exists()
