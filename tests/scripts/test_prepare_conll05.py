@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import shutil
+import sys
 import tarfile
 
 import pytest
@@ -59,16 +60,21 @@ def layout(tmp_path):
     return {"conll05st-release.tar.gz": release, "conll05st-tests.tar.gz": tests}
 
 
+def pack(layout, folder):
+    """Write the archives."""
+    for archive, files in layout.items():
+        with tarfile.open(folder / archive, "w:gz") as tar:
+            for name, text in files.items():
+                data = gzip.compress(text.encode())
+                info = tarfile.TarInfo(f"conll05st-release/{name}")
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+
+
 @pytest.fixture
 def build(layout, tmp_path, run_cli, repo_root):
     def run(*args, treebank=("--treebank", "treebank")):
-        for archive, files in layout.items():
-            with tarfile.open(tmp_path / archive, "w:gz") as tar:
-                for name, text in files.items():
-                    data = gzip.compress(text.encode())
-                    info = tarfile.TarInfo(f"conll05st-release/{name}")
-                    info.size = len(data)
-                    tar.addfile(info, io.BytesIO(data))
+        pack(layout, tmp_path)
         archives = ["--archive", *layout]
         script = repo_root / "scripts" / "prepare_conll05.py"
         return run_cli([script, *treebank, *archives, "--dest", "out", *args], cwd=tmp_path)
@@ -217,3 +223,31 @@ def test_a_download_that_broke_off_is_named(build, tmp_path, run_cli, repo_root)
     script = repo_root / "scripts" / "prepare_conll05.py"
     done = run_cli([script, "--archive", archive.name, "--dest", "out"], cwd=tmp_path)
     refused(done, tmp_path, "conll05st-release.tar.gz cannot be read as a whole .tar.gz archive")
+
+
+@pytest.mark.slow
+@pytest.mark.fairseq
+def test_the_example_from_archives_to_scores(layout, tmp_path, run_cli, repo_root):
+    """The scripts of examples/srl_conll05 with a smaller model."""
+    pytest.importorskip("fairseq_cli")
+    pack(layout, tmp_path)
+    (tmp_path / "glove.txt").write_text("tea 0.1 0.2\nbaker 0.3 -0.1\n")
+    example = repo_root / "examples" / "srl_conll05"
+
+    def run(script, *args):
+        done = run_cli(
+            [example / script, *args], python="bash", cwd=tmp_path, PYTHON=sys.executable,
+            ANY_COUNTS="1",
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run("prepare.sh", "treebank", ".")
+    smaller = "--encoder-layers 1 --encoder-embed-dim 16 --encoder-attention-heads 2"
+    args = f"deepatt_mtsa 1 glove.txt data-bin/conll05 run --max-update 2 {smaller}"
+    run("train.sh", *args.split())
+    shown = run("evaluate.sh", "run")
+    assert shown.count("Number of Propositions :           3") == 3
+    gold = conll.read(tmp_path / "data-bin" / "conll05" / "test1.conll")
+    tagged = conll.read(tmp_path / "run" / "test1.props", lenient=True)
+    assert [len(s.propositions) for s in tagged] == [len(s.propositions) for s in gold]
