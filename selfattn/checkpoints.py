@@ -25,7 +25,16 @@ from .errors import UserError
 
 # Flags of a training that decide what its weights mean, by how they begin and end; others (data,
 # learning rate, a preset's name beside the switches that it set) may differ.
-_MODEL_FLAGS = ("encoder_", "decoder_", "mtsa_", "share_", "activation_fn", "layernorm_")
+_MODEL_FLAGS = (
+    "encoder_",
+    "decoder_",
+    "mtsa_",
+    "share_",
+    "activation_fn",
+    "layernorm_",
+    "timing_signal",
+    "word_embed_dim",
+)
 _NO_MODEL_FLAGS = (
     "_dropout",
     "_path",

@@ -197,7 +197,9 @@ def deepatt(args: Namespace) -> None:
     """The published sizes; multi-head attention unless a flag names another."""
     attention = args.encoder_attention = getattr(args, "encoder_attention", BASELINE)
     baseline = attention == BASELINE
-    args.mtsa_preset = getattr(args, "mtsa_preset", "srl")
+    for name, config in CONFIGS.items():
+        if "srl" in config.presets:
+            setattr(args, f"{name}_preset", getattr(args, f"{name}_preset", "srl"))
     defaults: dict[str, Any] = {
         "encoder_layers": 10,
         "encoder_attention_heads": 8,

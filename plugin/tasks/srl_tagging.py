@@ -15,12 +15,12 @@ from torch import Tensor
 
 from selfattn.errors import UserError
 from selfattn.srl import Proposition, Sentence, read
-from selfattn.srl.decode import DECODERS, decode
+from selfattn.srl.decode import decode
 from selfattn.srl.embeddings import WordVectors, read_vectors
 from selfattn.srl.lines import Line, read_lines_file
 from selfattn.srl.scorer import score
 from selfattn.srl.state import KEY, TaggerState
-from selfattn.srl.tags import proposition_of
+from selfattn.srl.tags import DECODERS, proposition_of
 from selfattn.srl.vocabulary import Vocabulary, differences
 
 from ..criterions.bio_tagging import IGNORED, BIOTaggingCriterion

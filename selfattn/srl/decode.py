@@ -10,8 +10,7 @@ from torch import Tensor
 
 from ..errors import UserError
 from .bio import OUTSIDE
-
-DECODERS = ("argmax", "tan", "he", "strict", "structured")
+from .tags import DECODERS
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from .bio import from_bio
 from .propositions import CONTINUATION, VERB, Proposition
 
+# The names that ``selfattn.srl.decode.decode`` knows.
+DECODERS = ("argmax", "tan", "he", "strict", "structured")
+
 
 def proposition_of(tags: Sequence[str], predicate: int, lemma: str = "") -> Proposition:
     """Spans of predicted tags, so that every file format can hold them.

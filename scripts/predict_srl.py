@@ -1,0 +1,155 @@
+"""Label the arguments of predicates with a trained SRL model.
+
+The checkpoint is all that is needed; several are averaged as an ensemble.
+
+Examples, a file with its predicates (annotated or not) to a props file, and its score:
+
+  python scripts/predict_srl.py runs/srl/checkpoint_best.pt --input dev.conll --output dev.props
+  python scripts/score_srl.py dev.conll dev.props
+
+Example, a sentence; predicates are words of it, or positions counted from 0:
+
+  python scripts/predict_srl.py runs/srl/checkpoint_best.pt \\
+      --sentence "The old cat chased a mouse." --predicates chased
+
+Without --input and --sentence, sentences are read from standard input, one a line.
+
+Decoders: argmax; tan and he, Viterbi with the BIO constraints of Tan et al. 2018 (I-X may follow O)
+and of He et al. 2017 (it may not); strict, as he, and no sentence opens with I-X; structured, also
+the structural constraints of He et al. 2017: unique core roles, C-X behind an X, R-X beside an X.
+"""
+
+import argparse
+import logging
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from selfattn.cli import run
+from selfattn.corpus.folder import write_lines
+from selfattn.errors import UserError
+from selfattn.srl import Sentence, conll, lines
+from selfattn.srl.request import read_queries, typed_sentence
+from selfattn.srl.show import as_json, as_text
+from selfattn.srl.tags import DECODERS
+
+FORMATS = ("text", "json", "props", "columns", "lines")
+# What the end of --output's name says about its format; any other name gets a props file.
+ENDINGS = {".json": "json", ".jsonl": "json", ".conll": "columns"}
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("checkpoint", nargs="+", type=Path, metavar="CHECKPOINT", help="one, or an ensemble")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--input", nargs="+", type=Path, metavar="FILE",
+                      help="any format that prepare_srl.py reads, a words and a props file, or two "
+                      "columns: word, and lemma of the predicate or -")  # fmt: skip
+    what.add_argument("--sentence", action="append", metavar="TEXT", help="may be repeated")
+    add("--predicates", nargs="+", metavar="P",
+        help="words of the sentence, or positions counted from 0")  # fmt: skip
+    add("--tokenized", action="store_true", help="split sentences at spaces only")
+    add("--decoder", choices=DECODERS, default="argmax", help="default: argmax; see above")
+    add("--output", type=Path, metavar="FILE", help="default: standard output")
+    add("--format", choices=FORMATS,
+        help="text: roles under the words; json: one line a sentence; props: what the official "
+        "scorer reads; columns: words and props; lines: index words ||| tags (default: text, and "
+        "with --output what the name says: .jsonl, .conll, otherwise props)")  # fmt: skip
+    add("--device", default="cpu", help="cpu (default) or cuda")
+    args = parser.parse_args()
+    if args.input and args.predicates:
+        parser.error("--predicates belongs to sentences; --input names its predicates itself")
+    if args.input and len(args.input) > 2:
+        parser.error("--input takes one file, or a words and a props file")
+    return args
+
+
+def wanted(args: argparse.Namespace) -> list[Sentence]:
+    """The sentences and their predicates."""
+    if args.input:
+        return read_queries(*args.input)
+    if args.sentence is None and sys.stdin.isatty():
+        print("Type sentences, one a line; Ctrl-D ends.", file=sys.stderr)
+    texts = args.sentence or [line for line in sys.stdin.read().splitlines() if line.strip()]
+    if not texts:
+        raise UserError("there is no sentence; give --input FILE or --sentence TEXT")
+    return [typed_sentence(text, args.predicates or (), split=not args.tokenized) for text in texts]
+
+
+def write(sentences: Sequence[Sentence], args: argparse.Namespace) -> None:
+    """Write the result where it shall go, in the form that it shall have."""
+    form = args.format
+    if form is None:
+        form = ENDINGS.get(args.output.suffix, "props") if args.output else "text"
+    if form in ("text", "json"):
+        width = shutil.get_terminal_size((100, 24)).columns
+        parts = [as_json(s) if form == "json" else f"{as_text(s, width)}\n" for s in sentences]
+        if args.output:
+            write_lines(args.output, parts)
+        else:
+            print("\n".join(parts))
+        return
+    writers: dict[str, Callable[[Path, Sequence[Sentence]], None]] = {
+        "props": conll.write_props,
+        "columns": conll.write_columns,
+        "lines": lines.write,
+    }
+    if args.output:
+        writers[form](args.output, sentences)
+        return
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "out"
+        writers[form](path, sentences)
+        print(path.read_text(encoding="utf-8"), end="")
+
+
+def shower(total: int) -> Callable[[int], None] | None:
+    """A function that shows progress, on a terminal only."""
+    if not sys.stderr.isatty():
+        return None
+    return lambda done: print(f"\r{done:,} of {total:,}", end="", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    args = parse_args()
+    logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
+    if args.output and not args.output.absolute().parent.is_dir():
+        raise UserError(f"--output {args.output}: there is no folder {args.output.parent}")
+    sentences = wanted(args)
+    import torch
+
+    # torch takes seconds to import, and a mistake in the flags should not.
+    from selfattn.srl.decode_structure import count_violations
+    from selfattn.srl.predictor import Predictor
+
+    if args.device != "cpu" and not (args.device == "cuda" and torch.cuda.is_available()):
+        raise UserError(f"--device {args.device} is not usable here; cpu is")
+    predictor = Predictor.load(args.checkpoint, args.device)
+    total = sum(len(s.propositions) for s in sentences)
+    show = shower(total)
+    start = time.perf_counter()
+    predicted = predictor.predict(sentences, args.decoder, show)
+    seconds = time.perf_counter() - start
+    if show:
+        print(file=sys.stderr)
+    write(predicted, args)
+    broken = count_violations([p.spans for s in predicted for p in s.propositions])
+    kinds = ", ".join(f"{broken[kind]} {kind}" for kind in ("unique", "continuation", "reference"))
+    print(
+        f"{total:,} propositions in {seconds:.1f} s: {60 * total / seconds:,.0f} a minute; "
+        f"structural constraints broken: {kinds}",
+        file=sys.stderr,
+    )
+
+
+if __name__ == "__main__":
+    run(main)

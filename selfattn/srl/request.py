@@ -1,0 +1,98 @@
+"""What to tag: the predicates of a file, or sentences that a person typed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import UserError
+from . import conll
+from .brackets import looks_like_brackets
+from .propositions import Proposition, Sentence
+from .rows import NO_PREDICATE, read_blocks
+
+_TOKEN = re.compile(
+    r"\w+(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|re|ve|ll)\b|\w+(?:[-.,]\w+)*|[^\w\s]", re.IGNORECASE
+)
+
+
+def read_queries(path: Path, props: Path | None = None, form: str = "auto") -> list[Sentence]:
+    """The sentences of a file whose predicates are to be labelled; their spans do not matter.
+
+    Beside the formats of ``conll.read``, two columns without any brackets are read: the word, and
+    the predicate's lemma or ``-``.
+
+    Raises:
+        UserError: for a bad file, and for one without words or without a predicate.
+    """
+    bare = _two_columns(path) if props is None and form in ("auto", "conll05") else None
+    sentences = bare or conll.read(path, props, form=form, lenient=True)
+    if not any(sentence.has_words for sentence in sentences):
+        raise UserError(f"{path} holds no words; give the words file and then this one")
+    if not any(sentence.propositions for sentence in sentences):
+        raise UserError(f"{path} holds no predicate, so there is nothing to label")
+    return sentences
+
+
+def _two_columns(path: Path) -> list[Sentence] | None:
+    """The sentences of a file of words and lemmas alone; None if it is another file."""
+    blocks = read_blocks(path)
+    rows = [row for block in blocks for row in block.rows]
+    if any(len(row) != 2 for row in rows) or all(row[1] == NO_PREDICATE for row in rows):
+        return None
+    if all(looks_like_brackets(row[1]) for row in rows):
+        return None
+    return [
+        Sentence(
+            tuple(row[0] for row in block.rows),
+            tuple(
+                Proposition(i, row[1], ())
+                for i, row in enumerate(block.rows)
+                if row[1] != NO_PREDICATE
+            ),
+        )
+        for block in blocks
+    ]
+
+
+def split_words(text: str) -> tuple[str, ...]:
+    """Words and punctuation of a sentence as English treebanks split them, roughly.
+
+    >>> split_words("She didn't pay $5.50.")
+    ('She', 'did', "n't", 'pay', '$', '5.50', '.')
+    """
+    return tuple(_TOKEN.findall(text))
+
+
+def typed_sentence(text: str, predicates: Sequence[str], *, split: bool = True) -> Sentence:
+    """A sentence with the predicates that a person named.
+
+    Args:
+        text: the sentence.
+        predicates: words of it (each place where one occurs counts, in any case), or positions
+            counted from 0.
+        split: take punctuation off the words; otherwise spaces alone separate words.
+
+    Raises:
+        UserError: if the sentence is empty, no predicate is named, or one is not in it.
+    """
+    words = split_words(text) if split else tuple(text.split())
+    if not words:
+        raise UserError("the sentence is empty; type one word at least")
+    named = [name for item in predicates for name in item.split(",") if name]
+    if not named:
+        raise UserError("no predicate is named; give --predicates WORD or POSITION")
+    numbered = " ".join(f"{i}:{word}" for i, word in enumerate(words))
+    places: set[int] = set()
+    for name in named:
+        found = [i for i, word in enumerate(words) if word.lower() == name.lower()]
+        if not found and name.isascii() and name.isdigit() and int(name) < len(words):
+            found = [int(name)]
+        if not found:
+            raise UserError(
+                f"--predicates {name}: it is neither a word of the sentence nor a position in it; "
+                f"its words are {numbered}"
+            )
+        places.update(found)
+    return Sentence(words, tuple(Proposition(i, words[i].lower(), ()) for i in sorted(places)))

@@ -1,0 +1,231 @@
+"""SRL from files to a score, all in subprocesses: prepare, train, kill, resume, predict, score."""
+
+import json
+import re
+import sys
+
+import pytest
+import torch
+
+pytest.importorskip("fairseq")
+pytestmark = pytest.mark.fairseq
+
+from selfattn import checkpoints  # noqa: E402
+from selfattn.srl import conll  # noqa: E402
+from tests.plugin.helpers import logged, losses, weights  # noqa: E402
+from tests.plugin.srl_corpus import sentences  # noqa: E402
+from tests.plugin.test_distributed import free_port, run_together  # noqa: E402
+from tests.plugin.test_resume import run_until_killed  # noqa: E402
+
+SIZES = {"train": (150, 1), "valid": (30, 2), "test": (30, 3)}
+FLAGS = """
+    --user-dir plugin --task srl_tagging --arch deepatt_mtsa --criterion bio_tagging
+    --encoder-layers 2 --encoder-attention-heads 2 --encoder-embed-dim 32
+    --cpu --num-workers 0 --no-progress-bar --log-format json --log-interval 1 --seed 1
+    --max-tokens 500 --best-checkpoint-metric f1 --maximize-best-checkpoint-metric
+""".split()
+OPTIMISER = """
+    --optimizer adadelta --adadelta-rho 0.95 --lr 1.0 --lr-scheduler piecewise --clip-norm 1.0
+""".split()
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """CoNLL-2005 columns, and word vectors of width 20, also of a word that training lacks."""
+    folder = tmp_path_factory.mktemp("srl")
+    for split, (number, seed) in SIZES.items():
+        conll.write_columns(folder / f"{split}.conll", sentences(number, seed))
+    words = sorted({w.lower() for s in sentences(150, 1) for w in s.words} - {"goat"})
+    generator = torch.Generator().manual_seed(1)
+    values = torch.randn(len(words) + 1, 20, generator=generator)
+    lines = zip([*words, "tulip"], values.tolist(), strict=True)
+    text = "".join(f"{word} {' '.join(f'{v:.4f}' for v in row)}\n" for word, row in lines)
+    (folder / "vectors.txt").write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(corpus, run_cli):
+    """The prepared folder."""
+    splits = [f"--{split}={corpus / split}.conll" for split in SIZES]
+    done = run_cli(["scripts/prepare_srl.py", *splits, "--dest", corpus / "data"])
+    assert done.returncode == 0, done.stderr
+    return corpus / "data"
+
+
+@pytest.fixture(scope="module")
+def train(data, corpus, run_cli):
+    """A function that trains a small tagger with word vectors and returns the log's lines."""
+
+    def run(save_dir, *flags, ok=True):
+        vectors = ["--word-embeddings", corpus / "vectors.txt"]
+        flags = (*OPTIMISER, *vectors, "--save-dir", save_dir, *flags)
+        command = ["-m", "fairseq_cli.train", data, *FLAGS]
+        done = run_cli([*command, *flags])
+        assert (done.returncode == 0) is ok, done.stdout + done.stderr
+        return (done.stdout + done.stderr).splitlines()
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def whole(train, tmp_path_factory):
+    """Folder and log of a training of four epochs that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("srl_run") / "whole"
+    return folder, train(folder, "--max-epoch", "4", "--save-interval-updates", "4")
+
+
+def predict(run_cli, *args, **options):
+    done = run_cli(["scripts/predict_srl.py", *args], **options)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def figures(run_cli, gold, predicted) -> dict:
+    """What scripts/score_srl.py says."""
+    done = run_cli(["scripts/score_srl.py", gold, predicted, "--json"])
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_best_checkpoint_has_the_official_score(whole, corpus, run_cli, tmp_path):
+    """Validation says the F1 that predict and score say, and the best one is kept."""
+    folder, log = whole
+    valid = logged(log, "valid")
+    assert len(valid) > 4
+    best = max(valid, key=lambda record: float(record["valid_f1"]))
+    assert float(best["valid_f1"]) > 20
+    props = tmp_path / "valid.props"
+    predict(run_cli, folder / "checkpoint_best.pt", "--input", corpus / "valid.conll",
+            "--output", props)  # fmt: skip
+    found = figures(run_cli, corpus / "valid.conll", props)
+    overall = found["overall"]
+    for name in ("f1", "precision", "recall"):
+        assert float(best[f"valid_{name}"]) == pytest.approx(overall[name], abs=0.006)
+    share = 100 * found["perfect_props"] / found["propositions"]
+    assert float(best["valid_perfect_props"]) == pytest.approx(share, abs=0.006)
+
+
+def test_killed_and_resumed_equals_uninterrupted(whole, train, data, corpus, tmp_path):
+    folder, log = whole
+    everything = losses(log)
+    vectors = ["--word-embeddings", corpus / "vectors.txt"]
+    flags = ["--max-epoch", "4", "--save-interval-updates", "4"]
+    command = [data, *FLAGS, *OPTIMISER, *vectors, "--save-dir", tmp_path, *flags]
+    before = losses(run_until_killed([str(word) for word in command], at="10"))
+    after = losses(train(tmp_path, *flags))
+    assert 0 < len(after) < len(everything)
+    assert {**before, **after} == everything
+    resumed = weights(tmp_path / "checkpoint_last.pt")
+    for name, value in weights(folder / "checkpoint_last.pt").items():
+        assert torch.equal(resumed[name], value), name
+
+
+def test_two_processes_train_and_score_as_one(whole, train, data, corpus, repo_root, tmp_path):
+    """Losses and the official score, whose counts come from both processes."""
+    more = ["--max-update", "4", "--dropout", "0", "--attention-dropout", "0",
+            "--activation-dropout", "0", "--no-save"]  # fmt: skip
+    alone = train(tmp_path, *more, "--update-freq", "2")
+    command = [sys.executable, "-m", "fairseq_cli.train", data, *FLAGS, *OPTIMISER, *more,
+               "--word-embeddings", corpus / "vectors.txt",
+               "--distributed-world-size", "2", "--distributed-no-spawn",
+               f"--distributed-init-method=tcp://127.0.0.1:{free_port()}"]  # fmt: skip
+    ranks = [[*command, "--distributed-rank", rank] for rank in "01"]
+    together = [line for text in run_together(ranks, repo_root) for line in text.splitlines()]
+    one, two = logged(alone, "valid")[-1], logged(together, "valid")[-1]
+    for name in ("valid_loss", "valid_f1", "valid_perfect_props"):
+        assert float(two[name]) == pytest.approx(float(one[name]), abs=0.02), name
+    expected = losses(alone)
+    for number, (loss, *_) in losses(together).items():
+        assert float(loss) == pytest.approx(float(expected[number][0]), abs=2e-3)
+
+
+def test_fairseq_validate_reads_the_checkpoint_alone(whole, data, run_cli, corpus, tmp_path):
+    """The vectors' file is not needed again."""
+    folder, log = whole
+    best = max(float(record["valid_f1"]) for record in logged(log, "valid"))
+    command = ["-m", "fairseq_cli.validate", data, "--user-dir", "plugin", "--task", "srl_tagging",
+               "--path", folder / "checkpoint_best.pt", "--max-tokens", "500", "--cpu",
+               "--no-progress-bar", "--log-format", "json"]  # fmt: skip
+    hidden = corpus / "hidden.txt"
+    (corpus / "vectors.txt").rename(hidden)
+    try:
+        done = run_cli(command)
+    finally:
+        hidden.rename(corpus / "vectors.txt")
+    assert done.returncode == 0, done.stderr
+    assert float(logged((done.stdout + done.stderr).splitlines(), "valid")[-1]["valid_f1"]) == best
+
+
+def test_vectors_are_in_the_checkpoint(whole, corpus):
+    state = checkpoints.read(whole[0] / "checkpoint_best.pt")
+    vocabulary = state["task_state"]["srl_tagging"]["vocabulary"]
+    lines = (corpus / "vectors.txt").read_text().splitlines()
+    stored = dict(line.split(" ", 1) for line in lines)
+    frozen = vocabulary["frozen"]
+    assert "tulip" in frozen and "goat" not in frozen
+    row = state["model"]["tagger.frozen"][frozen.index("tulip")]
+    expected = torch.tensor([float(value) for value in stored["tulip"].split()])
+    torch.testing.assert_close(row, expected)
+    assert state["model"]["tagger.words.weight"].shape == (len(vocabulary["words"]) + 2, 20)
+
+
+def test_a_sentence_for_a_person(whole, run_cli):
+    best = whole[0] / "checkpoint_best.pt"
+    done = predict(run_cli, best, "--sentence", "A goat drew the tulip.", "--predicates", "drew")
+    words, roles = done.stdout.rstrip().split("\n")
+    assert words.split() == "A goat drew the tulip .".split()
+    assert roles[words.index("drew") :].startswith("[V")
+    assert re.search(r"^1 propositions in .* a minute", done.stderr, re.MULTILINE)
+    typed = predict(run_cli, best, "--predicates", "2", stdin="A goat drew the tulip.\n")
+    assert typed.stdout == done.stdout
+
+
+def test_output_formats_say_the_same(whole, corpus, run_cli, tmp_path):
+    best, given = whole[0] / "checkpoint_best.pt", ["--input", corpus / "test.conll"]
+    found = {}
+    for name in ("a.props", "a.conll", "a.jsonl"):
+        predict(run_cli, best, *given, "--output", tmp_path / name, "--decoder", "he")
+    for name in ("a.props", "a.conll"):
+        found[name] = figures(run_cli, corpus / "test.conll", tmp_path / name)["overall"]
+    assert found["a.props"] == found["a.conll"]
+    records = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    for record, sentence in zip(records, conll.read(tmp_path / "a.conll"), strict=True):
+        assert tuple(record["words"]) == sentence.words
+        spans = [[(s["label"], s["start"], s["end"]) for s in p["spans"]]
+                 for p in record["propositions"]]  # fmt: skip
+        expected = [[(s.label, s.start, s.end) for s in p.spans] for p in sentence.propositions]
+        assert spans == expected
+
+
+def test_an_ensemble_averages_probabilities(whole, corpus):
+    from selfattn.srl.predictor import Predictor, Query
+
+    paths = [whole[0] / "checkpoint1.pt", whole[0] / "checkpoint_last.pt"]
+    queries = [Query(("the", "goat", "hid", "his", "boat"), 2), Query(("Maria", "drew"), 1)]
+    each = [Predictor.load([path]).log_probs(queries)[0].exp() for path in paths]
+    both, padding = Predictor.load(paths).log_probs(queries)
+    torch.testing.assert_close(both.exp(), (each[0] + each[1]) / 2, rtol=1e-4, atol=1e-6)
+    assert (each[0] - each[1]).abs().max() > 1e-3
+    assert padding.tolist() == [[False] * 5, [False] * 2 + [True] * 3]
+    alone = Predictor.load(paths).log_probs(queries[1:])[0]
+    torch.testing.assert_close(both[1:, :2], alone, rtol=1e-4, atol=1e-5)
+
+
+def test_twenty_sentences_are_learnt_by_heart(run_cli, tmp_path):
+    path = tmp_path / "twenty.conll"
+    conll.write_columns(path, sentences(20, 9))
+    done = run_cli(["scripts/prepare_srl.py", "--train", path, "--valid", path, "--dest",
+                    tmp_path / "data"])  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    flags = """--dropout 0 --attention-dropout 0 --activation-dropout 0 --max-epoch 120
+        --optimizer adam --lr 0.003 --lr-scheduler fixed --validate-interval 40
+        --save-interval 40 --no-epoch-checkpoints --word-embed-dim 16""".split()
+    done = run_cli(["-m", "fairseq_cli.train", tmp_path / "data", *FLAGS, *flags, "--save-dir",
+                    tmp_path])  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    predict(run_cli, tmp_path / "checkpoint_best.pt", "--input", path, "--output",
+            tmp_path / "out.props")  # fmt: skip
+    found = figures(run_cli, path, tmp_path / "out.props")
+    assert found["overall"]["f1"] == 100
+    assert found["perfect_props"] == found["propositions"] > 15

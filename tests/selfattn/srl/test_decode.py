@@ -1,0 +1,97 @@
+"""Decoders against a search over all paths."""
+
+import itertools
+
+import pytest
+import torch
+
+from selfattn.errors import UserError
+from selfattn.srl.decode import bio_constraints, decode
+from selfattn.srl.decode_structure import count_violations, violations
+from selfattn.srl.propositions import Span
+from selfattn.srl.tags import proposition_of
+
+LABELS = ("O", "B-A0", "I-A0", "B-C-A0", "B-R-A0", "B-V")
+
+
+def unbroken(tags: tuple[str, ...]) -> bool:
+    """The structural constraints, written down once more."""
+    roles = [tag[2:] for tag in tags if tag.startswith("B-")]
+    unique = roles.count("A0") <= 1
+    continuation = "C-A0" not in roles or "A0" in roles[: roles.index("C-A0")]
+    reference = "R-A0" not in roles or "A0" in roles
+    return unique and continuation and reference
+
+
+def allowed(tags: tuple[str, ...], how: str) -> bool:
+    """The constraints of a decoder, tag by tag."""
+    for before, tag in zip((None, *tags), tags, strict=False):
+        if not tag.startswith("I-") or how == "argmax":
+            continue
+        if before is None:
+            if how in ("strict", "structured"):
+                return False
+        elif before == "O":
+            if how != "tan":
+                return False
+        elif before[2:] != tag[2:]:
+            return False
+    return how != "structured" or unbroken(tags)
+
+
+@pytest.mark.parametrize("how", ["argmax", "tan", "he", "strict", "structured"])
+def test_the_best_path_is_found(how):
+    generator = torch.Generator().manual_seed(7)
+    for _ in range(6):
+        lengths = torch.randint(1, 6, (4,), generator=generator)
+        scores = 2 * torch.randn(4, int(lengths.max()), len(LABELS), generator=generator)
+        log_probs = scores.log_softmax(-1)
+        padding = torch.arange(log_probs.shape[1]) >= lengths[:, None]
+        found = decode(log_probs, padding, LABELS, how)
+        for row, tags, length in zip(log_probs.tolist(), found, lengths.tolist(), strict=True):
+            paths = itertools.product(LABELS, repeat=length)
+
+            def total(path: tuple[str, ...], row: list[list[float]] = row) -> float:
+                return sum(word[LABELS.index(tag)] for word, tag in zip(row, path, strict=False))
+
+            best = max(total(path) for path in paths if allowed(path, how))
+            assert len(tags) == length
+            assert allowed(tuple(tags), how)
+            assert total(tuple(tags)) == pytest.approx(best, abs=1e-5)
+
+
+def test_the_published_variants_differ_where_an_argument_opens():
+    labels = ("O", "B-A0", "I-A0", "B-A1", "I-A1")
+    after = {how: bio_constraints(labels, how) for how in ("tan", "he", "strict")}
+    inside = labels.index("I-A0")
+    assert [bool(after[how].allowed[0, inside]) for how in after] == [True, False, False]
+    assert [bool(after[how].start[inside]) for how in after] == [True, True, False]
+    for how in after:  # I-A0 after O, B-A0, I-A0, B-A1, I-A1
+        assert after[how].allowed[1:, inside].tolist() == [True, True, False, False]
+        assert after[how].allowed[:, 1].all()
+
+
+def test_violations_are_counted():
+    spans = [
+        (Span("A0", 0, 0), Span("V", 1, 1), Span("A0", 2, 2), Span("AM-TMP", 3, 3)),
+        (Span("C-A1", 0, 0), Span("A1", 1, 1), Span("R-A0", 2, 2), Span("R-A1", 3, 3)),
+        (Span("AM-TMP", 0, 0), Span("AM-TMP", 1, 1), Span("V", 2, 2), Span("C-V", 3, 3)),
+    ]
+    assert dict(count_violations(spans)) == {"unique": 1, "continuation": 1, "reference": 1}
+    assert not list(violations(spans[2]))
+
+
+def test_a_predicate_is_v_whatever_its_tag():
+    made = proposition_of(["B-V", "I-A0", "B-A0", "I-A0", "I-V"], 2, "go")
+    assert made.spans == (Span("A0", 1, 1), Span("V", 2, 2), Span("A0", 3, 3))
+    made = proposition_of(["B-A0", "B-V", "I-V", "O"], 1)
+    assert made.spans == (Span("A0", 0, 0), Span("V", 1, 2))
+
+
+def test_unknown_decoder():
+    with pytest.raises(UserError, match="'beam' is unknown; allowed are argmax, tan"):
+        decode(
+            torch.zeros(1, 2, 3), torch.zeros(1, 2, dtype=torch.bool), ("O", "B-V", "I-V"), "beam"
+        )
+    with pytest.raises(UserError, match="'iob' are unknown"):
+        bio_constraints(LABELS, "iob")

@@ -1,0 +1,49 @@
+"""Files of word vectors: every width, plain and gzipped, and what is wrong with a broken one."""
+
+import gzip
+
+import pytest
+import torch
+
+from selfattn.errors import UserError
+from selfattn.srl.embeddings import read_vectors, vector_width
+
+TEXT = "the 0.5 -1 2e-1\n, 1 2 3\nword with spaces 4 5 6\nthe 9 9 9\n"
+
+
+@pytest.mark.parametrize("header", ["", "4 3\n"])
+@pytest.mark.parametrize("zipped", [False, True])
+def test_read(tmp_path, header, zipped):
+    path = tmp_path / "vectors.txt"
+    text = (header + TEXT).encode()
+    path.write_bytes(gzip.compress(text) if zipped else text)
+    vectors = read_vectors(path)
+    assert vectors.words == {"the": 0, ",": 1, "word with spaces": 2}
+    expected = torch.tensor([[0.5, -1, 0.2], [1, 2, 3], [4, 5, 6]])
+    assert torch.equal(vectors.values, expected)
+    assert vectors.width == vector_width(path) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "is empty"),
+        ("the 1 2 3\nof 1 2\n", "line 2: a word and 3 numbers are needed, but there are 2"),
+        ("the 1 2 3\nof 1 2 3 4\n", "line 2: 4 numbers, but 3 are needed"),
+        ("the 1 2 3\nof 1 x 3\n", "line 2: 'of 1 x 3' is not a word and 3 numbers"),
+        ("the\n", "line 1"),
+        (b"the 1 2\n\xff\xfe 1 2\n", "line 2: the word is not UTF-8 text"),
+        (gzip.compress(TEXT.encode())[:-10], "cannot be read"),
+    ],
+)
+def test_broken(tmp_path, text, sentence):
+    path = tmp_path / "vectors.txt"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(UserError, match=sentence) as caught:
+        read_vectors(path)
+    assert str(path) in str(caught.value)
+
+
+def test_missing(tmp_path):
+    with pytest.raises(UserError, match="cannot be read: No such file"):
+        read_vectors(tmp_path / "none.txt")

@@ -1,0 +1,117 @@
+"""The tagger: published sizes and initial values, padding, frozen vectors, vocabulary."""
+
+import pytest
+import torch
+
+from selfattn.config import CONFIGS, MTSAConfig, MultiHeadConfig
+from selfattn.errors import UserError
+from selfattn.layers import ATTENTIONS
+from selfattn.srl.network import Tagger, TaggerConfig, timing_signal
+from selfattn.srl.state import KEY, TaggerState
+from selfattn.srl.vocabulary import UNKNOWN, Vocabulary
+
+BASELINE = MultiHeadConfig()
+MTSA = MTSAConfig.make("srl")
+
+
+def parameters(config: TaggerConfig) -> int:
+    """Parameters without the table of words, as the papers count."""
+    tagger = Tagger(config)
+    return sum(p.numel() for p in tagger.parameters()) - tagger.words.weight.numel()
+
+
+def test_published_parameter_counts():
+    """105 labels, 10 layers, 200 wide: 4,847,505 with multi-head, 402,000 more with MTSA."""
+    sizes = [parameters(TaggerConfig(2, 105, attention)) for attention in (BASELINE, MTSA)]
+    assert sizes == [4_847_505, 4_847_505 + 402_000]
+
+
+def small(attention, **more) -> Tagger:
+    sizes = {"word_dim": 12, "predicate_dim": 12, "layers": 2, "heads": 4, "ffn_dim": 20}
+    torch.manual_seed(1)
+    return Tagger(TaggerConfig(30, 7, attention, **{**sizes, **more})).eval()
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_every_attention_and_padding(name):
+    """Each attention fits, sees the predicate, and padding changes nothing."""
+    config = CONFIGS[name]
+    tagger = small(config.make("srl" if "srl" in config.presets else None), timing=True)
+    words = torch.randint(2, 30, (2, 6))
+    indicator = torch.zeros_like(words)
+    indicator[:, 2] = 1
+    alone = tagger(words, indicator)
+    padded = [torch.cat([t, torch.zeros(2, 3, dtype=torch.long)], 1) for t in (words, indicator)]
+    beside = tagger(*padded, padded[0] == 0)
+    torch.testing.assert_close(beside[:, :6], alone, rtol=1e-4, atol=1e-5)
+    assert (tagger(words, indicator.roll(1, 1)) - alone).abs().max() > 1e-3
+
+
+def test_order_without_a_timing_signal():
+    """Masks tell MTSA the order of words; multi-head attention alone cannot know it."""
+    words = torch.tensor([[2, 3, 4, 5, 6]])
+    indicator = torch.tensor([[1, 0, 0, 0, 0]])
+    swapped = words[:, [0, 2, 1, 4, 3]]
+    for attention, knows in ((MTSA, True), (BASELINE, False)):
+        tagger = small(attention)
+        change = (tagger(words, indicator) - tagger(swapped, indicator))[:, 0].abs().max()
+        assert bool(change > 1e-4) is knows
+
+
+def test_timing_signal():
+    signal = timing_signal(4, 7)
+    assert signal.shape == (4, 7)
+    torch.testing.assert_close(signal[:, 0], torch.arange(4.0).sin())
+    torch.testing.assert_close(signal[:, 3], torch.arange(4.0).cos())
+    torch.testing.assert_close(signal[3, 5], torch.tensor(3e-4).cos())
+    assert (signal[:, 6] == 0).all()
+
+
+def test_glorot_normal_draws_query_key_value_as_one_matrix_and_random_biases():
+    layer = Tagger(TaggerConfig(2, 9, MTSA, layers=1)).layers[0]
+    q, s2t = layer.attention.q_proj, layer.attention.source2token.network[1]
+    assert q.weight.std().item() == pytest.approx((2 / 800) ** 0.5, rel=0.05)
+    assert s2t.weight.std().item() == pytest.approx((2 / 400) ** 0.5, rel=0.05)
+    assert layer.expand.weight.std().item() == pytest.approx((2 / 1000) ** 0.5, rel=0.05)
+    assert layer.expand.bias.std().item() == pytest.approx(800**-0.5, rel=0.2)
+    assert (layer.ffn_norm.weight == 1).all() and (layer.ffn_norm.bias == 0).all()
+
+
+def test_orthogonal():
+    layer = Tagger(TaggerConfig(2, 9, BASELINE, layers=1, initialiser="orthogonal")).layers[0]
+    columns = torch.cat([getattr(layer.attention, f"{n}_proj").weight for n in "qkv"])
+    torch.testing.assert_close(columns.T @ columns, torch.eye(200), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        layer.expand.weight.T @ layer.expand.weight, torch.eye(200), atol=1e-5, rtol=0
+    )
+
+
+def test_frozen_vectors_are_looked_up_and_not_trained():
+    tagger = small(MTSA, frozen_words=3)
+    tagger.frozen.copy_(torch.randn(3, 12))
+    found = tagger._look_up(torch.tensor([[1, 29, 30, 32]]))
+    assert torch.equal(found[0, 2:], tagger.frozen[[0, 2]])
+    assert torch.equal(found[0, :2], tagger.words.weight[[1, 29]])
+    assert "frozen" in tagger.state_dict()
+    assert "frozen" not in dict(tagger.named_parameters())
+
+
+def test_vocabulary_looks_in_the_training_first_then_in_the_vectors():
+    words = Vocabulary(("the", "us"), ("O", "B-V")).with_frozen(["the", "US", "paris"])
+    assert words.frozen == ("US", "paris")
+    assert words.encode(["The", "US", "Paris", "tulip"]) == [2, 3, 5, UNKNOWN]
+    assert Vocabulary.from_state(words.state()) == words
+
+
+def test_state_comes_back_from_plain_values():
+    state = TaggerState(Vocabulary(("a",), ("O",)), TaggerConfig(3, 1, MTSA, timing=True))
+    assert TaggerState.load({KEY: state.dump()}, "x.pt") == state
+    with pytest.raises(UserError, match="x.pt is no tagger"):
+        TaggerState.load({}, "x.pt")
+
+
+@pytest.mark.parametrize("change", [{"heads": 7}, {"layers": 0}, {"dropout": 1.0},
+                                    {"initialiser": "zeros"}])  # fmt: skip
+def test_sizes_that_cannot_be(change):
+    with pytest.raises(UserError):
+        Tagger(TaggerConfig(2, 9, MTSA, **change))

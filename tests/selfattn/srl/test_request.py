@@ -1,0 +1,88 @@
+"""What a person typed, and how the answer is shown."""
+
+import json
+
+import pytest
+
+from selfattn.errors import UserError
+from selfattn.srl import Proposition, Sentence, Span
+from selfattn.srl.request import read_queries, split_words, typed_sentence
+from selfattn.srl.show import as_json, as_text
+
+
+def test_words_of_a_typed_sentence():
+    text = "Ann's well-known cat didn't cost $4.50, (no)!"
+    expected = "Ann 's well-known cat did n't cost $ 4.50 , ( no ) !"
+    assert " ".join(split_words(text)) == expected
+
+
+@pytest.mark.parametrize("named", [["saw"], ["SAW"], ["1"], ["1,1"]])
+def test_predicates_by_word_or_position(named):
+    made = typed_sentence("Ann saw it.", named)
+    assert [p.predicate for p in made.propositions] == [1]
+
+
+def test_a_word_that_occurs_twice_and_one_beside_it():
+    made = typed_sentence("go and go , run", ["go", "run"], split=False)
+    assert [p.predicate for p in made.propositions] == [0, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("text", "named", "sentence"),
+    [
+        ("Ann saw it .", ["sees"], "--predicates sees: .* its words are 0:Ann 1:saw 2:it 3:."),
+        ("Ann saw it .", ["4"], "--predicates 4"),
+        ("Ann saw it .", [], "no predicate is named"),
+        ("  ", ["1"], "the sentence is empty"),
+    ],
+)
+def test_refused(text, named, sentence):
+    with pytest.raises(UserError, match=sentence):
+        typed_sentence(text, named)
+
+
+def test_files_with_and_without_brackets(tmp_path):
+    bare, full = tmp_path / "bare.txt", tmp_path / "full.conll"
+    bare.write_text("Ann\t-\nsaw\tsee\n\nNo\t-\n")
+    full.write_text("Ann - (A0*)\nsaw see (V*)\n\nNo -\n")
+    spans = [[p.predicate for p in s.propositions] for s in read_queries(bare)]
+    assert spans == [[1], []] == [[p.predicate for p in s.propositions] for s in read_queries(full)]
+    assert read_queries(bare)[0].words == ("Ann", "saw")
+    full.write_text("- (A0*)\nsee (V*)\n")
+    with pytest.raises(UserError, match="holds no words"):
+        read_queries(full)
+    full.write_text("Ann -\nsaw -\n")
+    with pytest.raises(UserError, match="holds no predicate"):
+        read_queries(full)
+
+
+SENTENCE = Sentence(
+    ("I", "saw", "a", "big", "cat"),
+    (
+        Proposition(1, "see", (Span("A0", 0, 0), Span("V", 1, 1), Span("A1", 2, 4))),
+        Proposition(4, "cat", (Span("AM-MNR", 3, 3), Span("V", 4, 4))),
+    ),
+)
+
+
+def test_roles_stand_under_their_words():
+    assert as_text(SENTENCE).split("\n") == [
+        "I     saw  a  big       cat",
+        "[A0]  [V]  [A1------------]",
+        "              [AM-MNR]  [V]",
+    ]
+
+
+def test_long_sentences_are_broken_between_words():
+    pieces = as_text(SENTENCE, width=16).split("\n\n")
+    assert pieces[0] == "I     saw  a\n[A0]  [V]  [A1"
+    assert pieces[1].startswith("big       cat\n")
+    assert all(len(line) <= 16 for piece in pieces for line in piece.split("\n"))
+
+
+def test_json():
+    read = json.loads(as_json(SENTENCE))
+    assert read["words"] == list(SENTENCE.words)
+    last = read["propositions"][0]["spans"][-1]
+    assert last == {"label": "A1", "start": 2, "end": 4, "text": "a big cat"}
+    assert read["propositions"][1]["tags"] == ["O", "O", "O", "B-AM-MNR", "B-V"]
