@@ -9,8 +9,9 @@ Example, the official pairs of a words and a props file, with two test sets:
   python scripts/prepare_srl.py --train train.words train.props --valid dev.words dev.props \\
       --test wsj.words wsj.props --test brown.words brown.props --dest data-bin/srl
 
-CoNLL-2012 files and lines of `index words ||| tags` are read too; files may be gzipped. Then train
-with `fairseq-train DEST --user-dir plugin --task srl_tagging --arch deepatt_mtsa ...`.
+CoNLL-2012 files (a folder stands for all *gold_conll files below it) and lines of
+`index words ||| tags` are read too; files may be gzipped. Then train with
+`fairseq-train DEST --user-dir plugin --task srl_tagging --arch deepatt_mtsa ...`.
 """
 
 import argparse

@@ -31,7 +31,7 @@ def read(
     Args:
         path (Path | str): CoNLL-2005 columns with or without words, CoNLL-2012, or lines of
             ``index words ||| tags``; plain or gzipped. With ``props``, a words file: the word is
-            its first column.
+            its first column. A folder stands for all CoNLL-2012 files below it.
         props (Path | str, optional): the props file that belongs to a words file.
         form (str): one of FORMATS; ``auto`` looks at the content.
         lenient (bool): accept what the official scorer accepts too (nested spans, a predicate
@@ -45,6 +45,12 @@ def read(
     path = Path(path)
     if props is not None:
         return _read_pair(path, Path(props), lenient)
+    if path.is_dir():
+        return [
+            sentence
+            for file in files_of(path)
+            for sentence in conll12.sentences_of(file, lenient=lenient)
+        ]
     blocks = read_blocks(path)
     if form == "auto":
         form = _guess(blocks)
@@ -60,6 +66,20 @@ def read(
         )
         for block in blocks
     ]
+
+
+def files_of(path: Path) -> list[Path]:
+    """The file itself, or the ``*gold_conll`` files below a folder, by name.
+
+    Raises:
+        UserError: if a folder holds none.
+    """
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.rglob("*gold_conll") if file.is_file())
+    if not files:
+        raise UserError(f"{path} is a folder, but there is no *gold_conll file (CoNLL-2012) below")
+    return files
 
 
 def _guess(blocks: Sequence[Block]) -> str:

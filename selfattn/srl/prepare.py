@@ -64,7 +64,7 @@ def prepare(
 
     Args:
         files (Mapping): for ``train``, ``valid`` and, if there are any, ``test``, ``test1`` and so
-            on: one file, or a words and a props file.
+            on: one file, or a folder of CoNLL-2012 files, or a words and a props file.
         destination (Path): the folder to make.
         options (Options, optional): the dictionaries.
         overwrite (bool): replace a folder that was prepared before.
@@ -107,7 +107,12 @@ def prepare(
             if name != "train"
         },
         "options": asdict(options),
-        "inputs": {str(path): sha256_of(path) for paths in files.values() for path in paths},
+        "inputs": {
+            str(file): sha256_of(file)
+            for paths in files.values()
+            for path in paths
+            for file in conll.files_of(path)
+        },
     }
     with new_folder(destination, overwrite=overwrite, mark=META) as folder:
         for name, content in text.items():

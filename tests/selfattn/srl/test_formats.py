@@ -1,11 +1,23 @@
 """Every format: what is written is read back, and what is wrong is named with file and line."""
 
+import doctest
 import gzip
 
 import pytest
 
 from selfattn.errors import UserError
-from selfattn.srl import Proposition, Sentence, Span, conll, conll12, from_bio, lines, to_bio
+from selfattn.srl import (
+    Proposition,
+    Sentence,
+    Span,
+    bio,
+    brackets,
+    conll,
+    conll12,
+    from_bio,
+    lines,
+    to_bio,
+)
 from selfattn.srl.brackets import BracketError, format_brackets, parse_brackets
 
 COLUMNS = """\
@@ -116,6 +128,18 @@ def test_conll_2012(write):
     two = CONLL12.replace("We     PRP (S(NP*) -     -  - - *  (ARG0*) ", "We - - - - - - - (V* ")
     two = two.replace("*  (V*)    *)     -", "*  *)    *)     -")
     assert conll.read(write(two))[0].propositions[0].predicate == 1
+
+
+def test_a_folder_of_conll_2012_files(tmp_path):
+    for name in ("b", "a"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        text = CONLL12.replace("poured", name)
+        (tmp_path / "data" / name / f"{name}.v4_gold_conll").write_text(text)
+    found = conll.read(tmp_path / "data")
+    assert [sentence.words[1] for sentence in found] == ["a", "verb", "b", "verb"]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="is a folder, but there is no .*gold_conll file"):
+        conll.read(tmp_path / "empty")
 
 
 def test_lines(write):
@@ -238,3 +262,9 @@ def test_spans_that_bio_cannot_hold():
     assert from_bio(["B-AM-TMP", "B-AM-TMP", "I-AM-TMP"]) == (
         Span("AM-TMP", 0, 0), Span("AM-TMP", 1, 2),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("module", [bio, brackets], ids=["bio", "brackets"])
+def test_examples_in_docstrings_run(module):
+    found = doctest.testmod(module)
+    assert found.attempted > 0 and found.failed == 0
