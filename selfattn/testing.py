@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 PADDINGS = ("none", "left", "right", "all")
 
@@ -80,3 +82,21 @@ def run_with_grads(
     out = function(*leaves)
     out.backward(upstream.to(out.dtype))
     return [out.detach(), *(t.grad for t in leaves if t.grad is not None)]
+
+
+class LargestTensor(TorchDispatchMode):
+    """Within ``with LargestTensor() as seen``, ``seen.size`` is the largest memory of a tensor.
+
+    Attributes:
+        size (int): bytes of the largest storage that an operator returned so far.
+    """
+
+    size = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator and look at what it returns."""
+        out = func(*args, **(kwargs or {}))
+        for t in out if isinstance(out, (tuple, list)) else (out,):
+            if isinstance(t, Tensor):
+                self.size = max(self.size, t.untyped_storage().nbytes())
+        return out

@@ -9,7 +9,7 @@ from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops.disa import disa, native, tiling
 from selfattn.ops.mtsa.tiling import draw_seed
-from selfattn.testing import PADDINGS, assert_close, padding_mask, run_with_grads
+from selfattn.testing import PADDINGS, LargestTensor, assert_close, padding_mask, run_with_grads
 
 FORWARD, BACKWARD, NONE = (PositionalMask(d) for d in ("forward", "backward", "none"))
 # Equal neighbours, both self switches, windows shorter and longer than a block of queries.
@@ -225,23 +225,11 @@ def test_dropout_keeps_the_mean_and_follows_the_seed():
 
 def test_memory_grows_linearly(monkeypatch):
     """No tensor with a query and a key axis is larger than a tile."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Largest(TorchDispatchMode):
-        size = 0
-
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            out = func(*args, **(kwargs or {}))
-            for t in out if isinstance(out, (tuple, list)) else (out,):
-                if isinstance(t, torch.Tensor):
-                    self.size = max(self.size, t.untyped_storage().nbytes())
-            return out
-
     monkeypatch.setattr(tiling, "TILE_ELEMENTS", 1 << 12)
     largest = {}
     for length in (256, 512):
         values = [torch.randn(2, length, 32).requires_grad_() for _ in range(3)]
-        with Largest() as seen:
+        with LargestTensor() as seen:
             disa(*values, mask=(FORWARD, BACKWARD), backend="eager").sum().backward()
         largest[length] = seen.size
     assert largest[512] <= 2.1 * largest[256]

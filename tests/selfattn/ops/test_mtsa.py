@@ -9,7 +9,7 @@ from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops import mtsa
 from selfattn.ops.mtsa import eager, native, rescue, tiling
-from selfattn.testing import PADDINGS, assert_close, padding_mask, run_with_grads
+from selfattn.testing import PADDINGS, LargestTensor, assert_close, padding_mask, run_with_grads
 
 FORWARD, BACKWARD, NONE = (PositionalMask(d) for d in ("forward", "backward", "none"))
 # Groups that are not contiguous, both self switches, windows shorter and longer than a block.
@@ -249,21 +249,11 @@ def test_dropout_keeps_the_mean_and_only_touches_the_numerator(fast):
 def test_no_tensor_of_size_n_n_d_and_memory_linear_in_n(monkeypatch):
     """The largest tensor that the fast path makes, forward and backward, at two lengths."""
 
-    class Largest(torch.utils._python_dispatch.TorchDispatchMode):
-        size = 0
-
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            out = func(*args, **(kwargs or {}))
-            for t in out if isinstance(out, (tuple, list)) else (out,):
-                if isinstance(t, torch.Tensor):
-                    self.size = max(self.size, t.untyped_storage().nbytes())
-            return out
-
     monkeypatch.setattr(tiling, "PART_BYTES", 1 << 16)
     largest = {}
     for length in (1024, 2048):
         x = [torch.randn(1, 2, length, 16).requires_grad_() for _ in range(4)]
-        with Largest() as seen:
+        with LargestTensor() as seen:
             mtsa(*x, masks=[FORWARD, BACKWARD], backend="eager").sum().backward()
         largest[length] = seen.size
     assert largest[2048] <= 2.1 * largest[1024]

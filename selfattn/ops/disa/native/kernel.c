@@ -25,14 +25,8 @@ static inline vf reciprocal(vf u) {
 
 /* 2^x for x in [-126, 0], as exp2v but without its bounds: half of the time is spent here. */
 static inline vf exp2_low(vf x) {
-    vf shifted = x + 12582912.0f, f = x - (shifted - 12582912.0f); /* 1.5 * 2^23 rounds */
-    vf y = splat(1.54697320e-4f);
-    y = y * f + 1.34004322e-3f;
-    y = y * f + 9.61802560e-3f;
-    y = y * f + 5.55032721e-2f;
-    y = y * f + 2.40226512e-1f;
-    y = y * f + 6.93147207e-1f;
-    y = y * f + 1.0f;
+    vf shifted = x + 12582912.0f; /* 1.5 * 2^23 rounds */
+    vf y = exp2_fraction(x - (shifted - 12582912.0f));
     return (vf)((vi)y + ((vi)shifted << 23));
 }
 
