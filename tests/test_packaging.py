@@ -47,7 +47,9 @@ def test_the_wheel_holds_each_module_of_both_packages(wheel, repo_root):
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     expected = {"selfattn/py.typed"}
     for folder, package in (("selfattn", "selfattn"), ("plugin", "selfattn_fairseq")):
-        for path in (repo_root / folder).rglob("*.py"):
+        for path in (repo_root / folder).rglob("*.*"):
+            if path.suffix not in (".py", ".c", ".h"):
+                continue
             inside = path.relative_to(repo_root / folder).as_posix()
             expected.add(f"{package}/{inside}")
     assert held == expected
