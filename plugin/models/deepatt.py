@@ -36,6 +36,9 @@ class DeepAttModel(BaseFairseqModel):
         tagger: the network.
     """
 
+    # What --task srl_tagging asks of an architecture's class.
+    is_tagger = True
+
     def __init__(self, tagger: Tagger) -> None:
         super().__init__()
         self.tagger = tagger

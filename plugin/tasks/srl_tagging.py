@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.logging import metrics
+from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.tasks import FairseqTask, register_task
 from omegaconf import MISSING
 from torch import Tensor
@@ -96,7 +97,17 @@ class SRLTaggingTask(FairseqTask):
         return criterion
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """fairseq's hook; reads ``--word-embeddings``, unless a checkpoint's weights follow."""
+        """fairseq's hook; reads ``--word-embeddings``, unless a checkpoint's weights follow.
+
+        Raises:
+            UserError: if the architecture is no tagger, or a flag of it is wrong.
+        """
+        arch = getattr(cfg, "arch", None)
+        if not getattr(ARCH_MODEL_REGISTRY.get(arch), "is_tagger", False):
+            raise UserError(
+                f"--arch {arch} is no tagger; --task srl_tagging needs deepatt, deepatt_mtsa or "
+                "another architecture of the model deepatt"
+            )
         path = getattr(cfg, "word_embeddings", None)
         if path and not from_checkpoint:
             self.vectors = read_vectors(Path(path))
@@ -108,11 +119,6 @@ class SRLTaggingTask(FairseqTask):
                 f"{len(vocabulary.frozen):,}",
             )  # fmt: skip
         model = super().build_model(cfg, from_checkpoint)
-        if not hasattr(model, "tagger"):
-            raise UserError(
-                f"--arch {getattr(cfg, 'arch', '')} is no tagger; --task srl_tagging needs "
-                "deepatt, deepatt_mtsa or another architecture of the model deepatt"
-            )
         self.vectors = None
         self.tagger = TaggerState(self.vocabulary, model.tagger.config)
         return model

@@ -1,0 +1,174 @@
+"""Mistakes in the flags of SRL training and prediction end in one sentence; what is published."""
+
+import math
+import sys
+
+import pytest
+import torch
+
+pytest.importorskip("fairseq")
+pytestmark = pytest.mark.fairseq
+
+from selfattn.errors import UserError  # noqa: E402
+from selfattn.srl import conll  # noqa: E402
+from selfattn.srl.prepare import prepare  # noqa: E402
+from tests.plugin.helpers import sentence  # noqa: E402
+from tests.plugin.srl_corpus import sentences  # noqa: E402
+
+FLAGS = """
+    --user-dir plugin --task srl_tagging --arch deepatt_tiny --criterion bio_tagging --cpu
+    --optimizer adadelta --lr 1.0 --max-tokens 500 --max-update 1 --no-save --num-workers 0
+""".split()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("srl_flags")
+    for split, seed in (("train", 1), ("valid", 2)):
+        conll.write_columns(folder / f"{split}.conll", sentences(20, seed))
+    files = {split: [folder / f"{split}.conll"] for split in ("train", "valid")}
+    prepare(files, folder / "data")
+    for width in (30, 250):
+        numbers = " ".join(["0.1"] * width)
+        (folder / f"wide{width}.txt").write_text(f"the {numbers}\ntulip {numbers}\n")
+    return folder / "data"
+
+
+@pytest.fixture(scope="module")
+def build(data, repo_root):
+    """A function that does what fairseq-train does before the first update; returns the model."""
+    sys.path.insert(0, str(repo_root))
+    from fairseq import options, tasks
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+    def run(*flags):
+        words = [str(data), *FLAGS, *(flag.replace("DATA", str(data)) for flag in flags)]
+        parser = options.get_training_parser()
+        cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, words))
+        task = tasks.setup_task(cfg.task)
+        model = task.build_model(cfg.model)
+        task.build_criterion(cfg.criterion)
+        for split in ("train", cfg.dataset.valid_subset):
+            task.load_dataset(split)
+        return model
+
+    yield run
+    sys.path.remove(str(repo_root))
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ("--criterion cross_entropy", "--criterion cross_entropy does not fit"),
+        ("--label-smoothing 1", "--label-smoothing 1.0 is not allowed"),
+        ("--encoder-attention-heads 5", "--encoder-attention-heads 5 does not divide"),
+        ("--encoder-embed-dim 16", "--encoder-embed-dim 16 leaves no room"),
+        ("--word-embeddings none.txt", "none.txt cannot be read"),
+        ("--word-embeddings DATA/../wide30.txt", "--word-embed-dim 16 is not the width 30"),
+        ("--max-length 2", "--max-length 2 leaves none of the"),
+        ("--mtsa-masks none", "--mtsa-masks none is a switch of --encoder-attention mtsa"),
+        ("--valid-subset dev", "dev.txt does not exist"),
+        ("--arch transformer_mtsa_tiny", "--arch transformer_mtsa_tiny is no tagger"),
+    ],
+)
+def test_training(build, flags, expected):
+    with pytest.raises(UserError) as caught:
+        build(*flags.split())
+    assert expected in str(caught.value)
+
+
+def test_mistakes_of_the_command_line_have_no_traceback(data, run_cli):
+    schedule = ["--lr-scheduler", "piecewise", "--lr-boundaries", "9,3"]
+    done = run_cli(["-m", "fairseq_cli.train", data, *FLAGS, *schedule])
+    assert "--lr-boundaries '9,3' is not allowed" in sentence(done)
+
+
+def test_another_task_is_refused(toy_data, run_cli):
+    flags = [flag for flag in FLAGS if flag not in ("srl_tagging", "bio_tagging")]
+    flags = [flag for flag in flags if flag not in ("--task", "--criterion")]
+    done = run_cli(["-m", "fairseq_cli.train", toy_data, *flags])
+    assert "--arch deepatt_tiny needs --task srl_tagging" in sentence(done)
+
+
+@pytest.mark.parametrize(
+    ("arch", "attention", "timing", "dropout", "initialiser"),
+    [
+        ("deepatt", "multihead", True, 0.1, "orthogonal"),
+        ("deepatt_mtsa", "mtsa", False, 0.19, "glorot_normal"),
+    ],
+)
+def test_published_architectures(build, arch, attention, timing, dropout, initialiser):
+    config = build("--arch", arch, "--encoder-layers", "1").tagger.config
+    assert (config.width, config.word_dim, config.heads, config.ffn_dim) == (200, 100, 8, 800)
+    assert config.attention.name == attention
+    assert config.attention.attention_dropout == dropout
+    assert (config.timing, config.initialiser) == (timing, initialiser)
+    assert (config.dropout, config.activation_dropout) == (0.2, 0.1)
+    assert config.embedding_dropout == (0.2 if timing else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("file", "width", "words"), [("wide30", 200, 30), ("wide250", 352, 250)]
+)  # 352 = 8 * 44 is the first multiple of the heads with room for 100 more
+def test_vectors_of_any_width(build, file, width, words):
+    vectors = ["--word-embeddings", f"DATA/../{file}.txt"]
+    tagger = build("--arch", "deepatt_mtsa", "--encoder-layers", "1", *vectors).tagger
+    assert (tagger.config.width, tagger.config.word_dim) == (width, words)
+    assert (tagger.frozen == 0.1).all() and tagger.frozen.shape == (1, words)
+    assert int((tagger.words.weight == 0.1).all(1).sum()) == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ("none.pt --sentence Go --predicates went", "--predicates went"),
+        ("none.pt --input none.conll --output none/a.props", "there is no folder none"),
+        ("tests/data/checkpoint_v0_1/nmt.pt --sentence Go --predicates 0", "is no tagger"),
+    ],
+)
+def test_prediction(run_cli, args, expected):
+    done = run_cli(["scripts/predict_srl.py", *args.split()])
+    assert expected in sentence(done, "predict_srl.py")
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_loss_as_published(smoothing):
+    """Cross-entropy against the smoothed distribution, less its entropy: 0 where they agree."""
+    from plugin.criterions.bio_tagging import smoothed_loss
+
+    gold = torch.tensor([2, 0])
+    target = torch.full((2, 5), smoothing / 4, dtype=torch.float64)
+    target[torch.arange(2), gold] = 1 - smoothing
+    logits = torch.randn(2, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    log_probs = logits.log_softmax(-1)
+    entropy = -sum(p * math.log(p) for p in target[0].tolist() if p)
+    expected = -(target * log_probs).sum(1) - entropy
+    torch.testing.assert_close(smoothed_loss(log_probs, gold, smoothing), expected)
+    if smoothing:
+        best = smoothed_loss(target.log(), gold, smoothing)
+        torch.testing.assert_close(best, torch.zeros(2, dtype=torch.float64), atol=1e-12, rtol=0)
+
+
+def test_published_schedule():
+    """1.0, half of it from update 400,000 on, a quarter from 500,000 on."""
+    from types import SimpleNamespace
+
+    from plugin.lr_schedulers.piecewise import PiecewiseConfig, PiecewiseSchedule
+
+    class Optimiser:
+        rate = 0.0
+
+        def set_lr(self, rate: float) -> None:
+            self.rate = rate
+
+        def get_lr(self) -> float:
+            return self.rate
+
+    default = PiecewiseConfig()
+    flags = {name: getattr(default, name) for name in ("lr_boundaries", "lr_factor")}
+    schedule = PiecewiseSchedule.__new__(PiecewiseSchedule)
+    schedule.cfg, schedule.optimizer = SimpleNamespace(lr=[1.0], **flags), Optimiser()
+    schedule.boundaries = [int(text) for text in default.lr_boundaries.split(",")]
+    updates = (0, 399_999, 400_000, 499_999, 500_000, 600_000)
+    assert [schedule.step_update(n) for n in updates] == [1.0, 1.0, 0.5, 0.5, 0.25, 0.25]
+    assert schedule.optimizer.rate == 0.25
