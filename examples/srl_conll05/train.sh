@@ -17,7 +17,7 @@ mkdir -p "$run"
     ${DEVICE_FLAGS---cpu} --task srl_tagging --arch "$arch" --seed "$seed" \
     --word-embeddings "$glove" --criterion bio_tagging --label-smoothing 0.1 \
     --optimizer adadelta --adadelta-rho 0.95 --adadelta-eps 1e-6 --clip-norm 1.0 \
-    --lr 1.0 --lr-scheduler manual --update2lr "{'0': 1.0, '400000': 0.5, '500000': 0.25}" \
+    --lr 1.0 --lr-scheduler piecewise --lr-boundaries 400000,500000 \
     --max-tokens 4096 --max-length 256 --max-update 600000 \
     --validate-interval 1000000 --validate-interval-updates 2000 --save-interval-updates 2000 \
     --keep-interval-updates 1 --keep-best-checkpoints 5 --no-epoch-checkpoints \
