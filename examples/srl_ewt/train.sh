@@ -24,6 +24,6 @@ export MALLOC_TRIM_THRESHOLD_=1000000000 MALLOC_MMAP_THRESHOLD_=1000000000
     --optimizer adadelta --adadelta-rho 0.95 --adadelta-eps 1e-6 --clip-norm 1.0 \
     --lr 1.0 --lr-scheduler fixed --max-tokens 2048 --max-epoch 30 \
     --best-checkpoint-metric f1 --maximize-best-checkpoint-metric \
-    --no-epoch-checkpoints --save-interval-updates 171 --keep-interval-updates 1 \
+    --no-epoch-checkpoints --save-interval-updates 177 --keep-interval-updates 1 \
     --save-dir "$run" --tensorboard-logdir "$run/tensorboard" \
     --log-format json --log-interval 50 --log-file "$run/train.log" "$@"
