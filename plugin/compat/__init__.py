@@ -41,6 +41,7 @@ _FIXES = (
     checkpoint_errors.explain_checkpoints,
     pruning.prune_one_side,
     vocabulary.remember_vocabularies,
+    flags.complete_help,
     flags.complete_validation,
     flags.remember_languages,
     precision.check_precision,

@@ -1,5 +1,6 @@
 """Flags that a command or a checkpoint needs, without the user giving them."""
 
+import sys
 from argparse import ArgumentParser
 from typing import Any
 
@@ -24,6 +25,31 @@ def complete_validation() -> None:
         if any(a.dest == "task" and a.default is None for a in parser._actions):
             parser.set_defaults(task="translation", max_tokens=12000)
         return original(parser, *args, **kwargs)
+
+
+def complete_help() -> None:
+    """Let ``--help`` show the flags of the architecture, the task and the criterion named beside it.
+
+    Break: fairseq/options.py, parse_args_and_arch, parses once to learn these names, and a parser
+    that meets ``--help`` prints what it knows so far and exits. Fix: it is left out the first time.
+    """
+
+    @wrap(options, "parse_args_and_arch")
+    def parse_args_and_arch(
+        original: Any, parser: ArgumentParser, input_args: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        given = sys.argv[1:] if input_args is None else list(input_args)
+        rest = [word for word in given if word not in ("-h", "--help")]
+        if len(rest) == len(given):
+            return original(parser, input_args, *args, **kwargs)
+        parse = parser.parse_known_args
+
+        def first(_: Any = None, namespace: Any = None) -> Any:
+            parser.parse_known_args = parse  # type: ignore[method-assign]
+            return parse(rest, namespace)
+
+        parser.parse_known_args = first  # type: ignore[assignment, method-assign]
+        return original(parser, given, *args, **kwargs)
 
 
 def remember_languages() -> None:

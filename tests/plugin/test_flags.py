@@ -32,3 +32,12 @@ def test_wrong_flags_end_in_one_sentence(case, toy_train, tmp_path):
     assert last.startswith(("fairseq-train: error: ", "train.py: error: ")) and message in last
     assert "Traceback" not in done.stdout + done.stderr
     assert not list(tmp_path.rglob("*.pt"))
+
+
+def test_help_shows_the_flags_of_the_architecture(run_module):
+    done = run_module(
+        "fairseq_cli.train", ["--user-dir", "plugin", "--arch", "transformer_mtsa", "--help"]
+    )
+    assert done.returncode == 0, done.stderr
+    for flag in ("--mtsa-preset", "--mtsa-backend", "--encoder-attention {", "--share-all"):
+        assert flag in done.stdout, flag
