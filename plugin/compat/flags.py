@@ -28,10 +28,10 @@ def complete_validation() -> None:
 
 
 def complete_help() -> None:
-    """Let ``--help`` show the flags of the architecture, the task and the criterion named beside it.
+    """Let ``--help`` show the flags of the architecture, the task and the criterion that are named.
 
     Break: fairseq/options.py, parse_args_and_arch, parses once to learn these names, and a parser
-    that meets ``--help`` prints what it knows so far and exits. Fix: it is left out the first time.
+    that meets ``--help`` prints what it knows so far and exits. Fix: it is left out at first.
     """
 
     @wrap(options, "parse_args_and_arch")
