@@ -101,8 +101,6 @@ def test_core_is_missing(clone, tmp_path):
 
 def test_a_new_criterion_is_found(clone):
     """fairseq imports models/ and tasks/ of a user dir, never criterions/."""
-    (clone / "plugin/criterions").mkdir()
-    (clone / "plugin/criterions/__init__.py").touch()
     (clone / "plugin/criterions/mine.py").write_text(
         "from fairseq.criterions import FairseqCriterion, register_criterion\n"
         "@register_criterion('mine')\n"
