@@ -28,7 +28,7 @@ def backends() -> dict[str, str | None]:
     }
 
 
-def choose(backend: str, refused: Mapping[str, str | None] | None = None) -> str:
+def choose(backend: str, refused: Mapping[str, str | None]) -> str:
     """Resolve a backend's name.
 
     Args:
@@ -41,8 +41,6 @@ def choose(backend: str, refused: Mapping[str, str | None] | None = None) -> str
     Raises:
         UserError: if the backend is unknown or cannot be used here.
     """
-    if refused is None:
-        refused = {"fused": "this operator has no kernel"}
     if backend == "auto":
         return next(name for name in BACKENDS if refused.get(name) is None)
     if backend not in BACKENDS:
