@@ -17,10 +17,13 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
+
+from selfattn.masks import PositionalMask
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +42,14 @@ class View(ctypes.Structure):
     def of(cls, t: Tensor) -> View:
         """A view of a tensor, which has to outlive it."""
         return cls(t.data_ptr(), (ctypes.c_int64 * 3)(*t.stride()[:3]))
+
+
+def offsets(masks: Sequence[PositionalMask], length: int) -> tuple[list[int], list[int]]:
+    """Smallest and largest visible ``key - query`` of each mask, as numbers even where unbounded."""
+    ends = [mask.offsets for mask in masks]
+    left = [-length if end is None else end for end, _ in ends]
+    right = [length if end is None else end for _, end in ends]
+    return left, right
 
 
 def refusal(folder: Path, dtype: torch.dtype) -> str | None:

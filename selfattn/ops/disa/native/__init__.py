@@ -62,10 +62,7 @@ def disa_native(
     Half precision is computed in float32 and rounded once at the end. Memory is O(B T C). The
     result does not depend on the number of threads.
     """
-    length = x.shape[1]
-    ends = [mask.offsets for mask in masks]
-    left = [-length if end is None else end for end, _ in ends]
-    right = [length if end is None else end for _, end in ends]
+    left, right = _native.offsets(masks, x.shape[1])
     # A tensor, so that a compiled model draws a new one each time.
     seed = torch.randint(1 << 62, ()) if dropout_p else None
     inputs = (t.to(torch.float32) for t in (x, a, b))

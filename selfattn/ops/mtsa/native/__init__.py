@@ -56,10 +56,7 @@ def mtsa_native(
     Half precision is computed in float32 and rounded once at the end. Memory is O(B H T D). The
     result does not depend on the number of threads.
     """
-    length = q.shape[2]
-    ends = [mask.offsets for mask in masks]
-    left = [-length if end is None else end for end, _ in ends]
-    right = [length if end is None else end for _, end in ends]
+    left, right = _native.offsets(masks, q.shape[2])
     # A tensor, so that a compiled model draws a new one each time.
     seed = torch.randint(1 << 62, ()) if dropout_p else None
     inputs = (t.to(torch.float32) for t in (q, k, v, s))
@@ -81,7 +78,7 @@ def _forward(
     seed: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """H; and for backward: 1 / denominator, row maxima, key maxima, queries computed in double."""
-    saved = _room(q, k, v, s, padding, left, right, logsigmoid, dropout_p, seed)
+    saved = _room(v)
     names = ("h", "inverse", "peak", "shift", "exact")
     tensors = dict(zip(names, saved, strict=True))
     _run(q, k, v, s, padding, left, right, logsigmoid, dropout_p, seed, tensors, backward=False)
@@ -89,18 +86,12 @@ def _forward(
 
 
 @_forward.register_fake
-def _room(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    s: Tensor,
-    padding: Tensor | None,
-    left: list[int],
-    right: list[int],
-    logsigmoid: bool,
-    dropout_p: float,
-    seed: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def _(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, ...]:
+    return _room(v)
+
+
+def _room(v: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Empty tensors for what forward returns."""
     batch, heads, length, width = v.shape
     # H in the memory order of v, so that the heads are side by side as the next layer wants them.
     return (
