@@ -45,7 +45,7 @@ class View(ctypes.Structure):
 
 
 def offsets(masks: Sequence[PositionalMask], length: int) -> tuple[list[int], list[int]]:
-    """Smallest and largest visible ``key - query`` of each mask, as numbers even where unbounded."""
+    """Smallest and largest visible ``key - query`` of each mask, also where there is no bound."""
     ends = [mask.offsets for mask in masks]
     left = [-length if end is None else end for end, _ in ends]
     right = [length if end is None else end for _, end in ends]
