@@ -82,6 +82,13 @@ class DeepAttModel(BaseFairseqModel):
             help="add sines of the position (default: with multihead only)",
         )
         parser.add_argument(
+            "--no-scale-embedding",
+            action="store_true",
+            default=argparse.SUPPRESS,
+            help="do not multiply embeddings by the square root of the width (published: they are, "
+            "which makes the timing signal small beside them)",
+        )
+        parser.add_argument(
             "--initialiser",
             choices=INITIALISERS,
             default=argparse.SUPPRESS,
@@ -138,6 +145,7 @@ def tagger_config(args: Namespace, vocabulary: Vocabulary) -> TaggerConfig:
         activation_dropout=args.activation_dropout,
         embedding_dropout=args.embedding_dropout,
         timing=args.timing_signal,
+        scale_embedding=not args.no_scale_embedding,
         initialiser=args.initialiser,
     )
 
@@ -211,6 +219,7 @@ def deepatt(args: Namespace) -> None:
         "attention_dropout": 0.19 if attention == "mtsa" else 0.1,
         "activation_dropout": 0.1,
         "timing_signal": baseline,
+        "no_scale_embedding": False,
         "initialiser": "orthogonal" if baseline else "glorot_normal",
     }
     for name, value in defaults.items():

@@ -8,6 +8,7 @@ from selfattn.config import CONFIGS, AttentionConfig
 from selfattn.errors import UserError
 from selfattn.layers.base import SelfAttention
 from selfattn.layers.fusion_gate import FusionGate
+from selfattn.layers.inspection import Inspection
 from selfattn.layers.mtsa import MTSA
 from selfattn.layers.multihead import MultiHead
 from selfattn.layers.source2token import Source2TokenScores
@@ -16,6 +17,7 @@ __all__ = [
     "ATTENTIONS",
     "MTSA",
     "FusionGate",
+    "Inspection",
     "MultiHead",
     "SelfAttention",
     "Source2TokenScores",

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from torch import Tensor, nn
 
 from selfattn.errors import UserError
+from selfattn.layers.inspection import Inspection
 
 
 class SelfAttention(nn.Module, ABC):
@@ -45,6 +46,21 @@ class SelfAttention(nn.Module, ABC):
         Returns:
             ``(B, T, output_dim)``. A real token's output does not depend on padding.
         """
+
+    def inspect(self, x: Tensor, padding_mask: Tensor | None = None) -> Inspection:
+        """What the layer does with x, for pictures; builds ``T x T`` tensors.
+
+        Args:
+            x: ``(B, T, C)``.
+            padding_mask: bool ``(B, T)``, True = padding.
+
+        Raises:
+            UserError: if the mechanism has nothing to show.
+        """
+        raise UserError(
+            f"{type(self).__name__} cannot be looked into; give the layer a method inspect() that "
+            "returns an Inspection"
+        )
 
     def head_width(self, width: int | None) -> int:
         """``width``, or ``embed_dim / num_heads`` where it is None.

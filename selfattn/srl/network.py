@@ -34,6 +34,7 @@ class TaggerConfig:
         activation_dropout: on the hidden layer of the feed-forward sublayer.
         embedding_dropout: on the sum of embedding and timing signal.
         timing: add the sinusoidal timing signal.
+        scale_embedding: multiply embeddings by the square root of the width, as published.
         initialiser: one of ``INITIALISERS``.
 
     Raises:
@@ -53,6 +54,7 @@ class TaggerConfig:
     activation_dropout: float = 0.1
     embedding_dropout: float = 0.0
     timing: bool = False
+    scale_embedding: bool = True
     initialiser: str = "glorot_normal"
 
     @property
@@ -168,7 +170,9 @@ class Tagger(nn.Module):
             ``(B, T, labels)``.
         """
         width = self.config.width
-        x = torch.cat([self._look_up(words), self.indicator(indicator)], -1) * math.sqrt(width)
+        x = torch.cat([self._look_up(words), self.indicator(indicator)], -1)
+        if self.config.scale_embedding:
+            x = x * math.sqrt(width)
         if padding_mask is not None:
             x = x.masked_fill(padding_mask[..., None], 0.0)
         x = x + self.bias

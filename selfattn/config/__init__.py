@@ -1,0 +1,18 @@
+"""Configurations: every switch of a mechanism, validated once, with the published forms by name.
+
+One file a mechanism; ``CONFIGS`` lists them by the name that ``--encoder-attention`` takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from selfattn.config.base import ACTIVATIONS, AttentionConfig
+from selfattn.config.mtsa import MTSAConfig
+from selfattn.config.multihead import MultiHeadConfig
+
+__all__ = ["ACTIVATIONS", "CONFIGS", "AttentionConfig", "MTSAConfig", "MultiHeadConfig"]
+
+CONFIGS: Mapping[str, type[AttentionConfig]] = {
+    config.name: config for config in (MultiHeadConfig, MTSAConfig)
+}

@@ -1,0 +1,91 @@
+"""What all configurations share: switches, presets, validation.
+
+A field's metadata holds its help text and its allowed values; the fairseq plugin makes its flags
+from the same metadata, so that a switch is described in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, TypeVar
+
+from selfattn.errors import UserError
+
+ACTIVATIONS = ("none", "relu", "elu", "gelu", "tanh")
+C = TypeVar("C", bound="AttentionConfig")
+
+
+def switch(default: Any, help: str, choices: tuple[str, ...] | None = None) -> Any:
+    """A field of a configuration with its help text and, where they are few, its allowed values."""
+    return field(default=default, metadata={"help": help, "choices": choices})
+
+
+@dataclass(frozen=True)
+class AttentionConfig:
+    """What all mechanisms share. Subclasses add switches and presets.
+
+    Raises:
+        UserError: if a switch has a value that is not allowed.
+    """
+
+    name: ClassVar[str] = ""
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    default_preset: ClassVar[str | None] = None
+
+    attention_dropout: float = switch(0.0, "probability of dropping an attention weight")
+
+    @classmethod
+    def make(cls: type[C], preset: str | None = None, **switches: Any) -> C:
+        """A configuration from a preset and the switches that differ from it.
+
+        Args:
+            preset: a name from ``presets``; None takes ``default_preset``.
+            **switches: fields of the class; they win over the preset.
+
+        Returns:
+            The validated configuration.
+
+        Raises:
+            UserError: if the preset, a switch or a value is unknown.
+        """
+        preset = cls.default_preset if preset is None else preset
+        if preset is not None and preset not in cls.presets:
+            allowed = ", ".join(cls.presets) or "none: it has no presets"
+            raise UserError(f"preset {preset!r} is unknown for {cls.name!r}; allowed: {allowed}")
+        cls._check_names(switches)
+        base = cls.presets[preset] if preset is not None else {}
+        return cls(**{**base, **switches})
+
+    def with_switches(self: C, **switches: Any) -> C:
+        """A copy with some switches changed.
+
+        Raises:
+            UserError: if a switch or a value is unknown.
+        """
+        self._check_names(switches)
+        return replace(self, **switches)
+
+    @classmethod
+    def _check_names(cls, switches: Mapping[str, Any]) -> None:
+        known = [f.name for f in fields(cls)]
+        for name in switches:
+            if name not in known:
+                raise UserError(
+                    f"attention {cls.name!r} has no switch {name!r}; its switches are "
+                    f"{', '.join(known)}"
+                )
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            choices = f.metadata.get("choices")
+            if choices is not None and value not in choices:
+                raise UserError(
+                    f"{f.name} {value!r} is not allowed for attention {self.name!r}; allowed are "
+                    f"{', '.join(choices)}"
+                )
+            if isinstance(f.default, bool) and not isinstance(value, bool):
+                raise UserError(f"{f.name} {value!r} is not allowed; it must be True or False")
+            if f.name.endswith("dropout") and not 0.0 <= value < 1.0:
+                raise UserError(f"{f.name} {value} is not allowed; it must be in [0, 1)")
