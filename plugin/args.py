@@ -15,10 +15,12 @@ from dataclasses import Field, fields
 from typing import Any
 
 from selfattn.config import CONFIGS, AttentionConfig
+from selfattn.config.base import is_constant
 from selfattn.errors import UserError
 from selfattn.layers import ATTENTIONS
 
-# fairseq's own multi-head attention is used for this name, with fairseq's own flags.
+# Has no flags of its own: in translation fairseq's attention with fairseq's flags, in tagging the
+# core's layer.
 BASELINE = "multihead"
 # fairseq's own --attention-dropout sets it.
 _NOT_A_FLAG = ("attention_dropout",)
@@ -38,29 +40,32 @@ def add_attention_args(parser: ArgumentParser) -> None:
         "--encoder-attention",
         choices=tuple(ATTENTIONS),
         default=argparse.SUPPRESS,
-        help="self-attention of the encoder; multihead is fairseq's own",
+        help="self-attention of the encoder; multihead is dot-product attention: fairseq's own in "
+        "translation",
     )
     for name in _mechanisms():
         config = CONFIGS[name]
         parser.add_argument(
-            f"--{name}-preset",
+            _flag(name, "preset"),
             choices=tuple(config.presets),
             default=argparse.SUPPRESS,
             help=f"published form of {name} (default: the architecture's)",
         )
-        parser.add_argument(
-            f"--{name}-projections",
-            choices=("fairseq", "preset"),
-            default=argparse.SUPPRESS,
-            help="biases and initialisation of the projections: as in fairseq's multi-head "
-            "attention (default), so that the mechanism is all that differs, or as the preset's",
-        )
+        if any(f.name in _AS_FAIRSEQ for f in _switches(config)):
+            parser.add_argument(
+                _flag(name, "projections"),
+                choices=("fairseq", "preset"),
+                default=argparse.SUPPRESS,
+                help="biases and initialisation of the projections: as in fairseq's multi-head "
+                "attention (default), so that the mechanism is all that differs, or as the "
+                "preset's",
+            )
         for f in _switches(config):
             _add_switch(parser, _flag(name, f.name), f)
 
 
 def attention_config(args: Namespace) -> AttentionConfig | None:
-    """The configuration that the arguments ask for; None for fairseq's own attention.
+    """The configuration that the arguments ask for; None for the baseline.
 
     The resolved values are written back into ``args``.
 
@@ -88,7 +93,7 @@ def attention_config(args: Namespace) -> AttentionConfig | None:
         if hasattr(args, f"{name}_{f.name}")
     }
     if getattr(args, f"{name}_projections", "fairseq") == "fairseq":
-        known = {f.name for f in fields(config_class)}
+        known = {f.name for f in _switches(config_class)}
         switches = {k: v for k, v in _AS_FAIRSEQ.items() if k in known} | switches
     switches["attention_dropout"] = float(getattr(args, "attention_dropout", 0.0))
     try:
@@ -122,7 +127,7 @@ def _flag(mechanism: str, switch: str) -> str:
 
 
 def _switches(config: type[AttentionConfig]) -> list[Field[Any]]:
-    return [f for f in fields(config) if f.name not in _NOT_A_FLAG]
+    return [f for f in fields(config) if f.name not in _NOT_A_FLAG and not is_constant(f)]
 
 
 def _refuse_foreign_switches(args: Namespace, chosen: str) -> None:

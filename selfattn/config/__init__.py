@@ -8,11 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from selfattn.config.base import ACTIVATIONS, AttentionConfig
+from selfattn.config.fast_disa import FastDiSAConfig
 from selfattn.config.mtsa import MTSAConfig
 from selfattn.config.multihead import MultiHeadConfig
 
-__all__ = ["ACTIVATIONS", "CONFIGS", "AttentionConfig", "MTSAConfig", "MultiHeadConfig"]
+__all__ = [
+    "ACTIVATIONS",
+    "CONFIGS",
+    "AttentionConfig",
+    "FastDiSAConfig",
+    "MTSAConfig",
+    "MultiHeadConfig",
+]
 
 CONFIGS: Mapping[str, type[AttentionConfig]] = {
-    config.name: config for config in (MultiHeadConfig, MTSAConfig)
+    config.name: config for config in (MultiHeadConfig, MTSAConfig, FastDiSAConfig)
 }

@@ -7,7 +7,7 @@ from the same metadata, so that a switch is described in one place.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, ClassVar, TypeVar
 
 from selfattn.errors import UserError
@@ -19,6 +19,16 @@ C = TypeVar("C", bound="AttentionConfig")
 def switch(default: Any, help: str, choices: tuple[str, ...] | None = None) -> Any:
     """A field of a configuration with its help text and, where they are few, its allowed values."""
     return field(default=default, metadata={"help": help, "choices": choices})
+
+
+def constant(value: Any) -> Any:
+    """A field that a mechanism inherits and has no choice about: no flag is made of it."""
+    return field(default=value, metadata={"help": "fixed", "choices": (value,)})
+
+
+def is_constant(f: Field[Any]) -> bool:
+    """Whether a field of a configuration was made by :func:`constant`."""
+    return len(f.metadata.get("choices") or ()) == 1
 
 
 @dataclass(frozen=True)
@@ -68,7 +78,7 @@ class AttentionConfig:
 
     @classmethod
     def _check_names(cls, switches: Mapping[str, Any]) -> None:
-        known = [f.name for f in fields(cls)]
+        known = [f.name for f in fields(cls) if not is_constant(f)]
         for name in switches:
             if name not in known:
                 raise UserError(
@@ -83,7 +93,7 @@ class AttentionConfig:
             if choices is not None and value not in choices:
                 raise UserError(
                     f"{f.name} {value!r} is not allowed for attention {self.name!r}; allowed are "
-                    f"{', '.join(choices)}"
+                    f"{', '.join(map(str, choices))}"
                 )
             if isinstance(f.default, bool) and not isinstance(value, bool):
                 raise UserError(f"{f.name} {value!r} is not allowed; it must be True or False")

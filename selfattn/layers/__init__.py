@@ -7,6 +7,7 @@ from typing import Any
 from selfattn.config import CONFIGS, AttentionConfig
 from selfattn.errors import UserError
 from selfattn.layers.base import SelfAttention
+from selfattn.layers.fast_disa import FastDiSA
 from selfattn.layers.fusion_gate import FusionGate
 from selfattn.layers.inspection import Inspection
 from selfattn.layers.mtsa import MTSA
@@ -16,6 +17,7 @@ from selfattn.layers.source2token import Source2TokenScores
 __all__ = [
     "ATTENTIONS",
     "MTSA",
+    "FastDiSA",
     "FusionGate",
     "Inspection",
     "MultiHead",
@@ -24,7 +26,7 @@ __all__ = [
     "build_attention",
 ]
 
-ATTENTIONS: dict[str, Any] = {"multihead": MultiHead, "mtsa": MTSA}
+ATTENTIONS: dict[str, Any] = {"multihead": MultiHead, "mtsa": MTSA, "fast_disa": FastDiSA}
 
 
 def build_attention(

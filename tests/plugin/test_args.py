@@ -9,7 +9,8 @@ from dataclasses import fields
 
 import pytest
 
-from selfattn.config import CONFIGS, MTSAConfig
+from selfattn.config import CONFIGS, FastDiSAConfig, MTSAConfig
+from selfattn.config.base import is_constant
 from selfattn.errors import UserError
 
 pytest.importorskip("fairseq")
@@ -39,7 +40,8 @@ def test_every_switch_of_every_mechanism_is_a_flag(plugin_args):
             continue
         for f in fields(CONFIGS[name]):
             if f.name != "attention_dropout":  # fairseq's own flag
-                assert f"--{name}-{f.name}".replace("_", "-") in known
+                flag = f"--{name}-{f.name}".replace("_", "-")
+                assert (flag in known) is not is_constant(f), flag
 
 
 def test_a_flag_of_each_kind_reaches_the_configuration(plugin_args):
@@ -75,6 +77,13 @@ def test_projections_are_fairseqs_unless_the_presets_are_asked_for(plugin_args):
         parse(plugin_args, "--encoder-attention", "mtsa", "--no-mtsa-qk-bias")
     )
     assert (mixed.qk_bias, mixed.value_bias) == (False, True)
+
+
+def test_constants_of_a_mechanism_stay_as_they_are(plugin_args):
+    """Fairseq's biases have no place in Fast-DiSA: no flag, and no change from the paper's form."""
+    args = parse(plugin_args, "--encoder-attention", "fast_disa", "--fast-disa-preset", "code")
+    assert plugin_args.attention_config(args) == FastDiSAConfig.make("code")
+    assert not hasattr(args, "fast_disa_qk_bias")
 
 
 def test_what_was_resolved_is_written_back_and_resolves_to_itself(plugin_args):

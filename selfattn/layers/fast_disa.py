@@ -1,0 +1,31 @@
+"""The Fast-DiSA layer: MTSA with the inputs of its own note."""
+
+from __future__ import annotations
+
+from selfattn.config import FastDiSAConfig
+from selfattn.layers.mtsa import MTSA
+
+
+class FastDiSA(MTSA):
+    """Fast directional self-attention (Shen et al. 2018, arXiv 1805.00912, eq. 1-6).
+
+    For each head ``v = act(W x + b)``, then MTSA's operator with queries and keys projected from v,
+    scores of v, and v itself as values; the output is the heads side by side.
+
+    Args:
+        config: the switches; ``FastDiSAConfig.make("paper")`` is the note's form.
+        embed_dim: width C of the input.
+        num_heads: number of heads H.
+
+    Raises:
+        UserError: if the heads do not divide the width, or the masks do not fit the heads.
+
+    Example:
+        >>> import torch
+        >>> layer = FastDiSA(FastDiSAConfig.make("code"), embed_dim=64, num_heads=4)
+        >>> layer(torch.randn(2, 7, 64)).shape
+        torch.Size([2, 7, 64])
+    """
+
+    def __init__(self, config: FastDiSAConfig, embed_dim: int, num_heads: int) -> None:
+        super().__init__(config, embed_dim, num_heads)

@@ -1,0 +1,74 @@
+"""Fast-DiSA: its note's formula written out, what MTSA calls it, and published sizes."""
+
+import pytest
+import torch
+
+from selfattn.config import FastDiSAConfig
+from selfattn.errors import UserError
+from selfattn.layers import build_attention
+from selfattn.masks import PositionalMask
+from selfattn.testing import assert_close
+
+
+def built(preset, **switches):
+    torch.manual_seed(1)
+    layer = build_attention("fast_disa", 12, 2, preset=preset, **switches).double()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return layer, torch.randn(2, 5, 12, dtype=torch.float64)
+
+
+def size(module):
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+@pytest.mark.parametrize("preset", ["paper", "code"])
+def test_equations_1_to_6(preset):
+    layer, x = built(preset)
+    first, last = layer.source2token.network[1], layer.source2token.network[4]
+    outs = []
+    for c, direction in enumerate(("forward", "backward")):
+        head = slice(6 * c, 6 * c + 6)
+        u = torch.relu(x @ layer.v_proj.weight[head].T + layer.v_proj.bias[head])
+        q, k = u @ layer.q_proj.weight[c], u @ layer.k_proj.weight[c]
+        s = torch.relu(u @ first.weight[c] + first.bias[c]) @ last.weight[c] + last.bias[c]
+        weight = torch.sigmoid(q @ k.mT * 6**-0.5)[..., None] * torch.exp(s)[:, None]
+        visible = PositionalMask(direction, include_self=preset == "paper").allowed(5)[..., None]
+        weight = weight * visible
+        total = weight.sum(2)
+        h = (weight * u[:, None]).sum(2) / torch.where(total == 0, 1.0, total)
+        if preset == "code":
+            g = torch.cat([u, h], -1) @ layer.gate.linear.weight[c] + layer.gate.linear.bias[c]
+            h = torch.sigmoid(g) * u + torch.sigmoid(-g) * h
+        outs.append(h)
+    assert_close(preset, torch.cat(outs, -1), layer(x), 1e-12)
+
+
+def test_its_code_is_the_sentence_form_of_mtsa():
+    layer, x = built("code")
+    sentence = build_attention("mtsa", 12, 2, preset="sentence").double()
+    sentence.load_state_dict(layer.state_dict())
+    hidden = torch.tensor([[1, 1, 0, 0, 0], [0, 0, 0, 0, 1]]).bool()
+    assert torch.equal(layer(x, hidden), sentence(x, hidden))
+
+
+def test_published_parameter_counts():
+    """The SNLI model of the notes and its three ablations (table 2 of Fast-DiSA, 3 of MTSA)."""
+    layer = build_attention("fast_disa", 300, 2, preset="code", head_dim=300)
+    # After the encoder: source2token pooling, hidden layer, highway layer, logits.
+    whole = size(layer) + 721_200 + 720_300 + 180_600 + 903
+    token2token = size(layer.q_proj) + size(layer.k_proj)
+    source2token = size(layer.source2token)
+    assert whole == 2_885_403
+    assert whole - token2token == 2_525_403
+    assert whole - source2token == 2_524_203
+    assert whole - token2token - source2token - size(layer.gate) == 1_803_603
+
+
+@pytest.mark.parametrize("name", ["qk_bias", "output_projection", "s2t_input"])
+def test_what_the_equations_fix_is_no_switch(name):
+    with pytest.raises(UserError, match=f"'fast_disa' has no switch '{name}'"):
+        FastDiSAConfig.make("paper", **{name: True})
+    with pytest.raises(UserError, match=f"{name} 'x' is not allowed for attention 'fast_disa'"):
+        FastDiSAConfig(**{name: "x"})
