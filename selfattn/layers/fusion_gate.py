@@ -24,5 +24,9 @@ class FusionGate(nn.Module):
 
     def forward(self, v: Tensor, s: Tensor) -> Tensor:
         """Fuse values and contexts, ``(B, H, T, D)`` each, to ``(B, H, T, D)``."""
-        gate = torch.sigmoid(self.linear(self.dropout(torch.cat([v, s], -1))))
+        gate = self.share(v, s)
         return gate * v + (1 - gate) * s
+
+    def share(self, v: Tensor, s: Tensor) -> Tensor:
+        """The share g of each value that is kept, ``(B, H, T, D)`` in [0, 1]."""
+        return torch.sigmoid(self.linear(self.dropout(torch.cat([v, s], -1))))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
+
+from selfattn.masks import PositionalMask
 
 
 @dataclass(frozen=True)
@@ -36,3 +41,50 @@ class Inspection:
     head_probability: Tensor | None = None
     dependent_probability: Tensor | None = None
     blocks: Tensor | None = None
+
+
+@contextmanager
+def looking_into(module: nn.Module) -> Iterator[None]:
+    """Inside of the block nothing drops out and nothing is recorded for gradients."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
+def visible_keys(
+    masks: Sequence[PositionalMask], length: int, padding_mask: Tensor | None, x: Tensor
+) -> Tensor:
+    """Which keys a query of each head sees.
+
+    Args:
+        masks: one a head.
+        length: number of tokens T.
+        padding_mask: bool ``(B, T)``, True = padding.
+        x: any tensor on the device of the result.
+
+    Returns:
+        Bool ``(B or 1, H, T, T)``, [query, key], True = visible.
+    """
+    visible = torch.stack([mask.allowed(length, x.device) for mask in masks])[None]
+    return visible if padding_mask is None else visible & ~padding_mask[:, None, None, :]
+
+
+def visible_softmax(score: Tensor, visible: Tensor) -> Tensor:
+    """Softmax over the visible keys (last dimension); exactly 0 where a query sees none."""
+    score = score.masked_fill(~visible, float("-inf"))
+    return torch.softmax(score, -1).masked_fill(~visible, 0.0)  # a row of -inf alone gives NaN
+
+
+def mask_names(masks: Sequence[PositionalMask]) -> tuple[str, ...]:
+    """Names for people: ``forward``, ``backward, window 5``, ``no direction``."""
+    names = []
+    for mask in masks:
+        name = "no direction" if mask.direction == "none" else mask.direction
+        name += " with itself" if mask.include_self and mask.direction != "none" else ""
+        names.append(name + ("" if mask.window is None else f", window {mask.window}"))
+    return tuple(names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -15,9 +16,16 @@ from selfattn.layers.base import (
     zero_padding,
 )
 from selfattn.layers.fusion_gate import FusionGate
+from selfattn.layers.inspection import (
+    Inspection,
+    looking_into,
+    mask_names,
+    visible_keys,
+    visible_softmax,
+)
 from selfattn.layers.linear import PerHeadLinear
 from selfattn.layers.source2token import Source2TokenScores
-from selfattn.masks import head_masks
+from selfattn.masks import PositionalMask, head_masks
 from selfattn.ops import mtsa
 
 
@@ -94,6 +102,37 @@ class MTSA(SelfAttention):
         Raises:
             UserError: if x is not ``(B, T, C)`` or the mask not ``(B, T)``.
         """
+        q, k, v, s = self._project(x, padding_mask)
+        context = self._attend(q, k, v, s, padding_mask)
+        if self.gate is not None:
+            context = self.gate(v, context)
+        y = join_heads(context)
+        if self.out_proj is not None:
+            y = self.output_activation(self.out_proj(self.dropout(y)))  # eq. 13
+        return zero_padding(y, padding_mask) if self.config.zero_padding else y
+
+    def inspect(self, x: Tensor, padding_mask: Tensor | None = None) -> Inspection:
+        """See ``SelfAttention.inspect``; weights by equation 11, feature after feature."""
+        with looking_into(self):
+            q, k, v, s = self._project(x, padding_mask)
+            visible = visible_keys(self.masks, x.shape[1], padding_mask, x)
+            pair = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # eq. 8
+            if self.config.sigma_t == "logsigmoid":
+                pair = F.logsigmoid(pair)
+            weights = torch.zeros_like(pair)
+            for feature in s.unbind(-1):  # eq. 11; all at once would be T x T x D
+                weights += visible_softmax(pair + feature[:, :, None], visible)
+            real = visible_keys([PositionalMask()], x.shape[1], padding_mask, x)[:, :, :1]
+            source = visible_softmax(s.transpose(-1, -2), real).mean(-2)
+            gate = None
+            if self.gate is not None:
+                gate = self.gate.share(v, self._attend(q, k, v, s, padding_mask)).mean(-1)
+        return Inspection(mask_names(self.masks), weights / s.shape[-1], source, gate)
+
+    def _project(
+        self, x: Tensor, padding_mask: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Queries, keys, values and source2token scores after sigma_s, ``(B, H, T, D)`` each."""
         self.check_input(x, padding_mask)
         config = self.config
         v = split_heads(self.value_activation(self.v_proj(self.dropout(x))), self.num_heads)
@@ -103,23 +142,23 @@ class MTSA(SelfAttention):
         else:
             q, k = self.q_proj(self.dropout(v)), self.k_proj(self.dropout(v))
         s = self.source2token({"key": k, "value": v, "input": x}[config.s2t_input])  # eq. 9
-        context = mtsa(
+        return q, k, v, self._sigma_s(s)
+
+    def _attend(
+        self, q: Tensor, k: Tensor, v: Tensor, s: Tensor, padding_mask: Tensor | None
+    ) -> Tensor:
+        """Contexts ``(B, H, T, D)`` (eq. 10-12)."""
+        return mtsa(
             q,
             k,
             v,
-            self._sigma_s(s),
+            s,
             masks=self.masks,
             padding_mask=padding_mask,
-            sigma_t=config.sigma_t,
-            dropout_p=config.attention_dropout if self.training else 0.0,
-            backend=config.backend,
+            sigma_t=self.config.sigma_t,
+            dropout_p=self.config.attention_dropout if self.training else 0.0,
+            backend=self.config.backend,
         )
-        if self.gate is not None:
-            context = self.gate(v, context)
-        y = join_heads(context)
-        if self.out_proj is not None:
-            y = self.output_activation(self.out_proj(self.dropout(y)))  # eq. 13
-        return zero_padding(y, padding_mask) if config.zero_padding else y
 
     def _sigma_s(self, s: Tensor) -> Tensor:
         """sigma_s of eq. 10."""

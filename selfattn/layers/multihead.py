@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from selfattn.config import MultiHeadConfig
 from selfattn.layers.base import SelfAttention, join_heads, split_heads, xavier_linear
+from selfattn.layers.inspection import Inspection, looking_into, mask_names, visible_softmax
+from selfattn.masks import PositionalMask
 
 
 class MultiHead(SelfAttention):
@@ -37,16 +42,29 @@ class MultiHead(SelfAttention):
             UserError: if x is not ``(B, T, C)`` or the mask not ``(B, T)``.
         """
         self.check_input(x, padding_mask)
-        q, k, v = (
-            split_heads(project(x), self.num_heads)
-            for project in (self.q_proj, self.k_proj, self.v_proj)
-        )
-        visible = None
-        if padding_mask is not None:
-            # A sentence of padding alone sees itself, or its softmax would be NaN.
-            empty = padding_mask.all(1, keepdim=True)
-            visible = (~padding_mask | empty)[:, None, None, :]
+        q, k, v = self._heads(x, self.q_proj, self.k_proj, self.v_proj)
+        visible = None if padding_mask is None else _visible(padding_mask)
         dropout = self.config.attention_dropout if self.training else 0.0
         context = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=dropout)
         y: Tensor = self.out_proj(join_heads(context))
         return y
+
+    def inspect(self, x: Tensor, padding_mask: Tensor | None = None) -> Inspection:
+        """See ``SelfAttention.inspect``."""
+        self.check_input(x, padding_mask)
+        with looking_into(self):
+            q, k = self._heads(x, self.q_proj, self.k_proj)
+            score = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+            none = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device)
+            visible = _visible(none if padding_mask is None else padding_mask)
+            masks = mask_names([PositionalMask()] * self.num_heads)
+            return Inspection(masks, visible_softmax(score, visible))
+
+    def _heads(self, x: Tensor, *projections: nn.Module) -> Iterator[Tensor]:
+        return (split_heads(project(x), self.num_heads) for project in projections)
+
+
+def _visible(padding_mask: Tensor) -> Tensor:
+    """Visible keys ``(B, 1, 1, T)``: a sentence of padding alone sees itself, lest it be NaN."""
+    empty = padding_mask.all(1, keepdim=True)
+    return (~padding_mask | empty)[:, None, None, :]
