@@ -12,7 +12,8 @@ from selfattn.layers.fusion_gate import FusionGate
 from selfattn.layers.inspection import Inspection
 from selfattn.layers.mtsa import MTSA
 from selfattn.layers.multihead import MultiHead
-from selfattn.layers.source2token import Source2TokenScores
+from selfattn.layers.source2token import Source2Token
+from selfattn.layers.source2token_scores import Source2TokenScores
 
 __all__ = [
     "ATTENTIONS",
@@ -22,6 +23,7 @@ __all__ = [
     "Inspection",
     "MultiHead",
     "SelfAttention",
+    "Source2Token",
     "Source2TokenScores",
     "build_attention",
 ]

@@ -15,18 +15,31 @@ class FusionGate(nn.Module):
         num_heads: number of heads H.
         width: width D of a head.
         dropout: dropout on the input of the linear map.
+        biases: how many biases are summed. The authors' code of DiSA has 3: those of the maps of
+            v and of s, and one more; it needs them only to have the published parameter counts.
+        maps: matrices that W is drawn as: 1, or 2 where v and s have a matrix each (BB eq. 15).
     """
 
-    def __init__(self, num_heads: int, width: int, dropout: float = 0.0) -> None:
+    def __init__(
+        self, num_heads: int, width: int, dropout: float = 0.0, *, biases: int = 1, maps: int = 1
+    ) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout)
         self.linear = PerHeadLinear(num_heads, 2 * width, width)
+        if maps == 2:
+            for part in self.linear.weight.data.view(-1, width, width):
+                nn.init.xavier_uniform_(part)
+        more = torch.zeros(biases - 1, num_heads, 1, width)
+        self.more_biases = nn.Parameter(more) if biases > 1 else None
 
     def forward(self, v: Tensor, s: Tensor) -> Tensor:
         """Fuse values and contexts, ``(B, H, T, D)`` each, to ``(B, H, T, D)``."""
-        gate = self.share(v, s)
+        gate = self.gate(v, s)
         return gate * v + (1 - gate) * s
 
-    def share(self, v: Tensor, s: Tensor) -> Tensor:
-        """The share g of each value that is kept, ``(B, H, T, D)`` in [0, 1]."""
-        return torch.sigmoid(self.linear(self.dropout(torch.cat([v, s], -1))))
+    def gate(self, v: Tensor, s: Tensor) -> Tensor:
+        """Share of the value that each feature keeps, ``(B, H, T, D)`` in [0, 1]."""
+        logits: Tensor = self.linear(self.dropout(torch.cat([v, s], -1)))
+        if self.more_biases is not None:
+            logits = logits + self.more_biases.sum(0)
+        return torch.sigmoid(logits)

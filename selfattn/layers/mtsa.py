@@ -24,7 +24,7 @@ from selfattn.layers.inspection import (
     visible_softmax,
 )
 from selfattn.layers.linear import PerHeadLinear
-from selfattn.layers.source2token import Source2TokenScores
+from selfattn.layers.source2token_scores import Source2TokenScores
 from selfattn.masks import PositionalMask, head_masks
 from selfattn.ops import mtsa
 

@@ -1,69 +1,87 @@
-"""Source2token scores: how much each feature of each token matters to the whole sentence."""
+"""Source2token: a sequence pooled into one vector, each feature with weights of its own."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
-from selfattn.layers.base import activation, join_heads, split_heads, xavier_linear
-from selfattn.layers.linear import PerHeadLinear
+from selfattn.errors import UserError
+from selfattn.layers.base import join_heads, split_heads
+from selfattn.layers.source2token_scores import Source2TokenScores
 
 
-class Source2TokenScores(nn.Module):
-    """``f(x) = W2 act(W1 x + b1) + b2`` or ``W x + b`` for each head (MTSA eq. 9).
+class Source2Token(nn.Module):
+    """``s = sum_i p_i x_i``, p the softmax over time of ``W2 act(W1 x_i + b1) + b2`` (BB eq. 8).
+
+    BB is the Bi-BloSAN paper (Shen et al. 2018). Scores and softmax are per feature.
 
     Args:
-        num_heads: number of heads H.
-        inputs: input width of a head; with ``sharing="joint"`` of all heads together.
-        outputs: output width D of a head.
-        layers: 1 or 2.
-        hidden: hidden width of a head with two layers.
-        sharing: ``"per_head"``, ``"shared"`` (one network for every head) or ``"joint"`` (one
-            network over all heads together).
-        activation_name: activation between two layers.
-        bias_init: initial value of the last bias.
-        dropout: dropout on the input of each linear map.
+        inputs: width C of the input and of the output.
+        heads: equal parts of the features, each with a network of its own.
+        hidden: hidden width of a head with two layers; None takes ``inputs / heads``.
+        layers: 2, or 1 for ``W x + b``, which the released Bi-BloSA code uses for its blocks.
+        activation_name: a name in ``selfattn.config.ACTIVATIONS``, between two layers.
+        dropout: dropout on the input of each linear map; the pooled input is not dropped.
+
+    Raises:
+        UserError: if layers is not 1 or 2, or the heads do not divide the width.
+
+    Differs:
+        A sentence of padding alone gives 0; the authors' code gives its mean.
+
+    Example:
+        >>> Source2Token(64)(torch.randn(2, 7, 64)).shape
+        torch.Size([2, 64])
     """
 
     def __init__(
         self,
-        num_heads: int,
         inputs: int,
-        outputs: int,
         *,
-        layers: int = 2,
+        heads: int = 1,
         hidden: int | None = None,
-        sharing: str = "per_head",
-        activation_name: str = "relu",
-        bias_init: float = 0.0,
+        layers: int = 2,
+        activation_name: str = "elu",
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.num_heads = num_heads
-        self.joint = sharing == "joint"
-        hidden = outputs if hidden is None else hidden
-        scale = num_heads if self.joint else 1
-        sizes = [inputs, outputs * scale]
-        if layers == 2:
-            sizes.insert(1, hidden * scale)
-        steps: list[nn.Module] = []
-        for width, width_out in zip(sizes, sizes[1:], strict=False):
-            if steps:
-                steps.append(activation(activation_name))
-            steps.append(nn.Dropout(dropout))
-            if sharing == "per_head":
-                steps.append(PerHeadLinear(num_heads, width, width_out))
-            else:
-                steps.append(xavier_linear(width, width_out))
-        nn.init.constant_(steps[-1].bias, bias_init)  # type: ignore[arg-type]
-        self.network = nn.Sequential(*steps)
+        if layers not in (1, 2):
+            raise UserError(f"layers {layers!r} is not allowed; it must be 1 or 2")
+        if heads < 1 or inputs % heads:
+            raise UserError(f"heads {heads} does not divide inputs {inputs}; choose a divisor")
+        self.heads = heads
+        self.scores = Source2TokenScores(
+            heads,
+            inputs // heads,
+            inputs // heads,
+            layers=layers,
+            hidden=hidden,
+            activation_name=activation_name,
+            dropout=dropout,
+        )
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Scores from per-head inputs ``(B, H, T, D_in)``, or ``(B, T, C)`` for a joint network.
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """Pool over time.
+
+        Args:
+            x: ``(B, T, C)``.
+            padding_mask: bool ``(B, T)``, True = padding.
 
         Returns:
-            ``(B, H, T, D)``.
+            ``(B, C)``; 0 for a sentence without a real token.
         """
-        if not self.joint:
-            scores: Tensor = self.network(x)
-            return scores
-        return split_heads(self.network(join_heads(x) if x.dim() == 4 else x), self.num_heads)
+        return (self.weights(x, padding_mask) * x).sum(1)
+
+    def weights(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """How much of each feature the sum takes from each token; arguments as in ``forward``.
+
+        Returns:
+            ``(B, T, C)``; sums to 1 over the real tokens of a sentence and is 0 at padding.
+        """
+        scores = join_heads(self.scores(split_heads(x, self.heads)))
+        if padding_mask is None:
+            return torch.softmax(scores, 1)
+        # A sentence of padding alone keeps its scores, or its softmax would be NaN.
+        hidden = padding_mask & ~padding_mask.all(1, keepdim=True)
+        p = torch.softmax(scores.masked_fill(hidden[..., None], float("-inf")), 1)
+        return p.masked_fill(padding_mask[..., None], 0.0)
