@@ -34,11 +34,11 @@ class FusionGate(nn.Module):
 
     def forward(self, v: Tensor, s: Tensor) -> Tensor:
         """Fuse values and contexts, ``(B, H, T, D)`` each, to ``(B, H, T, D)``."""
-        gate = self.gate(v, s)
+        gate = self.share(v, s)
         return gate * v + (1 - gate) * s
 
-    def gate(self, v: Tensor, s: Tensor) -> Tensor:
-        """Share of the value that each feature keeps, ``(B, H, T, D)`` in [0, 1]."""
+    def share(self, v: Tensor, s: Tensor) -> Tensor:
+        """The share g of each value that is kept, ``(B, H, T, D)`` in [0, 1]."""
         logits: Tensor = self.linear(self.dropout(torch.cat([v, s], -1)))
         if self.more_biases is not None:
             logits = logits + self.more_biases.sum(0)
