@@ -49,6 +49,8 @@ def disa(
     *,
     mask: PositionalMask | Sequence[PositionalMask],
     padding_mask: Tensor | None = None,
+    queries: Tensor | None = None,
+    keys: Tensor | None = None,
     c: float = 5.0,
     dropout_p: float = 0.0,
     backend: str = "auto",
@@ -67,6 +69,9 @@ def disa(
         mask: one ``PositionalMask``, or one for each of G equal parts of the features: forward and
             backward run in one call on ``(B, T, 2 d)``.
         padding_mask: bool ``(B, T)``, True = padding; a padded position is never a key.
+        queries: bool ``(B, T)``, True = attends (ReSAN eq. 10, its heads); default: all. Offsets
+            and windows of the mask count positions, whether selected or not.
+        keys: bool ``(B, T)``, True = may be attended to (its dependents); default: all.
         c: scores lie in ``(-c, c)``; no unit.
         dropout_p: attention dropout. The numerator's term of query j, key i and feature l is kept
             with probability ``1 - dropout_p``, as two factors, one for each (j, i) and one for each
@@ -77,7 +82,8 @@ def disa(
             GPU; ``"auto"`` is ``"fused"`` where it can be used, else ``"eager"``.
 
     Returns:
-        ``(B, T, C)`` in the dtype of x. A padded query and one with no visible key return 0.
+        ``(B, T, C)`` in the dtype of x. A padded or unselected query and one with no visible key
+        return 0.
 
     Raises:
         UserError: if shapes, dtypes, mask, c, dropout_p or backend do not fit, or under
@@ -103,16 +109,15 @@ def disa(
         # Projections come in half precision there, what was normalised in float32.
         widest = functools.reduce(torch.promote_types, (t.dtype for t in (x, a, b)))
         x, a, b = (t.to(widest) for t in (x, a, b))
-    masks = _check(x, a, b, mask, padding_mask, c, dropout_p)
-    if padding_mask is not None:
-        padding_mask = padding_mask.to(torch.bool)
+    masks = _check(x, a, b, mask, c, dropout_p)
+    hidden, hidden_keys = _hidden(x.shape[:2], padding_mask, queries, keys)
     if not x.numel():
         return x * 1.0  # no sentence or no token: nothing to attend to, but still part of the graph
     refused = {}
     if backend in ("auto", "fused"):
         refused["fused"] = _fused_refusal(x.device.type, x.dtype, float(c))
     run = _RUN[_dispatch.choose(backend, refused)]
-    return run(x, a, b, masks, padding_mask, float(c), float(dropout_p))
+    return run(x, a, b, masks, hidden, float(c), float(dropout_p), hidden_keys)
 
 
 def _check(
@@ -120,7 +125,6 @@ def _check(
     a: Tensor,
     b: Tensor,
     mask: PositionalMask | Sequence[PositionalMask],
-    padding_mask: Tensor | None,
     c: float,
     dropout_p: float,
 ) -> tuple[PositionalMask, ...]:
@@ -134,19 +138,40 @@ def _check(
         found = ", ".join(str(t.dtype) for t in (x, a, b))
         raise UserError(f"x, a, b have dtypes {found}; they must have one floating dtype")
     masks = (mask,) if isinstance(mask, PositionalMask) else tuple(mask)
-    batch, length, features = x.shape
+    features = x.shape[2]
     if not masks or features % len(masks):
         raise UserError(
             f"mask lists {len(masks)} masks for {features} features; each must get an equal part "
             f"of them"
-        )
-    if padding_mask is not None and padding_mask.shape != (batch, length):
-        raise UserError(
-            f"padding_mask has shape {tuple(padding_mask.shape)}; it must be (B, T) = "
-            f"({batch}, {length})"
         )
     if not SMALLEST_C <= c <= LARGEST_C:
         raise UserError(f"c {c} is not allowed; it must be in [{SMALLEST_C}, {LARGEST_C}]")
     if not 0.0 <= dropout_p < 1.0:
         raise UserError(f"dropout_p {dropout_p} is not allowed; it must be in [0, 1)")
     return masks
+
+
+def _hidden(
+    shape: torch.Size, padding_mask: Tensor | None, queries: Tensor | None, keys: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """Positions that do not attend, and positions that are no keys, bool ``(B, T)``.
+
+    The second is None where both are the same.
+    """
+    for name, t in (("padding_mask", padding_mask), ("queries", queries), ("keys", keys)):
+        if t is not None and t.shape != shape:
+            raise UserError(
+                f"{name} has shape {tuple(t.shape)}; it must be (B, T) = {tuple(shape)}"
+            )
+    padding = None if padding_mask is None else padding_mask.to(torch.bool)
+    if queries is None and keys is None:
+        return padding, None
+
+    def hidden(selected: Tensor | None, like: Tensor) -> Tensor:
+        unselected = torch.zeros_like(like) if selected is None else ~selected.to(torch.bool)
+        return unselected if padding is None else unselected | padding
+
+    given = queries if queries is not None else keys
+    assert given is not None  # for the type checker
+    given = given.to(torch.bool)
+    return hidden(queries, given), hidden(keys, given)

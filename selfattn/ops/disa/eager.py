@@ -35,13 +35,17 @@ def disa_eager(
     padding_mask: Tensor | None,
     c: float,
     dropout_p: float,
+    hidden_keys: Tensor | None = None,
 ) -> Tensor:
     """DiSA in tiles; arguments as in ``disa``.
 
+    ``padding_mask`` hides queries, and keys unless ``hidden_keys`` says which of them are hidden.
     Half precision is computed in float32 and rounded once at the end. Memory is O(B T C).
     """
     seed = draw_seed() if dropout_p else 0
-    out: Tensor = _DiSA.apply(x, a, b, padding_mask, _Options(tuple(masks), c, dropout_p, seed))
+    options = _Options(tuple(masks), c, dropout_p, seed)
+    unseen = padding_mask if hidden_keys is None else hidden_keys
+    out: Tensor = _DiSA.apply(x, a, b, padding_mask, unseen, options)
     return out
 
 
@@ -67,7 +71,7 @@ class _Part(NamedTuple):
     query: Tensor  # (B, T, W), -exp(2b/c) / 2c; b itself under log_space
     c: float
     log_space: bool
-    real: Tensor | None  # (B, 1, T, 1), 0 at padding and 1 elsewhere
+    real: Tensor | None  # (B, 1, T, 1), 1 at keys and 0 elsewhere
     scale: Tensor | None  # (B, T, W), the dropout factor in x
     dropout: FactorDropout | None
 
@@ -77,32 +81,38 @@ class _DiSA(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, a: Tensor, b: Tensor, hidden: Tensor | None, options: _Options
+        ctx: Any,
+        x: Tensor,
+        a: Tensor,
+        b: Tensor,
+        hidden: Tensor | None,
+        unseen: Tensor | None,
+        options: _Options,
     ) -> Tensor:
         work = _work_dtype(x.dtype, options.c)
         out = torch.zeros(x.shape, dtype=work, device=x.device)
         den = torch.zeros_like(out)
-        spans = Spans(hidden, x.shape[0], x.shape[1])
+        spans = _spans(x, hidden, unseen)
         dropout = options.dropout(x.device)
         for mask, group in tiling.groups(options.masks, x.shape[2]):
             inputs = [t[..., group] for t in (x, a, b)]
-            part = _part(inputs, hidden, mask, options.c, work, dropout)
+            part = _part(inputs, hidden, unseen, mask, options.c, work, dropout)
             _forward_part(part, spans, out[..., group], den[..., group])
         if hidden is not None:
             out.masked_fill_(hidden[..., None], 0.0)
         # A visible key weighs at least exp(-2c), so 0 means that there is none: the output is 0.
         den.masked_fill_(den == 0.0, 1.0)
         out.div_(den)
-        ctx.save_for_backward(x, a, b, hidden, out, den)
+        ctx.save_for_backward(x, a, b, hidden, unseen, out, den)
         ctx.options = options
         return out.to(x.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, a, b, hidden, out, den = ctx.saved_tensors
+        x, a, b, hidden, unseen, out, den = ctx.saved_tensors
         options = ctx.options
-        spans = Spans(hidden, x.shape[0], x.shape[1])
+        spans = _spans(x, hidden, unseen)
         dropout = options.dropout(x.device)
         grads = [torch.zeros_like(out) for _ in range(3)]
         scaled = grad.to(out.dtype) / den
@@ -110,9 +120,15 @@ class _DiSA(torch.autograd.Function):
             scaled.masked_fill_(hidden[..., None], 0.0)
         for mask, group in tiling.groups(options.masks, x.shape[2]):
             inputs = [t[..., group] for t in (x, a, b)]
-            part = _part(inputs, hidden, mask, options.c, out.dtype, dropout)
+            part = _part(inputs, hidden, unseen, mask, options.c, out.dtype, dropout)
             _backward_part(part, spans, *(t[..., group] for t in (out, scaled, *grads)))
-        return *(g.to(x.dtype) for g in grads), None, None
+        return *(g.to(x.dtype) for g in grads), None, None, None
+
+
+def _spans(x: Tensor, hidden: Tensor | None, unseen: Tensor | None) -> tuple[Spans, Spans]:
+    """Where the queries lie, and where the keys."""
+    queries = Spans(hidden, x.shape[0], x.shape[1])
+    return queries, queries if unseen is hidden else Spans(unseen, x.shape[0], x.shape[1])
 
 
 def _work_dtype(dtype: torch.dtype, c: float) -> torch.dtype:
@@ -123,6 +139,7 @@ def _work_dtype(dtype: torch.dtype, c: float) -> torch.dtype:
 def _part(
     inputs: Sequence[Tensor],
     hidden: Tensor | None,
+    unseen: Tensor | None,
     mask: PositionalMask,
     c: float,
     work: torch.dtype,
@@ -130,9 +147,11 @@ def _part(
 ) -> _Part:
     """The inputs of one group, with everything that belongs to one token alone done."""
     value, key, query = (t.to(work) for t in inputs)
+    # Zeros, so that whatever a hidden position holds, even NaN, stays outside.
+    if unseen is not None:
+        value, key = (t.masked_fill(unseen[..., None], 0.0) for t in (value, key))
     if hidden is not None:
-        # Zeros, so that whatever a padded position holds, even NaN, stays outside.
-        value, key, query = (t.masked_fill(hidden[..., None], 0.0) for t in (value, key, query))
+        query = query.masked_fill(hidden[..., None], 0.0)
     largest, safe = _CLAMP[work]
     log_space = not min(_magnitude(key), _magnitude(query)) * 2.0 / c <= safe
     if not log_space:
@@ -142,7 +161,7 @@ def _part(
     if dropout is not None:
         scale = tiling.feature_factor(dropout, value)
         value = value * scale
-    real = None if hidden is None else (~hidden)[:, None, :, None].to(work)
+    real = None if unseen is None else (~unseen)[:, None, :, None].to(work)
     return _Part(mask, value, key, query, c, log_space, real, scale, dropout)
 
 
@@ -225,10 +244,10 @@ def _weights(part: _Part, block: Block, tile: _Tile, scores: Tensor) -> Tensor:
     return weight
 
 
-def _forward_part(part: _Part, spans: Spans, out: Tensor, den: Tensor) -> None:
+def _forward_part(part: _Part, spans: tuple[Spans, Spans], out: Tensor, den: Tensor) -> None:
     """Fill output and denominator of one group."""
     buffers = _Buffers(part, 1)
-    for block in tiling.blocks(part.mask, spans, part.x.shape[-1]):
+    for block in tiling.blocks(part.mask, *spans, part.x.shape[-1]):
         queries = (block.rows, slice(block.start, block.stop))
         sums: tuple[Tensor, Tensor] | None = None
         for tile in buffers.tiles(block):
@@ -244,7 +263,13 @@ def _forward_part(part: _Part, spans: Spans, out: Tensor, den: Tensor) -> None:
 
 
 def _backward_part(
-    part: _Part, spans: Spans, out: Tensor, scaled: Tensor, gx: Tensor, ga: Tensor, gb: Tensor
+    part: _Part,
+    spans: tuple[Spans, Spans],
+    out: Tensor,
+    scaled: Tensor,
+    gx: Tensor,
+    ga: Tensor,
+    gb: Tensor,
 ) -> None:
     """Add the gradients of one group; ``scaled`` is the output's gradient over the denominator.
 
@@ -253,7 +278,7 @@ def _backward_part(
     """
     buffers = _Buffers(part, 2)
     out, scaled = out[:, :, None], scaled[:, :, None]
-    for block in tiling.blocks(part.mask, spans, part.x.shape[-1]):
+    for block in tiling.blocks(part.mask, *spans, part.x.shape[-1]):
         queries = (block.rows, slice(block.start, block.stop))
         g, h, gb_block = scaled[queries], out[queries], gb[queries]
         for tile in buffers.tiles(block):

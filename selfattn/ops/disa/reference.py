@@ -20,9 +20,11 @@ def disa_reference(
     padding_mask: Tensor | None,
     c: float,
     dropout_p: float,
+    hidden_keys: Tensor | None = None,
 ) -> Tensor:
     """Equations 9 and 10 of the Bi-BloSAN paper; arguments as in ``disa``.
 
+    ``padding_mask`` hides queries, and keys unless ``hidden_keys`` says which of them are hidden.
     Half precision is computed in float32. Memory is O(B T^2 C): for tests and as the baseline of
     benchmarks.
     """
@@ -32,8 +34,10 @@ def disa_reference(
     visible = torch.stack([m.allowed(length, x.device) for m in masks], -1)[None]  # (1, T, T, G)
     if padding_mask is not None:
         hidden = padding_mask[..., None]
-        values, keys, queries = (t.masked_fill(hidden, 0.0) for t in (values, keys, queries))
-        visible = visible & ~hidden[:, None] & ~hidden[:, :, None]
+        unseen = hidden if hidden_keys is None else hidden_keys[..., None]
+        values, keys = (t.masked_fill(unseen, 0.0) for t in (values, keys))
+        queries = queries.masked_fill(hidden, 0.0)
+        visible = visible & ~unseen[:, None] & ~hidden[:, :, None]
     # (B, query, key, G, C / G) from here on
     values, keys, queries = (t.unflatten(-1, (groups, -1)) for t in (values, keys, queries))
     score = c * torch.tanh((keys[:, None] + queries[:, :, None]) / c)  # eq. 9
@@ -44,7 +48,7 @@ def disa_reference(
     p = torch.softmax(score, 2)
     if dropout_p:
         pairs, scales = dropout_factors(
-            x.detach().to(work), masks, padding_mask, dropout_p, draw_seed()
+            x.detach().to(work), masks, padding_mask, dropout_p, draw_seed(), hidden_keys
         )
         p = p * pairs.movedim(1, -1)[..., None]
         values = values * scales.unflatten(-1, (groups, -1))

@@ -93,18 +93,19 @@ class Spans:
         return lo, max(lo, hi), padded
 
 
-def blocks(mask: PositionalMask, spans: Spans, width: int) -> Iterator[Block]:
+def blocks(mask: PositionalMask, queries: Spans, keys: Spans, width: int) -> Iterator[Block]:
     """All blocks of a group that hold a real query and a visible key, always in the same order."""
-    for start in range(0, spans.length, BLOCK_SIZE):
-        stop = min(start + BLOCK_SIZE, spans.length)
-        lo, hi = mask.key_range(start, stop, spans.length)
+    length = queries.length
+    for start in range(0, length, BLOCK_SIZE):
+        stop = min(start + BLOCK_SIZE, length)
+        lo, hi = mask.key_range(start, stop, length)
         if lo == hi:
             continue
         step = max(1, TILE_ELEMENTS // ((stop - start) * (hi - lo) * width))
-        for first in range(0, spans.batch, step):
-            rows = slice(first, min(first + step, spans.batch))
-            real_start, real_stop, _ = spans.clip(rows, start, stop)
-            real_lo, real_hi, padded = spans.clip(rows, lo, hi)
+        for first in range(0, queries.batch, step):
+            rows = slice(first, min(first + step, queries.batch))
+            real_start, real_stop, _ = queries.clip(rows, start, stop)
+            real_lo, real_hi, padded = keys.clip(rows, lo, hi)
             if real_start < real_stop and real_lo < real_hi:
                 yield Block(rows, start, stop, real_lo, real_hi, padded)
 
@@ -126,6 +127,7 @@ def dropout_factors(
     padding: Tensor | None,
     dropout_p: float,
     seed: int,
+    hidden_keys: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The factors that ``disa_eager`` draws from the same seed, as whole tensors, for references.
 
@@ -135,15 +137,16 @@ def dropout_factors(
     """
     batch, length, features = x.shape
     dropout = FactorDropout(dropout_p, seed, x.device)
-    spans = Spans(padding, batch, length)
+    queries = Spans(padding, batch, length)
+    keys = queries if hidden_keys is None else Spans(hidden_keys, batch, length)
     width = features // len(masks)
     pairs = x.new_zeros(batch, len(masks), length, length)
     scales = torch.zeros_like(x)
     for mask, part in groups(masks, features):
         scales[..., part] = feature_factor(dropout, scales[..., part])
         parts = slice(part.start // width, part.stop // width)
-        for block in blocks(mask, spans, part.stop - part.start):
+        for block in blocks(mask, queries, keys, part.stop - part.start):
             drawn = pair_factor(dropout, x, block).movedim(-1, 1)
-            queries, keys = slice(block.start, block.stop), slice(block.lo, block.hi)
-            pairs[block.rows, parts, queries, keys] = drawn
+            rows, seen = slice(block.start, block.stop), slice(block.lo, block.hi)
+            pairs[block.rows, parts, rows, seen] = drawn
     return pairs, scales

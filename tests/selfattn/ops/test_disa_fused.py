@@ -182,7 +182,7 @@ def test_operators_keep_the_rules_of_torch(device):
     hidden = padding_mask("left", 2, 5).to(device)
     left, right = operators.offsets(DIRECTIONS)
     seed = torch.tensor([7], device=device)
-    arguments = (*leaves, hidden, seed, left, right, 5.0, 0.1, True)
+    arguments = (*leaves, hidden, None, seed, left, right, 5.0, 0.1, True)
     torch.library.opcheck(operators.fused_forward, arguments)
 
 
@@ -199,7 +199,7 @@ def test_nothing_is_saved_without_gradients(device):
     values = [t.to(device) for t in inputs(5)[0]]
     left, right = operators.offsets(DIRECTIONS)
     with torch.no_grad():
-        done = operators.fused_forward(*values, None, None, left, right, 5.0, 0.0, False)
+        done = operators.fused_forward(*values, None, None, None, left, right, 5.0, 0.0, False)
     assert [t.numel() for t in done[1:]] == [0, 0, 0, 0]
     plain = disa_fused(*values, DIRECTIONS, None, 5.0, 0.0)
     assert torch.equal(done[0], plain)

@@ -46,9 +46,11 @@ def disa_fused(
     padding_mask: Tensor | None,
     c: float,
     dropout_p: float,
+    hidden_keys: Tensor | None = None,
 ) -> Tensor:
     """Equations 9 and 10 of the Bi-BloSAN paper in fused kernels; arguments as in ``disa``.
 
+    ``padding_mask`` hides queries, and keys unless ``hidden_keys`` says which of them are hidden.
     Views whose last dimension is contiguous are read in place. Arithmetic is float32 whatever the
     dtype; the output is rounded once.
 
@@ -62,6 +64,6 @@ def disa_fused(
     seed = draw_seed(x.device) if dropout_p else None
     save = torch.is_grad_enabled() and any(t.requires_grad for t in (x, a, b))
     out: Tensor = operators.fused_forward(
-        x, a, b, padding_mask, seed, left, right, c, dropout_p, save
+        x, a, b, padding_mask, hidden_keys, seed, left, right, c, dropout_p, save
     )[0]
     return out

@@ -80,7 +80,7 @@ def _rows(ptr, tokens, stride, real, features, width):
 
 @inline
 def _sums(
-    x_ptr, a_ptr, query, padding_ptr, seed_ptr, x_t, a_t, batch, rows, features, lo, hi, left,
+    x_ptr, a_ptr, query, unseen_ptr, seed_ptr, x_t, a_t, batch, rows, features, lo, hi, left,
     right, length, width, lane, column, gain, low, threshold, inverse_keep,
     HAS_PADDING: tl.constexpr, DROPOUT: tl.constexpr, SAVE: tl.constexpr, FACTORS: tl.constexpr,
 ):  # fmt: skip
@@ -94,7 +94,7 @@ def _sums(
     if DROPOUT:
         seed = tl.load(seed_ptr)
     for key in range(lo, hi):
-        there = _real(padding_ptr, batch, key, length, HAS_PADDING)
+        there = _real(unseen_ptr, batch, key, length, HAS_PADDING)
         a = _token(a_ptr, key, a_t, there, features, width)
         x = _token(x_ptr, key, x_t, there, features, width)
         w, s = _pair(_factor(a, gain) if FACTORS else a, query, gain, low, FACTORS)
@@ -117,7 +117,8 @@ def _sums(
 
 @jit
 def forward_kernel(
-    x_ptr, a_ptr, b_ptr, padding_ptr, bounds_ptr, seed_ptr, out_ptr, mean_ptr, den_ptr, change_ptr,
+    x_ptr, a_ptr, b_ptr, padding_ptr, unseen_ptr, bounds_ptr, seed_ptr, out_ptr, mean_ptr, den_ptr,
+    change_ptr,
     x_b, x_t, a_b, a_t, b_b, b_t, out_b, out_t,
     length, width, left, right, groups, group, column, gain, low, threshold, inverse_keep,
     BT: tl.constexpr, BF: tl.constexpr,
@@ -141,13 +142,13 @@ def forward_kernel(
     query = _rows(b_ptr + at * b_b, rows, b_t, real, features, width)
     if tl.max(tl.max(tl.abs(query), 1), 0) * gain <= SAFE:
         den, num, slope, slope_x = _sums(
-            x_ptr, a_ptr, query, padding_ptr, seed_ptr, x_t, a_t, batch, rows, features, lo, hi,
+            x_ptr, a_ptr, query, unseen_ptr, seed_ptr, x_t, a_t, batch, rows, features, lo, hi,
             left, right, length, width, lane, column, gain, low, threshold, inverse_keep,
             HAS_PADDING, DROPOUT, SAVE, True,
         )  # fmt: skip
     else:
         den, num, slope, slope_x = _sums(
-            x_ptr, a_ptr, query, padding_ptr, seed_ptr, x_t, a_t, batch, rows, features, lo, hi,
+            x_ptr, a_ptr, query, unseen_ptr, seed_ptr, x_t, a_t, batch, rows, features, lo, hi,
             left, right, length, width, lane, column, gain, low, threshold, inverse_keep,
             HAS_PADDING, DROPOUT, SAVE, False,
         )  # fmt: skip
@@ -206,7 +207,8 @@ def _key_sums(
 
 @jit
 def key_kernel(
-    x_ptr, a_ptr, b_ptr, padding_ptr, bounds_ptr, seed_ptr, out_ptr, grad_ptr, gx_ptr, ga_ptr,
+    x_ptr, a_ptr, b_ptr, padding_ptr, unseen_ptr, bounds_ptr, seed_ptr, out_ptr, grad_ptr, gx_ptr,
+    ga_ptr,
     x_b, x_t, a_b, a_t, b_b, b_t, out_b, out_t,
     length, width, left, right, groups, group, column, gain, low, threshold, inverse_keep,
     BT: tl.constexpr, BF: tl.constexpr, HAS_PADDING: tl.constexpr, DROPOUT: tl.constexpr,
@@ -217,7 +219,7 @@ def key_kernel(
     """
     batch, first, feature = _place(length, width, BT, BF)
     rows, features = first + tl.arange(0, BT), feature + tl.arange(0, BF)
-    real = _real(padding_ptr, batch, rows, length, HAS_PADDING)
+    real = _real(unseen_ptr, batch, rows, length, HAS_PADDING)
     stop = tl.minimum(first + BT, length)
     # The queries of a key are the keys of a query under the reversed offsets.
     lo, hi, _, _ = key_span(first, stop, -right, -left, length, bounds_ptr, batch, HAS_PADDING)

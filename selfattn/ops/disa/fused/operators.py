@@ -13,6 +13,7 @@ from selfattn.ops.mtsa.fused import draw_seed, dropout
 from selfattn.ops.mtsa.fused.launch import UNBOUNDED
 from selfattn.ops.mtsa.tiling import runs
 
+_HIDDEN = "Tensor? padding, Tensor? unseen"
 _OPTIONS = "int[] left, int[] right, float c, float dropout_p"
 LOG2E = 1.4426950408889634
 
@@ -37,7 +38,7 @@ class Forward(NamedTuple):
     mean: Tensor  # the same in float32, only if out is rounded
     den: Tensor  # float32 (B, T, C), relative to exp(c)
     change: Tensor  # float32 (B, T, C), den times d out / d b
-    bounds: Tensor  # int32 (B, 3): span of the real keys
+    bounds: Tensor  # int32 (1 or 2, B, 3): span of the keys, and of the queries where it differs
 
 
 def offsets(masks: Sequence[PositionalMask]) -> tuple[list[int], list[int]]:
@@ -50,7 +51,7 @@ def offsets(masks: Sequence[PositionalMask]) -> tuple[list[int], list[int]]:
 @torch.library.custom_op(
     "selfattn::disa_fused_forward",
     mutates_args=(),
-    schema=f"(Tensor x, Tensor a, Tensor b, Tensor? padding, Tensor? seed, {_OPTIONS}, bool save)"
+    schema=f"(Tensor x, Tensor a, Tensor b, {_HIDDEN}, Tensor? seed, {_OPTIONS}, bool save)"
     " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 def fused_forward(
@@ -58,6 +59,7 @@ def fused_forward(
     a: Tensor,
     b: Tensor,
     padding: Tensor | None,
+    unseen: Tensor | None,
     seed: Tensor | None,
     left: Sequence[int],
     right: Sequence[int],
@@ -69,11 +71,11 @@ def fused_forward(
     from selfattn.ops.disa.fused.kernels import forward_kernel
     from selfattn.ops.mtsa.fused.prepare import bounds_kernel
 
-    done = _empty_forward(x, padding, save)
-    call = _Call((x, a, b), padding, done.bounds, seed, left, right, c, dropout_p)
+    done = _empty_forward(x, padding, unseen, save)
+    call = _Call((x, a, b), padding, unseen, done.bounds[:1], seed, left, right, c, dropout_p)
     with torch.cuda.device_of(x):
-        if call.padding is not None:
-            bounds_kernel[(x.shape[0],)](call.padding, done.bounds, x.shape[1], SIZE=1024)
+        for hidden, bounds in zip(call.hidden[::-1], done.bounds, strict=False):
+            bounds_kernel[(x.shape[0],)](hidden, bounds, x.shape[1], SIZE=1024)
         for group in call.groups():
             forward_kernel[call.grid(group)](
                 *call.inputs(group), *(t[..., group.features] for t in done[:4]),
@@ -86,7 +88,7 @@ def fused_forward(
 @torch.library.custom_op(
     "selfattn::disa_fused_backward",
     mutates_args=(),
-    schema="(Tensor grad, Tensor x, Tensor a, Tensor b, Tensor? padding, Tensor? seed, "
+    schema=f"(Tensor grad, Tensor x, Tensor a, Tensor b, {_HIDDEN}, Tensor? seed, "
     f"Tensor[] saved, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
 )
 def fused_backward(
@@ -95,6 +97,7 @@ def fused_backward(
     a: Tensor,
     b: Tensor,
     padding: Tensor | None,
+    unseen: Tensor | None,
     seed: Tensor | None,
     saved: Sequence[Tensor],
     left: Sequence[int],
@@ -109,7 +112,7 @@ def fused_backward(
     out = done.out if x.dtype == torch.float32 else done.mean
     scaled = grad.float() / done.den
     gx, ga = torch.empty_like(done.out), torch.empty_like(done.out)
-    call = _Call((x, a, b), padding, done.bounds, seed, left, right, c, dropout_p)
+    call = _Call((x, a, b), padding, unseen, done.bounds[-1:], seed, left, right, c, dropout_p)
     with torch.cuda.device_of(x):
         for group in call.groups():
             tensors = (t[..., group.features] for t in (out, scaled, gx, ga))
@@ -123,7 +126,7 @@ def fused_backward(
     return gx, ga, gb
 
 
-def _empty_forward(x: Tensor, padding: Tensor | None, save: bool) -> Forward:
+def _empty_forward(x: Tensor, padding: Tensor | None, unseen: Tensor | None, save: bool) -> Forward:
     """The memory that forward fills; what is not saved has no elements."""
     batch, length, features = x.shape
 
@@ -131,7 +134,7 @@ def _empty_forward(x: Tensor, padding: Tensor | None, save: bool) -> Forward:
         return torch.empty(count, length, features, dtype=torch.float32, device=x.device)
 
     kept = batch if save else 0
-    bounds = (0 if padding is None else batch, 3)
+    bounds = (0 if padding is None else 1 if unseen is None else 2, batch, 3)
     return Forward(
         x.new_empty(batch, length, features),
         new(0 if x.dtype == torch.float32 else kept),
@@ -147,6 +150,7 @@ def _(
     a: Tensor,
     b: Tensor,
     padding: Tensor | None,
+    unseen: Tensor | None,
     seed: Tensor | None,
     left: Sequence[int],
     right: Sequence[int],
@@ -154,7 +158,7 @@ def _(
     dropout_p: float,
     save: bool,
 ) -> Forward:
-    return _empty_forward(x, padding, save)
+    return _empty_forward(x, padding, unseen, save)
 
 
 @fused_backward.register_fake
@@ -163,15 +167,15 @@ def _(grad: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    x, a, b, padding, seed, *options, _ = inputs
-    ctx.save_for_backward(x, a, b, padding, seed, *output)
+    x, a, b, padding, unseen, seed, *options, _ = inputs
+    ctx.save_for_backward(x, a, b, padding, unseen, seed, *output)
     ctx.options = options
 
 
 def _backward(ctx: Any, grad: Tensor, *_: Tensor | None) -> tuple[Any, ...]:
-    x, a, b, padding, seed, *saved = ctx.saved_tensors
-    grads = fused_backward(grad, x, a, b, padding, seed, saved, *ctx.options)
-    return (*grads, *(None,) * 7)
+    x, a, b, padding, unseen, seed, *saved = ctx.saved_tensors
+    grads = fused_backward(grad, x, a, b, padding, unseen, seed, saved, *ctx.options)
+    return (*grads, *(None,) * 8)
 
 
 fused_forward.register_autograd(_backward, setup_context=_setup)
@@ -210,6 +214,7 @@ class _Call:
         self,
         tensors: Sequence[Tensor],
         padding: Tensor | None,
+        unseen: Tensor | None,
         bounds: Tensor,
         seed: Tensor | None,
         left: Sequence[int],
@@ -220,9 +225,11 @@ class _Call:
         self._tensors = [_rows(t) for t in tensors]
         self._shape = tensors[0].shape
         self._offsets = list(zip(left, right, strict=True))
-        self.padding = None if padding is None else padding.contiguous().view(torch.uint8)
+        both = (padding, padding if unseen is None else unseen)
+        self.hidden = [t.contiguous().view(torch.uint8) for t in both if t is not None]
         # x stands for what is not there
-        self._others = [self._tensors[0] if t is None else t for t in (self.padding, bounds, seed)]
+        others = (*(self.hidden or both), bounds, seed)
+        self._others = [self._tensors[0] if t is None else t for t in others]
         self.strides = [stride for t in self._tensors for stride in t.stride()[:2]]
         self._exponents = (2.0 / c * LOG2E, -2.0 * c * LOG2E)
         self._dropout = dropout.threshold(dropout_p), 1.0 / dropout.keep_probability(dropout_p)
@@ -258,7 +265,7 @@ class _Call:
         return {
             "BT": self._tile.tokens,
             "BF": self._tile.features,
-            "HAS_PADDING": self.padding is not None,
+            "HAS_PADDING": bool(self.hidden),
             "DROPOUT": self._dropout[0] > 0,
             "num_warps": self._tile.warps,
         }

@@ -69,7 +69,7 @@ def _type(name: str, job: Job) -> str:
     rounded = ("out_ptr",) if job.kernel == "forward" else ("gx_ptr", "ga_ptr")
     if name in _INPUTS or name in rounded:
         return "*" + job.dtype
-    named = {"padding_ptr": "*u8", "seed_ptr": "*i64", "bounds_ptr": "*i32"}
+    named = {"padding_ptr": "*u8", "unseen_ptr": "*u8", "seed_ptr": "*i64", "bounds_ptr": "*i32"}
     if name.endswith("_ptr"):
         return named.get(name, "*fp32")
     return "fp32" if name in _FLOATS else "i32"

@@ -23,7 +23,7 @@ from selfattn.ops.mtsa.tiling import runs
 HERE = Path(__file__).parent
 LOG2E = 1.4426950408889634
 _TENSORS = ("x", "a", "b", "out", "grad", "gx", "ga", "gb", "inverse")
-_POINTERS = ("padding", "left", "right", "begin", "mask")
+_POINTERS = ("padding", "unseen", "left", "right", "begin", "mask")
 _SIZES = ("batch", "length", "groups", "masks", "threads")
 _FLOATS = ("gain", "low", "keep")
 
@@ -56,9 +56,11 @@ def disa_native(
     padding_mask: Tensor | None,
     c: float,
     dropout_p: float,
+    hidden_keys: Tensor | None = None,
 ) -> Tensor:
     """Equations 9 and 10 of the Bi-BloSAN paper; arguments as in ``disa``.
 
+    ``padding_mask`` hides queries, and keys unless ``hidden_keys`` says which of them are hidden.
     Half precision is computed in float32 and rounded once at the end. Memory is O(B T C). The
     result does not depend on the number of threads.
     """
@@ -66,7 +68,7 @@ def disa_native(
     # A tensor, so that a compiled model draws a new one each time.
     seed = torch.randint(1 << 62, ()) if dropout_p else None
     inputs = (t.to(torch.float32) for t in (x, a, b))
-    options = (padding_mask, left, right, c, dropout_p, seed)
+    options = (padding_mask, hidden_keys, left, right, c, dropout_p, seed)
     return torch.ops.selfattn.disa_native_forward(*inputs, *options)[0].to(x.dtype)
 
 
@@ -76,6 +78,7 @@ def _forward(
     a: Tensor,
     b: Tensor,
     padding: Tensor | None,
+    unseen: Tensor | None,
     left: list[int],
     right: list[int],
     c: float,
@@ -85,7 +88,7 @@ def _forward(
     """The output, and 1 / denominator for backward."""
     out, inverse = x.new_zeros(x.shape), x.new_zeros(x.shape)
     tensors = {"x": x, "a": a, "b": b, "out": out, "inverse": inverse}
-    _run(tensors, padding, left, right, c, dropout_p, seed, backward=False)
+    _run(tensors, padding, unseen, left, right, c, dropout_p, seed, backward=False)
     return out, inverse
 
 
@@ -101,6 +104,7 @@ def _backward(
     a: Tensor,
     b: Tensor,
     padding: Tensor | None,
+    unseen: Tensor | None,
     out: Tensor,
     inverse: Tensor,
     left: list[int],
@@ -113,7 +117,7 @@ def _backward(
     gx, ga, gb = (x.new_zeros(x.shape) for _ in range(3))
     tensors = {"x": x, "a": a, "b": b, "out": out, "inverse": inverse}
     tensors |= {"grad": grad, "gx": gx, "ga": ga, "gb": gb}
-    _run(tensors, padding, left, right, c, dropout_p, seed, backward=True)
+    _run(tensors, padding, unseen, left, right, c, dropout_p, seed, backward=True)
     return gx, ga, gb
 
 
@@ -123,15 +127,15 @@ def _(grad: Tensor, x: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    x, a, b, padding, left, right, c, dropout_p, seed = inputs
-    ctx.save_for_backward(x, a, b, padding, *output, seed)
+    x, a, b, padding, unseen, left, right, c, dropout_p, seed = inputs
+    ctx.save_for_backward(x, a, b, padding, unseen, *output, seed)
     ctx.options = (left, right, c, dropout_p)
 
 
 def _differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
     *tensors, seed = ctx.saved_tensors
     grads = torch.ops.selfattn.disa_native_backward(grad, *tensors, *ctx.options, seed)
-    return *grads, None, None, None, None, None, None
+    return *grads, *(None,) * 7
 
 
 _forward.register_autograd(_differentiate, setup_context=_save)
@@ -140,6 +144,7 @@ _forward.register_autograd(_differentiate, setup_context=_save)
 def _run(
     tensors: dict[str, Tensor],
     padding: Tensor | None,
+    unseen: Tensor | None,
     left: list[int],
     right: list[int],
     c: float,
@@ -159,8 +164,9 @@ def _run(
         "begin": torch.tensor([*begin, features]),
         "mask": torch.tensor([parts.start for _, parts in groups]),
     }
-    if padding is not None:
-        pointers["padding"] = padding.contiguous()
+    for name, hidden in (("padding", padding), ("unseen", padding if unseen is None else unseen)):
+        if hidden is not None:
+            pointers[name] = hidden.contiguous()
     task = _Task(
         batch=batch,
         length=length,

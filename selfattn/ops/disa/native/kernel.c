@@ -41,20 +41,22 @@ static inline vf weight(const Task *t, vf key, vf query, vf *s, int factors) {
 static void row_pack(Row *r, const Task *t, int64_t b, int64_t feature, int64_t n) {
     vf top_a = {}, top_b = {};
     uint32_t key[2], threshold = (uint32_t)(t->keep * 4294967296.0);
-    for (int64_t i = 0; i < r->tokens; i++) {
-        int64_t token = r->position[i];
+    for (int64_t i = 0; i < r->keys; i++) {
+        int64_t token = r->key_position[i];
         vf a = load_part(at(t->a, b, token) + feature, n);
-        vf q = load_part(at(t->b, b, token) + feature, n);
         vf x = load_part(at(t->x, b, token) + feature, n);
         top_a = vmax(top_a, vmax(a, -a));
-        top_b = vmax(top_b, vmax(q, -q));
         if (t->keep < 1) {
             line_key(t->seed, b * t->length + token, 1, key);
             for (int l = 0; l < VL; l++) x[l] *= factor(key, feature + l, threshold, 1 / t->keep);
         }
         store(r->key + i * VL, a);
-        store(r->query + i * VL, q);
         store(r->value + i * VL, x);
+    }
+    for (int64_t j = 0; j < r->queries; j++) {
+        vf q = load_part(at(t->b, b, r->position[j]) + feature, n);
+        top_b = vmax(top_b, vmax(q, -q));
+        store(r->query + j * VL, q);
     }
     float a = 0, q = 0;
     for (int l = 0; l < VL; l++) {
@@ -63,8 +65,8 @@ static void row_pack(Row *r, const Task *t, int64_t b, int64_t feature, int64_t 
     }
     r->factors = (a < q ? a : q) * t->gain <= SAFE;
     if (!r->factors) return;
-    for (int64_t i = 0; i < 2 * r->tokens; i++) {
-        float *p = i < r->tokens ? r->key + i * VL : r->query + (i - r->tokens) * VL;
+    for (int64_t i = 0; i < r->keys + r->queries; i++) {
+        float *p = i < r->keys ? r->key + i * VL : r->query + (i - r->keys) * VL;
         store(p, exp2v(vmin(vmax(load(p) * t->gain, splat(-CLAMP)), splat(CLAMP))));
     }
 }
@@ -73,11 +75,11 @@ static void row_pack(Row *r, const Task *t, int64_t b, int64_t feature, int64_t 
 static void fill_drop(Row *r, const Task *t, int64_t b, int64_t mask, int64_t j, int64_t lo,
                       int64_t hi) {
     uint32_t key[2], threshold = (uint32_t)(t->keep * 4294967296.0);
-    for (int64_t m = 0; m < Q && j + m < r->tokens; m++) {
+    for (int64_t m = 0; m < Q && j + m < r->queries; m++) {
         float *drop = r->drop + m * t->length;
         line_key(t->seed, (b * t->masks + mask) * t->length + r->position[j + m], 0, key);
         for (int64_t i = lo; i < hi; i++)
-            drop[i] = factor(key, r->position[i], threshold, 1 / t->keep);
+            drop[i] = factor(key, r->key_position[i], threshold, 1 / t->keep);
     }
 }
 
@@ -124,10 +126,10 @@ static inline __attribute__((always_inline)) void forward_keys(
 }
 
 static void row_forward(Row *r, const Task *t, int64_t b, int64_t mask, int64_t feature, int64_t n) {
-    for (int64_t j = 0; j < r->tokens; j += Q) {
+    for (int64_t j = 0; j < r->queries; j += Q) {
         Span s = span_of(r, j);
         Sums q = {};
-        UNROLL if (j + m < r->tokens) q.query[m] = load(r->query + (j + m) * VL);
+        UNROLL if (j + m < r->queries) q.query[m] = load(r->query + (j + m) * VL);
         int drop = t->keep < 1;
         if (drop) fill_drop(r, t, b, mask, j, s.lo, s.hi);
         int64_t part[] = {s.lo, s.all, s.end, s.hi};
@@ -140,7 +142,7 @@ static void row_forward(Row *r, const Task *t, int64_t b, int64_t mask, int64_t 
             else
                 forward_keys(r, t, j, from, to, &q, r->factors, 1, 0);
         }
-        for (int64_t m = 0; m < Q && j + m < r->tokens; m++) {
+        for (int64_t m = 0; m < Q && j + m < r->queries; m++) {
             int64_t token = r->position[j + m];
             int live = r->lo[j + m] < r->hi[j + m]; /* without a visible key exactly 0 */
             vf inverse = live ? 1.0f / q.den[m] : (vf){};
@@ -177,12 +179,12 @@ static inline __attribute__((always_inline)) void backward_keys(
 }
 
 static void row_backward(Row *r, const Task *t, int64_t b, int64_t mask, int64_t feature, int64_t n) {
-    memset(r->gx, 0, r->tokens * VL * sizeof(float));
-    memset(r->ga, 0, r->tokens * VL * sizeof(float));
-    for (int64_t j = 0; j < r->tokens; j += Q) {
+    memset(r->gx, 0, r->keys * VL * sizeof(float));
+    memset(r->ga, 0, r->keys * VL * sizeof(float));
+    for (int64_t j = 0; j < r->queries; j += Q) {
         Span s = span_of(r, j);
         Slopes q = {};
-        UNROLL if (j + m < r->tokens) {
+        UNROLL if (j + m < r->queries) {
             int64_t token = r->position[j + m];
             q.query[m] = load(r->query + (j + m) * VL);
             q.out[m] = load_part(at(t->out, b, token) + feature, n);
@@ -201,12 +203,12 @@ static void row_backward(Row *r, const Task *t, int64_t b, int64_t mask, int64_t
             else
                 backward_keys(r, t, j, from, to, &q, r->factors, 1, 0);
         }
-        for (int64_t m = 0; m < Q && j + m < r->tokens; m++)
+        for (int64_t m = 0; m < Q && j + m < r->queries; m++)
             store_part(at(t->gb, b, r->position[j + m]) + feature, 4.0f * q.gb[m], n);
     }
     uint32_t key[2], threshold = (uint32_t)(t->keep * 4294967296.0);
-    for (int64_t i = 0; i < r->tokens; i++) {
-        int64_t token = r->position[i];
+    for (int64_t i = 0; i < r->keys; i++) {
+        int64_t token = r->key_position[i];
         vf gx = load(r->gx + i * VL);
         if (t->keep < 1) {
             line_key(t->seed, b * t->length + token, 1, key);
