@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from selfattn.config.base import ACTIVATIONS, AttentionConfig
+from selfattn.config.disa import DiSAConfig
 from selfattn.config.fast_disa import FastDiSAConfig
 from selfattn.config.mtsa import MTSAConfig
 from selfattn.config.multihead import MultiHeadConfig
@@ -16,11 +17,12 @@ __all__ = [
     "ACTIVATIONS",
     "CONFIGS",
     "AttentionConfig",
+    "DiSAConfig",
     "FastDiSAConfig",
     "MTSAConfig",
     "MultiHeadConfig",
 ]
 
 CONFIGS: Mapping[str, type[AttentionConfig]] = {
-    config.name: config for config in (MultiHeadConfig, MTSAConfig, FastDiSAConfig)
+    config.name: config for config in (MultiHeadConfig, MTSAConfig, FastDiSAConfig, DiSAConfig)
 }

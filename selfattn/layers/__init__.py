@@ -7,9 +7,11 @@ from typing import Any
 from selfattn.config import CONFIGS, AttentionConfig
 from selfattn.errors import UserError
 from selfattn.layers.base import SelfAttention
+from selfattn.layers.disa import DiSA
 from selfattn.layers.fast_disa import FastDiSA
 from selfattn.layers.fusion_gate import FusionGate
 from selfattn.layers.inspection import Inspection
+from selfattn.layers.masked_self_attention import MaskedSelfAttention
 from selfattn.layers.mtsa import MTSA
 from selfattn.layers.multihead import MultiHead
 from selfattn.layers.source2token import Source2Token
@@ -18,9 +20,11 @@ from selfattn.layers.source2token_scores import Source2TokenScores
 __all__ = [
     "ATTENTIONS",
     "MTSA",
+    "DiSA",
     "FastDiSA",
     "FusionGate",
     "Inspection",
+    "MaskedSelfAttention",
     "MultiHead",
     "SelfAttention",
     "Source2Token",
@@ -28,7 +32,12 @@ __all__ = [
     "build_attention",
 ]
 
-ATTENTIONS: dict[str, Any] = {"multihead": MultiHead, "mtsa": MTSA, "fast_disa": FastDiSA}
+ATTENTIONS: dict[str, Any] = {
+    "multihead": MultiHead,
+    "mtsa": MTSA,
+    "fast_disa": FastDiSA,
+    "disa": DiSA,
+}
 
 
 def build_attention(

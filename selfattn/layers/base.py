@@ -119,10 +119,16 @@ def activation(name: str) -> nn.Module:
     return modules[name]
 
 
-def xavier_linear(inputs: int, outputs: int, bias: bool = True, gain: float = 1.0) -> nn.Linear:
-    """A linear map with Xavier (Glorot) uniform weights and a zero bias, as in the papers."""
+def xavier_linear(
+    inputs: int, outputs: int, bias: bool = True, gain: float = 1.0, heads: int = 1
+) -> nn.Linear:
+    """A linear map with Xavier (Glorot) uniform weights and a zero bias, as in the papers.
+
+    ``heads`` > 1 draws the equal parts of the outputs as that many matrices of their own.
+    """
     linear = nn.Linear(inputs, outputs, bias=bias)
-    nn.init.xavier_uniform_(linear.weight, gain)
+    for part in linear.weight.data.chunk(heads):
+        nn.init.xavier_uniform_(part, gain)
     if bias:
         nn.init.zeros_(linear.bias)
     return linear

@@ -1,0 +1,84 @@
+"""Configuration of DiSA and its published forms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from selfattn.config.base import ACTIVATIONS, AttentionConfig, switch
+from selfattn.errors import UserError
+from selfattn.masks import MASK_LAYOUTS, head_masks
+
+
+@dataclass(frozen=True)
+class DiSAConfig(AttentionConfig):
+    """Directional self-attention (Shen et al. 2018): multi-dimensional, masked, gated.
+
+    Each head has parameters and a mask of its own; the papers have one head for each direction.
+    Dropout is 0 in every preset; the published recipes drop 0.25 on the input of every linear map
+    and no attention weights.
+
+    Raises:
+        UserError: if a switch has a value that is not allowed, or the masks do not fit the heads.
+    """
+
+    name: ClassVar[str] = "disa"
+    default_preset: ClassVar[str | None] = "paper"
+
+    masks: str = switch(
+        "forward_backward",
+        "positional masks of the heads; forward_backward gives half of them to each direction",
+        MASK_LAYOUTS,
+    )
+    include_self: bool = switch(False, "let a token see itself under a directional mask")
+    window: int | tuple[int, ...] | None = switch(
+        None, "see only keys within this distance in tokens: one for all heads, or one for each"
+    )
+    heads: int = switch(
+        2,
+        "heads, each with parameters and a mask of its own: published is 1 a direction; 0: as many "
+        "as the encoder's attention heads",
+    )
+    head_dim: int | None = switch(
+        None, "width of a head (default: embedding width / number of heads)"
+    )
+    c: float = switch(5.0, "bound of the scores: they lie between -c and c")
+    input_map: bool = switch(
+        True,
+        "map the input to each head's features; without it a head attends over its own part of "
+        "the input's features",
+    )
+    activation: str = switch("none", "activation of the input map", ACTIVATIONS)
+    fusion_gate: bool = switch(True, "gate between each head's value and its context")
+    gate_biases: int = switch(1, "biases of the fusion gate, 1 or 3 that are added")
+    output_projection: bool = switch(False, "linear map after the heads are joined")
+    output_bias: bool = switch(False, "bias on the output projection")
+    zero_padding: bool = switch(False, "set the output to 0 at padded positions")
+    dense_dropout: float = switch(0.0, "dropout on the input of every linear map")
+    backend: str = switch("auto", "how the operator is computed: auto, fused, eager or reference")
+
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        # Equations 9 and 10 of the Bi-BloSAN paper, a linear map for each direction, DiSAN's gate.
+        "paper": {},
+        # The authors' code: an activated map, three biases in the gate, outputs 0 at padding.
+        "code": {"activation": "elu", "gate_biases": 3, "zero_padding": True},
+    }
+
+    def __post_init__(self) -> None:
+        if isinstance(self.window, list):
+            object.__setattr__(self, "window", tuple(self.window))
+        super().__post_init__()
+        if self.heads < 0:
+            raise UserError(f"heads {self.heads} is not allowed; it must be at least 1, or 0")
+        if self.head_dim is not None and self.head_dim < 1:
+            raise UserError(f"head_dim {self.head_dim} is not allowed; it must be at least 1")
+        if self.gate_biases not in (1, 3):
+            raise UserError(f"gate_biases {self.gate_biases} is not allowed; it must be 1 or 3")
+        if self.activation != "none" and not self.input_map:
+            raise UserError(f"activation {self.activation!r} needs input_map")
+        if self.heads:
+            head_masks(self.masks, self.heads, self.include_self, self.window)
+        else:  # An even number of heads always fits: the names and the windows' sizes only.
+            for window in self.window if isinstance(self.window, tuple) else (self.window,):
+                head_masks(self.masks, 2, self.include_self, window)

@@ -1,0 +1,115 @@
+"""The DiSA layer: input map and fusion gate around masked self-attention."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from selfattn.config.disa import DiSAConfig
+from selfattn.errors import UserError
+from selfattn.layers.base import (
+    SelfAttention,
+    activation,
+    join_heads,
+    split_heads,
+    xavier_linear,
+    zero_padding,
+)
+from selfattn.layers.fusion_gate import FusionGate
+from selfattn.layers.inspection import Inspection, looking_into, mask_names
+from selfattn.layers.masked_self_attention import MaskedSelfAttention
+from selfattn.masks import head_masks
+
+
+class DiSA(SelfAttention):
+    """Directional self-attention (DiSAN, Shen et al. 2018; eq. 9 and 10 of the Bi-BloSAN paper).
+
+    For each head ``h = act(W x + b)``, the context ``s = MaskedSelfAttention(h)`` and the output
+    ``g * h + (1 - g) * s`` with ``g = sigmoid(W1 h + W2 s + b)``; heads are joined side by side.
+
+    Args:
+        config: the switches; ``DiSAConfig.make("code")`` is what the authors trained.
+        embed_dim: width C of the input.
+        num_heads: number of heads where ``config.heads`` is 0.
+
+    Raises:
+        UserError: if the heads do not divide the width, or the masks do not fit the heads.
+
+    Differs:
+        The published directions are as wide as the input, so that the output is twice as wide; here
+        the heads share its width unless ``head_dim`` is given.
+
+    Example:
+        >>> import torch
+        >>> layer = DiSA(DiSAConfig.make("code"), embed_dim=64, num_heads=4)
+        >>> layer(torch.randn(2, 7, 64)).shape
+        torch.Size([2, 7, 64])
+    """
+
+    def __init__(self, config: DiSAConfig, embed_dim: int, num_heads: int) -> None:
+        super().__init__(embed_dim, config.heads or num_heads)
+        self.config = config
+        heads, width = self.num_heads, self.head_width(config.head_dim)
+        if not config.input_map and heads * width != embed_dim:
+            raise UserError(
+                f"head_dim {width} needs input_map: without it the {heads} heads are parts of the "
+                f"input, whose width is {embed_dim}"
+            )
+        self.output_dim = embed_dim if config.output_projection else heads * width
+        dropout = config.dense_dropout
+
+        self.dropout = nn.Dropout(dropout)
+        self.input_map: nn.Module | None = None
+        if config.input_map:
+            self.input_map = xavier_linear(embed_dim, heads * width, heads=heads)
+        self.activation = activation(config.activation)
+        self.attention = MaskedSelfAttention(
+            head_masks(config.masks, heads, config.include_self, config.window),
+            width,
+            c=config.c,
+            dropout=dropout,
+            attention_dropout=config.attention_dropout,
+            backend=config.backend,
+        )
+        self.gate: FusionGate | None = None
+        if config.fusion_gate:
+            self.gate = FusionGate(heads, width, dropout, biases=config.gate_biases, maps=2)
+        self.out_proj: nn.Module | None = None
+        if config.output_projection:
+            self.out_proj = xavier_linear(heads * width, embed_dim, config.output_bias)
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """See ``SelfAttention.forward``.
+
+        Raises:
+            UserError: if x is not ``(B, T, C)`` or the mask not ``(B, T)``.
+        """
+        h = self._map(x, padding_mask)
+        y = self.attention(h, padding_mask)
+        if self.gate is not None:
+            y = join_heads(self.gate(*(split_heads(t, self.num_heads) for t in (h, y))))
+        if self.out_proj is not None:
+            y = self.out_proj(self.dropout(y))
+        return zero_padding(y, padding_mask) if self.config.zero_padding else y
+
+    def inspect(self, x: Tensor, padding_mask: Tensor | None = None) -> Inspection:
+        """See ``SelfAttention.inspect``."""
+        with looking_into(self):
+            h = self._map(x, padding_mask)
+            gate = None
+            if self.gate is not None:
+                s = self.attention(h, padding_mask)
+                gate = self.gate.share(*(split_heads(t, self.num_heads) for t in (h, s))).mean(-1)
+            weights = self.attention.weights(h, padding_mask)
+        return Inspection(mask_names(self.attention.masks), weights, gate=gate)
+
+    def _map(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+        """The heads' features h, ``(B, T, H * D)``."""
+        self.check_input(x, padding_mask)
+        if self.input_map is None:
+            return x
+        h: Tensor = self.activation(self.input_map(self.dropout(x)))
+        return h
+
+    def extra_repr(self) -> str:
+        """The switches, for ``print(module)``."""
+        return f"embed_dim={self.embed_dim}, config={self.config}"

@@ -1,0 +1,105 @@
+"""Masked self-attention: DiSA's two projections and its operator, without map and gate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from selfattn.errors import UserError
+from selfattn.layers.base import join_heads, split_heads
+from selfattn.layers.inspection import visible_keys, visible_softmax
+from selfattn.layers.linear import PerHeadLinear
+from selfattn.masks import PositionalMask
+from selfattn.ops.disa import LARGEST_C, SMALLEST_C, disa
+
+
+class MaskedSelfAttention(nn.Module):
+    """``s_j = sum_i p_i x_i``, p the softmax over i of ``c tanh([W1 x_i + W2 x_j + b1] / c) + M``.
+
+    Equations 9 and 10 of the Bi-BloSAN paper (BB, Shen et al. 2018), scores and softmax per
+    feature; DiSA, Bi-BloSA and ReSA are built on it.
+
+    Args:
+        masks: positional mask of each of H heads.
+        width: features D of a head.
+        c: scores lie in ``(-c, c)``; no unit.
+        dropout: dropout on the input of both projections, drawn once; values are not dropped.
+        attention_dropout: see ``selfattn.ops.disa``.
+        backend: see ``selfattn.ops.disa``.
+
+    Raises:
+        UserError: if c is out of range.
+    """
+
+    def __init__(
+        self,
+        masks: Sequence[PositionalMask],
+        width: int,
+        *,
+        c: float = 5.0,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__()
+        if not SMALLEST_C <= c <= LARGEST_C:
+            raise UserError(f"c {c} is not allowed; it must be in [{SMALLEST_C}, {LARGEST_C}]")
+        self.masks = tuple(masks)
+        self.c = c
+        self.attention_dropout = attention_dropout
+        self.backend = backend
+        self.dropout = nn.Dropout(dropout)
+        heads = len(self.masks)
+        self.k_proj = PerHeadLinear(heads, width, width, bias=False)  # W1
+        self.q_proj = PerHeadLinear(heads, width, width)  # W2 and b1
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """Attend.
+
+        Args:
+            x: ``(B, T, H * D)``, head after head.
+            padding_mask: bool ``(B, T)``, True = padding.
+
+        Returns:
+            ``(B, T, H * D)``; 0 at padding and where a query sees no key.
+        """
+        a, b = self.project(x)
+        return disa(
+            x,
+            a,
+            b,
+            mask=self.masks,
+            padding_mask=padding_mask,
+            c=self.c,
+            dropout_p=self.attention_dropout if self.training else 0.0,
+            backend=self.backend,
+        )
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """``W1 x`` of the keys and ``W2 x + b1`` of the queries, ``(B, T, H * D)`` each."""
+        heads = split_heads(self.dropout(x), len(self.masks))
+        return join_heads(self.k_proj(heads)), join_heads(self.q_proj(heads))
+
+    def weights(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """Attention weights averaged over a head's features, to look at.
+
+        Args:
+            x: ``(B, T, H * D)``.
+            padding_mask: bool ``(B, T)``, True = padding.
+
+        Returns:
+            ``(B, H, T, T)``, [query, key]; a row sums to 1, or to 0 where the query sees no key.
+        """
+        visible = visible_keys(self.masks, x.shape[1], padding_mask, x)
+        a, b = (split_heads(t, len(self.masks)) for t in self.project(x))
+        weights = torch.zeros_like(a[..., :1] + b[..., :1].transpose(-1, -2))
+        for key, query in zip(a.unbind(-1), b.unbind(-1), strict=True):  # T x T x D at no time
+            score = self.c * torch.tanh((key[:, :, None] + query[..., None]) / self.c)  # eq. 9
+            weights += visible_softmax(score, visible)
+        return weights / a.shape[-1]
+
+    def extra_repr(self) -> str:
+        """What is no submodule, for ``print(module)``."""
+        return f"masks={self.masks}, c={self.c}, attention_dropout={self.attention_dropout}"
