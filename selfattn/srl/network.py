@@ -35,6 +35,7 @@ class TaggerConfig:
         embedding_dropout: on the sum of embedding and timing signal.
         timing: add the sinusoidal timing signal.
         scale_embedding: multiply embeddings by the square root of the width, as published.
+        freeze_words: leave the word table as it starts.
         initialiser: one of ``INITIALISERS``.
 
     Raises:
@@ -55,6 +56,7 @@ class TaggerConfig:
     embedding_dropout: float = 0.0
     timing: bool = False
     scale_embedding: bool = True
+    freeze_words: bool = False
     initialiser: str = "glorot_normal"
 
     @property
@@ -147,6 +149,7 @@ class Tagger(nn.Module):
         self.classifier = nn.Linear(width, config.labels)
         initialise(self, config.initialiser)
         nn.init.normal_(self.words.weight, std=config.word_dim**-0.5)
+        self.words.requires_grad_(not config.freeze_words)
         nn.init.normal_(self.indicator.weight, std=config.predicate_dim**-0.5)
         nn.init.normal_(self.bias, std=width**-0.5)
         for parameter in self.classifier.parameters():
