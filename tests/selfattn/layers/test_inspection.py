@@ -37,7 +37,7 @@ def test_weights_are_shares_and_padding_gets_none(name, preset, x):
     layer = make(name, preset, attention_dropout=0.5).train()
     seen = layer.inspect(x.requires_grad_(), PADDING)
     assert layer.training and all(module.training for module in layer.modules())
-    assert len(seen.masks) == HEADS
+    assert len(seen.masks) == layer.num_heads
     for field in (seen.token2token, seen.source2token, seen.gate):
         if field is not None:
             assert not field.requires_grad and field.shape[:3] == (3, field.shape[1], LENGTH)
