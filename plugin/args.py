@@ -43,7 +43,7 @@ def add_attention_args(parser: ArgumentParser) -> None:
         help="self-attention of the encoder; multihead is dot-product attention: fairseq's own in "
         "translation",
     )
-    for name in _mechanisms():
+    for name in mechanisms():
         config = CONFIGS[name]
         parser.add_argument(
             _flag(name, "preset"),
@@ -105,6 +105,30 @@ def attention_config(args: Namespace) -> AttentionConfig | None:
     return config
 
 
+def mechanisms() -> list[str]:
+    """Names of all attentions but the baseline."""
+    return [name for name in ATTENTIONS if name != BASELINE]
+
+
+def set_default(args: Namespace, name: str, value: Any) -> None:
+    """Set an argument that is not given."""
+    setattr(args, name, getattr(args, name, value))
+
+
+def choose_presets(args: Namespace, published: str | None = None) -> None:
+    """Give each mechanism a preset that is not given: the published one, or its default.
+
+    Args:
+        args: fairseq's model arguments.
+        published: preset of a kind of model, such as ``"nmt"``; mechanisms without it, and all of
+            them for None, get their default.
+    """
+    for name in mechanisms():
+        config = CONFIGS[name]
+        preset = published if published in config.presets else config.default_preset
+        set_default(args, f"{name}_preset", preset)
+
+
 def check_heads(embed_dim: int, num_heads: int) -> None:
     """Refuse sizes that no attention of the encoder can have.
 
@@ -118,10 +142,6 @@ def check_heads(embed_dim: int, num_heads: int) -> None:
         )
 
 
-def _mechanisms() -> list[str]:
-    return [name for name in ATTENTIONS if name != BASELINE]
-
-
 def _flag(mechanism: str, switch: str) -> str:
     return f"--{mechanism}-{switch}".replace("_", "-")
 
@@ -132,7 +152,7 @@ def _switches(config: type[AttentionConfig]) -> list[Field[Any]]:
 
 def _refuse_foreign_switches(args: Namespace, chosen: str) -> None:
     """A switch of another mechanism would change nothing: that is a mistake, a preset a habit."""
-    for name in _mechanisms():
+    for name in mechanisms():
         if name == chosen:
             continue
         for f in _switches(CONFIGS[name]):

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from .cli import is_disk_full
+from .config import CONFIGS
 from .errors import UserError
 
 # Flags of a training that decide what its weights mean, by how they begin and end; others (data,
@@ -28,7 +29,7 @@ from .errors import UserError
 _MODEL_FLAGS = (
     "encoder_",
     "decoder_",
-    "mtsa_",
+    *(f"{name}_" for name in CONFIGS),
     "share_",
     "activation_fn",
     "layernorm_",
@@ -138,6 +139,15 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     check_content(state, path)
     return state
+
+
+def updates(path: str | os.PathLike[str]) -> int:
+    """How many optimizer steps a checkpoint's training had done.
+
+    Raises:
+        UserError: the file is missing, truncated or no fairseq checkpoint.
+    """
+    return int(read(path)["optimizer_history"][-1]["num_updates"])
 
 
 def check_content(state: Any, path: str | os.PathLike[str]) -> None:

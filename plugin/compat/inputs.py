@@ -30,7 +30,7 @@ def explain_data() -> None:
     def setup_task(original: Any, cfg: Any, **kwargs: Any) -> Any:
         data = getattr(cfg, "data", None)
         if isinstance(data, str):
-            _check_data(data)
+            _check_data(data, getattr(cfg, "_name", None) or getattr(cfg, "task", None))
         try:
             task = original(cfg, **kwargs)
         except FileNotFoundError as error:
@@ -61,13 +61,13 @@ def explain_data() -> None:
             ) from error
 
 
-def _check_data(data: str) -> None:
+def _check_data(data: str, task: str | None) -> None:
+    writer = "fairseq-preprocess wrote (--destdir)"
+    if task == "srl_tagging":
+        writer = "scripts/prepare_srl.py wrote (--dest)"
     for path in utils.split_paths(data):
         if "://" not in path and not os.path.isdir(path):
-            raise UserError(
-                f"the data folder {path} does not exist: give the folder that "
-                "fairseq-preprocess wrote (--destdir)"
-            )
+            raise UserError(f"the data folder {path} does not exist: give the folder that {writer}")
 
 
 def _warn_about_pieces(task: FairseqTask) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,15 @@ from selfattn.srl.initialise import INITIALISERS
 from selfattn.srl.network import Tagger, TaggerConfig
 from selfattn.srl.vocabulary import FIRST_WORD, Vocabulary
 
-from ..args import BASELINE, add_attention_args, attention_config, check_heads
+from ..args import (
+    BASELINE,
+    add_attention_args,
+    attention_config,
+    check_heads,
+    choose_presets,
+    mechanisms,
+    set_default,
+)
 
 _PREDICATE_DIM = 100
 _WIDTH = 200
@@ -30,7 +39,7 @@ class DeepAttModel(BaseFairseqModel):
     """fairseq's side of :class:`selfattn.srl.network.Tagger`.
 
     ``--encoder-attention`` names the attention: ``multihead`` is the model of Tan et al. (2018),
-    ``mtsa`` the one of table 4 of Shen et al. (2019).
+    ``mtsa`` the one of table 4 of Shen et al. (2019), any other that one with another mechanism.
 
     Args:
         tagger: the network.
@@ -60,8 +69,8 @@ class DeepAttModel(BaseFairseqModel):
             parser.add_argument(flag, type=int, metavar="N", default=argparse.SUPPRESS, help=text)
         dropouts = {
             "--dropout": "on the output of each sublayer (default: 0.2)",
-            "--attention-dropout": "on attention weights (default: 0.1; mtsa 0.19, which is 0.1 on "
-            "each of its two factors)",
+            "--attention-dropout": "on attention weights (default: 0.1 with multihead, else 0.19, "
+            "which is 0.1 on each of two factors)",
             "--activation-dropout": "inside of the feed-forward sublayers (default: 0.1)",
             "--embedding-dropout": "on the embeddings (default: that of --dropout with multihead, "
             "else 0)",
@@ -87,6 +96,13 @@ class DeepAttModel(BaseFairseqModel):
             default=argparse.SUPPRESS,
             help="do not multiply embeddings by the square root of the width (published: they are, "
             "which makes the timing signal small beside them)",
+        )
+        parser.add_argument(
+            "--encoder-freeze-embed",
+            action="store_true",
+            default=argparse.SUPPRESS,
+            help="leave word vectors as they are in --word-embeddings (published: they are trained; "
+            "with little training data, words it does not know then have vectors of another kind)",
         )
         parser.add_argument(
             "--initialiser",
@@ -146,6 +162,7 @@ def tagger_config(args: Namespace, vocabulary: Vocabulary) -> TaggerConfig:
         embedding_dropout=args.embedding_dropout,
         timing=args.timing_signal,
         scale_embedding=not args.no_scale_embedding,
+        freeze_words=args.encoder_freeze_embed,
         initialiser=args.initialiser,
     )
 
@@ -208,32 +225,24 @@ def deepatt(args: Namespace) -> None:
     """The published sizes; multi-head attention unless a flag names another."""
     attention = args.encoder_attention = getattr(args, "encoder_attention", BASELINE)
     baseline = attention == BASELINE
-    for name, config in CONFIGS.items():
-        if "srl" in config.presets:
-            setattr(args, f"{name}_preset", getattr(args, f"{name}_preset", "srl"))
+    choose_presets(args, "srl")
     defaults: dict[str, Any] = {
         "encoder_layers": 10,
         "encoder_attention_heads": 8,
         "dropout": 0.2,
-        # Kept on each of the two factors of mtsa: 0.9.
-        "attention_dropout": 0.19 if attention == "mtsa" else 0.1,
+        # Kept on each of the two factors of all but multihead: 0.9.
+        "attention_dropout": 0.1 if baseline else 0.19,
         "activation_dropout": 0.1,
         "timing_signal": baseline,
         "no_scale_embedding": False,
+        "encoder_freeze_embed": False,
         "initialiser": "orthogonal" if baseline else "glorot_normal",
     }
     for name, value in defaults.items():
-        setattr(args, name, getattr(args, name, value))
+        set_default(args, name, value)
     # Both go together in the published codes: MTSA's drops the timing signal and this dropout.
-    args.embedding_dropout = getattr(args, "embedding_dropout", args.dropout if baseline else 0.0)
+    set_default(args, "embedding_dropout", args.dropout if baseline else 0.0)
     attention_config(args)
-
-
-@register_model_architecture("deepatt", "deepatt_mtsa")
-def deepatt_mtsa(args: Namespace) -> None:
-    """The MTSA paper's SRL model (table 4), or the same with another attention by the flag."""
-    args.encoder_attention = getattr(args, "encoder_attention", "mtsa")
-    deepatt(args)
 
 
 @register_model_architecture("deepatt", "deepatt_tiny")
@@ -241,5 +250,19 @@ def deepatt_tiny(args: Namespace) -> None:
     """Two layers, 32 wide, for tests."""
     small = {"encoder_layers": 2, "encoder_attention_heads": 2, "encoder_embed_dim": 32}
     for name, value in {**small, "word_embed_dim": 16}.items():
-        setattr(args, name, getattr(args, name, value))
+        set_default(args, name, value)
     deepatt(args)
+
+
+def _with_attention(mechanism: str) -> Callable[[Namespace], None]:
+    """The MTSA paper's SRL model (table 4) around a mechanism; ``--encoder-attention`` wins."""
+
+    def architecture(args: Namespace) -> None:
+        set_default(args, "encoder_attention", mechanism)
+        deepatt(args)
+
+    return architecture
+
+
+for _mechanism in mechanisms():
+    register_model_architecture("deepatt", f"deepatt_{_mechanism}")(_with_attention(_mechanism))

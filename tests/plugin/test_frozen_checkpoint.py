@@ -8,7 +8,7 @@ pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
 import plugin  # noqa: E402, F401 - the repairs, and the models
-from plugin.models.transformer_mtsa import TransformerMTSAModel  # noqa: E402
+from plugin.models.transformer import AttentionTransformerModel  # noqa: E402
 
 
 def test_reading_it_as_a_file_leaves_fairseq_able_to(repo_root):
@@ -27,7 +27,7 @@ def test_reading_it_as_a_file_leaves_fairseq_able_to(repo_root):
 def test_version_0_1_translates_as_it_did(preset, repo_root):
     folder = repo_root / "tests" / "data" / "checkpoint_v0_1"
     sentences = (folder / "text" / "test.src").read_text(encoding="utf-8").splitlines()
-    model = TransformerMTSAModel.from_pretrained(str(folder), f"{preset}.pt")
+    model = AttentionTransformerModel.from_pretrained(str(folder), f"{preset}.pt")
     batches = model.generate([model.encode(sentence) for sentence in sentences], beam=4)
     found = [
         (best["score"].item() / math.log(2), model.decode(best["tokens"])) for best, *_ in batches

@@ -47,28 +47,28 @@ print(ARCH_MODEL_REGISTRY["transformer_mtsa"].__module__)
 
 def test_from_another_folder(clone, tmp_path):
     done = python(USE.format(user_dir=str(clone / "plugin")), tmp_path)
-    assert done.stdout == "plugin.models.transformer_mtsa\n", done.stderr
+    assert done.stdout == "plugin.models.transformer\n", done.stderr
 
 
 def test_notebook_imports_first(clone):
     done = python("import plugin\n" + USE.format(user_dir="plugin"), clone)
-    assert done.stdout == "plugin.models.transformer_mtsa\n", done.stderr
+    assert done.stdout == "plugin.models.transformer\n", done.stderr
 
 
 def test_installed(site, tmp_path):
     folder = str(site / "selfattn_fairseq")
     done = python("import selfattn_fairseq\n" + USE.format(user_dir=folder), tmp_path, site)
-    assert done.stdout == "selfattn_fairseq.models.transformer_mtsa\n", done.stderr
+    assert done.stdout == "selfattn_fairseq.models.transformer\n", done.stderr
 
 
 def test_two_names_of_one_folder(clone):
     """An editable installation maps selfattn_fairseq to the clone's plugin folder."""
     (clone / "selfattn_fairseq").symlink_to("plugin")
     code = "import selfattn_fairseq\n" + USE.format(user_dir="plugin")
-    code += "import plugin.models.transformer_mtsa as a, selfattn_fairseq as b\n"
-    code += "print(a is b.models.transformer_mtsa)"
+    code += "import plugin.models.transformer as a, selfattn_fairseq as b\n"
+    code += "print(a is b.models.transformer)"
     done = python(code, clone)
-    assert done.stdout == "selfattn_fairseq.models.transformer_mtsa\nTrue\n", done.stderr
+    assert done.stdout == "selfattn_fairseq.models.transformer\nTrue\n", done.stderr
 
 
 def test_two_copies_are_refused(clone, site, tmp_path):

@@ -41,8 +41,8 @@ def build(data, repo_root):
     from fairseq import options, tasks
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-    def run(*flags):
-        words = [str(data), *FLAGS, *(flag.replace("DATA", str(data)) for flag in flags)]
+    def run(*flags, folder=data):
+        words = [str(folder), *FLAGS, *(flag.replace("DATA", str(data)) for flag in flags)]
         parser = options.get_training_parser()
         cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, words))
         task = tasks.setup_task(cfg.task)
@@ -75,6 +75,11 @@ def test_training(build, flags, expected):
     with pytest.raises(UserError) as caught:
         build(*flags.split())
     assert expected in str(caught.value)
+
+
+def test_a_missing_folder_names_the_script_that_writes_one(build, tmp_path):
+    with pytest.raises(UserError, match=r"none does not exist: .* scripts/prepare_srl.py wrote"):
+        build(folder=tmp_path / "none")
 
 
 def test_mistakes_of_the_command_line_have_no_traceback(data, run_cli):

@@ -162,8 +162,8 @@ def test_in_python_the_folder_is_enough(trained, run_cli, tmp_path):
     folder, _ = trained("mtsa")
     code = """
 import sys
-from plugin.models.transformer_mtsa import TransformerMTSAModel
-model = TransformerMTSAModel.from_pretrained(sys.argv[1])
+from plugin.models.transformer import AttentionTransformerModel
+model = AttentionTransformerModel.from_pretrained(sys.argv[1])
 print(model.models[0].encoder.layers[0].self_attn.attention.config.masks)
 print(type(model.translate("a1 b2 c3")).__name__)
 print(len(model.translate(["a1 b2 c3", "c5", "b0 b0"], beam=2)))

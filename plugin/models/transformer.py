@@ -1,0 +1,154 @@
+"""``--arch transformer_<mechanism>``: fairseq's Transformer with another encoder self-attention."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fairseq.models import register_model, register_model_architecture
+from fairseq.models.transformer import TransformerModel
+from fairseq.models.transformer.transformer_legacy import (
+    base_architecture,
+    tiny_architecture,
+    transformer_iwslt_de_en,
+    transformer_vaswani_wmt_en_de_big,
+    transformer_wmt_en_de,
+)
+from torch import nn
+
+from selfattn.layers import build_attention
+
+from .. import hub
+from ..args import (
+    add_attention_args,
+    attention_config,
+    check_heads,
+    choose_presets,
+    mechanisms,
+    set_default,
+)
+from ..modules.encoder import AttentionEncoder
+
+MODEL = "attention_transformer"
+Sizes = Callable[[Namespace], None]
+
+
+@register_model(MODEL)
+class AttentionTransformerModel(TransformerModel):
+    """The Transformer of the MTSA paper's translation experiments (section 4.4), for any mechanism.
+
+    ``--encoder-attention`` names the attention of the encoder; ``multihead`` is fairseq's own,
+    which makes this model fairseq's ``transformer``. The decoder is fairseq's.
+
+    Differs:
+        tensor2tensor, which the paper used, has no biases in its attention and a target-space
+        embedding; here both encoders have fairseq's biases (``--mtsa-projections preset`` takes the
+        published ones) and no such embedding.
+    """
+
+    @staticmethod
+    def add_args(parser: ArgumentParser) -> None:
+        """Add fairseq's Transformer flags and those of the attentions."""
+        TransformerModel.add_args(parser)
+        add_attention_args(parser)
+
+    @classmethod
+    def build_model(cls, args: Namespace, task: Any) -> AttentionTransformerModel:
+        """Build the model; old arguments get today's defaults.
+
+        Raises:
+            UserError: if the arguments do not fit each other.
+        """
+        _resolve(args)
+        model: AttentionTransformerModel = super().build_model(args, task)
+        return model
+
+    @classmethod
+    def build_encoder(cls, args: Any, src_dict: Any, embed_tokens: nn.Module) -> nn.Module:
+        """fairseq's hook for the encoder; ``args`` is its Transformer configuration here."""
+        config = attention_config(args)
+        if config is None:
+            encoder: nn.Module = super().build_encoder(args, src_dict, embed_tokens)
+            return encoder
+        make = partial(build_attention, config)
+        return AttentionEncoder(args, src_dict, embed_tokens, make, config.name)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        model_name_or_path: str,
+        checkpoint_file: str | None = None,
+        data_name_or_path: str | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """A translator from a training's folder: ``from_pretrained("runs/x").translate("A dog.")``.
+
+        Args:
+            model_name_or_path: the training's ``--save-dir``, or whatever fairseq takes.
+            checkpoint_file: file in that folder; default: the best, else the last checkpoint.
+            data_name_or_path: folder of the dictionaries; default: see ``hub.find_parts``.
+            **kwargs: flags to change, e.g. ``beam=4``.
+
+        Raises:
+            UserError: if the checkpoint or its dictionaries are not found.
+        """
+        found: dict[str, Any] = {"checkpoint_file": checkpoint_file or "model.pt"}
+        if data_name_or_path is not None:
+            found["data_name_or_path"] = data_name_or_path
+        if Path(model_name_or_path).is_dir():
+            folder = Path(model_name_or_path)
+            found = hub.find_parts(folder, checkpoint_file, data_name_or_path)
+        return super().from_pretrained(model_name_or_path, **{**found, **kwargs})
+
+
+def _resolve(args: Namespace) -> None:
+    """Fill in what the attention needs, and refuse what it cannot have before anything is built."""
+    args.encoder_attention = getattr(args, "encoder_attention", "mtsa")  # as the oldest checkpoints
+    base_architecture(args)
+    check_heads(args.encoder_embed_dim, args.encoder_attention_heads)
+    attention_config(args)
+
+
+def _tensor2tensor(sizes: Sizes) -> Sizes:
+    """tensor2tensor 1.9's Transformer as the MTSA authors trained it: layer norm first."""
+
+    def published(args: Namespace) -> None:
+        choose_presets(args, "nmt")
+        for side in ("encoder", "decoder"):
+            set_default(args, f"{side}_normalize_before", True)
+        set_default(args, "attention_dropout", 0.1)
+        set_default(args, "activation_dropout", 0.1)
+        sizes(args)
+
+    return published
+
+
+# fairseq's sizes by the end of the architecture's name.
+SIZES: dict[str, Sizes] = {
+    "": base_architecture,
+    "_tiny": tiny_architecture,
+    "_iwslt_de_en": transformer_iwslt_de_en,
+    "_wmt_en_de": _tensor2tensor(transformer_wmt_en_de),
+    "_wmt_en_de_big": _tensor2tensor(transformer_vaswani_wmt_en_de_big),
+}
+
+
+def _architecture(mechanism: str, sizes: Sizes) -> Sizes:
+    """``--arch transformer_<mechanism>`` in some sizes; ``--encoder-attention`` still chooses."""
+
+    def architecture(args: Namespace) -> None:
+        set_default(args, "encoder_attention", mechanism)
+        sizes(args)
+        choose_presets(args)
+        _resolve(args)
+
+    return architecture
+
+
+for _mechanism in mechanisms():
+    for _end, _sizes in SIZES.items():
+        _register = register_model_architecture(MODEL, f"transformer_{_mechanism}{_end}")
+        _register(_architecture(_mechanism, _sizes))

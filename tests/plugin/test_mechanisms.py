@@ -1,0 +1,133 @@
+"""Every mechanism as an architecture: sizes, defaults, --help, and trainings by real commands."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("fairseq")
+pytestmark = pytest.mark.fairseq
+
+from fairseq import options  # noqa: E402
+from fairseq.models import ARCH_CONFIG_REGISTRY  # noqa: E402
+
+import plugin  # noqa: E402, F401 - registers the models
+from selfattn import checkpoints  # noqa: E402
+from selfattn.config import CONFIGS  # noqa: E402
+from selfattn.srl import conll  # noqa: E402
+from selfattn.srl.prepare import prepare  # noqa: E402
+from tests.plugin.helpers import logged  # noqa: E402
+from tests.plugin.srl_corpus import sentences  # noqa: E402
+from tests.plugin.test_distributed import MORE, check_same, two_processes  # noqa: E402
+from tests.plugin.test_fairseq_features import build  # noqa: E402
+
+MECHANISMS = [name for name in CONFIGS if name != "multihead"]
+# fairseq's architecture of the same sizes, and whether it is the published recipe.
+SIZES = {
+    "": ("transformer", False),
+    "_tiny": ("transformer_tiny", False),
+    "_iwslt_de_en": ("transformer_iwslt_de_en", False),
+    "_wmt_en_de": ("transformer_wmt_en_de", True),
+    "_wmt_en_de_big": ("transformer_vaswani_wmt_en_de_big", True),
+}
+TAGGER = """
+    --user-dir plugin --task srl_tagging --criterion bio_tagging --cpu --num-workers 0
+    --encoder-layers 1 --encoder-attention-heads 2 --encoder-embed-dim 32 --word-embed-dim 16
+    --optimizer adam --lr 0.001 --max-tokens 500 --max-update 3 --seed 1
+    --no-progress-bar --log-format json --log-interval 1
+""".split()
+
+
+def resolved(arch: str):
+    """The arguments that an architecture's function leaves, from none."""
+    parser = options.get_training_parser()
+    return options.parse_args_and_arch(parser, ["data", "--arch", arch, "--cpu"])
+
+
+@pytest.mark.parametrize("end", SIZES)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_translation_architectures_have_fairseqs_sizes(mechanism, end):
+    twin, published = SIZES[end]
+    own, ours = resolved(twin), resolved(f"transformer_{mechanism}{end}")
+    changed = {name for name, value in vars(own).items() if getattr(ours, name) != value}
+    dropouts = {"attention_dropout", "activation_dropout"} if published else set()
+    first = {f"{side}_normalize_before" for side in ("encoder", "decoder")} if published else set()
+    assert changed <= {"arch"} | dropouts | first
+    assert all(getattr(ours, name) == 0.1 for name in dropouts)
+    assert all(getattr(ours, name) is True for name in first)
+    assert ours.encoder_attention == mechanism
+    wanted = "nmt" if published and "nmt" in CONFIGS[mechanism].presets else None
+    preset = CONFIGS[mechanism].default_preset if wanted is None else wanted
+    assert getattr(ours, f"{mechanism}_preset") == preset
+
+
+@pytest.mark.parametrize("end", SIZES)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_translation_architectures_build(mechanism, end):
+    with torch.device("meta"):  # shapes without memory
+        model = build("--share-all-embeddings", arch=f"transformer_{mechanism}{end}", entries=40)
+    layers = model.encoder.layers
+    assert {layer.self_attn.attention.config.name for layer in layers} == {mechanism}
+    assert layers[0].self_attn.attention.output_dim == model.encoder.embed_tokens.embedding_dim
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_tagging_architectures(mechanism):
+    args = resolved(f"deepatt_{mechanism}")
+    assert (args.encoder_attention, args.encoder_layers) == (mechanism, 10)
+    assert (args.attention_dropout, args.timing_signal) == (0.19, False)
+    preset = "srl" if "srl" in CONFIGS[mechanism].presets else CONFIGS[mechanism].default_preset
+    assert getattr(args, f"{mechanism}_preset") == preset
+
+
+@pytest.mark.parametrize("model", ["transformer", "deepatt"])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_help(model, mechanism, capsys):
+    parser = options.get_training_parser()
+    with pytest.raises(SystemExit) as done:
+        options.parse_args_and_arch(parser, ["--arch", f"{model}_{mechanism}", "--help"])
+    assert done.value.code == 0
+    assert f"--{mechanism.replace('_', '-')}-preset" in capsys.readouterr().out
+
+
+def test_an_architecture_with_another_attention():
+    """The flag wins over the name, as in the commands that compare attentions."""
+    assert set(ARCH_CONFIG_REGISTRY) >= {f"transformer_{name}" for name in MECHANISMS}
+    flags = ("--encoder-attention", "fast_disa", "--fast-disa-masks", "backward")
+    attention = build(*flags).encoder.layers[0].self_attn.attention
+    assert (attention.config.name, attention.config.masks) == ("fast_disa", "backward")
+
+
+@pytest.mark.parametrize("mechanism", [name for name in MECHANISMS if name != "mtsa"])
+def test_two_processes_translate_as_one(mechanism, train, prepared, repo_root, tmp_path):
+    arch = ("--arch", f"transformer_{mechanism}_tiny")
+    alone = tmp_path / "alone"
+    log = train(alone, *MORE, "--update-freq", "2", *arch)
+    together = tmp_path / "together"
+    outputs = two_processes(prepared / "data-bin", together, repo_root, *arch)
+    check_same(together, outputs, (alone, log), first=1)
+    flags = checkpoints.model_flags(checkpoints.read(alone / "checkpoint_last.pt"))
+    assert flags["encoder_attention"] == mechanism
+    assert any(name.startswith(f"{mechanism}_") for name in flags)
+
+
+@pytest.fixture(scope="module")
+def tagging_data(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("mechanisms")
+    for split, seed in (("train", 1), ("valid", 2)):
+        conll.write_columns(folder / f"{split}.conll", sentences(40, seed))
+    prepare({split: [folder / f"{split}.conll"] for split in ("train", "valid")}, folder / "data")
+    return folder / "data"
+
+
+@pytest.mark.parametrize("mechanism", [name for name in MECHANISMS if name != "mtsa"])
+def test_tagging_trains(mechanism, tagging_data, run_cli, tmp_path):
+    command = ["-m", "fairseq_cli.train", tagging_data, "--arch", f"deepatt_{mechanism}", *TAGGER]
+    done = run_cli([*command, "--save-dir", tmp_path])
+    assert done.returncode == 0, done.stderr
+    lines = (done.stdout + done.stderr).splitlines()
+    losses = [float(record["loss"]) for record in logged(lines, "train_inner")]
+    assert len(losses) == 3 and all(0 < loss < 20 for loss in losses)
+    assert "valid_f1" in logged(lines, "valid")[-1]
+    state = checkpoints.read(tmp_path / "checkpoint_last.pt")["task_state"]["srl_tagging"]
+    assert state["config"]["attention"]["name"] == mechanism
