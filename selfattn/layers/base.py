@@ -62,6 +62,10 @@ class SelfAttention(nn.Module, ABC):
             "returns an Inspection"
         )
 
+    def policy_parameters(self) -> list[nn.Parameter]:
+        """Parameters that only a policy gradient trains: the output's gradient there is 0."""
+        return []
+
     def head_width(self, width: int | None) -> int:
         """``width``, or ``embed_dim / num_heads`` where it is None.
 

@@ -84,7 +84,7 @@ class DiSA(SelfAttention):
             UserError: if x is not ``(B, T, C)`` or the mask not ``(B, T)``.
         """
         h = self._map(x, padding_mask)
-        y = self.attention(h, padding_mask)
+        y = self._context(x, h, padding_mask)
         if self.gate is not None:
             y = join_heads(self.gate(*(split_heads(t, self.num_heads) for t in (h, y))))
         if self.out_proj is not None:
@@ -97,10 +97,19 @@ class DiSA(SelfAttention):
             h = self._map(x, padding_mask)
             gate = None
             if self.gate is not None:
-                s = self.attention(h, padding_mask)
+                s = self._context(x, h, padding_mask)
                 gate = self.gate.share(*(split_heads(t, self.num_heads) for t in (h, s))).mean(-1)
-            weights = self.attention.weights(h, padding_mask)
+            weights = self._weights(h, padding_mask)
         return Inspection(mask_names(self.attention.masks), weights, gate=gate)
+
+    def _context(self, x: Tensor, h: Tensor, padding_mask: Tensor | None) -> Tensor:
+        """What the gate fuses with h, ``(B, T, H * D)``; ReSA selects tokens by x for it."""
+        context: Tensor = self.attention(h, padding_mask)
+        return context
+
+    def _weights(self, h: Tensor, padding_mask: Tensor | None) -> Tensor:
+        """See ``MaskedSelfAttention.weights``."""
+        return self.attention.weights(h, padding_mask)
 
     def _map(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         """The heads' features h, ``(B, T, H * D)``."""

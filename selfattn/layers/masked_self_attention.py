@@ -55,44 +55,78 @@ class MaskedSelfAttention(nn.Module):
         self.k_proj = PerHeadLinear(heads, width, width, bias=False)  # W1
         self.q_proj = PerHeadLinear(heads, width, width)  # W2 and b1
 
-    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        padding_mask: Tensor | None = None,
+        queries: Tensor | None = None,
+        keys: Tensor | None = None,
+    ) -> Tensor:
         """Attend.
 
         Args:
             x: ``(B, T, H * D)``, head after head.
             padding_mask: bool ``(B, T)``, True = padding.
+            queries: bool ``(B, T)``, the tokens that attend; None: all.
+            keys: bool ``(B, T)``, the tokens that may be attended to; None: all.
 
         Returns:
-            ``(B, T, H * D)``; 0 at padding and where a query sees no key.
+            ``(B, T, H * D)``; 0 at padding, at other tokens than queries, and where a query sees
+            no key.
         """
-        a, b = self.project(x)
+        a, b = self.project(x, queries, keys)
         return disa(
             x,
             a,
             b,
             mask=self.masks,
             padding_mask=padding_mask,
+            queries=queries,
+            keys=keys,
             c=self.c,
             dropout_p=self.attention_dropout if self.training else 0.0,
             backend=self.backend,
         )
 
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """``W1 x`` of the keys and ``W2 x + b1`` of the queries, ``(B, T, H * D)`` each."""
-        heads = split_heads(self.dropout(x), len(self.masks))
-        return join_heads(self.k_proj(heads)), join_heads(self.q_proj(heads))
+    def project(
+        self, x: Tensor, queries: Tensor | None = None, keys: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """``W1 x`` of the keys and ``W2 x + b1`` of the queries, ``(B, T, H * D)``, else 0."""
+        x = self.dropout(x)
+        return self._project(self.k_proj, x, keys), self._project(self.q_proj, x, queries)
 
-    def weights(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+    def _project(self, linear: nn.Module, x: Tensor, chosen: Tensor | None) -> Tensor:
+        """Project the chosen tokens alone."""
+        if chosen is None:
+            return join_heads(linear(split_heads(x, len(self.masks))))
+        rows = chosen.flatten().nonzero()[:, 0]
+        few = x.flatten(0, 1)[None, rows]
+        y = join_heads(linear(split_heads(few, len(self.masks))))[0]
+        return y.new_zeros(x.shape).flatten(0, 1).index_copy(0, rows, y).view(x.shape)
+
+    def weights(
+        self,
+        x: Tensor,
+        padding_mask: Tensor | None = None,
+        queries: Tensor | None = None,
+        keys: Tensor | None = None,
+    ) -> Tensor:
         """Attention weights averaged over a head's features, to look at.
 
         Args:
             x: ``(B, T, H * D)``.
             padding_mask: bool ``(B, T)``, True = padding.
+            queries: see ``forward``.
+            keys: see ``forward``.
 
         Returns:
             ``(B, H, T, T)``, [query, key]; a row sums to 1, or to 0 where the query sees no key.
         """
         visible = visible_keys(self.masks, x.shape[1], padding_mask, x)
+        if queries is not None:
+            visible = visible & queries[:, None, :, None]
+        if keys is not None:
+            visible = visible & keys[:, None, None, :]
         a, b = (split_heads(t, len(self.masks)) for t in self.project(x))
         weights = torch.zeros_like(a[..., :1] + b[..., :1].transpose(-1, -2))
         for key, query in zip(a.unbind(-1), b.unbind(-1), strict=True):  # T x T x D at no time

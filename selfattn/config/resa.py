@@ -1,0 +1,68 @@
+"""Configuration of ReSA and its published forms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from selfattn.config.base import ACTIVATIONS, switch
+from selfattn.config.disa import DiSAConfig
+from selfattn.errors import UserError
+
+
+@dataclass(frozen=True)
+class ReSAConfig(DiSAConfig):
+    """Reinforced self-attention (Shen et al. 2018, IJCAI): DiSA among selected tokens.
+
+    Two samplers select the tokens that attend ("heads", not to be mixed up with ``heads``) and
+    those that are attended to ("dependents"). They are trained by policy gradient.
+
+    Raises:
+        UserError: if a switch has a value that is not allowed, or the masks do not fit the heads.
+    """
+
+    name: ClassVar[str] = "resa"
+
+    sampler: str = switch(
+        "parallel",
+        "parallel: reinforced sequence sampling, all tokens at once; iterative: the paper's "
+        "baseline, a recurrent network that samples token after token",
+        ("parallel", "iterative"),
+    )
+    shared_selection: bool = switch(
+        False, "one selection for both heads and dependents, the paper's ablation"
+    )
+    unselected: str = switch(
+        "dependents",
+        "what a token that does not attend gets: the mean of the dependents, of all others, or of "
+        "all tokens",
+        ("dependents", "others", "all"),
+    )
+    sampler_hidden: int | None = switch(
+        None, "hidden width of a sampler (default: embedding width)"
+    )
+    sampler_activation: str = switch("elu", "activation of a sampler", ACTIVATIONS)
+    test_selection: str = switch(
+        "threshold",
+        "how a trained model selects: threshold: probability of at least 0.5; sample: at random, "
+        "as in training and in the published evaluation",
+        ("threshold", "sample"),
+    )
+    test_seed: int | None = switch(
+        None, "seed of each batch's selection with sample (default: torch's generator)"
+    )
+
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        # ReSAN eq. 10-15: no direction is left out of the mean, one bias in the gate.
+        "paper": {},
+        # The authors' code: DiSA's own map and gate, and a mean that leaves out the token itself.
+        "code": {**DiSAConfig.presets["code"], "unselected": "others"},
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.sampler_hidden is not None and self.sampler_hidden < 1:
+            raise UserError(
+                f"sampler_hidden {self.sampler_hidden} is not allowed; it must be at least 1"
+            )

@@ -1,0 +1,50 @@
+"""The baseline of reinforced sequence sampling: tokens are selected one after the other."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from selfattn.layers.base import activation, xavier_linear
+from selfattn.layers.selection import Sampler, decide, working
+
+
+class IterativeSampling(Sampler):
+    """``p(z | x) = prod_i p(z_i | x, z_1 .. z_{i-1})`` (ReSAN, appendix A, eq. 21-25).
+
+    ``p(z_i = 1) = sigmoid(w act(W [h_{i-1}; x_i] + b) + b')`` and ``h_i = RNN(h_{i-1}, [x_i;
+    z_i])``, a vanilla recurrent network that starts from 0 and passes over padding.
+
+    Args:
+        width: width C of the input.
+        hidden: width of the recurrent state and of the hidden layer.
+        activation_name: activation of the hidden layer; that of the state is tanh.
+        dropout: dropout on the input of both linear maps.
+    """
+
+    def __init__(
+        self, width: int, hidden: int, activation_name: str = "elu", dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.network = nn.Sequential(
+            nn.Dropout(dropout),
+            xavier_linear(hidden + width, hidden),
+            activation(activation_name),
+            nn.Dropout(dropout),
+            xavier_linear(hidden, 1),
+        )
+        self.cell = nn.RNNCell(width + 1, hidden)
+
+    def choose(self, x: Tensor, real: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
+        """See ``Sampler.choose``."""
+        state = x.new_zeros(len(x), self.cell.hidden_size)
+        selected, logits = [], []
+        for i in range(x.shape[1]):
+            token, here = x[:, i], real[:, i]
+            logit = working(self.network(torch.cat([state, token], -1))[:, 0])  # eq. 22
+            z = decide(logit, here, None if noise is None else noise[:, i])  # eq. 23
+            moved = self.cell(torch.cat([token, z[:, None].to(token)], -1), state)  # eq. 24, 25
+            state = torch.where(here[:, None], moved.to(state), state)
+            selected.append(z)
+            logits.append(logit)
+        return torch.stack(selected, 1), torch.stack(logits, 1)

@@ -1,0 +1,183 @@
+"""The ReSA layer: DiSA among tokens that two samplers select."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from selfattn.config.resa import ReSAConfig
+from selfattn.layers.disa import DiSA
+from selfattn.layers.inspection import Inspection
+from selfattn.layers.iterative_sampling import IterativeSampling
+from selfattn.layers.rss import RSS
+from selfattn.layers.selection import Sampler, Selection, real_tokens
+
+logger = logging.getLogger(__name__)
+_SAMPLERS: Mapping[str, type[Sampler]] = {"parallel": RSS, "iterative": IterativeSampling}
+
+
+class Choice(NamedTuple):
+    """What a layer selected in one batch."""
+
+    heads: Selection
+    dependents: Selection
+
+    @property
+    def log_probability(self) -> Tensor:
+        """Of both together ``(B,)``; a shared selection counts once."""
+        log_p = self.heads.log_probability
+        return log_p if self.heads is self.dependents else log_p + self.dependents.log_probability
+
+
+@functools.cache
+def _warn_once() -> None:
+    logger.warning(
+        "attention 'resa' selects every token, as 'disa' does: its samplers are trained only by "
+        "--criterion policy_gradient, or in Python by select_all = False and take_choice()"
+    )
+
+
+class ReSA(DiSA):
+    """Reinforced self-attention (ReSAN, Shen et al. 2018, IJCAI, eq. 8-15).
+
+    Two samplers select heads and dependents. A head attends to the dependents that its mask lets
+    it see, as in ``DiSA``; a token that is no head gets a mean. Only selected tokens are projected,
+    and the operator's C kernel packs them into short sequences.
+
+    A selection has no derivative: the samplers, ``policy_parameters()``, learn by policy gradient
+    from ``take_choice()``. Until ``select_all`` is set to False every token is selected, which
+    makes the layer DiSA; this switch is a part of ``state_dict()``.
+
+    Args:
+        config: the switches; ``ReSAConfig.make("code")`` is what the authors trained.
+        embed_dim: width C of the input.
+        num_heads: number of heads where ``config.heads`` is 0.
+
+    Raises:
+        UserError: if the heads do not divide the width, or the masks do not fit the heads.
+
+    Attributes:
+        select_all (bool): select every token, without the samplers.
+        has_policy (bool): set to True by what trains the samplers; else training warns once.
+
+    Differs:
+        At test time a token is selected where its probability is at least 0.5; the authors' code
+        samples there, too (``test_selection``). It feeds the samplers word vectors, as does this
+        layer when it is the first one.
+
+    Example:
+        >>> import torch
+        >>> layer = ReSA(ReSAConfig.make("code"), embed_dim=64, num_heads=4)
+        >>> layer.select_all = False
+        >>> y = layer(torch.randn(2, 7, 64))
+        >>> layer.take_choice().log_probability.shape
+        torch.Size([2])
+    """
+
+    config: ReSAConfig
+
+    def __init__(self, config: ReSAConfig, embed_dim: int, num_heads: int) -> None:
+        super().__init__(config, embed_dim, num_heads)
+        hidden = config.sampler_hidden or embed_dim
+        options = (embed_dim, hidden, config.sampler_activation, config.dense_dropout)
+        self.head_sampler = _SAMPLERS[config.sampler](*options)  # eq. 8
+        self.dependent_sampler: Sampler | None = None
+        if not config.shared_selection:
+            self.dependent_sampler = _SAMPLERS[config.sampler](*options)  # eq. 9
+        self.select_all, self.has_policy = True, False
+        self._choice: Choice | None = None
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """See ``SelfAttention.forward``.
+
+        Raises:
+            UserError: if x is not ``(B, T, C)`` or the mask not ``(B, T)``.
+        """
+        if self.training and self.select_all and not self.has_policy:
+            _warn_once()
+        y = super().forward(x, padding_mask)
+        if self.training and torch.is_grad_enabled():
+            # Zeros, so that no process of a training waits for gradients that never come.
+            y = y + 0.0 * sum(p.flatten()[0] for p in self.policy_parameters())
+        return y
+
+    def take_choice(self) -> Choice | None:
+        """What the last forward selected; None if there was none since the last call."""
+        choice, self._choice = self._choice, None
+        return choice
+
+    def policy_parameters(self) -> list[nn.Parameter]:
+        """See ``SelfAttention.policy_parameters``: the samplers'."""
+        samplers = (self.head_sampler, self.dependent_sampler)
+        return [p for sampler in samplers if sampler is not None for p in sampler.parameters()]
+
+    def inspect(self, x: Tensor, padding_mask: Tensor | None = None) -> Inspection:
+        """See ``SelfAttention.inspect``; no probabilities while every token is selected."""
+        found = super().inspect(x, padding_mask)
+        choice = self.take_choice()
+        assert choice is not None  # for the type checker
+        found = replace(found, heads=choice.heads.selected, dependents=choice.dependents.selected)
+        if self.select_all:
+            return found
+        return replace(
+            found,
+            head_probability=choice.heads.probability,
+            dependent_probability=choice.dependents.probability,
+        )
+
+    def get_extra_state(self) -> Tensor:
+        """What ``state_dict`` stores beside the parameters."""
+        return torch.tensor(self.select_all)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """What ``load_state_dict`` reads."""
+        self.select_all = bool(state)
+
+    def _context(self, x: Tensor, h: Tensor, padding_mask: Tensor | None) -> Tensor:
+        """Eq. 10-13: attention of the heads, a mean for the other tokens."""
+        choice = self._choice = self._choose(x, padding_mask)
+        if self.select_all:
+            return super()._context(x, h, padding_mask)
+        heads, dependents = choice.heads.selected, choice.dependents.selected
+        context = self.attention(h, padding_mask, heads, dependents)
+        mean = self._mean(h, dependents, real_tokens(h, padding_mask))
+        return torch.where(heads[..., None], context, mean.to(context.dtype))
+
+    def _weights(self, h: Tensor, padding_mask: Tensor | None) -> Tensor:
+        assert self._choice is not None  # _context comes first
+        heads, dependents = self._choice
+        return self.attention.weights(h, padding_mask, heads.selected, dependents.selected)
+
+    def _choose(self, x: Tensor, padding_mask: Tensor | None) -> Choice:
+        """Select by the layer's input; padding is never selected."""
+        if self.select_all:
+            everything = Selection.everything(real_tokens(x, padding_mask))
+            return Choice(everything, everything)
+        how, generator = "sample", None
+        if not self.training:
+            how = self.config.test_selection
+            if self.config.test_seed is not None:
+                generator = torch.Generator(x.device).manual_seed(self.config.test_seed)
+        heads = self.head_sampler(x, padding_mask, how, generator)
+        if self.dependent_sampler is None:
+            return Choice(heads, heads)
+        return Choice(heads, self.dependent_sampler(x, padding_mask, how, generator))
+
+    def _mean(self, h: Tensor, dependents: Tensor, real: Tensor) -> Tensor:
+        """What a token that is no head gets, ``(B, T or 1, H * D)``; 0 as the mean of nothing.
+
+        Differs: the authors' code takes the mean of all other tokens (``"others"``), the paper
+        that of the dependents.
+        """
+        chosen = dependents if self.config.unselected == "dependents" else real
+        total = h.masked_fill(~chosen[..., None], 0.0).sum(1, keepdim=True)
+        count = chosen.sum(1)[:, None, None]
+        if self.config.unselected == "others":
+            total, count = total - h, count - 1
+        return (total / count.clamp_min(1)).masked_fill(count < 1, 0.0)

@@ -1,0 +1,48 @@
+"""Reinforced sequence sampling: all tokens of a sentence are selected at once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from selfattn.layers.base import activation, xavier_linear
+from selfattn.layers.selection import Sampler, decide, working
+
+
+class RSS(Sampler):
+    """``p(z | x) = prod_i p(z_i | x)`` (ReSAN, Shen et al. 2018, IJCAI, eq. 5-7).
+
+    ``p(z_i = 1 | x) = sigmoid(w act(W f_i + b) + b')`` with ``f_i = [x_i; m; x_i * m]`` and m the
+    mean of the sentence.
+
+    Args:
+        width: width C of the input.
+        hidden: width of the hidden layer.
+        activation_name: a name in ``selfattn.config.ACTIVATIONS``.
+        dropout: dropout on the input of both linear maps.
+
+    Example:
+        >>> selection = RSS(64, 64)(torch.randn(2, 7, 64))
+        >>> selection.selected.shape, selection.log_probability.shape
+        (torch.Size([2, 7]), torch.Size([2]))
+    """
+
+    def __init__(
+        self, width: int, hidden: int, activation_name: str = "elu", dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.network = nn.Sequential(
+            nn.Dropout(dropout),
+            xavier_linear(3 * width, hidden),
+            activation(activation_name),
+            nn.Dropout(dropout),
+            xavier_linear(hidden, 1),
+        )
+
+    def choose(self, x: Tensor, real: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
+        """See ``Sampler.choose``."""
+        count = real.sum(1, keepdim=True).clamp_min(1)[..., None]
+        mean = (x.sum(1, keepdim=True) / count).expand_as(x)
+        features = torch.cat([x, mean, x * mean], -1)  # eq. 6
+        logits = working(self.network(features)[..., 0])  # eq. 7
+        return decide(logits, real, noise), logits

@@ -1,0 +1,107 @@
+"""Hard selections of tokens, and what a policy gradient needs to know of them."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+# The authors' code clips probabilities at 1e-10 before their logarithm.
+SMALLEST_LOG = math.log(1e-10)
+HOW = ("sample", "threshold")
+
+
+class Selection(NamedTuple):
+    """Tokens that a sampler selected in a batch of sentences; padding is never selected."""
+
+    selected: Tensor  # bool (B, T)
+    probability: Tensor  # (B, T), of being selected; 0 at padding
+    log_probability: Tensor  # (B,), of the whole selection, in nats; differentiable
+    entropy: Tensor  # (B,), mean over the real tokens, in nats
+    share: Tensor  # (B,), selected / real tokens; 0 for a sentence of padding alone
+
+    @classmethod
+    def everything(cls, real: Tensor) -> Selection:
+        """All of the real tokens ``(B, T)``, without any choice."""
+        zeros = torch.zeros(len(real), device=real.device)
+        return cls(real, real.float(), zeros, zeros, real.any(1).float())
+
+    @classmethod
+    def of(cls, selected: Tensor, logits: Tensor, real: Tensor) -> Selection:
+        """A choice with the logits ``(B, T)`` of being selected that it was made with."""
+        log_p, log_not = (F.logsigmoid(t).clamp_min(SMALLEST_LOG) for t in (logits, -logits))
+        p = torch.sigmoid(logits).masked_fill(~real, 0.0)
+        chosen = torch.where(selected, log_p, log_not).masked_fill(~real, 0.0)
+        with torch.no_grad():
+            count = real.sum(1).clamp_min(1)
+            entropy = -(p * log_p + (1 - p) * log_not).masked_fill(~real, 0.0).sum(1) / count
+            share = selected.sum(1) / count
+        return cls(selected, p.detach(), chosen.sum(1), entropy, share)
+
+
+class Sampler(nn.Module, ABC):
+    """Selects tokens; a subclass says how probable each is.
+
+    The input is detached: what is learned from a selection reaches the sampler alone.
+    """
+
+    def forward(
+        self,
+        x: Tensor,
+        padding_mask: Tensor | None = None,
+        how: str = "sample",
+        generator: torch.Generator | None = None,
+    ) -> Selection:
+        """Select.
+
+        Args:
+            x: ``(B, T, C)``.
+            padding_mask: bool ``(B, T)``, True = padding.
+            how: ``"sample"``, or ``"threshold"``: probability of at least 0.5.
+            generator: source of the samples; None takes torch's own.
+
+        Returns:
+            The selection, its numbers in float32 or, for float64 inputs, float64.
+        """
+        x = x.detach()
+        real = real_tokens(x, padding_mask)
+        noise = None
+        if how == "sample":
+            noise = torch.rand(x.shape[:2], generator=generator, device=x.device)
+        selected, logits = self.choose(x.masked_fill(~real[..., None], 0.0), real, noise)
+        return Selection.of(selected, logits, real)
+
+    @abstractmethod
+    def choose(self, x: Tensor, real: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The choice and its logits.
+
+        Args:
+            x: ``(B, T, C)``, 0 at padding.
+            real: bool ``(B, T)``, False = padding.
+            noise: ``(B, T)``, uniform in [0, 1); None takes the threshold.
+
+        Returns:
+            Selected, bool ``(B, T)``, and logits of being selected ``(B, T)``.
+        """
+
+
+def real_tokens(x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """Bool ``(B, T)``, False = padding."""
+    if padding_mask is None:
+        return torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
+    return ~padding_mask
+
+
+def decide(logits: Tensor, real: Tensor, noise: Tensor | None) -> Tensor:
+    """Select where the noise is below the probability, or that at least 0.5; never padding."""
+    p = torch.sigmoid(logits.detach())
+    return real & (p >= 0.5 if noise is None else noise < p)
+
+
+def working(logits: Tensor) -> Tensor:
+    """Logits in float32 or more: a sum of logarithms over a sentence needs it."""
+    return logits if logits.dtype == torch.float64 else logits.float()

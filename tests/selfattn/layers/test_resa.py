@@ -1,0 +1,257 @@
+"""The ReSA layer against equations 5-15 written out, token by token, in float64."""
+
+import logging
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from selfattn.errors import UserError
+from selfattn.layers import ReSA, Source2Token, build_attention
+from selfattn.layers import resa as module
+from selfattn.layers.selection import Selection
+from selfattn.testing import PADDINGS, LargestTensor, assert_close, padding_mask
+
+WIDTH, BATCH, LENGTH = 8, 3, 9
+UNSELECTED = ("dependents", "others", "all")
+
+
+def size(layer):
+    return sum(parameter.numel() for parameter in layer.parameters())
+
+
+def built(preset="paper", **switches):
+    torch.manual_seed(1)
+    layer = build_attention("resa", WIDTH, 2, preset=preset, **switches).double()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    layer.select_all = False
+    return layer, torch.randn(BATCH, LENGTH, WIDTH, dtype=torch.float64, requires_grad=True)
+
+
+def bits(share, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(BATCH, LENGTH, generator=generator) < share
+
+
+def attend(layer, d, j, h, heads, dependents, real):
+    """What token j of direction d gets, eq. 10-13: (D,)."""
+    a, b = layer.attention.k_proj, layer.attention.q_proj
+    if heads[j]:
+        seen = [i for i in real if dependents[i] and (i < j if d == 0 else i > j)]
+        if not seen:
+            return torch.zeros_like(h[0])
+        score = 5 * torch.tanh((h[seen] @ a.weight[d] + h[j] @ b.weight[d] + b.bias[d]) / 5)
+        return (torch.softmax(score, 0) * h[seen]).sum(0)
+    pool = {
+        "dependents": [i for i in real if dependents[i]],
+        "others": [i for i in real if i != j],
+        "all": real,
+    }[layer.config.unselected]
+    return h[pool].mean(0) if pool else torch.zeros_like(h[0])
+
+
+def naive(layer, x, heads, dependents, hidden):
+    """The layer's output at the real tokens, one after the other; 0 elsewhere."""
+    out = torch.zeros(BATCH, LENGTH, WIDTH, dtype=torch.float64)
+    for row in range(BATCH):
+        real = [i for i in range(LENGTH) if not hidden[row, i]]
+        mapped = layer.activation(layer.input_map(x[row])).chunk(2, -1)
+        for d, h in enumerate(mapped):
+            gate = layer.gate.linear
+            for j in real:
+                s = attend(layer, d, j, h, heads[row], dependents[row], real)
+                logits = torch.cat([h[j], s]) @ gate.weight[d] + gate.bias[d]
+                if layer.gate.more_biases is not None:
+                    logits = logits + layer.gate.more_biases.sum(0)[d, 0]
+                g = torch.sigmoid(logits)  # eq. 14, 15
+                out[row, j, d * 4 : d * 4 + 4] = g * h[j] + (1 - g) * s
+    return out
+
+
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("shares", [(0.5, 0.5), (0, 0), (1, 1), (0, 1), (1, 0)])
+@pytest.mark.parametrize("unselected", UNSELECTED)
+@pytest.mark.parametrize("preset", ["paper", "code"])
+def test_the_layer_is_its_equations(monkeypatch, preset, unselected, shares, padding):
+    layer, x = built(preset, unselected=unselected)
+    hidden = padding_mask(padding, BATCH, LENGTH)
+    padded = torch.zeros(BATCH, LENGTH, dtype=torch.bool) if hidden is None else hidden
+    heads, dependents = (bits(share, i) & ~padded for i, share in enumerate(shares))
+    chosen = iter((heads, dependents))
+    monkeypatch.setattr("selfattn.layers.rss.decide", lambda *_: next(chosen), raising=True)
+    weights = torch.randn_like(x).masked_fill(padded[..., None], 0.0)
+    parameters = [p for n, p in layer.named_parameters() if "sampler" not in n]
+    expected = naive(layer, x, heads, dependents, padded)
+    want = torch.autograd.grad((expected * weights).sum(), [x, *parameters], allow_unused=True)
+    y = layer(x, hidden)
+    got = torch.autograd.grad((y * weights).sum(), [x, *parameters])
+    assert_close("output", expected, y.masked_fill(padded[..., None], 0.0), 1e-12)
+    for e, g in zip(want, got, strict=True):
+        assert_close("gradient", torch.zeros_like(g) if e is None else e, g, 1e-11)
+
+
+def test_everything_selected_is_disa():
+    layer, x = built("code")
+    other = build_attention("disa", WIDTH, 2, preset="code").double()
+    state = {n: t for n, t in layer.state_dict().items() if "sampler" not in n}
+    other.load_state_dict({n: t for n, t in state.items() if n != "_extra_state"})
+    layer.select_all = True
+    hidden = padding_mask("left", BATCH, LENGTH)
+    assert torch.equal(layer(x, hidden), other(x, hidden))
+    assert (layer.take_choice().heads.share == 1).all()
+
+
+@pytest.mark.parametrize("sampler", ["parallel", "iterative"])
+@pytest.mark.parametrize("preset", ["paper", "code"])
+def test_a_trained_layer_is_deterministic_and_knows_no_batch_mates(preset, sampler):
+    layer, x = built(preset, sampler=sampler)
+    layer.eval()
+    x = x.detach()
+    y = layer(x)
+    choice = layer.take_choice()
+    for selection in choice:
+        assert torch.equal(selection.selected, selection.probability >= 0.5)
+    assert 0 < choice.heads.selected.float().mean() < 1
+    assert torch.equal(layer(x), y)
+    for side in (0, 1):
+        parts = [torch.full((BATCH, 5, WIDTH), 9.0).double(), x]
+        hidden = torch.cat([torch.ones(BATCH, 5).bool(), torch.zeros(BATCH, LENGTH).bool()], 1)
+        padded = torch.cat(parts[:: 1 - 2 * side], 1)
+        hidden = hidden.flip(1) if side else hidden
+        assert_close("padded", y, layer(padded, hidden)[~hidden].view_as(y), 1e-12)
+    assert_close("alone", y[1:2], layer(x[1:2]), 1e-12)
+    hidden = torch.zeros(BATCH, LENGTH).bool()
+    hidden[0] = True
+    assert torch.isfinite(layer(x, hidden)).all()
+    assert layer.take_choice().heads.share[0] == 0
+
+
+def test_sampling_at_test_time_follows_its_seed():
+    layer, x = built(test_selection="sample")
+    layer.eval()
+    assert not torch.equal(layer(x), layer(x))
+    seeded, _ = built(test_selection="sample", test_seed=3)
+    seeded.load_state_dict(layer.state_dict())
+    seeded.eval()
+    y = seeded(x)
+    choice = seeded.take_choice()
+    assert torch.equal(seeded(x), y)
+    assert not torch.equal(choice.heads.selected, choice.dependents.selected)
+
+
+def test_training_samples_and_the_state_is_stored():
+    layer, x = built()
+    assert not torch.equal(layer(x), layer(x))
+    fresh, _ = built()
+    fresh.select_all = True
+    fresh.load_state_dict(layer.state_dict())
+    assert not fresh.select_all
+    assert torch.equal(fresh.eval()(x), layer.eval()(x))
+
+
+@pytest.mark.parametrize("sampler", ["parallel", "iterative"])
+def test_gradients_are_kept_apart(sampler):
+    """The output's gradient is 0 at the samplers; the policy's is 0 everywhere else."""
+    layer, x = built(sampler=sampler)
+    layer(x).square().sum().backward()
+    policy = {id(p) for p in layer.policy_parameters()}
+    assert len(policy) == len(layer.policy_parameters()) > 0
+    for parameter in layer.parameters():
+        assert (parameter.grad == 0).all() == (id(parameter) in policy)
+    layer.zero_grad()
+    x.grad = None
+    layer(x)
+    layer.take_choice().log_probability.sum().backward()
+    assert x.grad is None
+    for name, parameter in layer.named_parameters():
+        assert (parameter.grad is not None) == (id(parameter) in policy), name
+    assert layer.take_choice() is None
+
+
+def test_a_shared_selection_counts_once():
+    layer, x = built(shared_selection=True)
+    layer(x)
+    heads, dependents = choice = layer.take_choice()
+    assert torch.equal(heads.selected, dependents.selected)
+    assert torch.equal(choice.log_probability, heads.log_probability)
+
+
+def test_memory_is_linear():
+    layer, _ = built()
+    layer = layer.float()
+    sizes = []
+    for length in (256, 1024):
+        x = torch.randn(1, length, WIDTH, requires_grad=True)
+        with LargestTensor() as seen:
+            layer(x).sum().backward()
+        sizes.append(seen.size)
+    assert sizes[1] <= 4 * sizes[0]
+
+
+def test_published_parameter_counts():
+    """ReSAN for SNLI: 3.1m; with one selection 2.8m; without any 2.5m."""
+    highway = 721_200, 720_300, 180_600, 903  # source2token, hidden, highway, logits
+    assert size(Source2Token(600)) == highway[0]
+    options = {"preset": "code", "head_dim": 300}
+    full = size(build_attention("resa", 300, 2, **options))
+    shared = size(build_attention("resa", 300, 2, shared_selection=True, **options))
+    plain = size(build_attention("disa", 300, 2, **options))
+    assert full + sum(highway) == 3_067_205
+    assert shared + sum(highway) == 2_796_604
+    assert plain + sum(highway) == 2_526_003
+
+
+def test_a_selection_reports_what_was_selected():
+    selected = torch.tensor([[True, False, True, False]])
+    logits = torch.tensor([[0.0, 1.0, 60.0, 3.0]], dtype=torch.float64)
+    real = torch.tensor([[True, True, True, False]])
+    found = Selection.of(selected, logits, real)
+    p = torch.sigmoid(logits[0])
+    assert_close("log p", p[0].log() + (1 - p[1]).log(), found.log_probability[0], 1e-12)
+    entropy = sum(-F.logsigmoid(t) * torch.sigmoid(t) for t in (*logits[0, :2], *-logits[0, :2]))
+    assert_close("entropy", entropy / 3, found.entropy[0], 1e-6)
+    assert found.share.item() == pytest.approx(2 / 3)
+    assert (found.probability[0, 3] == 0) and not found.probability.requires_grad
+    surprise = Selection.of(~selected & real, logits, real).log_probability[0]
+    assert_close("clipped", p[1].log() + p[0].log() + torch.tensor(1e-10).log(), surprise, 1e-6)
+
+
+def test_inspection_shows_the_selection():
+    layer, x = built("code")
+    layer.eval()
+    hidden = padding_mask("left", BATCH, LENGTH)
+    layer(x, hidden)
+    heads, dependents = layer.take_choice()
+    found = layer.inspect(x, hidden)
+    assert torch.equal(found.heads, heads.selected)
+    assert torch.equal(found.dependents, dependents.selected)
+    assert torch.equal(found.head_probability, heads.probability)
+    rows = found.token2token.sum(-1)
+    assert ((rows - 1).abs().lt(1e-9) | (rows == 0)).all()
+    assert (rows[:, :, :][~heads.selected[:, None].expand_as(rows)] == 0).all()
+    unseen = ~dependents.selected[:, None, None].expand_as(found.token2token)
+    assert (found.token2token[unseen] == 0).all()
+    assert found.gate.shape == (BATCH, 2, LENGTH)
+    layer.select_all = True
+    assert layer.inspect(x).head_probability is None
+
+
+def test_training_without_a_policy_warns_once(caplog):
+    layer, x = built()
+    layer.select_all = True
+    module._warn_once.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        layer(x)
+        layer(x)
+    assert len(caplog.records) == 1
+    assert "--criterion policy_gradient" in caplog.text
+
+
+def test_bad_switches_are_refused():
+    with pytest.raises(UserError, match="sampler_hidden 0 is not allowed"):
+        build_attention("resa", WIDTH, 2, sampler_hidden=0)
+    with pytest.raises(UserError, match="unselected 'none' is not allowed"):
+        build_attention("resa", WIDTH, 2, unselected="none")
+    assert ReSA is type(build_attention("resa", WIDTH, 2))
