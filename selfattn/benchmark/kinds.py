@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from selfattn.benchmark.method import Method, Setup
 from selfattn.layers.base import split_heads
 from selfattn.masks import head_masks
+from selfattn.ops import disa
 
 Build = Callable[[Setup], nn.Module]
 Reference = Callable[[nn.Module, Setup], nn.Module]
@@ -62,6 +63,21 @@ class DiSAOperatorMethod(OperatorMethod):
     def inputs(self, setup: Setup, batch: int, length: int) -> list[Tensor]:
         """See ``Method.inputs``."""
         return [torch.randn(batch, length, 2 * setup.embed_dim) for _ in range(self.count)]
+
+
+class DiSAOperator(nn.Module):
+    """``selfattn.ops.disa`` in two directions, on ``(B, T, 2 C)`` three times."""
+
+    def __init__(self, backend: str) -> None:
+        super().__init__()
+        self.backend = backend
+        self.masks = head_masks("forward_backward", 2)
+
+    def forward(
+        self, x: Tensor, a: Tensor, b: Tensor, padding_mask: Tensor | None = None
+    ) -> Tensor:
+        """Attend."""
+        return disa(x, a, b, mask=self.masks, padding_mask=padding_mask, backend=self.backend)
 
 
 class MTSAOperator(nn.Module):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor, nn
 
 from selfattn.benchmark.encoder import EncoderMethod
 from selfattn.benchmark.kinds import (
+    DiSAOperator,
     DiSAOperatorMethod,
     LayerMethod,
     MTSAOperator,
@@ -26,7 +27,6 @@ from selfattn.benchmark.rivals.algorithm1 import (
     mtsa_by_reference,
 )
 from selfattn.benchmark.rivals.convolution import HierarchicalCNN, MultiWindowCNN
-from selfattn.benchmark.rivals.disa import DiSABlock, DiSAOperator
 from selfattn.benchmark.rivals.dot_product import (
     Directed,
     Explicit,
@@ -41,6 +41,15 @@ from selfattn.layers import ATTENTIONS, build_attention
 from selfattn.masks import head_masks
 from selfattn.ops import mtsa
 
+_LABELS = {
+    "multihead": "multi-head layer",
+    "mtsa": "MTSA",
+    "fast_disa": "Fast-DiSA",
+    "disa": "DiSA",
+    "biblosa": "Bi-BloSA",
+    "resa": "ReSA",
+}
+
 
 def _multihead_reference(directed: bool = False) -> Reference:
     def reference(module: nn.Module, setup: Setup) -> nn.Module:
@@ -52,25 +61,42 @@ def _multihead_reference(directed: bool = False) -> Reference:
     return reference
 
 
-def _family(name: str, preset: str | None) -> LayerMethod:
-    """A mechanism of the family in one published form."""
-    config = CONFIGS[name].make(preset)
+def _layer(
+    name: str, label: str, config: AttentionConfig, wide: bool = False, backend: str | None = None
+) -> LayerMethod:
+    """A mechanism of the family.
+
+    Args:
+        name: of the method.
+        label: of the method.
+        config: the mechanism and its switches.
+        wide: make each head as wide as the input, as in the published sentence encoders.
+        backend: of the operator; None takes the run's.
+    """
     switchable = "backend" in {field.name for field in fields(config)}
 
-    def build(setup: Setup, backend: str | None = None) -> nn.Module:
-        chosen: AttentionConfig = config
+    def build(setup: Setup, fixed: str | None = backend) -> nn.Module:
+        switches: dict[str, Any] = {"head_dim": setup.embed_dim} if wide else {}
         if switchable:
-            chosen = config.with_switches(backend=backend or setup.backend)
-        return build_attention(chosen, setup.embed_dim, setup.heads)
+            switches["backend"] = fixed or setup.backend
+        return build_attention(config, setup.embed_dim, setup.heads, **switches)
 
     def reference(module: nn.Module, setup: Setup) -> nn.Module:
         slow = build(setup, "reference") if switchable else copy.deepcopy(module)
         slow.load_state_dict(module.state_dict())
         return slow
 
-    label = {"mtsa": "MTSA", "multihead": "multi-head layer"}.get(name, name)
-    shown = label if preset is None else f"{label} ({preset})"
-    return LayerMethod(name if preset is None else f"{name}:{preset}", shown, build, reference)
+    return LayerMethod(name, label, build, reference)
+
+
+def _family(name: str) -> list[LayerMethod]:
+    """A mechanism in each of its published forms."""
+    label = _LABELS.get(name, name)
+    config = CONFIGS[name]
+    return [
+        _layer(f"{name}:{preset}", f"{label} ({preset})", config.make(preset))
+        for preset in config.presets
+    ] or [_layer(name, label, config.make())]
 
 
 def _as_published(method: LayerMethod) -> LayerMethod:
@@ -83,13 +109,6 @@ def _algorithm1_layer_reference(module: nn.Module, setup: Setup) -> nn.Module:
     slow = copy.deepcopy(module)
     slow.operator = mtsa_by_reference  # type: ignore[assignment]
     return slow
-
-
-def _disa_operator() -> Callable[..., Tensor] | None:
-    if importlib.util.find_spec("selfattn.ops.disa") is None:
-        return None
-    found: Callable[..., Tensor] = importlib.import_module("selfattn.ops.disa").disa
-    return found
 
 
 def _layers() -> list[Method]:
@@ -114,8 +133,7 @@ def _layers() -> list[Method]:
         ),
     ]
     for name in ATTENTIONS:
-        presets: Sequence[str | None] = tuple(CONFIGS[name].presets) or (None,)
-        family = [_family(name, preset) for preset in presets]
+        family = _family(name)
         if name == "multihead":  # the name belongs to torch's own, the reference
             family[0].name = "multihead:layer"
         found += family
@@ -168,30 +186,23 @@ def _operators() -> list[Method]:
     ]
 
 
-def _disa(operator: Callable[..., Tensor]) -> list[Method]:
-    """DiSA as a layer and as an operator, streamed and textbook."""
+def _disa() -> list[Method]:
+    """DiSA as published, as a layer and as an operator, streamed and textbook."""
+    config = CONFIGS["disa"].make("code")
 
-    def pair(name: str, label: str, fixed: str | None = None) -> list[Method]:
-        def block(setup: Setup) -> nn.Module:
-            return DiSABlock(setup.embed_dim, operator, fixed or setup.backend)
+    def pair(name: str, label: str, backend: str | None = None) -> list[Method]:
+        def build(setup: Setup) -> nn.Module:
+            return DiSAOperator(backend or setup.backend)
 
-        def bare(setup: Setup) -> nn.Module:
-            return DiSAOperator(operator, fixed or setup.backend)
+        def reference(module: nn.Module, setup: Setup) -> nn.Module:
+            return DiSAOperator("reference")
 
         return [
-            LayerMethod(name, label, block, _by_reference_backend),
-            DiSAOperatorMethod(name, label, bare, _by_reference_backend),
+            _layer(name, label, config, wide=True, backend=backend),
+            DiSAOperatorMethod(name, label, build, reference),
         ]
 
     return [*pair("disa", "DiSA"), *pair("disa:textbook", "DiSA, textbook", "reference")]
-
-
-def _by_reference_backend(module: nn.Module, setup: Setup) -> nn.Module:
-    slow = copy.deepcopy(module)
-    for part in slow.modules():
-        if isinstance(part, DiSAOperator):
-            part.backend = "reference"
-    return slow
 
 
 def all_methods(extra: Path | None = None) -> list[Method]:
@@ -204,14 +215,12 @@ def all_methods(extra: Path | None = None) -> list[Method]:
         UserError: if the file cannot be read or has no such list.
     """
     found = [*_layers(), *_operators()]
-    disa = _disa_operator()
-    if disa is not None:
-        found += _disa(disa)
     found += [
         EncoderMethod(method)
         for method in list(found)
-        if method.level == "layer" and method.name.startswith(("multihead", "mtsa"))
+        if method.level == "layer" and method.name.split(":")[0] in ATTENTIONS
     ]
+    found += _disa()  # twice as wide as its input: not for encoders
     return found + ([] if extra is None else _from_file(extra))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from selfattn.benchmark.table import Row, number
+from selfattn.config import CONFIGS
 from selfattn.errors import UserError
 
 FORMATS = (".png", ".svg")
@@ -30,13 +31,18 @@ _STYLES = {
     "bi-gru": ("#5fbf5f", "s"),
     "multi-cnn": ("#CC79A7", "o"),
     "hrchy-cnn": ("#7b4fa3", "s"),
+    "fast_disa:paper": ("#9ecae1", "s"),
+    "fast_disa:code": ("#9ecae1", "D"),
     "disa": ("#E69F00", "o"),
+    "disa:paper": ("#f0c266", "s"),
+    "disa:code": ("#E69F00", "D"),
     "disa:textbook": ("#8c5a00", "s"),
 }
 _NOUNS = {"time": "time", "memory": "peak memory"}
 _QUARTILES = ("ratio_low", "ratio_high")
 # Fewer lengths than this make a line of two points: dots show them better.
 _LINES_FROM = 3
+_OURS = tuple(set(CONFIGS) - {"multihead"})
 _RIVALS = ("algorithm1", "textbook")
 _MORE = ("#a6761d", "#e7298a", "#1b9e77", "#7570b3", "#66a61e", "#d95f02")
 
@@ -103,7 +109,7 @@ def _lines(figure: Any, rows: Sequence[Row], what: str, column: str) -> None:
         if not points:
             continue
         colour, marker = _STYLES.get(method, (_MORE[index % len(_MORE)], "P"))
-        ours = method.startswith(("mtsa", "disa")) and not method.endswith(_RIVALS)
+        ours = method.startswith(_OURS) and not method.endswith(_RIVALS)
         line = axes.plot(
             *zip(*points, strict=True), color=colour, marker=marker, markersize=4.5,
             linewidth=2.2 if ours else 1.3, linestyle="-" if ours else "--",

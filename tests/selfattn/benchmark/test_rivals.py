@@ -5,7 +5,6 @@ import torch
 
 from selfattn.benchmark.rivals.algorithm1 import algorithm1
 from selfattn.benchmark.rivals.convolution import HierarchicalCNN, MultiWindowCNN
-from selfattn.benchmark.rivals.disa import DiSABlock
 from selfattn.benchmark.rivals.dot_product import Directed, Explicit
 from selfattn.benchmark.rivals.recurrent import BiRecurrent
 from selfattn.errors import UserError
@@ -22,7 +21,6 @@ def test_sizes_are_the_published_ones():
     # head (1,442,403) and the embedding. PyTorch's recurrent nets have a second bias a gate.
     assert size(BiRecurrent(300, "lstm")) == 2_884_803 - 1_442_403 + 2 * 4 * 300
     assert size(BiRecurrent(300, "gru")) == 2_524_203 - 1_442_403 + 2 * 3 * 300
-    assert size(DiSABlock(300, torch.nn.Identity(), "auto")) == 2_345_403 - 1_442_403
     assert size(MultiWindowCNN(300)) == (3 + 4 + 5) * 300 * 200 + 3 * 200
     assert size(HierarchicalCNN(300)) == 3 * (5 * 300 * 600 + 600)
 
