@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from selfattn.config.base import ACTIVATIONS, AttentionConfig
+from selfattn.config.biblosa import BiBloSAConfig
 from selfattn.config.disa import DiSAConfig
 from selfattn.config.fast_disa import FastDiSAConfig
 from selfattn.config.mtsa import MTSAConfig
@@ -17,6 +18,7 @@ __all__ = [
     "ACTIVATIONS",
     "CONFIGS",
     "AttentionConfig",
+    "BiBloSAConfig",
     "DiSAConfig",
     "FastDiSAConfig",
     "MTSAConfig",
@@ -24,5 +26,12 @@ __all__ = [
 ]
 
 CONFIGS: Mapping[str, type[AttentionConfig]] = {
-    config.name: config for config in (MultiHeadConfig, MTSAConfig, FastDiSAConfig, DiSAConfig)
+    config.name: config
+    for config in (
+        MultiHeadConfig,
+        MTSAConfig,
+        FastDiSAConfig,
+        DiSAConfig,
+        BiBloSAConfig,
+    )
 }

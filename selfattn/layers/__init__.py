@@ -7,6 +7,7 @@ from typing import Any
 from selfattn.config import CONFIGS, AttentionConfig
 from selfattn.errors import UserError
 from selfattn.layers.base import SelfAttention
+from selfattn.layers.biblosa import BiBloSA
 from selfattn.layers.disa import DiSA
 from selfattn.layers.fast_disa import FastDiSA
 from selfattn.layers.fusion_gate import FusionGate
@@ -20,6 +21,7 @@ from selfattn.layers.source2token_scores import Source2TokenScores
 __all__ = [
     "ATTENTIONS",
     "MTSA",
+    "BiBloSA",
     "DiSA",
     "FastDiSA",
     "FusionGate",
@@ -37,6 +39,7 @@ ATTENTIONS: dict[str, Any] = {
     "mtsa": MTSA,
     "fast_disa": FastDiSA,
     "disa": DiSA,
+    "biblosa": BiBloSA,
 }
 
 

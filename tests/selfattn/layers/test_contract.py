@@ -33,9 +33,9 @@ def tokens(batch=3, length=9, seed=1):
 
 
 def test_shape_and_gradients_of_every_parameter(layer):
-    x = tokens().requires_grad_()
+    x = tokens(length=12).requires_grad_()  # 3 whole blocks of Bi-BloSA
     y = layer(x)
-    assert y.shape == (3, 9, layer.output_dim) == (3, 9, WIDTH)
+    assert y.shape == (3, 12, layer.output_dim) == (3, 12, WIDTH)
     y.square().sum().backward()
     for name, parameter in [("x", x), *layer.named_parameters()]:
         assert parameter.grad is not None and torch.isfinite(parameter.grad).all(), name

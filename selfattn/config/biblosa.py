@@ -1,0 +1,75 @@
+"""Configuration of Bi-BloSA and its published forms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from selfattn.config.base import ACTIVATIONS, constant, switch
+from selfattn.config.disa import DiSAConfig
+from selfattn.errors import UserError
+
+
+@dataclass(frozen=True)
+class BiBloSAConfig(DiSAConfig):
+    """Bi-directional block self-attention (Shen et al. 2018, ICLR), equations 9-18.
+
+    Each head is an mBloSA with parameters and a mask of its own. What it shares with DiSA has
+    DiSA's switches; a window in tokens is, between blocks, rounded up to whole blocks.
+
+    Raises:
+        UserError: if a switch has a value that is not allowed, or the masks do not fit the heads.
+    """
+
+    name: ClassVar[str] = "biblosa"
+
+    activation: str = switch(
+        "relu",
+        "activation of the input map, of F in equation 16 and within source2token",
+        ACTIVATIONS,
+    )
+    block_length: int = switch(
+        0,
+        "tokens of a block; 0: what the cube-root rule (equations 19-23) makes of the lengths of "
+        "the training data where fairseq trains, and of 32 tokens elsewhere, which is 4",
+    )
+    block_length_extra: int = switch(
+        0, "tokens to add to a block length from training data; the authors' code adds 1"
+    )
+    s2t_layers: int = switch(2, "layers of the network that scores a block's tokens, 1 or 2")
+    between: str = switch(
+        "gate",
+        "between blocks: attention and the gate of equations 13-15, or a complete DiSA layer with "
+        "a map of its input",
+        ("gate", "disa"),
+    )
+
+    # Equation 18 is the gate, and every head has a map of the input (section 3.3).
+    input_map: bool = constant(True)
+    fusion_gate: bool = constant(True)
+    gate_biases: int = constant(1)
+
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        # Equations 9-18. Differs: the activation is left open; relu is that of most of the code.
+        "paper": {},
+        # The authors' code for SNLI. Its gate between blocks, a share of the block instead of the
+        # context, is the same function with the sign turned.
+        # Differs: there, blocks of padding alone are keys; here, never.
+        "code": {
+            "activation": "elu",
+            "s2t_layers": 1,
+            "between": "disa",
+            "block_length_extra": 1,
+        },
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.s2t_layers not in (1, 2):
+            raise UserError(f"s2t_layers {self.s2t_layers!r} is not allowed; it must be 1 or 2")
+        for name in ("block_length", "block_length_extra"):
+            if getattr(self, name) < 0:
+                raise UserError(
+                    f"{name} {getattr(self, name)} is not allowed; it must be at least 0"
+                )

@@ -1,0 +1,121 @@
+"""mBloSA: masked self-attention within blocks of a sentence and between them, under one mask."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from selfattn.config.biblosa import BiBloSAConfig
+from selfattn.config.disa import DiSAConfig
+from selfattn.layers.base import activation, xavier_linear
+from selfattn.layers.disa import DiSA
+from selfattn.layers.fusion_gate import FusionGate
+from selfattn.layers.masked_self_attention import MaskedSelfAttention
+from selfattn.layers.source2token import Source2Token
+from selfattn.masks import PositionalMask
+
+
+class MBloSA(nn.Module):
+    """Masked block self-attention (Bi-BloSAN, Shen et al. 2018, eq. 11-18).
+
+    Args:
+        config: the switches.
+        width: features D of the input and of the output.
+        mask: which tokens of its block a token sees, and which blocks a block sees.
+        block_length: tokens r of a block.
+
+    Differs:
+        A block of padding alone is never a key. In the authors' code it is one: a backward
+        direction then sees how much is padded. Dropout on the input of eq. 16 and 17 is drawn once
+        for the vector E of a block, which its tokens share.
+    """
+
+    def __init__(
+        self, config: BiBloSAConfig, width: int, mask: PositionalMask, block_length: int
+    ) -> None:
+        super().__init__()
+        self.mask = mask
+        self.activation = activation(config.activation)
+        self.dropout = nn.Dropout(config.dense_dropout)
+        self.within = _attention(config, width, mask)
+        self.source2token = Source2Token(
+            width,
+            layers=config.s2t_layers,
+            activation_name=config.activation,
+            dropout=config.dense_dropout,
+        )
+        # Whatever lies within a window of tokens lies within that many tokens' whole blocks.
+        window = None if mask.window is None else -(-mask.window // block_length)
+        far = replace(mask, window=window)
+        self.between: MaskedSelfAttention | DiSA
+        self.block_gate: FusionGate | None = None
+        if config.between == "disa":
+            self.between = DiSA(_disa(config, far), width, 1)
+        else:
+            self.between = _attention(config, width, far)
+            self.block_gate = FusionGate(1, width, config.dense_dropout, maps=2)
+        self.fusion = xavier_linear(3 * width, 2 * width)
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        """Attend.
+
+        Args:
+            x: blocks of tokens ``(B, m, r, D)``.
+            padding: bool ``(B, m, r)``, True = padding.
+
+        Returns:
+            ``(B, m, r, D)``.
+        """
+        fused, share = self.fuse(x, padding)
+        return x + share * (fused - x)  # eq. 18
+
+    def fuse(self, x: Tensor, padding: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """F and its share G of the output, ``(B, m, r, D)`` each; arguments as in ``forward``."""
+        tokens = None if padding is None else padding.flatten(0, 1)
+        h = self.within(x.flatten(0, 1), tokens)  # eq. 11
+        v = self.source2token(h, tokens).unflatten(0, x.shape[:2])  # eq. 12
+        e = self.between(v, None if padding is None else padding.all(2))  # eq. 13
+        if self.block_gate is not None:
+            e = self.block_gate(e[:, None], v[:, None])[:, 0]  # eq. 14 and 15
+        # Eq. 16 and 17 on [x; h; E], where the share of E is computed once for a block.
+        w_x, w_h, w_e = self.fusion.weight.split(x.shape[-1], dim=1)
+        y = F.linear(self.dropout(x), w_x) + F.linear(self.dropout(h), w_h).view(*x.shape[:3], -1)
+        y = y + F.linear(self.dropout(e), w_e, self.fusion.bias)[:, :, None]
+        fused, gate = y.chunk(2, -1)
+        return self.activation(fused), torch.sigmoid(gate)
+
+    def weights(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        """Weights of eq. 11 within blocks, ``(B, m, r, r)``, averaged over features, to look at."""
+        tokens = None if padding is None else padding.flatten(0, 1)
+        return self.within.weights(x.flatten(0, 1), tokens)[:, 0].unflatten(0, x.shape[:2])
+
+
+def _attention(config: BiBloSAConfig, width: int, mask: PositionalMask) -> MaskedSelfAttention:
+    """g^m of eq. 11 and 13."""
+    return MaskedSelfAttention(
+        [mask],
+        width,
+        c=config.c,
+        dropout=config.dense_dropout,
+        attention_dropout=config.attention_dropout,
+        backend=config.backend,
+    )
+
+
+def _disa(config: BiBloSAConfig, mask: PositionalMask) -> DiSAConfig:
+    """The DiSA layer that the authors' code has between blocks."""
+    return DiSAConfig.make(
+        "code",
+        heads=1,
+        masks=mask.direction,
+        include_self=mask.include_self,
+        window=mask.window,
+        c=config.c,
+        activation=config.activation,
+        attention_dropout=config.attention_dropout,
+        dense_dropout=config.dense_dropout,
+        backend=config.backend,
+    )
