@@ -101,8 +101,9 @@ class DeepAttModel(BaseFairseqModel):
             "--encoder-freeze-embed",
             action="store_true",
             default=argparse.SUPPRESS,
-            help="leave word vectors as they are in --word-embeddings (published: they are trained; "
-            "with little training data, words it does not know then have vectors of another kind)",
+            help="leave word vectors as they are in --word-embeddings (published: they are "
+            "trained; with little training data, words it does not know then have vectors of "
+            "another kind)",
         )
         parser.add_argument(
             "--initialiser",
