@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from ..errors import UserError
@@ -18,10 +19,12 @@ _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-def _die_with_parent() -> None:
-    """Without it, a training whose demo was killed goes on beside its successor."""
+def die_with_parent(parent: int) -> None:
+    """Without it, a training whose parent was killed goes on beside its successor."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # killed before the line above
+            os._exit(1)
 
 
 def run_logged(
@@ -58,7 +61,7 @@ def run_logged(
             encoding="utf-8",
             errors="replace",
             env=os.environ | dict(environment or {}),
-            preexec_fn=_die_with_parent,
+            preexec_fn=partial(die_with_parent, os.getpid()),
         )
         try:
             assert process.stdout is not None

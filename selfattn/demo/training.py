@@ -97,8 +97,7 @@ class Run:
         """
         if not self._last_checkpoint.exists():
             return 0
-        state = checkpoints.read(self._last_checkpoint)
-        return int(state["optimizer_history"][-1]["num_updates"])
+        return checkpoints.updates(self._last_checkpoint)
 
     def train(self) -> bool:
         """Train up to the last update, from where an earlier attempt stopped; False if done before.

@@ -1,0 +1,63 @@
+"""The commands of a run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from .grid import Grid
+from .slots import Slot
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+
+def train(grid: Grid, system: str, seed: int, folder: Path, slot: Slot) -> list[str]:
+    """fairseq-train; started again, it goes on from its last checkpoint."""
+    return [
+        sys.executable, "-m", "fairseq_cli.train", str(grid.data), "--user-dir", str(grid.user_dir),
+        *(["--task", "srl_tagging"] if grid.task == "srl" else []),
+        *grid.systems[system], "--seed", str(seed),
+        "--save-dir", str(folder / "checkpoints"),
+        "--tensorboard-logdir", str(folder / "tensorboard"), "--log-format", "json",
+        *([] if slot.gpus else ["--cpu"]),
+    ]  # fmt: skip
+
+
+def average(grid: Grid, system: str, folder: Path) -> list[str]:
+    """scripts/average_checkpoints.py: the last checkpoints into one."""
+    return [
+        sys.executable, str(SCRIPTS / "average_checkpoints.py"),
+        "--dir", str(folder / "checkpoints"), "--last", str(grid.average),
+        "--by", "update" if grid.saves_by_update(system) else "epoch",
+        "--output", str(checkpoint(grid, folder)),
+    ]  # fmt: skip
+
+
+def checkpoint(grid: Grid, folder: Path) -> Path:
+    """The checkpoint that is tested."""
+    if grid.average is not None:
+        return folder / "average.pt"
+    return folder / "checkpoints" / f"checkpoint_{grid.checkpoint}.pt"
+
+
+def generate(grid: Grid, system: str, seed: int, folder: Path, slot: Slot, test: str) -> list[str]:
+    """fairseq-generate: translations of a test set to standard output."""
+    flags, words = grid.flags(system), []
+    for name in ("--source-lang", "--target-lang"):
+        if name in flags and name not in grid.generate:
+            words += [name, *flags[name]]
+    return [
+        sys.executable, "-m", "fairseq_cli.generate", str(grid.data),
+        "--user-dir", str(grid.user_dir), "--path", str(checkpoint(grid, folder)),
+        "--gen-subset", test, *words, *grid.generate, "--seed", str(seed),
+        *([] if slot.gpus else ["--cpu"]),
+    ]  # fmt: skip
+
+
+def predict(grid: Grid, folder: Path, slot: Slot, test: str) -> list[str]:
+    """scripts/predict_srl.py: the roles of a test set into a props file."""
+    return [
+        sys.executable, str(SCRIPTS / "predict_srl.py"), str(checkpoint(grid, folder)),
+        "--input", str(grid.tests[test]), "--output", str(folder / f"{test}.predicted"),
+        "--format", "props", *grid.generate, *(["--device", "cuda"] if slot.gpus else []),
+    ]  # fmt: skip

@@ -1,0 +1,65 @@
+"""Scores of a test set, by what the project's own scoring scripts use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..corpus.folder import write_lines
+from ..report.translations import bleu, read_translations
+from ..srl import conll
+from ..srl.scorer import check_same_sentences, score
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Figures by name, and what makes them comparable."""
+
+    figures: dict[str, float]
+    signatures: dict[str, str]
+
+
+def translation(output: Path, references: Path, hypotheses: Path, lowercase: bool) -> Scores:
+    """Write the translations in corpus order and score them.
+
+    Args:
+        output: what fairseq-generate printed.
+        references: one a line.
+        hypotheses: the file to write, one a line; it appears complete or not at all.
+        lowercase: whether case is ignored.
+
+    Raises:
+        UserError: if translations are missing or hold subword marks, or sacrebleu is not installed.
+    """
+    wanted = read_translations(references)
+    found = read_translations(output, len(wanted))
+    first = bleu(found, wanted, lowercase)
+    from sacrebleu.metrics import CHRF
+
+    metric = CHRF(lowercase=lowercase)
+    second = round(float(metric.corpus_score(found, [wanted]).score), 2)
+    write_lines(hypotheses, found)
+    return Scores(
+        {"BLEU": first.bleu, "chrF": second},
+        {"BLEU": first.signature, "chrF": str(metric.get_signature())},
+    )
+
+
+def roles(predicted: Path, gold: Path, props: Path) -> Scores:
+    """Score predicted roles as the official script does; the file then gets its final name.
+
+    Raises:
+        UserError: if a file cannot be read, or the two hold other sentences.
+    """
+    wanted, found = conll.read(gold, lenient=True), conll.read(predicted, lenient=True)
+    check_same_sentences(wanted, found, (gold, predicted))
+    result = score(wanted, found)
+    overall = result.overall
+    predicted.replace(props)
+    figures = {
+        "F1": overall.f1,
+        "precision": overall.precision,
+        "recall": overall.recall,
+        "Comp.": result.perfect_percent,
+    }
+    return Scores({name: round(value, 2) for name, value in figures.items()}, {})

@@ -1,0 +1,91 @@
+"""Command-line flags as a grid file gives them: read, compared, and which are the runner's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from ..errors import UserError
+
+Flags = dict[str, list[str]]
+_NUMBER = re.compile(r"-[\d.]")
+
+_FOLDER = "each run has a folder of its own, and the runner names it"
+_RESUME = "without it, or with it, a run could not go on where it stopped"
+# Flags that a grid file must not give, and what stands in their place.
+TRAIN: Mapping[str, str] = {
+    "--seed": "the key `seeds` lists them",
+    "--task": "the key `task` says it",
+    "--user-dir": "the key `user_dir` names it",
+    "--cpu": "run_seeds.py --device cpu does that",
+    "--distributed-world-size": "the key `gpus_per_run` says it",
+    "--device-id": "the runner chooses the device",
+    "--log-format": "the runner reads the log",
+    **dict.fromkeys(("--save-dir", "--log-file", "--tensorboard-logdir"), _FOLDER),
+    **dict.fromkeys(
+        ("--no-save", "--no-last-checkpoints", "--no-save-optimizer-state", "--restore-file",
+         "--reset-optimizer", "--reset-dataloader", "--reset-meters", "--reset-lr-scheduler"),
+        _RESUME,
+    ),
+}  # fmt: skip
+GENERATE: Mapping[str, str] = {
+    **{name: TRAIN[name] for name in ("--seed", "--task", "--user-dir", "--cpu")},
+    "--path": "the keys `average` and `checkpoint` choose the checkpoint",
+    "--gen-subset": "the key `references` names the test sets",
+    "--results-path": _FOLDER,
+    "--quiet": "the translations would be missing",
+}
+PREDICT: Mapping[str, str] = {
+    "--device": "run_seeds.py --device does that",
+    **dict.fromkeys(("--input", "--sentence", "--predicates"), "the key `gold` names the files"),
+    **dict.fromkeys(("--output", "--format"), _FOLDER),
+}
+
+
+def parse(words: Sequence[str], where: str) -> Flags:
+    """Flag to values; of a flag that is given twice the last one counts, as in argparse.
+
+    Args:
+        words: the words of a command line without its positional arguments.
+        where: what an error message calls them.
+
+    Raises:
+        UserError: if the first word is no flag.
+    """
+    flags: Flags = {}
+    values: list[str] | None = None
+    for word in words:
+        if word.startswith("-") and not _NUMBER.match(word):
+            name, equals, value = word.partition("=")
+            values = flags[name] = [value] if equals else []
+        elif values is None:
+            raise UserError(f"{where} begins with {word!r}, but must begin with a flag (--...)")
+        else:
+            values.append(word)
+    return flags
+
+
+def refuse_owned(flags: Flags, owned: Mapping[str, str], where: str) -> None:
+    """Refuse a flag that the runner gives itself."""
+    for name in flags:
+        if name in owned:
+            raise UserError(f"{where} gives {name}, which is not allowed: {owned[name]}")
+
+
+def number(flags: Flags, name: str) -> float | None:
+    """The value of a numeric flag; None if it is absent, 0 (fairseq's "never") or no number."""
+    try:
+        return float((flags.get(name) or ["0"])[0]) or None
+    except ValueError:  # fairseq says better what it wants
+        return None
+
+
+def difference(old: Flags, new: Flags) -> str:
+    """What changed, in words: ``--lr 0.1 then, --lr 0.2 now``; empty if nothing did."""
+
+    def shown(flags: Flags, name: str) -> str:
+        return " ".join([name, *flags[name]]) if name in flags else f"no {name}"
+
+    changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    parts = [f"{shown(old, name)} then, {shown(new, name)} now" for name in changed[:3]]
+    return "; ".join(parts + ["and others"] * (len(changed) > 3))

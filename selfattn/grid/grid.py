@@ -1,0 +1,65 @@
+"""A grid: what is trained, with which seeds, and how it is tested."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .flags import Flags, number, parse
+
+TASKS = ("translation", "srl")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What a grid file says; paths are relative to the current folder.
+
+    Args:
+        file (Path): the grid file.
+        task (str): ``translation`` or ``srl``.
+        data (Path): the folder that fairseq-train reads.
+        output (Path): gets a folder ``SYSTEM-SEED`` for each run, and the summary.
+        seeds (tuple[int, ...]): of the trainings.
+        systems (Mapping[str, tuple[str, ...]]): name to flags of fairseq-train, common ones first.
+        tests (Mapping[str, Path]): name of a test set to its references or gold file.
+        user_dir (Path): the fairseq plugin.
+        generate (tuple[str, ...]): flags of fairseq-generate or predict_srl.py.
+        average (int, optional): how many of the last checkpoints are averaged.
+        checkpoint (str): without `average`: ``best`` or ``last``.
+        lowercase (bool): whether BLEU and chrF ignore case.
+        cpus_per_run (int, optional): cores and threads of a run.
+        gpus_per_run (int): GPUs of a run, if it is trained on GPUs.
+        slurm (tuple[str, ...]): flags of sbatch.
+    """
+
+    file: Path
+    task: str
+    data: Path
+    output: Path
+    seeds: tuple[int, ...]
+    systems: Mapping[str, tuple[str, ...]]
+    tests: Mapping[str, Path]
+    user_dir: Path
+    generate: tuple[str, ...] = ()
+    average: int | None = None
+    checkpoint: str = "best"
+    lowercase: bool = False
+    cpus_per_run: int | None = None
+    gpus_per_run: int = 1
+    slurm: tuple[str, ...] = ()
+    _parsed: dict[str, Flags] = field(default_factory=dict, compare=False, repr=False)
+
+    def names(self) -> list[tuple[str, int]]:
+        """System and seed of each run: every system's first seed, then every second one."""
+        return [(system, seed) for seed in self.seeds for system in self.systems]
+
+    def flags(self, system: str) -> Flags:
+        """The flags of a system, by name."""
+        if system not in self._parsed:
+            self._parsed[system] = parse(self.systems[system], f"system {system}")
+        return self._parsed[system]
+
+    def saves_by_update(self, system: str) -> bool:
+        """Whether checkpoints are saved by update, not by epoch alone."""
+        return number(self.flags(system), "--save-interval-updates") is not None

@@ -1,0 +1,91 @@
+"""What decides a run's result: two runs of one identity are the same run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from ..corpus.folder import sha256_of
+from ..errors import UserError
+from .flags import difference, parse
+from .grid import Grid
+
+# Enough to tell two corpora apart without reading gigabytes at every start.
+_HEAD = 1 << 24
+
+
+class Identity:
+    """The identities of a grid's runs; the data is read once.
+
+    Args:
+        grid (Grid): the grid.
+    """
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+        self._data = _fingerprint(grid.data)
+        self._tests = {name: sha256_of(path) for name, path in grid.tests.items()}
+
+    def training(self, system: str, seed: int) -> dict[str, Any]:
+        """What decides the weights."""
+        grid = self.grid
+        return {
+            "task": grid.task,
+            "seed": seed,
+            "flags": grid.flags(system),
+            "data": self._data,
+            "plugin": grid.user_dir.name,
+            "gpus_per_run": grid.gpus_per_run,
+        }
+
+    def test(self) -> dict[str, Any]:
+        """What decides the scores of given weights."""
+        grid = self.grid
+        return {
+            "flags": parse(grid.generate, "generate"),
+            "average": grid.average,
+            "checkpoint": None if grid.average else grid.checkpoint,
+            "lowercase": grid.lowercase,
+            "tests": self._tests,
+        }
+
+
+def digest(identity: dict[str, Any]) -> str:
+    """A hash that is equal for equal identities."""
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+
+
+def refuse_to_mix(folder: Path, file: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Refuse a folder with a run of another identity.
+
+    Raises:
+        UserError: one sentence that says what changed and what to do.
+    """
+    if old == new:
+        return
+    changed = [
+        f"another {what} ({old.get(what)} then, {new[what]} now)"
+        for what in ("task", "seed", "plugin", "gpus_per_run")
+        if old.get(what) != new[what]
+    ]
+    if flags := difference(old.get("flags", {}), new["flags"]):
+        changed.append(f"other flags ({flags})")
+    if old.get("data") != new["data"]:
+        changed.append("other data")
+    raise UserError(
+        f"{folder} was trained with {' and '.join(changed)}: give the system in {file} another "
+        "name, choose another `output`, or remove that folder"
+    )
+
+
+def _fingerprint(folder: Path) -> str:
+    """A hash of the names, sizes and beginnings of the files that fairseq reads."""
+    found = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and not path.name.startswith(".") and path.suffix != ".log":
+            with path.open("rb") as file:
+                head = hashlib.sha256(file.read(_HEAD)).hexdigest()
+            found.update(f"{path.name} {path.stat().st_size} {head}\n".encode())
+    return found.hexdigest()

@@ -1,0 +1,156 @@
+"""The keys of a grid file, and their values as typed things."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+from . import flags as flag
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+_KEYS = (
+    "task", "data", "output", "seeds", "common", "systems", "average", "checkpoint", "user_dir",
+    "cpus_per_run", "gpus_per_run", "slurm",
+)  # fmt: skip
+_TASK_KEYS = {"translation": ("generate", "references", "lowercase"), "srl": ("predict", "gold")}
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file."""
+    try:
+        import yaml  # type: ignore[import-untyped]
+    except ImportError:
+        raise UserError("PyYAML is not installed: install it with `pip install pyyaml`") from None
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+        """YAML itself lets a key that is given twice overwrite itself."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            seen: set[Any] = set()
+            for key_node, _ in node.value:
+                key = self.construct_object(key_node, deep=True)
+                if isinstance(key, str | int) and key in seen:
+                    line = key_node.start_mark.line + 1
+                    raise UserError(f"{path}, line {line}: {key!r} is given twice")
+                seen.add(key if isinstance(key, str | int) else None)
+            mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+            return mapping
+
+    try:
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader)  # noqa: S506
+    except OSError as error:
+        raise UserError(f"the grid file {path} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        said = " ".join(str(error).split())
+        raise UserError(f"{path} is not YAML: {said}") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{path} must hold keys and values (task: ..., data: ...), as YAML")
+    return content
+
+
+class Reader:
+    """Typed access to the keys of a grid file."""
+
+    def __init__(self, file: Path, content: dict[str, Any]) -> None:
+        self.file, self.content = file, content
+
+    def wrong(self, key: str, allowed: str) -> UserError:
+        """The error of a key whose value is of the wrong kind."""
+        if key not in self.content:
+            return UserError(f"{self.file}: the key `{key}` is missing; it must be {allowed}")
+        value = self.content[key]
+        return UserError(f"{self.file}: `{key}` is {value!r}, but must be {allowed}")
+
+    def check_keys(self, task: str) -> None:
+        """Refuse keys that nobody reads."""
+        known = (*_KEYS, *_TASK_KEYS[task])
+        for key in self.content:
+            if key in known:
+                continue
+            for other, keys in _TASK_KEYS.items():
+                if key in keys:
+                    raise UserError(f"{self.file}: `{key}` belongs to task {other}, not to {task}")
+            near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
+            hint = f"did you mean `{near[0]}`?" if near else f"known are {', '.join(known)}"
+            raise UserError(f"{self.file}: the key `{key}` is unknown: {hint}")
+
+    def text(self, key: str) -> str:
+        value = self.content.get(key)
+        if not isinstance(value, str) or not value:
+            raise self.wrong(key, "a text")
+        return value
+
+    def path(self, key: str) -> Path:
+        found = Path(self.text(key))
+        if not found.exists():
+            raise UserError(f"{self.file}: `{key}` is {found}, but there is no such file or folder")
+        return found
+
+    def one_of(self, key: str, allowed: tuple[Any, ...], required: bool = False) -> Any:
+        value = self.content.get(key)
+        if (value is None and not required and key not in self.content) or value in allowed:
+            return value
+        raise self.wrong(key, " or ".join(str(a).lower() for a in allowed))
+
+    def whole_number(self, key: str) -> int | None:
+        if key not in self.content:
+            return None
+        value = self.content[key]
+        if type(value) is not int or value < 1:
+            raise self.wrong(key, "a whole number of 1 or more")
+        return value
+
+    def flags(self, key: str) -> tuple[str, ...]:
+        return self._words(self.content.get(key, ""), key)
+
+    def _words(self, value: Any, where: str) -> tuple[str, ...]:
+        if value is None:  # `key:` with nothing behind it
+            return ()
+        if not isinstance(value, str):
+            raise UserError(
+                f"{self.file}: `{where}` is {value!r}, but must be flags as on a command line"
+            )
+        try:
+            words = tuple(shlex.split(value))
+        except ValueError as error:
+            raise UserError(f"{self.file}: `{where}`: {error} in {value!r}") from None
+        flag.parse(words, f"{self.file}: `{where}`")
+        return words
+
+    def seeds(self) -> tuple[int, ...]:
+        value = self.content.get("seeds")
+        allowed = "a list of different whole numbers, such as [1, 2, 3]"
+        if not isinstance(value, list) or not value or len(set(map(str, value))) < len(value):
+            raise self.wrong("seeds", allowed)
+        if not all(type(seed) is int and 0 <= seed < 2**31 for seed in value):
+            raise self.wrong("seeds", allowed + ", from 0 to 2147483647")
+        return tuple(value)
+
+    def systems(self, common: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+        """Name to all flags; no two systems may be the same."""
+        value = self.content.get("systems")
+        if not isinstance(value, dict) or not value:
+            raise self.wrong("systems", "names with the flags of each")
+        found: dict[str, tuple[str, ...]] = {}
+        same: dict[str, str] = {}
+        for name, text in value.items():
+            if not isinstance(name, str) or not NAME.fullmatch(name):
+                raise UserError(
+                    f"{self.file}: the system {name!r} must have a name of letters, digits, dots, "
+                    "dashes and underlines; if YAML takes it for something else, in quotes"
+                )
+            where = f"{self.file}: system {name}"
+            found[name] = (*common, *self._words(text, f"systems: {name}"))
+            flags = flag.parse(found[name], where)
+            flag.refuse_owned(flags, flag.TRAIN, where)
+            twin = same.setdefault(repr(sorted(flags.items())), name)
+            if twin != name:
+                raise UserError(
+                    f"{self.file}: the systems {twin} and {name} have the same flags, so every "
+                    "seed would give the same run twice"
+                )
+        return found

@@ -1,0 +1,120 @@
+"""Read a grid file; each mistake in it is one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .. import _user_dir
+from ..errors import UserError
+from . import flags as flag
+from .grid import TASKS, Grid
+from .keys import NAME, Reader, load
+
+
+def read_grid(path: Path) -> Grid:
+    """Read and check a grid file.
+
+    Args:
+        path (Path): YAML; the README of ``examples/multi30k_en_de`` shows one.
+
+    Raises:
+        UserError: for the first mistake found.
+    """
+    content = load(path)
+    reader = Reader(path, content)
+    task = reader.one_of("task", TASKS, required=True)
+    reader.check_keys(task)
+    data = _data_folder(reader.path("data"), task)
+    common = reader.flags("common")
+    systems = reader.systems(common)
+    words = reader.flags("generate" if task == "translation" else "predict")
+    owned = flag.GENERATE if task == "translation" else flag.PREDICT
+    where = f"{path}: {'generate' if task == 'translation' else 'predict'}"
+    flag.refuse_owned(flag.parse(words, where), owned, where)
+    grid = Grid(
+        file=path,
+        task=task,
+        data=data,
+        output=Path(reader.text("output")),
+        seeds=reader.seeds(),
+        systems=systems,
+        tests=_tests(reader, task, data, flag.parse(common, f"{path}: common")),
+        user_dir=reader.path("user_dir") if "user_dir" in content else _plugin(),
+        generate=words,
+        average=reader.whole_number("average"),
+        checkpoint=reader.one_of("checkpoint", ("best", "last")) or "best",
+        lowercase=bool(reader.one_of("lowercase", (True, False))),
+        cpus_per_run=reader.whole_number("cpus_per_run"),
+        gpus_per_run=reader.whole_number("gpus_per_run") or 1,
+        slurm=reader.flags("slurm"),
+    )
+    if "average" in content and "checkpoint" in content:
+        raise UserError(f"{path}: `average` and `checkpoint` exclude each other; give one of them")
+    for system in grid.systems:
+        _check_training(grid, system)
+    return grid
+
+
+def _plugin() -> Path:
+    folder = _user_dir.find_user_dir()
+    if folder is None:
+        raise UserError("the fairseq plugin is not installed; `user_dir` can name its folder")
+    return folder
+
+
+def _data_folder(folder: Path, task: str) -> Path:
+    """The folder with the dictionaries: the one named, or ``data-bin`` in it."""
+    for place in (folder, folder / "data-bin"):
+        if any(place.glob("dict.*.txt")):
+            return place
+    script = "prepare_translation.py" if task == "translation" else "prepare_srl.py"
+    raise UserError(f"`data` is {folder}, which holds no dictionary: make it with {script}")
+
+
+def _tests(reader: Reader, task: str, data: Path, common: flag.Flags) -> dict[str, Path]:
+    """Name of each test set to its references or gold file."""
+    key = "references" if task == "translation" else "gold"
+    value = reader.content.get(key)
+    if value is None and task == "translation":
+        # What prepare_translation.py writes beside data-bin.
+        raw = data.parent / "raw"
+        target = (common.get("--target-lang") or [""])[0] or _target_language(data)
+        value = str(raw / f"test.{target}") if (raw / f"test.{target}").is_file() else None
+    if isinstance(value, str):
+        value = {"test": value}
+    if not isinstance(value, dict) or not value:
+        raise reader.wrong(key, "a file, or names of test sets with a file each")
+    for name, file in value.items():
+        if not isinstance(name, str) or not NAME.fullmatch(name) or not isinstance(file, str):
+            raise reader.wrong(key, "a file, or names of test sets with a file each")
+        if not Path(file).is_file():
+            raise UserError(f"{reader.file}: `{key}` names {file}, but there is no such file")
+    return {name: Path(file) for name, file in value.items()}
+
+
+def _target_language(data: Path) -> str:
+    """The target language of binarised data, if its files name one pair."""
+    pairs = {path.name.split(".")[1] for path in data.glob("train.*-*.*.idx")}
+    return pairs.pop().partition("-")[2] if len(pairs) == 1 else ""
+
+
+def _check_training(grid: Grid, system: str) -> None:
+    """Refuse flags with which a training does not end, or its checkpoints are not kept."""
+    flags = grid.flags(system)
+    where = f"{grid.file}: system {system}"
+    if not (flag.number(flags, "--max-update") or flag.number(flags, "--max-epoch")):
+        raise UserError(f"{where} must give --max-update or --max-epoch, or it never ends")
+    if grid.average is None:
+        if grid.checkpoint == "best" and "--disable-validation" in flags:
+            raise UserError(f"{where} gives --disable-validation, so set `checkpoint: last`")
+        return
+    by_update = grid.saves_by_update(system)
+    if not by_update and "--no-epoch-checkpoints" in flags:
+        raise UserError(
+            f"{where} keeps no checkpoints to average: give --save-interval-updates, or leave out "
+            "--no-epoch-checkpoints"
+        )
+    name = "--keep-interval-updates" if by_update else "--keep-last-epochs"
+    kept = flag.number(flags, name)
+    if kept is not None and 0 < kept < grid.average:
+        raise UserError(f"{where} gives {name} {kept:.0f}, but `average` is {grid.average}")

@@ -1,0 +1,114 @@
+"""Where runs come from, and the summary of a grid as CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from statistics import mean, stdev
+from typing import Any
+
+from ..corpus.folder import write_json, write_text
+from ..info import installed
+from .grid import Grid
+from .run import Run
+
+_PACKAGES = ("fairseq-fixed", "numpy", "sacrebleu", "sentencepiece")
+
+
+def facts() -> dict[str, Any]:
+    """Commit, versions and CPU of this machine."""
+    from ..benchmark import machine
+
+    found = machine.facts("cpu")
+    names = ("python", "torch", "triton", "selfattn")
+    return {
+        "commit": found["commit"],
+        "cpu": found["cpu"],
+        "cores": found["cores"],
+        "runner": found["command"],
+        "versions": {name: found[name] for name in names}
+        | {name: installed(name) or "" for name in _PACKAGES},
+    }
+
+
+def write_summary(grid: Grid, runs: Sequence[Run]) -> dict[str, Any]:
+    """Write ``summary.json`` and ``summary.csv`` into the grid's folder.
+
+    Only a run that is done has scores in them.
+
+    Returns:
+        dict: what ``summary.json`` holds: ``runs``, a row each, and ``systems`` with mean, standard
+        deviation and values of every score.
+    """
+    rows = [_row(run) for run in runs]
+    systems = {name: _statistics(rows, name) for name in grid.systems}
+    summary = {
+        "grid": str(grid.file),
+        "task": grid.task,
+        "commits": sorted({c for row in rows for c in row["commit"].split() if c}),
+        "systems": systems,
+        "runs": rows,
+    }
+    write_json(grid.output / "summary.json", summary)
+    columns = list(dict.fromkeys(name for row in rows for name in row if name != "scores"))
+    scores = list(dict.fromkeys(name for row in rows for name in row["scores"]))
+    text = io.StringIO()
+    table = csv.DictWriter(text, [*columns, *scores], lineterminator="\n", extrasaction="ignore")
+    table.writeheader()
+    table.writerows({**row, **row["scores"]} for row in rows)
+    write_text(grid.output / "summary.csv", text.getvalue())
+    return summary
+
+
+def _row(run: Run) -> dict[str, Any]:
+    """What the summary says of a run."""
+    record = run.record()
+    row: dict[str, Any] = {
+        "run": run.name,
+        "system": run.system,
+        "seed": run.seed,
+        "state": run.state(),
+        "updates": None,
+        "parameters": None,
+        "train_seconds": None,
+        "seconds": None,
+        "attempts": None,
+        "best_valid": None,
+        "commit": "",
+        "hardware": "",
+        "scores": {},
+    }
+    if record is None:
+        return row
+    attempts, best = record["attempts"], record["best_valid"]
+    return row | {
+        "updates": record["updates"],
+        "parameters": record["parameters"],
+        "train_seconds": record["seconds"].get("train", 0.0),
+        "seconds": round(sum(record["seconds"].values()), 1),
+        "attempts": len([attempt for attempt in attempts if attempt["step"] == "train"]),
+        "best_valid": best and f"{best['metric']} {best['value']:g} at {best['update']}",
+        "commit": " ".join(record["commits"]),
+        "hardware": record["gpu"] or attempts[0]["cpu"],
+        "scores": {
+            f"{test} {name}": value
+            for test, figures in record["scores"].items()
+            for name, value in figures.items()
+        },
+    }
+
+
+def _statistics(rows: Sequence[dict[str, Any]], system: str) -> dict[str, Any]:
+    """Mean, standard deviation and values of every score of a system."""
+    scores = [row["scores"] for row in rows if row["system"] == system and row["scores"]]
+    return {
+        name: {
+            "n": len(values),
+            "mean": round(mean(values), 3),
+            "sd": round(stdev(values), 3) if len(values) > 1 else None,
+            "values": values,
+        }
+        for name in (scores[0] if scores else ())
+        if (values := [score[name] for score in scores])
+    }

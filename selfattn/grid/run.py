@@ -1,0 +1,195 @@
+"""One run in its folder: what is done in it, and what is left to do."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from .. import checkpoints
+from ..corpus.folder import sha256_of, write_json
+from ..errors import UserError
+from . import commands, evaluate
+from .attempts import Attempts, now, read_json
+from .child import Step
+from .flags import number
+from .follow import Follower
+from .grid import Grid
+from .identity import Identity, digest, refuse_to_mix
+from .slots import Slot
+
+HYPOTHESES = {"translation": "hyp", "srl": "props"}
+
+
+class Run:
+    """One system with one seed.
+
+    The folder's ``run.json`` is written last and at once: a run without it is not done, nor is one
+    whose hypotheses are not the file that it was written for.
+
+    Args:
+        grid (Grid): the grid.
+        identity (Identity): of the grid.
+        system (str): a name from the grid.
+        seed (int): of the training.
+        facts (Mapping[str, Any]): where it is trained: commit, versions, CPU.
+    """
+
+    def __init__(
+        self, grid: Grid, identity: Identity, system: str, seed: int, facts: Mapping[str, Any]
+    ) -> None:
+        self.grid, self.system, self.seed = grid, system, seed
+        self.name = f"{system}-{seed}"
+        self.folder = grid.output / self.name
+        self.log = self.folder / "train.log"
+        self.attempts = Attempts(self.folder / "attempts.json", facts)
+        self.follower = Follower(self.log, grid.flags(system))
+        self._training = identity.training(system, seed)
+        self._test = identity.test()
+        self._scores: dict[str, evaluate.Scores] = {}
+
+    def check(self) -> None:
+        """Refuse a folder that holds something else.
+
+        Raises:
+            UserError: if it was trained with other flags or data, or is not a run at all.
+        """
+        known = read_json(self.folder / "config.json")
+        if known is not None:
+            refuse_to_mix(self.folder, self.grid.file, known, self._training)
+        elif self.folder.is_dir() and any(self.folder.glob("[!.]*")):
+            raise UserError(
+                f"{self.folder} exists, but holds no run of this script (no readable config.json): "
+                "choose another `output`, or remove that folder"
+            )
+
+    def record(self) -> dict[str, Any] | None:
+        """What ``run.json`` says; None as long as the run is not done."""
+        record = read_json(self.folder / "run.json")
+        expected = {"training": digest(self._training), "test": digest(self._test)}
+        if record is None or record.get("identity") != expected:
+            return None
+        for test in self.grid.tests:
+            path, wanted = self.hypotheses(test), record["hypotheses"][test]["sha256"]
+            if not path.is_file() or sha256_of(path) != wanted:
+                return None
+        return record
+
+    def hypotheses(self, test: str) -> Path:
+        """The translations, or predicted roles, of a test set."""
+        return self.folder / f"{test}.{HYPOTHESES[self.grid.task]}"
+
+    def state(self) -> str:
+        """``done``, ``failed`` (its last process did), ``unfinished`` or ``not started``."""
+        if self.record() is not None:
+            return "done"
+        attempts = self.attempts.read()
+        if attempts and attempts[-1]["code"]:
+            return "failed"
+        return "unfinished" if (self.folder / "config.json").is_file() else "not started"
+
+    def prepare(self) -> None:
+        """Make the folder and say in it what it is for."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not (self.folder / "config.json").is_file():
+            write_json(self.folder / "config.json", self._training)
+
+    def steps(self, slot: Slot) -> list[Step]:
+        """What is left to do, in order; the last step writes ``run.json``.
+
+        Raises:
+            UserError: if the last checkpoint cannot be read.
+        """
+        steps = [] if self._is_trained() else [self._train(slot)]
+        if self.grid.average is not None:
+            command = commands.average(self.grid, self.system, self.folder)
+            steps.append(
+                Step("average", "average_checkpoints.py", command, self.folder / "average.log")
+            )
+        self._scores = {}
+        steps += [self._apply(slot, test) for test in self.grid.tests]
+        return steps
+
+    def command_lines(self, slot: Slot) -> list[str]:
+        """The commands of the whole run, for a reader."""
+        return [
+            shlex.join(step.command) + (f" > {step.output}" if step.output else "")
+            for step in self.steps(slot)
+        ]
+
+    def _train(self, slot: Slot) -> Step:
+        command = commands.train(self.grid, self.system, self.seed, self.folder, slot)
+        return Step("train", "fairseq-train", command, self.log, done=self._mark_trained)
+
+    def _is_trained(self) -> bool:
+        if read_json(self.folder / "trained.json") is not None:
+            return True
+        last = self.folder / "checkpoints" / "checkpoint_last.pt"
+        goal = number(self.grid.flags(self.system), "--max-update")
+        if goal is None or not last.is_file() or checkpoints.updates(last) < goal:
+            return False
+        # Stopped behind its last update, but before it was marked: fairseq would do one more.
+        self._mark_trained()
+        return True
+
+    def _mark_trained(self) -> None:
+        follower = self.follower
+        follower.read()
+        best = follower.best
+        write_json(
+            self.folder / "trained.json",
+            {
+                "updates": follower.update,
+                "best_valid": best
+                and {"metric": follower.metric, "update": best[0], "value": best[1]},
+                "parameters": follower.parameters,
+                "gpu": follower.gpu,
+            },
+        )
+
+    def _apply(self, slot: Slot, test: str) -> Step:
+        """Translate or label a test set."""
+        done = partial(self._score, test)
+        log = self.folder / f"{test}.log"
+        if self.grid.task == "translation":
+            command = commands.generate(self.grid, self.system, self.seed, self.folder, slot, test)
+            return Step("test", "fairseq-generate", command, log, self.folder / f"{test}.out", done)
+        command = commands.predict(self.grid, self.folder, slot, test)
+        return Step("test", "predict_srl.py", command, log, done=done)
+
+    def _score(self, test: str) -> None:
+        reference, target = self.grid.tests[test], self.hypotheses(test)
+        if self.grid.task == "translation":
+            output = self.folder / f"{test}.out"
+            scores = evaluate.translation(output, reference, target, self.grid.lowercase)
+        else:
+            scores = evaluate.roles(self.folder / f"{test}.predicted", reference, target)
+        self._scores[test] = scores
+        if len(self._scores) == len(self.grid.tests):
+            # The last process has not been counted yet.
+            self.attempts.end(0)
+            write_json(self.folder / "run.json", self._new_record())
+
+    def _new_record(self) -> dict[str, Any]:
+        attempts = self.attempts.read()
+        return {
+            "run": self.name,
+            "system": self.system,
+            "seed": self.seed,
+            "finished": now(),
+            "scores": {test: scores.figures for test, scores in self._scores.items()},
+            "signatures": next(iter(self._scores.values())).signatures,
+            "hypotheses": {
+                test: {"file": path.name, "sha256": sha256_of(path)}
+                for test, path in ((test, self.hypotheses(test)) for test in self.grid.tests)
+            },
+            **(read_json(self.folder / "trained.json") or {}),
+            "seconds": self.attempts.seconds(),
+            "commits": sorted({attempt["commit"] for attempt in attempts}),
+            "identity": {"training": digest(self._training), "test": digest(self._test)},
+            "training": self._training,
+            "test": self._test,
+            "attempts": attempts,
+        }

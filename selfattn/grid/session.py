@@ -1,0 +1,154 @@
+"""A call of the runner: lock the grid, check it, work it off, sum it up."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import UserError
+from .estimate import Estimate
+from .grid import Grid
+from .identity import Identity
+from .lock import Lock
+from .record import facts, write_summary
+from .run import Run
+from .scheduler import Job, Scheduler
+from .screen import Screen
+from .slots import Slot, find_slots
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a grid is worked off.
+
+    Args:
+        device (str): ``auto``, ``cpu`` or ``cuda``.
+        jobs (int, optional): runs at the same time, at most.
+        runs_per_gpu (int): runs that share a GPU.
+        retries (int): how often a run may crash and be started again.
+        only (Sequence[str]): names of runs, or patterns; none for all.
+    """
+
+    device: str = "auto"
+    jobs: int | None = None
+    runs_per_gpu: int = 1
+    retries: int = 2
+    only: Sequence[str] = ()
+
+
+def choose(grid: Grid, patterns: Sequence[str]) -> list[tuple[str, int]]:
+    """System and seed of the runs that are named.
+
+    Raises:
+        UserError: if a pattern names none.
+    """
+    names = {f"{system}-{seed}": (system, seed) for system, seed in grid.names()}
+    if not patterns:
+        return list(names.values())
+    for pattern in patterns:
+        if not fnmatch.filter(names, pattern):
+            raise UserError(f"--only {pattern} names no run; there are {', '.join(names)}")
+    return [
+        run for name, run in names.items() if any(fnmatch.fnmatchcase(name, p) for p in patterns)
+    ]
+
+
+def runs_of(grid: Grid, patterns: Sequence[str] = ()) -> list[Run]:
+    """The runs that are named, checked.
+
+    Raises:
+        UserError: if a folder holds something else.
+    """
+    identity, here = Identity(grid), facts()
+    runs = [Run(grid, identity, system, seed, here) for system, seed in choose(grid, patterns)]
+    for run in runs:
+        run.check()
+    return runs
+
+
+def work(grid: Grid, options: Options) -> int:
+    """Train, test and record what is not done yet.
+
+    Returns:
+        int: 0 if all runs are done, 1 if some have failed.
+
+    Raises:
+        UserError: if another runner works on the grid, or a folder holds something else.
+    """
+    slots = _slots(grid, options)
+    with ExitStack() as locks:
+        # Runners with --only share the grid: a task of a cluster each.
+        grid_lock = Lock(grid.output / ".lock", str(grid.output), shared=bool(options.only))
+        held = [locks.enter_context(grid_lock)]
+        runs = runs_of(grid, options.only)
+        if options.only:
+            held += [
+                locks.enter_context(Lock(run.folder / ".lock", str(run.folder))) for run in runs
+            ]
+        jobs = [Job(run) for run in runs]
+        screen = Screen(str(grid.output), jobs, Estimate(jobs, len(slots)))
+        scheduler = Scheduler(
+            jobs,
+            slots,
+            retries=options.retries,
+            say=screen.say,
+            show=screen.show,
+            keep_open=[lock.descriptor for lock in held],
+        )
+        try:
+            scheduler.run()
+        finally:
+            screen.show(last=True)
+            if not options.only:  # else others write it at the same time
+                summary = write_summary(grid, runs)
+        failed = [job for job in jobs if job.state == "failed"]
+        if not options.only:
+            print(table(summary), end="")
+        for job in failed:
+            print(f"failed: {job.work.name}: {job.reason}")
+    return 1 if failed else 0
+
+
+def dry_run(grid: Grid, options: Options) -> int:
+    """Print the commands that are left to do."""
+    slot = _slots(grid, options)[0]
+    for run in runs_of(grid, options.only):
+        if run.record() is None:
+            print(f"# {run.name}", *run.command_lines(slot), sep="\n")
+    return 0
+
+
+def summarise(grid: Grid) -> int:
+    """Write and print the summary of what is there; 1 if a run is missing."""
+    runs = runs_of(grid)
+    summary = write_summary(grid, runs)
+    print(table(summary), end="")
+    missing = [row for row in summary["runs"] if row["state"] != "done"]
+    for row in missing:
+        print(f"{row['state']}: {row['run']}")
+    return 1 if missing else 0
+
+
+def _slots(grid: Grid, options: Options) -> list[Slot]:
+    return find_slots(
+        options.device,
+        gpus_per_run=grid.gpus_per_run,
+        runs_per_gpu=options.runs_per_gpu,
+        cpus_per_run=grid.cpus_per_run,
+    )[: options.jobs]
+
+
+def table(summary: dict[str, Any]) -> str:
+    """Mean and standard deviation of every score of every system."""
+    width = max(len(system) for system in summary["systems"])
+    lines = []
+    for system, scores in summary["systems"].items():
+        parts = []
+        for name, found in scores.items():
+            spread = "" if found["sd"] is None else f" ± {found['sd']:.2f}"
+            parts.append(f"{name} {found['mean']:.2f}{spread} (n = {found['n']})")
+        lines.append(f"{system:<{width}}  {', '.join(parts) or 'no run is done'}\n")
+    return "".join(lines)

@@ -1,0 +1,93 @@
+"""Scripts for a SLURM cluster: an array job with a task a run, and a job that collects."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..corpus.folder import write_text
+from .grid import Grid
+
+_DEFAULT = ("--gpus=1", "--cpus-per-task=4", "--time=24:00:00")
+
+
+def write_scripts(folder: Path, grid: Grid, runs: Sequence[str], script: Path) -> Path:
+    """Write ``array.sbatch``, ``collect.sbatch`` and ``submit.sh``.
+
+    Args:
+        folder (Path): gets the scripts, and the output of the jobs.
+        grid (Grid): the grid.
+        runs (Sequence[str]): the names of the runs, one task each.
+        script (Path): ``run_seeds.py``.
+
+    Returns:
+        Path: ``submit.sh``.
+    """
+    folder = folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    command = shlex.join([sys.executable, str(script.resolve()), str(grid.file.resolve())])
+    enter = f"cd {shlex.quote(str(Path.cwd()))}"
+    name = grid.file.stem
+    array = [
+        *_head(f"{name}-run", folder / "%x-%A_%a.log"),
+        f"#SBATCH --array=0-{len(runs) - 1}",
+        # A task that is moved to another host goes on from its last checkpoint, and so does one
+        # that has run out of time and is submitted again.
+        "#SBATCH --requeue",
+        "#SBATCH --signal=B:TERM@60",
+        *(f"#SBATCH {option}" for option in _options(grid.slurm or _DEFAULT)),
+        "set -euo pipefail",
+        enter,
+        f"runs=({shlex.join(runs)})",
+        f'exec {command} --only "${{runs[$SLURM_ARRAY_TASK_ID]}}"',
+    ]
+    collect = [
+        *_head(f"{name}-collect", folder / "%x-%j.log"),
+        *(f"#SBATCH {option}" for option in _options(grid.slurm) if _of_account(option)),
+        "set -euo pipefail",
+        enter,
+        f"exec {command} --summary",
+    ]
+    submit = [
+        "#!/usr/bin/env bash",
+        "# Runs that are done are skipped, so this may be called again after a failure.",
+        "set -euo pipefail",
+        f"array=$(sbatch --parsable {shlex.quote(str(folder / 'array.sbatch'))})",
+        'sbatch --dependency="afterany:${array%%;*}" '
+        + shlex.quote(str(folder / "collect.sbatch")),
+    ]
+    for file, lines in (
+        ("array.sbatch", array),
+        ("collect.sbatch", collect),
+        ("submit.sh", submit),
+    ):
+        write_text(folder / file, "\n".join(lines) + "\n")
+    (folder / "submit.sh").chmod(0o755)
+    return folder / "submit.sh"
+
+
+def _head(name: str, log: Path) -> list[str]:
+    return [
+        "#!/usr/bin/env bash",
+        f"#SBATCH --job-name={name}",
+        f"#SBATCH --output={log}",
+        "#SBATCH --open-mode=append",
+    ]
+
+
+def _options(words: Sequence[str]) -> list[str]:
+    """One text for each flag with its values."""
+    options: list[str] = []
+    for word in words:
+        if word.startswith("-") or not options:
+            options.append(word)
+        else:
+            options[-1] += f" {shlex.quote(word)}"
+    return options
+
+
+def _of_account(option: str) -> bool:
+    """Whether an option is about who may run where, not about what a training needs."""
+    return option.startswith(("--account", "-A", "--partition", "-p", "--qos", "-q"))
