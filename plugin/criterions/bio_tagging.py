@@ -50,16 +50,17 @@ class BIOTaggingCriterion(FairseqCriterion):
     def forward(
         self, model: Any, sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, int, dict[str, Any]]:
-        """fairseq's hook: loss, number of words, what to log."""
-        return self.compute(model(**sample["net_input"]), sample)
+        """fairseq's hook: loss, number of words, what to log.
 
-    def compute(self, scores: Tensor, sample: dict[str, Any]) -> tuple[Tensor, int, dict[str, Any]]:
-        """The same from scores ``(B, T, C)`` that are there already."""
+        Without ``reduce`` the loss is ``(B, T)``, 0 where a word does not count.
+        """
+        scores = model(**sample["net_input"])
         target = sample["target"]
         counted = target != IGNORED
         log_probs = torch.log_softmax(scores[counted].float(), -1)
         gold = target[counted]
-        loss = smoothed_loss(log_probs, gold, self.smoothing).sum()
+        losses = smoothed_loss(log_probs, gold, self.smoothing)
+        loss = losses.sum()
         words = int(counted.sum())
         correct = (log_probs.argmax(-1) == gold).sum()
         logged = {
@@ -69,6 +70,8 @@ class BIOTaggingCriterion(FairseqCriterion):
             "nsentences": len(target),
             "sample_size": words,
         }
+        if not reduce:
+            loss = torch.zeros_like(target, dtype=losses.dtype).masked_scatter(counted, losses)
         return loss, words, logged
 
     @staticmethod

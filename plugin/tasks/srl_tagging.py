@@ -62,6 +62,9 @@ class SRLTaggingTask(FairseqTask):
         vocabulary: words and labels.
     """
 
+    # What --criterion policy_gradient wraps.
+    supervised_criterion = "bio_tagging"
+
     def __init__(self, cfg: Any, vocabulary: Vocabulary) -> None:
         super().__init__(cfg)
         self.tagger = TaggerState(vocabulary)
@@ -89,10 +92,11 @@ class SRLTaggingTask(FairseqTask):
             UserError: for a criterion that does not know these batches.
         """
         criterion = super().build_criterion(cfg, from_checkpoint)
-        if not isinstance(criterion, BIOTaggingCriterion):
+        if not isinstance(getattr(criterion, "supervised", criterion), BIOTaggingCriterion):
             name = getattr(cfg, "_name", type(criterion).__name__)
             raise UserError(
-                f"--criterion {name} does not fit --task srl_tagging; give --criterion bio_tagging"
+                f"--criterion {name} does not fit --task srl_tagging; give --criterion "
+                "bio_tagging, or policy_gradient with --encoder-attention resa"
             )
         return criterion
 
@@ -171,11 +175,13 @@ class SRLTaggingTask(FairseqTask):
         self, sample: dict[str, Any], model: Any, criterion: Any
     ) -> tuple[Any, Any, dict[str, Any]]:
         """fairseq's hook: the loss, and the counts of the official score."""
-        model.eval()
-        with torch.no_grad():
-            scores = model(**sample["net_input"])
-            loss, size, logged = criterion.compute(scores, sample)
-        return loss, size, {**logged, **self._counts(scores, sample)}
+        scores: list[Tensor] = []
+        hook = model.register_forward_hook(lambda *call: scores.append(call[-1]))
+        try:
+            loss, size, logged = super().valid_step(sample, model, criterion)
+        finally:
+            hook.remove()
+        return loss, size, {**logged, **self._counts(scores[0], sample)}
 
     def _counts(self, scores: Tensor, sample: dict[str, Any]) -> dict[str, int]:
         """Counts of the official score for a batch of propositions with their gold spans."""

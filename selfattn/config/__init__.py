@@ -13,6 +13,7 @@ from selfattn.config.disa import DiSAConfig
 from selfattn.config.fast_disa import FastDiSAConfig
 from selfattn.config.mtsa import MTSAConfig
 from selfattn.config.multihead import MultiHeadConfig
+from selfattn.config.resa import ReSAConfig
 
 __all__ = [
     "ACTIVATIONS",
@@ -23,6 +24,7 @@ __all__ = [
     "FastDiSAConfig",
     "MTSAConfig",
     "MultiHeadConfig",
+    "ReSAConfig",
 ]
 
 CONFIGS: Mapping[str, type[AttentionConfig]] = {
@@ -33,5 +35,6 @@ CONFIGS: Mapping[str, type[AttentionConfig]] = {
         FastDiSAConfig,
         DiSAConfig,
         BiBloSAConfig,
+        ReSAConfig,
     )
 }

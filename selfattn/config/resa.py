@@ -43,6 +43,10 @@ class ReSAConfig(DiSAConfig):
         None, "hidden width of a sampler (default: embedding width)"
     )
     sampler_activation: str = switch("elu", "activation of a sampler", ACTIVATIONS)
+    sampler_bias_init: float = switch(
+        0.0,
+        "initial value of a sampler's last bias: above 0 it starts by selecting most of the tokens",
+    )
     test_selection: str = switch(
         "threshold",
         "how a trained model selects: threshold: probability of at least 0.5; sample: at random, "

@@ -15,6 +15,7 @@ from selfattn.layers.inspection import Inspection
 from selfattn.layers.masked_self_attention import MaskedSelfAttention
 from selfattn.layers.mtsa import MTSA
 from selfattn.layers.multihead import MultiHead
+from selfattn.layers.resa import ReSA
 from selfattn.layers.source2token import Source2Token
 from selfattn.layers.source2token_scores import Source2TokenScores
 
@@ -28,6 +29,7 @@ __all__ = [
     "Inspection",
     "MaskedSelfAttention",
     "MultiHead",
+    "ReSA",
     "SelfAttention",
     "Source2Token",
     "Source2TokenScores",
@@ -40,6 +42,7 @@ ATTENTIONS: dict[str, Any] = {
     "fast_disa": FastDiSA,
     "disa": DiSA,
     "biblosa": BiBloSA,
+    "resa": ReSA,
 }
 
 

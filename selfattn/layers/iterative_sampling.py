@@ -20,10 +20,16 @@ class IterativeSampling(Sampler):
         hidden: width of the recurrent state and of the hidden layer.
         activation_name: activation of the hidden layer; that of the state is tanh.
         dropout: dropout on the input of both linear maps.
+        bias_init: initial value of the last bias.
     """
 
     def __init__(
-        self, width: int, hidden: int, activation_name: str = "elu", dropout: float = 0.0
+        self,
+        width: int,
+        hidden: int,
+        activation_name: str = "elu",
+        dropout: float = 0.0,
+        bias_init: float = 0.0,
     ) -> None:
         super().__init__()
         self.network = nn.Sequential(
@@ -31,8 +37,9 @@ class IterativeSampling(Sampler):
             xavier_linear(hidden + width, hidden),
             activation(activation_name),
             nn.Dropout(dropout),
-            xavier_linear(hidden, 1),
+            last := xavier_linear(hidden, 1),
         )
+        nn.init.constant_(last.bias, bias_init)
         self.cell = nn.RNNCell(width + 1, hidden)
 
     def choose(self, x: Tensor, real: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:

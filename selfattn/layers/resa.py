@@ -85,7 +85,8 @@ class ReSA(DiSA):
     def __init__(self, config: ReSAConfig, embed_dim: int, num_heads: int) -> None:
         super().__init__(config, embed_dim, num_heads)
         hidden = config.sampler_hidden or embed_dim
-        options = (embed_dim, hidden, config.sampler_activation, config.dense_dropout)
+        dropout, bias = config.dense_dropout, config.sampler_bias_init
+        options = (embed_dim, hidden, config.sampler_activation, dropout, bias)
         self.head_sampler = _SAMPLERS[config.sampler](*options)  # eq. 8
         self.dependent_sampler: Sampler | None = None
         if not config.shared_selection:

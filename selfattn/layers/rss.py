@@ -20,6 +20,7 @@ class RSS(Sampler):
         hidden: width of the hidden layer.
         activation_name: a name in ``selfattn.config.ACTIVATIONS``.
         dropout: dropout on the input of both linear maps.
+        bias_init: initial value of the last bias.
 
     Example:
         >>> selection = RSS(64, 64)(torch.randn(2, 7, 64))
@@ -28,7 +29,12 @@ class RSS(Sampler):
     """
 
     def __init__(
-        self, width: int, hidden: int, activation_name: str = "elu", dropout: float = 0.0
+        self,
+        width: int,
+        hidden: int,
+        activation_name: str = "elu",
+        dropout: float = 0.0,
+        bias_init: float = 0.0,
     ) -> None:
         super().__init__()
         self.network = nn.Sequential(
@@ -36,8 +42,9 @@ class RSS(Sampler):
             xavier_linear(3 * width, hidden),
             activation(activation_name),
             nn.Dropout(dropout),
-            xavier_linear(hidden, 1),
+            last := xavier_linear(hidden, 1),
         )
+        nn.init.constant_(last.bias, bias_init)
 
     def choose(self, x: Tensor, real: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
         """See ``Sampler.choose``."""

@@ -92,6 +92,15 @@ def test_the_layer_is_its_equations(monkeypatch, preset, unselected, shares, pad
         assert_close("gradient", torch.zeros_like(g) if e is None else e, g, 1e-11)
 
 
+@pytest.mark.parametrize("sampler", ["parallel", "iterative"])
+def test_the_initial_bias_decides_how_much_is_selected_first(sampler):
+    torch.manual_seed(1)
+    layer = build_attention("resa", WIDTH, 2, sampler=sampler, sampler_bias_init=5.0)
+    layer.select_all = False
+    layer.eval()(torch.randn(BATCH, LENGTH, WIDTH))
+    assert all(selection.probability.mean() > 0.95 for selection in layer.take_choice())
+
+
 def test_everything_selected_is_disa():
     layer, x = built("code")
     other = build_attention("disa", WIDTH, 2, preset="code").double()

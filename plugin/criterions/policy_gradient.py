@@ -1,0 +1,179 @@
+"""``--criterion policy_gradient``: a task's own loss, and REINFORCE for the selections of ReSA."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from fairseq.criterions import CRITERION_REGISTRY, FairseqCriterion, register_criterion
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterionConfig
+from fairseq.dataclass import ChoiceEnum
+from fairseq.logging import metrics
+from torch import Tensor
+
+from selfattn.errors import UserError
+from selfattn.layers import ReSA
+
+from ..modules.policy_phases import Phase, PolicyPhases
+
+# Criterions whose forward(reduce=False) gives one loss a token.
+SUPERVISED = ("label_smoothed_cross_entropy", "cross_entropy", "bio_tagging")
+# Name of the running mean in the task's state, which checkpoints hold.
+BASELINE = "policy_gradient_baseline"
+# Share of the old value that the running mean keeps at an update.
+_KEPT = 0.99
+_LOGGED = ("reward", "policy_loss", "selected_heads", "selected_dependents", "selection_entropy")
+
+
+@dataclass
+class PolicyGradientConfig(LabelSmoothedCrossEntropyCriterionConfig):
+    """Flags of the criterion."""
+
+    label_smoothing: float = field(
+        default=0.1, metadata={"help": "label smoothing of the supervised loss"}
+    )
+    supervised_criterion: ChoiceEnum(["task", *SUPERVISED]) = field(  # type: ignore[valid-type]
+        default="task",
+        metadata={
+            "help": "the supervised loss; task: bio_tagging for --task srl_tagging, else "
+            "label_smoothed_cross_entropy"
+        },
+    )
+    selection_cost: float = field(
+        default=0.02,
+        metadata={"help": "lambda: what the selected share costs; published are 0.005 to 0.04"},
+    )
+    selection_penalty: ChoiceEnum(["product", "sum"]) = field(  # type: ignore[valid-type]
+        default="product",
+        metadata={
+            "help": "the share that costs: selected heads times selected dependents, as in the "
+            "authors' code, or the sum of both, as in the paper"
+        },
+    )
+    reward_baseline: ChoiceEnum(["none", "running_mean"]) = field(  # type: ignore[valid-type]
+        default="none",
+        metadata={"help": "what is subtracted from the reward; none as published"},
+    )
+    select_all_updates: int = field(
+        default=1000, metadata={"help": "first updates, in which every token is selected"}
+    )
+    policy_only_updates: int = field(
+        default=0,
+        metadata={"help": "updates after them, in which the selection alone is trained"},
+    )
+
+
+@register_criterion("policy_gradient", dataclass=PolicyGradientConfig)
+class PolicyGradientCriterion(FairseqCriterion):
+    """The training of ReSAN (Shen et al. 2018, IJCAI, eq. 16-20) on top of another criterion.
+
+    A sentence's reward is ``R = -(loss + lambda * share)``, and the policy's loss
+    ``-(R - baseline) log p(selection)``, a mean over sentences. It reaches the samplers of the ReSA
+    layers alone, and the supervised loss everything else: one optimizer moves both. First every
+    token is selected, then, if asked for, only the policy is trained, then both.
+
+    Args:
+        task: the task.
+        cfg: the flags.
+
+    Raises:
+        UserError: if a flag has a value that is not allowed.
+
+    Differs:
+        The loss in the reward is a mean over the sentence's target tokens, since the published
+        tasks have one label a sentence; with several layers, log probabilities are added, and
+        shares are their mean. ``--clip-norm`` sees both gradients together.
+    """
+
+    def __init__(self, task: Any, cfg: PolicyGradientConfig) -> None:
+        super().__init__(task)
+        if cfg.selection_cost < 0:
+            raise UserError(
+                f"--selection-cost {cfg.selection_cost} is not allowed; it must be at least 0"
+            )
+        self.name = str(cfg.supervised_criterion)
+        if self.name == "task":
+            self.name = getattr(task, "supervised_criterion", SUPERVISED[0])
+        self.cfg = cfg
+        self.supervised = CRITERION_REGISTRY[self.name].build_criterion(cfg, task)
+        self.phases = PolicyPhases(cfg.select_all_updates, cfg.policy_only_updates)
+        self.phases.follow(task)
+
+    def forward(
+        self, model: Any, sample: dict[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, int, dict[str, Any]]:
+        """fairseq's hook: loss, sample size, what to log."""
+        layers = [module for module in model.modules() if isinstance(module, ReSA)]
+        if self.training:
+            self.phases.prepare(layers)
+        tokens, size, logged = self.supervised(model, sample, reduce=False)
+        logged = {n: v.sum() if isinstance(v, Tensor) else v for n, v in logged.items()}
+        sentences = len(sample["target"])
+        each = tokens.view(sentences, -1).sum(1)
+        policy, figures = self._policy(layers, each.detach().float(), sample)
+        # fairseq divides by the sample size, which counts tokens: a mean over sentences is left.
+        scaled = policy * (size / sentences)
+        loss = each.sum()
+        if self.training and self.phases.phase is Phase.POLICY:
+            loss = 0.0 * loss
+        logged |= {f"supervised_{self.name}": 1, **figures}
+        return loss + scaled, size, logged
+
+    def _policy(
+        self, layers: list[ReSA], losses: Tensor, sample: dict[str, Any]
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """The policy's loss, a sum over sentences, and sums to log.
+
+        Args:
+            layers: the model's ReSA layers.
+            losses: supervised loss of each sentence ``(B,)``.
+            sample: the batch.
+        """
+        words = sample["target"].ne(self.supervised.padding_idx).sum(1)
+        choices = [choice for layer in layers if (choice := layer.take_choice()) is not None]
+        if not choices:  # no such layer, or all of them dropped
+            return losses.new_zeros(()), {}
+        heads, dependents = (
+            torch.stack([choice[i].share for choice in choices]).mean(0) for i in (0, 1)
+        )
+        product = str(self.cfg.selection_penalty) == "product"
+        share = heads * dependents if product else heads + dependents
+        reward = -(losses / words.clamp_min(1) + self.cfg.selection_cost * share)  # eq. 18
+        log_p = torch.stack([choice.log_probability for choice in choices]).sum(0)
+        policy = -((reward - self._baseline(reward)) * log_p)  # eq. 19-20
+        entropy = torch.stack([s.entropy for choice in choices for s in choice]).mean(0)
+        sums = (reward, policy, heads, dependents, entropy)
+        figures = {n: t.detach().sum() for n, t in zip(_LOGGED, sums, strict=True)}
+        return policy.sum(), figures
+
+    def _baseline(self, reward: Tensor) -> Tensor | float:
+        """What to subtract from the rewards; moves on while training.
+
+        Each process has a mean of its own; a resumed training starts all with the first one's.
+        """
+        if str(self.cfg.reward_baseline) == "none":
+            return 0.0
+        mean = reward.mean()
+        state = self.task.state
+        known = state.state_dict.get(BASELINE)
+        if self.training:
+            moved = mean.item() if known is None else _KEPT * known + (1 - _KEPT) * mean.item()
+            state.merge_state_dict({BASELINE: moved})
+        return mean if known is None else float(known)
+
+    @staticmethod
+    def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:
+        """Log what the supervised criterion logs, and means over sentences of the policy's part."""
+        for name in SUPERVISED:
+            if any(f"supervised_{name}" in log for log in logging_outputs):
+                CRITERION_REGISTRY[name].reduce_metrics(logging_outputs)
+        sentences = sum(log.get("nsentences", 0) for log in logging_outputs)
+        for name in _LOGGED:
+            if any(name in log for log in logging_outputs):
+                total = float(sum(log.get(name, 0) for log in logging_outputs))
+                mean = total / max(float(sentences), 1.0)
+                metrics.log_scalar(name, mean, float(sentences), round=4)
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        """True: what is logged are sums."""
+        return True

@@ -1,0 +1,116 @@
+"""When the selections of ReSA are trained, and when the rest of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+import torch
+
+from selfattn.errors import UserError
+from selfattn.layers import ReSA
+
+
+class Phase(Enum):
+    """What an update trains."""
+
+    SUPERVISED = "all but the selection; every token is selected"
+    POLICY = "the selection alone"
+    JOINT = "everything"
+
+
+class PolicyPhases:
+    """Which phase an update is in, for the layers and for the optimizer.
+
+    Args:
+        select_all: length of the first phase in updates.
+        policy_only: length of the second one.
+
+    Raises:
+        UserError: if one of them is negative.
+
+    Attributes:
+        phase (Phase): that of the present update.
+    """
+
+    def __init__(self, select_all: int, policy_only: int) -> None:
+        lengths = {"--select-all-updates": select_all, "--policy-only-updates": policy_only}
+        for flag, updates in lengths.items():
+            if updates < 0:
+                raise UserError(f"{flag} {updates} is not allowed; it must be at least 0")
+        self.select_all, self.policy_only = select_all, policy_only
+        self.phase = Phase.SUPERVISED if select_all else Phase.POLICY
+
+    def follow(self, task: Any) -> None:
+        """Hear of a task's epochs, updates and steps: fairseq tells a criterion none of them."""
+        begin_epoch, train_step, step = task.begin_epoch, task.train_step, task.optimizer_step
+
+        def begin(epoch: int, model: Any) -> None:
+            self.check(model)
+            begin_epoch(epoch, model)
+
+        def train(
+            sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, *more: Any,
+            **named: Any,
+        ) -> Any:  # fmt: skip
+            self.at(update_num)
+            return train_step(sample, model, criterion, optimizer, update_num, *more, **named)
+
+        def freeze_and_step(optimizer: Any, model: Any, update_num: int) -> None:
+            self.freeze(model)
+            step(optimizer, model, update_num)
+
+        task.begin_epoch, task.train_step, task.optimizer_step = begin, train, freeze_and_step
+
+    def at(self, update: int) -> None:
+        """Take the phase after that many updates."""
+        if update < self.select_all:
+            self.phase = Phase.SUPERVISED
+        elif update < self.select_all + self.policy_only:
+            self.phase = Phase.POLICY
+        else:
+            self.phase = Phase.JOINT
+
+    def prepare(self, layers: Sequence[ReSA]) -> None:
+        """Tell the layers before a forward pass of training."""
+        for layer in layers:
+            layer.select_all = self.phase is Phase.SUPERVISED
+            layer.has_policy = True
+
+    def freeze(self, model: torch.nn.Module) -> None:
+        """Drop the gradients, which are 0, of what stays: an optimizer moves by inertia, too."""
+        if self.phase is Phase.JOINT:
+            return
+        policy = {id(p) for layer in _layers(model) for p in layer.policy_parameters()}
+        for parameter in model.parameters():
+            if (id(parameter) in policy) == (self.phase is Phase.SUPERVISED):
+                parameter.grad = None
+
+    def check(self, model: Any) -> None:
+        """Refuse what would be silently wrong.
+
+        Raises:
+            UserError: if the model selects nothing, computes forward twice, or has parameters that
+                the optimizer copies.
+        """
+        if not _layers(model):
+            raise UserError(
+                "--criterion policy_gradient trains the selections of --encoder-attention resa, "
+                "and this model has none; give it that attention, or another criterion"
+            )
+        if getattr(getattr(model, "args", None), "checkpoint_activations", False):
+            raise UserError(
+                "--checkpoint-activations does not work with --criterion policy_gradient: the "
+                "second forward pass would select anew; leave it out"
+            )
+        half = any(p.dtype in (torch.float16, torch.bfloat16) for p in model.parameters())
+        if half and self.policy_only:
+            raise UserError(
+                f"--policy-only-updates {self.policy_only} needs parameters in float32, which "
+                "--fp16 and --bf16 do not keep; use --amp"
+            )
+
+
+def _layers(model: torch.nn.Module) -> list[ReSA]:
+    return [module for module in model.modules() if isinstance(module, ReSA)]
