@@ -10,7 +10,7 @@ from torch import Tensor
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
-from selfattn.ops import _dispatch
+from selfattn.ops import _dispatch, _distance
 from selfattn.ops.mtsa import fused, native
 from selfattn.ops.mtsa.eager import mtsa_eager
 from selfattn.ops.mtsa.fused import mtsa_fused
@@ -52,6 +52,7 @@ def mtsa(
     padding_mask: Tensor | None = None,
     sigma_t: str = "identity",
     dropout_p: float = 0.0,
+    distance_bias: Tensor | None = None,
     backend: str = "auto",
 ) -> Tensor:
     """Attention with a score per feature: eq. 10-12 of the MTSA paper, for all heads at once.
@@ -70,6 +71,8 @@ def mtsa(
         dropout_p: attention dropout: each of the two factors of the numerator is kept with
             probability ``sqrt(1 - dropout_p)`` (MTSA appendix A.3); the denominator is not dropped.
             Draws from torch's global generator.
+        distance_bias: ``(H, T)``, finite, added outside of sigma_t as eq. 10 adds the mask:
+            ``distance_bias[c, t]`` for keys at t positions from the query.
         backend: ``"reference"`` builds the ``T x T x D`` tensor; ``"eager"`` runs in blocks of
             PyTorch operators anywhere; ``"fused"`` is a kernel, in C on a CPU and in Triton on a
             GPU; ``"auto"`` is ``"fused"`` where it can be used, else ``"eager"``.
@@ -79,7 +82,7 @@ def mtsa(
 
     Raises:
         UserError: if shapes, dtypes, masks, sigma_t, dropout_p or backend do not fit, or under
-            ``torch.jit.trace``.
+            ``torch.jit.trace``. ``"fused"`` takes no distance bias.
 
     Example:
         >>> import torch
@@ -94,6 +97,7 @@ def mtsa(
             "attention 'mtsa' cannot be traced: its blocks depend on the length; run it in Python"
         )
     masks = _check(q, k, v, s, masks, padding_mask, dropout_p)
+    _distance.check(distance_bias, *q.shape[1:3])
     sigma_t = sigma_t.replace("-", "").replace("_", "")
     if sigma_t not in SIGMA_T:
         raise UserError(f"sigma_t {sigma_t!r} is unknown; allowed are {', '.join(SIGMA_T)}")
@@ -104,8 +108,11 @@ def mtsa(
     refused = {}
     if backend in ("auto", "fused"):
         refused["fused"] = _fused_refusal(q.device.type, q.dtype, q.shape[-1], v.shape[-1])
-    run = _RUN[_dispatch.choose(backend, refused)]
-    return run(q, k, v, s, masks, padding_mask, sigma_t, float(dropout_p))
+        if distance_bias is not None:
+            refused["fused"] = _distance.NOT_FUSED
+    name = _dispatch.choose(backend, refused)
+    bias = () if name == "fused" else (distance_bias,)
+    return _RUN[name](q, k, v, s, masks, padding_mask, sigma_t, float(dropout_p), *bias)
 
 
 def _check(

@@ -13,9 +13,11 @@ import math
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
+from selfattn.ops._distance import DistanceTable
 from selfattn.ops.mtsa.tiling import FactorDropout, Part, Tile, tiles
 
 LOG2E = math.log2(math.e)
@@ -88,6 +90,15 @@ class Saved(NamedTuple):
         return Saved(*(part.of(t) for t in self))
 
 
+class Shared(NamedTuple):
+    """What all parts of one pass share."""
+
+    sigma_t: str  # "identity" or "logsigmoid"
+    space: Workspace
+    dropout: FactorDropout | None
+    distance: DistanceTable | None
+
+
 @functools.lru_cache(maxsize=256)
 def _bias(
     mask: PositionalMask, offset: int, queries: int, keys: int, dtype: torch.dtype, device: str
@@ -106,9 +117,7 @@ class Block:
         inputs: q, k, v, s, ``(B, H, T, .)``.
         padding: bool ``(B, T)``, True = padding, or None.
         part: which sentences and heads.
-        sigma_t: ``"identity"`` or ``"logsigmoid"``.
-        space: buffers.
-        dropout: stream of dropout factors or None.
+        shared: what belongs to the whole pass.
         saved: this part of what forward keeps; ``shift`` is written, or read if ``known``.
         known: whether ``saved`` is filled: False in forward.
 
@@ -125,13 +134,12 @@ class Block:
         inputs: tuple[Tensor, Tensor, Tensor, Tensor],
         padding: Tensor | None,
         part: Part,
-        sigma_t: str,
-        space: Workspace,
-        dropout: FactorDropout | None,
+        shared: Shared,
         saved: Saved,
         known: bool = False,
     ) -> None:
-        self.part, self.sigma_t, self.space = part, sigma_t, space
+        self.part = part
+        self.sigma_t, self.space, dropout, self.distance = shared
         self.inputs = tuple(part.of(t) for t in inputs)
         self.padding = None if padding is None else padding[part.batch]
         q, k, v, s = self.inputs
@@ -146,7 +154,7 @@ class Block:
         self.e, self.ve = self._key_factors(v, s, hidden)
         self.drop: Tensor | None = None
         if dropout is not None:
-            self.drop = dropout.factor(space.take("drop", *self.ve.shape))
+            self.drop = dropout.factor(self.space.take("drop", *self.ve.shape))
             self.ve.mul_(self.drop)
 
     def _hidden_rows(self) -> Tensor | None:
@@ -204,13 +212,46 @@ class Block:
                 height = tile.stop - tile.start
                 args = (lo - tile.start, height, hi - lo, r.dtype, str(r.device))
                 r[..., lo - tile.lo : hi - tile.lo] += _bias(self.part.mask, *args)
-        if self.sigma_t == "logsigmoid":
+        if self.sigma_t == "logsigmoid" and self.distance is None:
             return r.sigmoid_()  # at most 1, so that no row needs a shift
         peak = self._saved.peak[..., tile.start : tile.stop]
+        scores = r.view(*peak.shape, -1)
+        if self.distance is not None:
+            self._add_distance(tile, scores)
         if not self._known:
-            peak.copy_(r.amax(-1).view(peak.shape))
-        r.view(*peak.shape, -1).sub_(peak[..., None])
+            peak.copy_(scores.amax(-1))
+        scores.sub_(peak[..., None])
         return r.exp2_()
+
+    def _add_distance(self, tile: Tile, scores: Tensor) -> None:
+        """From R to log2(e) (sigma_t(R) + bias by distance), in place."""
+        assert self.distance is not None
+        if self.sigma_t == "logsigmoid":
+            if self._known:  # sigma_t's derivative
+                torch.neg(scores, out=self.space.take("slope", *scores.shape)).sigmoid_()
+            scores.copy_(F.logsigmoid(scores)).mul_(LOG2E)
+        scores.add_(self.distance.block(self.part.heads, *tile.bounds), alpha=LOG2E)
+
+    def bias(self, tile: Tile, heads: Tensor) -> Tensor | None:
+        """The bias by distance on a tile for some of the part's heads, ``(m, n_q, n_k)``."""
+        if self.distance is None:
+            return None
+        return self.distance.block(self.part.heads, *tile.bounds)[heads].double()
+
+    def add_distance_gradient(self, tile: Tile, grad: Tensor) -> None:
+        """Pass on the gradient of the scores of a tile ``(rows, n_q, n_k)``."""
+        if self.distance is not None:
+            total = grad.unflatten(0, (len(self.inputs[0]), -1)).sum(0)
+            self.distance.add_gradient(self.part.heads, *tile.bounds, total)
+
+    def through_sigma_t(self, grad: Tensor, p: Tensor) -> None:
+        """From the gradient of sigma_t(R) of the last tile to that of R, in place."""
+        if self.sigma_t != "logsigmoid":
+            return
+        if self.distance is None:
+            grad.addcmul_(grad, p, value=-1)  # times sigmoid(-R) = 1 - P
+        else:
+            grad.mul_(self.space.take("slope", *grad.shape))
 
     def pair_dropout(self, tile: Tile) -> Tensor | None:
         """The dropout factor on the (query, key) pairs of a tile, continuing the stream."""

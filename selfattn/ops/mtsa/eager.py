@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from selfattn.masks import PositionalMask
-from selfattn.ops.mtsa.block import Block, Saved, Sum, Workspace
+from selfattn.ops._distance import DistanceTable
+from selfattn.ops.mtsa.block import Block, Saved, Shared, Sum, Workspace
 from selfattn.ops.mtsa.rescue import Failure, rescue_backward, rescue_forward
 from selfattn.ops.mtsa.tiling import FactorDropout, Tile, draw_seed, live_queries, parts
 
@@ -34,6 +35,7 @@ def mtsa_eager(
     padding_mask: Tensor | None,
     sigma_t: str,
     dropout_p: float,
+    distance_bias: Tensor | None = None,
 ) -> Tensor:
     """Algorithm 1 of the MTSA paper in query blocks; arguments as in ``mtsa``.
 
@@ -41,7 +43,7 @@ def mtsa_eager(
     """
     seed = draw_seed() if dropout_p else 0
     options = _Options(tuple(masks), sigma_t, dropout_p, seed)
-    out: Tensor = _MTSA.apply(q, k, v, s, padding_mask, options)
+    out: Tensor = _MTSA.apply(q, k, v, s, distance_bias, padding_mask, options)
     return out
 
 
@@ -53,9 +55,11 @@ class _Options(NamedTuple):
     dropout_p: float
     seed: int
 
-    def dropout(self, device: torch.device) -> FactorDropout | None:
-        """A fresh stream of dropout factors: the same one in forward and in backward."""
-        return FactorDropout(self.dropout_p, self.seed, device) if self.dropout_p else None
+    def shared(self, like: Tensor, bias: Tensor | None) -> Shared:
+        """What all parts share; the stream of dropout factors is the same in both passes."""
+        dropout = FactorDropout(self.dropout_p, self.seed, like.device) if self.dropout_p else None
+        distance = None if bias is None else DistanceTable(bias, like.dtype)
+        return Shared(self.sigma_t, Workspace(like.dtype, like.device), dropout, distance)
 
 
 class _MTSA(torch.autograd.Function):
@@ -68,40 +72,38 @@ class _MTSA(torch.autograd.Function):
         k: Tensor,
         v: Tensor,
         s: Tensor,
+        bias: Tensor | None,
         padding: Tensor | None,
         options: _Options,
     ) -> Tensor:
         saved = _room(v)
+        shared = options.shared(saved.h, bias)
         failures = []  # one list for each part
-        dropout = options.dropout(q.device)
-        space = Workspace(saved.h.dtype, q.device)
         with torch.autocast(q.device.type, enabled=False):
             for part in parts(options.masks, len(q), q.shape[2]):
                 mine = saved.of(part)
-                block = Block((q, k, v, s), padding, part, options.sigma_t, space, dropout, mine)
+                block = Block((q, k, v, s), padding, part, shared, mine)
                 failures.append(_forward_part(block, mine))
-        ctx.save_for_backward(q, k, v, s, padding, *saved)
+        ctx.save_for_backward(q, k, v, s, bias, padding, *saved)
         ctx.options, ctx.failures = options, failures
         return saved.h.to(q.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, s, padding, *rest = ctx.saved_tensors
+        q, k, v, s, bias, padding, *rest = ctx.saved_tensors
         saved, options = Saved(*rest), ctx.options
+        shared = options.shared(saved.h, bias)
         grads = tuple(torch.empty_like(t) for t in (q, k, v, s))
-        dropout = options.dropout(q.device)
-        space = Workspace(saved.h.dtype, q.device)
         with torch.autocast(q.device.type, enabled=False):
             walk = parts(options.masks, len(q), q.shape[2])
             for part, failed in zip(walk, ctx.failures, strict=True):
                 mine = saved.of(part)
-                block = Block(
-                    (q, k, v, s), padding, part, options.sigma_t, space, dropout, mine, known=True
-                )
+                block = Block((q, k, v, s), padding, part, shared, mine, known=True)
                 targets = _Gradients(*(part.of(t) for t in grads))
                 _backward_part(block, mine, part.of(grad), failed, targets)
-        return *grads, None, None
+        g_bias = None if shared.distance is None else shared.distance.gradient().to(bias.dtype)
+        return *grads, g_bias, None, None
 
 
 def _room(v: Tensor) -> Saved:
@@ -199,8 +201,8 @@ def _backward_part(
             g_ve.add(keys, space.bmm("term", pair_drop.mul_(p).mT, x))
         gr.baddbmm_(y, block.e[:, keys].mT, alpha=-1)
         gr.mul_(p)  # no row-sum term: the row normaliser of P cancels in H
-        if block.sigma_t == "logsigmoid":
-            gr.addcmul_(gr, p, value=-1)  # times sigmoid(-R) = 1 - P
+        block.add_distance_gradient(tile, gr)
+        block.through_sigma_t(gr, p)
         gq = out.q[..., queries, :]
         torch.mul(space.bmm("term", gr, block.k[:, keys]).view(gq.shape), block.scale, out=gq)
         gk.add(keys, space.bmm("term", gr.mT, block.q[:, queries]))

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
+from selfattn.ops._distance import by_position
 from selfattn.ops.mtsa.tiling import draw_seed, dropout_factors
 
 
@@ -21,6 +22,7 @@ def mtsa_reference(
     padding_mask: Tensor | None,
     sigma_t: str,
     dropout_p: float,
+    distance_bias: Tensor | None = None,
 ) -> Tensor:
     """Equations 8 and 10-12 of the MTSA paper, feature by feature; arguments as in ``mtsa``.
 
@@ -39,6 +41,8 @@ def mtsa_reference(
     token2token = q64 @ k64.transpose(-1, -2) * q.shape[-1] ** -0.5  # eq. 8
     if sigma_t == "logsigmoid":
         token2token = F.logsigmoid(token2token)
+    if distance_bias is not None:
+        token2token = token2token + by_position(distance_bias.to(work))
     score = token2token[..., None] + s64[:, :, None]  # eq. 10, (B, H, T, T, D)
     # Rows without a visible key: softmax over an arbitrary finite row, then weight 0, so that
     # neither the forward nor the backward pass meets 0 / 0 or inf - inf.

@@ -39,12 +39,16 @@ class _Inputs(NamedTuple):
     visible: Tensor  # (m, n_q, n_k)
     drop: Tensor | None  # (m, n_k, D)
     pair_drop: Tensor | None  # (m, n_q, n_k)
+    bias: Tensor | None  # (m, n_q, n_k)
     sigma_t: str
 
     def queries(self, part: slice) -> _Inputs:
         """The same block for some of its queries."""
         pair_drop = None if self.pair_drop is None else self.pair_drop[:, part]
-        return self._replace(q=self.q[:, part], visible=self.visible[:, part], pair_drop=pair_drop)
+        bias = None if self.bias is None else self.bias[:, part]
+        return self._replace(
+            q=self.q[:, part], visible=self.visible[:, part], pair_drop=pair_drop, bias=bias
+        )
 
 
 def rescue_forward(block: Block, failure: Failure, pair_drop: Tensor | None) -> Tensor:
@@ -66,6 +70,8 @@ def rescue_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of the failed rows' q, k, v, s, each ``(m, T, .)``, in working precision.
 
+    That of the bias by distance goes to the block.
+
     Args:
         block: the part that they belong to.
         failure: the tile and its rows that failed.
@@ -80,13 +86,19 @@ def rescue_backward(
     keys = slice(failure.tile.lo, failure.tile.hi)
     for attend, part in _plan(whole):
         piece = whole.queries(part)
-        leaves = [t.detach().requires_grad_() for t in piece[:4]]
+        names = ["q", "k", "v", "s"] + ["bias"] * (piece.bias is not None)
+        leaves = {name: getattr(piece, name).detach().requires_grad_() for name in names}
         with torch.enable_grad():
-            h = attend(piece._replace(q=leaves[0], k=leaves[1], v=leaves[2], s=leaves[3]))
-            found = torch.autograd.grad(h, leaves, g[:, part])
-        totals[0][:, start + part.start : start + part.stop] += found[0] * block.scale
-        for total, piece_grad in zip(totals[1:], found[1:], strict=True):
+            h = attend(piece._replace(**leaves))
+            found = torch.autograd.grad(h, list(leaves.values()), g[:, part])
+        queries = slice(start + part.start, start + part.stop)
+        totals[0][:, queries] += found[0] * block.scale
+        for total, piece_grad in zip(totals[1:], found[1:4], strict=True):
             total[:, keys] += piece_grad
+        if piece.bias is not None:
+            at = Tile(queries.start, queries.stop, keys.start, keys.stop)
+            whole_part = found[4].new_zeros(block.rows, *found[4].shape[1:])
+            block.add_distance_gradient(at, whole_part.index_copy(0, failure.rows, found[4]))
     gq, gk, gv, gs = (t.to(block.e.dtype) for t in totals)
     return gq, gk, gv, gs
 
@@ -111,6 +123,7 @@ def _gather(block: Block, failure: Failure, pair_drop: Tensor | None) -> _Inputs
         visible=visible.expand(len(rows), -1, -1),
         drop=None if block.drop is None else block.drop[rows, keys].double(),
         pair_drop=None if pair_drop is None else pair_drop[rows].double(),
+        bias=block.bias(tile, where[1]),
         sigma_t=block.sigma_t,
     )
 
@@ -134,6 +147,8 @@ def _scores(x: _Inputs) -> tuple[Tensor, Tensor]:
     r = x.q @ x.k.mT  # eq. 8
     if x.sigma_t == "logsigmoid":
         r = F.logsigmoid(r)
+    if x.bias is not None:
+        r = r + x.bias
     alive = x.visible.any(-1, keepdim=True)
     return r.masked_fill(~x.visible & alive, float("-inf")), alive
 

@@ -33,6 +33,11 @@ class Tile:
     lo: int
     hi: int
 
+    @property
+    def bounds(self) -> tuple[int, int, int, int]:
+        """``start``, ``stop``, ``lo``, ``hi``."""
+        return self.start, self.stop, self.lo, self.hi
+
 
 @dataclass(frozen=True)
 class Part:
