@@ -9,6 +9,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,28 +36,79 @@ def binarise(folder: Path, tests: list[str], options: Options) -> None:
         UserError: if fairseq is not installed or its preprocessing fails.
         OSError: if the disk is full.
     """
+    logger.info("binarising with fairseq-preprocess")
+    encoded = folder / "encoded"
+    languages = (options.source_lang, options.target_lang)
+    preprocess(encoded, folder / "data-bin", languages, tests, workers=options.workers)
+    shutil.rmtree(encoded)
+
+
+def preprocess(
+    encoded: Path,
+    destination: Path,
+    languages: tuple[str, str],
+    tests: list[str],
+    *,
+    workers: int = 1,
+    dictionary: Path | None = None,
+    watch: Callable[[], None] = lambda: None,
+) -> None:
+    """Run fairseq-preprocess with one dictionary for both languages.
+
+    Args:
+        encoded (Path): holds ``NAME.LANG`` for ``train``, ``valid`` and each of ``tests``.
+        destination (Path): the data-bin to make.
+        languages (tuple): source and target.
+        tests (list[str]): names of the test sets, in order.
+        workers (int): processes.
+        dictionary (Path, optional): the dictionary; default: the pieces that ``train`` holds.
+        watch (Callable): called every second while it runs.
+
+    Raises:
+        UserError: if fairseq is not installed or its preprocessing fails.
+        OSError: if the disk is full.
+    """
     if importlib.util.find_spec("fairseq_cli") is None:
         raise UserError(
             "fairseq is not installed: `python -m selfattn.info` says what to do about it"
         )
-    encoded = folder / "encoded"
     command = [
         sys.executable, "-m", "fairseq_cli.preprocess",
-        "--source-lang", options.source_lang, "--target-lang", options.target_lang,
+        "--source-lang", languages[0], "--target-lang", languages[1],
         "--trainpref", str(encoded / "train"), "--validpref", str(encoded / "valid"),
-        "--destdir", str(folder / "data-bin"), "--joined-dictionary",
-        "--workers", str(options.workers),
+        "--destdir", str(destination), "--joined-dictionary", "--workers", str(workers),
     ]  # fmt: skip
     if tests:
         command += ["--testpref", ",".join(str(encoded / name) for name in tests)]
-    logger.info("binarising with fairseq-preprocess")
-    environment = os.environ | {"PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    output = done.stdout + done.stderr
-    if done.returncode != 0:
-        for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            if os.strerror(code) in output:
-                raise OSError(code, os.strerror(code), str(folder))
+    if dictionary is not None:
+        command += ["--srcdict", str(dictionary)]
+    code, output = _watched(command, watch)
+    if code != 0:
+        for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            if os.strerror(number) in output:
+                raise OSError(number, os.strerror(number), str(destination))
         last = next((line for line in reversed(output.splitlines()) if line.strip()), "no output")
-        raise UserError(f"fairseq-preprocess ended with code {done.returncode}: {last.strip()}")
-    shutil.rmtree(encoded)
+        raise UserError(f"fairseq-preprocess ended with code {code}: {last.strip()}")
+
+
+def _watched(command: list[str], watch: Callable[[], None]) -> tuple[int, str]:
+    """Exit code and whole output of a command; it ends with this process's wait."""
+    environment = os.environ | {"PYTHONWARNINGS": "ignore"}
+    with (
+        tempfile.TemporaryFile("w+", errors="replace") as output,
+        subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, env=environment
+        ) as process,
+    ):
+        try:
+            while True:
+                try:
+                    code = process.wait(timeout=1)
+                    break
+                except subprocess.TimeoutExpired:
+                    watch()
+        except BaseException:
+            process.terminate()
+            raise
+        output.seek(0)
+        return code, output.read()

@@ -20,6 +20,8 @@ Pair = tuple[str, str]
 # Invisible characters that would make equal sentences differ: zero-width space, soft hyphen,
 # byte order mark, marks of writing direction.
 _INVISIBLE = re.compile("[\u200b\u00ad\ufeff\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069]")
+# All of Unicode's category Cc.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ def clean_line(text: str, lowercase: bool = False) -> str:
     'a b c'
     """
     text = " ".join(_INVISIBLE.sub("", unicodedata.normalize("NFC", text)).split())
-    text = "".join(c for c in text if unicodedata.category(c) != "Cc")
+    text = _CONTROL.sub("", text)
     # SentencePiece writes spaces as this character, so it cannot stand for itself.
     text = text.replace("\u2581", "_")
     return " ".join((text.lower() if lowercase else text).split())
@@ -148,7 +150,7 @@ def clean_pairs(
     counts = Counter({"read": len(text.pairs)})
     for number, (source, target) in enumerate(text.pairs, start=1):
         pair = clean_line(source, options.lowercase), clean_line(target, options.lowercase)
-        bad = _first_fault(pair, options, training=training)
+        bad = first_fault(pair, options, training=training)
         if bad is None:
             kept.append(pair)
             continue
@@ -168,8 +170,12 @@ def clean_pairs(
     return kept, dict(counts)
 
 
-def _first_fault(pair: Pair, options: Cleaning, *, training: bool) -> tuple[str, int, str] | None:
-    """The reason, the side (0 source, 1 target) and a sentence for the first fault, if any."""
+def first_fault(pair: Pair, options: Cleaning, *, training: bool) -> tuple[str, int, str] | None:
+    """What is bad about a clean pair, if anything.
+
+    Returns:
+        tuple, optional: a short reason to count, the side (0 source, 1 target) and a sentence.
+    """
     for side, sentence in enumerate(pair):
         if not sentence:
             return "empty", side, "the line is empty"

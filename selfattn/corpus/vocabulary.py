@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,17 +17,25 @@ if TYPE_CHECKING:
 MODEL_TYPES = ("bpe", "unigram")
 
 
-def learn(sentences: Sequence[str], prefix: Path, vocab_size: int, model_type: str = "bpe") -> None:
+def learn(
+    sentences: Iterable[str],
+    prefix: Path,
+    vocab_size: int,
+    model_type: str = "bpe",
+    character_coverage: float = 1.0,
+) -> None:
     """Learn a vocabulary and write ``PREFIX.model`` and ``PREFIX.vocab``; deterministic.
 
     The text is taken as it is (no further normalisation), so decoding gives it back exactly, and
     every character of it gets a piece.
 
     Args:
-        sentences (Sequence[str]): clean training text of both languages.
+        sentences (Iterable[str]): clean training text of both languages.
         prefix (Path): where to write.
         vocab_size (int): pieces, including ``<unk>``, ``<s>`` and ``</s>``.
         model_type (str): one of MODEL_TYPES.
+        character_coverage (float): the share of the text's characters that get pieces, the most
+            frequent ones; below 1 the others become ``<unk>``.
 
     Raises:
         UserError: if the text does not allow this vocabulary size; the message says what it allows.
@@ -48,7 +56,7 @@ def learn(sentences: Sequence[str], prefix: Path, vocab_size: int, model_type: s
             vocab_size=vocab_size,
             model_type=model_type,
             normalization_rule_name="identity",
-            character_coverage=1.0,
+            character_coverage=character_coverage,
             # Longer lines would be left out in silence.
             max_sentence_length=1 << 20,
             # With more threads, unigram sums floats in another order on another machine.
@@ -97,9 +105,13 @@ def load(model: Path) -> SentencePieceProcessor:
     return processor
 
 
-def encode(processor: SentencePieceProcessor, sentences: Sequence[str]) -> list[list[str]]:
+def encode(
+    processor: SentencePieceProcessor, sentences: Sequence[str], threads: int = 1
+) -> list[list[str]]:
     """The pieces of each sentence."""
-    return processor.encode(list(sentences), out_type=str) if sentences else []
+    if not sentences:
+        return []
+    return processor.encode(list(sentences), out_type=str, num_threads=threads)
 
 
 def _import_sentencepiece() -> Any:

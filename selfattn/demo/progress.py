@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from ..corpus.folder import write_json
+from ..corpus.progress import clock
 from ..report import Record
 
 SECONDS_BETWEEN_LINES = 20.0
@@ -108,9 +109,3 @@ class Stopwatch:
             times[step] = round(times.get(step, 0.0) + time.monotonic() - start, 1)
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_json(self.path, times)
-
-
-def clock(seconds: float) -> str:
-    """Minutes and seconds, as in ``7:05``."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}:{rest:02d}"

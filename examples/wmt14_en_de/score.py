@@ -1,0 +1,48 @@
+#!/usr/bin/env python
+"""Score a translation of newstest2014 in four kinds of BLEU and note it in RUN/scores.json.
+
+Example (evaluate.sh does it):
+
+  python examples/wmt14_en_de/score.py --run runs/wmt14/setup1-mtsa-1 --name last \\
+      --checkpoint runs/wmt14/setup1-mtsa-1/checkpoint_last.pt --data data-bin/wmt14 \\
+      --output runs/wmt14/setup1-mtsa-1/last.out
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from selfattn.cli import run
+from selfattn.corpus.folder import write_lines
+from selfattn.report.translations import read_translations
+from selfattn.wmt14 import runs
+from selfattn.wmt14.bleu import bleu_flavours
+from selfattn.wmt14.text import REFERENCE
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--run", type=Path, required=True, help="folder of the training")
+    add("--name", required=True, help="what to call the checkpoint")
+    add("--checkpoint", type=Path, required=True, help="the checkpoint that translated")
+    add("--output", type=Path, required=True, help="what fairseq-generate printed")
+    add("--data", type=Path, required=True, help="the folder that prepare.py made")
+    args = parser.parse_args()
+    references = read_translations(args.data / "text" / REFERENCE)
+    hypotheses = read_translations(args.output, len(references))
+    scores = bleu_flavours(hypotheses, references)
+    write_lines(args.run / f"{args.name}.de", hypotheses)
+    result = runs.describe(args.run, args.checkpoint, args.name, scores)
+    runs.save(args.run, result)
+    print(f"{result.attention}, seed {result.seed}, {result.updates:,} updates, {args.name}")
+    for flavour, score in scores.items():
+        print(f"BLEU {score.bleu:5.2f}  {flavour:14}  {score.signature}")
+
+
+if __name__ == "__main__":
+    run(main)

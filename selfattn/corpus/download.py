@@ -1,0 +1,127 @@
+"""Large files from the network: resumed, checked, and under their name only when complete."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import ssl
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import BinaryIO
+
+from ..errors import UserError
+from .progress import Progress, Show
+
+TIMEOUT = 30.0
+ATTEMPTS = 3
+_BLOCK = 1 << 18
+_NETWORK = (
+    urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError, ssl.SSLError,
+)  # fmt: skip
+
+
+def digest_of(path: Path, method: str, show: Show) -> str:
+    """The checksum of a file.
+
+    Args:
+        path (Path): the file.
+        method (str): ``sha256`` or another method of ``hashlib``.
+        show (Callable): takes a line of progress now and then.
+    """
+    digest = hashlib.new(method)
+    progress = Progress(show, f"checking {path.name}", path.stat().st_size, "bytes")
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+            progress.add(len(block))
+    return digest.hexdigest()
+
+
+def verify(path: Path, digest: str, show: Show) -> None:
+    """Compare a file with ``METHOD:HEX``.
+
+    Raises:
+        UserError: if the checksum is another one.
+    """
+    method, _, expected = digest.partition(":")
+    found = digest_of(path, method, show)
+    if found != expected:
+        raise UserError(
+            f"{path} has the {method} {found}, but must have {expected}: it is damaged or another "
+            "version"
+        )
+
+
+def fetch(url: str, path: Path, *, size: int, digest: str, show: Show) -> None:
+    """Download ``url`` into ``path``, going on where an earlier call was interrupted.
+
+    What has arrived is kept as ``PATH.part``; ``path`` appears when the checksum is right.
+
+    Args:
+        url (str): ``http``, ``https`` or ``file``.
+        path (Path): the file to make.
+        size (int): bytes that it must have.
+        digest (str): ``sha256:HEX`` or ``md5:HEX``.
+        show (Callable): takes a line of progress now and then.
+
+    Raises:
+        UserError: if the server cannot be reached, refuses, stops sending again and again, or sends
+            another file.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".part")
+    failures = 0
+    while (before := _size(partial)) < size:
+        reason = "the connection was closed before the end"
+        try:
+            _receive(url, partial, size, show)
+        except urllib.error.HTTPError as error:
+            if error.code < 500:
+                reason = f"the server answers {error.code} {error.reason}"
+                raise UserError(_sentence(url, partial, size, reason)) from None
+            reason = f"{error.code} {error.reason}"
+        except _NETWORK as error:
+            reason = str(getattr(error, "reason", error)) or type(error).__name__
+        if (now := _size(partial)) >= size:
+            break
+        failures = 1 if now > before else failures + 1
+        if failures == ATTEMPTS:
+            raise UserError(_sentence(url, partial, size, reason))
+        time.sleep(failures)
+    try:
+        verify(partial, digest, show)
+    except UserError:
+        # Going on from wrong bytes could never end well.
+        partial.unlink()
+        raise
+    partial.replace(path)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _receive(url: str, partial: Path, size: int, show: Show) -> None:
+    """Append to ``partial`` until the server stops; from the start if it cannot resume."""
+    have = _size(partial)
+    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+        resumed = getattr(response, "status", None) == http.client.PARTIAL_CONTENT
+        with partial.open("ab" if resumed else "wb") as file:
+            _copy(response, file, Progress(
+                show, f"downloading {partial.stem}", size, "bytes", have if resumed else 0
+            ))  # fmt: skip
+
+
+def _copy(response: BinaryIO, file: BinaryIO, progress: Progress) -> None:
+    while block := response.read(_BLOCK):
+        file.write(block)
+        progress.add(len(block))
+
+
+def _sentence(url: str, partial: Path, size: int, reason: str) -> str:
+    have = _size(partial)
+    kept = f"; {have:,} of {size:,} bytes are kept, and the same command goes on there"
+    return f"cannot download {url}: {reason}{kept if have else ''}"
