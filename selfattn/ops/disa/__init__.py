@@ -11,7 +11,7 @@ from torch import Tensor
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
-from selfattn.ops import _dispatch
+from selfattn.ops import _dispatch, _distance
 from selfattn.ops.disa import fused, native
 from selfattn.ops.disa.eager import disa_eager
 from selfattn.ops.disa.fused import disa_fused
@@ -53,6 +53,7 @@ def disa(
     keys: Tensor | None = None,
     c: float = 5.0,
     dropout_p: float = 0.0,
+    distance_bias: Tensor | None = None,
     backend: str = "auto",
 ) -> Tensor:
     """Masked multi-dimensional self-attention: eq. 9 and 10 of the Bi-BloSAN paper (DiSAN's DiSA).
@@ -77,6 +78,8 @@ def disa(
             with probability ``1 - dropout_p``, as two factors, one for each (j, i) and one for each
             (i, l), kept with ``sqrt(1 - dropout_p)``; the denominator is not dropped. Draws from
             torch's global generator.
+        distance_bias: ``(G, T)``, finite, added to the scores outside of ``c tanh``, where eq. 9
+            adds the mask: ``distance_bias[g, t]`` for keys at t positions from the query.
         backend: ``"reference"`` builds the ``T x T x C`` tensor; ``"eager"`` runs in tiles of
             PyTorch operators anywhere; ``"fused"`` is a kernel, in C on a CPU and in Triton on a
             GPU; ``"auto"`` is ``"fused"`` where it can be used, else ``"eager"``.
@@ -87,7 +90,7 @@ def disa(
 
     Raises:
         UserError: if shapes, dtypes, mask, c, dropout_p or backend do not fit, or under
-            ``torch.jit.trace``.
+            ``torch.jit.trace``. ``"fused"`` takes no distance bias.
 
     Differs:
         The authors' code lets a padded query attend and zeroes it after the gate; here it is zero
@@ -111,13 +114,17 @@ def disa(
         x, a, b = (t.to(widest) for t in (x, a, b))
     masks = _check(x, a, b, mask, c, dropout_p)
     hidden, hidden_keys = _hidden(x.shape[:2], padding_mask, queries, keys)
+    _distance.check(distance_bias, len(masks), x.shape[1])
     if not x.numel():
         return x * 1.0  # no sentence or no token: nothing to attend to, but still part of the graph
     refused = {}
     if backend in ("auto", "fused"):
         refused["fused"] = _fused_refusal(x.device.type, x.dtype, float(c))
-    run = _RUN[_dispatch.choose(backend, refused)]
-    return run(x, a, b, masks, hidden, float(c), float(dropout_p), hidden_keys)
+        if distance_bias is not None:
+            refused["fused"] = _distance.NOT_FUSED
+    name = _dispatch.choose(backend, refused)
+    bias = () if name == "fused" else (distance_bias,)
+    return _RUN[name](x, a, b, masks, hidden, float(c), float(dropout_p), hidden_keys, *bias)
 
 
 def _check(

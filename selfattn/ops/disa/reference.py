@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
+from selfattn.ops._distance import by_position
 from selfattn.ops.disa.tiling import dropout_factors
 from selfattn.ops.mtsa.tiling import draw_seed
 
@@ -21,6 +22,7 @@ def disa_reference(
     c: float,
     dropout_p: float,
     hidden_keys: Tensor | None = None,
+    distance_bias: Tensor | None = None,
 ) -> Tensor:
     """Equations 9 and 10 of the Bi-BloSAN paper; arguments as in ``disa``.
 
@@ -41,6 +43,8 @@ def disa_reference(
     # (B, query, key, G, C / G) from here on
     values, keys, queries = (t.unflatten(-1, (groups, -1)) for t in (values, keys, queries))
     score = c * torch.tanh((keys[:, None] + queries[:, :, None]) / c)  # eq. 9
+    if distance_bias is not None:
+        score = score + by_position(distance_bias.to(work)).movedim(0, -1)[..., None]
     # A query without a visible key gets a softmax over all keys, finite in both passes, and its
     # output is then set to zero.
     alive = visible.any(2, keepdim=True)
@@ -48,7 +52,13 @@ def disa_reference(
     p = torch.softmax(score, 2)
     if dropout_p:
         pairs, scales = dropout_factors(
-            x.detach().to(work), masks, padding_mask, dropout_p, draw_seed(), hidden_keys
+            x.detach().to(work),
+            masks,
+            padding_mask,
+            dropout_p,
+            draw_seed(),
+            hidden_keys,
+            apart=distance_bias is not None,
         )
         p = p * pairs.movedim(1, -1)[..., None]
         values = values * scales.unflatten(-1, (groups, -1))

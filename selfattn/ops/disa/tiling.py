@@ -53,11 +53,12 @@ class Block(NamedTuple):
 
 
 def groups(
-    masks: Sequence[PositionalMask], features: int
+    masks: Sequence[PositionalMask], features: int, apart: bool = False
 ) -> Iterator[tuple[PositionalMask, slice]]:
-    """Equal parts of the features, neighbours with the same mask as one."""
+    """Equal parts of the features, neighbours with the same mask as one unless kept apart."""
     width = features // len(masks)
-    for mask, parts in runs(masks):
+    numbers = range(len(masks)) if apart else [0] * len(masks)
+    for (mask, _), parts in runs(list(zip(masks, numbers, strict=True))):
         yield mask, slice(parts.start * width, parts.stop * width)
 
 
@@ -128,8 +129,11 @@ def dropout_factors(
     dropout_p: float,
     seed: int,
     hidden_keys: Tensor | None = None,
+    apart: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """The factors that ``disa_eager`` draws from the same seed, as whole tensors, for references.
+
+    ``apart`` as in ``groups``.
 
     Returns:
         The factor on (query, key) pairs ``(B, G, T, T)``, one for each mask, and the one on
@@ -142,7 +146,7 @@ def dropout_factors(
     width = features // len(masks)
     pairs = x.new_zeros(batch, len(masks), length, length)
     scales = torch.zeros_like(x)
-    for mask, part in groups(masks, features):
+    for mask, part in groups(masks, features, apart):
         scales[..., part] = feature_factor(dropout, scales[..., part])
         parts = slice(part.start // width, part.stop // width)
         for block in blocks(mask, queries, keys, part.stop - part.start):

@@ -5,7 +5,7 @@ import torch
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
-from selfattn.ops import _distance, mtsa
+from selfattn.ops import _distance, disa, mtsa
 from selfattn.ops.mtsa import eager, tiling
 from selfattn.testing import PADDINGS, LargestTensor, assert_close, padding_mask, run_with_grads
 
@@ -162,3 +162,79 @@ def test_what_does_not_fit_is_refused():
         mtsa(*low, masks=MASKS, distance_bias=bias, backend="fused")
     automatic = mtsa(*low, masks=MASKS, distance_bias=bias)
     assert torch.equal(automatic, mtsa(*low, masks=MASKS, distance_bias=bias, backend="eager"))
+
+
+def disa_inputs(length, groups=4, batch=3, width=3, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(5)
+    shapes = [(batch, length, groups * width)] * 3 + [(groups, length)]
+    return [torch.randn(s, generator=generator, dtype=torch.float64).to(dtype) for s in shapes]
+
+
+DISA_MASKS = [FORWARD, BACKWARD, BACKWARD, PositionalMask(window=9)]
+
+
+def run_disa(backend, hidden, dropout_p=0.0, **selected):
+    def run(x, a, b, bias):
+        torch.manual_seed(9)
+        return disa(
+            x, a, b, mask=DISA_MASKS, padding_mask=hidden, dropout_p=dropout_p, c=3.0,
+            distance_bias=bias, backend=backend, **selected,
+        )  # fmt: skip
+
+    return run
+
+
+def compare_disa(x, hidden, ratio, **options):
+    upstream = torch.randn(x[0].shape, generator=torch.Generator().manual_seed(4))
+    wide = [t.double() for t in x]
+    expected = run_with_grads(run_disa("reference", hidden, **options), wide, upstream)
+    got = run_with_grads(run_disa("eager", hidden, **options), x, upstream)
+    for name, a, b in zip(("out", "dx", "da", "db", "dbias"), expected, got, strict=True):
+        assert_close(name, a, b, ratio)
+    return expected
+
+
+def test_disa_reference_is_equation_9_with_the_bias_outside_of_tanh():
+    x, a, b, bias = disa_inputs(6, batch=1)
+    out = run_disa("reference", None)(x, a, b, bias)[0]
+    for j in range(1, 6):
+        score = 3 * torch.tanh((a[0, :j] + b[0, j]) / 3)[:, :3]
+        far = torch.stack([bias[0, j - i] for i in range(j)])[:, None]
+        expected = (torch.softmax(score + far, 0) * x[0, :j, :3]).sum(0)
+        assert_close(f"query {j}", expected, out[j, :3], 1e-12)
+
+
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("length", [1, 2, 63])
+def test_disa_equals_the_equation(length, padding):
+    hidden = padding_mask(padding, 3, length)
+    compare_disa(disa_inputs(length), hidden, 1e-12)
+    compare_disa(disa_inputs(length, dtype=torch.float32), hidden, 5e-6)
+    compare_disa(disa_inputs(length), hidden, 1e-12, dropout_p=0.3)
+
+
+def test_disa_with_selected_tokens_at_their_own_distances():
+    generator = torch.Generator().manual_seed(1)
+    queries, keys = (torch.rand(3, 40, generator=generator) < 0.5 for _ in range(2))
+    hidden = padding_mask("left", 3, 40)
+    compare_disa(disa_inputs(40), hidden, 1e-12, queries=queries, keys=keys)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_disa_with_steep_slopes_and_a_hole_of_padding(dtype):
+    x, a, b, _ = disa_inputs(700, batch=2, width=1, dtype=dtype)
+    bias = -5.0 * torch.arange(700, dtype=dtype).expand(4, -1)
+    hidden = torch.zeros(2, 700, dtype=torch.bool)
+    hidden[0, 100:690] = True
+    ratio = 1e-11 if dtype == torch.float64 else 1e-5
+    out, *_ = compare_disa([x, a, b, bias], hidden, ratio)
+    assert_close("the key before the hole", x[0, 99, 0].double(), out[0, 690, 0], 0.5)
+
+
+def test_disa_refuses_what_does_not_fit():
+    x, a, b, bias = (t.float() for t in disa_inputs(5))
+    with pytest.raises(UserError, match=r"distance_bias has shape \(3, 5\) .* = \(4, 5\)"):
+        disa(x, a, b, mask=DISA_MASKS, distance_bias=bias[:3])
+    with pytest.raises(UserError, match="'fused' cannot be used: it has no distance bias"):
+        disa(x, a, b, mask=DISA_MASKS, distance_bias=bias, backend="fused")
+    assert disa(x, a, b, mask=DISA_MASKS, distance_bias=bias).shape == x.shape
