@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeVar
 from selfattn.errors import UserError
 
 ACTIVATIONS = ("none", "relu", "elu", "gelu", "tanh")
+DISTANCES = ("none", "linear", "log")
 C = TypeVar("C", bound="AttentionConfig")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from selfattn.config.base import ACTIVATIONS, AttentionConfig, switch
+from selfattn.config.base import ACTIVATIONS, DISTANCES, AttentionConfig, switch
 from selfattn.errors import UserError
 from selfattn.masks import MASK_LAYOUTS, head_masks
 
@@ -34,6 +34,12 @@ class DiSAConfig(AttentionConfig):
     include_self: bool = switch(False, "let a token see itself under a directional mask")
     window: int | tuple[int, ...] | None = switch(
         None, "see only keys within this distance in tokens: one for all heads, or one for each"
+    )
+    distance: str = switch(
+        "none",
+        "what a key's distance t in tokens costs its score, with a learnt slope for each head: "
+        "linear: slope * t, log: slope * log(1 + t)",
+        DISTANCES,
     )
     heads: int = switch(
         2,

@@ -68,6 +68,7 @@ class DiSA(SelfAttention):
             c=config.c,
             dropout=dropout,
             attention_dropout=config.attention_dropout,
+            distance=config.distance,
             backend=config.backend,
         )
         self.gate: FusionGate | None = None

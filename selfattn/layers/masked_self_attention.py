@@ -9,9 +9,11 @@ from torch import Tensor, nn
 
 from selfattn.errors import UserError
 from selfattn.layers.base import join_heads, split_heads
+from selfattn.layers.distance import distance_bias
 from selfattn.layers.inspection import visible_keys, visible_softmax
 from selfattn.layers.linear import PerHeadLinear
 from selfattn.masks import PositionalMask
+from selfattn.ops._distance import by_position
 from selfattn.ops.disa import LARGEST_C, SMALLEST_C, disa
 
 
@@ -27,6 +29,7 @@ class MaskedSelfAttention(nn.Module):
         c: scores lie in ``(-c, c)``; no unit.
         dropout: dropout on the input of both projections, drawn once; values are not dropped.
         attention_dropout: see ``selfattn.ops.disa``.
+        distance: ``"none"``, or what ``DistanceBias`` takes.
         backend: see ``selfattn.ops.disa``.
 
     Raises:
@@ -41,6 +44,7 @@ class MaskedSelfAttention(nn.Module):
         c: float = 5.0,
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
+        distance: str = "none",
         backend: str = "auto",
     ) -> None:
         super().__init__()
@@ -49,6 +53,7 @@ class MaskedSelfAttention(nn.Module):
         self.masks = tuple(masks)
         self.c = c
         self.attention_dropout = attention_dropout
+        self.distance = distance_bias(self.masks, distance)
         self.backend = backend
         self.dropout = nn.Dropout(dropout)
         heads = len(self.masks)
@@ -85,6 +90,7 @@ class MaskedSelfAttention(nn.Module):
             keys=keys,
             c=self.c,
             dropout_p=self.attention_dropout if self.training else 0.0,
+            distance_bias=None if self.distance is None else self.distance(x.shape[1]),
             backend=self.backend,
         )
 
@@ -129,9 +135,10 @@ class MaskedSelfAttention(nn.Module):
             visible = visible & keys[:, None, None, :]
         a, b = (split_heads(t, len(self.masks)) for t in self.project(x))
         weights = torch.zeros_like(a[..., :1] + b[..., :1].transpose(-1, -2))
+        far = 0.0 if self.distance is None else by_position(self.distance(x.shape[1]))
         for key, query in zip(a.unbind(-1), b.unbind(-1), strict=True):  # T x T x D at no time
             score = self.c * torch.tanh((key[:, :, None] + query[..., None]) / self.c)  # eq. 9
-            weights += visible_softmax(score, visible)
+            weights += visible_softmax(score + far, visible)
         return weights / a.shape[-1]
 
     def extra_repr(self) -> str:

@@ -101,6 +101,7 @@ def _attention(config: BiBloSAConfig, width: int, mask: PositionalMask) -> Maske
         c=config.c,
         dropout=config.dense_dropout,
         attention_dropout=config.attention_dropout,
+        distance=config.distance,
         backend=config.backend,
     )
 
@@ -116,6 +117,7 @@ def _disa(config: BiBloSAConfig, mask: PositionalMask) -> DiSAConfig:
         c=config.c,
         activation=config.activation,
         attention_dropout=config.attention_dropout,
+        distance=config.distance,
         dense_dropout=config.dense_dropout,
         backend=config.backend,
     )

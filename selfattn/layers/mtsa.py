@@ -15,6 +15,7 @@ from selfattn.layers.base import (
     xavier_linear,
     zero_padding,
 )
+from selfattn.layers.distance import distance_bias
 from selfattn.layers.fusion_gate import FusionGate
 from selfattn.layers.inspection import (
     Inspection,
@@ -27,6 +28,7 @@ from selfattn.layers.linear import PerHeadLinear
 from selfattn.layers.source2token_scores import Source2TokenScores
 from selfattn.masks import PositionalMask, head_masks
 from selfattn.ops import mtsa
+from selfattn.ops._distance import by_position
 
 
 class MTSA(SelfAttention):
@@ -54,6 +56,7 @@ class MTSA(SelfAttention):
         super().__init__(embed_dim, num_heads)
         self.config = config
         self.masks = head_masks(config.masks, num_heads, config.include_self, config.window)
+        self.distance = distance_bias(self.masks, config.distance)
         width = self.head_width(config.head_dim)
         key_width = width if config.key_dim is None else config.key_dim
         self.output_dim = embed_dim if config.output_projection else num_heads * width
@@ -119,6 +122,8 @@ class MTSA(SelfAttention):
             pair = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # eq. 8
             if self.config.sigma_t == "logsigmoid":
                 pair = F.logsigmoid(pair)
+            if self.distance is not None:
+                pair = pair + by_position(self.distance(x.shape[1]))
             weights = torch.zeros_like(pair)
             for feature in s.unbind(-1):  # eq. 11; all at once would be T x T x D
                 weights += visible_softmax(pair + feature[:, :, None], visible)
@@ -157,6 +162,7 @@ class MTSA(SelfAttention):
             padding_mask=padding_mask,
             sigma_t=self.config.sigma_t,
             dropout_p=self.config.attention_dropout if self.training else 0.0,
+            distance_bias=None if self.distance is None else self.distance(q.shape[2]),
             backend=self.config.backend,
         )
 

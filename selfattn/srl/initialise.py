@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..layers import SelfAttention
+from ..layers.distance import DistanceBias
 
 INITIALISERS = ("glorot_normal", "orthogonal", "layer")
 # Standard deviation of a standard normal that is cut off at two standard deviations.
@@ -18,7 +19,8 @@ _CUT_NORMAL = 0.87962566103423978
 def initialise(module: nn.Module, how: str) -> None:
     """Draw new values for every matrix and every bias below ``module``.
 
-    Layer norms and embedding tables keep theirs. Biases are random too, as in the published code.
+    Layer norms, embedding tables and slopes of distance keep theirs. Biases are random too, as in
+    the published code.
 
     Args:
         module: what holds the weights.
@@ -30,7 +32,7 @@ def initialise(module: nn.Module, how: str) -> None:
     draw = {"glorot_normal": _glorot_normal, "orthogonal": _orthogonal}[how]
     done: set[int] = set()
     for part in module.modules():
-        if isinstance(part, nn.LayerNorm | nn.Embedding):
+        if isinstance(part, nn.LayerNorm | nn.Embedding | DistanceBias):
             done.update(id(p) for p in part.parameters(recurse=False))
         elif isinstance(part, SelfAttention):
             done.update(_draw_jointly(part, draw))

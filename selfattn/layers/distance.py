@@ -1,0 +1,59 @@
+"""A learnable penalty for distance, beside the positional masks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from selfattn.masks import PositionalMask
+
+
+class DistanceBias(nn.Module):
+    """``-slope * |i - j|`` or ``-slope * log(1 + |i - j|)``, with a slope of its own for each head.
+
+    Added to the token2token score where the positional mask is added. The MTSA paper names such
+    masks (Im and Cho 2017, who train one factor on the distance) beside windows, without numbers.
+    ``"linear"`` makes weights fall by a factor with each token, as ALiBi's (Press et al. 2022) do;
+    ``"log"`` makes them fall as the power ``(1 + |i - j|) ** -slope``.
+
+    Slopes are above 0, because the logarithm is what is learnt: an optimiser changes a slope by a
+    share of itself, and never into a reward for distance, which would grow without bound in
+    sentences longer than those of training.
+
+    Args:
+        masks: positional mask of each of H heads; heads with one direction share a range of slopes.
+        kind: ``"linear"`` or ``"log"``.
+
+    Differs:
+        ALiBi's slopes are fixed, 2^(-8 k / n) for the head k of n. Here they start at
+        2^(-8 (k - 1/2) / n), the same range for any n, over the n heads of each direction;
+        ``"log"`` starts at 1.
+    """
+
+    def __init__(self, masks: Sequence[PositionalMask], kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        directions = [mask.direction for mask in masks]
+        powers = torch.zeros(len(masks))
+        if kind == "linear":
+            for head, direction in enumerate(directions):
+                rank = directions[:head].count(direction)
+                powers[head] = -8.0 * (rank + 0.5) / directions.count(direction)
+        self.log_slope = nn.Parameter(powers * torch.tensor(2.0).log())
+
+    def forward(self, length: int) -> Tensor:
+        """The bias by distance, ``(H, length)``, in float32 or more: half precision is coarse."""
+        slope = self.log_slope.to(torch.promote_types(self.log_slope.dtype, torch.float32)).exp()
+        distance = torch.arange(length, dtype=slope.dtype, device=slope.device)
+        return -slope[:, None] * (distance if self.kind == "linear" else distance.log1p())
+
+    def extra_repr(self) -> str:
+        """Sizes, for ``print(module)``."""
+        return f"num_heads={len(self.log_slope)}, kind={self.kind}"
+
+
+def distance_bias(masks: Sequence[PositionalMask], kind: str) -> DistanceBias | None:
+    """The module for a configuration's ``distance``; None for ``"none"``."""
+    return None if kind == "none" else DistanceBias(masks, kind)
