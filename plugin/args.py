@@ -179,6 +179,8 @@ def _parser_of(f: Field[Any]) -> Callable[[str], Any]:
     """How to read a flag's value: from the field's type, or, with a default of None, an integer."""
     if f.name == "window":
         return _windows
+    if f.name == "block_length":
+        return _block_length
     if f.default is None:
         return int
     kind: Callable[[str], Any] = type(f.default)
@@ -194,3 +196,12 @@ def _windows(text: str) -> int | tuple[int, ...]:
             f"{text!r} is not a window; give a whole number, or one for each head as in 3,5,5,9"
         ) from None
     return sizes if len(sizes) > 1 else sizes[0]
+
+
+def _block_length(text: str) -> int:
+    """``5``, or ``auto`` for 0."""
+    if text != "auto" and not text.isdecimal():
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a block length; give a number of tokens, or auto"
+        )
+    return 0 if text == "auto" else int(text)

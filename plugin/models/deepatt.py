@@ -28,6 +28,7 @@ from ..args import (
     mechanisms,
     set_default,
 )
+from ..block_length import resolve_block_length
 
 _PREDICATE_DIM = 100
 _WIDTH = 200
@@ -129,6 +130,7 @@ class DeepAttModel(BaseFairseqModel):
             )
         vectors: WordVectors | None = getattr(task, "vectors", None)
         _resolve_sizes(args, vectors)
+        resolve_block_length(args, task)
         config = tagger_config(args, vocabulary)
         frozen = None
         if vectors is not None:

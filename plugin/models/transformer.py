@@ -30,6 +30,7 @@ from ..args import (
     mechanisms,
     set_default,
 )
+from ..block_length import resolve_block_length
 from ..modules.encoder import AttentionEncoder
 
 MODEL = "attention_transformer"
@@ -63,6 +64,7 @@ class AttentionTransformerModel(TransformerModel):
             UserError: if the arguments do not fit each other.
         """
         _resolve(args)
+        resolve_block_length(args, task)
         model: AttentionTransformerModel = super().build_model(args, task)
         return model
 

@@ -16,7 +16,8 @@ class BiBloSAConfig(DiSAConfig):
     """Bi-directional block self-attention (Shen et al. 2018, ICLR), equations 9-18.
 
     Each head is an mBloSA with parameters and a mask of its own. What it shares with DiSA has
-    DiSA's switches; a window in tokens is, between blocks, rounded up to whole blocks.
+    DiSA's switches; a window in tokens is, between blocks, rounded up to whole blocks, and a
+    distance is one in blocks, with a slope of its own.
 
     Raises:
         UserError: if a switch has a value that is not allowed, or the masks do not fit the heads.
@@ -31,8 +32,8 @@ class BiBloSAConfig(DiSAConfig):
     )
     block_length: int = switch(
         0,
-        "tokens of a block; 0: what the cube-root rule (equations 19-23) makes of the lengths of "
-        "the training data where fairseq trains, and of 32 tokens elsewhere, which is 4",
+        "tokens of a block; 0 or auto: what the cube-root rule (equations 19-23) makes of the "
+        "lengths of the training data where fairseq trains, and of 32 tokens elsewhere: 4",
     )
     block_length_extra: int = switch(
         0, "tokens to add to a block length from training data; the authors' code adds 1"

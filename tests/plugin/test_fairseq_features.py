@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -34,9 +35,12 @@ def dictionary(size: int) -> Dictionary:
 def build(*flags: str, arch: str = "transformer_mtsa_tiny", entries: int = 20, seed: int = 1):
     """A model as fairseq-train builds it from its flags."""
     parser = options.get_training_parser()
-    args = options.parse_args_and_arch(parser, ["data", "--arch", arch, "--cpu", *flags])
+    given = ["data", "--arch", arch, "--cpu", "--max-tokens", "100", *flags]
+    args = options.parse_args_and_arch(parser, given)
     words = dictionary(entries)
-    task = SimpleNamespace(source_dictionary=words, target_dictionary=words)
+    task = SimpleNamespace(source_dictionary=words, target_dictionary=words, datasets={})
+    lengths = SimpleNamespace(sizes=np.array([7, 5, 2]))  # of the training data
+    task.load_dataset = lambda split, **_: task.datasets.update({split: lengths})
     torch.manual_seed(seed)
     return ARCH_MODEL_REGISTRY[arch].build_model(args, task)
 

@@ -1,0 +1,95 @@
+"""``--biblosa-block-length auto``: from the lengths of the training data, once for a model."""
+
+from __future__ import annotations
+
+import logging
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from selfattn import checkpoints
+from selfattn.block_length import block_length, longest_of_a_batch
+from selfattn.errors import UserError
+
+logger = logging.getLogger(__name__)
+FLAG = "--biblosa-block-length"
+_LAST = "checkpoint_last.pt"  # fairseq's default of --restore-file: that of --save-dir
+
+
+def resolve_block_length(args: Namespace, task: Any) -> None:
+    """Replace an automatic block length of Bi-BloSA by a number, which every checkpoint then holds.
+
+    A training that goes on from a checkpoint takes that one's number; a new one asks its training
+    data (Bi-BloSAN, eq. 19-23).
+
+    Args:
+        args: fairseq's model arguments, resolved; changed in place.
+        task: fairseq's task.
+
+    Raises:
+        UserError: if the lengths of the training data cannot be found.
+    """
+    if args.encoder_attention != "biblosa" or args.biblosa_block_length:
+        return
+    path = _restored_from(args)
+    if path is not None:
+        args.biblosa_block_length = _stored_in(path)
+    if args.biblosa_block_length:
+        logger.info("%s auto: blocks of %d tokens, as in %s", FLAG, args.biblosa_block_length, path)
+        return
+    lengths = _training_lengths(args, task)
+    mean, deviation = float(lengths.mean()), float(lengths.std())
+    sentences = _sentences_of_a_batch(args, mean)
+    longest = longest_of_a_batch(mean, deviation, sentences)
+    args.biblosa_block_length = block_length(longest, args.biblosa_block_length_extra)
+    logger.info(
+        "%s auto: blocks of %d tokens by the cube-root rule for %.1f tokens, the longest sentence "
+        "to expect among the %.0f of a batch; the %d training sentences have %.1f tokens, standard "
+        "deviation %.1f",
+        FLAG, args.biblosa_block_length, longest, sentences, len(lengths), mean, deviation,
+    )  # fmt: skip
+
+
+def _restored_from(args: Namespace) -> Path | None:
+    """The checkpoint that fairseq will load into the new model, if it is there."""
+    restored = Path(getattr(args, "restore_file", _LAST))
+    if str(restored) == _LAST:
+        restored = Path(getattr(args, "save_dir", ""), _LAST)
+    base = getattr(args, "finetune_from_model", None)
+    return next((p for p in (restored, Path(base or "")) if p.is_file()), None)
+
+
+def _stored_in(path: Path) -> int:
+    """Block length of a checkpoint's model; 0 if it has none."""
+    return int(checkpoints.model_flags(checkpoints.read(path)).get("biblosa_block_length", 0))
+
+
+def _training_lengths(args: Namespace, task: Any) -> np.ndarray:
+    """Lengths in tokens of what the encoder will read in training."""
+    subset = getattr(args, "train_subset", "train")
+    try:
+        if not hasattr(task, "load_dataset"):
+            raise FileNotFoundError
+        task.load_dataset(subset, epoch=1, combine=True)
+    except FileNotFoundError:
+        raise UserError(
+            f"{FLAG} auto needs the lengths of the training data, but {type(task).__name__} has no "
+            f"set {subset!r}; give a number of tokens, such as {FLAG} 4"
+        ) from None
+    dataset = task.datasets.pop(subset)  # the trainer loads it for itself
+    return np.asarray(getattr(dataset, "src_sizes", dataset.sizes))
+
+
+def _sentences_of_a_batch(args: Namespace, mean: float) -> float:
+    """How many sentences of mean length a batch holds, at least 1."""
+    tokens, sentences = (getattr(args, name, None) for name in ("max_tokens", "batch_size"))
+    limits = [float(sentences)] if sentences else []
+    limits += [tokens / mean] if tokens else []
+    if not limits:
+        raise UserError(
+            f"{FLAG} auto needs the size of a batch; give --max-tokens, --batch-size, or a number "
+            f"of tokens, such as {FLAG} 4"
+        )
+    return max(1.0, min(limits))
