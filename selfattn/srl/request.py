@@ -65,7 +65,9 @@ def split_words(text: str) -> tuple[str, ...]:
     return tuple(_TOKEN.findall(text))
 
 
-def typed_sentence(text: str, predicates: Sequence[str], *, split: bool = True) -> Sentence:
+def typed_sentence(
+    text: str, predicates: Sequence[str], *, split: bool = True, flag: str = "--predicates"
+) -> Sentence:
     """A sentence with the predicates that a person named.
 
     Args:
@@ -73,6 +75,7 @@ def typed_sentence(text: str, predicates: Sequence[str], *, split: bool = True) 
         predicates: words of it (each place where one occurs counts, in any case), or positions
             counted from 0.
         split: take punctuation off the words; otherwise spaces alone separate words.
+        flag: what names the predicates, for messages.
 
     Raises:
         UserError: if the sentence is empty, no predicate is named, or one is not in it.
@@ -82,7 +85,7 @@ def typed_sentence(text: str, predicates: Sequence[str], *, split: bool = True) 
         raise UserError("the sentence is empty; type one word at least")
     named = [name for item in predicates for name in item.split(",") if name]
     if not named:
-        raise UserError("no predicate is named; give --predicates WORD or POSITION")
+        raise UserError(f"no predicate is named; give {flag} WORD or POSITION")
     numbered = " ".join(f"{i}:{word}" for i, word in enumerate(words))
     places: set[int] = set()
     for name in named:
@@ -91,7 +94,7 @@ def typed_sentence(text: str, predicates: Sequence[str], *, split: bool = True) 
             found = [int(name)]
         if not found:
             raise UserError(
-                f"--predicates {name}: it is neither a word of the sentence nor a position in it; "
+                f"{flag} {name}: it is neither a word of the sentence nor a position in it; "
                 f"its words are {numbered}"
             )
         places.update(found)

@@ -1,0 +1,135 @@
+"""The encoder of a trained translation model on one sentence, layer by layer."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq import utils
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.modules import MultiheadAttention
+from torch import Tensor, nn
+
+from selfattn import checkpoints
+from selfattn.corpus.prepare import SUMMARY
+from selfattn.corpus.text import clean_line
+from selfattn.errors import UserError
+from selfattn.layers import Inspection, SelfAttention
+from selfattn.layers.inspection import looking_into, mask_names
+from selfattn.masks import PositionalMask
+from selfattn.report.attention_capture import inspections
+
+from .models.transformer_mtsa import TransformerMTSAModel
+from .modules.encoder_attention import EncoderAttention
+
+
+@dataclass(frozen=True)
+class EncoderLook:
+    """What the layers of an encoder did with a sentence.
+
+    Args:
+        pieces: the sentence's pieces, end of sentence included.
+        unknown: how many of them the model does not know.
+        attention: name of the mechanism.
+        layers: one inspection a layer.
+    """
+
+    pieces: tuple[str, ...]
+    unknown: int
+    attention: str
+    layers: list[Inspection]
+
+
+def look(
+    path: Path, sentence: str, data: str | None = None, user_dir: str | None = None
+) -> EncoderLook:
+    """Load a translation model, cut a sentence into its pieces, and look into every layer.
+
+    Args:
+        path: the checkpoint.
+        sentence: one sentence as a person types it.
+        data: folder of the dictionaries; default: see ``hub.find_parts``.
+        user_dir: folder that registers the model's architecture, if this plugin does not.
+
+    Raises:
+        UserError: if the checkpoint, its dictionaries or its architecture are not found, the
+            sentence is empty or too long, or the attention has nothing to show.
+    """
+    if not sentence.strip():
+        raise UserError("the sentence is empty; type one word at least")
+    _check_architecture(path, user_dir)
+    # fairseq takes a relative path as one below the checkpoint's folder.
+    where = None if data is None else str(Path(data).absolute())
+    found = TransformerMTSAModel.from_pretrained(str(path.parent), path.name, where)
+    model = found.models[0]
+    layers = getattr(getattr(model, "encoder", None), "layers", None)
+    attentions: list[Any] = [getattr(layer, "self_attn", None) for layer in layers or ()]
+    if not attentions or None in attentions:
+        raise UserError(f"{path} holds no encoder with self-attention layers")
+    text = found.apply_bpe(found.tokenize(_as_prepared(sentence, Path(found.cfg.task.data))))
+    tokens = found.binarize(text)
+    longest = model.max_positions()[0]
+    if len(tokens) > longest:
+        raise UserError(f"the sentence has {len(tokens)} pieces; the model takes {longest}")
+    modules = [a.attention if isinstance(a, EncoderAttention) else a for a in attentions]
+    batch = {"src_tokens": tokens[None], "src_lengths": torch.tensor([len(tokens)])}
+    seen = inspections(model, modules, lambda: model.encoder(**batch), _inspect)
+    unknown = int((tokens == found.src_dict.unk()).sum())
+    return EncoderLook((*text.split(), "</s>"), unknown, _name(attentions[0]), seen)
+
+
+def _check_architecture(path: Path, user_dir: str | None) -> None:
+    if user_dir is not None:
+        try:
+            utils.import_user_module(Namespace(user_dir=user_dir))
+        except (FileNotFoundError, ImportError) as error:
+            raise UserError(f"--user-dir {user_dir} cannot be imported: {error}") from None
+    state = checkpoints.read(path)
+    model = state["cfg"]["model"] if state.get("cfg") else state["args"]
+    arch = getattr(model, "arch", None) or getattr(model, "_name", None)
+    if arch not in ARCH_MODEL_REGISTRY:
+        raise UserError(
+            f"{path} has the architecture {arch}, which nobody has registered; name the folder "
+            "that does with --user-dir"
+        )
+
+
+def _as_prepared(sentence: str, data: Path) -> str:
+    """The sentence as scripts/prepare_translation.py wrote the training text, lower case or not."""
+    summary = data.parent / SUMMARY
+    if not summary.is_file():
+        return sentence
+    options = json.loads(summary.read_text(encoding="utf-8"))["options"]
+    return clean_line(sentence, options["cleaning"]["lowercase"])
+
+
+def _inspect(module: nn.Module, *args: Any, **kwargs: Any) -> Inspection:
+    if isinstance(module, SelfAttention):
+        return module.inspect(*args, **kwargs)
+    if isinstance(module, MultiheadAttention):
+        return inspect_fairseq_multihead(module, kwargs["query"], kwargs["key_padding_mask"])
+    raise UserError(f"the attention {type(module).__name__} cannot be looked into")
+
+
+def inspect_fairseq_multihead(
+    module: MultiheadAttention, x: Tensor, padding_mask: Tensor | None = None
+) -> Inspection:
+    """fairseq's own self-attention on ``(T, B, C)``; weights as fairseq computes them."""
+    usual = module.skip_embed_dim_check
+    # With the check, fairseq hands over to PyTorch, which gives the mean of the heads alone.
+    module.skip_embed_dim_check = True
+    try:
+        with looking_into(module):
+            weights = module(x, x, x, padding_mask, need_head_weights=True)[1]
+    finally:
+        module.skip_embed_dim_check = usual
+    masks = mask_names([PositionalMask()] * module.num_heads)
+    return Inspection(masks, token2token=weights.transpose(0, 1))
+
+
+def _name(attention: nn.Module) -> str:
+    return attention.name if isinstance(attention, EncoderAttention) else "multihead"
