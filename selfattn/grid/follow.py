@@ -44,7 +44,7 @@ class Follower:
         self.best: tuple[int, float] | None = None
         self.parameters: int | None = None
         self.gpu: str | None = None
-        self._epochs = 0.0
+        self._updates_an_epoch: float | None = None
         self._offset = 0
         self._first: tuple[int, float] | None = None
         self._last: tuple[int, float] | None = None
@@ -79,12 +79,14 @@ class Follower:
         if record is None:
             return
         self.update = record.update
-        self._epochs = record.values.get("update", record.values.get("epoch", self._epochs))
+        # "update" of a training record is the part of the epochs that is done.
+        done = record.values.get("update") if record.kind == "train_inner" else None
+        if done:
+            self._updates_an_epoch = record.update / done
         if record.kind == "train_inner":
             self.loss = record.values.get("loss", self.loss)
         elif record.kind.startswith("valid") and self.metric in record.values:
             value = record.values[self.metric]
-            # A resumed training repeats a part: its records replace the lost ones.
             if self.best is None or self._is_better(value, self.best[1]):
                 self.best = record.update, value
         if not self._history:
@@ -96,13 +98,8 @@ class Follower:
 
     def total(self) -> int | None:
         """Updates of the whole training; None as long as it is not known."""
-        by_epoch = (
-            self.update / self._epochs * self._max_epoch
-            if self._max_epoch and self._epochs and self.update
-            else None
-        )
+        by_epoch = (self._updates_an_epoch or 0.0) * (self._max_epoch or 0.0)
         ends = [end for end in (self._max_update, by_epoch) if end]
-        # With only a part of the two known, the other may end the training before.
         return round(min(ends)) if ends else None
 
     def seconds_an_update(self) -> float | None:

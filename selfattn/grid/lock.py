@@ -50,6 +50,8 @@ class Lock:
         return self
 
     def __exit__(self, *error: object) -> None:
+        if not self.shared:
+            os.ftruncate(self.descriptor, 0)
         os.close(self.descriptor)
 
     def _take(self) -> None:
@@ -80,8 +82,10 @@ class Lock:
 
     def _refusal(self, owner: dict[str, Any]) -> UserError:
         who = ""
-        if owner and not self.shared:
-            who = f" (process {owner.get('pid')} on {owner.get('host')}, {owner.get('since')})"
+        if _may_be_alive(owner):
+            who = (
+                f" (process {owner.get('pid')} on {owner.get('host')}, since {owner.get('since')})"
+            )
         return UserError(f"another runner works on {self.what}{who}: wait for it, or stop it first")
 
 

@@ -111,6 +111,7 @@ class Scheduler:
             stop_all([job.child for job in running if job.child is not None])
             for job in running:
                 job.work.attempts.end(None)
+                job.child, job.state = None, "waiting"
 
     def tick(self) -> None:
         """Look at every process, and start what there is room for."""
@@ -176,7 +177,7 @@ class Scheduler:
         if again:
             self._guarded(job, self._begin)
         else:
-            job.reason = f"{what}, see {step.log}"
+            job.reason = lines[-1] if mistake and lines else f"{what}, see {step.log}"
             self._end(job, "failed")
 
     def _guarded(self, job: Job, action: Callable[[Job], None]) -> None:

@@ -100,7 +100,7 @@ class Screen:
         best = "" if follower.best is None else f"best {follower.metric} {follower.best[1]:.2f}"
         parts = [begin, f"{updates if follower.update else '':>11}", f"{loss:<9}", f"{best:<15}"]
         left = self.estimate.of(job)
-        if job.running and left is not None:
+        if job.running and left:
             parts.append(f"{duration(left)} left")
         return "  ".join(parts)
 

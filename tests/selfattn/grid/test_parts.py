@@ -1,0 +1,271 @@
+"""Grid files, slots, locks, logs and estimates, without fairseq."""
+
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+
+from selfattn.errors import UserError
+from selfattn.grid.estimate import Estimate
+from selfattn.grid.flags import difference, parse
+from selfattn.grid.follow import Follower
+from selfattn.grid.lock import Lock
+from selfattn.grid.read import read_grid
+from selfattn.grid.scheduler import Job
+from selfattn.grid.screen import Screen, duration
+from selfattn.grid.slots import cpu_slots, gpu_slots, visible_gpus
+from selfattn.grid.slurm import write_scripts
+from tests.selfattn.grid.fakes import FakeRun
+
+GRID = """
+task: translation
+data: {data}
+output: {data}/out
+seeds: [1, 2]
+common: --arch tiny --max-update 10 --save-interval-updates 2
+systems:
+  base: --dropout 0.1
+  more: --dropout 0.2
+references: {data}/ref
+average: 2
+"""
+
+
+@pytest.fixture
+def grid_file(tmp_path):
+    """A function that writes a grid file with some text replaced, and gives its path."""
+    (tmp_path / "dict.de.txt").touch()
+    (tmp_path / "ref").touch()
+
+    def write(old="", new=""):
+        text = GRID.format(data=tmp_path)
+        assert old in text
+        path = tmp_path / "grid.yaml"
+        path.write_text(text.replace(old, new))
+        return path
+
+    return write
+
+
+def test_a_grid_file_is_read(grid_file, tmp_path):
+    grid = read_grid(grid_file())
+    assert grid.names() == [("base", 1), ("more", 1), ("base", 2), ("more", 2)]
+    assert grid.flags("more")["--dropout"] == ["0.2"]
+    assert grid.flags("more")["--max-update"] == ["10"]
+    assert grid.tests == {"test": tmp_path / "ref"}
+    assert grid.saves_by_update("base") and grid.average == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("average: 2", "avarage: 2", "the key `avarage` is unknown: did you mean `average`?"),
+        ("task: translation", "task: srl", "`references` belongs to task translation, not to srl"),
+        ("task: translation", "task: parsing", "'parsing', but must be translation or srl"),
+        ("[1, 2]", "[1, 1]", "a list of different whole numbers"),
+        ("[1, 2]", "3", "`seeds` is 3, but must be a list"),
+        ("[1, 2]", "[yes]", "`seeds` is [True], but must be a list"),
+        ("seeds: [1, 2]", "", "the key `seeds` is missing"),
+        ("average: 2", "average: two", "`average` is 'two', but must be a whole number of 1"),
+        ("  more:", "  base:", "line 9: 'base' is given twice"),
+        ("--dropout 0.2", "--dropout 0.1", "systems base and more have the same flags"),
+        ("--dropout 0.2", "--seed 3", "system more gives --seed, which is not allowed: the key"),
+        ("--dropout 0.2", "--save-dir=x", "gives --save-dir, which is not allowed"),
+        ("--dropout 0.2", "[1]", "`systems: more` is [1], but must be flags as on a command line"),
+        ("--dropout 0.2", "dropout 0.2", "must begin with a flag"),
+        ("--dropout 0.2", "--dropout '0.2", "No closing quotation"),
+        ("  more:", "  no:", "the system False must have a name"),
+        ("  more:", "  a/b:", "the system 'a/b' must have a name"),
+        ("--max-update 10", "", "must give --max-update or --max-epoch, or it never ends"),
+        ("--save-interval-updates 2", "--no-epoch-checkpoints", "keeps no checkpoints to average"),
+        ("-updates 2", "-updates 2 --keep-interval-updates 1", "but `average` is 2"),
+        ("average: 2", "average: 2\ncheckpoint: best", "exclude each other"),
+        ("/ref", "/none", "none, but there is no such file"),
+        ("data: ", "data: /nowhere", "but there is no such file or folder"),
+        ("average: 2", "generate: --beam 5 --quiet", "--quiet, which is not allowed: the transl"),
+        ("task: translation", "task: [", "is not YAML"),
+    ],
+)
+def test_each_mistake_is_one_sentence(grid_file, old, new, said):
+    with pytest.raises(UserError) as error:
+        read_grid(grid_file(old, new))
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_what_changed_is_said():
+    old, new = parse(["--lr", "0.1", "--amp"], ""), parse(["--lr=0.2", "--beta", "-1"], "")
+    said = difference(old, new)
+    assert "--lr 0.1 then, --lr 0.2 now" in said
+    assert "--amp then, no --amp now" in said
+    assert "no --beta then, --beta -1 now" in said
+
+
+def test_gpus_of_the_environment():
+    assert visible_gpus(2, {}) == ["0", "1"]
+    assert visible_gpus(2, {"CUDA_VISIBLE_DEVICES": "3, GPU-5a"}) == ["3", "GPU-5a"]
+    assert visible_gpus(0, {"CUDA_VISIBLE_DEVICES": ""}) == []
+    # An invalid entry hides those behind it, so torch counts only the first.
+    assert visible_gpus(1, {"CUDA_VISIBLE_DEVICES": "2,-1,3"}) == ["2"]
+
+
+def test_slots():
+    four = ["0", "1", "2", "3"]
+    assert [slot.gpus for slot in gpu_slots(four, 1, 1, None)] == [("0",), ("1",), ("2",), ("3",)]
+    assert [slot.gpus for slot in gpu_slots(four[:3], 2, 1, None)] == [("0", "1")]
+    shared = [slot.gpus for slot in gpu_slots(four[:2], 1, 2, None)]
+    assert shared == [("0",), ("1",), ("0",), ("1",)]
+    with pytest.raises(UserError, match="gpus_per_run is 2, but torch finds 1"):
+        gpu_slots(["0"], 2, 1, None)
+    assert len(cpu_slots(7, 2)) == 3 and len(cpu_slots(1, 2)) == 1
+    environment = cpu_slots(4, 2)[0].environment()
+    assert environment["OMP_NUM_THREADS"] == "2" and environment["CUDA_VISIBLE_DEVICES"] == ""
+    assert gpu_slots(four, 2, 1, None)[1].environment()["CUDA_VISIBLE_DEVICES"] == "2,3"
+
+
+def test_a_lock_is_held_by_one_and_given_back_by_a_kill(tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from selfattn.grid.lock import Lock\n"
+        "with Lock(Path(sys.argv[1]), 'it'):\n    print('held', flush=True); sys.stdin.read()"
+    )
+    path = tmp_path / "lock"
+    command = [sys.executable, "-c", code, str(path)]
+    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(UserError, match=rf"another runner works on it \(process {holder.pid} "):
+            Lock(path, "it").__enter__()
+        with pytest.raises(UserError, match="another runner"):
+            Lock(path, "it", shared=True).__enter__()
+    finally:
+        holder.kill()
+        holder.wait()
+    assert json.loads(path.read_text())["pid"] == holder.pid  # stale, and no obstacle
+    with Lock(path, "it"):
+        pass
+    with Lock(path, "it", shared=True), Lock(path, "it", shared=True):
+        pass
+
+
+def inner(update: int, epoch: float, loss: float) -> str:
+    values = {"epoch": 1, "update": epoch, "loss": str(loss), "num_updates": str(update)}
+    return f"2026-01-31 12:00:00 | INFO | train_inner | {json.dumps(values)}\n"
+
+
+def test_a_log_is_followed_as_it_grows(tmp_path):
+    log, now = tmp_path / "log", 0.0
+    flags = parse("--max-epoch 4 --max-update 1000 --best-checkpoint-metric bleu"
+                  " --maximize-best-checkpoint-metric".split(), "")  # fmt: skip
+    follower = Follower(log, flags, lambda: now)
+    follower.begin_attempt()
+    assert follower.total() == 1000 and follower.seconds_left(1.0) == 1000
+    log.write_text(inner(10, 0.5, 9.0) + "| INFO | t | num. shared model params: 6,112 (x\n")
+    follower.begin_attempt()
+    assert (follower.update, follower.loss, follower.parameters) == (10, 9.0, 6112)
+    assert follower.total() == 80, "4 epochs of 20 updates end before 1,000 updates"
+    assert follower.seconds_an_update() is None, "written by an earlier attempt"
+    with log.open("a") as file:
+        for at, update in ((100.0, 20), (110.0, 30)):
+            now = at
+            file.write(inner(update, update / 20, 8.0))
+            values = {"epoch": 1, "valid_bleu": str(40 - update), "valid_num_updates": update}
+            file.write(f"x | INFO | valid | {json.dumps(values)}\n")
+            file.write("half a li")
+            file.flush()
+            follower.read()
+            file.write("ne\n")
+    assert follower.seconds_an_update() == 1.0
+    assert follower.seconds_left() == 50.0
+    assert follower.best == (20, 20.0)
+
+
+def test_the_time_that_is_left(tmp_path):
+    """Two slots: one run has 30 s left, one 50 s; the third, of 100 s, follows the first."""
+    jobs = [Job(FakeRun(tmp_path, name, max_update=100)) for name in ("a-1", "a-2", "b-1")]
+    estimate = Estimate(jobs, 2)
+    assert estimate.total() is None
+    for job, update in zip(jobs, (70, 50), strict=False):
+        job.child, job.state = object(), "training"
+        job.work.follower.update = update
+        job.work.follower._first, job.work.follower._last = (0, 0.0), (update, float(update))
+    assert estimate.of(jobs[0]) == 30 and estimate.of(jobs[2]) == 100
+    assert estimate.total() == 130
+    jobs[0].child, jobs[0].state = None, "done"
+    jobs[0].record = {"updates": 100, "seconds": {"train": 200.0, "test": 7.0, "average": 1.0}}
+    assert estimate.of(jobs[1]) == 58, "its own speed, and the tests of its system"
+    assert estimate.of(jobs[2]) == 100 * 1.5 + 8, "the mean speed of the others"
+
+
+def test_a_file_gets_lines_now_and_then(tmp_path):
+    jobs = [Job(FakeRun(tmp_path, name, max_update=100)) for name in ("a-1", "b-1")]
+    stream, now = io.StringIO(), 0.0
+    screen = Screen("grid", jobs, Estimate(jobs, 1), stream, lambda: now)
+    screen.show()
+    assert stream.getvalue() == "grid: 0 of 2 runs done, 2 waiting\n"
+    jobs[0].child, jobs[0].state = object(), "training"
+    jobs[0].work.follower.update, jobs[0].work.follower.loss = 40, 3.5
+    now = 1.0
+    screen.show()
+    now = 59.0
+    screen.show()
+    assert stream.getvalue().count("\n") == 2
+    now = 61.0
+    screen.show()
+    assert stream.getvalue().splitlines()[2:] == [
+        "a-1  training        40/100  loss 3.50",
+        "grid: 0 of 2 runs done, 1 running, 1 waiting, time left unknown",
+    ]
+
+
+def test_a_terminal_is_never_overfull(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("LINES", "8")
+    jobs = [Job(FakeRun(tmp_path, f"a-{seed}", max_update=100)) for seed in range(20)]
+    jobs[7].state, jobs[7].reason = "failed", "because " * 20
+    jobs[9].child, jobs[9].state = object(), "training"
+    stream = io.StringIO()
+    stream.isatty = lambda: True
+    screen = Screen("grid", jobs, Estimate(jobs, 1), stream)
+    screen.show()
+    lines = stream.getvalue().splitlines()
+    assert len(lines) <= 7 and max(map(len, lines)) < 40
+    assert any(line.startswith("a-9   training") for line in lines)
+    assert any(line.startswith("a-7   failed") for line in lines)
+    assert lines[-1] == "... 16 waiting"
+    screen.show(last=True)
+    assert stream.getvalue().count(f"\x1b[{len(lines)}A\x1b[J") == 1
+
+
+def test_durations():
+    shown = [duration(seconds) for seconds in (0, 59.4, 59.6, 719, 3599, 11100, 187200)]
+    assert shown == ["0s", "59s", "1m", "12m", "1h00m", "3h05m", "2d04h"]
+
+
+def test_slurm_scripts(grid_file, tmp_path):
+    path = grid_file("average: 2", "slurm: --partition long -A 'my lab' --gpus=1")
+    names = ["base-1", "more-1"]
+    submit = write_scripts(tmp_path / "jobs", read_grid(path), names, tmp_path / "run_seeds.py")
+    scripts = {file.name: file.read_text() for file in submit.parent.iterdir()}
+    assert sorted(scripts) == ["array.sbatch", "collect.sbatch", "submit.sh"]
+    for name, text in scripts.items():
+        done = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True)
+        assert done.returncode == 0 and not done.stderr, name
+    for line in ("--array=0-1", "--partition long", "-A 'my lab'", "--gpus=1", "--requeue"):
+        assert f"\n#SBATCH {line}\n" in scripts["array.sbatch"]
+    assert "--partition long" in scripts["collect.sbatch"]
+    assert "--gpus" not in scripts["collect.sbatch"]
+    # What the second task and the last job do, with a runner and an sbatch that only say so.
+    (tmp_path / "run_seeds.py").write_text("import sys; print(*sys.argv[1:])")
+    said = subprocess.run(
+        ["bash", submit.parent / "array.sbatch"],
+        env={"SLURM_ARRAY_TASK_ID": "1"}, text=True, capture_output=True,
+    )  # fmt: skip
+    assert said.stdout == f"{path} --only more-1\n", said.stderr
+    (tmp_path / "sbatch").write_text('#!/bin/sh\necho "$@" >> "$0.log"; echo "12;cluster"\n')
+    (tmp_path / "sbatch").chmod(0o755)
+    subprocess.run([submit], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=True)
+    first, second = (tmp_path / "sbatch.log").read_text().splitlines()
+    assert first == f"--parsable {submit.parent}/array.sbatch"
+    assert second == f"--dependency=afterany:12 {submit.parent}/collect.sbatch"

@@ -1,0 +1,151 @@
+"""The scheduler with processes that are short shell commands."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from selfattn.errors import UserError
+from selfattn.grid.scheduler import Job, Scheduler
+from selfattn.grid.slots import Slot
+from tests.selfattn.grid.fakes import FakeRun
+
+
+@pytest.fixture
+def work_off(tmp_path):
+    """A function that runs jobs on slots; gives the jobs and what was said."""
+
+    def run(*runs, slots=1, retries=2):
+        said = []
+        jobs = [Job(run) for run in runs]
+        Scheduler(jobs, [Slot()] * slots, retries=retries, say=said.append).run()
+        return jobs, "\n".join(said)
+
+    return run
+
+
+def test_steps_run_in_order_and_once(tmp_path, work_off):
+    trace = tmp_path / "trace"
+    commands = {"train": f"echo train >> {trace}", "test": f"echo test >> {trace}"}
+    run = FakeRun(tmp_path, "a-1", **commands)
+    (job,), said = work_off(run)
+    assert job.state == "done" and not said
+    assert [attempt["step"] for attempt in run.attempts.read()] == ["train", "test"]
+    (job,), _ = work_off(FakeRun(tmp_path, "a-1", **commands))
+    assert job.state == "done"
+    run.mark("test").unlink()
+    work_off(FakeRun(tmp_path, "a-1", **commands))
+    assert trace.read_text().split() == ["train", "test", "test"]
+
+
+def test_no_more_runs_than_slots_and_all_slots_used(tmp_path, work_off):
+    """Each run adds a file, counts the files, and removes it."""
+    (tmp_path / "now").mkdir()
+    command = f"cd {tmp_path}/now; touch $$; sleep 0.4; ls | wc -l >> ../counts; rm $$"
+    jobs, _ = work_off(
+        *(FakeRun(tmp_path, f"a-{seed}", train=command) for seed in range(5)), slots=2
+    )
+    assert all(job.state == "done" for job in jobs)
+    counts = [int(line) for line in (tmp_path / "counts").read_text().split()]
+    assert len(counts) == 5 and max(counts) == 2
+
+
+def test_a_slot_gives_its_environment(tmp_path, monkeypatch):
+    slots = [Slot(("3",)), Slot(("5", "GPU-7"), threads=2)]
+    command = "sleep 0.3; echo $CUDA_VISIBLE_DEVICES:$OMP_NUM_THREADS"
+    jobs = [Job(FakeRun(tmp_path, f"a-{seed}", train=command)) for seed in (1, 2)]
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    Scheduler(jobs, slots).run()
+    logs = [(tmp_path / f"a-{seed}.train").read_text().splitlines()[-1] for seed in (1, 2)]
+    assert logs == ["3:", "5,GPU-7:2"]
+
+
+def test_a_crash_is_tried_again_and_shown(tmp_path, work_off):
+    flag = tmp_path / "flag"
+    run = FakeRun(
+        tmp_path, "a-1", train=f"[ -e {flag} ] || {{ touch {flag}; echo oh; kill -9 $$; }}"
+    )
+    (job,), said = work_off(run)
+    assert job.state == "done" and job.crashes == 1
+    assert "a-1: train was killed by signal 9, perhaps because the memory was full" in said
+    assert "1 of 2 times" in said and "\n  | oh" in said
+    assert [attempt["code"] for attempt in run.attempts.read()] == [-9, 0]
+
+
+def test_a_run_that_crashes_too_often_fails_alone(tmp_path, work_off):
+    bad = FakeRun(tmp_path, "a-1", train="exit 3")
+    (first, second), _ = work_off(bad, FakeRun(tmp_path, "b-1", train="true"), retries=1)
+    assert (first.state, second.state) == ("failed", "done")
+    assert first.record is None
+    assert first.reason.startswith("train ended with code 3, see ")
+    assert len(bad.attempts.read()) == 2
+
+
+def test_a_mistake_of_the_user_is_not_tried_again(tmp_path, work_off):
+    run = FakeRun(tmp_path, "a-1", train="echo 'fairseq-train: error: no such thing' >&2; exit 1")
+    (job,), _ = work_off(run)
+    assert job.state == "failed" and len(run.attempts.read()) == 1
+    assert job.reason == "fairseq-train: error: no such thing"
+
+    run = FakeRun(tmp_path, "b-1", train="true")
+
+    def done(step):
+        raise UserError("a sentence is missing")
+
+    run.done = done
+    (job,), said = work_off(run)
+    assert job.state == "failed" and said == "b-1: a sentence is missing"
+
+
+INTERRUPTED = """
+import sys
+from pathlib import Path
+from selfattn.cli import run
+from selfattn.grid.scheduler import Job, Scheduler
+from selfattn.grid.slots import Slot
+from tests.selfattn.grid.fakes import FakeRun
+folder = Path(sys.argv[1])
+# A training with a loader of data; both would run for an hour.
+train = f"trap '' INT; sleep 3600 & echo $! $$ >> {folder}/pids; wait"
+jobs = [Job(FakeRun(folder, f"a-{seed}", train=train)) for seed in (1, 2)]
+run(lambda: Scheduler(jobs, [Slot()] * 2).run())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_behind(tmp_path, number, repo_root):
+    runner = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, str(tmp_path)], cwd=repo_root, stderr=subprocess.PIPE
+    )
+    pids = tmp_path / "pids"
+    wait_for(lambda: pids.is_file() and len(pids.read_text().split()) == 4)
+    processes = [int(pid) for pid in pids.read_text().split()]
+    assert all(is_alive(pid) for pid in processes)
+    runner.send_signal(number)
+    expected = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
+    assert runner.wait(30) == expected, runner.stderr.read()
+    if number == signal.SIGKILL:  # the kernel ends the trainings; loaders look after themselves
+        processes = processes[1::2]
+    wait_for(lambda: not any(is_alive(pid) for pid in processes))
+    for pid in map(int, pids.read_text().split()):
+        if is_alive(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that nobody has waited for does not."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_for(condition, seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
