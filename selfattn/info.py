@@ -20,6 +20,7 @@ FAIRSEQ = "fairseq-fixed==0.12.3.1"
 # Distribution, and what it is for: shown where it is missing.
 PACKAGES = (
     ("sacrebleu", "to score translations"),
+    ("scipy", "to compare systems"),
     ("sentencepiece", "to prepare text"),
     ("seqeval", "to score tagging"),
     ("tensorboard", "to look at training curves"),

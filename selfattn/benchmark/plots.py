@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from selfattn.benchmark.table import Row, number
 from selfattn.config import CONFIGS
 from selfattn.errors import UserError
+from selfattn.report.figures import new_figure, save, tidy
 
 FORMATS = (".png", ".svg")
 # One look for each method in every picture: colours by family, markers within it.
@@ -61,13 +61,6 @@ def draw(rows: Sequence[Row], folder: Path) -> list[Path]:
         UserError: if matplotlib is not installed, or the folder is a file.
     """
     try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UserError(
-            "matplotlib is not installed: install it with `pip install matplotlib`"
-        ) from None
-    try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise UserError(f"--plots is {folder}, but must be a folder") from None
@@ -76,25 +69,14 @@ def draw(rows: Sequence[Row], folder: Path) -> list[Path]:
         if not any(getattr(row, column) is not None for row in rows):
             continue
         few = len({row.length for row in rows}) < _LINES_FROM
-        figure = Figure(figsize=(9.6, 4.2 if few else 5.4), layout="constrained")
+        figure = new_figure(9.6, 4.2 if few else 5.4)
         (_dots if few else _lines)(figure, rows, what, column)
         name = f"{rows[0].level}-{rows[0].mode}-{rows[0].device}-{what}"
         for ending in FORMATS:
             path = folder / (name + ending)
-            # Fixed ids and no date: the same numbers give the same file.
-            with matplotlib.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
-                _save(figure, path)
+            save(figure, path, dpi=120)
             written.append(path)
     return written
-
-
-def _save(figure: Any, path: Path) -> None:
-    partial = path.with_name(f".{path.stem}.partial-{os.getpid()}{path.suffix}")
-    try:
-        figure.savefig(partial, dpi=120, metadata={"Date": None} if path.suffix == ".svg" else None)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _lines(figure: Any, rows: Sequence[Row], what: str, column: str) -> None:
@@ -130,9 +112,7 @@ def _lines(figure: Any, rows: Sequence[Row], what: str, column: str) -> None:
     axes.set_xticks(lengths, [f"{length:,}" for length in lengths])
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.minorticks_off()
-    axes.grid(color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes)
     axes.set_xlabel("sequence length (tokens)")
     axes.set_ylabel(_axis(rows, what))
     figure.suptitle(_title(rows[0], what), fontsize=10)
@@ -161,9 +141,7 @@ def _dots(figure: Any, rows: Sequence[Row], what: str, column: str) -> None:
             )  # fmt: skip
         axes.axvline(1.0, color="#000000", linewidth=0.8)
         axes.margins(x=0.2, y=0.08)
-        axes.grid(color="#dddddd", linewidth=0.6, axis="x")
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
+        tidy(axes, grid="x")
         axes.set_title(f"{length:,} tokens", fontsize=10)
         axes.set_xlabel(_axis(rows, what), fontsize=9)
     panels[0].set_yticks(range(len(methods)), [label for _, label in methods])

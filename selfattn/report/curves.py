@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import UserError
 from .fairseq_log import Curves
+from .figures import colours, new_figure, save, tidy
 
 FORMATS = (".png", ".svg", ".pdf")
-# Okabe and Ito's palette: told apart by colour-blind readers and in print.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
 def plot(runs: Mapping[str, Curves], output: Path, title: str = "") -> None:
@@ -26,14 +24,8 @@ def plot(runs: Mapping[str, Curves], output: Path, title: str = "") -> None:
         UserError: if the ending is another, or matplotlib is not installed.
     """
     check_output(output)
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UserError(
-            "matplotlib is not installed: install it with `pip install matplotlib`"
-        ) from None
     with_bleu = any(curves.valid_bleu for curves in runs.values())
-    figure = Figure(figsize=(10.5 if with_bleu else 6.2, 4.2), layout="constrained")
+    figure = new_figure(10.5 if with_bleu else 6.2, 4.2)
     axes = figure.subplots(1, 2 if with_bleu else 1, squeeze=False)[0]
     _draw_loss(axes[0], runs)
     if with_bleu:
@@ -41,18 +33,11 @@ def plot(runs: Mapping[str, Curves], output: Path, title: str = "") -> None:
     for panel in axes:
         panel.set_xlabel("updates")
         panel.set_xlim(left=0)
-        panel.grid(color="#dddddd", linewidth=0.6)
-        panel.set_axisbelow(True)
-        panel.spines[["top", "right"]].set_visible(False)
+        tidy(panel)
         panel.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     if title:
         figure.suptitle(title)
-    partial = output.with_name(f".{output.stem}.partial-{os.getpid()}{output.suffix}")
-    try:
-        figure.savefig(partial, dpi=150)
-        partial.replace(output)
-    finally:
-        partial.unlink(missing_ok=True)
+    save(figure, output)
 
 
 def check_output(output: Path) -> None:
@@ -64,7 +49,7 @@ def check_output(output: Path) -> None:
 
 
 def _draw_loss(panel, runs: Mapping[str, Curves]) -> None:  # type: ignore[no-untyped-def]
-    for colour, (name, curves) in zip(_cycle(len(runs)), runs.items(), strict=True):
+    for colour, (name, curves) in zip(colours(len(runs)), runs.items(), strict=True):
         lead = f"{name}: " if len(runs) > 1 else ""
         if curves.train_loss:
             panel.plot(
@@ -82,7 +67,7 @@ def _draw_loss(panel, runs: Mapping[str, Curves]) -> None:  # type: ignore[no-un
 
 
 def _draw_bleu(panel, runs: Mapping[str, Curves]) -> None:  # type: ignore[no-untyped-def]
-    for colour, (name, curves) in zip(_cycle(len(runs)), runs.items(), strict=True):
+    for colour, (name, curves) in zip(colours(len(runs)), runs.items(), strict=True):
         if curves.valid_bleu:
             updates, scores = zip(*curves.valid_bleu, strict=True)
             panel.plot(
@@ -95,7 +80,3 @@ def _draw_bleu(panel, runs: Mapping[str, Curves]) -> None:  # type: ignore[no-un
     panel.set_ylim(bottom=0)
     panel.set_title("BLEU of the validation set", fontsize=11)
     panel.legend(frameon=False, loc="lower right")
-
-
-def _cycle(count: int) -> list[str]:
-    return [_COLOURS[i % len(_COLOURS)] for i in range(count)]

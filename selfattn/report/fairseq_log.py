@@ -46,6 +46,7 @@ class Curves:
     train_loss: list[tuple[int, float]] = field(default_factory=list)
     valid_loss: list[tuple[int, float]] = field(default_factory=list)
     valid_bleu: list[tuple[int, float]] = field(default_factory=list)
+    valid_f1: list[tuple[int, float]] = field(default_factory=list)
 
     def add(self, record: Record) -> None:
         """Add the numbers of a record.
@@ -57,6 +58,7 @@ class Curves:
         elif record.kind == "valid":
             _add(self.valid_loss, record, "loss")
             _add(self.valid_bleu, record, "bleu")
+            _add(self.valid_f1, record, "f1")
 
 
 def _add(points: list[tuple[int, float]], record: Record, name: str) -> None:

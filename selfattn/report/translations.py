@@ -11,7 +11,8 @@ from ..errors import UserError
 
 # The detokenised hypothesis of one sentence: D-NUMBER, score, text.
 _HYPOTHESIS = re.compile(r"D-(\d+)\t\S+\t(.*)")
-_PIECE_MARK = "\u2581"
+# SentencePiece's mark, and subword-nmt's; the flag that removes each.
+_SUBWORD_MARKS = ((re.compile("\u2581"), "sentencepiece"), (re.compile("@@(?: |$)"), "subword_nmt"))
 
 
 @dataclass(frozen=True)
@@ -81,11 +82,12 @@ def read_translations(path: Path, expected: int | None = None) -> list[str]:
     if expected is not None and len(translations) != expected:
         raise UserError(f"{path} has {len(translations)} translations; it must have {expected}")
     for number, line in enumerate(translations, 1):
-        if _PIECE_MARK in line:
-            raise UserError(
-                f"{path}: translation {number} holds the subword mark {_PIECE_MARK!r}; generate "
-                f"with --remove-bpe sentencepiece"
-            )
+        for mark, scheme in _SUBWORD_MARKS:
+            if held := mark.search(line):
+                raise UserError(
+                    f"{path}: translation {number} holds the subword mark {held[0].strip()!r}; "
+                    f"generate with --remove-bpe {scheme}"
+                )
     return translations
 
 

@@ -1,0 +1,132 @@
+"""Is a system really better? Compare several runs of each with honest statistics.
+
+Example, each system trained with several seeds:
+
+  python scripts/compare_bleu.py --ref data-bin/my/raw/test.de \\
+      --baseline 'runs/multihead/seed*/test.out' --system 'runs/mtsa/seed*/test.out'
+
+Example, two test sets, names for the tables, and files for a paper:
+
+  python scripts/compare_bleu.py --ref flickr=raw/flickr.de --ref coco=raw/coco.de \\
+      --baseline base='runs/multihead/*/{test}.out' --system mtsa='runs/mtsa/*/{test}.out' \\
+      --markdown report.md --latex table.tex --plots pictures
+
+Hypotheses are what fairseq-generate printed, plain text with a translation a line, or predicted
+semantic roles (then --ref is the gold file, and the scores are F1 and perfect propositions). The
+answer rests on Welch's t-test over runs, corrected by Holm over all that is compared.
+"""
+
+import argparse
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from selfattn.cli import run
+from selfattn.compare.compare import Request, compare
+from selfattn.compare.files import to_csv, to_latex, to_markdown
+from selfattn.compare.plots import draw
+from selfattn.compare.reading import TASKS
+from selfattn.compare.results import Settings
+from selfattn.compare.runs import name_logs, name_systems, name_test_sets
+from selfattn.compare.text import render
+from selfattn.corpus.folder import write_json, write_text
+from selfattn.errors import UserError
+
+FILES = ("json", "csv", "markdown", "latex")
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--baseline", required=True, metavar="[NAME=]GLOB", help="runs of the baseline, in quotes")
+    add(
+        "--system", required=True, action="append", metavar="[NAME=]GLOB",
+        help="runs of a system to compare with it; repeat for more",
+    )  # fmt: skip
+    add(
+        "--ref", required=True, action="append", metavar="[NAME=]FILE",
+        help="references or gold roles; repeat for more test sets, {test} in a GLOB is the NAME",
+    )  # fmt: skip
+    add("--task", choices=TASKS, default="auto", help="default: what --ref holds")
+    add("--metrics", nargs="+", default=[], metavar="M", help="bleu chrf ter, or f1 comp; all")
+    add("--lowercase", action="store_true", help="ignore case in BLEU and chrF")
+    add("--tokenize", default="13a", help="BLEU's tokenizer (default: 13a)")
+    add("--alpha", type=float, default=0.05, help="level of the verdict (default: 0.05)")
+    add("--power", type=float, default=0.8, help="power to plan seeds for (default: 0.8)")
+    add(
+        "--relevant", type=float, default=0.5, metavar="POINTS",
+        help="a difference that would matter, which tells `no evidence` from `underpowered` "
+        "(default: 0.5)",
+    )  # fmt: skip
+    add("--samples", type=int, default=10_000, help="draws of sentences (default: 10000)")
+    add("--seed", type=int, default=1, help="of these draws (default: 1)")
+    for name in FILES:
+        add(f"--{name}", type=Path, metavar="FILE", help=f"write {name} too")
+    add("--plots", type=Path, metavar="FOLDER", help="draw runs, differences, learning curves")
+    add(
+        "--logs", action="append", default=[], metavar="NAME=GLOB",
+        help="training logs of a system; default: train.log beside its hypotheses or one above",
+    )  # fmt: skip
+    return parser.parse_args()
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse bad numbers and places before minutes of scoring."""
+    for name in ("alpha", "power"):
+        if not 0 < getattr(args, name) < 1:
+            raise UserError(f"--{name} is {getattr(args, name)}, but must lie between 0 and 1")
+    if not args.relevant > 0:
+        raise UserError(f"--relevant is {args.relevant}, but must be above 0")
+    if not 100 <= args.samples <= 1_000_000:
+        raise UserError(f"--samples is {args.samples}, but must be from 100 to 1000000")
+    if args.seed < 0:
+        raise UserError(f"--seed is {args.seed}, but must be 0 or more")
+    for name in FILES:
+        path = getattr(args, name)
+        if path is not None and not path.parent.is_dir():
+            raise UserError(f"--{name} is {path}, but there is no folder {path.parent}")
+    if args.plots is not None and args.plots.exists() and not args.plots.is_dir():
+        raise UserError(f"--plots is {args.plots}, but must be a folder")
+
+
+def progress(text: str) -> None:
+    """One moving line on a terminal; nothing in a file."""
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns - 1
+        print(f"\r{text[:width]:<{width}}\r", end="", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    args = parse_args()
+    check(args)
+    settings = Settings(
+        task=args.task, metrics=(), lowercase=args.lowercase, tokenize=args.tokenize,
+        alpha=args.alpha, power=args.power, relevant=args.relevant, samples=args.samples,
+        seed=args.seed,
+    )  # fmt: skip
+    systems = name_systems([args.baseline, *args.system])
+    logs = name_logs(args.logs, systems)
+    command = shlex.join(["python", "scripts/compare_bleu.py", *sys.argv[1:]])
+    request = Request(systems, name_test_sets(args.ref), args.task, args.metrics, settings, command)
+    try:
+        report = compare(request, progress)
+    finally:
+        progress("")
+    print(render(report, min(120, shutil.get_terminal_size((100, 24)).columns)), end="")
+    if args.json is not None:
+        write_json(args.json, report.as_dict())
+    for path, form in ((args.csv, to_csv), (args.markdown, to_markdown), (args.latex, to_latex)):
+        if path is not None:
+            write_text(path, form(report))
+    if args.plots is not None:
+        for path in draw(report, args.plots, logs):
+            print(f"wrote {path}")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,67 @@
+"""How often are the tests of compare_bleu.py wrong when there is no difference?
+
+Example, the table of examples/significance/README.md, and a quick one:
+
+  python scripts/simulate_tests.py --repetitions 2000 --output table.md
+  python scripts/simulate_tests.py --repetitions 100
+
+Pairs of equally good systems are made up, and each test is asked. 5 % of the pairs should come out
+below 0.05; tests over sentences do not keep this where training seeds differ.
+"""
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from selfattn.cli import run
+from selfattn.compare.simulation import HEADER, WORLDS, markdown_row, simulate
+from selfattn.corpus.folder import write_text
+from selfattn.errors import UserError
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--repetitions", type=int, default=2000, help="pairs of systems (default: 2000)")
+    add("--sentences", type=int, default=300, help="of a test set (default: 300)")
+    add("--samples", type=int, default=299, help="draws of sentences (default: 299)")
+    add("--seed", type=int, default=1, help="of all random numbers (default: 1)")
+    add("--output", type=Path, metavar="FILE", help="write the table here too")
+    args = parser.parse_args()
+    for name, least in (("repetitions", 1), ("sentences", 2), ("samples", 19), ("seed", 0)):
+        if getattr(args, name) < least:
+            raise UserError(f"--{name} is {getattr(args, name)}, but must be {least} or more")
+    if args.output is not None and not args.output.parent.is_dir():
+        raise UserError(f"--output is {args.output}, but there is no folder {args.output.parent}")
+    return args
+
+
+def progress(text: str) -> None:
+    """One moving line on a terminal; nothing in a file."""
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns - 1
+        print(f"\r{text[:width]:<{width}}\r", end="", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    args = parse_args()
+    rates = simulate(
+        WORLDS, args.repetitions, sentences=args.sentences, samples=args.samples, seed=args.seed,
+        say=progress,
+    )  # fmt: skip
+    lines = [HEADER]
+    print(HEADER, flush=True)
+    for rate in rates:
+        lines.append(markdown_row(rate))
+        print(lines[-1], flush=True)
+    if args.output is not None:
+        write_text(args.output, "\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    run(main)

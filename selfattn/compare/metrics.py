@@ -1,0 +1,244 @@
+"""Metrics as sums over sentences: counts of each sentence, and scores from summed counts.
+
+Every score here is a function of counts that are summed over sentences, so a resampled test set is
+scored by one matrix product and no text is read twice. sacreBLEU does the counting; the formulas
+below work on whole arrays of sums and equal sacreBLEU's to the last digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import __version__
+from ..errors import UserError
+from ..srl.propositions import Sentence
+from ..srl.scorer import score
+
+Counts = NDArray[np.float64]
+
+_ORDERS = 4  # BLEU: n-grams of 1 to 4 words
+_CHAR_ORDERS = 6  # chrF: n-grams of 1 to 6 characters
+_BETA2 = 4.0  # chrF2 weighs recall twice: beta = 2
+# What sacreBLEU calls log(0).
+_LOG_ZERO = -9999999999.0
+
+
+class Metric(Protocol):
+    """What a comparison needs of a metric."""
+
+    @property
+    def name(self) -> str:
+        """In tables."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """Metrics of one source have the same counts."""
+        ...
+
+    @property
+    def higher_is_better(self) -> bool:
+        """False for an error rate."""
+        ...
+
+    @property
+    def signature(self) -> str:
+        """What must agree before two scores may be compared."""
+        ...
+
+    def counts(self, hypotheses: Sequence[Any]) -> Counts:
+        """Counts of each sentence, shape (sentences, columns)."""
+        ...
+
+    def scores(self, sums: Counts) -> Counts:
+        """Scores from summed counts, shape (..., columns) to (...), in percent."""
+        ...
+
+
+def bleu_scores(sums: Counts) -> Counts:
+    """BLEU with exponential smoothing (Papineni et al. 2002; Chen and Cherry 2014, method 3).
+
+    Args:
+        sums: shape (..., 10): words of the hypotheses, words of the references, matching n-grams
+            of 1 to 4 words, n-grams of 1 to 4 words.
+    """
+    words, reference = sums[..., 0], sums[..., 1]
+    correct, total = sums[..., 2 : 2 + _ORDERS], sums[..., 2 + _ORDERS :]
+    # The k-th order without a match counts as 1 / 2^k matches.
+    zero = (correct == 0) & (total > 0)
+    matches = np.where(zero, 0.5 ** np.cumsum(zero, axis=-1), correct)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        precision = np.where(total > 0, 100.0 * matches / total, 0.0)
+        log = np.where(precision > 0, np.log(precision), _LOG_ZERO)
+        short = np.where(words > 0, np.exp(np.minimum(0.0, 1.0 - reference / words)), 0.0)
+    brevity = np.where(words < reference, short, 1.0)
+    bleu: Counts = np.where(correct.any(axis=-1), brevity * np.exp(log.sum(axis=-1) / _ORDERS), 0.0)
+    return bleu
+
+
+def chrf_scores(sums: Counts) -> Counts:
+    """chrF2 (Popović 2015): the F score of mean precision and mean recall over the orders.
+
+    Args:
+        sums: shape (..., 18): for n-grams of 1 to 6 characters, how many the hypotheses have, how
+            many the references have, and how many match.
+    """
+    hypothesis, reference, match = (sums[..., first::3] for first in range(3))
+    used = (hypothesis > 0) & (reference > 0)
+    orders = np.maximum(used.sum(axis=-1), 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        precision = np.where(used, match / hypothesis, 0.0).sum(axis=-1) / orders
+        recall = np.where(used, match / reference, 0.0).sum(axis=-1) / orders
+        f = (1 + _BETA2) * precision * recall / (_BETA2 * precision + recall)
+    chrf: Counts = np.where(precision + recall > 0, 100.0 * f, 0.0)
+    return chrf
+
+
+def ter_scores(sums: Counts) -> Counts:
+    """TER (Snover et al. 2006): edits by words of the reference.
+
+    Args:
+        sums: shape (..., 2): edits, words of the references.
+    """
+    edits, words = sums[..., 0], sums[..., 1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rate = np.where(words > 0, edits / words, np.where(edits > 0, 1.0, 0.0))
+    ter: Counts = 100.0 * rate
+    return ter
+
+
+def f1_scores(sums: Counts) -> Counts:
+    """F1 of arguments as the official CoNLL-2005 script computes it.
+
+    Args:
+        sums: shape (..., 5): correct, excess, missed, perfect propositions, propositions.
+    """
+    correct, excess, missed = sums[..., 0], sums[..., 1], sums[..., 2]
+    both = 2 * correct + excess + missed
+    return _percent(2 * correct, both)
+
+
+def perfect_scores(sums: Counts) -> Counts:
+    """Perfect propositions ("Comp."); columns as in :func:`f1_scores`."""
+    return _percent(sums[..., 3], sums[..., 4])
+
+
+def _percent(part: Counts, whole: Counts) -> Counts:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share: Counts = np.where(whole > 0, 100.0 * part / whole, 0.0)
+    return share
+
+
+_FORMULAS = {"BLEU": bleu_scores, "chrF": chrf_scores, "TER": ter_scores}
+TRANSLATION = tuple(_FORMULAS)
+TAGGING = ("F1", "Comp.")
+
+
+@dataclass
+class TranslationMetric:
+    """A metric of sacreBLEU with one reference for each sentence.
+
+    Args:
+        name: one of TRANSLATION.
+        engine: sacreBLEU's object, which holds the references.
+    """
+
+    name: str
+    engine: Any
+
+    @property
+    def higher_is_better(self) -> bool:
+        """False for TER, which counts errors."""
+        return self.name != "TER"
+
+    @property
+    def source(self) -> str:
+        """Each metric has its own counts."""
+        return self.name
+
+    @property
+    def signature(self) -> str:
+        """sacreBLEU's signature."""
+        return str(self.engine.get_signature())
+
+    def counts(self, hypotheses: Sequence[str]) -> Counts:
+        """Counts of each sentence, shape (sentences, columns)."""
+        # What sacreBLEU's own significance tests call; corpus_score forgets the sentences.
+        return np.array(self.engine._extract_corpus_statistics(hypotheses, None), dtype=np.float64)
+
+    def scores(self, sums: Counts) -> Counts:
+        """Scores from summed counts, shape (..., columns) to (...)."""
+        return _FORMULAS[self.name](sums)
+
+
+def translation_metrics(
+    references: Sequence[str], names: Sequence[str], *, lowercase: bool, tokenize: str
+) -> list[TranslationMetric]:
+    """Metrics of sacreBLEU over these references.
+
+    Args:
+        references: one a sentence.
+        names: some of TRANSLATION.
+        lowercase: whether case is ignored. TER always ignores it, as sacreBLEU's default does.
+        tokenize: BLEU's tokenizer, ``13a`` by default.
+
+    Raises:
+        UserError: if sacrebleu is not installed or has no such tokenizer.
+    """
+    try:
+        from sacrebleu.metrics import BLEU, CHRF, TER
+    except ImportError:
+        raise UserError(
+            "sacrebleu is not installed: install it with `pip install sacrebleu`"
+        ) from None
+    if tokenize not in BLEU.TOKENIZERS:
+        raise UserError(
+            f"--tokenize is {tokenize!r}, but must be one of {', '.join(sorted(BLEU.TOKENIZERS))}"
+        )
+    makers = {
+        # force: sacreBLEU would print advice that the checks of this package give as a warning.
+        "BLEU": lambda r: BLEU(lowercase=lowercase, tokenize=tokenize, force=True, references=r),
+        "chrF": lambda r: CHRF(lowercase=lowercase, references=r),
+        "TER": lambda r: TER(references=r),
+    }
+    return [TranslationMetric(name, makers[name]([list(references)])) for name in names]
+
+
+@dataclass
+class TaggingMetric:
+    """A score of semantic roles, equal to the official CoNLL-2005 script.
+
+    Args:
+        name: one of TAGGING.
+        gold: the gold sentences.
+        higher_is_better: both are.
+        source: both are read off the same counts.
+    """
+
+    name: str
+    gold: Sequence[Sentence]
+    higher_is_better: bool = True
+    source: str = "arguments"
+
+    @property
+    def signature(self) -> str:
+        """What the score is, and of which version."""
+        return f"script:srl-eval|V:no|version:selfattn-{__version__}"
+
+    def counts(self, hypotheses: Sequence[Sentence]) -> Counts:
+        """Counts of each sentence, shape (sentences, 5), columns as in :func:`f1_scores`."""
+        results = [score([g], [h]) for g, h in zip(self.gold, hypotheses, strict=True)]
+        rows = [
+            (r.overall.correct, r.overall.excess, r.overall.missed, r.perfect_props, r.propositions)
+            for r in results
+        ]
+        return np.array(rows, dtype=np.float64)
+
+    def scores(self, sums: Counts) -> Counts:
+        """Scores from summed counts, shape (..., 5) to (...)."""
+        return f1_scores(sums) if self.name == "F1" else perfect_scores(sums)

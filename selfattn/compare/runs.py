@@ -1,0 +1,236 @@
+"""Find the runs of a system: files by a pattern, their seeds, their logs."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import UserError
+
+TEST = "{test}"
+FEWEST_RUNS = 3
+LOG_NAME = "train.log"
+# NAME=..., where NAME holds no slash or wildcard, so that a path with = in a folder stays a path.
+_NAMED = re.compile(r"([^=/*?\[\]{}]+)=(.+)", re.DOTALL)
+_SEED = re.compile(r"seed[-_=.]?(\d+)", re.IGNORECASE)
+_SEED_LOGGED = re.compile(r"'seed': (\d+)")
+_FINISHED = "done training in"
+
+
+@dataclass(frozen=True)
+class System:
+    """A system to compare.
+
+    Args:
+        name: in tables.
+        pattern: glob of its runs' files; ``{test}`` stands for the name of the test set.
+    """
+
+    name: str
+    pattern: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file of hypotheses that a pattern matched.
+
+    Args:
+        path: the file.
+        seed: of the training, if the log or the path says it.
+        log: ``train.log`` beside the file or in the folder above, if there is one.
+    """
+
+    path: Path
+    seed: str | None
+    log: Path | None
+
+
+def split_name(text: str) -> tuple[str | None, str]:
+    """Name and rest of ``NAME=REST``; None and the text where there is no name."""
+    match = _NAMED.fullmatch(text)
+    return (match[1].strip(), match[2]) if match else (None, text)
+
+
+def name_systems(arguments: Sequence[str]) -> list[System]:
+    """Systems from ``NAME=GLOB`` or ``GLOB``; a missing name is what tells the patterns apart.
+
+    Raises:
+        UserError: if a name is given twice.
+    """
+    given = [split_name(argument) for argument in arguments]
+    guesses = _distinct_parts([pattern for _, pattern in given])
+    names = [name or guess for (name, _), guess in zip(given, guesses, strict=True)]
+    for i, name in enumerate(names):
+        if name not in names[:i]:
+            continue
+        if given[i][0] is not None:
+            raise UserError(f"two systems have the name {name!r}; give each another: NAME=GLOB")
+        names[i] = f"{name} ({i + 1})"
+    return [System(name, pattern) for name, (_, pattern) in zip(names, given, strict=True)]
+
+
+def name_test_sets(arguments: Sequence[str]) -> list[tuple[str, Path]]:
+    """Names and files from ``NAME=FILE`` or ``FILE``; a missing name is the file's.
+
+    Raises:
+        UserError: if two have one name.
+    """
+    given = [split_name(argument) for argument in arguments]
+    named = [(name or Path(path).name.split(".")[0], Path(path)) for name, path in given]
+    names = [name for name, _ in named]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"--ref has two test sets named {name!r}; name them: NAME=FILE")
+    return named
+
+
+def name_logs(arguments: Sequence[str], systems: Sequence[System]) -> dict[str, list[Path]]:
+    """System to logs from ``NAME=GLOB``.
+
+    Raises:
+        UserError: if there is no such system, or no such file.
+    """
+    logs: dict[str, list[Path]] = {}
+    names = [system.name for system in systems]
+    for argument in arguments:
+        name, pattern = split_name(argument)
+        if name not in names:
+            raise UserError(
+                f"--logs is {argument!r}, but must be NAME=GLOB with a NAME of {', '.join(names)}"
+            )
+        found = sorted(Path(path) for path in glob.glob(pattern, recursive=True))
+        if not found:
+            raise UserError(f"--logs is {argument!r}, but no file matches")
+        logs.setdefault(str(name), []).extend(found)
+    return logs
+
+
+def _distinct_parts(patterns: Sequence[str]) -> list[str]:
+    parts = [Path(pattern).parts for pattern in patterns]
+    for place in range(min(map(len, parts))):
+        names = [_clean(part[place]) for part in parts]
+        if all(names) and len(set(names)) == len(set(patterns)) > 1:
+            return names
+    return [_folder(pattern) for pattern in patterns]
+
+
+def _folder(pattern: str) -> str:
+    """The last part of the path before the first wildcard that says more than "seed"."""
+    named = [name for part in Path(pattern.partition("*")[0]).parts if (name := _clean(part))]
+    return named[-1] if named else pattern
+
+
+def _clean(part: str) -> str:
+    bare = re.sub(r"\[.*?\]|\{.*?\}|[*?]", "", part).strip("-_. ")
+    return re.sub(r"[-_.]*seed$", "", bare, flags=re.IGNORECASE)
+
+
+def find_runs(system: System, test_set: str, several: bool) -> tuple[list[Found], list[str]]:
+    """The files of a system for a test set, and warnings.
+
+    Args:
+        system: name and pattern.
+        test_set: put in for ``{test}``.
+        several: there are several test sets, so that the pattern must hold ``{test}``.
+
+    Raises:
+        UserError: if nothing matches, or the pattern misses ``{test}``.
+    """
+    if several and TEST not in system.pattern:
+        raise UserError(
+            f"the pattern of {system.name} is {system.pattern!r}; with several --ref it must hold "
+            f"{TEST}, which stands for the name of the test set"
+        )
+    pattern = system.pattern.replace(TEST, glob.escape(test_set))
+    paths = sorted(
+        {Path(name) for name in glob.glob(pattern, recursive=True) if Path(name).is_file()},
+        key=lambda path: [int(t) if t.isdigit() else t for t in re.split(r"(\d+)", str(path))],
+    )
+    if not paths:
+        raise UserError(
+            f"no file matches {pattern!r}, the pattern of {system.name}; put it in quotes so that "
+            "the shell leaves it alone, and look whether the runs are finished"
+        )
+    logs = [_log_beside(path) for path in paths]
+    seeds = _seeds([str(path) for path in paths], logs)
+    found = [Found(*row) for row in zip(paths, seeds, logs, strict=True)]
+    return found, [*_missing(pattern, paths, system.name), *_log_warnings(found, system.name)]
+
+
+def _log_beside(path: Path) -> Path | None:
+    for folder in (path.parent, path.parent.parent):
+        if (folder / LOG_NAME).is_file():
+            return folder / LOG_NAME
+    return None
+
+
+def _seeds(paths: Sequence[str], logs: Sequence[Path | None]) -> list[str | None]:
+    """The seed of each run: what the log says, else ``seedN`` in the path, else the one number in
+    which the paths differ."""
+    if len(set(logs)) == len(logs) and None not in logs:
+        logged = [_SEED_LOGGED.findall(_text(log)) for log in logs if log is not None]
+        if all(logged):
+            return [numbers[-1] for numbers in logged]
+    named = [_SEED.findall(path) for path in paths]
+    if all(named):
+        return [numbers[-1] for numbers in named]
+    numbers = [re.findall(r"\d+", path) for path in paths]
+    if len({re.sub(r"\d+", "#", path) for path in paths}) == 1 and len(paths) > 1:
+        changing = [column for column in zip(*numbers, strict=True) if len(set(column)) > 1]
+        if len(changing) == 1:
+            return list(changing[0])
+    return [None] * len(paths)
+
+
+def _text(log: Path) -> str:
+    try:
+        return log.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UserError(f"the log {log} cannot be read: {error.strerror}") from None
+
+
+def _missing(pattern: str, paths: Sequence[Path], system: str) -> list[str]:
+    """A warning for run folders that match the pattern but lack the file.
+
+    Runs that failed must not just drop out: what is left would look better than it is.
+    """
+    folder, file = Path(pattern).parent, Path(pattern).name
+    if glob.has_magic(file) or not glob.has_magic(str(folder)):
+        return []
+    matched = {Path(name) for name in glob.glob(str(folder), recursive=True) if Path(name).is_dir()}
+    empty = sorted(matched - {path.parent for path in paths})
+    if not empty:
+        return []
+    return [
+        f"{system}: {len(empty)} of {len(matched)} runs have no {file}, failed or unfinished, and "
+        f"are left out: {', '.join(map(str, empty[:3]))}{' ...' if len(empty) > 3 else ''}"
+    ]
+
+
+def _log_warnings(found: Sequence[Found], system: str) -> list[str]:
+    warnings = [
+        f"{system}: {run.log} does not say that the training finished"
+        for run in found
+        if run.log is not None and _FINISHED not in _text(run.log)
+    ]
+    seeds = [run.seed for run in found if run.seed is not None]
+    twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+    if twice:
+        warnings.append(
+            f"{system}: {len(seeds)} runs share seeds ({', '.join(twice)} more than once), so they "
+            "are not independent unless something else differs"
+        )
+    return warnings
+
+
+def few_runs(files: Mapping[str, Sequence[Found]]) -> list[str]:
+    """A warning for each system with fewer than FEWEST_RUNS runs."""
+    return [
+        f"{system}: {len(found)} run{'s' * (len(found) > 1)}; fewer than {FEWEST_RUNS} say next to "
+        "nothing about the spread over seeds"
+        for system, found in files.items()
+        if len(found) < FEWEST_RUNS
+    ]

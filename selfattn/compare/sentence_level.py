@@ -1,0 +1,171 @@
+"""Tests in which a sentence is one observation: what the choice of the test set allows to say.
+
+They hold the runs fixed. Differences between training seeds are outside of what they measure, so
+with few runs they call far too many differences significant (README has the share).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .metrics import Counts
+from .run_level import TOLERANCE, Interval
+
+Scorer = Callable[[Counts], Counts]
+# Draws at a time: memory stays at some 100 MB however many draws, runs or sentences there are.
+_CELLS = 4_000_000
+
+
+@dataclass(frozen=True)
+class Resampled:
+    """Scores of all runs under resampling.
+
+    Args:
+        observed: shape (runs,): of the test set as it is.
+        bootstrap: shape (samples, runs): of test sets drawn from it with replacement.
+        kept: shape (samples, runs, columns): sums over the sentences whose coin fell on "keep".
+        totals: shape (runs, columns): sums over all sentences.
+    """
+
+    observed: Counts
+    bootstrap: Counts
+    kept: Counts
+    totals: Counts
+
+
+@dataclass(frozen=True)
+class SentenceTests:
+    """What the sentences say about a difference.
+
+    Args:
+        bootstrap_p: paired bootstrap, two-sided.
+        interval: 95 % interval of the difference over test sets, the runs held fixed.
+        randomisation_p: approximate randomisation, two-sided.
+        test_set_sd: standard deviation of the difference that comes from the choice of sentences.
+        seed_sd: the one that comes from the choice of seeds; None if a side has one run.
+    """
+
+    bootstrap_p: float
+    interval: Interval
+    randomisation_p: float
+    test_set_sd: float
+    seed_sd: float | None
+
+    @property
+    def seed_share(self) -> float | None:
+        """Share of the seeds in the sum of both variances, from 0 to 1."""
+        if self.seed_sd is None:
+            return None
+        both = self.seed_sd**2 + self.test_set_sd**2
+        return self.seed_sd**2 / both if both else 0.0
+
+
+def resample(counts: Counts, scorer: Scorer, samples: int, rng: np.random.Generator) -> Resampled:
+    """Resample the sentences, the same ones for every run.
+
+    Args:
+        counts: shape (runs, sentences, columns).
+        scorer: from summed counts to scores.
+        samples: number of draws for each of the two tests.
+        rng: the source of randomness.
+    """
+    runs, sentences, columns = counts.shape
+    # One matrix: each draw is then a product of matrices over all runs.
+    table = np.ascontiguousarray(counts.transpose(1, 0, 2).reshape(sentences, runs * columns))
+    drawn = np.empty((samples, runs * columns))
+    kept = np.empty_like(drawn)
+    step = max(1, _CELLS // sentences)
+    for start in range(0, samples, step):
+        size = min(step, samples - start)
+        picks = rng.integers(sentences, size=(size, sentences))
+        picks += sentences * np.arange(size)[:, None]
+        times = np.bincount(picks.ravel(), minlength=size * sentences)
+        drawn[start : start + size] = times.reshape(size, sentences).astype(np.float64) @ table
+        coins = rng.integers(2, size=(size, sentences)).astype(np.float64)
+        kept[start : start + size] = coins @ table
+    totals = counts.sum(axis=1)
+    return Resampled(
+        observed=scorer(totals),
+        bootstrap=scorer(drawn.reshape(samples, runs, columns)),
+        kept=kept.reshape(samples, runs, columns),
+        totals=totals,
+    )
+
+
+def sentence_tests(
+    resampled: Resampled,
+    baseline: Sequence[int],
+    system: Sequence[int],
+    scorer: Scorer,
+    rng: np.random.Generator,
+) -> SentenceTests:
+    """Paired bootstrap and approximate randomisation of the difference of mean scores.
+
+    Args:
+        resampled: all runs of a test set and metric.
+        baseline: the baseline's runs in it.
+        system: the system's runs; runs of one rank swap sentences with each other.
+        scorer: from summed counts to scores.
+        rng: draws partners where one side has more runs.
+    """
+    x, y = list(baseline), list(system)
+    observed = float(resampled.observed[y].mean() - resampled.observed[x].mean())
+    drawn = resampled.bootstrap[:, y].mean(axis=1) - resampled.bootstrap[:, x].mean(axis=1)
+    shuffled = _swapped_differences(resampled, x, y, scorer, rng)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return SentenceTests(
+        # Under the null hypothesis the draws lie around 0 as they lie here around the difference.
+        bootstrap_p=_p_value(np.abs(drawn - observed), abs(observed)),
+        interval=(float(low), float(high)),
+        randomisation_p=_p_value(np.abs(shuffled), abs(observed)),
+        test_set_sd=float(np.std(drawn, ddof=1)),
+        seed_sd=_seed_sd(resampled.observed[x], resampled.observed[y]),
+    )
+
+
+def _swapped_differences(
+    resampled: Resampled, x: list[int], y: list[int], scorer: Scorer, rng: np.random.Generator
+) -> Counts:
+    """Differences after swapping sentences between the sides, shape (samples,).
+
+    One coin decides for a sentence in all runs, and runs swap within their stratum, the pair of
+    runs of one rank. With unequal numbers the partners of a draw are random and as even as can be.
+
+    Differs: MultEval (Clark et al. 2011) throws a coin for each run and sentence. That takes what
+    the runs of a system have in common on a sentence for independent, and rejects too often when
+    systems are good at different sentences.
+    """
+    samples = len(resampled.kept)
+    partners_of_x = _partners(len(x), len(y), samples, rng)
+    partners_of_y = _partners(len(y), len(x), samples, rng)
+    kept, swapped = resampled.kept, resampled.totals - resampled.kept
+    rows = np.arange(samples)[:, None]
+    mixed_x = scorer(kept[:, x] + swapped[rows, np.array(y)[partners_of_x]])
+    mixed_y = scorer(kept[:, y] + swapped[rows, np.array(x)[partners_of_y]])
+    difference: Counts = mixed_y.mean(axis=1) - mixed_x.mean(axis=1)
+    return difference
+
+
+def _partners(own: int, other: int, samples: int, rng: np.random.Generator) -> np.ndarray:
+    """For each draw and each own run, the run of the other side that it swaps with."""
+    if own == other:
+        return np.broadcast_to(np.arange(own), (samples, own))
+    rounds = [
+        np.argsort(rng.random((samples, other)), axis=1) for _ in range((own + other - 1) // other)
+    ]
+    return np.concatenate(rounds, axis=1)[:, :own]
+
+
+def _p_value(draws: Counts, observed: float) -> float:
+    # With >=, a system compared with itself gives 1; sacreBLEU's > gives 1 / (samples + 1).
+    hits = np.count_nonzero(draws >= observed - TOLERANCE)
+    return float((hits + 1) / (len(draws) + 1))
+
+
+def _seed_sd(x: Counts, y: Counts) -> float | None:
+    if min(len(x), len(y)) < 2:
+        return None
+    return float(np.sqrt(np.var(x, ddof=1) / len(x) + np.var(y, ddof=1) / len(y)))

@@ -1,0 +1,196 @@
+"""How often each test is wrong when there is no difference, by simulation.
+
+Two systems of one quality are made up again and again: n-gram counts of sentences, scored as BLEU.
+A sound test calls 5 % of such pairs different at the level 0.05.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import run_level
+from .metrics import Counts, bleu_scores
+from .sentence_level import resample, sentence_tests
+
+LEVEL = 0.05
+WELCH, PAIRED, PERMUTATION = "Welch t", "paired t", "permutation"
+BOOTSTRAP, RANDOMISATION = "paired bootstrap", "approximate randomisation"
+COIN_PER_RUN = "randomisation, a coin for each run (MultEval)"
+_SENTENCE = (BOOTSTRAP, RANDOMISATION)
+_RUN = (WELCH, PAIRED, PERMUTATION)
+
+
+@dataclass(frozen=True)
+class World:
+    """A way in which two equally good systems come about.
+
+    Args:
+        what: in the table.
+        runs: of the baseline and of the system.
+        tests: names of the tests to try.
+        seed_sd: spread of the quality of runs, on the logit scale of a word's being right.
+        own_sd: spread of how much better a system is at one sentence than at another.
+    """
+
+    what: str
+    runs: tuple[int, int]
+    tests: tuple[str, ...]
+    seed_sd: float = 0.0
+    own_sd: float = 0.0
+
+
+# Runs of 300 sentences whose seeds are alike have a standard deviation of 1.0 BLEU; 0.01 on the
+# logit scale is 0.26 BLEU. The two spreads of seeds add 0.3 and 3 times the variance of sentences.
+_FIXED = "no seed is better than another"
+_LITTLE, _MUCH = "seeds differ a little", "seeds differ much"
+_OWN = "systems are good at different sentences"
+WORLDS = (
+    World(_FIXED, (1, 1), _SENTENCE),
+    World(_LITTLE, (1, 1), _SENTENCE, seed_sd=0.022),
+    World(_MUCH, (1, 1), _SENTENCE, seed_sd=0.066),
+    World(_MUCH, (5, 5), _RUN + _SENTENCE, seed_sd=0.066),
+    World(_MUCH, (3, 3), _RUN, seed_sd=0.066),
+    World(_MUCH, (5, 3), (WELCH, PERMUTATION), seed_sd=0.066),
+    World(_FIXED, (5, 5), _RUN + _SENTENCE),
+    World(_FIXED, (5, 3), _SENTENCE),
+    World(_OWN, (5, 5), (*_SENTENCE, COIN_PER_RUN), own_sd=0.5),
+)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How often a test was wrong.
+
+    Args:
+        world: where.
+        test: which.
+        wrong: number of pairs that it called different.
+        pairs: number of pairs.
+        spread: standard deviation of BLEU over the runs of a system.
+        interval: 95 % interval of the share (Clopper and Pearson).
+    """
+
+    world: World
+    test: str
+    wrong: int
+    pairs: int
+    spread: float
+    interval: run_level.Interval
+
+    @property
+    def share(self) -> float:
+        """Of 1."""
+        return self.wrong / self.pairs
+
+
+def make_counts(world: World, sentences: int, rng: np.random.Generator) -> Counts:
+    """BLEU's counts of all runs, the baseline's first, shape (runs, sentences, 10)."""
+    n, m = world.runs
+    length = rng.integers(6, 25, size=sentences)
+    own = rng.normal(0, world.own_sd, size=(2, sentences))[[0] * n + [1] * m]
+    logit = (
+        0.9
+        + rng.normal(0, 0.7, size=sentences)
+        + own
+        + rng.normal(0, world.seed_sd, size=(n + m, 1))
+        + rng.normal(0, 0.5, size=(n + m, sentences))
+    )
+    right = 1 / (1 + np.exp(-logit))
+    counts = np.empty((n + m, sentences, 10))
+    counts[..., 0] = counts[..., 1] = length
+    matches = np.broadcast_to(length, right.shape)
+    for order in range(4):
+        total = np.maximum(length - order, 0)
+        matches = rng.binomial(np.minimum(matches, total), right)
+        counts[..., 2 + order], counts[..., 6 + order] = matches, total
+    return counts
+
+
+def p_values(
+    world: World, counts: Counts, samples: int, rng: np.random.Generator
+) -> dict[str, float]:
+    """The p-value of each test of the world."""
+    n, m = world.runs
+    scores = bleu_scores(counts.sum(axis=1))
+    x, y = list(scores[:n]), list(scores[n:])
+    found: dict[str, float] = {}
+    if WELCH in world.tests and (test := run_level.welch(x, y)):
+        found[WELCH] = test.p
+    if PAIRED in world.tests:
+        pair, _ = run_level.paired(
+            {str(i): score for i, score in enumerate(x)}, {str(i): s for i, s in enumerate(y)}
+        )
+        if pair:
+            found[PAIRED] = pair.p
+    if PERMUTATION in world.tests:
+        found[PERMUTATION] = run_level.permutation(x, y).p
+    if BOOTSTRAP in world.tests:
+        draws = resample(counts, bleu_scores, samples, rng)
+        tests = sentence_tests(draws, range(n), range(n, n + m), bleu_scores, rng)
+        found[BOOTSTRAP], found[RANDOMISATION] = tests.bootstrap_p, tests.randomisation_p
+    if COIN_PER_RUN in world.tests:
+        # The runs one after the other as one run of a longer test set: a coin for each line.
+        longer = np.stack([counts[:n].reshape(-1, 10), counts[n:].reshape(-1, 10)])
+        draws = resample(longer, bleu_scores, samples, rng)
+        found[COIN_PER_RUN] = sentence_tests(draws, [0], [1], bleu_scores, rng).randomisation_p
+    return found
+
+
+def simulate(
+    worlds: Sequence[World],
+    repetitions: int,
+    *,
+    sentences: int = 300,
+    samples: int = 299,
+    seed: int = 1,
+    say: Callable[[str], None] = lambda text: None,
+) -> Iterator[Rate]:
+    """Count wrong verdicts.
+
+    Args:
+        worlds: which to try.
+        repetitions: pairs of systems for each.
+        sentences: of a test set.
+        samples: draws of the tests over sentences.
+        seed: of all random numbers.
+        say: told how far it is.
+
+    Yields:
+        One rate for each world and test.
+    """
+    stats = run_level.scipy_stats()
+    for number, world in enumerate(worlds):
+        rng = np.random.default_rng([seed, number])
+        wrong = dict.fromkeys(world.tests, 0)
+        variances = []
+        for repetition in range(repetitions):
+            if repetition % 50 == 0:
+                say(f"{world.what}, {world.runs}: {repetition} of {repetitions}")
+            counts = make_counts(world, sentences, rng)
+            for test, p in p_values(world, counts, samples, rng).items():
+                wrong[test] += p <= LEVEL
+            # Without a difference, all runs of a pair come from one distribution.
+            variances.append(np.var(bleu_scores(counts.sum(axis=1)), ddof=1))
+        spread = float(np.sqrt(np.mean(variances)))
+        for test, hits in wrong.items():
+            limits = stats.binomtest(hits, repetitions).proportion_ci()
+            yield Rate(
+                world, test, hits, repetitions, spread, (float(limits.low), float(limits.high))
+            )
+
+
+HEADER = (
+    "| test | two equally good systems | runs | sd of a run, BLEU | p <= 0.05 | 95 % interval |\n"
+    "|---|---|---|---|---|---|"
+)
+
+
+def markdown_row(rate: Rate) -> str:
+    """A row under HEADER."""
+    n, m = rate.world.runs
+    low, high = (100 * limit for limit in rate.interval)
+    found = f"{100 * rate.share:.1f} % | {low:.1f} to {high:.1f} %"
+    return f"| {rate.test} | {rate.world.what} | {n} and {m} | {rate.spread:.1f} | {found} |"

@@ -1,0 +1,54 @@
+"""What all pictures of the project share: matplotlib, colours, files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+
+# Okabe and Ito's palette: told apart by colour-blind readers and in print.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+
+
+def new_figure(width: float, height: float) -> Any:
+    """An empty figure of this size in inches.
+
+    Raises:
+        UserError: if matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UserError(
+            "matplotlib is not installed: install it with `pip install matplotlib`"
+        ) from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def tidy(axes: Any, grid: str = "both") -> None:
+    """Give a panel the project's look: a light grid along ``grid``, no box."""
+    axes.grid(color="#dddddd", linewidth=0.6, axis=grid)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def colours(count: int) -> list[str]:
+    """So many colours; they repeat after the seventh."""
+    return [COLOURS[i % len(COLOURS)] for i in range(count)]
+
+
+def save(figure: Any, path: Path, dpi: int = 150) -> None:
+    """Write a picture, to a temporary name first; the same numbers give the same file."""
+    import matplotlib
+
+    partial = path.with_name(f".{path.stem}.partial-{os.getpid()}{path.suffix}")
+    # Fixed ids and no date in SVG files.
+    metadata = {"Date": None} if path.suffix == ".svg" else None
+    try:
+        with matplotlib.rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none"}):
+            figure.savefig(partial, dpi=dpi, metadata=metadata)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

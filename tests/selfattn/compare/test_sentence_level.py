@@ -1,0 +1,114 @@
+"""Bootstrap and randomisation against loops that draw sentence by sentence, and enumeration."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from selfattn.compare.metrics import bleu_scores, ter_scores
+from selfattn.compare.sentence_level import resample, sentence_tests
+
+
+def ter_counts(runs, sentences, worse=0.0):
+    """Edits and words; the second half of the runs has ``worse`` more edits a sentence."""
+    rng = np.random.default_rng(11)
+    words = rng.integers(5, 20, sentences)
+    edits = rng.binomial(words, 0.4, size=(runs, sentences))
+    edits[runs // 2 :] += rng.poisson(worse, size=(runs - runs // 2, sentences))
+    return np.stack([edits, np.broadcast_to(words, edits.shape)], axis=-1).astype(float)
+
+
+def run_tests(counts, x, y, scorer=ter_scores, samples=2000, seed=1):
+    draws = resample(counts, scorer, samples, np.random.default_rng(seed))
+    return sentence_tests(draws, x, y, scorer, np.random.default_rng(seed))
+
+
+def test_observed_scores_and_the_mean_of_draws():
+    counts = ter_counts(3, 50)
+    draws = resample(counts, ter_scores, 500, np.random.default_rng(0))
+    expected = [100 * run[:, 0].sum() / run[:, 1].sum() for run in counts]
+    assert draws.observed == pytest.approx(expected)
+    assert draws.bootstrap.shape == (500, 3)
+    assert draws.bootstrap.mean(axis=0) == pytest.approx(expected, abs=0.7)
+    # A kept sentence is kept in every run, and each with probability one half.
+    assert (draws.kept[:, 0, 1] == draws.kept[:, 2, 1]).all()
+    assert draws.kept[:, 0, 1].mean() == pytest.approx(counts[0, :, 1].sum() / 2, rel=0.03)
+
+
+def test_bootstrap_is_a_loop_over_sentences():
+    counts = ter_counts(4, 60, worse=0.2)
+    found = run_tests(counts, [0, 1], [2, 3], samples=4000)
+    loop = np.random.default_rng(99)
+
+    def difference(sample):
+        scores = [100 * sum(r[i, 0] for i in sample) / sum(r[i, 1] for i in sample) for r in counts]
+        return (scores[2] + scores[3] - scores[0] - scores[1]) / 2
+
+    observed = difference(range(60))
+    drawn = np.array([difference(loop.integers(60, size=60)) for _ in range(1000)])
+    expected_p = (np.abs(drawn - observed) >= abs(observed)).mean()
+    assert found.bootstrap_p == pytest.approx(expected_p, abs=0.05)
+    assert found.test_set_sd == pytest.approx(drawn.std(), rel=0.1)
+    assert found.interval == pytest.approx(np.quantile(drawn, [0.025, 0.975]), abs=0.6)
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_randomisation_is_every_swap_written_out(runs):
+    counts = ter_counts(2 * runs, 9, worse=1)
+    x, y = list(range(runs)), list(range(runs, 2 * runs))
+
+    def difference(coins):
+        mixed = counts.copy()
+        for i, swap in enumerate(coins):
+            if swap:
+                mixed[x, i], mixed[y, i] = counts[y, i], counts[x, i]
+        scores = 100 * mixed[..., 0].sum(axis=1) / mixed[..., 1].sum(axis=1)
+        return scores[y].mean() - scores[x].mean()
+
+    observed = abs(difference([0] * 9))
+    every = [abs(difference(coins)) for coins in itertools.product([0, 1], repeat=9)]
+    expected = np.mean(np.array(every) >= observed - 1e-9)
+    assert run_tests(counts, x, y, samples=20_000).randomisation_p == pytest.approx(
+        expected, abs=0.02
+    )
+
+
+def test_variance_is_split_into_test_set_and_seeds():
+    counts = ter_counts(5, 200)
+    found = run_tests(counts, [0, 1], [2, 3, 4])
+    scores = ter_scores(counts.sum(axis=1))
+    seed = np.sqrt(scores[:2].var(ddof=1) / 2 + scores[2:].var(ddof=1) / 3)
+    assert found.seed_sd == pytest.approx(seed)
+    share = seed**2 / (seed**2 + found.test_set_sd**2)
+    assert found.seed_share == pytest.approx(share) and 0 < share < 1
+    assert run_tests(counts, [0], [1, 2]).seed_share is None
+
+
+@pytest.mark.parametrize("sides", [([0], [0]), ([0, 1, 2], [0, 1, 2]), ([0, 1], [1, 0])])
+def test_a_system_against_itself_has_p_1(sides):
+    found = run_tests(ter_counts(3, 40), *sides)
+    assert found.bootstrap_p == found.randomisation_p == 1
+
+
+def test_swapping_the_sides_turns_the_interval_only():
+    counts = ter_counts(6, 80, worse=0.1)
+    there, back = run_tests(counts, [0, 1, 2], [3, 4, 5]), run_tests(counts, [3, 4, 5], [0, 1, 2])
+    assert there.bootstrap_p == back.bootstrap_p
+    assert there.randomisation_p == back.randomisation_p
+    assert there.interval == pytest.approx((-back.interval[1], -back.interval[0]))
+
+
+def test_a_large_difference_is_found_with_unequal_numbers_of_runs():
+    counts = ter_counts(5, 300, worse=1.5)
+    found = run_tests(counts, [0, 1], [2, 3, 4], samples=999)
+    assert found.bootstrap_p == found.randomisation_p == 1 / 1000
+
+
+def test_draws_in_pieces_for_little_memory(monkeypatch):
+    counts = np.concatenate([ter_counts(2, 30)] * 5, axis=-1)
+    whole = resample(counts, bleu_scores, 64, np.random.default_rng(4))
+    monkeypatch.setattr("selfattn.compare.sentence_level._CELLS", 30)
+    pieces = resample(counts, bleu_scores, 64, np.random.default_rng(4))
+    assert whole.bootstrap.shape == pieces.bootstrap.shape
+    assert pieces.bootstrap.mean() == pytest.approx(whole.bootstrap.mean(), rel=0.05)
+    assert np.isfinite(pieces.bootstrap).all() and (pieces.kept <= pieces.totals).all()

@@ -1,0 +1,52 @@
+"""Under no difference, 5 % of comparisons come out below 0.05, but where theory says otherwise."""
+
+import pytest
+
+from selfattn.compare.simulation import (
+    BOOTSTRAP,
+    COIN_PER_RUN,
+    PAIRED,
+    PERMUTATION,
+    RANDOMISATION,
+    WELCH,
+    World,
+    simulate,
+)
+
+stats = pytest.importorskip("scipy.stats")
+REPETITIONS = 300
+
+
+def rates_of(world):
+    rates = simulate([world], REPETITIONS, sentences=100, samples=99, seed=3)
+    return {rate.test: rate for rate in rates}
+
+
+def chance(rate, share):
+    """Probability of so many wrong verdicts or more extreme if ``share`` were the true rate."""
+    return stats.binomtest(rate.wrong, rate.pairs, share).pvalue
+
+
+SOUND = [
+    World("seeds differ", (5, 5), (WELCH, PAIRED, PERMUTATION), seed_sd=0.1),
+    World("runs of one quality", (1, 1), (BOOTSTRAP, RANDOMISATION)),
+    World("runs of one quality", (4, 2), (BOOTSTRAP, RANDOMISATION)),
+    World("good at different sentences", (3, 3), (BOOTSTRAP, RANDOMISATION), own_sd=0.8),
+]
+
+
+@pytest.mark.parametrize("world", SOUND, ids=lambda w: f"{w.what}, {w.runs[0]} and {w.runs[1]}")
+def test_sound_tests_are_wrong_in_5_percent(world):
+    for rate in rates_of(world).values():
+        # 0.1 % of right programs would fail here; one that is wrong in 10 % nearly always does.
+        assert chance(rate, 0.05) > 1e-3, f"{rate.test}: {rate.share:.1%}"
+
+
+def test_one_run_each_finds_differences_between_seeds():
+    for rate in rates_of(World("", (1, 1), (BOOTSTRAP, RANDOMISATION), seed_sd=0.1)).values():
+        assert rate.share > 0.09 and chance(rate, 0.05) < 1e-3
+
+
+def test_a_coin_for_each_run_is_wrong_too_often():
+    found = rates_of(World("", (3, 3), (COIN_PER_RUN,), own_sd=0.8))[COIN_PER_RUN]
+    assert found.share > 0.09 and chance(found, 0.05) < 1e-3
