@@ -133,12 +133,12 @@ class ReSA(DiSA):
         )
 
     def get_extra_state(self) -> Tensor:
-        """What ``state_dict`` stores beside the parameters."""
-        return torch.tensor(self.select_all)
+        """What ``state_dict`` stores beside the parameters; a number, which averages can take."""
+        return torch.tensor(float(self.select_all))
 
     def set_extra_state(self, state: Tensor) -> None:
         """What ``load_state_dict`` reads."""
-        self.select_all = bool(state)
+        self.select_all = bool(state > 0.5)
 
     def _context(self, x: Tensor, h: Tensor, padding_mask: Tensor | None) -> Tensor:
         """Eq. 10-13: attention of the heads, a mean for the other tokens."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops import _dispatch, _distance
-from selfattn.ops.disa import fused, native
+from selfattn.ops.disa import fused, native, packing
 from selfattn.ops.disa.eager import disa_eager
 from selfattn.ops.disa.fused import disa_fused
 from selfattn.ops.disa.native import disa_native
@@ -123,8 +123,13 @@ def disa(
         if distance_bias is not None:
             refused["fused"] = _distance.NOT_FUSED
     name = _dispatch.choose(backend, refused)
+    run, numbers = _RUN[name], (float(c), float(dropout_p))
     bias = () if name == "fused" else (distance_bias,)
-    return _RUN[name](x, a, b, masks, hidden, float(c), float(dropout_p), hidden_keys, *bias)
+    packs_itself = name == "reference" or (name == "fused" and x.device.type == "cpu")
+    by_position = distance_bias is not None or not packing.keeps_masks(masks)
+    if hidden is None or hidden_keys is None or packs_itself or by_position:
+        return run(x, a, b, masks, hidden, *numbers, hidden_keys, *bias)
+    return packing.packed(run, x, a, b, masks, hidden, *numbers, hidden_keys)
 
 
 def _check(

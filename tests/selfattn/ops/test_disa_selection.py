@@ -7,7 +7,8 @@ import torch
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
-from selfattn.ops.disa import disa, native, tiling
+from selfattn.ops.disa import _RUN, disa, native, tiling
+from selfattn.ops.disa.eager import disa_eager
 from selfattn.ops.disa.fused import disa_fused
 from selfattn.testing import PADDINGS, assert_close, padding_mask, run_with_grads
 
@@ -56,7 +57,7 @@ def fast(request, device):
 
 
 @pytest.mark.parametrize("padding", PADDINGS)
-@pytest.mark.parametrize("shares", [(0.5, 0.5), (0.0, 0.5), (0.5, 0.0), (1.0, 0.3), (0.2, 1.0)])
+@pytest.mark.parametrize("shares", [(0.4, 0.4), (0.0, 0.5), (0.5, 0.0), (1.0, 0.3), (0.0, 0.0)])
 def test_a_backend_is_the_reference(fast, shares, padding):
     function, dtype, ratio, device = fast
     length = 19 if function is kernel else 37
@@ -118,6 +119,30 @@ def test_dropout_meets_the_pairs_that_are_left(monkeypatch):
     got = run_with_grads(partial(disa, backend="eager", **options), values, upstream)
     for name, want, found in zip(NAMES, expected, got, strict=True):
         assert_close(name, want, found, 1e-12)
+
+
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("shares", [(0.2, 0.2), (0.0, 0.5), (0.0, 0.0), (1.0, 0.3)])
+def test_backends_that_walk_over_positions_get_short_sequences(monkeypatch, shares, padding):
+    values, upstream = inputs(40)
+    hidden = padding_mask(padding, BATCH, 40)
+    queries, keys = selection(shares[0], 40), selection(shares[1], 40, 6)
+    seen = []
+
+    def run(x, *rest):
+        seen.append(x.shape[1])
+        return disa_eager(x, *rest)
+
+    monkeypatch.setitem(_RUN, "eager", run)
+    options = {"mask": MASKS[:2], "padding_mask": hidden, "queries": queries, "keys": keys}
+    expected, got = (
+        run_with_grads(partial(disa, backend=name, **options), values, upstream)
+        for name in ("reference", "eager")
+    )
+    for name, want, found in zip(NAMES, expected, got, strict=True):
+        assert_close(name, want, found, 1e-12)
+    needed = queries | keys if hidden is None else (queries | keys) & ~hidden
+    assert seen == [max(1, needed.sum(1).max())]
 
 
 def test_a_selection_of_another_shape_is_refused():

@@ -1,0 +1,53 @@
+"""Short sequences of selected tokens, for backends that walk over every position."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from selfattn.masks import PositionalMask
+
+
+def keeps_masks(masks: Sequence[PositionalMask]) -> bool:
+    """Whether masks mean the same when tokens are left out: directions do, windows do not."""
+    return all(mask.window is None for mask in masks)
+
+
+def packed(
+    run: Callable[..., Tensor],
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    masks: Sequence[PositionalMask],
+    hidden: Tensor,
+    c: float,
+    dropout_p: float,
+    hidden_keys: Tensor,
+) -> Tensor:
+    """Run a backend on the tokens that attend or are attended to, in their order.
+
+    Args:
+        run: a backend; the other arguments are its own.
+        x: see ``disa``, and so on.
+        a: see ``disa``.
+        b: see ``disa``.
+        masks: see ``keeps_masks``.
+        hidden: bool ``(B, T)``, what does not attend.
+        c: see ``disa``.
+        dropout_p: see ``disa``.
+        hidden_keys: bool ``(B, T)``, what is no key.
+
+    Returns:
+        ``(B, T, C)``, 0 at the other tokens.
+    """
+    needed = ~(hidden & hidden_keys)
+    longest = max(1, int(needed.sum(1).max()))
+    # What is needed first, and in order; shorter sentences end with hidden tokens.
+    order = needed.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :longest]
+    rows = order[..., None].expand(-1, -1, x.shape[-1])
+    short = (t.gather(1, rows) for t in (x, a, b))
+    some, some_keys = (t.gather(1, order) for t in (hidden, hidden_keys))
+    y = run(*short, masks, some, c, dropout_p, some_keys)
+    return y.new_zeros(x.shape).scatter(1, rows, y)

@@ -1,0 +1,209 @@
+"""``--criterion policy_gradient`` in real trainings: phases, gradients, processes, resuming."""
+
+import copy
+import shutil
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+pytest.importorskip("fairseq")
+pytestmark = pytest.mark.fairseq
+
+import plugin  # noqa: E402, F401 - registers everything
+from plugin.criterions.policy_gradient import (  # noqa: E402
+    BASELINE,
+    PolicyGradientConfig,
+    PolicyGradientCriterion,
+)
+from plugin.modules.policy_phases import PolicyPhases  # noqa: E402
+from selfattn import checkpoints  # noqa: E402
+from selfattn.errors import UserError  # noqa: E402
+from selfattn.layers import build_attention  # noqa: E402
+from tests.plugin.helpers import FLAGS, hypotheses, logged, sentence, weights  # noqa: E402
+from tests.plugin.test_distributed import two_processes  # noqa: E402
+
+RESA = """
+    --arch transformer_resa_tiny --criterion policy_gradient --select-all-updates 3
+    --policy-only-updates 3 --reward-baseline running_mean --encoder-layers 2
+""".split()
+
+
+@pytest.fixture(scope="module")
+def whole(train, tmp_path_factory):
+    """Folder and log of a training through all phases: 3 updates each, and 4 of both."""
+    folder = tmp_path_factory.mktemp("resa") / "whole"
+    flags = ("--max-update", "10", "--save-interval-updates", "1", "--eval-bleu")
+    return folder, train(folder, *RESA, *flags)
+
+
+def change(folder, first, last):
+    """Which weights moved between two numbers of updates: (of the samplers, of the rest)."""
+    paths = [next(folder.glob(f"checkpoint_*_{n}.pt")) for n in (first, last)]
+    before, after = (weights(path) for path in paths)
+    moved = {n for n, t in before.items() if not torch.equal(t, after[n])}
+    moved -= {n for n in moved if n.endswith("_extra_state")}  # whether everything is selected
+    policy = {n for n in before if "_sampler." in n}
+    return moved & policy, moved - policy
+
+
+def test_each_phase_trains_its_own_parameters(whole):
+    folder, log = whole
+    policy, rest = change(folder, 1, 3)
+    assert rest and not policy
+    policy, rest = change(folder, 3, 6)
+    assert policy and not rest
+    assert all(change(folder, 6, 9))
+    updates = logged(log, "train_inner")
+    for record in updates:
+        everything = int(record["num_updates"]) <= 3
+        assert (float(record["selected_heads"]) == 1) is everything
+        assert (float(record["selection_entropy"]) == 0) is everything
+        assert float(record["reward"]) < 0
+    valid = logged(log, "valid")[-1]
+    for name in ("reward", "policy_loss", "selected_dependents", "loss", "nll_loss", "ppl"):
+        assert f"valid_{name}" in valid
+    assert 0 < float(valid["valid_selected_heads"]) < 1
+
+
+def test_a_resumed_training_is_the_same(whole, train, tmp_path):
+    """In the policy's phase: with its parameters, baseline and optimizer."""
+    folder, log = whole
+    resumed = tmp_path / "run"
+    resumed.mkdir()
+    shutil.copy(next(folder.glob("checkpoint_*_4.pt")), resumed / "checkpoint_last.pt")
+    again = train(resumed, *RESA, "--max-update", "10")
+    names = ("reward", "policy_loss", "selected_heads", "loss", "gnorm")
+    expected, got = (
+        {r["num_updates"]: [r[n] for n in names] for r in logged(lines, "train_inner")}
+        for lines in (log, again)
+    )
+    assert list(got) == ["5", "6", "7", "8", "9", "10"]
+    assert got == {number: expected[number] for number in got}
+    last = checkpoints.read(resumed / "checkpoint_last.pt")
+    assert last["task_state"][BASELINE] < 0
+
+
+def test_generation_is_deterministic_unless_sampling_is_asked_for(whole, prepared, run_cli):
+    folder, _ = whole
+    path = str(folder / "checkpoint_last.pt")
+    command = ["-m", "fairseq_cli.generate", prepared / "data-bin", "--user-dir", "plugin", "--cpu"]
+    command += ["--path", path, "--beam", "2", "--remove-bpe", "sentencepiece"]
+
+    def generate(*flags):
+        done = run_cli([*command, *flags])
+        assert done.returncode == 0, done.stderr
+        return hypotheses(done.stdout)
+
+    first, second, others = generate("--seed", "1"), generate("--seed", "2"), "others"
+    sampling = "{'resa_test_selection': 'sample'}"
+    others = generate("--seed", "1", "--model-overrides", sampling)
+    assert first == second
+    assert first != others
+    assert len(first) == len(others) == 20
+
+
+def test_two_processes(prepared, repo_root, tmp_path):
+    """With fairseq's default backend, through all phases."""
+    more = ("--max-update", "8", "--dropout", "0.1")
+    tmp_path /= "run"
+    outputs = two_processes(prepared / "data-bin", tmp_path, repo_root, *RESA, *more)
+    records = logged("\n".join(outputs).splitlines(), "train_inner")
+    assert len(records) == 8
+    assert [float(r["selected_heads"]) == 1 for r in records] == [True] * 3 + [False] * 5
+
+
+def test_two_processes_without_a_policy(prepared, repo_root, tmp_path):
+    """Any other criterion selects everything: samplers that never learn must not stop DDP."""
+    outputs = two_processes(
+        prepared / "data-bin", tmp_path / "run", repo_root, "--arch", "transformer_resa_tiny"
+    )
+    assert any("attention 'resa' selects every token" in output for output in outputs)
+
+
+def test_loss_and_bleu_are_those_of_the_usual_criterion(whole, train, tmp_path):
+    """The weights of the end, validated by it after an update that changes nothing."""
+    folder, log = whole
+    usual = ("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1", "--lr", "0")
+    start = ("--restore-file", str(folder / "checkpoint_last.pt"), "--reset-optimizer")
+    start += ("--reset-dataloader", "--reset-meters", "--reset-lr-scheduler")
+    again = train(
+        tmp_path, *RESA[:2], *RESA[-2:], *usual, *start, "--max-update", "1", "--eval-bleu"
+    )
+    expected, got = (logged(lines, "valid")[-1] for lines in (again, log))
+    for name in ("valid_loss", "valid_nll_loss", "valid_ppl", "valid_bleu"):
+        assert got[name] == expected[name]
+
+
+def test_a_model_without_a_selection_is_refused(prepared, run_cli, tmp_path):
+    flags = [*FLAGS, "--criterion", "policy_gradient", "--save-dir", tmp_path]
+    done = run_cli(["-m", "fairseq_cli.train", prepared / "data-bin", *flags], timeout=600)
+    assert "this model has none" in sentence(done)
+    assert not list(tmp_path.glob("*.pt"))
+
+
+def test_what_would_be_silently_wrong_is_refused():
+    model, phases = Reward(), PolicyPhases(select_all=1, policy_only=1)
+    phases.check(model)
+    with pytest.raises(UserError, match="--policy-only-updates 1 needs parameters in float32"):
+        phases.check(copy.deepcopy(model).half())
+    model.args = SimpleNamespace(checkpoint_activations=True)
+    with pytest.raises(UserError, match="--checkpoint-activations does not work"):
+        phases.check(model)
+    for wrong in ({"select_all_updates": -1}, {"policy_only_updates": -2}, {"selection_cost": -1}):
+        with pytest.raises(UserError, match="-[12].* is not allowed; it must be at least 0"):
+            built(**wrong)
+
+
+def built(**flags):
+    """The criterion on a task that does nothing."""
+    task = SimpleNamespace(supervised_criterion="bio_tagging", target_dictionary=None)
+    task.begin_epoch = task.train_step = task.optimizer_step = None
+    return PolicyGradientCriterion(task, PolicyGradientConfig(**flags))
+
+
+class Reward(torch.nn.Module):
+    """Stands for a model: one ReSA layer, and a loss of the layer's output."""
+
+    def __init__(self, **switches):
+        super().__init__()
+        torch.manual_seed(1)
+        self.layer = build_attention("resa", 8, 2, **switches)
+        self.classifier = torch.nn.Linear(8, 5)
+
+    def forward(self, x):
+        return self.classifier(self.layer(x))
+
+
+@pytest.mark.parametrize("penalty", ["product", "sum"])
+def test_the_loss_is_that_of_the_paper(penalty):
+    """Value and gradients of both parts against the formula, from the selection that was made."""
+    flags = {"selection_cost": 0.5, "selection_penalty": penalty, "label_smoothing": 0.0}
+    criterion, model = built(select_all_updates=0, **flags), Reward()
+    x, target = torch.randn(4, 6, 8), torch.randint(5, (4, 6))
+    target[2, 3:] = -100
+    sample = {"net_input": {"x": x}, "target": target}
+    torch.manual_seed(9)
+    criterion.phases.at(0)
+    loss, size, figures = criterion(model, sample)
+    got = torch.autograd.grad(loss, list(model.parameters()))
+
+    torch.manual_seed(9)
+    scores = model(x)
+    heads, dependents = model.layer.take_choice()
+    words = (target != -100).sum(1)
+    assert size == words.sum()
+    each = torch.nn.functional.cross_entropy(
+        scores.transpose(1, 2), target, ignore_index=-100, reduction="none"
+    ).sum(1)
+    share = {
+        "product": heads.share * dependents.share,
+        "sum": heads.share + dependents.share,
+    }[penalty]
+    reward = -(each.detach() / words + 0.5 * share)
+    log_p = heads.log_probability + dependents.log_probability
+    expected = each.sum() - (reward * log_p).mean() * size
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(figures["reward"], reward.sum())
+    for one, other in zip(got, torch.autograd.grad(expected, model.parameters()), strict=True):
+        torch.testing.assert_close(one, other)
