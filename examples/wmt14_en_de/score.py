@@ -37,7 +37,7 @@ def main() -> None:
     hypotheses = read_translations(args.output, len(references))
     scores = bleu_flavours(hypotheses, references)
     write_lines(args.run / f"{args.name}.de", hypotheses)
-    result = runs.describe(args.run, args.checkpoint, args.name, scores)
+    result = runs.describe(args.checkpoint, args.name, scores)
     runs.save(args.run, result)
     print(f"{result.attention}, seed {result.seed}, {result.updates:,} updates, {args.name}")
     for flavour, score in scores.items():

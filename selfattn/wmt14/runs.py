@@ -9,14 +9,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from .. import checkpoints
 from ..corpus.folder import write_json
 from ..errors import UserError
 from ..report.translations import Score
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SCORES = "scores.json"
 
@@ -48,7 +48,6 @@ class Run:
     """One checkpoint's translation of the test set.
 
     Args:
-        folder (str): of the training.
         checkpoint (str): ``last`` or ``average16``, for example.
         setup (int, optional): 1 or 2 by its warm-up; None for any other.
         attention (str): of the encoder.
@@ -59,7 +58,6 @@ class Run:
         scores (Mapping[str, Score]): by flavour of BLEU.
     """
 
-    folder: str
     checkpoint: str
     setup: int | None
     attention: str
@@ -70,11 +68,10 @@ class Run:
     scores: Mapping[str, Score]
 
 
-def describe(folder: Path, checkpoint: Path, name: str, scores: Mapping[str, Score]) -> Run:
+def describe(checkpoint: Path, name: str, scores: Mapping[str, Score]) -> Run:
     """Read off a checkpoint what it is.
 
     Args:
-        folder (Path): of the training.
         checkpoint (Path): the file that translated.
         name (str): what to call it.
         scores (Mapping): by flavour.
@@ -82,6 +79,9 @@ def describe(folder: Path, checkpoint: Path, name: str, scores: Mapping[str, Sco
     Raises:
         UserError: if the file is no fairseq checkpoint.
     """
+    # Here, because the table needs no torch, which takes seconds to import.
+    from .. import checkpoints
+
     state = checkpoints.read(checkpoint)
     model = (state.get("cfg") or {}).get("model") or state.get("args") or {}
     flags: dict[str, Any] = dict(vars(model) if isinstance(model, argparse.Namespace) else model)
@@ -90,7 +90,6 @@ def describe(folder: Path, checkpoint: Path, name: str, scores: Mapping[str, Sco
     found = [n for n in SETUPS if SETUPS[n]["warmup_updates"] == flags.get("warmup_updates")]
     setup = found[0] if found else None
     return Run(
-        folder=folder.name,
         checkpoint=name,
         setup=setup,
         attention=str(flags.get("encoder_attention", "multihead")),
@@ -145,7 +144,7 @@ def _first(value: Any) -> Any:
     return value[0] if isinstance(value, list) and value else value
 
 
-def _parameters(weights: Mapping[str, torch.Tensor]) -> int:
+def _parameters(weights: Mapping[str, Tensor]) -> int:
     """Numbers in all weights; tensors that share their memory count once."""
     sizes = {
         (tensor.data_ptr(), tensor.shape): tensor.numel()

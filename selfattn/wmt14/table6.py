@@ -30,6 +30,7 @@ def collect(folders: Sequence[Path], any_settings: bool = False) -> tuple[list[R
         UserError: if a folder was not evaluated, or two are the same system with the same seed.
     """
     taken: list[Run] = []
+    places: dict[tuple[int, str, str, int], Path] = {}
     notes: list[str] = []
     for folder in folders:
         for run in load(folder):
@@ -42,16 +43,13 @@ def collect(folders: Sequence[Path], any_settings: bool = False) -> tuple[list[R
                 notes.append(f"{shown}: {name}: {'; '.join(run.departures)}")
                 if not any_settings:
                     continue
-            twins = [
-                other.folder for other in taken
-                if (other.setup, other.attention, other.checkpoint, other.seed)
-                == (run.setup, run.attention, run.checkpoint, run.seed)
-            ]  # fmt: skip
-            if twins:
+            system = run.setup, run.attention, run.checkpoint, run.seed
+            if system in places:
                 raise UserError(
-                    f"{twins[0]} and {run.folder} are both {run.attention} in Setup {run.setup} "
+                    f"{places[system]} and {folder} are both {run.attention} in Setup {run.setup} "
                     f"with seed {run.seed}: a mean needs runs of different seeds"
                 )
+            places[system] = folder
             taken.append(run)
     return taken, notes
 

@@ -15,7 +15,7 @@ def run(tmp_path):
         scores = {flavour: Score(bleu + i, f"s{i}") for i, flavour in enumerate(FLAVOURS)}
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
-        made = Run(name, checkpoint, setup, attention, seed, 250_000, 61_000_000 + len(attention),
+        made = Run(checkpoint, setup, attention, seed, 250_000, 61_000_000 + len(attention),
                    departures, scores)  # fmt: skip
         save(folder, made)
         return folder, made
@@ -66,7 +66,7 @@ def test_other_settings_are_left_out_and_named(run):
 
 def test_twins_and_bad_files_are_refused(run, tmp_path):
     folders = [run(name, "mtsa", 1, 24.0)[0] for name in ("one", "two")]
-    with pytest.raises(UserError, match="one and two are both mtsa in Setup 1 with seed 1"):
+    with pytest.raises(UserError, match="one and .*two are both mtsa in Setup 1 with seed 1"):
         collect(folders)
     with pytest.raises(UserError, match=r"holds no scores\.json: run evaluate\.sh"):
         collect([tmp_path])
