@@ -57,13 +57,13 @@ class Options:
     workers: int = 1
 
     def __post_init__(self) -> None:
-        for flag, value in (
-            ("--vocab-pairs", self.vocab_pairs),
-            ("--max-length", self.max_length - 1),
-            ("--workers", self.workers),
+        for flag, value, least in (
+            ("--vocab-pairs", self.vocab_pairs, 1),
+            ("--max-length", self.max_length, 2),
+            ("--workers", self.workers, 1),
         ):
-            if value < 1:
-                raise UserError(f"{flag} is too small: there must be room for one")
+            if value < least:
+                raise UserError(f"{flag} is {value}, but must be {least} or more")
         if not 0 < self.coverage <= 1:
             raise UserError(f"--coverage is {self.coverage}, but must be above 0 and at most 1")
 

@@ -83,8 +83,11 @@ def describe(checkpoint: Path, name: str, scores: Mapping[str, Score]) -> Run:
     from .. import checkpoints
 
     state = checkpoints.read(checkpoint)
-    model = (state.get("cfg") or {}).get("model") or state.get("args") or {}
+    cfg = state.get("cfg") or {}
+    model = cfg.get("model") or state.get("args") or {}
     flags: dict[str, Any] = dict(vars(model) if isinstance(model, argparse.Namespace) else model)
+    # Under torchrun only this one knows of processes on other hosts.
+    flags |= cfg.get("distributed_training") or {}
     flags["batch"] = batch_tokens(flags)
     updates = int(state["optimizer_history"][-1]["num_updates"])
     found = [n for n in SETUPS if SETUPS[n]["warmup_updates"] == flags.get("warmup_updates")]

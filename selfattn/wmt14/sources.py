@@ -139,7 +139,11 @@ def find_archives(
             url = f"{mirror.rstrip('/')}/{archive.name}" if mirror else archive.url
             fetch(url, path, size=archive.bytes, digest=archive.digest, show=show)
         elif not any_data:
-            verify(path, archive.digest, show)
+            try:
+                verify(path, archive.digest, show)
+            except UserError as error:
+                again = "" if archives else "; remove it, and the same command downloads it again"
+                raise UserError(f"{error}{again}") from None
         show(f"archive {archive.name}: {path.stat().st_size:,} bytes")
     return {archive.name: folder / archive.name for archive in needed}
 
