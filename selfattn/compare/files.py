@@ -111,7 +111,7 @@ def to_markdown(report: Report) -> str:
         rule = ["---"] * table.left + ["---:"] * (len(table.header) - table.left)
         lines += ["", f"**{table.title}**", ""]
         lines += [_markdown_row(row) for row in (table.header, rule, *table.rows)]
-        lines += ["", table.note]
+        lines += ["", table.note] if table.note else []
     lines += ["", "**Where this comes from**", "", f"`{report.command}`", ""]
     lines += [
         f"- {test_set}, {metric}: `{signature}`"

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import glob
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..errors import UserError
 
 TEST = "{test}"
 FEWEST_RUNS = 3
 LOG_NAME = "train.log"
+# What scripts/run_seeds.py writes beside the hypotheses: when a run begins, and when it is done.
+BEGUN_NAME, RECORD_NAME = "config.json", "run.json"
 # NAME=..., where NAME holds no slash or wildcard, so that a path with = in a folder stays a path.
 _NAMED = re.compile(r"([^=/*?\[\]{}]+)=(.+)", re.DOTALL)
 _SEED = re.compile(r"seed[-_=.]?(\d+)", re.IGNORECASE)
@@ -154,10 +158,26 @@ def find_runs(system: System, test_set: str, several: bool) -> tuple[list[Found]
             f"no file matches {pattern!r}, the pattern of {system.name}; put it in quotes so that "
             "the shell leaves it alone, and look whether the runs are finished"
         )
+    records = [_record(path) for path in paths]
+    owners = sorted({str(record["system"]) for record in records if "system" in record})
+    if len(owners) > 1:
+        raise UserError(
+            f"the pattern of {system.name}, {pattern!r}, matches runs of several systems: "
+            f"{', '.join(owners)}; give one that matches one, such as 'NAME-[0-9]*'"
+        )
     logs = [_log_beside(path) for path in paths]
-    seeds = _seeds([str(path) for path in paths], logs)
+    seeds = _seeds([str(path) for path in paths], logs, records)
     found = [Found(*row) for row in zip(paths, seeds, logs, strict=True)]
-    return found, [*_missing(pattern, paths, system.name), *_log_warnings(found, system.name)]
+    return found, [*_missing(pattern, paths, system.name), *_run_warnings(found, system.name)]
+
+
+def _record(path: Path) -> dict[str, Any]:
+    """What the grid runner noted of a run; empty without a note."""
+    try:
+        record = json.loads((path.parent / RECORD_NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def _log_beside(path: Path) -> Path | None:
@@ -167,9 +187,13 @@ def _log_beside(path: Path) -> Path | None:
     return None
 
 
-def _seeds(paths: Sequence[str], logs: Sequence[Path | None]) -> list[str | None]:
-    """The seed of each run: what the log says, else ``seedN`` in the path, else the one number in
-    which the paths differ."""
+def _seeds(
+    paths: Sequence[str], logs: Sequence[Path | None], records: Sequence[dict[str, Any]]
+) -> list[str | None]:
+    """The seed of each run: from the grid's note, else the log, else ``seedN`` in the path, else
+    the one number in which the paths differ."""
+    if all("seed" in record for record in records):
+        return [str(record["seed"]) for record in records]
     if len(set(logs)) == len(logs) and None not in logs:
         logged = [_SEED_LOGGED.findall(_text(log)) for log in logs if log is not None]
         if all(logged):
@@ -210,11 +234,18 @@ def _missing(pattern: str, paths: Sequence[Path], system: str) -> list[str]:
     ]
 
 
-def _log_warnings(found: Sequence[Found], system: str) -> list[str]:
+def _run_warnings(found: Sequence[Found], system: str) -> list[str]:
     warnings = [
         f"{system}: {run.log} does not say that the training finished"
         for run in found
         if run.log is not None and _FINISHED not in _text(run.log)
+    ]
+    warnings += [
+        f"{system}: {run.path.parent} has a {BEGUN_NAME}, but no {RECORD_NAME}: the grid runner "
+        "has not finished it"
+        for run in found
+        if (run.path.parent / BEGUN_NAME).is_file()
+        and not (run.path.parent / RECORD_NAME).is_file()
     ]
     seeds = [run.seed for run in found if run.seed is not None]
     twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})

@@ -34,7 +34,7 @@ def tables(report: Report) -> list[Table]:
     if any(c.planning for c in report.comparisons):
         found.append(_planning(report))
     found.append(_sentence_level(report))
-    return [table if len(report.test_sets) > 1 else _without_test_set(table) for table in found]
+    return [part for table in found for part in _by_test_set(table)]
 
 
 def title_of(report: Report, comparison: Comparison) -> str:
@@ -47,9 +47,19 @@ def title_of(report: Report, comparison: Comparison) -> str:
     )
 
 
-def _without_test_set(table: Table) -> Table:
-    rows = [row[1:] for row in table.rows]
-    return Table(table.title, table.header[1:], rows, table.left - 1, table.note)
+def _by_test_set(table: Table) -> list[Table]:
+    """A table for each test set, which is named above it instead of in a column."""
+    names = list(dict.fromkeys(row[0] for row in table.rows))
+    return [
+        Table(
+            f"{table.title} ({name})" if len(names) > 1 else table.title,
+            table.header[1:],
+            [row[1:] for row in table.rows if row[0] == name],
+            table.left - 1,
+            table.note if name == names[-1] else "",
+        )
+        for name in names
+    ]
 
 
 def _scores(report: Report) -> Table:

@@ -60,7 +60,7 @@ def _table(table: Table, width: int) -> str:
             for i, (cell, size) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  " + _GAP.join(padded).rstrip())
-    lines += _wrap(table.note, width, "  ", "  ")
+    lines += _wrap(table.note, width, "  ", "  ") if table.note else []
     return "\n".join(lines)
 
 

@@ -37,7 +37,8 @@ def test_plain_text_is_taken_as_it_stands(tmp_path):
         (GENERATED.replace("D-1", "X-1"), None, "2 translations of 3 sentences, without number 1"),
         (GENERATED, 2, "3 translations, but the corpus has 2 sentences"),
         ("eins\nzwei\n", 3, "has 2 translations; it must have 3"),
-        ("eins\n▁zwei\n", None, "translation 2 holds the subword mark"),
+        ("eins\n▁zwei\n", None, "translation 2 holds the subword mark '▁'"),
+        ("ei@@ ns\n", None, "the subword mark '@@'; generate with --remove-bpe subword_nmt"),
     ],
 )
 def test_incomplete_or_segmented_output_is_refused(tmp_path, text, expected, message):

@@ -1,0 +1,175 @@
+"""scripts/compare_bleu.py as a user runs it, on sentences made up here."""
+
+import csv
+import json
+import random
+import re
+
+import pytest
+
+pytest.importorskip("sacrebleu")
+pytest.importorskip("scipy")
+
+SENTENCES = 40
+VALID = '| INFO | valid | {"valid_loss": "5.%d", "valid_bleu": "%d2.5", "valid_num_updates": "%d"}'
+
+
+def translations(references, seed, wrong):
+    rng = random.Random(seed)
+    words = " ".join(references).replace(".", "").split()
+    lines = []
+    for line in references:
+        changed = [rng.choice(words) if rng.random() < wrong else w for w in line[:-1].split()]
+        lines.append(" ".join(changed) + ".")
+    return lines
+
+
+def generated(lines, references, seed):
+    """What fairseq-generate prints: batches in another order."""
+    blocks = [
+        f"S-{i}\tx\nT-{i}\t{reference}\nH-{i}\t-0.1\t{line}\nD-{i}\t-0.1\t{line}\n"
+        for i, (line, reference) in enumerate(zip(lines, references, strict=True))
+    ]
+    random.Random(seed).shuffle(blocks)
+    return "".join(blocks)
+
+
+def log_of(seed):
+    lines = [
+        f"2026 | INFO | fairseq_cli.train | {{'common': {{'seed': {seed}}}}}",
+        *(VALID % (seed, seed, update) for update in (10, 20)),
+        "2026 | INFO | fairseq_cli.train | done training in 1.0 seconds",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="session")
+def lines(sentences):
+    return [german for _, german in sentences[:SENTENCES]]
+
+
+@pytest.fixture
+def folder(tmp_path, lines):
+    """Two test sets; a good system of plain text, a bad one of fairseq-generate with logs."""
+    for test, part in (("one", lines), ("two", lines[: SENTENCES // 2])):
+        (tmp_path / f"{test}.de").write_text("".join(f"{line}\n" for line in part), "utf-8")
+        for seed in (1, 2, 3):
+            for name, wrong in (("base", 0.4), ("good", 0.05)):
+                run = tmp_path / "runs" / f"{name}-{seed}"
+                run.mkdir(parents=True, exist_ok=True)
+                out = translations(part, f"{name}{seed}{test}", wrong)
+                text = "".join(f"{line}\n" for line in out)
+                if name == "base":
+                    text = generated(out, part, seed)
+                    (run / "train.log").write_text(log_of(seed))
+                (run / f"{test}.out").write_text(text, "utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def compare(run_cli, repo_root, folder):
+    def run(*args, base="runs/base-*/one.out", system="runs/good-*/one.out", ref="one.de"):
+        script = repo_root / "scripts" / "compare_bleu.py"
+        start = [script, "--baseline", base, "--system", system, "--ref", ref]
+        return run_cli([*start, "--samples", "200", *args], cwd=folder, COLUMNS="80")
+
+    return run
+
+
+def test_two_test_sets_and_all_files(compare, folder):
+    pytest.importorskip("matplotlib")
+    files = "--json r.json --csv r.csv --markdown r.md --latex r.tex --plots pictures".split()
+    done = compare(
+        "--ref", "two=two.de", "--metrics", "bleu", "ter", *files,
+        base="old=runs/base-*/{test}.out", system="a_b=runs/good-*/{test}.out", ref="one=one.de",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    first = done.stdout.splitlines()
+    assert first[0] == "a_b against old on one: 3 and 3 runs, 40 sentences"
+    assert first[1].startswith("  BLEU  BETTER        +")
+    assert all(len(line) <= 80 for line in first if not line.startswith("wrote"))
+    report = json.loads((folder / "r.json").read_text())
+    assert len(report["comparisons"]) == 4 and len(report["runs"]) == 12
+    assert {r["seed"] for r in report["runs"]} == {"1", "2", "3"}
+    found = report["comparisons"][0]
+    assert (found["verdict"], found["pairs"], found["permutation"]["p"]) == ("better", 3, 0.1)
+    assert found["p_holm"] > found["welch"]["p"]
+    check_csv(folder / "r.csv", report)
+    check_latex((folder / "r.tex").read_text())
+    check_markdown((folder / "r.md").read_text(), report)
+    names = sorted(path.name for path in (folder / "pictures").iterdir())
+    assert names == [
+        f"{name}.{kind}" for name in ("curves", "differences", "runs") for kind in ("png", "svg")
+    ]
+    svg = (folder / "pictures" / "curves.svg").read_text()
+    assert "validation BLEU" in svg and "old: 22.50 at the end" in svg
+
+
+def check_csv(path, report):
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    scores = {(r["file"], r["metric"]): float(r["value"]) for r in rows if r["quantity"] == "score"}
+    for run in report["runs"]:
+        for metric, score in run["scores"].items():
+            assert scores[run["path"], metric] == score
+    welch = [float(r["value"]) for r in rows if r["quantity"] == "welch_p"]
+    assert welch == [c["welch"]["p"] for c in report["comparisons"]]
+
+
+def check_latex(text):
+    columns = re.search(r"\\begin\{tabular\}\{([lr]+)\}", text)[1]
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert len(rows) == 1 + 2 * 2
+    assert all(row.count("&") == len(columns) - 1 for row in rows)
+    table = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
+    assert table.count("{") == table.count("}") and r"a\_b" in table
+    assert not re.search(r"(?<!\\)[_%#]", table)
+    order = ["toprule", "midrule", "midrule", "bottomrule"]
+    assert re.findall(r"\\(\w+rule)", table) == order
+
+
+def check_markdown(text, report):
+    for run in [*report["runs"], *report["test_sets"]]:
+        assert f"| `{run['path']}` | `{run['sha256']}` |" in text
+    for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        assert len({line.count("|") for line in block.splitlines()}) == 1
+
+
+def test_semantic_roles(run_cli, repo_root, tmp_path):
+    gold = "We - (A0*)\npoured pour (V*)\ntea - (A1*)\n\n"
+    wrong = gold.replace("(A1*)", "(A2*)")
+    (tmp_path / "gold.conll").write_text(gold * 9)
+    for seed in (1, 2, 3):
+        (tmp_path / f"a{seed}.props").write_text(gold * (3 + seed) + wrong * (6 - seed))
+        (tmp_path / f"b{seed}.props").write_text(gold * (seed + 5) + wrong * (4 - seed))
+    flags = "--baseline a*.props --system b*.props --ref gold.conll --samples 200 --json r.json"
+    script = repo_root / "scripts" / "compare_bleu.py"
+    done = run_cli([script, *flags.split()], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert report["settings"]["task"] == "srl"
+    means = {(s["system"], s["metric"]): s["mean"] for s in report["summaries"]}
+    # Of 9 sentences 4, 5 and 6 are whole in a, each other one has one of two arguments right.
+    assert means["a", "Comp."] == pytest.approx(100 * 5 / 9)
+    assert means["a", "F1"] == pytest.approx(100 * 14 / 18)
+    assert means["b", "Comp."] == pytest.approx(100 * 7 / 9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--system", "runs/none-*/one.out"], "no file matches 'runs/none-*/one.out'"),
+        (["--alpha", "1"], "--alpha is 1.0, but must lie between 0 and 1"),
+        (["--csv", "none/r.csv"], "--csv is none/r.csv, but there is no folder none"),
+    ],
+)
+def test_mistakes_are_one_sentence(compare, folder, arguments, words):
+    done = compare("--json", "r.json", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1 and words in done.stderr
+    assert not (folder / "r.json").exists()
+
+
+def test_help_shows_examples(run_cli):
+    done = run_cli(["scripts/compare_bleu.py", "--help"])
+    assert "--baseline 'runs/multihead/seed*/test.out'" in done.stdout

@@ -1,0 +1,211 @@
+"""Whole comparisons on sentences made up here: what is refused, warned about and found."""
+
+import json
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from selfattn.compare.compare import Request, compare
+from selfattn.compare.results import Settings
+from selfattn.compare.runs import name_logs, name_systems, name_test_sets
+from selfattn.compare.text import render
+from selfattn.errors import UserError
+
+sacrebleu = pytest.importorskip("sacrebleu")
+pytest.importorskip("scipy")
+
+LINES = [
+    f"Die {who} {does} {what} {when}."
+    for who in ("Katze", "Tante", "Ente") for does in ("sieht", "malt", "hört")
+    for what in ("rote Boote", "den Mond") for when in ("heute", "oft am Abend")
+]  # fmt: skip
+
+
+def translations(seed, wrong):
+    rng = random.Random(seed)
+    words = " ".join(LINES).replace(".", "").split()
+    return [
+        " ".join(rng.choice(words) if rng.random() < wrong else w for w in line[:-1].split()) + "."
+        for line in LINES
+    ]
+
+
+def generated(lines, seed):
+    """What fairseq-generate prints: batches in another order."""
+    blocks = [
+        f"S-{i}\tx\nT-{i}\t{LINES[i]}\nH-{i}\t-0.1\t{line}\nD-{i}\t-0.1\t{line}\n"
+        for i, line in enumerate(lines)
+    ]
+    random.Random(seed).shuffle(blocks)
+    return "".join(blocks)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A good system of plain text and a bad one of fairseq-generate, three seeds each."""
+    monkeypatch.chdir(tmp_path)
+    Path("one.de").write_text("".join(f"{line}\n" for line in LINES), "utf-8")
+    Path("short.de").write_text("".join(f"{line}\n" for line in LINES[:9]), "utf-8")
+    for seed in (1, 2, 3):
+        for name, wrong in (("base", 0.4), ("good", 0.05)):
+            run = Path("runs", f"{name}-{seed}")
+            run.mkdir(parents=True)
+            out = translations(f"{name}{seed}", wrong)
+            text = generated(out, seed) if name == "base" else "".join(f"{s}\n" for s in out)
+            (run / "one.out").write_text(text, "utf-8")
+    return tmp_path
+
+
+def found(base="runs/base-*/one.out", system="runs/good-*/one.out", ref="one.de", **settings):
+    request = Request(
+        name_systems([base, system]), name_test_sets([ref]), "auto", ["bleu"],
+        Settings("", (), samples=200, **settings),
+    )  # fmt: skip
+    return compare(request)
+
+
+def test_runs_are_matched_by_seed_and_scored_in_corpus_order():
+    report = found()
+    assert [run.seed for run in report.runs] == ["1", "2", "3"] * 2
+    expected = sacrebleu.corpus_bleu(translations("base2", 0.4), [LINES]).score
+    assert report.runs[1].scores["BLEU"] == pytest.approx(expected, rel=1e-12)
+    (comparison,) = report.comparisons
+    assert (comparison.verdict, comparison.pairs) == ("better", 3)
+    assert comparison.permutation.p == comparison.permutation.smallest == 0.1
+    assert report.warnings == []
+    back = found(base="runs/good-*/one.out", system="runs/base-*/one.out").comparisons[0]
+    assert back.verdict == "worse" and back.welch.p == pytest.approx(comparison.welch.p)
+    # The numbers do not depend on what else is compared.
+    assert found().comparisons == report.comparisons
+
+
+def test_a_system_against_itself():
+    report = found(system="runs/base-*/one.out")
+    (comparison,) = report.comparisons
+    assert (comparison.baseline, comparison.system) == ("base", "base (2)")
+    assert comparison.welch.p == comparison.paired.p == comparison.permutation.p == 1
+    assert comparison.sentence.bootstrap_p == comparison.sentence.randomisation_p == 1
+    assert (comparison.verdict, comparison.p_holm, comparison.effect.g) == ("no evidence", 1, 0)
+
+
+def test_one_run_is_never_called_better():
+    report = found(base="runs/base-1/one.out", system="runs/good-1/one.out")
+    (comparison,) = report.comparisons
+    assert comparison.verdict == "underpowered" and comparison.welch is None
+    assert comparison.sentence.bootstrap_p < 0.05
+    assert "one run on a side cannot tell the system from its seed" in comparison.words
+    assert "UNDERPOWERED" in render(report, 80)
+
+
+def edit(path, old, new):
+    text = path.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), "utf-8")
+
+
+def shift_targets(path):
+    text = path.read_text("utf-8")
+    path.write_text(re.sub(r"^T-(\d+)\t.*", r"T-\1\tganz anderer Text", text, flags=re.M), "utf-8")
+
+
+REFUSED = {
+    "subwords": (lambda f: edit(f / "runs/good-2/one.out", " ", " ▁"), {}, "the subword mark '▁'"),
+    "bpe": (lambda f: edit(f / "runs/good-2/one.out", " ", "@@ "), {}, "--remove-bpe subword_nmt"),
+    "unfinished": (
+        lambda f: edit(f / "runs/base-2/one.out", "D-7\t", "X-7\t"),
+        {},
+        "runs/base-2/one.out: the output of fairseq-generate has 35 translations of 36",
+    ),
+    "lengths": (
+        lambda f: None,
+        {"ref": "short.de"},
+        "base-1/one.out: the output of fairseq-generate has 36 translations, but the corpus has 9",
+    ),
+    "references": (
+        lambda f: shift_targets(f / "runs/base-3/one.out"),
+        {},
+        "runs/base-3/one.out was generated for other references: of the 36 that it holds, 0",
+    ),
+    "identical": (
+        lambda f: (f / "runs/good-3/one.out").write_bytes((f / "runs/good-1/one.out").read_bytes()),
+        {},
+        "runs/good-1/one.out and runs/good-3/one.out hold the same output, so they are one run",
+    ),
+    "nothing": (lambda f: None, {"system": "runs/none-*/one.out"}, "no file matches 'runs/none-*"),
+    "systems": (
+        lambda f: [
+            (f / f"runs/{n}-1/run.json").write_text(json.dumps({"system": n, "seed": 1}))
+            for n in ("base", "good")
+        ],
+        {"system": "runs/*-[1-3]/one.out"},
+        "matches runs of several systems: base, good",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(folder, name):
+    spoil, arguments, words = REFUSED[name]
+    spoil(folder)
+    with pytest.raises(UserError) as caught:
+        found(**arguments)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_warnings_come_with_their_reason(folder):
+    runs = folder / "runs"
+    (runs / "base-4").mkdir()
+    (runs / "base-1/train.log").write_text("2026 | INFO | train | still training\n")
+    (runs / "base-2/config.json").write_text("{}")
+    (runs / "base-3/run.json").write_text(
+        '{"bleu": "nrefs:1|case:lc|eff:no|tok:intl|smooth:exp|version:2.6.0"}'
+    )
+    tokenised = (runs / "good-1/one.out").read_text("utf-8").replace(".", " .").lower()
+    (runs / "good-1/one.out").write_text("\n" + tokenised.partition("\n")[2], "utf-8")
+    text = "\n".join(found(system="runs/good-[12]/one.out").warnings)
+    for words in (
+        "base: 1 of 4 runs have no one.out, failed or unfinished, and are left out: runs/base-4",
+        "base: runs/base-1/train.log does not say that the training finished",
+        "base: runs/base-2 has a config.json, but no run.json",
+        "runs/base-3 records scores with the signature nrefs:1|case:lc|eff:no|tok:intl|",
+        "good: 2 runs; fewer than 3 say next to nothing",
+        "good: runs/good-1/one.out: 1 translations are empty",
+        "of the translations end in ' .'",
+        "no translation has a capital letter",
+    ):
+        assert words in text
+
+
+def test_a_second_run_with_one_seed_is_warned_about(folder):
+    for number, seed in ((1, 5), (2, 5), (3, 6)):
+        log = f"{{'seed': {seed}}}\ndone training in 1 seconds\n"
+        (folder / f"runs/base-{number}/train.log").write_text(log)
+    report = found()
+    assert [run.seed for run in report.runs[:3]] == ["5", "5", "6"]
+    assert any("3 runs share seeds (5 more than once)" in w for w in report.warnings)
+    assert report.comparisons[0].paired is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["runs/base-*/t.out", "runs/good-[0-9]*/t.out"], ["base", "good"]),
+        (["a/seed*/{test}.out", "b/seed*/{test}.out"], ["a", "b"]),
+        (["x=a/*.out", "y=b/*.out"], ["x", "y"]),
+        (["m/seed*/t.out", "m/seed*/t.out"], ["m", "m (2)"]),
+        (["./lr=0.1/*.out", "./lr=0.2/*.out"], ["lr=0.1", "lr=0.2"]),
+    ],
+)
+def test_names_of_systems(arguments, names):
+    assert [system.name for system in name_systems(arguments)] == names
+
+
+def test_names_given_twice_and_unknown_ones_are_refused():
+    with pytest.raises(UserError, match="two systems have the name 'x'"):
+        name_systems(["x=a/*", "x=b/*"])
+    with pytest.raises(UserError, match="two test sets named 'test'"):
+        name_test_sets(["a/test.de", "b/test.de"])
+    with pytest.raises(UserError, match="NAME of x, y"):
+        name_logs(["z=*/train.log"], name_systems(["x=a/*", "y=b/*"]))
