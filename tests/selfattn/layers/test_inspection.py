@@ -75,9 +75,15 @@ def test_multihead_weights_times_values_are_the_output(padding, x):
     assert_close("output", layer(x, padding), y, 1e-12)
 
 
-@pytest.mark.parametrize("preset", MTSA_FORMS)
+@pytest.mark.parametrize(
+    ("preset", "switches"),
+    [*((preset, {}) for preset in MTSA_FORMS), ("paper", {"distance": "linear", "window": 3})],
+    ids=lambda part: part if isinstance(part, str) else "-".join(part),
+)
 @pytest.mark.parametrize("padding", [None, PADDING], ids=["whole", "padded"])
-def test_mtsa_weights_are_what_the_operator_gives_one_hot_values(preset, padding, x, monkeypatch):
+def test_mtsa_weights_are_what_the_operator_gives_one_hot_values(
+    preset, switches, padding, x, monkeypatch
+):
     """With the values 1 at key j and 0 elsewhere, a query's context is its weight for j."""
     called = []
     operator = selfattn.layers.mtsa.mtsa
@@ -87,7 +93,7 @@ def test_mtsa_weights_are_what_the_operator_gives_one_hot_values(preset, padding
         return operator(q, k, v, s, **options)
 
     monkeypatch.setattr(selfattn.layers.mtsa, "mtsa", spy)
-    layer = make("mtsa", preset).eval()
+    layer = make("mtsa", preset, **switches).eval()
     layer(x, padding)
     q, k, v, s, options = called[0]
     seen = layer.inspect(x, padding)
