@@ -19,8 +19,8 @@ from selfattn.ops.mtsa.reference import mtsa_reference
 
 
 def _fused(q: Tensor, *rest: Any) -> Tensor:
-    """The kernel for the device: C on a CPU, Triton elsewhere."""
-    return (mtsa_native if q.device.type == "cpu" else mtsa_fused)(q, *rest)
+    """The kernel for the device: C on a CPU, Triton, which has no distance bias, elsewhere."""
+    return mtsa_native(q, *rest) if q.device.type == "cpu" else mtsa_fused(q, *rest[:-1])
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # asked while compiling
@@ -82,7 +82,7 @@ def mtsa(
 
     Raises:
         UserError: if shapes, dtypes, masks, sigma_t, dropout_p or backend do not fit, or under
-            ``torch.jit.trace``. ``"fused"`` takes no distance bias.
+            ``torch.jit.trace``. ``"fused"`` takes a distance bias on a CPU only.
 
     Example:
         >>> import torch
@@ -108,11 +108,10 @@ def mtsa(
     refused = {}
     if backend in ("auto", "fused"):
         refused["fused"] = _fused_refusal(q.device.type, q.dtype, q.shape[-1], v.shape[-1])
-        if distance_bias is not None:
+        if distance_bias is not None and q.device.type != "cpu":
             refused["fused"] = _distance.NOT_FUSED
-    name = _dispatch.choose(backend, refused)
-    bias = () if name == "fused" else (distance_bias,)
-    return _RUN[name](q, k, v, s, masks, padding_mask, sigma_t, float(dropout_p), *bias)
+    run = _RUN[_dispatch.choose(backend, refused)]
+    return run(q, k, v, s, masks, padding_mask, sigma_t, float(dropout_p), distance_bias)
 
 
 def _check(

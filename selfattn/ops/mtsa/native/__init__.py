@@ -19,7 +19,7 @@ from selfattn.ops import _native
 
 HERE = Path(__file__).parent
 _TENSORS = ("q", "k", "v", "s", "h", "grad", "gq", "gk", "gv", "gs")
-_POINTERS = ("inverse", "peak", "shift", "exact", "padding", "left", "right")
+_POINTERS = ("inverse", "peak", "shift", "exact", "padding", "left", "right", "bias", "gbias")
 _SIZES = ("batch", "heads", "length", "inner", "width", "logsigmoid", "threads")
 
 
@@ -50,6 +50,7 @@ def mtsa_native(
     padding_mask: Tensor | None,
     sigma_t: str,
     dropout_p: float,
+    distance_bias: Tensor | None = None,
 ) -> Tensor:
     """Algorithm 1 of the MTSA paper; arguments as in ``mtsa``.
 
@@ -59,7 +60,8 @@ def mtsa_native(
     left, right = _native.offsets(masks, q.shape[2])
     # A tensor, so that a compiled model draws a new one each time.
     seed = torch.randint(1 << 62, ()) if dropout_p else None
-    inputs = (t.to(torch.float32) for t in (q, k, v, s))
+    bias = None if distance_bias is None else distance_bias.to(torch.float32)
+    inputs = *(t.to(torch.float32) for t in (q, k, v, s)), bias
     options = (padding_mask, left, right, sigma_t == "logsigmoid", dropout_p, seed)
     return torch.ops.selfattn.mtsa_native_forward(*inputs, *options)[0].to(q.dtype)
 
@@ -70,6 +72,7 @@ def _forward(
     k: Tensor,
     v: Tensor,
     s: Tensor,
+    bias: Tensor | None,
     padding: Tensor | None,
     left: list[int],
     right: list[int],
@@ -81,7 +84,9 @@ def _forward(
     saved = _room(v)
     names = ("h", "inverse", "peak", "shift", "exact")
     tensors = dict(zip(names, saved, strict=True))
-    _run(q, k, v, s, padding, left, right, logsigmoid, dropout_p, seed, tensors, backward=False)
+    _run(
+        q, k, v, s, bias, padding, left, right, logsigmoid, dropout_p, seed, tensors, backward=False
+    )
     return saved
 
 
@@ -110,6 +115,7 @@ def _backward(
     k: Tensor,
     v: Tensor,
     s: Tensor,
+    bias: Tensor | None,
     padding: Tensor | None,
     h: Tensor,
     inverse: Tensor,
@@ -121,30 +127,42 @@ def _backward(
     logsigmoid: bool,
     dropout_p: float,
     seed: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of q, k, v, s."""
-    gq, gk, gv, gs = (_rows(torch.empty_like(t)) for t in (q, k, v, s))
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of q, k, v, s, and of the bias for each sentence ``(B, H, T)``, if there is one."""
+    gq, gk, gv, gs, gbias = _gradients(q, k, v, s, bias)
     tensors = {"h": h, "inverse": inverse, "peak": peak, "shift": shift, "exact": exact}
-    tensors |= {"grad": _rows(grad), "gq": gq, "gk": gk, "gv": gv, "gs": gs}
-    _run(q, k, v, s, padding, left, right, logsigmoid, dropout_p, seed, tensors, backward=True)
-    return gq, gk, gv, gs
+    tensors |= {"grad": _rows(grad), "gq": gq, "gk": gk, "gv": gv, "gs": gs, "gbias": gbias}
+    inputs = (q, k, v, s, bias, padding)
+    _run(*inputs, left, right, logsigmoid, dropout_p, seed, tensors, backward=True)
+    return gq, gk, gv, gs, gbias
 
 
 @_backward.register_fake
-def _(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, s: Tensor, *_: Any) -> tuple[Tensor, ...]:
-    return tuple(_rows(torch.empty_like(t)) for t in (q, k, v, s))
+def _(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, s: Tensor, bias: Tensor | None, *_: Any
+) -> tuple[Tensor, ...]:
+    return _gradients(q, k, v, s, bias)
+
+
+def _gradients(
+    q: Tensor, k: Tensor, v: Tensor, s: Tensor, bias: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Room for what backward returns; C adds to the last one."""
+    gq, gk, gv, gs = (_rows(torch.empty_like(t)) for t in (q, k, v, s))
+    return gq, gk, gv, gs, q.new_zeros(q.shape[:3] if bias is not None else 0)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    q, k, v, s, padding, left, right, logsigmoid, dropout_p, seed = inputs
-    ctx.save_for_backward(q, k, v, s, padding, *output, seed)
+    q, k, v, s, bias, padding, left, right, logsigmoid, dropout_p, seed = inputs
+    ctx.save_for_backward(q, k, v, s, bias, padding, *output, seed)
     ctx.options = (left, right, logsigmoid, dropout_p)
 
 
 def _differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
     *tensors, seed = ctx.saved_tensors
-    grads = torch.ops.selfattn.mtsa_native_backward(grad, *tensors, *ctx.options, seed)
-    return *grads, None, None, None, None, None, None
+    *grads, gbias = torch.ops.selfattn.mtsa_native_backward(grad, *tensors, *ctx.options, seed)
+    total = gbias.sum(0) if gbias.dim() == 3 else None
+    return *grads, total, None, None, None, None, None, None
 
 
 _forward.register_autograd(_differentiate, setup_context=_save)
@@ -160,6 +178,7 @@ def _run(
     k: Tensor,
     v: Tensor,
     s: Tensor,
+    bias: Tensor | None,
     padding: Tensor | None,
     left: list[int],
     right: list[int],
@@ -173,8 +192,8 @@ def _run(
     """Hand everything to C."""
     tensors |= dict(zip("qkvs", map(_rows, (q, k, v, s)), strict=True))
     tensors |= {"left": torch.tensor(left), "right": torch.tensor(right)}
-    if padding is not None:
-        tensors["padding"] = padding.contiguous()
+    optional = {"padding": padding, "bias": bias}
+    tensors |= {name: t.contiguous() for name, t in optional.items() if t is not None}
     batch, heads, length, inner = q.shape
     task = _Task(
         batch=batch,

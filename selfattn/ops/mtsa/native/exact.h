@@ -6,9 +6,9 @@
 #include "task.h"
 
 typedef struct {
-    double *score; /* (T): sigma_t(R) */
-    double *slope; /* (T): its derivative by R */
-    double *dr;    /* (T): gradient of R */
+    double *score; /* (T): sigma_t(R) with the bias by distance */
+    double *slope; /* (T): sigma_t's derivative */
+    double *dr;    /* (T): gradient of the score */
     float *pair;   /* (T): dropout factor of the query's pairs */
 } Query;
 
@@ -23,6 +23,7 @@ static void query_scores(Query *x, const Row *r, const Task *t, int64_t b, int64
         for (int64_t c = 0; c < t->inner; c++) dot += (double)q[c] * k[c];
         dot *= t->scale;
         x->score[i] = t->logsigmoid ? (dot < 0 ? dot : 0) - log1p(exp(-fabs(dot))) : dot;
+        if (t->bias) x->score[i] += t->bias[h * t->length + distance(r, j, i)];
         x->slope[i] = t->logsigmoid ? 1 / (1 + exp(dot)) : 1; /* sigmoid(-R) */
         x->dr[i] = 0;
         x->pair[i] = t->keep < 1 ? factor(key, r->position[i], threshold, 1 / t->keep) : 1;
@@ -62,6 +63,8 @@ static void exact_query(Query *x, Row *r, const Task *t, int64_t b, int64_t h, i
 #undef DROP
     }
     for (int64_t i = lo; backward && i < hi; i++) {
+        if (t->bias)
+            t->gbias[(b * t->heads + h) * t->length + distance(r, j, i)] += (float)x->dr[i];
         float dr = (float)(x->dr[i] * x->slope[i] * t->scale);
         const float *q = at(t->q, b, h, j), *k = at(t->k, b, h, r->position[i]);
         float *gq = at(t->gq, b, h, j), *gk = at(t->gk, b, h, r->position[i]);

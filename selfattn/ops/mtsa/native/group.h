@@ -64,21 +64,41 @@ static void row_pack(Row *r, const Task *t, int64_t b, int64_t h, int backward) 
     transpose(r->u, r->wide, all, r->wide, r->ut, r->ld);
 }
 
+/* The bias of the keys [lo, hi) of query j in r->far, in units of log 2; 0 at [a, b) beside them.
+ * Its maximum is taken away first: it cancels in H, and beside it R would lose its last digits. */
+static void query_bias(Row *r, const Task *t, int64_t h, int64_t j, int64_t lo, int64_t hi, Group g) {
+    const float *bias = t->bias + h * t->length;
+    float top = -INFINITY;
+    memset(r->far + g.a, 0, (g.b - g.a) * sizeof(float));
+    for (int64_t i = lo; i < hi; i++) {
+        r->far[i] = bias[distance(r, j, i)];
+        top = r->far[i] > top ? r->far[i] : top;
+    }
+    for (int64_t i = lo; i < hi; i++) r->far[i] = (r->far[i] - top) * LOG2E;
+}
+
 /* P of a group: exp(sigma_t(R)) up to a factor per query, 0 where invisible. */
-static void group_weights(float *p, const float *q, const Row *r, const Task *t, int64_t row,
-                          int64_t j, Group g, int known) {
+static void group_weights(float *p, const float *q, Row *r, const Task *t, int64_t row, int64_t j,
+                          Group g, int known, float *slope) {
     gemm(g.b - g.a, t->inner, q, r->narrow, 1, r->kt + g.a, r->ld, p + g.a, r->ld, 0); /* eq. 8 */
-    for (int64_t m = 0; m < MR; m++, p += r->ld) {
+    for (int64_t m = 0; m < MR; m++, p += r->ld, slope += slope ? r->ld : 0) {
         int live = m < g.count && r->lo[j + m] < r->hi[j + m];
         int64_t lo = live ? r->lo[j + m] : g.a, hi = live ? r->hi[j + m] : g.a;
         float *peak = t->peak + row * t->length + j + m;
         if (!known && m < g.count) *peak = 0;
+        if (live && t->bias) query_bias(r, t, row % t->heads, j + m, lo, hi, g);
         if (live && t->logsigmoid) {
             for (int64_t i = g.a; i < g.b; i += VL) { /* at most 1, so that no shift is needed */
                 vf x = vmax(load(p + i), splat(-126.0f));
                 store(p + i, 1.0f / (1.0f + exp2v(-x)));
+                if (slope) store(slope + i, 1.0f - load(p + i));
             }
+            if (t->bias)
+                for (int64_t i = g.a; i < g.b; i += VL)
+                    store(p + i, load(p + i) * exp2v(load(r->far + i)));
         } else if (live) {
+            if (t->bias)
+                for (int64_t i = g.a; i < g.b; i += VL) store(p + i, load(p + i) + load(r->far + i));
             if (!known) {
                 for (int64_t i = g.a; i < lo; i++) p[i] = -INFINITY;
                 for (int64_t i = hi; i < g.b; i++) p[i] = -INFINITY;
@@ -87,7 +107,10 @@ static void group_weights(float *p, const float *q, const Row *r, const Task *t,
                 *peak = top[0];
                 for (int x = 1; x < VL; x++) *peak = top[x] > *peak ? top[x] : *peak;
             }
-            for (int64_t i = g.a; i < g.b; i += VL) store(p + i, exp2v(load(p + i) - *peak));
+            for (int64_t i = g.a; i < g.b; i += VL) {
+                store(p + i, exp2v(load(p + i) - *peak));
+                if (slope) store(slope + i, splat(1.0f));
+            }
         }
         memset(p + g.a, 0, (lo - g.a) * sizeof(float));
         memset(p + hi, 0, (g.b - hi) * sizeof(float));

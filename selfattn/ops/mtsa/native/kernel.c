@@ -16,7 +16,7 @@ static void row_forward(Row *r, const Task *t, int64_t b, int64_t h) {
     for (int64_t j = 0; j < t->length; j += MR) {
         Group g = group_of(r, t, j);
         pack_queries(r->q, r, t, b, h, j, g.count);
-        group_weights(r->p, r->q, r, t, row, j, g, 0);
+        group_weights(r->p, r->q, r, t, row, j, g, 0, NULL);
         const float *p = r->p + g.lo, *u = r->u + g.lo * r->wide;
         if (t->keep < 1) { /* appendix A.3: dropout in the numerator only */
             group_dropout(r, t, r->pd, r->p, row, j, g);
@@ -47,6 +47,15 @@ static void row_forward(Row *r, const Task *t, int64_t b, int64_t h) {
     exact_row(r, t, b, h, 0);
 }
 
+/* From the gradient of a query's weights to that of R, in place, and to that of the bias. */
+static void bias_backward(const Row *r, const Task *t, int64_t row, int64_t j, float *gr,
+                          const float *p, const float *slope, Group g, int live) {
+    for (int64_t i = g.a; i < g.b; i += VL) store(gr + i, load(gr + i) * load(p + i));
+    float *gbias = t->gbias + row * t->length;
+    for (int64_t i = r->lo[j]; live && i < r->hi[j]; i++) gbias[distance(r, j, i)] += gr[i];
+    for (int64_t i = g.a; i < g.b; i += VL) store(gr + i, load(gr + i) * load(slope + i));
+}
+
 /* One group of backward: fills its rows of p, pd, gr, q and dn, and the gradient of its queries. */
 static void group_backward(Row *r, const Task *t, int64_t b, int64_t h, int64_t j, int64_t m0,
                            Group g) {
@@ -54,7 +63,8 @@ static void group_backward(Row *r, const Task *t, int64_t b, int64_t h, int64_t 
     float *p = r->p + m0 * r->ld, *gr = r->gr + m0 * r->ld, *dn = r->dn + m0 * r->wide;
     float *q = r->q + m0 * r->narrow;
     pack_queries(q, r, t, b, h, j, g.count);
-    group_weights(p, q, r, t, row, j, g, 1);
+    float *slope = t->bias ? r->slope + m0 * r->ld : NULL;
+    group_weights(p, q, r, t, row, j, g, 1, slope);
     for (int64_t m = 0; m < MR; m++) {
         float *x = dn + m * r->wide, *y = x + r->e; /* gradients of numerator and denominator */
         if (m >= g.count) {
@@ -83,6 +93,10 @@ static void group_backward(Row *r, const Task *t, int64_t b, int64_t h, int64_t 
     }
     for (int64_t m = 0; m < MR; m++) {
         float *gr_j = gr + m * r->ld, *p_j = p + m * r->ld;
+        if (t->bias) {
+            bias_backward(r, t, row, j + m, gr_j, p_j, slope + m * r->ld, g, m < g.count);
+            continue;
+        }
         for (int64_t i = g.a; i < g.b; i += VL) { /* no row-sum term: P's normaliser cancels in H */
             vf w = load(p_j + i), slope = t->logsigmoid ? w * (1.0f - w) : w;
             store(gr_j + i, load(gr_j + i) * slope);

@@ -20,6 +20,8 @@ typedef struct {
     uint8_t *exact;                /* (B, H, T): 1 where float32 lost the weights */
     const uint8_t *padding;        /* (B, T) or NULL */
     const int64_t *left, *right;   /* (H): visible offsets key - query, both ends included */
+    const float *bias;             /* (H, T): added to sigma_t(R) by distance in positions, or NULL */
+    float *gbias;                  /* (B, H, T): its gradient for each row; zeros at first */
     int64_t batch, heads, length, inner, width;
     int64_t logsigmoid;
     int64_t threads;
@@ -40,6 +42,8 @@ typedef struct {
     float *u, *ut;                 /* (keys, wide): [v * E | E], the first with dropout; (wide, ld) */
     float *drop;                   /* (keys, width): dropout factor of v * E */
     float *p, *pd, *gr;            /* (queries, ld): weights, the same with dropout, gradient */
+    float *slope;                  /* (queries, ld): sigma_t's derivative, where there is a bias */
+    float *far;                    /* (ld): bias of one query's keys in units of log 2 */
     float *q, *dn, *out;           /* (queries, .): scaled queries, gradients of [N | D], results */
     float *gu, *gk;                /* (keys, wide), (keys, narrow): sums over the tiles */
     float *memory;
@@ -47,6 +51,12 @@ typedef struct {
 
 static inline float *at(Tensor t, int64_t b, int64_t h, int64_t i) {
     return t.data + b * t.stride[0] + h * t.stride[1] + i * t.stride[2];
+}
+
+/* Distance in positions between query j and packed key i. */
+static inline int64_t distance(const Row *r, int64_t j, int64_t i) {
+    int64_t offset = r->position[i] - j;
+    return offset < 0 ? -offset : offset;
 }
 
 static int row_alloc(Row *r, const Task *t, int64_t queries, int backward) {
@@ -60,9 +70,10 @@ static int row_alloc(Row *r, const Task *t, int64_t queries, int backward) {
         t->keep < 1 ? keys * D : 0, queries * r->ld, t->keep < 1 ? queries * r->ld : 0,
         backward ? queries * r->ld : 0, queries * r->narrow, queries * r->wide,
         MR * (r->wide > r->narrow ? r->wide : r->narrow), backward ? keys * r->wide : 0,
-        backward ? keys * r->narrow : 0};
+        backward ? keys * r->narrow : 0, t->bias && backward ? queries * r->ld : 0,
+        t->bias ? r->ld : 0};
     float **part[] = {&r->kp, &r->kt, &r->u, &r->ut, &r->drop, &r->p, &r->pd, &r->gr, &r->q, &r->dn,
-                      &r->out, &r->gu, &r->gk};
+                      &r->out, &r->gu, &r->gk, &r->slope, &r->far};
     int64_t total = 0, count = sizeof(size) / sizeof(*size);
     for (int64_t i = 0; i < count; i++) total += round_up(size[i], 16);
     r->memory = calloc(total + 16, sizeof(float));
