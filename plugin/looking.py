@@ -118,17 +118,17 @@ def _inspect(module: nn.Module, *args: Any, **kwargs: Any) -> Inspection:
 def inspect_fairseq_multihead(
     module: MultiheadAttention, x: Tensor, padding_mask: Tensor | None = None
 ) -> Inspection:
-    """fairseq's own self-attention on ``(T, B, C)``; weights as fairseq computes them."""
+    """fairseq's own self-attention on ``(T, B, C)``; the softmax is ours, fairseq's is float32."""
     usual = module.skip_embed_dim_check
     # With the check, fairseq hands over to PyTorch, which gives the mean of the heads alone.
     module.skip_embed_dim_check = True
     try:
         with looking_into(module):
-            weights = module(x, x, x, padding_mask, need_head_weights=True)[1]
+            scores, _ = module(x, x, x, padding_mask, before_softmax=True)
     finally:
         module.skip_embed_dim_check = usual
-    masks = mask_names([PositionalMask()] * module.num_heads)
-    return Inspection(masks, token2token=weights.transpose(0, 1))
+    weights = torch.softmax(scores.unflatten(0, (x.shape[1], module.num_heads)), -1)
+    return Inspection(mask_names([PositionalMask()] * module.num_heads), weights)
 
 
 def _name(attention: nn.Module) -> str:
