@@ -31,7 +31,7 @@ def parse_args() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--dest", type=Path, required=True, help="the folder to make, about 7 GB with the downloads")
+    add("--dest", type=Path, required=True, help="the folder to make, about 7 GB")
     add("--archives", type=Path, metavar="FOLDER", help="take the archives from here")
     add("--mirror", metavar="URL", help="download from URL/ARCHIVE; file:// works, too")
     add(
