@@ -17,8 +17,6 @@ from ..modules.policy_phases import Phase, PolicyPhases
 
 # Criterions whose forward(reduce=False) gives one loss a token.
 SUPERVISED = ("label_smoothed_cross_entropy", "cross_entropy", "bio_tagging")
-# Name of the running mean in the task's state, which checkpoints hold.
-BASELINE = "policy_gradient_baseline"
 # Share of the old value that the running mean keeps at an update.
 _KEPT = 0.99
 _LOGGED = ("reward", "policy_loss", "selected_heads", "selected_dependents", "selection_entropy")
@@ -139,26 +137,27 @@ class PolicyGradientCriterion(FairseqCriterion):
         share = heads * dependents if product else heads + dependents
         reward = -(losses / words.clamp_min(1) + self.cfg.selection_cost * share)  # eq. 18
         log_p = torch.stack([choice.log_probability for choice in choices]).sum(0)
-        policy = -((reward - self._baseline(reward)) * log_p)  # eq. 19-20
+        policy = -((reward - self._baseline(layers, reward)) * log_p)  # eq. 19-20
         entropy = torch.stack([s.entropy for choice in choices for s in choice]).mean(0)
         sums = (reward, policy, heads, dependents, entropy)
         figures = {n: t.detach().sum() for n, t in zip(_LOGGED, sums, strict=True)}
         return policy.sum(), figures
 
-    def _baseline(self, reward: Tensor) -> Tensor | float:
+    def _baseline(self, layers: list[ReSA], reward: Tensor) -> Tensor | float:
         """What to subtract from the rewards; moves on while training.
 
-        Each process has a mean of its own; a resumed training starts all with the first one's.
+        The layers keep it, since fairseq restores neither a criterion nor a task. Each process has
+        a mean of its own; a resumed training starts all with the first one's.
         """
         if str(self.cfg.reward_baseline) == "none":
             return 0.0
         mean = reward.mean()
-        state = self.task.state
-        known = state.state_dict.get(BASELINE)
+        known = layers[0].reward_mean
         if self.training:
             moved = mean.item() if known is None else _KEPT * known + (1 - _KEPT) * mean.item()
-            state.merge_state_dict({BASELINE: moved})
-        return mean if known is None else float(known)
+            for layer in layers:
+                layer.reward_mean = moved
+        return mean if known is None else known
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:

@@ -6,7 +6,7 @@ import functools
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -64,6 +64,7 @@ class ReSA(DiSA):
 
     Attributes:
         select_all (bool): select every token, without the samplers.
+        reward_mean (float | None): a running mean that training may keep here, in the checkpoint.
         has_policy (bool): set to True by what trains the samplers; else training warns once.
 
     Differs:
@@ -92,6 +93,7 @@ class ReSA(DiSA):
         if not config.shared_selection:
             self.dependent_sampler = _SAMPLERS[config.sampler](*options)  # eq. 9
         self.select_all, self.has_policy = True, False
+        self.reward_mean: float | None = None
         self._choice: Choice | None = None
 
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
@@ -132,13 +134,20 @@ class ReSA(DiSA):
             dependent_probability=choice.dependents.probability,
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies take no graph of the last forward along."""
+        return {**self.__dict__, "_choice": None}
+
     def get_extra_state(self) -> Tensor:
-        """What ``state_dict`` stores beside the parameters; a number, which averages can take."""
-        return torch.tensor(float(self.select_all))
+        """What ``state_dict`` stores beside the parameters; numbers, which averages can take."""
+        mean = [] if self.reward_mean is None else [self.reward_mean]
+        return torch.tensor([float(self.select_all), *mean], dtype=torch.float64)
 
     def set_extra_state(self, state: Tensor) -> None:
         """What ``load_state_dict`` reads."""
-        self.select_all = bool(state > 0.5)
+        select_all, *mean = state.tolist()
+        self.select_all = select_all > 0.5
+        self.reward_mean = mean[0] if mean else None
 
     def _context(self, x: Tensor, h: Tensor, padding_mask: Tensor | None) -> Tensor:
         """Eq. 10-13: attention of the heads, a mean for the other tokens."""

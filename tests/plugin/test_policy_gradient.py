@@ -12,7 +12,6 @@ pytestmark = pytest.mark.fairseq
 
 import plugin  # noqa: E402, F401 - registers everything
 from plugin.criterions.policy_gradient import (  # noqa: E402
-    BASELINE,
     PolicyGradientConfig,
     PolicyGradientCriterion,
 )
@@ -20,12 +19,20 @@ from plugin.modules.policy_phases import PolicyPhases  # noqa: E402
 from selfattn import checkpoints  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402
 from selfattn.layers import build_attention  # noqa: E402
+from selfattn.srl import conll  # noqa: E402
 from tests.plugin.helpers import FLAGS, hypotheses, logged, sentence, weights  # noqa: E402
+from tests.plugin.srl_corpus import sentences  # noqa: E402
 from tests.plugin.test_distributed import two_processes  # noqa: E402
 
 RESA = """
     --arch transformer_resa_tiny --criterion policy_gradient --select-all-updates 3
     --policy-only-updates 3 --reward-baseline running_mean --encoder-layers 2
+""".split()
+
+TAGGER = """
+    --user-dir plugin --task srl_tagging --arch deepatt_resa --encoder-layers 2
+    --encoder-attention-heads 2 --encoder-embed-dim 32 --word-embed-dim 16 --optimizer adam
+    --lr 0.003 --max-tokens 400 --cpu --num-workers 0 --no-progress-bar --log-format json --seed 1
 """.split()
 
 
@@ -80,8 +87,10 @@ def test_a_resumed_training_is_the_same(whole, train, tmp_path):
     )
     assert list(got) == ["5", "6", "7", "8", "9", "10"]
     assert got == {number: expected[number] for number in got}
-    last = checkpoints.read(resumed / "checkpoint_last.pt")
-    assert last["task_state"][BASELINE] < 0
+    name = "encoder.layers.0.self_attn.attention._extra_state"
+    states = [checkpoints.read(f / "checkpoint_last.pt")["model"][name] for f in (folder, resumed)]
+    assert torch.equal(*states)
+    assert states[0][0] == 0 and states[0][1] < 0  # not everything selected; the baseline
 
 
 def test_generation_is_deterministic_unless_sampling_is_asked_for(whole, prepared, run_cli):
@@ -133,6 +142,36 @@ def test_loss_and_bleu_are_those_of_the_usual_criterion(whole, train, tmp_path):
     expected, got = (logged(lines, "valid")[-1] for lines in (again, log))
     for name in ("valid_loss", "valid_nll_loss", "valid_ppl", "valid_bleu"):
         assert got[name] == expected[name]
+
+
+@pytest.fixture(scope="module")
+def propositions(run_cli, tmp_path_factory):
+    """A small prepared folder of propositions."""
+    folder = tmp_path_factory.mktemp("srl")
+    for split, size, seed in (("train", 60, 1), ("valid", 15, 2)):
+        conll.write_columns(folder / f"{split}.conll", sentences(size, seed))
+    files = [f"--{split}={folder / split}.conll" for split in ("train", "valid")]
+    done = run_cli(["scripts/prepare_srl.py", *files, "--dest", folder / "data"])
+    assert done.returncode == 0, done.stderr
+    return folder / "data"
+
+
+def test_labelling_has_its_own_loss_and_f1(propositions, run_cli, tmp_path):
+    """Trained by policy gradient, validated again by bio_tagging after an update of nothing."""
+    policy = ["--criterion", "policy_gradient", "--select-all-updates", "2", "--max-update", "5"]
+    usual = ["--criterion", "bio_tagging", "--lr", "0", "--max-update", "1"]
+    usual += ["--restore-file", tmp_path / "policy" / "checkpoint_last.pt", "--reset-optimizer"]
+    usual += ["--reset-dataloader", "--reset-meters", "--reset-lr-scheduler"]
+    found = []
+    for name, flags in (("policy", policy), ("usual", usual)):
+        command = ["-m", "fairseq_cli.train", propositions, *TAGGER, "--save-dir", tmp_path / name]
+        done = run_cli([*command, *flags])
+        assert done.returncode == 0, done.stderr
+        found.append(logged((done.stdout + done.stderr).splitlines(), "valid")[-1])
+    expected, got = found[1], found[0]
+    for name in ("valid_loss", "valid_accuracy", "valid_f1", "valid_perfect_props"):
+        assert got[name] == expected[name]
+    assert float(got["valid_reward"]) < 0
 
 
 def test_a_model_without_a_selection_is_refused(prepared, run_cli, tmp_path):

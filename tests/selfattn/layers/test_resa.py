@@ -1,5 +1,6 @@
 """The ReSA layer against equations 5-15 written out, token by token, in float64."""
 
+import copy
 import logging
 
 import pytest
@@ -157,7 +158,10 @@ def test_training_samples_and_the_state_is_stored():
     fresh.select_all = True
     fresh.load_state_dict(layer.state_dict())
     assert not fresh.select_all
-    assert torch.equal(fresh.eval()(x), layer.eval()(x))
+    copied = copy.deepcopy(layer)  # with a graph of log probabilities that nobody took
+    assert copied.take_choice() is None
+    for other in (fresh, copied):
+        assert torch.equal(other.eval()(x), layer.eval()(x))
 
 
 @pytest.mark.parametrize("sampler", ["parallel", "iterative"])
