@@ -1,6 +1,6 @@
 """How often are the tests of compare_bleu.py wrong when there is no difference?
 
-Example, the table of examples/significance/README.md, and a quick one:
+Example, and a quick one:
 
   python scripts/simulate_tests.py --repetitions 2000 --output table.md
   python scripts/simulate_tests.py --repetitions 100

@@ -113,7 +113,8 @@ def name_logs(arguments: Sequence[str], systems: Sequence[System]) -> dict[str, 
 
 
 def _distinct_parts(patterns: Sequence[str]) -> list[str]:
-    parts = [Path(pattern).parts for pattern in patterns]
+    # A file's ending is no part of a name.
+    parts = [Path(pattern).with_suffix("").parts for pattern in patterns]
     for place in range(min(map(len, parts))):
         names = [_clean(part[place]) for part in parts]
         if all(names) and len(set(names)) == len(set(patterns)) > 1:
