@@ -15,7 +15,7 @@ def read_grid(path: Path) -> Grid:
     """Read and check a grid file.
 
     Args:
-        path (Path): YAML; the README of ``examples/multi30k_en_de`` shows one.
+        path (Path): YAML, as ``scripts/run_seeds.py --help`` shows it.
 
     Raises:
         UserError: for the first mistake found.

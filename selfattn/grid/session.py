@@ -151,4 +151,6 @@ def table(summary: dict[str, Any]) -> str:
             spread = "" if found["sd"] is None else f" ± {found['sd']:.2f}"
             parts.append(f"{name} {found['mean']:.2f}{spread} (n = {found['n']})")
         lines.append(f"{system:<{width}}  {', '.join(parts) or 'no run is done'}\n")
+    if len(summary["commits"]) > 1:
+        lines.append(f"trained at more than one commit: {', '.join(summary['commits'])}\n")
     return "".join(lines)

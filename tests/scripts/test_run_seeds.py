@@ -93,10 +93,12 @@ def steps_of(folder: Path) -> list[str]:
     return [attempt["step"] for attempt in attempts]
 
 
-def sacrebleu_of(place: Path, hypotheses: Path) -> float:
+def sacrebleu_of(place: Path, hypotheses: Path) -> list[float]:
+    """BLEU and chrF, by sacrebleu's own command."""
     command = [sys.executable, "-m", "sacrebleu", place / "data/raw/test.tgt", "-i", hypotheses]
-    done = subprocess.run([*command, "-b", "-w", "2"], capture_output=True, text=True)
-    return float(done.stdout)
+    flags = ["-m", "bleu", "chrf", "-w", "2"]
+    done = subprocess.run([*command, *flags], capture_output=True, text=True)
+    return [metric["score"] for metric in json.loads(done.stdout)]
 
 
 def test_a_whole_grid_is_trained_tested_and_recorded(whole, place):
@@ -115,7 +117,9 @@ def test_a_whole_grid_is_trained_tested_and_recorded(whole, place):
         assert record["attempts"][0]["cpu"] and record["seconds"]["train"] > 0
         assert re.search(rf"{name} +done +44  test BLEU \d", screen)
     scores = {name: record_of(folder / name)["scores"]["test"] for name in NAMES}
-    assert scores["mtsa-3"]["BLEU"] == sacrebleu_of(place, folder / "mtsa-3" / "test.hyp") > 0
+    found = scores["mtsa-3"]
+    assert [found["BLEU"], found["chrF"]] == sacrebleu_of(place, folder / "mtsa-3" / "test.hyp")
+    assert found["chrF"] > 0
     assert len({score["chrF"] for score in scores.values()}) == 4, "seeds or systems are the same"
 
     with (folder / "summary.csv").open() as file:
