@@ -119,8 +119,9 @@ def test_the_operators_keep_the_rules_of_torch_library():
     x, _ = inputs(7, batch=3)
     hidden = padding_mask("left", 3, 7)
     ends = [-7, 1, -7, -3], [-1, 7, 7, 3]
-    arguments = (*(t.requires_grad_() for t in x), hidden, *ends, False, 0.0, None)
-    torch.library.opcheck(torch.ops.selfattn.mtsa_native_forward.default, arguments)
+    for bias in (None, torch.randn(4, 7, requires_grad=True)):
+        arguments = (*(t.requires_grad_() for t in x), bias, hidden, *ends, False, 0.0, None)
+        torch.library.opcheck(torch.ops.selfattn.mtsa_native_forward.default, arguments)
 
 
 def test_a_compiled_function_holds_the_operator_in_one_graph():
