@@ -34,12 +34,23 @@ def probability(p: float | None) -> str:
     return f"{p:.{digits}f}" if f"{p:.{digits}f}" != "0.050" else f"{p:.4f}"
 
 
+def equals(p: float) -> str:
+    """A p-value in a sentence: ``p = 0.034``, ``p < 0.0001``."""
+    text = probability(p)
+    return f"p {text[0]} {text[1:]}" if text.startswith("<") else f"p = {text}"
+
+
 def span(interval: Interval | None, sign: bool = True) -> str:
     """An interval: ``+0.61 to +1.85``."""
     if interval is None:
         return "-"
     form = signed if sign else score
     return f"{form(interval[0])} to {form(interval[1])}"
+
+
+def effect(g: float, interval: Interval) -> tuple[str, str]:
+    """An effect and its interval, of one digit: more are never known."""
+    return f"{g:+.1f}", f"{interval[0]:+.1f} to {interval[1]:+.1f}"
 
 
 def share(value: float | None) -> str:

@@ -113,7 +113,7 @@ def _run_level(report: Report) -> Table:
     pairs = f"{matched[0]}" if len(matched) == 1 else f"{matched[0]} to {matched[-1]}"
     exact = all(c.permutation.exact for c in report.comparisons)
     tested = sum(c.welch is not None for c in report.comparisons)
-    header = ["test set", "metric", "system", "diff.", "95 % interval", "Welch p", "Holm"]
+    header = ["test set", "metric", "system", "diff.", "95 % interval", "Welch", "Holm"]
     return Table(
         "Tests over runs",
         [*header, "paired", "perm.", "least"],
@@ -140,8 +140,7 @@ def _planning(report: Report) -> Table:
         rows.append(
             [
                 *_head(c),
-                cells.score(c.effect.g) if c.effect else "-",
-                cells.span(c.effect.interval) if c.effect else "-",
+                *(cells.effect(c.effect.g, c.effect.interval) if c.effect else ("-", "-")),
                 cells.share(plan.power_relevant),
                 cells.count(plan.seeds_relevant, MOST_SEEDS),
                 cells.share(plan.power_observed),

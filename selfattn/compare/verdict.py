@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .cells import points, probability, share, signed, span
+from .cells import equals, points, probability, share, signed, span
 from .results import Comparison, Settings
 
 BETTER, WORSE = "better", "worse"
@@ -35,7 +35,7 @@ def judge(found: Comparison, settings: Settings) -> tuple[str, str]:
     if found.welch is None or found.p_holm is None:
         return UNDERPOWERED, f"{numbers}: {_why_no_test(found)}"
     numbers += (
-        f" (95 % interval {span(found.welch.interval)}), p = {probability(found.welch.p)}, after "
+        f" (95 % interval {span(found.welch.interval)}), {equals(found.welch.p)}, after "
         f"Holm {probability(found.p_holm)}"
     )
     if found.p_holm < settings.alpha:
@@ -53,7 +53,7 @@ def _why_no_test(found: Comparison) -> str:
     sentence = found.sentence
     return (
         f"one run on a side cannot tell the system from its seed; for these runs alone, the "
-        f"bootstrap over sentences gives p = {probability(sentence.bootstrap_p)}"
+        f"bootstrap over sentences gives {equals(sentence.bootstrap_p)}"
     )
 
 
@@ -61,8 +61,8 @@ def _other_sentences(found: Comparison, settings: Settings) -> str:
     if found.sentence.bootstrap_p < settings.alpha:
         return ""
     return (
-        f"; on another test set it may vanish (bootstrap over sentences p = "
-        f"{probability(found.sentence.bootstrap_p)})"
+        f"; on another test set it may vanish (bootstrap over sentences "
+        f"{equals(found.sentence.bootstrap_p)})"
     )
 
 
