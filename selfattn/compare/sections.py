@@ -116,12 +116,12 @@ def _run_level(report: Report) -> Table:
     header = ["test set", "metric", "system", "diff.", "95 % interval", "Welch", "Holm"]
     return Table(
         "Tests over runs",
-        [*header, "paired", "perm.", "least"],
+        [*header, "pair.", "perm.", "min."],
         rows,
         3,
         f"Welch's t-test is the primary one, fixed in advance; Holm corrects it for {tested} "
-        f"comparison{'s' * (tested != 1)}. paired: t-test of matched seeds ({pairs}). perm.: "
-        f"{'exact' if exact else 'sampled'} permutation test; least: the smallest p that it can "
+        f"comparison{'s' * (tested != 1)}. pair.: t-test of matched seeds ({pairs}). perm.: "
+        f"{'exact' if exact else 'sampled'} permutation test; min.: the smallest p that it can "
         "reach with so many runs.",
     )
 
