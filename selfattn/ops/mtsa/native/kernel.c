@@ -52,7 +52,8 @@ static void bias_backward(const Row *r, const Task *t, int64_t row, int64_t j, f
                           const float *p, const float *slope, Group g, int live) {
     for (int64_t i = g.a; i < g.b; i += VL) store(gr + i, load(gr + i) * load(p + i));
     float *gbias = t->gbias + row * t->length;
-    for (int64_t i = r->lo[j]; live && i < r->hi[j]; i++) gbias[distance(r, j, i)] += gr[i];
+    for (int64_t i = live ? r->lo[j] : 0; live && i < r->hi[j]; i++)
+        gbias[distance(r, j, i)] += gr[i];
     for (int64_t i = g.a; i < g.b; i += VL) store(gr + i, load(gr + i) * load(slope + i));
 }
 
