@@ -25,6 +25,15 @@ def _nothing() -> None:
     pass
 
 
+def _begin(parent: int) -> None:
+    """In the new process: a group of its own, but in the session of the runner.
+
+    In a session of its own, Linux would not let it inherit what `nice` has given the runner.
+    """
+    os.setpgid(0, 0)
+    die_with_parent(parent)
+
+
 @dataclass(frozen=True)
 class Step:
     """One command of a run.
@@ -47,7 +56,7 @@ class Step:
 
 
 class Child:
-    """A running step: a session of its own, so that its own children end with it.
+    """A running step: a process group of its own, so that its own children end with it.
 
     Args:
         step (Step): what to run.
@@ -73,9 +82,8 @@ class Child:
                     stdout=output,
                     stderr=log,
                     env=os.environ | dict(environment),
-                    start_new_session=True,
                     pass_fds=keep_open,
-                    preexec_fn=partial(die_with_parent, os.getpid()),
+                    preexec_fn=partial(_begin, os.getpid()),
                 )
             finally:
                 output.close()

@@ -263,8 +263,8 @@ output: {folder}/out
 seeds: [1]
 common: >-
   --arch deepatt_mtsa --encoder-layers 1 --encoder-attention-heads 2 --encoder-embed-dim 32
-  --criterion bio_tagging --optimizer adadelta --lr 1.0 --clip-norm 1.0 --num-workers 0
-  --max-tokens 500 --max-epoch 4 --log-interval 1
+  --word-embed-dim 20 --criterion bio_tagging --optimizer adadelta --lr 1.0 --clip-norm 1.0
+  --num-workers 0 --max-tokens 500 --max-epoch 4 --log-interval 1
   --best-checkpoint-metric f1 --maximize-best-checkpoint-metric
 systems:
   mtsa: --encoder-attention mtsa
