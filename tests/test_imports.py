@@ -68,11 +68,13 @@ def test_a_ring_imports_only_inwards(ring):
 
 
 def test_scripts_use_the_core_only():
+    """A script that also reads fairseq's models imports the plugin where it needs it."""
     wrong = [
         f"{path.name}:{line} imports {name}"
         for path in python_files("scripts")
-        for line, name in imports(path.read_text(encoding="utf-8"))
-        if name in OUR_NAMES - {"selfattn"}
+        for text in [path.read_text(encoding="utf-8")]
+        for line, name in imports(text)
+        if name in OUR_NAMES - {"selfattn"} and not text.splitlines()[line - 1].startswith(" ")
     ]
     assert not wrong, "\n".join(wrong)
 
