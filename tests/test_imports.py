@@ -96,7 +96,8 @@ def test_the_core_imports_without_fairseq_and_extras(run_cli):
     code = f"""
 import sys
 blocked = ("fairseq", "fairseq_cli", "plugin", "selfattn_fairseq", "sentencepiece", "sacrebleu",
-           "scipy", "matplotlib", "seqeval", "tensorboard", "tensorboardX", "omegaconf", "hydra", "triton")
+           "scipy", "matplotlib", "seqeval", "tensorboard", "tensorboardX", "omegaconf",
+           "hydra", "triton")
 class Blocker:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in blocked:
