@@ -105,12 +105,14 @@ def test_a_mistake_of_the_user_is_not_tried_again(tmp_path, work_off):
 
 
 INTERRUPTED = """
-import sys
+import signal, sys
 from pathlib import Path
 from selfattn.cli import run
 from selfattn.grid.scheduler import Job, Scheduler
 from selfattn.grid.slots import Slot
 from tests.selfattn.grid.fakes import FakeRun
+# A shell that started the tests in the background left this signal ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 folder = Path(sys.argv[1])
 # A training with a loader of data; both would run for an hour.
 train = f"trap '' INT; sleep 3600 & echo $! $$ >> {folder}/pids; wait"

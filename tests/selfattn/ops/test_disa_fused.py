@@ -169,7 +169,7 @@ def test_dropout_is_that_of_its_factors(device, fused, padding, monkeypatch):
         assert ((factor == 0) | (factor - 1 / keep).abs().lt(1e-6)).all()
         assert abs((factor > 0).float().mean() - keep) < 0.15
     factors = pairs.double(), scales.double()
-    monkeypatch.setattr(reference, "dropout_factors", lambda *_: factors)
+    monkeypatch.setattr(reference, "dropout_factors", lambda *_, **__: factors)
     expected = exact(values, upstream, MIXED, hidden, 5.0, 0.4)
     for name, want, found in zip(NAMES, expected, got, strict=True):
         assert_close(name, want, found, 5e-6)

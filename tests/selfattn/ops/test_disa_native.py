@@ -47,7 +47,7 @@ def test_dropout_is_what_its_factors_say(padding, scale, monkeypatch):
     assert all(set(f.unique().tolist()) == {0.0, f.max().item()} for f in factors)
     assert all(abs((f > 0).float().mean() - 0.6**0.5) < 0.05 for f in factors)
     drawn = [f.double() for f in factors]
-    monkeypatch.setattr(reference, "dropout_factors", lambda *_: drawn)
+    monkeypatch.setattr(reference, "dropout_factors", lambda *_, **__: drawn)
     exact = [t.double() for t in values]
     expected = run_with_grads(partial(disa, backend="reference", **options), exact, upstream)
     for name, want, found in zip(NAMES, expected, got, strict=True):
