@@ -24,7 +24,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from selfattn.cli import run
+from selfattn.cli import moving_line, run
 from selfattn.compare.compare import Request, compare
 from selfattn.compare.files import to_csv, to_latex, to_markdown
 from selfattn.compare.plots import draw
@@ -94,13 +94,6 @@ def check(args: argparse.Namespace) -> None:
         raise UserError(f"--plots is {args.plots}, but must be a folder")
 
 
-def progress(text: str) -> None:
-    """One moving line on a terminal; nothing in a file."""
-    if sys.stderr.isatty():
-        width = shutil.get_terminal_size().columns - 1
-        print(f"\r{text[:width]:<{width}}\r", end="", file=sys.stderr, flush=True)
-
-
 def main() -> None:
     args = parse_args()
     check(args)
@@ -114,9 +107,9 @@ def main() -> None:
     command = shlex.join(["python", "scripts/compare_bleu.py", *sys.argv[1:]])
     request = Request(systems, name_test_sets(args.ref), args.task, args.metrics, settings, command)
     try:
-        report = compare(request, progress)
+        report = compare(request, moving_line)
     finally:
-        progress("")
+        moving_line("")
     print(render(report, min(120, shutil.get_terminal_size((100, 24)).columns)), end="")
     if args.json is not None:
         write_json(args.json, report.as_dict())

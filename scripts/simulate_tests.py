@@ -10,13 +10,12 @@ below 0.05; tests over sentences do not keep this where training seeds differ.
 """
 
 import argparse
-import shutil
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from selfattn.cli import run
+from selfattn.cli import moving_line, run
 from selfattn.compare.simulation import HEADER, WORLDS, markdown_row, simulate
 from selfattn.corpus.folder import write_text
 from selfattn.errors import UserError
@@ -41,18 +40,11 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
-def progress(text: str) -> None:
-    """One moving line on a terminal; nothing in a file."""
-    if sys.stderr.isatty():
-        width = shutil.get_terminal_size().columns - 1
-        print(f"\r{text[:width]:<{width}}\r", end="", file=sys.stderr, flush=True)
-
-
 def main() -> None:
     args = parse_args()
     rates = simulate(
         WORLDS, args.repetitions, sentences=args.sentences, samples=args.samples, seed=args.seed,
-        say=progress,
+        say=moving_line,
     )  # fmt: skip
     lines = [HEADER]
     print(HEADER, flush=True)

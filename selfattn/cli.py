@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -29,6 +30,13 @@ def disk_full_sentence(error: OSError) -> str:
     where = f" while writing {error.filename}" if error.filename else ""
     reason = os.strerror(error.errno or errno.ENOSPC)
     return f"no space left{where} ({reason}): free some disk space and run the command again"
+
+
+def moving_line(text: str) -> None:
+    """Progress: one line that is written over, on a terminal; nothing in a file."""
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns - 1
+        print(f"\r{text[:width]:<{width}}\r", end="", file=sys.stderr, flush=True)
 
 
 def run(main: Callable[[], int | None], prog: str | None = None) -> NoReturn:

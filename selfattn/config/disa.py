@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from selfattn.config.base import ACTIVATIONS, DISTANCES, AttentionConfig, switch
+from selfattn.config.base import ACTIVATIONS, switch
+from selfattn.config.masked import MaskedConfig
 from selfattn.errors import UserError
-from selfattn.masks import MASK_LAYOUTS, head_masks
+from selfattn.masks import head_masks
 
 
 @dataclass(frozen=True)
-class DiSAConfig(AttentionConfig):
+class DiSAConfig(MaskedConfig):
     """Directional self-attention (Shen et al. 2018): multi-dimensional, masked, gated.
 
     Each head has parameters and a mask of its own; the papers have one head for each direction.
@@ -26,21 +27,6 @@ class DiSAConfig(AttentionConfig):
     name: ClassVar[str] = "disa"
     default_preset: ClassVar[str | None] = "paper"
 
-    masks: str = switch(
-        "forward_backward",
-        "positional masks of the heads; forward_backward gives half of them to each direction",
-        MASK_LAYOUTS,
-    )
-    include_self: bool = switch(False, "let a token see itself under a directional mask")
-    window: int | tuple[int, ...] | None = switch(
-        None, "see only keys within this distance in tokens: one for all heads, or one for each"
-    )
-    distance: str = switch(
-        "none",
-        "what a key's distance t in tokens costs its score, with a learnt slope for each head: "
-        "linear: slope * t, log: slope * log(1 + t)",
-        DISTANCES,
-    )
     heads: int = switch(
         2,
         "heads, each with parameters and a mask of its own: published is 1 a direction; 0: as many "
@@ -72,8 +58,6 @@ class DiSAConfig(AttentionConfig):
     }
 
     def __post_init__(self) -> None:
-        if isinstance(self.window, list):
-            object.__setattr__(self, "window", tuple(self.window))
         super().__post_init__()
         if self.heads < 0:
             raise UserError(f"heads {self.heads} is not allowed; it must be at least 1, or 0")
@@ -85,6 +69,3 @@ class DiSAConfig(AttentionConfig):
             raise UserError(f"activation {self.activation!r} needs input_map")
         if self.heads:
             head_masks(self.masks, self.heads, self.include_self, self.window)
-        else:  # An even number of heads always fits: the names and the windows' sizes only.
-            for window in self.window if isinstance(self.window, tuple) else (self.window,):
-                head_masks(self.masks, 2, self.include_self, window)

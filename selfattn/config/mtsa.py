@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from selfattn.config.base import ACTIVATIONS, DISTANCES, AttentionConfig, switch
+from selfattn.config.base import ACTIVATIONS, switch
+from selfattn.config.masked import MaskedConfig
 from selfattn.errors import UserError
-from selfattn.masks import MASK_LAYOUTS, head_masks
 
 
 @dataclass(frozen=True)
-class MTSAConfig(AttentionConfig):
+class MTSAConfig(MaskedConfig):
     """Multi-mask tensorized self-attention in all its published forms.
 
     The presets are the paper's equations (``paper``) and three variants that its authors' code
@@ -28,21 +28,6 @@ class MTSAConfig(AttentionConfig):
     name: ClassVar[str] = "mtsa"
     default_preset: ClassVar[str | None] = "paper"
 
-    masks: str = switch(
-        "forward_backward",
-        "positional masks of the heads; forward_backward gives half of them to each direction",
-        MASK_LAYOUTS,
-    )
-    include_self: bool = switch(False, "let a token see itself under a directional mask")
-    window: int | tuple[int, ...] | None = switch(
-        None, "see only keys within this distance in tokens: one for all heads, or one for each"
-    )
-    distance: str = switch(
-        "none",
-        "what a key's distance t in tokens costs its score, with a learnt slope for each head: "
-        "linear: slope * t, log: slope * log(1 + t)",
-        DISTANCES,
-    )
     sigma_t: str = switch(
         "logsigmoid", "function on the token2token score", ("identity", "logsigmoid")
     )
@@ -123,8 +108,6 @@ class MTSAConfig(AttentionConfig):
     }
 
     def __post_init__(self) -> None:
-        if isinstance(self.window, list):
-            object.__setattr__(self, "window", tuple(self.window))
         super().__post_init__()
         if self.s2t_layers not in (1, 2):
             raise UserError(f"s2t_layers {self.s2t_layers!r} is not allowed; it must be 1 or 2")
@@ -143,7 +126,3 @@ class MTSAConfig(AttentionConfig):
             raise UserError(
                 f"qkv_init_gain {self.qkv_init_gain} is not allowed; it must be above 0"
             )
-        # An even number of heads always fits: this checks the names and the windows' sizes only.
-        windows = self.window if isinstance(self.window, tuple) else (self.window,)
-        for window in windows:
-            head_masks(self.masks, 2, self.include_self, window)

@@ -1,0 +1,41 @@
+"""What the configurations of all mechanisms with positional masks share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from selfattn.config.base import DISTANCES, AttentionConfig, switch
+from selfattn.masks import MASK_LAYOUTS, head_masks
+
+
+@dataclass(frozen=True)
+class MaskedConfig(AttentionConfig):
+    """Positional masks, windows and the cost of distance.
+
+    Raises:
+        UserError: if a switch has a value that is not allowed.
+    """
+
+    masks: str = switch(
+        "forward_backward",
+        "positional masks of the heads; forward_backward gives half of them to each direction",
+        MASK_LAYOUTS,
+    )
+    include_self: bool = switch(False, "let a token see itself under a directional mask")
+    window: int | tuple[int, ...] | None = switch(
+        None, "see only keys within this distance in tokens: one for all heads, or one for each"
+    )
+    distance: str = switch(
+        "none",
+        "what a key's distance t in tokens costs its score, with a learnt slope for each head: "
+        "linear: slope * t, log: slope * log(1 + t)",
+        DISTANCES,
+    )
+
+    def __post_init__(self) -> None:
+        if isinstance(self.window, list):
+            object.__setattr__(self, "window", tuple(self.window))
+        super().__post_init__()
+        # An even number of heads always fits: this checks the names and the windows' sizes only.
+        for window in self.window if isinstance(self.window, tuple) else (self.window,):
+            head_masks(self.masks, 2, self.include_self, window)
