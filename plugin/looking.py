@@ -23,7 +23,7 @@ from selfattn.layers.inspection import looking_into, mask_names
 from selfattn.masks import PositionalMask
 from selfattn.report.attention_capture import inspections
 
-from .models.transformer_mtsa import TransformerMTSAModel
+from .models.transformer import AttentionTransformerModel
 from .modules.encoder_attention import EncoderAttention
 
 
@@ -64,7 +64,7 @@ def look(
     _check_architecture(path, user_dir)
     # fairseq takes a relative path as one below the checkpoint's folder.
     where = None if data is None else str(Path(data).absolute())
-    found = TransformerMTSAModel.from_pretrained(str(path.parent), path.name, where)
+    found = AttentionTransformerModel.from_pretrained(str(path.parent), path.name, where)
     model = found.models[0]
     layers = getattr(getattr(model, "encoder", None), "layers", None)
     attentions: list[Any] = [getattr(layer, "self_attn", None) for layer in layers or ()]

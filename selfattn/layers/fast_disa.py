@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from selfattn.config import FastDiSAConfig
 from selfattn.layers.mtsa import MTSA
 
 
@@ -26,6 +25,3 @@ class FastDiSA(MTSA):
         >>> layer(torch.randn(2, 7, 64)).shape
         torch.Size([2, 7, 64])
     """
-
-    def __init__(self, config: FastDiSAConfig, embed_dim: int, num_heads: int) -> None:
-        super().__init__(config, embed_dim, num_heads)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from selfattn.layers.base import activation, xavier_linear
 from selfattn.layers.selection import Sampler, decide, working
 
 
@@ -31,15 +30,7 @@ class IterativeSampling(Sampler):
         dropout: float = 0.0,
         bias_init: float = 0.0,
     ) -> None:
-        super().__init__()
-        self.network = nn.Sequential(
-            nn.Dropout(dropout),
-            xavier_linear(hidden + width, hidden),
-            activation(activation_name),
-            nn.Dropout(dropout),
-            last := xavier_linear(hidden, 1),
-        )
-        nn.init.constant_(last.bias, bias_init)
+        super().__init__(hidden + width, hidden, activation_name, dropout, bias_init)
         self.cell = nn.RNNCell(width + 1, hidden)
 
     def choose(self, x: Tensor, real: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from selfattn.layers.base import activation, xavier_linear
 from selfattn.layers.selection import Sampler, decide, working
 
 
@@ -36,15 +35,7 @@ class RSS(Sampler):
         dropout: float = 0.0,
         bias_init: float = 0.0,
     ) -> None:
-        super().__init__()
-        self.network = nn.Sequential(
-            nn.Dropout(dropout),
-            xavier_linear(3 * width, hidden),
-            activation(activation_name),
-            nn.Dropout(dropout),
-            last := xavier_linear(hidden, 1),
-        )
-        nn.init.constant_(last.bias, bias_init)
+        super().__init__(3 * width, hidden, activation_name, dropout, bias_init)
 
     def choose(self, x: Tensor, real: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
         """See ``Sampler.choose``."""

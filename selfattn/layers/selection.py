@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from selfattn.layers.base import activation, xavier_linear
+
 # The authors' code clips probabilities at 1e-10 before their logarithm.
 SMALLEST_LOG = math.log(1e-10)
 HOW = ("sample", "threshold")
@@ -47,7 +49,27 @@ class Sampler(nn.Module, ABC):
     """Selects tokens; a subclass says how probable each is.
 
     The input is detached: what is learned from a selection reaches the sampler alone.
+
+    Args:
+        inputs: width of what ``network`` turns into the logit of a token.
+        hidden: width of its hidden layer.
+        activation_name: a name in ``selfattn.config.ACTIVATIONS``.
+        dropout: dropout on the input of both linear maps.
+        bias_init: initial value of the last bias.
     """
+
+    def __init__(
+        self, inputs: int, hidden: int, activation_name: str, dropout: float, bias_init: float
+    ) -> None:
+        super().__init__()
+        self.network = nn.Sequential(
+            nn.Dropout(dropout),
+            xavier_linear(inputs, hidden),
+            activation(activation_name),
+            nn.Dropout(dropout),
+            last := xavier_linear(hidden, 1),
+        )
+        nn.init.constant_(last.bias, bias_init)
 
     def forward(
         self,
