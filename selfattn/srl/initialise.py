@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ..layers import SelfAttention
 from ..layers.distance import DistanceBias
+from ..layers.selection import Sampler
 
 INITIALISERS = ("glorot_normal", "orthogonal", "layer")
 # Standard deviation of a standard normal that is cut off at two standard deviations.
@@ -19,8 +20,8 @@ _CUT_NORMAL = 0.87962566103423978
 def initialise(module: nn.Module, how: str) -> None:
     """Draw new values for every matrix and every bias below ``module``.
 
-    Layer norms, embedding tables and slopes of distance keep theirs. Biases are random too, as in
-    the published code.
+    Layer norms, embedding tables, slopes of distance and ReSA's samplers, whose last bias is a
+    switch, keep theirs. Biases are random too, as in the published code.
 
     Args:
         module: what holds the weights.
@@ -34,6 +35,8 @@ def initialise(module: nn.Module, how: str) -> None:
     for part in module.modules():
         if isinstance(part, nn.LayerNorm | nn.Embedding | DistanceBias):
             done.update(id(p) for p in part.parameters(recurse=False))
+        elif isinstance(part, Sampler):
+            done.update(id(p) for p in part.parameters())
         elif isinstance(part, SelfAttention):
             done.update(_draw_jointly(part, draw))
     for parameter in module.parameters():

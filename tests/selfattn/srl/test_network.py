@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from selfattn.config import CONFIGS, MTSAConfig, MultiHeadConfig
+from selfattn.config import CONFIGS, MTSAConfig, MultiHeadConfig, ReSAConfig
 from selfattn.errors import UserError
 from selfattn.layers import ATTENTIONS
 from selfattn.srl.network import Tagger, TaggerConfig, timing_signal
@@ -84,6 +84,13 @@ def test_orthogonal():
     torch.testing.assert_close(
         layer.expand.weight.T @ layer.expand.weight, torch.eye(200), atol=1e-5, rtol=0
     )
+
+
+def test_samplers_start_where_their_switch_says():
+    resa = ReSAConfig.make("code", sampler_bias_init=2.0)
+    layer = Tagger(TaggerConfig(2, 9, resa, layers=1)).layers[0]
+    for sampler in (layer.attention.head_sampler, layer.attention.dependent_sampler):
+        assert sampler.network[-1].bias.item() == 2
 
 
 def test_frozen_vectors_are_looked_up_and_not_trained():
