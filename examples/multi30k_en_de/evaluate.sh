@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Average the last five checkpoints, translate test_2016_flickr, score: evaluate.sh RUN_FOLDER [DATA]
+# Average the last three checkpoints, translate test_2016_flickr, score: evaluate.sh RUN_FOLDER [DATA]
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 run=${1:?"usage: evaluate.sh RUN_FOLDER [DATA]"}
 data=${2:-data-bin/multi30k}
-"${PYTHON:-python}" "$here/../../scripts/average_checkpoints.py" --dir "$run" --last 5 --by update \
+"${PYTHON:-python}" "$here/../../scripts/average_checkpoints.py" --dir "$run" --last 3 --by update \
     --output "$run/average.pt"
 "${PYTHON:-python}" -m fairseq_cli.generate "$data/data-bin" --user-dir "$here/../../plugin" \
     ${DEVICE_FLAGS---cpu} --path "$run/average.pt" --gen-subset test --beam 5 --lenpen 1 \

@@ -6,4 +6,4 @@ raw=${1:?"usage: prepare.sh FOLDER_WITH_THE_RAW_TEXT [DEST]"}
 dest=${2:-data-bin/multi30k}
 "${PYTHON:-python}" "$here/../../scripts/prepare_translation.py" --source-lang en --target-lang de \
     --train "$raw/train" --valid "$raw/val" --test "$raw/test_2016_flickr" \
-    --lowercase --vocab-size 8000 --dest "$dest"
+    --lowercase --vocab-size 4000 --dest "$dest"
