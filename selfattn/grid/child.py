@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -113,12 +114,18 @@ class Child:
 
 
 def stop_all(children: Sequence[Child], grace: float = _GRACE) -> None:
-    """End processes: politely first; a second Ctrl-C ends the waiting, never the cleaning up."""
+    """End processes: politely first; a second Ctrl-C ends the waiting, never the cleaning up.
+
+    Args:
+        children: what runs.
+        grace: seconds that they have together.
+    """
     for child in children:
         child.terminate()
+    end = time.monotonic() + grace
     try:
         for child in children:
-            child.wait(grace)
+            child.wait(max(0.0, end - time.monotonic()))
     finally:
         for child in children:
             child.kill()

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from selfattn.errors import UserError
+from selfattn.grid.child import stop_all
 from selfattn.grid.scheduler import Job, Scheduler
 from selfattn.grid.slots import Slot
 from tests.selfattn.grid.fakes import FakeRun
@@ -155,3 +156,21 @@ def wait_for(condition, seconds: float = 30) -> None:
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.05)
+
+
+def test_processes_that_do_not_end_share_one_grace():
+    waited, killed = [], []
+
+    class Stubborn:
+        def terminate(self):
+            """Ignored."""
+
+        def wait(self, seconds):
+            waited.append(seconds)
+            time.sleep(seconds)
+
+        def kill(self):
+            killed.append(self)
+
+    stop_all([Stubborn() for _ in range(3)], grace=0.2)
+    assert len(killed) == 3 and sum(waited) < 0.3
