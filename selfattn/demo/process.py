@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
-import signal
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from ..errors import UserError
-
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-
-
-def die_with_parent(parent: int) -> None:
-    """Without it, a training whose parent was killed goes on beside its successor."""
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # killed before the line above
-            os._exit(1)
+from ..process import die_with_parent
 
 
 def run_logged(
