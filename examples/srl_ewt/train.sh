@@ -20,7 +20,7 @@ export MALLOC_TRIM_THRESHOLD_=1000000000 MALLOC_MMAP_THRESHOLD_=1000000000
 # Published is Adadelta for 600,000 updates; Adam learns as much in a fraction of them.
 "${PYTHON:-python}" -m fairseq_cli.train "$data" --user-dir "$here/../../plugin" \
     ${DEVICE_FLAGS---cpu} --num-workers 0 --task srl_tagging --arch "$arch" --seed "$seed" \
-    --encoder-layers 4 --word-embeddings "$glove" --dropout 0.3 --bf16 \
+    --encoder-layers 4 --word-embeddings "$glove" --dropout 0.3 \
     --criterion bio_tagging --label-smoothing 0.1 \
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 \
     --lr 0.001 --lr-scheduler polynomial_decay --warmup-updates 300 --total-num-update 12000 \
