@@ -9,5 +9,5 @@ gold=${2:?$usage}
 shift 2
 predicted=$run/$(basename "${gold%.conll}").props
 "${PYTHON:-python}" "$here/../../scripts/predict_srl.py" "$run/checkpoint_best.pt" \
-    --input "$gold" --output "$predicted" --decoder he "$@"
+    --input "$gold" --output "$predicted" --decoder structured "$@"
 "${PYTHON:-python}" "$here/../../scripts/score_srl.py" "$gold" "$predicted"
