@@ -57,7 +57,7 @@ def work(rank):
     raise {error}("the sentence is 7, but must be 8")
 
 if __name__ == "__main__":
-    torch.multiprocessing.spawn(work, nprocs=1)
+    torch.multiprocessing.spawn(work, nprocs=2)
 """
 
 
