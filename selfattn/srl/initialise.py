@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ..layers import SelfAttention
 from ..layers.distance import DistanceBias
 from ..layers.selection import Sampler
+from ..layers.source2token_scores import Source2TokenScores
 
 INITIALISERS = ("glorot_normal", "orthogonal", "layer")
 # Standard deviation of a standard normal that is cut off at two standard deviations.
@@ -21,7 +22,8 @@ def initialise(module: nn.Module, how: str) -> None:
     """Draw new values for every matrix and every bias below ``module``.
 
     Layer norms, embedding tables, slopes of distance and ReSA's samplers, whose last bias is a
-    switch, keep theirs. Biases are random too, as in the published code.
+    switch, keep theirs; so does the last bias of source2token scores where a switch set it to
+    another value than 0. The other biases are random too, as in the published code.
 
     Args:
         module: what holds the weights.
@@ -37,6 +39,10 @@ def initialise(module: nn.Module, how: str) -> None:
             done.update(id(p) for p in part.parameters(recurse=False))
         elif isinstance(part, Sampler):
             done.update(id(p) for p in part.parameters())
+        elif isinstance(part, Source2TokenScores):
+            bias = part.network[-1].get_parameter("bias")
+            if bool((bias != 0).any()):
+                done.add(id(bias))
         elif isinstance(part, SelfAttention):
             done.update(_draw_jointly(part, draw))
     for parameter in module.parameters():

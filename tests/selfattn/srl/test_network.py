@@ -93,6 +93,14 @@ def test_samplers_start_where_their_switch_says():
         assert sampler.network[-1].bias.item() == 2
 
 
+def test_source2token_bias_starts_where_its_switch_says_and_else_at_random():
+    for asked, expected in ((5.0, True), (0.0, False)):
+        config = MTSAConfig.make("srl", s2t_bias_init=asked)
+        layer = Tagger(TaggerConfig(2, 9, config, layers=1)).layers[0]
+        bias = layer.attention.source2token.network[-1].bias
+        assert bool((bias == asked).all()) is expected
+
+
 def test_frozen_vectors_are_looked_up_and_not_trained():
     tagger = small(MTSA, frozen_words=3)
     tagger.frozen.copy_(torch.randn(3, 12))
