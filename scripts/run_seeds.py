@@ -14,6 +14,7 @@ The grid file (flags as on a command line; what stands in [] may be left out):
   systems:                       # fairseq-train, each
     multihead: --arch transformer_mtsa --encoder-attention multihead
     mtsa: --arch transformer_mtsa --encoder-attention mtsa
+    [disa: {flags: --arch transformer_disa, seeds: [1, 2]}] # seeds of its own
   generate: --beam 5 --remove-bpe sentencepiece             # fairseq-generate
   [average: 5]                   # the last checkpoints; or [checkpoint: best] or last
   [references: FILE]             # or {test: FILE, test1: FILE}; default: DATA/raw/test.LANGUAGE

@@ -20,7 +20,7 @@ class Grid:
         task (str): ``translation`` or ``srl``.
         data (Path): the folder that fairseq-train reads.
         output (Path): gets a folder ``SYSTEM-SEED`` for each run, and the summary.
-        seeds (tuple[int, ...]): of the trainings.
+        seeds (Mapping[str, tuple[int, ...]]): name of a system to the seeds of its trainings.
         systems (Mapping[str, tuple[str, ...]]): name to flags of fairseq-train, common ones first.
         tests (Mapping[str, Path]): name of a test set to its references or gold file.
         user_dir (Path): the fairseq plugin.
@@ -37,7 +37,7 @@ class Grid:
     task: str
     data: Path
     output: Path
-    seeds: tuple[int, ...]
+    seeds: Mapping[str, tuple[int, ...]]
     systems: Mapping[str, tuple[str, ...]]
     tests: Mapping[str, Path]
     user_dir: Path
@@ -52,7 +52,8 @@ class Grid:
 
     def names(self) -> list[tuple[str, int]]:
         """System and seed of each run: every system's first seed, then every second one."""
-        return [(system, seed) for seed in self.seeds for system in self.systems]
+        every = dict.fromkeys(seed for seeds in self.seeds.values() for seed in seeds)
+        return [(name, seed) for seed in every for name in self.systems if seed in self.seeds[name]]
 
     def flags(self, system: str) -> Flags:
         """The flags of a system, by name."""

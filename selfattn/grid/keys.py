@@ -16,6 +16,7 @@ _KEYS = (
     "task", "data", "output", "seeds", "common", "systems", "average", "checkpoint", "user_dir",
     "cpus_per_run", "gpus_per_run", "slurm",
 )  # fmt: skip
+_SEEDS = "a list of different whole numbers, such as [1, 2, 3]"
 _TASK_KEYS = {"translation": ("generate", "references", "lowercase"), "srl": ("predict", "gold")}
 
 
@@ -121,29 +122,34 @@ class Reader:
         flag.parse(words, f"{self.file}: `{where}`")
         return words
 
-    def seeds(self) -> tuple[int, ...]:
-        value = self.content.get("seeds")
-        allowed = "a list of different whole numbers, such as [1, 2, 3]"
+    def seeds(self) -> dict[str, tuple[int, ...]]:
+        """System to its seeds: its own, or those of the key ``seeds``."""
+        systems = self._systems()
+        own = {
+            name: self._seeds(entry["seeds"], f"systems: {name}: seeds")
+            for name, entry in systems.items()
+            if isinstance(entry, dict) and "seeds" in entry
+        }
+        if "seeds" not in self.content and len(own) < len(systems):
+            raise self.wrong("seeds", _SEEDS)
+        shared = self._seeds(self.content["seeds"], "seeds") if "seeds" in self.content else ()
+        return {name: own.get(name, shared) for name in systems}
+
+    def _seeds(self, value: Any, where: str) -> tuple[int, ...]:
+        said = f"{self.file}: `{where}` is {value!r}, but must be {_SEEDS}"
         if not isinstance(value, list) or not value or len(set(map(str, value))) < len(value):
-            raise self.wrong("seeds", allowed)
+            raise UserError(said)
         if not all(type(seed) is int and 0 <= seed < 2**31 for seed in value):
-            raise self.wrong("seeds", allowed + ", from 0 to 2147483647")
+            raise UserError(said + ", from 0 to 2147483647")
         return tuple(value)
 
     def systems(self, common: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
         """Name to all flags; no two systems may be the same."""
-        value = self.content.get("systems")
-        if not isinstance(value, dict) or not value:
-            raise self.wrong("systems", "names with the flags of each")
         found: dict[str, tuple[str, ...]] = {}
         same: dict[str, str] = {}
-        for name, text in value.items():
-            if not isinstance(name, str) or not NAME.fullmatch(name):
-                raise UserError(
-                    f"{self.file}: the system {name!r} must have a name of letters, digits, dots, "
-                    "dashes and underlines; if YAML takes it for something else, in quotes"
-                )
+        for name, entry in self._systems().items():
             where = f"{self.file}: system {name}"
+            text = entry.get("flags") if isinstance(entry, dict) else entry
             found[name] = (*common, *self._words(text, f"systems: {name}"))
             flags = flag.parse(found[name], where)
             flag.refuse_owned(flags, flag.TRAIN, where)
@@ -154,3 +160,21 @@ class Reader:
                     "seed would give the same run twice"
                 )
         return found
+
+    def _systems(self) -> dict[str, Any]:
+        """Name to flags, or to the mapping of flags and seeds."""
+        value = self.content.get("systems")
+        if not isinstance(value, dict) or not value:
+            raise self.wrong("systems", "names with the flags of each")
+        for name, entry in value.items():
+            if not isinstance(name, str) or not NAME.fullmatch(name):
+                raise UserError(
+                    f"{self.file}: the system {name!r} must have a name of letters, digits, dots, "
+                    "dashes and underlines; if YAML takes it for something else, in quotes"
+                )
+            if isinstance(entry, dict) and not entry.keys() <= {"flags", "seeds"}:
+                raise UserError(
+                    f"{self.file}: `systems: {name}` has the keys {', '.join(map(str, entry))}, "
+                    "but may have flags and seeds"
+                )
+        return value

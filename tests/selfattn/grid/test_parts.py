@@ -58,6 +58,13 @@ def test_a_grid_file_is_read(grid_file, tmp_path):
     assert grid.saves_by_update("base") and grid.average == 2
 
 
+def test_a_system_may_have_seeds_of_its_own(grid_file):
+    own = "more: {flags: --dropout 0.2, seeds: [2, 7]}"
+    grid = read_grid(grid_file("more: --dropout 0.2", own))
+    assert grid.names() == [("base", 1), ("base", 2), ("more", 2), ("more", 7)]
+    assert grid.flags("more")["--dropout"] == ["0.2"]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -68,6 +75,8 @@ def test_a_grid_file_is_read(grid_file, tmp_path):
         ("[1, 2]", "3", "`seeds` is 3, but must be a list"),
         ("[1, 2]", "[yes]", "`seeds` is [True], but must be a list"),
         ("seeds: [1, 2]", "", "the key `seeds` is missing"),
+        ("--dropout 0.2", "{seeds: [0.5]}", "`systems: more: seeds` is [0.5], but must be a list"),
+        ("--dropout 0.2", "{seed: [1]}", "`systems: more` has the keys seed, but may have flags"),
         ("average: 2", "average: two", "`average` is 'two', but must be a whole number of 1"),
         ("  more:", "  base:", "line 9: 'base' is given twice"),
         ("--dropout 0.2", "--dropout 0.1", "systems base and more have the same flags"),
