@@ -24,16 +24,32 @@ def _fused(x: Tensor, *rest: Any) -> Tensor:
     return (disa_native if x.device.type == "cpu" else disa_fused)(x, *rest)
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # asked while compiling
-def _fused_refusal(device: str, dtype: torch.dtype, c: float) -> str | None:
+def _fused_refusal(*inputs: Any) -> str | None:
+    """Asked once for each graph of torch.compile."""
+    if torch.compiler.is_compiling():
+        from selfattn.ops import _compiled
+
+        return _compiled.disa_refusal(*inputs)
+    return fused_refusal(*inputs)
+
+
+def fused_refusal(device: str, dtype: torch.dtype, c: float) -> str | None:
     """Why the kernel for the device cannot be used; None if it can."""
     return native.refusal(dtype, c) if device == "cpu" else fused.refusal(device, dtype, c)
 
 
-# eager stays out of torch.compile's graphs: its blocks depend on the padding.
+def _eager(*inputs: Any) -> Tensor:
+    """Out of torch.compile's graphs: its blocks depend on the padding."""
+    if torch.compiler.is_compiling():
+        from selfattn.ops import _compiled
+
+        return _compiled.disa_eager(*inputs)
+    return disa_eager(*inputs)
+
+
 _RUN: dict[str, Callable[..., Tensor]] = {
     "reference": disa_reference,
-    "eager": torch.compiler.disable(disa_eager),
+    "eager": _eager,
     "fused": _fused,
 }
 # Below, 2/c leaves float32 for usual inputs; above, exp(-2c) leaves float64.

@@ -23,18 +23,34 @@ def _fused(q: Tensor, *rest: Any) -> Tensor:
     return mtsa_native(q, *rest) if q.device.type == "cpu" else mtsa_fused(q, *rest[:-1])
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # asked while compiling
-def _fused_refusal(device: str, dtype: torch.dtype, key_width: int, width: int) -> str | None:
+def _fused_refusal(*inputs: Any) -> str | None:
+    """Asked once for each graph of torch.compile."""
+    if torch.compiler.is_compiling():
+        from selfattn.ops import _compiled
+
+        return _compiled.mtsa_refusal(*inputs)
+    return fused_refusal(*inputs)
+
+
+def fused_refusal(device: str, dtype: torch.dtype, key_width: int, width: int) -> str | None:
     """Why the kernel for the device cannot be used; None if it can."""
     if device == "cpu":
         return native.refusal(dtype)
     return fused.refusal(device, dtype, (key_width, width))
 
 
-# eager stays out of torch.compile's graphs: which blocks it computes again depends on the numbers.
+def _eager(*inputs: Any) -> Tensor:
+    """Out of torch.compile's graphs: which blocks it computes again depends on the numbers."""
+    if torch.compiler.is_compiling():
+        from selfattn.ops import _compiled
+
+        return _compiled.mtsa_eager(*inputs)
+    return mtsa_eager(*inputs)
+
+
 _RUN: dict[str, Callable[..., Tensor]] = {
     "reference": mtsa_reference,
-    "eager": torch.compiler.disable(mtsa_eager),
+    "eager": _eager,
     "fused": _fused,
 }
 SIGMA_T = ("identity", "logsigmoid")

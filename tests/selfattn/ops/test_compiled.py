@@ -1,0 +1,47 @@
+"""torch.compile around the operators: the backend in blocks stays out of its graphs."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from selfattn.masks import PositionalMask
+from selfattn.ops import disa, mtsa
+
+MASKS = PositionalMask("forward"), PositionalMask("backward")
+
+
+def run_mtsa(*x):
+    q, k, v, s = (t * 2 for t in x)
+    return mtsa(q, k, v, s, masks=MASKS, backend="eager") + 1
+
+
+def run_disa(*x):
+    q, k, v, _ = (t.transpose(1, 2).flatten(2) * 2 for t in x)
+    return disa(q, k, v, mask=MASKS, backend="eager") + 1
+
+
+@pytest.mark.parametrize("run", [run_mtsa, run_disa])
+def test_blocks_stay_out_of_the_graphs(run):
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append({str(node.target).split(".")[-1] for node in graph.graph.nodes})
+        return graph
+
+    x = torch.randn(4, 3, 2, 9, 6, dtype=torch.float64)
+    results = []
+    for function in (run, torch.compile(run, backend=backend)):
+        inputs = [t.clone().requires_grad_() for t in x]
+        y = function(*inputs)
+        (y * torch.arange(y.numel()).view(y.shape)).sum().backward()
+        results.append((y, [t.grad for t in inputs]))
+    torch.testing.assert_close(*results, rtol=1e-12, atol=1e-12)
+    assert len(graphs) >= 2  # before and after the operator
+    assert not any("exp" in name or "matmul" in name for graph in graphs for name in graph)
+
+
+def test_who_does_not_compile_does_not_import_the_compiler():
+    code = "import sys, selfattn.layers; sys.exit('torch._dynamo' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
