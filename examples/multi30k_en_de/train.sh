@@ -17,13 +17,13 @@ export MALLOC_TRIM_THRESHOLD_=1000000000 MALLOC_MMAP_THRESHOLD_=1000000000
     --encoder-layers 4 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 \
     --encoder-attention-heads 4 --decoder-layers 4 --decoder-embed-dim 128 \
     --decoder-ffn-embed-dim 256 --decoder-attention-heads 4 \
-    --share-all-embeddings --dropout 0.2 \
+    --encoder-normalize-before --decoder-normalize-before --share-all-embeddings --dropout 0.1 \
     --criterion label_smoothed_cross_entropy --label-smoothing 0.1 \
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 \
-    --lr 0.003 --lr-scheduler polynomial_decay --warmup-updates 600 --total-num-update 2000 \
-    --max-tokens 2048 --max-update 2000 \
+    --lr 0.005 --lr-scheduler polynomial_decay --warmup-updates 300 --total-num-update 1500 \
+    --max-tokens 2048 --max-update 1500 \
     --validate-interval 1000000 --validate-interval-updates 250 --save-interval-updates 250 \
-    --keep-interval-updates 4 --no-epoch-checkpoints --eval-bleu --eval-bleu-remove-bpe sentencepiece \
+    --keep-interval-updates 1 --no-epoch-checkpoints --eval-bleu --eval-bleu-remove-bpe sentencepiece \
     --eval-bleu-args '{"beam": 1, "max_len_a": 1.2, "max_len_b": 10}' \
     --best-checkpoint-metric bleu --maximize-best-checkpoint-metric \
     --save-dir "$run" --tensorboard-logdir "$run/tensorboard" \
