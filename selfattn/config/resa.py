@@ -47,6 +47,11 @@ class ReSAConfig(DiSAConfig):
         0.0,
         "initial value of a sampler's last bias: above 0 it starts by selecting most of the tokens",
     )
+    sampler_lr_scale: float = switch(
+        1.0,
+        "learning rate of the samplers as a multiple of the optimizer's: their weights are stored "
+        "divided by it, which does that with Adam and its relatives",
+    )
     test_selection: str = switch(
         "threshold",
         "how a trained model selects: threshold: probability of at least 0.5; sample: at random, "
@@ -69,4 +74,8 @@ class ReSAConfig(DiSAConfig):
         if self.sampler_hidden is not None and self.sampler_hidden < 1:
             raise UserError(
                 f"sampler_hidden {self.sampler_hidden} is not allowed; it must be at least 1"
+            )
+        if not 0 < self.sampler_lr_scale < float("inf"):
+            raise UserError(
+                f"sampler_lr_scale {self.sampler_lr_scale} is not allowed; it must be above 0"
             )

@@ -16,7 +16,7 @@ from selfattn.layers.disa import DiSA
 from selfattn.layers.inspection import Inspection
 from selfattn.layers.iterative_sampling import IterativeSampling
 from selfattn.layers.rss import RSS
-from selfattn.layers.selection import Sampler, Selection, real_tokens
+from selfattn.layers.selection import Sampler, Selection, real_tokens, scale_learning_rate
 
 logger = logging.getLogger(__name__)
 _SAMPLERS: Mapping[str, type[Sampler]] = {"parallel": RSS, "iterative": IterativeSampling}
@@ -92,6 +92,9 @@ class ReSA(DiSA):
         self.dependent_sampler: Sampler | None = None
         if not config.shared_selection:
             self.dependent_sampler = _SAMPLERS[config.sampler](*options)  # eq. 9
+        for sampler in (self.head_sampler, self.dependent_sampler):
+            if sampler is not None:
+                scale_learning_rate(sampler, config.sampler_lr_scale)
         self.select_all, self.has_policy = True, False
         self.reward_mean: float | None = None
         self._choice: Choice | None = None

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from selfattn.layers.base import activation, xavier_linear
 
@@ -109,6 +110,39 @@ class Sampler(nn.Module, ABC):
         Returns:
             Selected, bool ``(B, T)``, and logits of being selected ``(B, T)``.
         """
+
+
+class _Scaled(nn.Module):
+    """A parameter that is stored divided by ``scale``."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, stored: Tensor) -> Tensor:
+        return stored * self.scale
+
+    def right_inverse(self, value: Tensor) -> Tensor:
+        return value / self.scale
+
+
+def scale_learning_rate(module: nn.Module, scale: float) -> None:
+    """Let an optimizer that normalises gradients move a module's weights ``scale`` times as far.
+
+    The weights keep their values and are stored divided by the scale. A step of Adam does not
+    depend on the size of gradients, so its step on what is stored is ``scale`` times as long for
+    the weight itself (an "equalized learning rate": Karras et al. 2018). Any engine, precision and
+    checkpoint takes it, where two optimizers or two rates are not to be had.
+
+    Args:
+        module: what learns more slowly, or faster.
+        scale: above 0; 1 changes nothing, not even the names of the parameters.
+    """
+    if scale == 1:
+        return
+    for part in list(module.modules()):
+        for name, _ in list(part.named_parameters(recurse=False)):
+            parametrize.register_parametrization(part, name, _Scaled(scale))
 
 
 def real_tokens(x: Tensor, padding_mask: Tensor | None) -> Tensor:

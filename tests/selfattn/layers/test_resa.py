@@ -102,6 +102,47 @@ def test_the_initial_bias_decides_how_much_is_selected_first(sampler):
     assert all(selection.probability.mean() > 0.95 for selection in layer.take_choice())
 
 
+def weights_of(sampler):
+    """Copies of its weights, whatever they are stored as."""
+    linear = [part for part in sampler.network if isinstance(part, torch.nn.Linear)]
+    found = [w for part in linear for w in (part.weight, part.bias)]
+    cell = getattr(sampler, "cell", None)
+    found += [] if cell is None else [cell.weight_ih, cell.weight_hh, cell.bias_ih]
+    return [w.detach().clone() for w in found]
+
+
+@pytest.mark.parametrize("sampler", ["parallel", "iterative"])
+def test_the_samplers_can_learn_at_another_rate(sampler):
+    """The same weights, and a step of Adam of the same direction and a hundredth of the length."""
+    before, after, x = {}, {}, torch.randn(BATCH, LENGTH, WIDTH)
+    for scale in (1.0, 0.01):
+        torch.manual_seed(1)
+        layer = build_attention("resa", WIDTH, 2, sampler=sampler, sampler_lr_scale=scale)
+        layer.select_all = False
+        before[scale] = weights_of(layer.head_sampler)
+        optimizer = torch.optim.Adam(layer.policy_parameters(), lr=0.001, eps=1e-30)
+        layer(x)
+        layer.take_choice().log_probability.sum().backward()
+        optimizer.step()
+        after[scale] = weights_of(layer.head_sampler)
+    steps = {
+        scale: [a - b for a, b in zip(after[scale], before[scale], strict=True)] for scale in after
+    }
+    for fast, slow, same, start in zip(steps[1], steps[0.01], before[1], before[0.01], strict=True):
+        torch.testing.assert_close(start, same)
+        torch.testing.assert_close(slow, 0.01 * fast, rtol=0.02, atol=1e-7)
+        assert fast.abs().max() == pytest.approx(0.001, rel=1e-2)
+    copy_of = build_attention("resa", WIDTH, 2, sampler=sampler, sampler_lr_scale=0.01)
+    copy_of.load_state_dict(layer.state_dict())
+    for want, found in zip(after[0.01], weights_of(copy_of.head_sampler), strict=True):
+        assert torch.equal(want, found)
+
+
+def test_a_learning_rate_of_zero_is_refused():
+    with pytest.raises(UserError, match="sampler_lr_scale 0.0 is not allowed; it must be above 0"):
+        build_attention("resa", WIDTH, 2, sampler_lr_scale=0.0)
+
+
 def test_everything_selected_is_disa():
     layer, x = built("code")
     other = build_attention("disa", WIDTH, 2, preset="code").double()
