@@ -19,6 +19,7 @@ from ..modules.policy_phases import Phase, PolicyPhases
 SUPERVISED = ("label_smoothed_cross_entropy", "cross_entropy", "bio_tagging")
 # Share of the old value that the running mean keeps at an update.
 _KEPT = 0.99
+BASELINES = ["none", "running_mean", "select_all"]
 _LOGGED = ("reward", "policy_loss", "selected_heads", "selected_dependents", "selection_entropy")
 
 
@@ -47,9 +48,13 @@ class PolicyGradientConfig(LabelSmoothedCrossEntropyCriterionConfig):
             "authors' code, or the sum of both, as in the paper"
         },
     )
-    reward_baseline: ChoiceEnum(["none", "running_mean"]) = field(  # type: ignore[valid-type]
+    reward_baseline: ChoiceEnum(BASELINES) = field(  # type: ignore[valid-type]
         default="none",
-        metadata={"help": "what is subtracted from the reward; none as published"},
+        metadata={
+            "help": "what is subtracted from a sentence's reward: none, as published; running_mean "
+            "of all rewards; select_all: the reward that it would get with everything selected, "
+            "at the cost of another forward pass"
+        },
     )
     select_all_updates: int = field(
         default=1000, metadata={"help": "first updates, in which every token is selected"}
@@ -103,11 +108,12 @@ class PolicyGradientCriterion(FairseqCriterion):
         layers = [module for module in model.modules() if isinstance(module, ReSA)]
         if self.training:
             self.phases.prepare(layers)
+        everything = self._with_everything(model, sample, layers)
         tokens, size, logged = self.supervised(model, sample, reduce=False)
         logged = {n: v.sum() if isinstance(v, Tensor) else v for n, v in logged.items()}
         sentences = len(sample["target"])
         each = tokens.view(sentences, -1).sum(1)
-        policy, figures = self._policy(layers, each.detach().float(), sample)
+        policy, figures = self._policy(layers, each.detach().float(), everything, sample)
         # fairseq divides by the sample size, which counts tokens: a mean over sentences is left.
         scaled = policy * (size / sentences)
         loss = each.sum()
@@ -116,14 +122,40 @@ class PolicyGradientCriterion(FairseqCriterion):
         logged |= {f"supervised_{self.name}": 1, **figures}
         return loss + scaled, size, logged
 
+    def _with_everything(
+        self, model: Any, sample: dict[str, Any], layers: list[ReSA]
+    ) -> Tensor | None:
+        """Supervised loss of each sentence ``(B,)`` if every token were selected.
+
+        How hard a sentence is moves its reward far more than a selection does; with this baseline
+        only the selection is left. None where no policy is trained or another baseline is used.
+        """
+        wanted = self.training and str(self.cfg.reward_baseline) == "select_all"
+        if not wanted or self.phases.phase is Phase.SUPERVISED:
+            return None
+        for layer in layers:
+            layer.select_all = True
+        with torch.no_grad():
+            tokens = self.supervised(model, sample, reduce=False)[0]
+        for layer in layers:
+            layer.take_choice()
+            layer.select_all = False
+        losses: Tensor = tokens.view(len(sample["target"]), -1).sum(1).float()
+        return losses
+
     def _policy(
-        self, layers: list[ReSA], losses: Tensor, sample: dict[str, Any]
+        self,
+        layers: list[ReSA],
+        losses: Tensor,
+        everything: Tensor | None,
+        sample: dict[str, Any],
     ) -> tuple[Tensor, dict[str, Any]]:
         """The policy's loss, a sum over sentences, and sums to log.
 
         Args:
             layers: the model's ReSA layers.
             losses: supervised loss of each sentence ``(B,)``.
+            everything: the same if every token were selected, where that is the baseline.
             sample: the batch.
         """
         words = sample["target"].ne(self.supervised.padding_idx).sum(1)
@@ -135,9 +167,14 @@ class PolicyGradientCriterion(FairseqCriterion):
         )
         product = str(self.cfg.selection_penalty) == "product"
         share = heads * dependents if product else heads + dependents
-        reward = -(losses / words.clamp_min(1) + self.cfg.selection_cost * share)  # eq. 18
+        cost, words = self.cfg.selection_cost, words.clamp_min(1)
+        reward = -(losses / words + cost * share)  # eq. 18
         log_p = torch.stack([choice.log_probability for choice in choices]).sum(0)
-        policy = -((reward - self._baseline(layers, reward)) * log_p)  # eq. 19-20
+        if everything is None:
+            baseline = self._baseline(layers, reward)
+        else:
+            baseline = -(everything / words + cost * (1 if product else 2))
+        policy = -((reward - baseline) * log_p)  # eq. 19-20
         entropy = torch.stack([s.entropy for choice in choices for s in choice]).mean(0)
         sums = (reward, policy, heads, dependents, entropy)
         figures = {n: t.detach().sum() for n, t in zip(_LOGGED, sums, strict=True)}
@@ -149,7 +186,7 @@ class PolicyGradientCriterion(FairseqCriterion):
         The layers keep it, since fairseq restores neither a criterion nor a task. Each process has
         a mean of its own; a resumed training starts all with the first one's.
         """
-        if str(self.cfg.reward_baseline) == "none":
+        if str(self.cfg.reward_baseline) != "running_mean":
             return 0.0
         mean = reward.mean()
         known = layers[0].reward_mean

@@ -214,10 +214,19 @@ class Reward(torch.nn.Module):
         return self.classifier(self.layer(x))
 
 
+def losses_of(scores, target):
+    """Of each sentence."""
+    return torch.nn.functional.cross_entropy(
+        scores.transpose(1, 2), target, ignore_index=-100, reduction="none"
+    ).sum(1)
+
+
+@pytest.mark.parametrize("baseline", ["none", "select_all"])
 @pytest.mark.parametrize("penalty", ["product", "sum"])
-def test_the_loss_is_that_of_the_paper(penalty):
+def test_the_loss_is_that_of_the_paper(penalty, baseline):
     """Value and gradients of both parts against the formula, from the selection that was made."""
     flags = {"selection_cost": 0.5, "selection_penalty": penalty, "label_smoothing": 0.0}
+    flags["reward_baseline"] = baseline
     criterion, model = built(select_all_updates=0, **flags), Reward()
     x, target = torch.randn(4, 6, 8), torch.randint(5, (4, 6))
     target[2, 3:] = -100
@@ -232,16 +241,19 @@ def test_the_loss_is_that_of_the_paper(penalty):
     heads, dependents = model.layer.take_choice()
     words = (target != -100).sum(1)
     assert size == words.sum()
-    each = torch.nn.functional.cross_entropy(
-        scores.transpose(1, 2), target, ignore_index=-100, reduction="none"
-    ).sum(1)
+    each = losses_of(scores, target)
     share = {
         "product": heads.share * dependents.share,
         "sum": heads.share + dependents.share,
     }[penalty]
     reward = -(each.detach() / words + 0.5 * share)
     log_p = heads.log_probability + dependents.log_probability
-    expected = each.sum() - (reward * log_p).mean() * size
+    advantage = reward
+    if baseline == "select_all":
+        model.layer.select_all = True
+        whole = losses_of(model(x), target).detach()
+        advantage = reward + whole / words + 0.5 * {"product": 1, "sum": 2}[penalty]
+    expected = each.sum() - (advantage * log_p).mean() * size
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(figures["reward"], reward.sum())
     for one, other in zip(got, torch.autograd.grad(expected, model.parameters()), strict=True):
