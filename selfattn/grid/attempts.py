@@ -70,6 +70,8 @@ class Attempts:
     def _update(self, code: int | None) -> None:
         attempts = self.read()
         self._written = time.monotonic()
+        if not attempts:  # somebody has removed the run's folder; its process will say so
+            return
         attempts[-1] |= {"seconds": round(self._written - self._start, 1), "code": code}
         write_json(self.path, {"attempts": attempts})
 

@@ -42,6 +42,15 @@ def test_steps_run_in_order_and_once(tmp_path, work_off):
     assert trace.read_text().split() == ["train", "test", "test"]
 
 
+def test_a_file_that_is_removed_while_it_runs_ends_nothing_else(tmp_path, work_off):
+    file = tmp_path / "a-1.json"
+    command = f"until [ -e {file} ]; do sleep 0.05; done; rm {file}"
+    jobs, said = work_off(
+        FakeRun(tmp_path, "a-1", train=command), FakeRun(tmp_path, "b-1", train=":")
+    )
+    assert [job.state for job in jobs] == ["done", "done"] and not said
+
+
 def test_no_more_runs_than_slots_and_all_slots_used(tmp_path, work_off):
     """Each counts the runs beside it; none ends before a second one has counted."""
     (tmp_path / "now").mkdir()
