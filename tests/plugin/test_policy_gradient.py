@@ -113,8 +113,9 @@ def test_generation_is_deterministic_unless_sampling_is_asked_for(whole, prepare
 
 
 def test_two_processes(prepared, repo_root, tmp_path):
-    """With fairseq's default backend, through all phases."""
-    more = ("--max-update", "8", "--dropout", "0.1")
+    """With fairseq's default backend, through all phases, and two forward passes an update."""
+    more = ("--max-update", "8", "--dropout", "0.1", "--reward-baseline", "select_all")
+    more += ("--resa-sampler-lr-scale", "0.1")
     tmp_path /= "run"
     outputs = two_processes(prepared / "data-bin", tmp_path, repo_root, *RESA, *more)
     records = logged("\n".join(outputs).splitlines(), "train_inner")
