@@ -11,6 +11,7 @@ from torch import nn
 
 from selfattn.benchmark.checks import BOUNDS, CheckFailed
 from selfattn.benchmark.method import Case, Method, Setup
+from selfattn.block_length import block_length
 from selfattn.config import CONFIGS
 from selfattn.layers import ATTENTIONS
 from selfattn.testing import error_ratio
@@ -49,12 +50,12 @@ class FairseqMethod(Method):
 
     def build(self, setup: Setup) -> nn.Module:
         """The model alone."""
-        model: nn.Module = self._trainer(setup).model
+        model: nn.Module = self._trainer(setup, 64).model
         return model
 
     def case(self, setup: Setup, batch: int, length: int) -> Case:
         """A step is an update: forward, backward, Adam, with dropout."""
-        trainer = self._trainer(setup)
+        trainer = self._trainer(setup, length)
         batches = [
             _batch(trainer.task, batch, length, seed, trainer.device) for seed in range(BATCHES)
         ]
@@ -70,7 +71,7 @@ class FairseqMethod(Method):
 
     def check(self, setup: Setup, length: int) -> None:
         """The encoder's output for a sentence beside longer ones and alone; finite weights."""
-        trainer = self._trainer(setup)
+        trainer = self._trainer(setup, length)
         batch = _batch(trainer.task, 3, length, 1, trainer.device)
         trainer.train_step([batch])
         for name, weight in trainer.model.named_parameters():
@@ -86,7 +87,7 @@ class FairseqMethod(Method):
         if not error <= BOUNDS[setup.dtype]:
             raise CheckFailed(f"a sentence beside others, against it alone: error {error:.1e}")
 
-    def _trainer(self, setup: Setup) -> Any:
+    def _trainer(self, setup: Setup, length: int) -> Any:
         """fairseq's trainer around a fresh model."""
         import fairseq.utils
         from fairseq import options, tasks
@@ -99,7 +100,7 @@ class FairseqMethod(Method):
                 lines = "".join(f"w{number} 1\n" for number in range(WORDS))
                 (Path(folder) / f"dict.{language}.txt").write_text(lines, encoding="utf-8")
             (Path(folder) / "train.src-tgt.src.idx").touch()  # how the task finds its languages
-            flags = [folder, *FLAGS, *self._flags(setup)]
+            flags = [folder, *FLAGS, *self._flags(setup, length)]
             args = options.parse_args_and_arch(options.get_training_parser(), flags)
             cfg = convert_namespace_to_omegaconf(args)
             task = tasks.setup_task(cfg.task)
@@ -109,12 +110,15 @@ class FairseqMethod(Method):
         trainer.begin_epoch(1)
         return trainer
 
-    def _flags(self, setup: Setup) -> list[str]:
+    def _flags(self, setup: Setup, length: int) -> list[str]:
         flags = ["--encoder-attention", self.attention, *PRECISION[setup.dtype]]
+        prefix = "--" + self.attention.replace("_", "-")
         if self.preset is not None:
-            flags += [f"--{self.attention}-preset", self.preset]
+            flags += [f"{prefix}-preset", self.preset]
         if setup.backend != "auto" and self.attention != "multihead":
-            flags += [f"--{self.attention}-backend", setup.backend]
+            flags += [f"{prefix}-backend", setup.backend]
+        if self.attention == "biblosa":  # there is no training data to choose it from
+            flags += [f"{prefix}-block-length", str(block_length(length))]
         if setup.device == "cpu":
             flags.append("--cpu")
         for side in ("encoder", "decoder"):

@@ -47,6 +47,17 @@ def test_whole_fairseq_updates(run_cli, repo_root, tmp_path):
     assert {int(row["parameters"]) for row in rows} == {size}
 
 
+@pytest.mark.fairseq
+@pytest.mark.skipif(NO_FAIRSEQ, reason="fairseq is not installed")
+def test_flags_of_two_words_and_a_block_length(run_cli, repo_root, tmp_path):
+    args = ["--level", "fairseq", "--layers", "1", "--methods", "fast_disa:code", "biblosa:paper"]
+    rows = measure(run_cli, repo_root, tmp_path, *args)
+    assert {(row["method"], row["status"]) for row in rows} == {
+        ("fast_disa:code", "ok"),
+        ("biblosa:paper", "ok"),
+    }
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [
