@@ -167,13 +167,16 @@ class PolicyGradientCriterion(FairseqCriterion):
         )
         product = str(self.cfg.selection_penalty) == "product"
         share = heads * dependents if product else heads + dependents
-        cost, words = self.cfg.selection_cost, words.clamp_min(1)
-        reward = -(losses / words + cost * share)  # eq. 18
+
+        def reward_of(losses: Tensor, share: Tensor | float) -> Tensor:
+            return -(losses / words.clamp_min(1) + self.cfg.selection_cost * share)  # eq. 18
+
+        reward = reward_of(losses, share)
         log_p = torch.stack([choice.log_probability for choice in choices]).sum(0)
         if everything is None:
             baseline = self._baseline(layers, reward)
         else:
-            baseline = -(everything / words + cost * (1 if product else 2))
+            baseline = reward_of(everything, 1.0 if product else 2.0)
         policy = -((reward - baseline) * log_p)  # eq. 19-20
         entropy = torch.stack([s.entropy for choice in choices for s in choice]).mean(0)
         sums = (reward, policy, heads, dependents, entropy)

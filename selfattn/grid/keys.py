@@ -63,8 +63,10 @@ class Reader:
         """The error of a key whose value is of the wrong kind."""
         if key not in self.content:
             return UserError(f"{self.file}: the key `{key}` is missing; it must be {allowed}")
-        value = self.content[key]
-        return UserError(f"{self.file}: `{key}` is {value!r}, but must be {allowed}")
+        return self._mistaken(key, self.content[key], allowed)
+
+    def _mistaken(self, where: str, value: Any, allowed: str) -> UserError:
+        return UserError(f"{self.file}: `{where}` is {value!r}, but must be {allowed}")
 
     def check_keys(self, task: str) -> None:
         """Refuse keys that nobody reads."""
@@ -112,9 +114,7 @@ class Reader:
         if value is None:  # `key:` with nothing behind it
             return ()
         if not isinstance(value, str):
-            raise UserError(
-                f"{self.file}: `{where}` is {value!r}, but must be flags as on a command line"
-            )
+            raise self._mistaken(where, value, "flags as on a command line")
         try:
             words = tuple(shlex.split(value))
         except ValueError as error:
@@ -136,11 +136,10 @@ class Reader:
         return {name: own.get(name, shared) for name in systems}
 
     def _seeds(self, value: Any, where: str) -> tuple[int, ...]:
-        said = f"{self.file}: `{where}` is {value!r}, but must be {_SEEDS}"
         if not isinstance(value, list) or not value or len(set(map(str, value))) < len(value):
-            raise UserError(said)
+            raise self._mistaken(where, value, _SEEDS)
         if not all(type(seed) is int and 0 <= seed < 2**31 for seed in value):
-            raise UserError(said + ", from 0 to 2147483647")
+            raise self._mistaken(where, value, _SEEDS + ", from 0 to 2147483647")
         return tuple(value)
 
     def systems(self, common: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
