@@ -119,6 +119,9 @@ class PolicyGradientCriterion(FairseqCriterion):
         loss = each.sum()
         if self.training and self.phases.phase is Phase.POLICY:
             loss = 0.0 * loss
+        if not self.training:
+            # A trained model's selection is no sample, so that REINFORCE says nothing about it.
+            figures.pop("policy_loss", None)
         logged |= {f"supervised_{self.name}": 1, **figures}
         return loss + scaled, size, logged
 

@@ -49,6 +49,10 @@ class DistanceBias(nn.Module):
         distance = torch.arange(length, dtype=slope.dtype, device=slope.device)
         return -slope[:, None] * (distance if self.kind == "linear" else distance.log1p())
 
+    def kept_parameters(self) -> list[nn.Parameter]:
+        """What an initialiser of the whole model leaves as it is (``selfattn.srl.initialise``)."""
+        return [self.log_slope]
+
     def extra_repr(self) -> str:
         """Sizes, for ``print(module)``."""
         return f"num_heads={len(self.log_slope)}, kind={self.kind}"

@@ -56,6 +56,12 @@ class Source2TokenScores(nn.Module):
                 steps.append(xavier_linear(width, width_out))
         nn.init.constant_(steps[-1].bias, bias_init)  # type: ignore[arg-type]
         self.network = nn.Sequential(*steps)
+        self.bias_init = bias_init
+
+    def kept_parameters(self) -> list[nn.Parameter]:
+        """What an initialiser of the whole model leaves as it is (``selfattn.srl.initialise``)."""
+        # 0 is no choice: in the published taggers this bias is random, too.
+        return [self.network[-1].get_parameter("bias")] if self.bias_init else []
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores from per-head inputs ``(B, H, T, D_in)``, or ``(B, T, C)`` for a joint network.

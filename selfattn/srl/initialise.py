@@ -9,9 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from ..layers import SelfAttention
-from ..layers.distance import DistanceBias
-from ..layers.selection import Sampler
-from ..layers.source2token_scores import Source2TokenScores
 
 INITIALISERS = ("glorot_normal", "orthogonal", "layer")
 # Standard deviation of a standard normal that is cut off at two standard deviations.
@@ -21,9 +18,9 @@ _CUT_NORMAL = 0.87962566103423978
 def initialise(module: nn.Module, how: str) -> None:
     """Draw new values for every matrix and every bias below ``module``.
 
-    Layer norms, embedding tables, slopes of distance and ReSA's samplers, whose last bias is a
-    switch, keep theirs; so does the last bias of source2token scores where a switch set it to
-    another value than 0. The other biases are random too, as in the published code.
+    Layer norms and embedding tables keep theirs, and so does what a layer names in a method
+    ``kept_parameters()``: slopes of distance, ReSA's samplers, a source2token bias set by a switch.
+    The other biases are random too, as in the published code.
 
     Args:
         module: what holds the weights.
@@ -35,15 +32,10 @@ def initialise(module: nn.Module, how: str) -> None:
     draw = {"glorot_normal": _glorot_normal, "orthogonal": _orthogonal}[how]
     done: set[int] = set()
     for part in module.modules():
-        if isinstance(part, nn.LayerNorm | nn.Embedding | DistanceBias):
+        if isinstance(part, nn.LayerNorm | nn.Embedding):
             done.update(id(p) for p in part.parameters(recurse=False))
-        elif isinstance(part, Sampler):
-            done.update(id(p) for p in part.parameters())
-        elif isinstance(part, Source2TokenScores):
-            bias = part.network[-1].get_parameter("bias")
-            if bool((bias != 0).any()):
-                done.add(id(bias))
-        elif isinstance(part, SelfAttention):
+        done.update(id(p) for p in getattr(part, "kept_parameters", list)())
+        if isinstance(part, SelfAttention):
             done.update(_draw_jointly(part, draw))
     for parameter in module.parameters():
         if id(parameter) not in done:

@@ -68,8 +68,10 @@ def test_each_phase_trains_its_own_parameters(whole):
         assert (float(record["selection_entropy"]) == 0) is everything
         assert float(record["reward"]) < 0
     valid = logged(log, "valid")[-1]
-    for name in ("reward", "policy_loss", "selected_dependents", "loss", "nll_loss", "ppl"):
+    for name in ("reward", "selected_dependents", "loss", "nll_loss", "ppl"):
         assert f"valid_{name}" in valid
+    # It means something for samples alone, and validation selects without any.
+    assert "policy_loss" in updates[-1] and "valid_policy_loss" not in valid
     assert 0 < float(valid["valid_selected_heads"]) < 1
 
 
