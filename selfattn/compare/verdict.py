@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .cells import equals, points, probability, share, signed, span
+from .cells import count, equals, points, probability, share, signed, span
 from .results import Comparison, Settings
+from .run_level import MOST_SEEDS
 
 BETTER, WORSE = "better", "worse"
 NO_EVIDENCE, UNDERPOWERED = "no evidence", "underpowered"
@@ -75,9 +76,10 @@ def _power_words(found: Comparison, settings: Settings, enough: bool) -> str:
     )
     if enough:
         return words
-    needs = []
-    if plan.seeds_relevant is not None:
-        needs.append(f"{plan.seeds_relevant:,} runs a side would find it")
-    if plan.seeds_observed is not None:
-        needs.append(f"{plan.seeds_observed:,} would find the {signed(found.difference)} seen here")
-    return f"{words}; in {share(settings.power)}, {' and '.join(needs)}" if needs else words
+    relevant, observed = (
+        count(seeds, MOST_SEEDS) for seeds in (plan.seeds_relevant, plan.seeds_observed)
+    )
+    return (
+        f"{words}; in {share(settings.power)}, {relevant} runs a side would find it and "
+        f"{observed} would find the {signed(found.difference)} seen here"
+    )

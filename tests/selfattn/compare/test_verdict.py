@@ -53,6 +53,11 @@ def test_holm_rejects_what_its_steps_reject():
             "underpowered",
             "in 80 %, 4 runs a side would find it and 12 would find the +0.40 seen here",
         ),
+        (
+            replace(NOT, planning=replace(PLAN, power_relevant=0.02, seeds_relevant=None)),
+            "underpowered",
+            "in 80 %, >100,000 runs a side would find it and 12 would find the +0.40",
+        ),
         (replace(FOUND, welch=None, p_holm=None), "underpowered", "no spread to test against"),
         (replace(FOUND, welch=None, p_holm=None, runs=(1, 5)), "underpowered", "one run on a side"),
         (replace(FOUND, same_files=True), "no evidence", "the same files, p = 1"),
