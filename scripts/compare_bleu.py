@@ -92,6 +92,8 @@ def check(args: argparse.Namespace) -> None:
             raise UserError(f"--{name} is {path}, but there is no folder {path.parent}")
     if args.plots is not None and args.plots.exists() and not args.plots.is_dir():
         raise UserError(f"--plots is {args.plots}, but must be a folder")
+    if args.logs and args.plots is None:
+        raise UserError("--logs is for the learning curves of --plots FOLDER, which is missing")
 
 
 def main() -> None:

@@ -113,23 +113,26 @@ def name_logs(arguments: Sequence[str], systems: Sequence[System]) -> dict[str, 
 
 
 def _distinct_parts(patterns: Sequence[str]) -> list[str]:
+    folders = [_folder(pattern) for pattern in patterns]
+    if all(map(glob.has_magic, patterns)) and len(set(folders)) == len(patterns):
+        return folders
     # A file's ending is no part of a name.
     parts = [Path(pattern).with_suffix("").parts for pattern in patterns]
     for place in range(min(map(len, parts))):
         names = [_clean(part[place]) for part in parts]
         if all(names) and len(set(names)) == len(set(patterns)) > 1:
             return names
-    return [_folder(pattern) for pattern in patterns]
+    return folders
 
 
 def _folder(pattern: str) -> str:
     """The last part of the path before the first wildcard that says more than "seed"."""
-    named = [name for part in Path(pattern.partition("*")[0]).parts if (name := _clean(part))]
+    named = [name for p in Path(re.split(r"[*?\[]", pattern)[0]).parts if (name := _clean(p))]
     return named[-1] if named else pattern
 
 
 def _clean(part: str) -> str:
-    bare = re.sub(r"\[.*?\]|\{.*?\}|[*?]", "", part).strip("-_. ")
+    bare = re.sub(r"\[.*?\]|\{.*?\}|[*?]", "", part).strip("-_. /")
     return re.sub(r"[-_.]*seed$", "", bare, flags=re.IGNORECASE)
 
 

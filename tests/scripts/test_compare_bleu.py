@@ -161,6 +161,7 @@ def test_semantic_roles(run_cli, repo_root, tmp_path):
         (["--system", "runs/none-*/one.out"], "no file matches 'runs/none-*/one.out'"),
         (["--alpha", "1"], "--alpha is 1.0, but must lie between 0 and 1"),
         (["--csv", "none/r.csv"], "--csv is none/r.csv, but there is no folder none"),
+        (["--logs", "a=runs/*/train.log"], "--logs is for the learning curves of --plots FOLDER"),
     ],
 )
 def test_mistakes_are_one_sentence(compare, folder, arguments, words):

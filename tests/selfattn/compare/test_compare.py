@@ -195,6 +195,8 @@ def test_a_second_run_with_one_seed_is_warned_about(folder):
         (["a/seed*/{test}.out", "b/seed*/{test}.out"], ["a", "b"]),
         (["x=a/*.out", "y=b/*.out"], ["x", "y"]),
         (["m/seed*/t.out", "m/seed*/t.out"], ["m", "m (2)"]),
+        (["/other/base-*/t.out", "runs/grid/good-[12].out"], ["base", "good"]),
+        (["/u/base/t.out", "/u/good/t.out"], ["base", "good"]),
         (["./lr=0.1/*.out", "./lr=0.2/*.out"], ["lr=0.1", "lr=0.2"]),
     ],
 )
