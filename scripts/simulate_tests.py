@@ -2,7 +2,7 @@
 
 Example, and a quick one:
 
-  python scripts/simulate_tests.py --repetitions 2000 --output table.md
+  python scripts/simulate_tests.py --repetitions 2000 --output table.md --plot rates.png
   python scripts/simulate_tests.py --repetitions 100
 
 Pairs of equally good systems are made up, and each test is asked. 5 % of the pairs should come out
@@ -16,7 +16,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from selfattn.cli import moving_line, run
+from selfattn.compare.plots import FORMATS
 from selfattn.compare.simulation import HEADER, WORLDS, markdown_row, simulate
+from selfattn.compare.simulation_figure import draw_rates
 from selfattn.corpus.folder import write_text
 from selfattn.errors import UserError
 
@@ -31,28 +33,37 @@ def parse_args() -> argparse.Namespace:
     add("--samples", type=int, default=299, help="draws of sentences (default: 299)")
     add("--seed", type=int, default=1, help="of all random numbers (default: 1)")
     add("--output", type=Path, metavar="FILE", help="write the table here too")
+    add("--plot", type=Path, metavar="FILE", help="draw it: .png or .svg")
     args = parser.parse_args()
     for name, least in (("repetitions", 1), ("sentences", 2), ("samples", 19), ("seed", 0)):
         if getattr(args, name) < least:
             raise UserError(f"--{name} is {getattr(args, name)}, but must be {least} or more")
-    if args.output is not None and not args.output.parent.is_dir():
-        raise UserError(f"--output is {args.output}, but there is no folder {args.output.parent}")
+    for name in ("output", "plot"):
+        path = getattr(args, name)
+        if path is not None and not path.parent.is_dir():
+            raise UserError(f"--{name} is {path}, but there is no folder {path.parent}")
+    if args.plot is not None and args.plot.suffix not in FORMATS:
+        raise UserError(f"--plot is {args.plot}, but must end in {' or '.join(FORMATS)}")
     return args
 
 
 def main() -> None:
     args = parse_args()
-    rates = simulate(
+    found = simulate(
         WORLDS, args.repetitions, sentences=args.sentences, samples=args.samples, seed=args.seed,
         say=moving_line,
     )  # fmt: skip
-    lines = [HEADER]
+    rates, lines = [], [HEADER]
     print(HEADER, flush=True)
-    for rate in rates:
+    for rate in found:
+        rates.append(rate)
         lines.append(markdown_row(rate))
         print(lines[-1], flush=True)
     if args.output is not None:
         write_text(args.output, "\n".join(lines) + "\n")
+    if args.plot is not None:
+        draw_rates(rates, args.plot)
+        print(f"wrote {args.plot}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,45 @@
+"""scripts/simulate_tests.py as a user runs it."""
+
+import pytest
+
+pytest.importorskip("scipy")
+pytest.importorskip("matplotlib")
+
+from selfattn.compare.simulation import WORLDS  # noqa: E402
+
+
+@pytest.fixture
+def simulate(run_cli, repo_root, tmp_path):
+    def run(*args):
+        return run_cli([repo_root / "scripts" / "simulate_tests.py", *args], cwd=tmp_path)
+
+    return run
+
+
+def test_the_table_is_printed_and_written_and_drawn(simulate, tmp_path):
+    few = "--repetitions 2 --sentences 20 --samples 19".split()
+    done = simulate(*few, "--output", "table.md", "--plot", "rates.svg")
+    assert done.returncode == 0, done.stderr
+    table = (tmp_path / "table.md").read_text("utf-8")
+    assert done.stdout == f"{table}wrote rates.svg\n"
+    rows = table.splitlines()[2:]
+    tests = [test for world in WORLDS for test in world.tests]
+    assert [row.split(" | ")[0].strip("| ") for row in rows] == tests
+    picture = (tmp_path / "rates.svg").read_text("utf-8")
+    for world in WORLDS:
+        assert f"{world.what}, {world.runs[0]} against {world.runs[1]}" in picture
+    assert all(picture.count(f">{test}<") == tests.count(test) for test in set(tests))
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--repetitions", "0"], "--repetitions is 0, but must be 1 or more"),
+        (["--output", "none/t.md"], "--output is none/t.md, but there is no folder none"),
+        (["--plot", "rates.doc"], "--plot is rates.doc, but must end in .png or .svg"),
+    ],
+)
+def test_mistakes_are_one_sentence(simulate, args, words):
+    done = simulate(*args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1 and words in done.stderr
