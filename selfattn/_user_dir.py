@@ -13,12 +13,14 @@ def find_user_dir() -> Path | None:
     """Find the fairseq plugin's folder.
 
     Returns:
-        The folder of the installed package `selfattn_fairseq`; in a clone that is not installed,
-        its `plugin/`; None where neither is there.
+        In a clone its `plugin/`, else the folder of the installed package `selfattn_fairseq`; None
+        where neither is there.
     """
+    root = Path(__file__).resolve().parent.parent
+    # Another clone may be what is installed: its plugin does not belong to this code.
+    folders = [root / "plugin"] if (root / "pyproject.toml").is_file() else []
     spec = importlib.util.find_spec(PLUGIN)
-    folders = [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
-    folders.append(Path(__file__).resolve().parent.parent / "plugin")
+    folders += [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
     return next((folder for folder in folders if (folder / "__init__.py").is_file()), None)
 
 

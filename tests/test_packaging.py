@@ -84,6 +84,11 @@ def test_a_clone_that_is_not_installed_gives_its_own_plugin(monkeypatch, repo_ro
     assert _user_dir.find_user_dir() == repo_root / "plugin"
 
 
+def test_a_clone_gives_its_own_plugin_beside_another_installation(run_cli, target, repo_root):
+    done = run_cli(["-m", "selfattn._user_dir"], PYTHONPATH=str(target))
+    assert done.stdout == f"{repo_root / 'plugin'}\n", done.stderr
+
+
 def test_without_a_plugin_it_says_what_to_do(run_cli, target, tmp_path):
     shutil.copytree(target / "selfattn", tmp_path / "selfattn")
     done = run_cli(["-S", "-m", "selfattn._user_dir"], cwd=tmp_path)

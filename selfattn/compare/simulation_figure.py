@@ -39,7 +39,7 @@ def draw_rates(rates: Sequence[Rate], path: Path) -> None:
         ticks.append(place)
         colour = blue if rate.test in _OVER_RUNS else orange
         axes.plot([100 * limit for limit in rate.interval], [place] * 2, color=colour, linewidth=2)
-        axes.plot([100 * rate.share], [place], "D", color=colour, markersize=5)
+        axes.plot([100 * rate.share], [place], "D", color=colour, markersize=5, clip_on=False)
     axes.axvline(100 * LEVEL, color="#000000", linewidth=0.8, zorder=0)
     axes.set_yticks(ticks, [rate.test for rate in rates], fontsize=9)
     axes.set_ylim(place + 0.7, 0.4)
