@@ -105,7 +105,7 @@ def text_warnings(
     warnings = []
     empty = sum(not line.strip() for line in hypotheses)
     if empty > sum(not line.strip() for line in references):
-        warnings.append(f"{name}: {empty} translations are empty")
+        warnings.append(f"{name}: {empty:,} of {len(hypotheses):,} translations are empty")
     if (spaced := _spaced(hypotheses)) > 0.1 > _spaced(references):
         warnings.append(
             f"{name}: {share(spaced)} of the translations end in ' .', as tokenised text does; "

@@ -171,7 +171,7 @@ def test_warnings_come_with_their_reason(folder):
         "base: runs/base-2 has a config.json, but no run.json",
         "runs/base-3 records scores with the signature nrefs:1|case:lc|eff:no|tok:intl|",
         "good: 2 runs; fewer than 3 say next to nothing",
-        "good: runs/good-1/one.out: 1 translations are empty",
+        "good: runs/good-1/one.out: 1 of 36 translations are empty",
         "of the translations end in ' .'",
         "no translation has a capital letter",
     ):
