@@ -160,7 +160,8 @@ def test_warnings_come_with_their_reason(folder):
     (runs / "base-1/train.log").write_text("2026 | INFO | train | still training\n")
     (runs / "base-2/config.json").write_text("{}")
     (runs / "base-3/run.json").write_text(
-        '{"bleu": "nrefs:1|case:lc|eff:no|tok:intl|smooth:exp|version:2.6.0"}'
+        '{"bleu": "nrefs:1|case:lc|eff:no|tok:intl|smooth:exp|version:2.6.0", '
+        '"chrf": "nrefs:1|case:lc|eff:yes|nc:6|nw:0|space:no|version:2.6.0"}'
     )
     tokenised = (runs / "good-1/one.out").read_text("utf-8").replace(".", " .").lower()
     (runs / "good-1/one.out").write_text("\n" + tokenised.partition("\n")[2], "utf-8")
@@ -176,6 +177,7 @@ def test_warnings_come_with_their_reason(folder):
         "no translation has a capital letter",
     ):
         assert words in text
+    assert "nc:6" not in text  # chrF is not compared here
 
 
 def test_a_second_run_with_one_seed_is_warned_about(folder):
