@@ -19,7 +19,7 @@ def draw_rates(rates: Sequence[Rate], path: Path) -> None:
         path: ``.png``, ``.svg`` or what else matplotlib writes.
 
     Raises:
-        UserError: if the file cannot be written.
+        UserError: if matplotlib is not installed.
     """
     figure = new_figure(8.0, 1.2 + 0.26 * (len(rates) + 1.3 * len({r.world for r in rates})))
     axes = figure.subplots()
