@@ -24,7 +24,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from selfattn.cli import moving_line, run
+from selfattn.cli import check_folder, moving_line, run
 from selfattn.compare.compare import Request, compare
 from selfattn.compare.files import to_csv, to_latex, to_markdown
 from selfattn.compare.plots import draw
@@ -88,8 +88,8 @@ def check(args: argparse.Namespace) -> None:
         raise UserError(f"--seed is {args.seed}, but must be 0 or more")
     for name in FILES:
         path = getattr(args, name)
-        if path is not None and not path.parent.is_dir():
-            raise UserError(f"--{name} is {path}, but there is no folder {path.parent}")
+        if path is not None:
+            check_folder(f"--{name}", path)
     if args.plots is not None and args.plots.exists() and not args.plots.is_dir():
         raise UserError(f"--plots is {args.plots}, but must be a folder")
     if args.logs and args.plots is None:

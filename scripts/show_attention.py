@@ -31,6 +31,7 @@ from selfattn.cli import run
 from selfattn.corpus.folder import write_json
 from selfattn.errors import UserError
 from selfattn.report.attention_panels import PARTS
+from selfattn.report.figures import FORMATS
 
 Found = tuple[Sequence[str], list[Any], str, int | None]
 
@@ -60,7 +61,7 @@ def parse_args() -> argparse.Namespace:
     args = parser.parse_args()
     args.heads = numbers(args.heads, "--heads")
     args.what = names(args.what)
-    if args.output.suffix in (".png", ".svg"):
+    if args.output.suffix in FORMATS:
         args.output = args.output.with_suffix("")
     for flag, path in (("--output", args.output), ("--json", args.json)):
         if path is not None and not path.absolute().parent.is_dir():

@@ -15,12 +15,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from selfattn.cli import moving_line, run
-from selfattn.compare.plots import FORMATS
+from selfattn.cli import check_folder, moving_line, run
 from selfattn.compare.simulation import HEADER, WORLDS, markdown_row, simulate
 from selfattn.compare.simulation_figure import draw_rates
 from selfattn.corpus.folder import write_text
 from selfattn.errors import UserError
+from selfattn.report.figures import FORMATS
 
 
 def parse_args() -> argparse.Namespace:
@@ -40,8 +40,8 @@ def parse_args() -> argparse.Namespace:
             raise UserError(f"--{name} is {getattr(args, name)}, but must be {least} or more")
     for name in ("output", "plot"):
         path = getattr(args, name)
-        if path is not None and not path.parent.is_dir():
-            raise UserError(f"--{name} is {path}, but there is no folder {path.parent}")
+        if path is not None:
+            check_folder(f"--{name}", path)
     if args.plot is not None and args.plot.suffix not in FORMATS:
         raise UserError(f"--plot is {args.plot}, but must end in {' or '.join(FORMATS)}")
     return args

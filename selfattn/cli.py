@@ -39,6 +39,16 @@ def moving_line(text: str) -> None:
         print(f"\r{text[:width]:<{width}}\r", end="", file=sys.stderr, flush=True)
 
 
+def check_folder(flag: str, path: Path) -> None:
+    """Refuse a file in a folder that does not exist, before hours of work for it.
+
+    Raises:
+        UserError: if there is no such folder.
+    """
+    if not path.parent.is_dir():
+        raise UserError(f"{flag} is {path}, but there is no folder {path.parent}")
+
+
 def run(main: Callable[[], int | None], prog: str | None = None) -> NoReturn:
     """Run ``main`` as a command and leave the process with a fitting exit code.
 

@@ -17,6 +17,7 @@ from selfattn.benchmark.methods import choose
 from selfattn.benchmark.sweep import Plan, run
 from selfattn.benchmark.table import Row
 from selfattn.benchmark.timing import Effort
+from selfattn.cli import check_folder
 from selfattn.errors import UserError
 
 QUICK = Effort(seconds=0.2, sample=0.01, least=3, most=3)
@@ -146,7 +147,7 @@ def _write(path: Path | None, rows: Sequence[Row]) -> None:
 def _check_files(args: argparse.Namespace) -> None:
     """Find out before hours of measuring that a result could not be written."""
     if args.csv is not None:
-        table.check_folder("--csv", args.csv)
+        check_folder("--csv", args.csv)
     if args.plots is not None and importlib.util.find_spec("matplotlib") is None:
         raise UserError("--plots needs matplotlib: install it with `pip install matplotlib`")
 

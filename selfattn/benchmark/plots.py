@@ -9,9 +9,8 @@ from typing import Any
 from selfattn.benchmark.table import Row, number
 from selfattn.config import CONFIGS
 from selfattn.errors import UserError
-from selfattn.report.figures import new_figure, save, tidy
+from selfattn.report.figures import FORMATS, new_figure, save, tidy
 
-FORMATS = (".png", ".svg")
 # One look for each method in every picture: colours by family, markers within it.
 _STYLES = {
     "multihead": ("#000000", "o"),

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from selfattn.benchmark.machine import FACTS
+from selfattn.cli import check_folder
 from selfattn.errors import UserError
 
 
@@ -107,16 +108,6 @@ def write(path: Path, rows: Sequence[Row]) -> None:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def check_folder(flag: str, path: Path) -> None:
-    """Refuse a file in a folder that does not exist, before hours of measuring.
-
-    Raises:
-        UserError: if there is no such folder.
-    """
-    if not path.parent.is_dir():
-        raise UserError(f"{flag} is {path}, but there is no folder {path.parent}")
 
 
 def _cell(value: object) -> str:

@@ -10,11 +10,10 @@ import numpy as np
 
 from ..errors import UserError
 from ..report import Curves, read_curves
-from ..report.figures import colours, new_figure, save, tidy
+from ..report.figures import FORMATS, colours, new_figure, save, tidy
 from . import cells
 from .results import Report
 
-FORMATS = (".png", ".svg")
 _STRIP = 0.16  # half the width over which the runs of a system are spread
 _CURVES = (
     ("valid_loss", "validation loss (bits per token)"),

@@ -17,9 +17,8 @@ from ..errors import UserError
 from ..layers import Inspection
 from .attention_layout import Section, Sheet, stack
 from .attention_panels import PARTS, pairs_section, selection_section, strip_section, title_section
-from .figures import save
+from .figures import FORMATS, save
 
-FORMATS = (".png", ".svg")
 _PER_HEAD = ("token2token", "source2token", "gate")
 # Name in JSON, where "heads" are numbers of attention heads, and field of an inspection.
 _SELECTION = {

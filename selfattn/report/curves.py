@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..cli import check_folder
 from ..errors import UserError
 from .fairseq_log import Curves
 from .figures import colours, new_figure, save, tidy
@@ -44,8 +45,7 @@ def check_output(output: Path) -> None:
     """Refuse a picture's path with an unknown ending or a missing folder."""
     if output.suffix.lower() not in FORMATS:
         raise UserError(f"--output is {output}, but must end in {', '.join(FORMATS)}")
-    if not output.parent.is_dir():
-        raise UserError(f"--output is {output}, but there is no folder {output.parent}")
+    check_folder("--output", output)
 
 
 def _draw_loss(panel, runs: Mapping[str, Curves]) -> None:  # type: ignore[no-untyped-def]

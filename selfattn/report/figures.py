@@ -11,6 +11,9 @@ from ..errors import UserError
 # Okabe and Ito's palette: told apart by colour-blind readers and in print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
+# Endings of the pictures that are written in pairs: one to look at, one for print.
+FORMATS = (".png", ".svg")
+
 
 def new_figure(width: float, height: float) -> Any:
     """An empty figure of this size in inches.
