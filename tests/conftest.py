@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 import torch
+
+from tests import preloaded
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -52,11 +54,19 @@ def repo_root() -> Path:
 
 
 @pytest.fixture(scope="session")
-def run_cli() -> RunCli:
+def server() -> Iterator[preloaded.Server]:
+    """Runs commands in processes that have torch and fairseq imported."""
+    with preloaded.Server() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def run_cli(server: preloaded.Server) -> RunCli:
     """A function that runs a command: ``run_cli(["-m", "selfattn.info"], cwd=..., NAME="value")``.
 
     The arguments go to this Python; `python=` names another one. Of the caller's environment only
     what a process needs is passed on, so that a developer's settings cannot change the result.
+    Scripts and modules run in a process that has libraries imported (`preloaded`), unless `fresh`.
     """
 
     def run(
@@ -66,13 +76,17 @@ def run_cli() -> RunCli:
         python: str | Path = sys.executable,
         stdin: str = "",
         timeout: float = 300,
+        fresh: bool = False,
         **env: str,
     ) -> subprocess.CompletedProcess[str]:
-        passed = {n: os.environ[n] for n in ("HOME", "LANG", "PATH", "TMPDIR") if n in os.environ}
+        words = [*map(str, args)]
+        env = {**preloaded.basic_environment(), **env}
+        if str(python) == sys.executable and not fresh and server.can_run(words, env):
+            return server.run(words, cwd, env, stdin, timeout)
         return subprocess.run(
-            [str(python), *map(str, args)],
+            [str(python), *words],
             cwd=cwd,
-            env={**passed, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", **env},
+            env=env,
             input=stdin,
             text=True,
             capture_output=True,

@@ -1,6 +1,5 @@
 """A toy corpus, and fairseq's commands as real processes on it."""
 
-import os
 import random
 import subprocess
 import sys
@@ -13,7 +12,6 @@ pytest.importorskip("fairseq")
 
 from tests.plugin.helpers import FLAGS  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[2]
 SIZES = {"train": 200, "valid": 20, "test": 20}
 
 # Small enough that a training of 4 updates takes about four seconds, most of it imports.
@@ -46,33 +44,21 @@ def write_corpus(folder: Path, seed: int = 1) -> None:
 
 
 @pytest.fixture(scope="session")
-def run_module() -> Run:
+def run_module(run_cli: Run) -> Run:
     """A function that runs ``python -m MODULE ARGS`` and captures what it prints.
 
-    ``run_module(name, args, cwd=ROOT, stdin="", limit=None, **environment)``; ``limit`` bounds the
-    size in bytes of every file that the process writes, as a full disk does.
+    ``run_module(name, args, limit=None, **options of run_cli)``; ``limit`` bounds the size in bytes
+    of every file that the process writes, as a full disk does.
     """
 
     def run(
-        module: str,
-        args: Sequence[str | Path],
-        cwd: Path = ROOT,
-        stdin: str = "",
-        limit: int | None = None,
-        **env: str,
+        module: str, args: Sequence[str | Path], limit: int | None = None, **options: object
     ) -> Done:
-        command = [sys.executable, "-m", module, *map(str, args)]
-        if limit is not None:
-            command = ["bash", "-c", f'ulimit -f {limit // 1024}; exec "$@"', "bash", *command]
-        return subprocess.run(
-            command,
-            cwd=cwd,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **env},
-            input=stdin,
-            text=True,
-            capture_output=True,
-            timeout=300,
-        )
+        command = ["-m", module, *args]
+        if limit is None:
+            return run_cli(command, **options)
+        bounded = f'ulimit -f {limit // 1024}; exec "$@"'
+        return run_cli(["-c", bounded, "bash", sys.executable, *command], python="bash", **options)
 
     return run
 
