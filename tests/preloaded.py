@@ -12,6 +12,7 @@ environment changes how Python starts gets one.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import logging
 import os
@@ -41,20 +42,22 @@ def basic_environment() -> dict[str, str]:
 
 
 class Server:
-    """Runs one command at a time; use it as a context."""
+    """Runs commands, from any number of threads; use it as a context."""
 
     def __enter__(self) -> Server:
-        self._socket, theirs = socket.socketpair()
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, str(theirs.fileno())],
-            env=basic_environment(), pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-        theirs.close()
+        self._folder = tempfile.TemporaryDirectory()
+        self._address = f"{self._folder.name}/socket"
+        with socket.create_server(self._address, family=socket.AF_UNIX) as listener:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(listener.fileno())],
+                env=basic_environment(), pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL,
+            )  # fmt: skip
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._socket.close()
+        self._process.terminate()
         self._process.wait()
+        self._folder.cleanup()
 
     def can_run(self, args: Sequence[str], env: Mapping[str, str]) -> bool:
         """Whether a command is a script or module in an environment like the server's own."""
@@ -67,44 +70,56 @@ class Server:
         self, args: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: str, timeout: float
     ) -> subprocess.CompletedProcess[str]:
         """Like ``subprocess.run`` with captured text."""
-        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, \
-                tempfile.TemporaryFile() as err:  # fmt: skip
-            given.write(stdin.encode())
-            given.seek(0)
-            request = json.dumps({"args": args, "cwd": str(cwd), "env": dict(env)}).encode()
+        request = json.dumps({"args": args, "cwd": str(cwd), "env": dict(env)}).encode()
+        with contextlib.ExitStack() as opened:
+            files = [opened.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
+            files[0].write(stdin.encode())
+            files[0].seek(0)
+            connection = opened.enter_context(socket.socket(socket.AF_UNIX))
+            connection.connect(self._address)
             header = len(request).to_bytes(4, "big")
-            socket.send_fds(self._socket, [header], [given.fileno(), out.fileno(), err.fileno()])
-            self._socket.sendall(request)
-            pid = int.from_bytes(self._socket.recv(4), "big")
-            self._socket.settimeout(timeout)
+            socket.send_fds(connection, [header], [file.fileno() for file in files])
+            connection.sendall(request)
+            pid = int.from_bytes(connection.recv(4), "big")
+            connection.settimeout(timeout)
             try:
-                code = int.from_bytes(self._socket.recv(4), "big", signed=True)
+                code = int.from_bytes(connection.recv(4), "big", signed=True)
             except TimeoutError:
                 os.kill(pid, signal.SIGKILL)
-                self._socket.settimeout(None)
-                self._socket.recv(4)
                 raise subprocess.TimeoutExpired(list(args), timeout) from None
-            self._socket.settimeout(None)
-            texts = [(file.seek(0), file.read().decode())[1] for file in (out, err)]
+            texts = [(file.seek(0), file.read().decode())[1] for file in files[1:]]
         return subprocess.CompletedProcess([sys.executable, *args], code, *texts)
 
 
-def serve(connection: socket.socket) -> None:
-    """Fork for each request until the other end is closed."""
-    while True:
-        header, fds, _, _ = socket.recv_fds(connection, 4, 3)
-        if not header:
-            return
-        request = json.loads(connection.recv(int.from_bytes(header, "big"), socket.MSG_WAITALL))
-        pid = os.fork()
-        if pid == 0:
+def serve(listener: socket.socket) -> None:
+    """Fork for each connection, as long as the process that started this one lives."""
+    parent = os.getppid()
+    listener.settimeout(5)
+    while os.getppid() == parent:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        with contextlib.suppress(TimeoutError):
+            connection = listener.accept()[0]
+            if os.fork() == 0:
+                listener.close()
+                attend(connection)
             connection.close()
-            command(request, fds)
-        connection.sendall(pid.to_bytes(4, "big"))
-        for fd in fds:
-            os.close(fd)
-        status = os.waitpid(pid, 0)[1]
-        connection.sendall(os.waitstatus_to_exitcode(status).to_bytes(4, "big", signed=True))
+
+
+def attend(connection: socket.socket) -> None:
+    """Fork once more for the command, and tell its number and exit status; does not return."""
+    connection.setblocking(True)
+    header, fds, _, _ = socket.recv_fds(connection, 4, 3)
+    request = json.loads(connection.recv(int.from_bytes(header, "big"), socket.MSG_WAITALL))
+    pid = os.fork()
+    if pid == 0:
+        connection.close()
+        command(request, fds)
+    connection.sendall(pid.to_bytes(4, "big"))
+    status = os.waitpid(pid, 0)[1]
+    connection.sendall(os.waitstatus_to_exitcode(status).to_bytes(4, "big", signed=True))
+    os._exit(0)
 
 
 def command(request: dict[str, Any], fds: Sequence[int]) -> None:

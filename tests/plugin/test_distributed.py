@@ -3,8 +3,8 @@
 import os
 import shutil
 import socket
-import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -30,36 +30,23 @@ def free_port() -> int:
         return port
 
 
-def run_together(commands: list[list], cwd: Path, env: dict[str, str] | None = None) -> list[str]:
-    """Run commands at the same time and return what each printed; all must succeed."""
-    started = [
-        subprocess.Popen(
-            [*map(str, command)],
-            cwd=cwd,
-            env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for command in commands
-    ]
-    try:
-        outputs = [process.communicate(timeout=300)[0] for process in started]
-    finally:
-        for process in started:
-            process.kill()
-    for process, output in zip(started, outputs, strict=True):
-        assert process.returncode == 0, output[-5000:]
+def run_ranks(run_cli, command: list, *more: str) -> list[str]:
+    """fairseq-train by hand, once for each of two ranks; what each printed. Both must succeed."""
+    group = ["--distributed-world-size", "2", "--distributed-no-spawn"]
+    address = f"--distributed-init-method=tcp://127.0.0.1:{free_port()}"
+    train = ["-m", "fairseq_cli.train", *command, *group, address, *more]
+    with ThreadPoolExecutor() as pool:
+        ranks = [pool.submit(run_cli, [*train, "--distributed-rank", rank]) for rank in "01"]
+    outputs = []
+    for done in (rank.result() for rank in ranks):
+        assert done.returncode == 0, done.stderr[-5000:]
+        outputs.append(done.stdout + done.stderr)
     return outputs
 
 
-def two_processes(data: Path, save_dir: Path, cwd: Path, *more: str) -> list[str]:
-    """fairseq-train by hand, once for each rank."""
-    train = [sys.executable, "-m", "fairseq_cli.train", data, *FLAGS, "--save-dir", save_dir, *MORE]
-    group = ["--distributed-world-size", "2", "--distributed-no-spawn"]
-    address = f"--distributed-init-method=tcp://127.0.0.1:{free_port()}"
-    ranks = (["--distributed-rank", rank] for rank in "01")
-    return run_together([[*train, *group, address, *rank, *more] for rank in ranks], cwd)
+def two_processes(run_cli, data: Path, save_dir: Path, *more: str) -> list[str]:
+    """The tiny training by two processes."""
+    return run_ranks(run_cli, [data, *FLAGS, "--save-dir", save_dir, *MORE], *more)
 
 
 @pytest.fixture(scope="module")
@@ -70,10 +57,10 @@ def alone(train, tmp_path_factory) -> tuple[Path, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def together(prepared, repo_root, tmp_path_factory) -> tuple[Path, list[str]]:
+def together(prepared, run_cli, tmp_path_factory) -> tuple[Path, list[str]]:
     """Two processes with fairseq's default, --ddp-backend pytorch_ddp: the folder and the logs."""
     folder = tmp_path_factory.mktemp("together")
-    return folder, two_processes(prepared / "data-bin", folder, repo_root)
+    return folder, two_processes(run_cli, prepared / "data-bin", folder)
 
 
 def resumable(folder: Path, earlier: Path) -> Path:
@@ -101,11 +88,11 @@ def test_two_processes_equal_one(alone, together):
     check_same(*together, alone, first=1)
 
 
-def test_two_processes_resume(alone, together, prepared, repo_root, tmp_path):
+def test_two_processes_resume(alone, together, prepared, run_cli, tmp_path):
     """With the other backend, which must not matter."""
     folder = resumable(tmp_path / "run", together[0])
     more = ("--ddp-backend", "legacy_ddp")
-    outputs = two_processes(prepared / "data-bin", folder, repo_root, *more)
+    outputs = two_processes(run_cli, prepared / "data-bin", folder, *more)
     check_same(folder, outputs, alone, first=5)
 
 
@@ -116,7 +103,7 @@ STAND_INS = {
 }
 
 
-def test_the_slurm_script_with_two_hosts(alone, together, prepared, repo_root, tmp_path):
+def test_the_slurm_script_with_two_hosts(alone, together, prepared, run_cli, tmp_path):
     """torchrun twice, meeting at one address; stand-ins for SLURM's own commands."""
     for name, body in STAND_INS.items():
         path = tmp_path / "bin" / name
@@ -124,7 +111,6 @@ def test_the_slurm_script_with_two_hosts(alone, together, prepared, repo_root, t
         path.write_text(f"#!/usr/bin/env bash\n{body}\n", encoding="utf-8")
         path.chmod(0o755)
     folder = resumable(tmp_path / "run", together[0])
-    script = repo_root / "examples" / "distributed" / "slurm.sbatch"
     env = {
         "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "PYTHON": sys.executable,
@@ -134,8 +120,10 @@ def test_the_slurm_script_with_two_hosts(alone, together, prepared, repo_root, t
         "SLURM_NNODES": "2",
         "SLURM_JOB_ID": "7",
     }
-    command = ["bash", script, prepared / "data-bin", folder, *FLAGS, *MORE]
-    check_same(folder, run_together([command], repo_root, env), alone, first=5)
+    script = ["examples/distributed/slurm.sbatch", prepared / "data-bin", folder, *FLAGS, *MORE]
+    done = run_cli(script, python="bash", **env)
+    assert done.returncode == 0, done.stderr[-5000:]
+    check_same(folder, [done.stdout, done.stderr], alone, first=5)
 
 
 def test_what_would_train_nothing_is_refused(run_cli, prepared, tmp_path):

@@ -99,12 +99,12 @@ def test_an_architecture_with_another_attention():
 
 
 @pytest.mark.parametrize("mechanism", [name for name in MECHANISMS if name != "mtsa"])
-def test_two_processes_translate_as_one(mechanism, train, prepared, repo_root, tmp_path):
+def test_two_processes_translate_as_one(mechanism, train, prepared, run_cli, tmp_path):
     arch = ("--arch", f"transformer_{mechanism}_tiny")
     alone = tmp_path / "alone"
     log = train(alone, *MORE, "--update-freq", "2", *arch)
     together = tmp_path / "together"
-    outputs = two_processes(prepared / "data-bin", together, repo_root, *arch)
+    outputs = two_processes(run_cli, prepared / "data-bin", together, *arch)
     check_same(together, outputs, (alone, log), first=1)
     flags = checkpoints.model_flags(checkpoints.read(alone / "checkpoint_last.pt"))
     assert flags["encoder_attention"] == mechanism

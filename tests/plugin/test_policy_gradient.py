@@ -114,21 +114,21 @@ def test_generation_is_deterministic_unless_sampling_is_asked_for(whole, prepare
     assert len(first) == len(others) == 20
 
 
-def test_two_processes(prepared, repo_root, tmp_path):
+def test_two_processes(prepared, run_cli, tmp_path):
     """With fairseq's default backend, through all phases, and two forward passes an update."""
     more = ("--max-update", "8", "--dropout", "0.1", "--reward-baseline", "select_all")
     more += ("--resa-sampler-lr-scale", "0.1")
     tmp_path /= "run"
-    outputs = two_processes(prepared / "data-bin", tmp_path, repo_root, *RESA, *more)
+    outputs = two_processes(run_cli, prepared / "data-bin", tmp_path, *RESA, *more)
     records = logged("\n".join(outputs).splitlines(), "train_inner")
     assert len(records) == 8
     assert [float(r["selected_heads"]) == 1 for r in records] == [True] * 3 + [False] * 5
 
 
-def test_two_processes_without_a_policy(prepared, repo_root, tmp_path):
+def test_two_processes_without_a_policy(prepared, run_cli, tmp_path):
     """Any other criterion selects everything: samplers that never learn must not stop DDP."""
     outputs = two_processes(
-        prepared / "data-bin", tmp_path / "run", repo_root, "--arch", "transformer_resa_tiny"
+        run_cli, prepared / "data-bin", tmp_path / "run", "--arch", "transformer_resa_tiny"
     )
     assert any("attention 'resa' selects every token" in output for output in outputs)
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 
 import pytest
 import torch
@@ -14,7 +13,7 @@ from selfattn import checkpoints  # noqa: E402
 from selfattn.srl import conll  # noqa: E402
 from tests.plugin.helpers import logged, losses, weights  # noqa: E402
 from tests.plugin.srl_corpus import sentences  # noqa: E402
-from tests.plugin.test_distributed import free_port, run_together  # noqa: E402
+from tests.plugin.test_distributed import run_ranks  # noqa: E402
 from tests.plugin.test_resume import run_until_killed  # noqa: E402
 
 SIZES = {"train": (150, 1), "valid": (30, 2), "test": (30, 3)}
@@ -121,17 +120,13 @@ def test_killed_and_resumed_equals_uninterrupted(whole, train, data, corpus, tmp
         assert torch.equal(resumed[name], value), name
 
 
-def test_two_processes_train_and_score_as_one(whole, train, data, corpus, repo_root, tmp_path):
+def test_two_processes_train_and_score_as_one(whole, train, data, corpus, run_cli, tmp_path):
     """Losses and the official score, whose counts come from both processes."""
     more = ["--max-update", "4", "--dropout", "0", "--attention-dropout", "0",
             "--activation-dropout", "0", "--no-save"]  # fmt: skip
     alone = train(tmp_path, *more, "--update-freq", "2")
-    command = [sys.executable, "-m", "fairseq_cli.train", data, *FLAGS, *OPTIMISER, *more,
-               "--word-embeddings", corpus / "vectors.txt",
-               "--distributed-world-size", "2", "--distributed-no-spawn",
-               f"--distributed-init-method=tcp://127.0.0.1:{free_port()}"]  # fmt: skip
-    ranks = [[*command, "--distributed-rank", rank] for rank in "01"]
-    together = [line for text in run_together(ranks, repo_root) for line in text.splitlines()]
+    command = [data, *FLAGS, *OPTIMISER, *more, "--word-embeddings", corpus / "vectors.txt"]
+    together = [line for text in run_ranks(run_cli, command) for line in text.splitlines()]
     one, two = logged(alone, "valid")[-1], logged(together, "valid")[-1]
     for name in ("valid_loss", "valid_f1", "valid_perfect_props"):
         assert float(two[name]) == pytest.approx(float(one[name]), abs=0.02), name

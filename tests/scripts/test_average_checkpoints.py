@@ -1,8 +1,6 @@
 """scripts/average_checkpoints.py as a user runs it; it needs no fairseq."""
 
 import argparse
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,9 +9,12 @@ import torch
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "average_checkpoints.py"
 
 
-def average(*args, cwd):
-    command = [sys.executable, SCRIPT, *map(str, args)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+@pytest.fixture
+def average(run_cli):
+    def run(*args, cwd):
+        return run_cli([SCRIPT, *args], cwd=cwd)
+
+    return run
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def run_folder(tmp_path):
     return tmp_path
 
 
-def test_last_epochs(run_folder):
+def test_last_epochs(average, run_folder):
     done = average("--dir", ".", "--last", 3, "--output", "average.pt", cwd=run_folder)
     assert done.returncode == 0, done.stderr
     assert "checkpoint2.pt, checkpoint3.pt, checkpoint4.pt" in done.stdout
@@ -48,17 +49,17 @@ def test_last_epochs(run_folder):
     ],
     ids=["too-many", "no-number", "missing", "overwritten"],
 )
-def test_mistakes(args, message, run_folder):
+def test_mistakes(average, args, message, run_folder):
     done = average(*args, "--output", "average.pt", cwd=run_folder)
     assert done.returncode == 2
     assert message in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
     assert not (run_folder / "average.pt").exists()
 
 
-def test_output_in_no_folder(run_folder):
+def test_output_in_no_folder(average, run_folder):
     done = average("--inputs", "checkpoint1.pt", "--output", "none/a.pt", cwd=run_folder)
     assert done.returncode == 2 and "there is no folder none" in done.stderr
 
 
-def test_help_shows_an_example(tmp_path):
+def test_help_shows_an_example(average, tmp_path):
     assert "--last 5" in average("--help", cwd=tmp_path).stdout
