@@ -1,7 +1,5 @@
 """fairseq on today's torch: precision flags, and how a command ends."""
 
-import subprocess
-import sys
 import textwrap
 
 import pytest
@@ -46,7 +44,6 @@ def test_log_is_quiet(toy_train):
 
 
 SPAWNING = """
-import subprocess
 import sys
 sys.path.insert(0, {root!r})
 import plugin
@@ -57,7 +54,7 @@ def work(rank):
     raise {error}("the sentence is 7, but must be 8")
 
 if __name__ == "__main__":
-    torch.multiprocessing.spawn(work, nprocs=2)
+    torch.multiprocessing.spawn(work, nprocs=1)
 """
 
 
@@ -70,11 +67,11 @@ if __name__ == "__main__":
     ],
     ids=["mistake", "bug", "other-program"],
 )
-def test_errors_of_spawned_processes(name, error, traceback, tmp_path, pytestconfig):
+def test_errors_of_spawned_processes(name, error, traceback, run_cli, tmp_path, pytestconfig):
     script = tmp_path / name
     root = str(pytestconfig.rootpath)
     script.write_text(textwrap.dedent(SPAWNING).format(root=root, error=error))
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    done = run_cli([script])
     assert done.returncode == 1
     assert ("Traceback" in done.stderr) == traceback
     if not traceback:
