@@ -14,8 +14,10 @@ Example, a sentence; predicates are words of it, or positions counted from 0:
 
 Without --input and --sentence, sentences are read from standard input, one a line.
 
-Decoders: argmax; tan and he, Viterbi with the BIO constraints of Tan et al. 2018 (I-X may follow O)
-and of He et al. 2017 (it may not); strict, as he, and no sentence opens with I-X; structured, also
+Decoders: argmax; published, argmax and then the post-processing of Tan et al. 2018, on whose code
+the MTSA paper's rests (an I-X of any X goes on with the span before it, whose first tag names it);
+tan and he, Viterbi with the BIO constraints of Tan et al. 2018 (I-X may follow O) and of He et al.
+2017 (it may not); strict, as he, and no sentence opens with I-X; structured, the best here, also
 the structural constraints of He et al. 2017: unique core roles, C-X behind an X, R-X beside an X.
 """
 

@@ -44,7 +44,10 @@ class SRLTaggingConfig(FairseqDataclass):
     )
     eval_decoder: ChoiceEnum(DECODERS) = field(  # type: ignore[valid-type]
         default="argmax",
-        metadata={"help": "decoder of the validation; see scripts/predict_srl.py --help"},
+        metadata={
+            "help": "decoder of the validation, and so of the choice of the best checkpoint; "
+            "see scripts/predict_srl.py --help"
+        },
     )
 
 
@@ -185,15 +188,16 @@ class SRLTaggingTask(FairseqTask):
 
     def _counts(self, scores: Tensor, sample: dict[str, Any]) -> dict[str, int]:
         """Counts of the official score for a batch of propositions with their gold spans."""
+        decoder = str(self.cfg.eval_decoder)
         tags = decode(
             torch.log_softmax(scores.float(), -1),
             sample["net_input"]["padding_mask"],
             self.vocabulary.labels,
-            str(self.cfg.eval_decoder),
+            decoder,
         )
         gold, predicted = [], []
         for row, (words, proposition) in zip(tags, sample["gold"], strict=True):
-            found = proposition_of(row, proposition.predicate, proposition.lemma)
+            found = proposition_of(row, proposition.predicate, proposition.lemma, decoder=decoder)
             gold.append(Sentence(words, (proposition,)))
             predicted.append(Sentence(words, (found,)))
         result = score(gold, predicted)

@@ -135,7 +135,8 @@ class Predictor:
             replace(
                 s,
                 propositions=tuple(
-                    proposition_of(next(tags), p.predicate, p.lemma) for p in s.propositions
+                    proposition_of(next(tags), p.predicate, p.lemma, decoder=decoder)
+                    for p in s.propositions
                 ),
             )
             for s in sentences
