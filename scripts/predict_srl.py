@@ -54,6 +54,7 @@ def parse_args() -> argparse.Namespace:
     what.add_argument("--input", nargs="+", type=Path, metavar="FILE",
                       help="any format that prepare_srl.py reads, a words and a props file, or two "
                       "columns: word, and lemma of the predicate or -")  # fmt: skip
+    add("--word-column", type=int, metavar="N", help="of --input, as for prepare_srl.py")
     what.add_argument("--sentence", action="append", metavar="TEXT", help="may be repeated")
     add("--predicates", nargs="+", metavar="P",
         help="words of the sentence, or positions counted from 0")  # fmt: skip
@@ -76,7 +77,7 @@ def parse_args() -> argparse.Namespace:
 def wanted(args: argparse.Namespace) -> list[Sentence]:
     """The sentences and their predicates."""
     if args.input:
-        return read_queries(*args.input)
+        return read_queries(*args.input, word_column=args.word_column)
     if args.sentence is None and sys.stdin.isatty():
         print("Type sentences, one a line; Ctrl-D ends.", file=sys.stderr)
     texts = args.sentence or [line for line in sys.stdin.read().splitlines() if line.strip()]

@@ -43,6 +43,9 @@ def parse_args() -> argparse.Namespace:
     add("--dest", type=Path, required=True, help="the folder to make")
     add("--overwrite", action="store_true", help="replace a folder that was prepared before")
     add("--format", choices=FORMATS, default="auto", help="of the files (auto: by their content)")
+    add("--word-column", type=int, metavar="N",
+        help="the column of the words, counted from 1 (the first, or the second where the first "
+        "counts the words of each sentence)")  # fmt: skip
     add("--keep-case", action="store_true", help="do not lower-case the words of the dictionary")
     add("--vocab-size", type=int, default=0, help="keep the most frequent words only (0: all)")
     add("--min-count", type=int, default=1, help="keep words that occur this often (1)")
@@ -66,6 +69,7 @@ def main() -> None:
         vocab_size=args.vocab_size,
         min_count=args.min_count,
         form=args.format,
+        word_column=args.word_column,
     )
     meta = prepare(files, args.dest, options, overwrite=args.overwrite)
     for name in files:

@@ -56,6 +56,17 @@ def test_files_with_and_without_brackets(tmp_path):
         read_queries(full)
 
 
+def test_a_first_column_that_counts(tmp_path):
+    path = tmp_path / "counted.txt"
+    path.write_text("1\tAnn\t-\n2\tsaw\tsee\n\n1\tNo\t-\n")
+    first, second = read_queries(path)
+    assert (first.words, second.words) == (("Ann", "saw"), ("No",))
+    assert [(p.predicate, p.lemma) for p in first.propositions] == [(1, "see")]
+    path.write_text("1\tAnn\n2\tsaw\n")
+    with pytest.raises(UserError, match="the first column counts the words, so that 2 columns"):
+        read_queries(path)
+
+
 SENTENCE = Sentence(
     ("I", "saw", "a", "big", "cat"),
     (
