@@ -23,7 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from selfattn.cli import run
-from selfattn.errors import UserError
+from selfattn.errors import UserError, shortened
 from selfattn.srl.conll import FORMATS
 from selfattn.srl.prepare import META, Options, prepare
 
@@ -74,7 +74,11 @@ def main() -> None:
     meta = prepare(files, args.dest, options, overwrite=args.overwrite)
     for name in files:
         unseen = meta["tags not in train"].get(name)
-        note = f"; tags that training never shows: {' '.join(unseen)}" if unseen else ""
+        note = (
+            f"; tags that training never shows: {shortened(' '.join(unseen), 2000)}"
+            if unseen
+            else ""
+        )
         print(
             f"{name:6} {meta['sentences'][name]:>7,} sentences, "
             f"{meta['propositions'][name]:>7,} propositions, "

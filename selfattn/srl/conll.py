@@ -58,19 +58,21 @@ def read(
     path = Path(path)
     if props is not None:
         return _read_pair(path, Path(props), lenient, word_column)
-    if path.is_dir():
+    blocks = [] if path.is_dir() else read_blocks(path)
+    if not blocks:
+        form = "conll12"
+    elif form == "auto":
+        form = _guess(blocks)
+    if word_column is not None and form != "conll05":
+        raise UserError(f"--word-column is of CoNLL-2005 columns, but {path} is of {form}")
+    if form == "lines":
+        return lines.sentences_of(path, lenient=lenient)
+    if form == "conll12":
         return [
             sentence
             for file in files_of(path)
             for sentence in conll12.sentences_of(file, lenient=lenient)
         ]
-    blocks = read_blocks(path)
-    if form == "auto":
-        form = _guess(blocks)
-    if form == "lines":
-        return lines.sentences_of(path, lenient=lenient)
-    if form == "conll12":
-        return conll12.sentences_of(path, lenient=lenient)
     column = _lemma_column(blocks)
     at = _word_column(blocks, word_column)
     if word_column is not None and at >= column:

@@ -115,3 +115,34 @@ def typed_sentence(
             )
         places.update(found)
     return Sentence(words, tuple(Proposition(i, words[i].lower(), ()) for i in sorted(places)))
+
+
+def typed_sentences(
+    texts: Sequence[str], predicates: Sequence[str], *, split: bool = True
+) -> list[Sentence]:
+    """Sentences that a person typed, with the same predicates or each with its own.
+
+    Args:
+        texts: the sentences; behind a tab, one may name its own predicates.
+        predicates: those of the others, as for ``typed_sentence``.
+        split: as for ``typed_sentence``.
+
+    Raises:
+        UserError: as for ``typed_sentence``, with the number of the sentence.
+    """
+    found = []
+    for number, line in enumerate(texts, start=1):
+        text, tab, own = line.rpartition("\t")
+        try:
+            if tab:
+                found.append(typed_sentence(text, own.split(), split=split, flag="behind the tab"))
+            elif predicates:
+                found.append(typed_sentence(line, predicates, split=split))
+            else:
+                raise UserError(
+                    "no predicate is named; give --predicates WORD or POSITION, or the sentence's "
+                    "own behind a tab"
+                )
+        except UserError as error:
+            raise UserError(f"sentence {number}: {error}") from None
+    return found

@@ -128,6 +128,7 @@ def test_vectors_of_any_width(build, file, width, words):
     [
         ("none.pt --sentence Go --predicates went", "--predicates went"),
         ("none.pt --input none.conll --output none/a.props", "there is no folder none"),
+        ("none.pt --input none.conll --output tests", "--output is tests, which cannot be written"),
         ("tests/data/checkpoint_v0_1/nmt.pt --sentence Go --predicates 0", "is no tagger"),
     ],
 )
