@@ -37,6 +37,10 @@ class WordVectors:
         """Width of a vector."""
         return self.values.shape[1]
 
+    def row(self, word: str) -> int | None:
+        """The row of a word as it stands, or else in lower case."""
+        return self.words.get(word, self.words.get(word.lower()))
+
 
 def read_vectors(path: Path) -> WordVectors:
     """Read ``word value value ...`` lines; the first line decides the width.

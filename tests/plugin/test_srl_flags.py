@@ -123,6 +123,24 @@ def test_vectors_of_any_width(build, file, width, words):
     assert int((tagger.words.weight == 0.1).all(1).sum()) == 1
 
 
+@pytest.mark.parametrize(("keep", "kept"), [("all", 2), ("seen", 1)])
+def test_vectors_that_are_kept_and_how_many_there_are(build, tmp_path, caplog, keep, kept):
+    """The dictionary lacks Milk, which validation holds, and tulip, which nothing does."""
+    (tmp_path / "train").write_text("We - (A0*)\npour pour (V*)\n")
+    (tmp_path / "valid").write_text("Milk - (A0*)\npour pour (V*)\n")
+    prepare({name: [tmp_path / name] for name in ("train", "valid")}, tmp_path / "data")
+    numbers = {"we": 1, "tulip": 2, "milk": 3}
+    lines = [f"{word} {' '.join([str(value)] * 16)}\n" for word, value in numbers.items()]
+    (tmp_path / "vectors").write_text("".join(lines))
+    flags = ["--word-embeddings", str(tmp_path / "vectors"), "--keep-vectors", keep]
+    with caplog.at_level("INFO", "plugin.tasks.srl_tagging"):
+        model = build(*flags, folder=tmp_path / "data")
+    assert model.tagger.frozen.shape == (kept, 16)
+    assert (model.tagger.frozen[-1] == 3).all()
+    assert "1 of the 2 training words (50.0 %) have one" in caplog.text
+    assert f"{kept} of other words are kept" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
