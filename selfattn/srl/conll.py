@@ -215,7 +215,8 @@ def write_words(path: Path | str, sentences: Iterable[Sentence]) -> None:
 
 def lemma_of(sentence: Sentence, proposition: Proposition) -> str:
     """What the predicate column shows: the lemma, or without one the word in lower case."""
-    return proposition.lemma or sentence.words[proposition.predicate].lower() or "_"
+    lemma = proposition.lemma or sentence.words[proposition.predicate].lower()
+    return "_" if lemma in ("", NO_PREDICATE) else lemma
 
 
 def _format(sentence: Sentence, *, words: bool) -> str:

@@ -272,6 +272,16 @@ def test_lines_fit_into_the_sentences_that_they_were_made_of(tmp_path, generator
         assert lines.regrouped(lemmas, sentences) == lemmas
 
 
+def test_a_dash_may_be_a_predicate(tmp_path):
+    """Its lemma must not look like that of a word that is none."""
+    spans = (Span("A0", 0, 0), Span("V", 1, 1))
+    for lemma in ("", "-"):
+        given = Sentence(("Ann", "-", "tea"), (Proposition(1, lemma, spans),))
+        conll.write_columns(tmp_path / "dash", [given])
+        (found,) = conll.read(tmp_path / "dash")
+        assert [(p.predicate, p.spans) for p in found.propositions] == [(1, spans)]
+
+
 def test_closing_labels_must_match():
     assert parse_brackets(["(A0*", "*A0)"]) == (Span("A0", 0, 1),)
     with pytest.raises(BracketError, match="must not cross"):
