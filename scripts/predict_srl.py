@@ -12,10 +12,13 @@ Example, a sentence; predicates are words of it, or positions counted from 0:
   python scripts/predict_srl.py runs/srl/checkpoint_best.pt \\
       --sentence "The old cat chased a mouse." --predicates chased
 
-Without --input and --sentence, sentences are read from standard input, one a line.
+Without --input and --sentence, sentences are read from standard input, one a line. --predicates
+are those of every sentence; one that has others names them behind a tab, separated by commas.
 
-Decoders: argmax; tan and he, Viterbi with the BIO constraints of Tan et al. 2018 (I-X may follow O)
-and of He et al. 2017 (it may not); strict, as he, and no sentence opens with I-X; structured, also
+Decoders: argmax; published, argmax and then the post-processing of Tan et al. 2018, on whose code
+the MTSA paper's rests (an I-X of any X goes on with the span before it, whose first tag names it);
+tan and he, Viterbi with the BIO constraints of Tan et al. 2018 (I-X may follow O) and of He et al.
+2017 (it may not); strict, as he, and no sentence opens with I-X; structured, the best here, also
 the structural constraints of He et al. 2017: unique core roles, C-X behind an X, R-X beside an X.
 """
 
@@ -33,13 +36,13 @@ from selfattn.cli import run
 from selfattn.corpus.folder import write_lines
 from selfattn.errors import UserError
 from selfattn.srl import Sentence, conll, lines
-from selfattn.srl.request import read_queries, typed_sentence
+from selfattn.srl.request import read_queries, typed_sentences
 from selfattn.srl.show import as_json, as_text
 from selfattn.srl.tags import DECODERS
 
-FORMATS = ("text", "json", "props", "columns", "lines")
+FORMATS = ("text", "json", "jsonl", "props", "columns", "lines")
 # What the end of --output's name says about its format; any other name gets a props file.
-ENDINGS = {".json": "json", ".jsonl": "json", ".conll": "columns"}
+ENDINGS = {".json": "json", ".jsonl": "jsonl", ".conll": "columns"}
 
 
 def parse_args() -> argparse.Namespace:
@@ -52,6 +55,7 @@ def parse_args() -> argparse.Namespace:
     what.add_argument("--input", nargs="+", type=Path, metavar="FILE",
                       help="any format that prepare_srl.py reads, a words and a props file, or two "
                       "columns: word, and lemma of the predicate or -")  # fmt: skip
+    add("--word-column", type=int, metavar="N", help="of --input, as for prepare_srl.py")
     what.add_argument("--sentence", action="append", metavar="TEXT", help="may be repeated")
     add("--predicates", nargs="+", metavar="P",
         help="words of the sentence, or positions counted from 0")  # fmt: skip
@@ -59,28 +63,41 @@ def parse_args() -> argparse.Namespace:
     add("--decoder", choices=DECODERS, default="argmax", help="default: argmax; see above")
     add("--output", type=Path, metavar="FILE", help="default: standard output")
     add("--format", choices=FORMATS,
-        help="text: roles under the words; json: one line a sentence; props: what the official "
-        "scorer reads; columns: words and props; lines: index words ||| tags (default: text, and "
-        "with --output what the name says: .jsonl, .conll, otherwise props)")  # fmt: skip
+        help="text: roles under the words; json: one list; jsonl: one line a sentence; props: what "
+        "the official scorer reads; columns: words and props; lines: index words ||| tags "
+        "(default: text, and with --output what the name says: .json, .jsonl, .conll, otherwise "
+        "props)")  # fmt: skip
     add("--device", default="cpu", help="cpu (default) or cuda")
     args = parser.parse_args()
     if args.input and args.predicates:
         parser.error("--predicates belongs to sentences; --input names its predicates itself")
     if args.input and len(args.input) > 2:
-        parser.error("--input takes one file, or a words and a props file")
+        parser.error("--input takes one file or folder, or a words and a props file")
+    if args.output and args.output.is_dir():
+        raise UserError(f"--output is {args.output}, which cannot be written: Is a directory")
     return args
+
+
+def typed() -> list[str]:
+    """The lines of standard input."""
+    data = sys.stdin.buffer.read()
+    try:
+        return data.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UserError(f"standard input, line {line}: not UTF-8 text") from None
 
 
 def wanted(args: argparse.Namespace) -> list[Sentence]:
     """The sentences and their predicates."""
     if args.input:
-        return read_queries(*args.input)
+        return read_queries(*args.input, word_column=args.word_column)
     if args.sentence is None and sys.stdin.isatty():
         print("Type sentences, one a line; Ctrl-D ends.", file=sys.stderr)
-    texts = args.sentence or [line for line in sys.stdin.read().splitlines() if line.strip()]
+    texts = args.sentence or [line for line in typed() if line.strip()]
     if not texts:
         raise UserError("there is no sentence; give --input FILE or --sentence TEXT")
-    return [typed_sentence(text, args.predicates or (), split=not args.tokenized) for text in texts]
+    return typed_sentences(texts, args.predicates or (), split=not args.tokenized)
 
 
 def write(sentences: Sequence[Sentence], args: argparse.Namespace) -> None:
@@ -88,9 +105,11 @@ def write(sentences: Sequence[Sentence], args: argparse.Namespace) -> None:
     form = args.format
     if form is None:
         form = ENDINGS.get(args.output.suffix, "props") if args.output else "text"
-    if form in ("text", "json"):
+    if form in ("text", "json", "jsonl"):
         width = shutil.get_terminal_size((100, 24)).columns
-        parts = [as_json(s) if form == "json" else f"{as_text(s, width)}\n" for s in sentences]
+        parts = [f"{as_text(s, width)}\n" if form == "text" else as_json(s) for s in sentences]
+        if form == "json":
+            parts = ["[", ",\n".join(parts), "]"]
         if args.output:
             write_lines(args.output, parts)
         else:

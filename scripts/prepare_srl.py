@@ -23,7 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from selfattn.cli import run
-from selfattn.errors import UserError
+from selfattn.errors import UserError, shortened
 from selfattn.srl.conll import FORMATS
 from selfattn.srl.prepare import META, Options, prepare
 
@@ -43,6 +43,9 @@ def parse_args() -> argparse.Namespace:
     add("--dest", type=Path, required=True, help="the folder to make")
     add("--overwrite", action="store_true", help="replace a folder that was prepared before")
     add("--format", choices=FORMATS, default="auto", help="of the files (auto: by their content)")
+    add("--word-column", type=int, metavar="N",
+        help="the column of the words, counted from 1 (the first, or the second where the first "
+        "counts the words of each sentence)")  # fmt: skip
     add("--keep-case", action="store_true", help="do not lower-case the words of the dictionary")
     add("--vocab-size", type=int, default=0, help="keep the most frequent words only (0: all)")
     add("--min-count", type=int, default=1, help="keep words that occur this often (1)")
@@ -66,11 +69,16 @@ def main() -> None:
         vocab_size=args.vocab_size,
         min_count=args.min_count,
         form=args.format,
+        word_column=args.word_column,
     )
     meta = prepare(files, args.dest, options, overwrite=args.overwrite)
     for name in files:
         unseen = meta["tags not in train"].get(name)
-        note = f"; tags that training never shows: {' '.join(unseen)}" if unseen else ""
+        note = (
+            f"; tags that training never shows: {shortened(' '.join(unseen), 2000)}"
+            if unseen
+            else ""
+        )
         print(
             f"{name:6} {meta['sentences'][name]:>7,} sentences, "
             f"{meta['propositions'][name]:>7,} propositions, "

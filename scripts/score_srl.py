@@ -9,7 +9,8 @@ Example, for a program to read:
   python scripts/score_srl.py dev.conll predicted.props --json
 
 Both files may be CoNLL-2005 columns with or without words, CoNLL-2012, or lines of
-`index words ||| tags`, plain or gzipped. The official script counts V outside the totals; so does
+`index words ||| tags`, plain or gzipped. Lines hold no sentence without a predicate: they are
+compared with the other file's sentences. The official script counts V outside the totals; so does
 this one.
 """
 
@@ -24,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from selfattn.cli import run
 from selfattn.errors import UserError
 from selfattn.srl import conll
+from selfattn.srl.lines import regrouped
 from selfattn.srl.scorer import check_same_sentences, score
 from selfattn.srl.table import format_confusion, format_scores
 from selfattn.srl.tag_f1 import NAME, tag_f1
@@ -48,6 +50,7 @@ def main() -> None:
     # What the official script accepts must be scored, even where training would refuse it.
     gold = conll.read(args.gold, lenient=True)
     predicted = conll.read(args.predicted, lenient=True)
+    gold, predicted = regrouped(gold, predicted), regrouped(predicted, gold)
     check_same_sentences(gold, predicted, (args.gold, args.predicted))
     result = score(gold, predicted)
     if result.spurious:
@@ -64,6 +67,8 @@ def main() -> None:
         second, why = None, str(error)
     if args.json:
         figures = {**result.as_dict(), "seqeval": second, "seqeval_is": NAME}
+        if args.confusion:
+            figures["confusion"] = result.confusion_as_dict()
         print(json.dumps(figures, indent=2, ensure_ascii=False))
         return
     print(format_scores(result), end="")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Tag and score development set and both test sets: evaluate.sh RUN_FOLDER [DATA] [CHECKPOINT ...]
-# Several checkpoints are an ensemble. DECODER=he and the like choose another decoder.
+# Several checkpoints are an ensemble. DECODER=structured and the like choose another decoder than
+# the published one.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 run=${1:?"usage: evaluate.sh RUN_FOLDER [DATA] [CHECKPOINT ...]"}
@@ -11,7 +12,7 @@ python=${PYTHON:-python}
 # test is WSJ section 23, test1 is Brown.
 for part in valid test test1; do
     "$python" "$here/../../scripts/predict_srl.py" "$@" --input "$data/$part.conll" \
-        --decoder "${DECODER:-argmax}" --output "$run/$part.props"
+        --decoder "${DECODER:-published}" --output "$run/$part.props"
     echo "== $part"
     "$python" "$here/../../scripts/score_srl.py" "$data/$part.conll" "$run/$part.props"
 done

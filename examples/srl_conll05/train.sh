@@ -21,6 +21,6 @@ mkdir -p "$run"
     --max-tokens 4096 --max-length 256 --max-update 600000 \
     --validate-interval 1000000 --validate-interval-updates 2000 --save-interval-updates 2000 \
     --keep-interval-updates 1 --keep-best-checkpoints 5 --no-epoch-checkpoints \
-    --best-checkpoint-metric f1 --maximize-best-checkpoint-metric \
+    --eval-decoder published --best-checkpoint-metric f1 --maximize-best-checkpoint-metric \
     --save-dir "$run" --tensorboard-logdir "$run/tensorboard" \
     --log-format json --log-interval 100 --log-file "$run/train.log" "$@"

@@ -6,13 +6,15 @@ Example, after cloning the two repositories at the commits that the README besid
       --dest data/srl_ewt
 
 Kept: the predicates tagged as verbs, without auxiliaries that have no argument, in sentences where
-both repositories count the same tokens. Labels are CoNLL-2005's: ARG0 is A0, ARGM-TMP is AM-TMP.
+both repositories have the same tokens. Labels are CoNLL-2005's: ARG0 is A0, ARGM-TMP is AM-TMP.
+What is left out is counted, documents of the lists without an annotation among it.
 """
 
 import argparse
 import sys
 from collections import Counter
-from pathlib import Path
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -23,7 +25,7 @@ from selfattn.corpus.text import read_lines
 from selfattn.errors import UserError
 from selfattn.srl import Proposition, Sentence, Span, conll
 from selfattn.srl.brackets import BracketError, parse_brackets
-from selfattn.srl.propositions import CONTINUATION, VERB, covers_predicate
+from selfattn.srl.propositions import CONTINUATION, VERB
 from selfattn.srl.rows import NO_PREDICATE, Block, read_blocks
 
 MARK = "counts.json"
@@ -39,9 +41,17 @@ KNOWN = {
 _SENTENCE, _POS, _ROLESET, _FIRST = 1, 4, 7, 8
 
 
-def words_of(path: Path) -> dict[int, tuple[str, ...]]:
-    """The words of a CoNLL-U file by the number of the sentence in its document, from 0."""
-    found: dict[int, list[str]] = {}
+@dataclass(frozen=True)
+class Tokens:
+    """Words and their parts of speech (Penn tags) of one sentence."""
+
+    words: list[str] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list)
+
+
+def tokens_of(path: Path) -> dict[int, Tokens]:
+    """The sentences of a CoNLL-U file by their number in the document, from 0."""
+    found: dict[int, Tokens] = {}
     number = -1
     for place, line in enumerate(read_lines(path), start=1):
         if line.startswith("# sent_id"):
@@ -56,8 +66,21 @@ def words_of(path: Path) -> dict[int, tuple[str, ...]]:
         if columns[0].isdigit():
             if len(columns) != 10:
                 raise UserError(f"{path}, line {place}: {len(columns)} columns, but CoNLL-U has 10")
-            found.setdefault(number, []).append(columns[1].replace(" ", "_"))
-    return {number: tuple(words) for number, words in found.items()}
+            sentence = found.setdefault(number, Tokens())
+            sentence.words.append(columns[1].replace(" ", "_"))
+            sentence.tags.append(columns[4])
+    return found
+
+
+def why_apart(block: Block, tokens: Tokens) -> str:
+    """Why annotation and words are not of one sentence; empty if they are."""
+    if not tokens.words:
+        return "sentences without words"
+    if len(tokens.words) != len(block.rows):
+        return "sentences with other tokens"
+    other = sum(row[_POS] != tag for row, tag in zip(block.rows, tokens.tags, strict=True))
+    # Some tags were corrected in one repository alone; this many mean another text of one length.
+    return "sentences with other tags" if other > max(2, 0.3 * len(block.rows)) else ""
 
 
 def label_of(label: str) -> str:
@@ -65,61 +88,72 @@ def label_of(label: str) -> str:
     return label.replace("ARGM", "AM").replace("ARG", "A")
 
 
-def spans_of(block: Block, column: int, counts: Counter[str]) -> tuple[Span, ...]:
-    """The spans of a column; of spans that overlap, the outer one."""
-    try:
-        spans = parse_brackets([row[column] for row in block.rows], nested=True)
-    except BracketError as error:
-        raise block.error(error.row, f"column {column + 1}: {error}") from None
-    kept: list[Span] = []
-    for span in spans:
-        if kept and span.start <= kept[-1].end:
-            counts["spans inside others"] += 1
-        else:
-            kept.append(Span(label_of(span.label), span.start, span.end))
-    return tuple(kept)
-
-
 def propositions_of(block: Block, counts: Counter[str]) -> tuple[Proposition, ...]:
-    """The verbal propositions of a sentence."""
+    """The verbal propositions of a sentence, each at the first word of its V."""
     rows = [i for i, row in enumerate(block.rows) if row[_ROLESET] != NO_PREDICATE]
     if block.width != _FIRST + len(rows):
         raise block.error(
             0, f"{block.width} columns, but {len(rows)} predicates need {_FIRST + len(rows)}"
         )
     found = []
+    taken = set(rows)
     for column, i in enumerate(rows, start=_FIRST):
         roleset = block.rows[i][_ROLESET]
         if not block.rows[i][_POS].startswith("VB"):
             counts["predicates that are no verbs"] += 1
             continue
-        spans = spans_of(block, column, counts)
-        proposition = Proposition(i, roleset.rpartition(".")[0], spans)
+        try:
+            spans = parse_brackets([row[column] for row in block.rows])
+        except BracketError:
+            counts["predicates with nested or unbalanced spans"] += 1
+            continue
+        opens = [span.start for span in spans if span.label == VERB]
         has_argument = any(s.label.removeprefix(CONTINUATION) != VERB for s in spans)
         if roleset in AUXILIARIES and not has_argument:
             counts["auxiliaries"] += 1
-        elif not covers_predicate(proposition):
-            counts["predicates without V"] += 1
+        elif len(opens) != 1:
+            counts["predicates without exactly one V"] += 1
+        elif opens[0] != i and opens[0] in taken:  # "jump-start", annotated at both of its words
+            counts["predicates at the place of another"] += 1
         else:
-            found.append(proposition)
-    return tuple(found)
+            taken.add(opens[0])
+            named = tuple(Span(label_of(s.label), s.start, s.end) for s in spans)
+            found.append(Proposition(opens[0], roleset.rpartition(".")[0].lower(), named))
+    return tuple(sorted(found, key=lambda proposition: proposition.predicate))
 
 
-def document(propbank: Path, words: Path, entry: str, counts: Counter[str]) -> list[Sentence]:
+def skeletons_of(propbank: Path) -> dict[tuple[str, str], Path]:
+    """The annotation files by genre and name of the document, whatever folder they lie in."""
+    root = propbank / "data" / "google" / "ewt"
+    found = {
+        (path.relative_to(root).parts[0], path.stem): path for path in root.rglob("*.gold_skel")
+    }
+    if not found:
+        raise UserError(f"--propbank {propbank}: there is no .gold_skel file below {root}")
+    return found
+
+
+def document(
+    words: Path, entry: str, skeletons: dict[tuple[str, str], Path], counts: Counter[str]
+) -> list[Sentence]:
     """The sentences of one document of the list, such as ``answers/00/NAME.xml.conllu``."""
-    name = entry.removesuffix(".conllu")
-    skeleton = propbank / "data" / "google" / "ewt" / f"{name}.gold_skel"
-    genre, _, file = name.partition("/00/")
-    conllu = words / "not-to-release" / "sources" / genre / f"{file}.conllu"
-    forms = words_of(conllu)
+    path = PurePosixPath(entry.removesuffix(".conllu"))
+    genre, name = path.parts[0], path.name
+    skeleton = skeletons.get((genre, name))
+    if skeleton is None:
+        counts["documents without annotation"] += 1
+        return []
+    tokens = tokens_of(words / "not-to-release" / "sources" / genre / f"{name}.conllu")
     sentences = []
     for block in read_blocks(skeleton):
         number = block.rows[0][_SENTENCE]
-        form = forms.get(int(number)) if number.isdigit() else None
-        if form is None or len(form) != len(block.rows):
-            counts["sentences with other tokens"] += 1
+        if not number.isdigit():
+            raise block.error(0, f"{number!r} is not the number of a sentence")
+        here = tokens.get(int(number), Tokens())
+        if reason := why_apart(block, here):
+            counts[reason] += 1
             continue
-        sentences.append(Sentence(form, propositions_of(block, counts)))
+        sentences.append(Sentence(tuple(here.words), propositions_of(block, counts)))
     return sentences
 
 
@@ -154,6 +188,7 @@ def main() -> None:
         if not folder.is_dir():
             raise UserError(f"{flag}: there is no folder {folder}")
     summary: dict[str, dict[str, Any]] = {}
+    skeletons = skeletons_of(args.propbank)
     with new_folder(args.dest, overwrite=args.overwrite, mark=MARK) as folder:
         for split in args.splits:
             counts: Counter[str] = Counter()
@@ -162,7 +197,7 @@ def main() -> None:
             sentences = [
                 sentence
                 for entry in entries
-                for sentence in document(args.propbank, args.words, entry, counts)
+                for sentence in document(args.words, entry, skeletons, counts)
             ]
             path = folder / f"ewt-verbs.{split}.conll"
             conll.write_columns(path, sentences)

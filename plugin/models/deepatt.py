@@ -180,7 +180,7 @@ def start_from(tagger: Tagger, vocabulary: Vocabulary, vectors: WordVectors) -> 
     bound = 3 / max(1.0, sum(table.shape) / 2)
     torch.nn.init.uniform_(table, -bound, bound)
     for row, word in enumerate(vocabulary.words, FIRST_WORD):
-        found = vectors.words.get(word, vectors.words.get(word.lower()))
+        found = vectors.row(word)
         if found is not None:
             table[row] = vectors.values[found]
 

@@ -1,7 +1,7 @@
 """``--task srl_tagging``: label the arguments of given predicates."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,18 @@ class SRLTaggingConfig(FairseqDataclass):
     )
     eval_decoder: ChoiceEnum(DECODERS) = field(  # type: ignore[valid-type]
         default="argmax",
-        metadata={"help": "decoder of the validation; see scripts/predict_srl.py --help"},
+        metadata={
+            "help": "decoder of the validation, and so of the choice of the best checkpoint; "
+            "see scripts/predict_srl.py --help"
+        },
+    )
+    keep_vectors: ChoiceEnum(("all", "seen")) = field(  # type: ignore[valid-type]
+        default="all",
+        metadata={
+            "help": "which vectors of --word-embeddings a checkpoint holds beside those of "
+            "training words: all, or those of words in the prepared files (seen: much smaller, "
+            "but any other word is unknown for good)"
+        },
     )
 
 
@@ -115,17 +126,30 @@ class SRLTaggingTask(FairseqTask):
         path = getattr(cfg, "word_embeddings", None)
         if path and not from_checkpoint:
             self.vectors = read_vectors(Path(path))
-            vocabulary = self.vocabulary.with_frozen(self.vectors.words)
-            self.tagger = TaggerState(vocabulary, self.tagger.config)
-            logger.info(
-                "%s: %s vectors of width %d, %s of them of words that training does not know",
-                path, f"{len(self.vectors.words):,}", self.vectors.width,
-                f"{len(vocabulary.frozen):,}",
-            )  # fmt: skip
+            self._keep(self.vectors, path)
         model = super().build_model(cfg, from_checkpoint)
         self.vectors = None
         self.tagger = TaggerState(self.vocabulary, model.tagger.config)
         return model
+
+    def _keep(self, vectors: WordVectors, path: str) -> None:
+        """Add the words whose vectors a checkpoint shall hold, and log the coverage."""
+        words: Iterable[str] = vectors.words
+        if str(self.cfg.keep_vectors) == "seen":
+            files = (f for f in Path(self.cfg.data).glob("*.txt") if not f.name.startswith("dict."))
+            met = {w for file in files for line in read_lines_file(file) for w in line.words}
+            met |= {word.lower() for word in met}
+            words = [word for word in vectors.words if word in met]
+        known = self.vocabulary.words
+        covered = sum(vectors.row(word) is not None for word in known)
+        vocabulary = self.vocabulary.with_frozen(words)
+        self.tagger = TaggerState(vocabulary, self.tagger.config)
+        logger.info(
+            "%s: %s vectors of width %d; %s of the %s training words (%.1f %%) have one; "
+            "%s of other words are kept",
+            path, f"{len(vectors.words):,}", vectors.width, f"{covered:,}", f"{len(known):,}",
+            100 * covered / len(known), f"{len(vocabulary.frozen):,}",
+        )  # fmt: skip
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> None:
         """fairseq's hook: read ``SPLIT.txt``, and ``SPLIT.conll`` for all but training.
@@ -185,15 +209,16 @@ class SRLTaggingTask(FairseqTask):
 
     def _counts(self, scores: Tensor, sample: dict[str, Any]) -> dict[str, int]:
         """Counts of the official score for a batch of propositions with their gold spans."""
+        decoder = str(self.cfg.eval_decoder)
         tags = decode(
             torch.log_softmax(scores.float(), -1),
             sample["net_input"]["padding_mask"],
             self.vocabulary.labels,
-            str(self.cfg.eval_decoder),
+            decoder,
         )
         gold, predicted = [], []
         for row, (words, proposition) in zip(tags, sample["gold"], strict=True):
-            found = proposition_of(row, proposition.predicate, proposition.lemma)
+            found = proposition_of(row, proposition.predicate, proposition.lemma, decoder=decoder)
             gold.append(Sentence(words, (proposition,)))
             predicted.append(Sentence(words, (found,)))
         result = score(gold, predicted)

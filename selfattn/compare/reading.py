@@ -11,6 +11,7 @@ from typing import Any
 from ..errors import UserError
 from ..report.translations import read_translations
 from ..srl import conll
+from ..srl.lines import regrouped
 from ..srl.propositions import Sentence
 from ..srl.scorer import check_same_sentences
 from .cells import share
@@ -50,7 +51,7 @@ def read_hypotheses(path: Path, task: str, gold: Sequence[Any], gold_path: Path)
         UserError: if it belongs to another test set, is not complete, or holds subword marks.
     """
     if task == "srl":
-        predicted: list[Sentence] = conll.read(path, lenient=True)
+        predicted: list[Sentence] = regrouped(conll.read(path, lenient=True), gold)
         check_same_sentences(gold, predicted, (gold_path, path))
         return predicted
     try:

@@ -8,6 +8,7 @@ from pathlib import Path
 from ..corpus.folder import write_lines
 from ..report.translations import bleu, read_translations
 from ..srl import conll
+from ..srl.lines import regrouped
 from ..srl.scorer import check_same_sentences, score
 
 
@@ -51,7 +52,8 @@ def roles(predicted: Path, gold: Path, props: Path) -> Scores:
     Raises:
         UserError: if a file cannot be read, or the two hold other sentences.
     """
-    wanted, found = conll.read(gold, lenient=True), conll.read(predicted, lenient=True)
+    wanted = conll.read(gold, lenient=True)
+    found = regrouped(conll.read(predicted, lenient=True), wanted)
     check_same_sentences(wanted, found, (gold, predicted))
     result = score(wanted, found)
     overall = result.overall

@@ -73,3 +73,21 @@ def from_bio(tags: Sequence[str], *, repair: bool = False) -> tuple[Span, ...]:
     if label:
         spans.append(Span(label, start, len(tags) - 1))
     return tuple(spans)
+
+
+def joined(tags: Sequence[str]) -> list[str]:
+    """Well-formed tags by the published post-processing: any ``I-`` goes on with the span before.
+
+    The first tag of a span names it; an ``I-`` behind ``O`` opens one (``convert_to_conll.py`` of
+    Tan et al. 2018, whose model the MTSA paper's table 4 takes over).
+
+    >>> joined(["B-A0", "I-A1", "O", "I-V"])
+    ['B-A0', 'I-A0', 'O', 'B-V']
+    """
+    found: list[str] = []
+    label = ""
+    for tag in tags:
+        opens = tag == OUTSIDE or tag.startswith("B-") or not label
+        label = ("" if tag == OUTSIDE else tag[2:]) if opens else label
+        found.append(tag if tag == OUTSIDE else f"{'B' if opens else 'I'}-{label}")
+    return found

@@ -3,12 +3,14 @@
 A sentence is one row a word and ends at an empty line. The columns are the word, any number of
 others, the lemma of the predicate (or ``-``), and then one bracket column a predicate, in the order
 of the predicates. A props file starts at the lemma column; the official data pairs it with a words
-file. Columns are separated by spaces or tabs.
+file. Columns are separated by spaces or tabs. If the first one counts the words of each sentence,
+the words are in the second.
 """
 
 from __future__ import annotations
 
 import itertools
+import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -18,50 +20,69 @@ from ..errors import UserError
 from . import conll12, lines
 from .brackets import format_brackets, looks_like_brackets
 from .propositions import Proposition, Sentence
-from .rows import NO_PREDICATE, Block, parse_column, read_blocks
+from .rows import NO_PREDICATE, Block, counts_words, parse_column, read_blocks
+
+logger = logging.getLogger(__name__)
 
 FORMATS = ("auto", "conll05", "conll12", "lines")
 
 
 def read(
-    path: Path | str, props: Path | str | None = None, *, form: str = "auto", lenient: bool = False
+    path: Path | str,
+    props: Path | str | None = None,
+    *,
+    form: str = "auto",
+    lenient: bool = False,
+    word_column: int | None = None,
 ) -> list[Sentence]:
     """The sentences of a file, or of a words file and its props file.
 
     Args:
         path (Path | str): CoNLL-2005 columns with or without words, CoNLL-2012, or lines of
-            ``index words ||| tags``; plain or gzipped. With ``props``, a words file: the word is
-            its first column. A folder stands for all CoNLL-2012 files below it.
+            ``index words ||| tags``; plain or gzipped. With ``props``, a words file. A folder
+            stands for all CoNLL-2012 files below it.
         props (Path | str, optional): the props file that belongs to a words file.
         form (str): one of FORMATS; ``auto`` looks at the content.
         lenient (bool): accept what the official scorer accepts too (nested spans, a predicate
             without ``V``) and, in lines, an ``I-`` tag that continues nothing: for predictions.
+        word_column (int, optional): the column of the words of CoNLL-2005 columns, counted from 1.
+            Default: the first one, or the second where the first counts the words.
 
     Raises:
         UserError: for a bad file, with its name, the line, and what was expected.
     """
+    if word_column is not None and word_column < 1:
+        raise UserError(f"--word-column is {word_column}, but must be 1 or more")
     if form not in FORMATS:
         raise UserError(f"the format is {form!r}, but must be one of {', '.join(FORMATS)}")
     path = Path(path)
     if props is not None:
-        return _read_pair(path, Path(props), lenient)
-    if path.is_dir():
+        return _read_pair(path, Path(props), lenient, word_column)
+    blocks = [] if path.is_dir() else read_blocks(path)
+    if not blocks:
+        form = "conll12"
+    elif form == "auto":
+        form = _guess(blocks)
+    if word_column is not None and form != "conll05":
+        raise UserError(f"--word-column is of CoNLL-2005 columns, but {path} is of {form}")
+    if form == "lines":
+        return lines.sentences_of(path, lenient=lenient)
+    if form == "conll12":
         return [
             sentence
             for file in files_of(path)
             for sentence in conll12.sentences_of(file, lenient=lenient)
         ]
-    blocks = read_blocks(path)
-    if form == "auto":
-        form = _guess(blocks)
-    if form == "lines":
-        return lines.sentences_of(path, lenient=lenient)
-    if form == "conll12":
-        return conll12.sentences_of(path, lenient=lenient)
     column = _lemma_column(blocks)
+    at = _word_column(blocks, word_column)
+    if word_column is not None and at >= column:
+        raise UserError(
+            f"--word-column is {word_column}, but in {path} the predicates stand in column "
+            f"{column + 1}, and words must stand before them"
+        )
     return [
         Sentence(
-            tuple(row[0] for row in block.rows) if column else ("",) * len(block.rows),
+            _words(block, at) if at < column else ("",) * len(block.rows),
             propositions_of(block, column, lenient),
         )
         for block in blocks
@@ -87,6 +108,27 @@ def _guess(blocks: Sequence[Block]) -> str:
     if first[:2] == ["#begin", "document"]:
         return "conll12"
     return "lines" if lines.SEPARATOR in first[1:] else "conll05"
+
+
+def _word_column(blocks: Sequence[Block], given: int | None) -> int:
+    """The column of the words, counted from 0."""
+    if given is not None:
+        return given - 1
+    counted = counts_words(blocks)
+    if counted:
+        logger.info(
+            "%s: the first column counts the words; they are taken from the second", blocks[0].path
+        )
+    return int(counted)
+
+
+def _words(block: Block, column: int) -> tuple[str, ...]:
+    short = next((i for i, row in enumerate(block.rows) if len(row) <= column), None)
+    if short is not None:
+        raise block.error(
+            short, f"{len(block.rows[short])} columns, but the words stand in column {column + 1}"
+        )
+    return tuple(row[column] for row in block.rows)
 
 
 def _lemma_column(blocks: Sequence[Block]) -> int:
@@ -135,7 +177,7 @@ def propositions_of(
     )
 
 
-def _read_pair(path: Path, props: Path, lenient: bool) -> list[Sentence]:
+def _read_pair(path: Path, props: Path, lenient: bool, word_column: int | None) -> list[Sentence]:
     words, blocks = read_blocks(path), read_blocks(props)
     for number, (left, right) in enumerate(zip(words, blocks, strict=False), start=1):
         if len(left.rows) != len(right.rows):
@@ -149,8 +191,9 @@ def _read_pair(path: Path, props: Path, lenient: bool) -> list[Sentence]:
             f"{path} has {len(words)} sentences and {props} has {len(blocks)}, but they must have "
             "as many"
         )
+    at = _word_column(words, word_column)
     return [
-        Sentence(tuple(row[0] for row in left.rows), propositions_of(right, 0, lenient))
+        Sentence(_words(left, at), propositions_of(right, 0, lenient))
         for left, right in zip(words, blocks, strict=True)
     ]
 
@@ -172,7 +215,8 @@ def write_words(path: Path | str, sentences: Iterable[Sentence]) -> None:
 
 def lemma_of(sentence: Sentence, proposition: Proposition) -> str:
     """What the predicate column shows: the lemma, or without one the word in lower case."""
-    return proposition.lemma or sentence.words[proposition.predicate].lower() or "_"
+    lemma = proposition.lemma or sentence.words[proposition.predicate].lower()
+    return "_" if lemma in ("", NO_PREDICATE) else lemma
 
 
 def _format(sentence: Sentence, *, words: bool) -> str:

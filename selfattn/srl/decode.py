@@ -1,4 +1,4 @@
-"""From label scores to BIO tags: argmax, and Viterbi under BIO constraints."""
+"""From label scores to BIO tags: argmax, its published mending, Viterbi under BIO constraints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UserError
-from .bio import OUTSIDE
+from .bio import OUTSIDE, joined
 from .tags import DECODERS
 
 
@@ -126,8 +126,9 @@ def decode(
         log_probs: ``(B, T, C)``.
         padding_mask: bool ``(B, T)``, True = padding, on the right.
         labels: the C tags.
-        how: ``argmax``; ``tan``, ``he`` or ``strict`` for Viterbi (see ``bio_constraints``);
-            ``structured`` for the constraints of He et al. 2017 (see ``decode_structure``).
+        how: ``argmax``; ``published``, argmax and then ``bio.joined``; ``tan``, ``he`` or
+            ``strict`` for Viterbi (see ``bio_constraints``); ``structured`` for the constraints of
+            He et al. 2017 (see ``decode_structure``).
 
     Returns:
         The tags of each sentence, without padding.
@@ -137,7 +138,7 @@ def decode(
     """
     if how not in DECODERS:
         raise UserError(f"decoder {how!r} is unknown; allowed are {', '.join(DECODERS)}")
-    if how == "argmax":
+    if how in ("argmax", "published"):
         best = log_probs.argmax(-1)
     elif how == "structured":
         from .decode_structure import best_structured
@@ -150,7 +151,8 @@ def decode(
         )
         best = viterbi(log_probs, padding_mask, constraints)[0]
     lengths = (~padding_mask).sum(1).tolist()
-    return [
+    tags = [
         [labels[i] for i in row[:length]]
         for row, length in zip(best.tolist(), lengths, strict=True)
     ]
+    return [joined(row) for row in tags] if how == "published" else tags

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import logging
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,23 +37,31 @@ class WordVectors:
         """Width of a vector."""
         return self.values.shape[1]
 
+    def row(self, word: str) -> int | None:
+        """The row of a word as it stands, or else in lower case."""
+        return self.words.get(word, self.words.get(word.lower()))
+
 
 def read_vectors(path: Path) -> WordVectors:
     """Read ``word value value ...`` lines; the first line decides the width.
 
-    A first line of two numbers (word2vec's header) is skipped, a word that occurs again is too.
+    A first line of two numbers is word2vec's header, how many words of which width. A word that
+    occurs again is skipped.
 
     Raises:
-        UserError: with file and line, if the file cannot be read, is empty, or a line has another
-            number of values or something that is no number.
+        UserError: with file and line, if the file cannot be read, is empty or cut off, its header
+            is wrong, or a line has another number of values or something that is no finite number.
     """
     words: dict[str, int] = {}
     rows: list[np.ndarray] = []
-    width = 0
+    header: tuple[int, int] | None = None
+    width = count = 0
     for number, line in _lines(path):
         fields = line.split(" ")
-        if number == 1 and len(fields) == 2 and all(field.isdigit() for field in fields):
+        if number == 1 and (header := _header(path, fields)):
+            width = header[1]
             continue
+        count += 1
         width = width or len(fields) - 1
         if width < 1 or len(fields) <= width:
             raise UserError(
@@ -62,12 +71,7 @@ def read_vectors(path: Path) -> WordVectors:
         word = " ".join(fields[:-width])  # some files hold words with spaces
         if word in words:
             continue
-        try:
-            row = np.array(fields[-width:], dtype=np.float32)
-        except ValueError:
-            raise UserError(
-                f"{path}, line {number}: {line[:40]!r} is not a word and {width} numbers"
-            ) from None
+        row = _values(path, number, fields[-width:])
         if len(fields) > width + 1 and _is_number(fields[1]):
             raise UserError(
                 f"{path}, line {number}: {len(fields) - 1} numbers, but {width} are needed as in "
@@ -77,25 +81,57 @@ def read_vectors(path: Path) -> WordVectors:
         rows.append(row)
         if not len(rows) % _PROGRESS_EVERY:
             logger.info("read %s word vectors from %s", f"{len(rows):,}", path)
+    if header is not None and header[0] != count:
+        raise UserError(
+            f"{path}, line 1: the header names {header[0]} words, but {count} follow: the file is "
+            "cut off, or its header is another file's"
+        )
     if not rows:
         raise UserError(f"{path} is empty; lines of a word and its numbers are needed")
     return WordVectors(words, torch.from_numpy(np.stack(rows)))
 
 
 def vector_width(path: Path) -> int:
-    """Width of the vectors of a file, from its first lines.
+    """Width of the vectors of a file, from its first line.
 
     Raises:
         UserError: as for ``read_vectors``.
     """
     for number, line in _lines(path):
         fields = line.split(" ")
-        if number == 1 and len(fields) == 2 and all(field.isdigit() for field in fields):
-            continue
+        if header := _header(path, fields):
+            return header[1]
         if len(fields) < 2:
             raise UserError(f"{path}, line {number}: a word and its numbers are needed")
         return len(fields) - 1
     raise UserError(f"{path} is empty; lines of a word and its numbers are needed")
+
+
+def _header(path: Path, fields: list[str]) -> tuple[int, int] | None:
+    """The number of words and their width, if this first line is word2vec's header."""
+    if len(fields) != 2 or not all(field.isascii() and field.isdigit() for field in fields):
+        return None
+    count, width = map(int, fields)
+    if width < 1:
+        raise UserError(f"{path}, line 1: the header names vectors of {width} numbers")
+    return count, width
+
+
+def _values(path: Path, number: int, fields: list[str]) -> np.ndarray:
+    """The numbers of a line."""
+    try:
+        with np.errstate(over="ignore"):
+            row = np.array(fields, dtype=np.float32)
+    except ValueError:
+        wrong = next((field for field in fields if not _is_number(field)), fields[0])
+        raise UserError(
+            f"{path}, line {number}: {wrong!r} is no number, but a word and {len(fields)} numbers "
+            "are needed"
+        ) from None
+    if not np.isfinite(row).all():
+        wrong = fields[int(np.flatnonzero(~np.isfinite(row))[0])]
+        raise UserError(f"{path}, line {number}: {wrong!r} is no finite number of 32 bits")
+    return row
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -104,8 +140,14 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         with _open(path) as file:
             for number, line in enumerate(file, 1):
-                yield number, line.decode("utf-8").rstrip("\r\n ")
-    except (OSError, EOFError) as error:
+                if not line.endswith(b"\n"):  # perhaps within a number, where nothing shows it
+                    raise UserError(
+                        f"{path}, line {number}: no line end, so that the file seems cut off; "
+                        "fetch it again, or end the line"
+                    )
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                yield number, text.rstrip("\r\n ")
+    except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UserError(f"the word vectors {path} cannot be read: {reason}") from None
     except UnicodeDecodeError:

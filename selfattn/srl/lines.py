@@ -6,7 +6,8 @@ The index is the position of the predicate, counted from 0; there is one BIO tag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,6 +122,30 @@ def sentences_of(path: Path, *, lenient: bool = False) -> list[Sentence]:
         else:
             sentences.append(Sentence(line.words, (proposition,)))
     return sentences
+
+
+def regrouped(sentences: Sequence[Sentence], like: Sequence[Sentence]) -> list[Sentence]:
+    """The propositions of a file of lines, in the sentences of another file.
+
+    Lines hold no sentence without a predicate, and do not tell where a sentence ends that is there
+    twice. Sentences that have lemmas, which lines have not, or that do not fit, stay as they are.
+    """
+    rest = deque((s.words, p) for s in sentences for p in s.propositions)
+    if any(proposition.lemma for _, proposition in rest):
+        return list(sentences)
+    found = []
+    for other in like:
+        open_predicates = {p.predicate for p in other.propositions}
+        taken = []
+        while (
+            rest
+            and rest[0][1].predicate in open_predicates
+            and (rest[0][0] == other.words or not other.has_words)
+        ):
+            taken.append(rest.popleft()[1])
+            open_predicates.remove(taken[-1].predicate)
+        found.append(Sentence(other.words, tuple(taken)))
+    return list(sentences) if rest else found
 
 
 def lines_of(sentences: Iterable[Sentence]) -> list[Line]:

@@ -61,13 +61,19 @@ class Predictor:
 
     @classmethod
     def load(
-        cls, paths: Sequence[str | os.PathLike[str]], device: torch.device | str = "cpu"
+        cls,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        device: torch.device | str = "cpu",
     ) -> Predictor:
-        """Read checkpoints of ``--task srl_tagging``; nothing else is needed.
+        """Read one checkpoint or several of ``--task srl_tagging``; nothing else is needed.
 
         Raises:
-            UserError: if a file is missing, broken, or no tagger.
+            UserError: if there is none, or a file is missing, broken, or no tagger.
         """
+        if isinstance(paths, str | os.PathLike):
+            paths = [paths]
+        if not paths:
+            raise UserError("no checkpoint is given, but one is needed at least")
         return cls([_load(path) for path in paths], device)
 
     @torch.inference_mode()
@@ -135,7 +141,8 @@ class Predictor:
             replace(
                 s,
                 propositions=tuple(
-                    proposition_of(next(tags), p.predicate, p.lemma) for p in s.propositions
+                    proposition_of(next(tags), p.predicate, p.lemma, decoder=decoder)
+                    for p in s.propositions
                 ),
             )
             for s in sentences

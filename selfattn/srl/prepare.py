@@ -33,12 +33,14 @@ class Options:
         vocab_size (int): the most words; 0 keeps all, as published.
         min_count (int): a word must occur this often in the training lines.
         form (str): one of ``conll.FORMATS``.
+        word_column (int, optional): as for ``conll.read``.
     """
 
     lowercase: bool = True
     vocab_size: int = 0
     min_count: int = 1
     form: str = "auto"
+    word_column: int | None = None
 
     def __post_init__(self) -> None:
         if self.vocab_size < 0:
@@ -79,7 +81,7 @@ def prepare(
     check_destination(destination, overwrite=overwrite, mark=META)
     sentences: dict[str, list[Sentence]] = {}
     for name, paths in files.items():
-        sentences[name] = conll.read(*paths, form=options.form)
+        sentences[name] = conll.read(*paths, form=options.form, word_column=options.word_column)
         logger.info("read %s: %s sentences", " ".join(map(str, paths)), len(sentences[name]))
         _check(name, paths, sentences[name])
     text = {name: lines.lines_of(content) for name, content in sentences.items()}
@@ -133,6 +135,11 @@ def _check(name: str, paths: Sequence[Path], sentences: Sequence[Sentence]) -> N
         raise UserError(
             f"{where}: propositions without words; give the words file before it, as in "
             f"--{name.rstrip('0123456789')} WORDS PROPS"
+        )
+    words = {word for sentence in sentences for word in sentence.words}
+    if len(words) == 1 and len(sentences) > 1:
+        raise UserError(
+            f"{where}: every word is {words.pop()!r}: name the column of the words (--word-column)"
         )
 
 

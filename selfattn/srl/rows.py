@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,8 @@ NO_PREDICATE = "-"
 
 # Not str.split(): a word may hold a no-break space.
 _FIELD = re.compile(r"[^ \t\r\n\f\v]+")
+# CoNLL-U's rows beside the words: 2-3 is a contraction of two, 8.1 a word that is only understood.
+_NO_WORD = re.compile(r"[0-9]+[-.][0-9]+")
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,32 @@ def blocks_of(
     if not blocks:
         raise UserError(f"{path}, line 1: the file is empty, but one sentence or more is needed")
     return blocks
+
+
+def counts_words(blocks: Sequence[Block]) -> bool:
+    """True if the first column counts the words of each sentence, as in CoNLL-U and CoNLL-2009.
+
+    Raises:
+        UserError: if it does, and there are rows beside those of the words.
+    """
+    longest = 0
+    for block in blocks:
+        firsts = [row[0] for row in block.rows if not _NO_WORD.fullmatch(row[0])]
+        if not all(first.isascii() and first.isdigit() for first in firsts):
+            return False
+        numbers = list(map(int, firsts))
+        if any(after != before + 1 for before, after in itertools.pairwise(numbers)):
+            return False
+        longest = max(longest, len(numbers))
+    if longest < 2:
+        return False
+    for block in blocks:
+        for i, row in enumerate(block.rows):
+            if _NO_WORD.fullmatch(row[0]):
+                raise block.error(
+                    i, f"the row {row[0]} stands for other rows or for no word: take such rows out"
+                )
+    return True
 
 
 def parse_column(

@@ -126,6 +126,13 @@ class Result:
             "absent_predicates": self.absent,
         }
 
+    def confusion_as_dict(self) -> dict[str, dict[str, int]]:
+        """The confusion by gold label, then by predicted label."""
+        found: dict[str, dict[str, int]] = {}
+        for (gold, predicted), number in sorted(self.confusion.items()):
+            found.setdefault(gold, {})[predicted] = number
+        return found
+
 
 def score(gold: Sequence[Sentence], predicted: Sequence[Sentence]) -> Result:
     """Compare predicted propositions with gold ones.

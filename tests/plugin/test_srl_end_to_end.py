@@ -10,6 +10,7 @@ pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
 from selfattn import checkpoints  # noqa: E402
+from selfattn.errors import UserError  # noqa: E402
 from selfattn.srl import conll  # noqa: E402
 from tests.plugin.helpers import logged, losses, weights  # noqa: E402
 from tests.plugin.srl_corpus import sentences  # noqa: E402
@@ -174,17 +175,22 @@ def test_a_sentence_for_a_person(whole, run_cli):
     assert re.search(r"^1 propositions in .* a minute", done.stderr, re.MULTILINE)
     typed = predict(run_cli, best, "--predicates", "2", stdin="A goat drew the tulip.\n")
     assert typed.stdout == done.stdout
+    two = predict(run_cli, best, "--predicates", "drew", "--format", "jsonl",
+                  stdin="A goat drew the tulip.\nMaria hid.\thid\n")  # fmt: skip
+    found = [json.loads(line) for line in two.stdout.splitlines()]
+    assert [[p["predicate"] for p in record["propositions"]] for record in found] == [[2], [1]]
 
 
 def test_output_formats_say_the_same(whole, corpus, run_cli, tmp_path):
     best, given = whole[0] / "checkpoint_best.pt", ["--input", corpus / "test.conll"]
     found = {}
-    for name in ("a.props", "a.conll", "a.jsonl"):
+    for name in ("a.props", "a.conll", "a.jsonl", "a.json"):
         predict(run_cli, best, *given, "--output", tmp_path / name, "--decoder", "he")
     for name in ("a.props", "a.conll"):
         found[name] = figures(run_cli, corpus / "test.conll", tmp_path / name)["overall"]
     assert found["a.props"] == found["a.conll"]
     records = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert json.loads((tmp_path / "a.json").read_text()) == records
     for record, sentence in zip(records, conll.read(tmp_path / "a.conll"), strict=True):
         assert tuple(record["words"]) == sentence.words
         spans = [[(s["label"], s["start"], s["end"]) for s in p["spans"]]
@@ -199,6 +205,12 @@ def test_an_ensemble_averages_probabilities(whole, corpus):
     paths = [whole[0] / "checkpoint1.pt", whole[0] / "checkpoint_last.pt"]
     queries = [Query(("the", "goat", "hid", "his", "boat"), 2), Query(("Maria", "drew"), 1)]
     each = [Predictor.load([path]).log_probs(queries)[0].exp() for path in paths]
+    alone = Predictor.load(str(paths[0])).log_probs(queries)[0].exp()
+    assert torch.equal(alone, each[0])
+    with pytest.raises(UserError, match="the checkpoint none.pt does not exist"):
+        Predictor.load("none.pt")
+    with pytest.raises(UserError, match="no checkpoint"):
+        Predictor.load([])
     both, padding = Predictor.load(paths).log_probs(queries)
     torch.testing.assert_close(both.exp(), (each[0] + each[1]) / 2, rtol=1e-4, atol=1e-6)
     assert (each[0] - each[1]).abs().max() > 1e-3

@@ -123,17 +123,55 @@ def test_vectors_of_any_width(build, file, width, words):
     assert int((tagger.words.weight == 0.1).all(1).sum()) == 1
 
 
+@pytest.mark.parametrize(("keep", "kept"), [("all", 2), ("seen", 1)])
+def test_vectors_that_are_kept_and_how_many_there_are(build, tmp_path, caplog, keep, kept):
+    """The dictionary lacks Milk, which validation holds, and tulip, which nothing does."""
+    (tmp_path / "train").write_text("We - (A0*)\npour pour (V*)\n")
+    (tmp_path / "valid").write_text("Milk - (A0*)\npour pour (V*)\n")
+    prepare({name: [tmp_path / name] for name in ("train", "valid")}, tmp_path / "data")
+    numbers = {"we": 1, "tulip": 2, "milk": 3}
+    lines = [f"{word} {' '.join([str(value)] * 16)}\n" for word, value in numbers.items()]
+    (tmp_path / "vectors").write_text("".join(lines))
+    flags = ["--word-embeddings", str(tmp_path / "vectors"), "--keep-vectors", keep]
+    with caplog.at_level("INFO", "plugin.tasks.srl_tagging"):
+        model = build(*flags, folder=tmp_path / "data")
+    assert model.tagger.frozen.shape == (kept, 16)
+    assert (model.tagger.frozen[-1] == 3).all()
+    assert "1 of the 2 training words (50.0 %) have one" in caplog.text
+    assert f"{kept} of other words are kept" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
         ("none.pt --sentence Go --predicates went", "--predicates went"),
         ("none.pt --input none.conll --output none/a.props", "there is no folder none"),
+        ("none.pt --input none.conll --output tests", "--output is tests, which cannot be written"),
         ("tests/data/checkpoint_v0_1/nmt.pt --sentence Go --predicates 0", "is no tagger"),
     ],
 )
 def test_prediction(run_cli, args, expected):
     done = run_cli(["scripts/predict_srl.py", *args.split()])
     assert expected in sentence(done, "predict_srl.py")
+
+
+@pytest.mark.parametrize(("decoder", "counts"), [("argmax", (0, 2, 1)), ("published", (1, 0, 0))])
+def test_validation_counts_what_its_decoder_gives(decoder, counts):
+    """B-A0 I-A1 is one argument by the published rule and two otherwise."""
+    from types import SimpleNamespace
+
+    from plugin.tasks.srl_tagging import SRLTaggingTask
+    from selfattn.srl import Proposition, Span
+    from selfattn.srl.vocabulary import Vocabulary
+
+    labels = ("O", "B-A0", "I-A1", "B-V")
+    task = SRLTaggingTask(SimpleNamespace(eval_decoder=decoder), Vocabulary(("tea",), labels))
+    scores = torch.eye(4)[[1, 2, 3]][None]
+    gold = Proposition(2, "go", (Span("A0", 0, 1), Span("V", 2, 2)))
+    padding = torch.zeros(1, 3, dtype=torch.bool)
+    sample = {"net_input": {"padding_mask": padding}, "gold": [(("a", "b", "c"), gold)]}
+    found = task._counts(scores, sample)
+    assert tuple(found[f"_srl_{name}"] for name in ("correct", "excess", "missed")) == counts
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])

@@ -109,6 +109,57 @@ def test_words_and_props_and_lines(prepare, corpus):
     assert len(conll.read(data / "test1.conll")) == 2
 
 
+def numbered(text, start=1):
+    """The file with a first column that counts the words of each sentence, as in CoNLL-U."""
+    found, number = [], start
+    for line in text.splitlines():
+        found.append(f"{number}\t{line}" if line else "")
+        number = number + 1 if line else start
+    return "\n".join(found) + "\n"
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_a_column_that_counts_the_words_is_not_their_column(prepare, corpus, start):
+    assert prepare(dest="plain").returncode == 0
+    conll.write_words(corpus / "words", conll.read(corpus / "valid"))
+    conll.write_props(corpus / "props", conll.read(corpus / "valid"))
+    for name in ("train", "valid", "words"):
+        (corpus / name).write_text(numbered((corpus / name).read_text(), start))
+    done = prepare("--test", "corpus/words", "corpus/props")
+    assert done.returncode == 0, done.stderr
+    assert "corpus/train: the first column counts the words; they are taken from the second" in (
+        done.stdout
+    )
+    data, plain = corpus.parent / "data", corpus.parent / "plain"
+    for name in ("train.txt", "valid.conll", "dict.word.txt"):
+        assert (data / name).read_text() == (plain / name).read_text()
+    assert (data / "test.conll").read_text() == (plain / "valid.conll").read_text()
+
+
+def test_the_column_of_the_words_by_name(prepare, corpus):
+    assert prepare(dest="plain").returncode == 0
+    for name in ("train", "valid"):
+        text = (corpus / name).read_text()
+        lines_ = [f"doc 7 {line}" if line else "" for line in text.splitlines()]
+        (corpus / name).write_text("\n".join(lines_) + "\n")
+    refused_ = prepare(dest="none")
+    assert refused_.returncode == 2
+    assert "every word is 'doc': name the column of the words (--word-column)" in refused_.stderr
+    done = prepare("--word-column", "3")
+    assert done.returncode == 0, done.stderr
+    data, plain = corpus.parent / "data", corpus.parent / "plain"
+    assert (data / "train.txt").read_text() == (plain / "train.txt").read_text()
+    for column, words in (("4", "the predicates stand in column 4"), ("0", "must be 1 or more")):
+        again = prepare("--word-column", column, dest="again")
+        assert again.returncode == 2 and "--word-column" in again.stderr and words in again.stderr
+
+
+def test_rows_that_stand_for_words_of_others_are_named(prepare, corpus):
+    text = numbered(TRAIN).replace("2\tPoured", "1-2\tWe've - *\n2\tPoured", 1)
+    (corpus / "train").write_text(text)
+    refused(prepare(), corpus.parent, "corpus/train, line 2: the row 1-2 stands for other rows")
+
+
 def test_words_of_the_dictionary_itself_are_left_to_it(prepare, corpus):
     with (corpus / "train").open("a") as file:
         file.write("\n<pad> x (V*)\n<unk> - *\n")

@@ -60,6 +60,43 @@ def test_lines_and_columns_can_be_compared(score):
     assert json.loads(done.stdout)["overall"]["f1"] == 100
 
 
+@pytest.mark.parametrize(("one", "two"), [("gold", "predicted"), ("predicted", "gold")])
+def test_lines_leave_out_sentences_without_a_predicate(score, one, two):
+    """The same words again, with another predicate, are another sentence."""
+    quiet = "No -\nverb -\n\n"
+    first = "We - (A0*)\npoured pour (V*)\ntea - (A1*)\nto - *\ndrink - *\n\n"
+    last = "We - (A0*)\npoured - *\ntea - *\nto - *\ndrink drink (V*)\n\n"
+    columns = quiet + GOLD + "\n" + quiet + first + last + quiet
+    lines = (
+        "1 We poured tea to drink ||| B-A0 B-V B-A1 I-A1 I-A1\n"
+        "4 We poured tea to drink ||| B-A0 I-A0 O O B-V\n"
+        "1 We poured tea to drink ||| B-A0 B-V B-A1 O O\n"
+        "4 We poured tea to drink ||| B-A0 O O O B-V\n"
+    )
+    done = score("--json", **{one: columns, two: lines})
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert (figures["overall"]["f1"], figures["propositions"], figures["sentences"]) == (100, 4, 7)
+    wrong = score(**{one: columns, two: lines.replace("tea", "milk")})
+    assert wrong.returncode == 2 and "both must hold the same" in wrong.stderr
+
+
+def test_json_with_the_confusion(score):
+    plain, more = (
+        json.loads(score(*flags).stdout) for flags in (["--json"], ["--json", "--confusion"])
+    )
+    confusion = more.pop("confusion")
+    assert more == plain
+    assert confusion["A1"] == {"-NONE-": 1} and confusion["V"] == {"V": 2}
+    assert confusion["-NONE-"] == {"A0": 1, "A1": 1, "AM-TMP": 1}
+
+
+def test_a_word_without_an_end_is_not_echoed_whole(score):
+    for old, new in (("(A1*", "(" + "A" * 1_000_000), ("drink (AM", "x" * 1_000_000 + " - (AM")):
+        done = score(predicted=PREDICTED.replace(old, new))
+        assert done.returncode == 2 and 50 < len(done.stderr) < 1000
+
+
 def test_gold_without_a_predicate(score):
     done = score("--json", gold="a -\nb -\n", predicted="a x (V*)\nb - *\n")
     assert done.returncode == 0

@@ -24,23 +24,23 @@ WORDS = """\
 # newdoc id = answers-x_ans
 # sent_id = answers-x_ans-0001
 # text = ours
-1\tThey\t_\t_\t_\t_\t_\t_\t_\t_
+1\tThey\t_\t_\tPRP\t_\t_\t_\t_\t_
 2-3\tdidn't\t_\t_\t_\t_\t_\t_\t_\t_
-2\tdid\t_\t_\t_\t_\t_\t_\t_\t_
-3\tn't\t_\t_\t_\t_\t_\t_\t_\t_
-4\tpour\t_\t_\t_\t_\t_\t_\t_\t_
-5\tout\t_\t_\t_\t_\t_\t_\t_\t_
-6\tany\t_\t_\t_\t_\t_\t_\t_\t_
+2\tdid\t_\t_\tVBD\t_\t_\t_\t_\t_
+3\tn't\t_\t_\tRB\t_\t_\t_\t_\t_
+4\tpour\t_\t_\tVB\t_\t_\t_\t_\t_
+5\tout\t_\t_\tRP\t_\t_\t_\t_\t_
+6\tany\t_\t_\tDT\t_\t_\t_\t_\t_
 6.1\tcold\t_\t_\t_\t_\t_\t_\t_\t_
-7\ttea\t_\t_\t_\t_\t_\t_\t_\t_
+7\ttea\t_\t_\tNN\t_\t_\t_\t_\t_
 
 # sent_id = answers-x_ans-0002
-1\tNot\t_\t_\t_\t_\t_\t_\t_\t_
-2\ttwo\t_\t_\t_\t_\t_\t_\t_\t_
+1\tNot\t_\t_\tUH\t_\t_\t_\t_\t_
+2\ttwo\t_\t_\tUH\t_\t_\t_\t_\t_
 
 # sent_id = answers-x_ans-0003
-1\tHave\t_\t_\t_\t_\t_\t_\t_\t_
-2\tsome\t_\t_\t_\t_\t_\t_\t_\t_
+1\tHave\t_\t_\tVB\t_\t_\t_\t_\t_
+2\tsome\t_\t_\tNN\t_\t_\t_\t_\t_
 """
 
 
@@ -61,7 +61,7 @@ def build(tmp_path, run_cli, repo_root):
         args = ["--propbank", "propbank", "--words", "words", "--dest", "out", "--splits", "dev"]
         return run_cli([script, *args], cwd=tmp_path)
 
-    run.skeleton, run.words = skeleton, words
+    run.skeleton, run.words, run.listed = skeleton, words, listed
     return run
 
 
@@ -86,14 +86,87 @@ def test_what_is_kept(build, tmp_path):
     }  # fmt: skip
 
 
-def test_of_spans_that_overlap_the_outer_one_stays(build, tmp_path):
-    text = build.skeleton.read_text()
-    build.skeleton.write_text(text.replace("(ARG1* (ARG1", "(ARG1(ARG2*) (ARG1"))
+def only_counts(tmp_path):
+    return json.loads((tmp_path / "out" / "counts.json").read_text())["dev"]
+
+
+def test_a_document_without_annotation_is_counted(build, tmp_path):
+    with build.listed.open("a") as file:
+        file.write("reviews/00/unread.xml\n")
+    done = build()
+    assert done.returncode == 0, done.stderr
+    counts = only_counts(tmp_path)
+    assert (counts["documents"], counts["sentences"]) == (2, 2)
+    assert counts["left out"]["documents without annotation"] == 1
+
+
+def test_another_folder_of_the_genre_and_a_list_without_endings(build, tmp_path):
+    moved = build.skeleton.parents[1] / "07" / build.skeleton.name
+    moved.parent.mkdir()
+    build.skeleton.rename(moved)
+    build.listed.write_text("answers/00/x_ans.xml\n")
     assert build().returncode == 0
-    spans = conll.read(tmp_path / "out" / "ewt-verbs.dev.conll")[0].propositions[0].spans
-    assert spans[-1] == Span("A1", 5, 6)
-    counts = json.loads((tmp_path / "out" / "counts.json").read_text())["dev"]
-    assert counts["left out"]["spans inside others"] == 1
+    assert only_counts(tmp_path)["predicates"] == 2
+
+
+@pytest.mark.parametrize(("changed", "kept"), [(2, 2), (3, 1)])
+def test_many_other_tags_are_another_sentence(build, tmp_path, changed, kept):
+    """Up to max(2, 30 %) of the tags may differ: 2 of the 7 here."""
+    text = build.skeleton.read_text()
+    for old in (" PRP ", " DT ", " NN ")[:changed]:
+        text = text.replace(old, " XX ", 1)
+    build.skeleton.write_text(text)
+    assert build().returncode == 0
+    counts = only_counts(tmp_path)
+    assert counts["sentences"] == kept
+    assert counts["left out"].get("sentences with other tags", 0) == 2 - kept
+
+
+TWO_WORDS = """\
+google/ewt/{doc} 0 0 [WORD] PRP (TOP(S(NP*) - - (ARG0*) *
+google/ewt/{doc} 0 1 [WORD] VBD (VP* - - * *
+google/ewt/{doc} 0 2 [WORD] RB * {first} (V*) (ARGM-ADV*)
+google/ewt/{doc} 0 3 [WORD] VB (VP* Pour Pour.02 (C-V*) *
+google/ewt/{doc} 0 4 [WORD] RP (PRT*) - - * *
+google/ewt/{doc} 0 5 [WORD] DT (NP(NP* - - * *
+google/ewt/{doc} 0 6 [WORD] NN *)))) {last} * (V*)
+"""
+
+
+def test_a_predicate_stands_at_the_first_word_of_its_v(build, tmp_path):
+    text = TWO_WORDS.format(doc="x", first="- -", last="offer offer.01")
+    build.skeleton.write_text(text)
+    assert build().returncode == 0
+    (only,) = conll.read(tmp_path / "out" / "ewt-verbs.dev.conll")[0].propositions
+    assert (only.predicate, only.lemma) == (2, "pour")
+    assert only.spans == (Span("A0", 0, 0), Span("V", 2, 2), Span("C-V", 3, 3))
+
+
+def test_a_predicate_at_the_place_of_another_is_left_out(build, tmp_path):
+    text = TWO_WORDS.format(doc="x", first="pour pour.01", last="- -")
+    build.skeleton.write_text(text.replace("* (V*)\n", "* *\n").replace("(ARGM-ADV*)", "(V*)"))
+    assert build().returncode == 0
+    counts = only_counts(tmp_path)
+    assert counts["predicates"] == 0
+    assert counts["left out"]["predicates at the place of another"] == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("* (ARG1* (ARG1", "* (ARG1(ARG2*) (ARG1", "predicates with nested or unbalanced spans"),
+        ("*) *)\n", "* *)\n", "predicates with nested or unbalanced spans"),
+        ("(ARG1*", "(V*", "predicates without exactly one V"),
+        ("(V* *", "(C-V* *", "predicates without exactly one V"),
+    ],
+)
+def test_a_bad_column_is_counted(build, tmp_path, old, new, reason):
+    text = build.skeleton.read_text()
+    assert old in text
+    build.skeleton.write_text(text.replace(old, new, 1))
+    assert build().returncode == 0
+    counts = only_counts(tmp_path)
+    assert (counts["predicates"], counts["left out"][reason]) == (1, 1)
 
 
 def test_bad_repositories_are_named(build, tmp_path):
@@ -103,4 +176,7 @@ def test_bad_repositories_are_named(build, tmp_path):
     build.words.unlink()
     done = build()
     assert done.returncode == 2 and "there is no file" in done.stderr
+    build.skeleton.unlink()
+    done = build()
+    assert done.returncode == 2 and "--propbank propbank: there is no .gold_skel" in done.stderr
     assert not (tmp_path / "out").exists()

@@ -1,11 +1,13 @@
 """Decoders against a search over all paths."""
 
 import itertools
+import re
 
 import pytest
 import torch
 
 from selfattn.errors import UserError
+from selfattn.srl.bio import from_bio, joined
 from selfattn.srl.decode import bio_constraints, decode
 from selfattn.srl.decode_structure import count_violations, violations
 from selfattn.srl.propositions import Span
@@ -71,6 +73,56 @@ def test_the_published_variants_differ_where_an_argument_opens():
         assert after[how].allowed[:, 1].all()
 
 
+def by_pattern(tags: tuple[str, ...]) -> list[Span]:
+    """The published post-processing as a pattern: a first tag that is not O, then I tags."""
+    kinds = "".join(tag[0] for tag in tags)
+    return [
+        Span(tags[found.start()][2:], found.start(), found.end() - 1)
+        for found in re.finditer("[BI]I*", kinds)
+    ]
+
+
+def test_the_published_rule_on_all_short_sentences():
+    labels = ("O", "B-A0", "I-A0", "B-V", "I-V", "I-C-A0")
+    seen = 0
+    for length in range(1, 6):
+        for tags in itertools.product(labels, repeat=length):
+            made = joined(tags)
+            assert list(from_bio(made)) == by_pattern(tags)  # well-formed: nothing to repair
+            assert joined(made) == made
+            try:
+                sound = from_bio(tags)
+            except UserError:
+                seen += 1
+            else:
+                assert from_bio(made) == sound
+    assert seen > 1000
+
+
+def test_the_published_decoder_is_argmax_and_that_rule():
+    generator = torch.Generator().manual_seed(3)
+    log_probs = torch.randn(8, 9, len(LABELS), generator=generator).log_softmax(-1)
+    padding = torch.arange(9) >= torch.randint(1, 10, (8,), generator=generator)[:, None]
+    plain = decode(log_probs, padding, LABELS, "argmax")
+    found = decode(log_probs, padding, LABELS, "published")
+    assert found == [joined(tags) for tags in plain] != plain
+    for tags in plain:
+        made = proposition_of(joined(tags), 0, "go", decoder="published")
+        # The predicate's tag is no exception: its word stays in the span that the tags say.
+        assert list(made.spans) == by_pattern(tuple(tags))
+
+
+def test_labels_that_look_like_prefixes():
+    """A role named R or C is no reference and no continuation of anything."""
+    labels = ("O", "B-R", "B-C", "I-C", "B-C-", "B-R-A0", "B-A0", "B-V")
+    generator = torch.Generator().manual_seed(5)
+    log_probs = torch.randn(20, 5, len(labels), generator=generator).log_softmax(-1)
+    found = decode(log_probs, torch.zeros(20, 5, dtype=torch.bool), labels, "structured")
+    assert {"B-R", "B-C", "B-C-"} <= {tag for tags in found for tag in tags}
+    assert not list(violations([Span("R", 0, 0), Span("C", 1, 1), Span("C-", 2, 2)]))
+    assert not any("B-R-A0" in tags and "B-A0" not in tags for tags in found)
+
+
 def test_violations_are_counted():
     spans = [
         (Span("A0", 0, 0), Span("V", 1, 1), Span("A0", 2, 2), Span("AM-TMP", 3, 3)),
@@ -89,7 +141,7 @@ def test_a_predicate_is_v_whatever_its_tag():
 
 
 def test_unknown_decoder():
-    with pytest.raises(UserError, match="'beam' is unknown; allowed are argmax, tan"):
+    with pytest.raises(UserError, match="'beam' is unknown; allowed are argmax, published, tan"):
         decode(
             torch.zeros(1, 2, 3), torch.zeros(1, 2, dtype=torch.bool), ("O", "B-V", "I-V"), "beam"
         )

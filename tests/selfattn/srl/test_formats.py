@@ -248,6 +248,40 @@ def test_what_a_prediction_may_hold(write):
     )  # fmt: skip
 
 
+def test_lines_fit_into_the_sentences_that_they_were_made_of(tmp_path, generator):
+    """Any sentences, also without a predicate, and the same words twice or with less of them."""
+    made = generator(11)
+    for _ in range(60):
+        sentences = [Sentence(("tea",), (Proposition(0, "", (Span("V", 0, 0),)),))]
+        for _ in range(made.random.randint(1, 5)):
+            one = made.sentence()
+            some = tuple(p for p in one.propositions if made.random.random() < 0.5)
+            sentences += [one, *made.random.choice(([], [one], [Sentence(one.words, some)]))]
+        lines.write(tmp_path / "lines", sentences)
+        read = conll.read(tmp_path / "lines", lenient=True)
+        found = lines.regrouped(read, sentences)
+        for ours, theirs in zip(sentences, found, strict=True):
+            assert ours.words == theirs.words
+            assert [(p.predicate, p.spans) for p in ours.propositions] == [
+                (p.predicate, p.spans) for p in theirs.propositions
+            ]
+        # Of another file, or with lemmas: as they are.
+        other = [Sentence((*s.words, "."), s.propositions) for s in sentences]
+        assert lines.regrouped(read, other) == read
+        lemmas = [Sentence(("tea",), (Proposition(0, "brew", ()),))]
+        assert lines.regrouped(lemmas, sentences) == lemmas
+
+
+def test_a_dash_may_be_a_predicate(tmp_path):
+    """Its lemma must not look like that of a word that is none."""
+    spans = (Span("A0", 0, 0), Span("V", 1, 1))
+    for lemma in ("", "-"):
+        given = Sentence(("Ann", "-", "tea"), (Proposition(1, lemma, spans),))
+        conll.write_columns(tmp_path / "dash", [given])
+        (found,) = conll.read(tmp_path / "dash")
+        assert [(p.predicate, p.spans) for p in found.propositions] == [(1, spans)]
+
+
 def test_closing_labels_must_match():
     assert parse_brackets(["(A0*", "*A0)"]) == (Span("A0", 0, 1),)
     with pytest.raises(BracketError, match="must not cross"):

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from selfattn.errors import UserError
-from selfattn.srl import Proposition, Sentence, Span
-from selfattn.srl.request import read_queries, split_words, typed_sentence
+from selfattn.srl import Proposition, Sentence, Span, conll12
+from selfattn.srl.request import read_queries, split_words, typed_sentence, typed_sentences
 from selfattn.srl.show import as_json, as_text
 
 
@@ -54,6 +54,40 @@ def test_files_with_and_without_brackets(tmp_path):
     full.write_text("Ann -\nsaw -\n")
     with pytest.raises(UserError, match="holds no predicate"):
         read_queries(full)
+
+
+def test_a_folder_of_conll_2012(tmp_path):
+    (tmp_path / "nw").mkdir()
+    for number in (1, 2):
+        conll12.write(tmp_path / "nw" / f"{number}.gold_conll", [SENTENCE] * number)
+    found = read_queries(tmp_path)
+    assert [s.words for s in found] == [SENTENCE.words] * 3
+    assert [p.predicate for p in found[0].propositions] == [1, 4]
+    with pytest.raises(UserError, match="--word-column is of CoNLL-2005 columns"):
+        read_queries(tmp_path, word_column=4)
+
+
+def test_each_typed_sentence_may_name_its_own_predicates():
+    made = typed_sentences(["Ann saw it.", "We ran and fell.\tran,fell", "Go on!\t0"], ["saw"])
+    assert [[p.predicate for p in s.propositions] for s in made] == [[1], [1, 3], [0]]
+    assert made[1].words == ("We", "ran", "and", "fell", ".")
+    with pytest.raises(UserError, match="sentence 2: --predicates saw: it is neither"):
+        typed_sentences(["Ann saw it.", "We ran."], ["saw"])
+    with pytest.raises(UserError, match="sentence 1: behind the tab swam: it is neither"):
+        typed_sentences(["We ran.\tswam"], ["ran"])
+    with pytest.raises(UserError, match="sentence 1: no predicate is named; .* behind a tab"):
+        typed_sentences(["We ran."], [])
+
+
+def test_a_first_column_that_counts(tmp_path):
+    path = tmp_path / "counted.txt"
+    path.write_text("1\tAnn\t-\n2\tsaw\tsee\n\n1\tNo\t-\n")
+    first, second = read_queries(path)
+    assert (first.words, second.words) == (("Ann", "saw"), ("No",))
+    assert [(p.predicate, p.lemma) for p in first.propositions] == [(1, "see")]
+    path.write_text("1\tAnn\n2\tsaw\n")
+    with pytest.raises(UserError, match="the first column counts the words, so that 2 columns"):
+        read_queries(path)
 
 
 SENTENCE = Sentence(
