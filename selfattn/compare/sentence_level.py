@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .metrics import Counts
-from .run_level import TOLERANCE, Interval
+from .run_level import TOLERANCE, Interval, TTest
 
 Scorer = Callable[[Counts], Counts]
 # Draws at a time: memory stays at some 100 MB however many draws, runs or sentences there are.
@@ -169,3 +169,26 @@ def _seed_sd(x: Counts, y: Counts) -> float | None:
     if min(len(x), len(y)) < 2:
         return None
     return float(np.sqrt(np.var(x, ddof=1) / len(x) + np.var(y, ddof=1) / len(y)))
+
+
+def both_levels(
+    resampled: Resampled, baseline: Sequence[int], system: Sequence[int], rng: np.random.Generator
+) -> TTest | None:
+    """Bootstrap over seeds and sentences: runs of each side are drawn anew with each test set.
+
+    The multi-bootstrap of Sellam et al. (2022) with unpaired seeds.
+
+    Returns:
+        p, two-sided, and the 95 % interval of the difference; None with one run on a side.
+    """
+    if min(len(baseline), len(system)) < 2:
+        return None
+    means = []
+    for side in (list(baseline), list(system)):
+        picks = rng.integers(len(side), size=(len(resampled.bootstrap), len(side)))
+        means.append(np.take_along_axis(resampled.bootstrap[:, side], picks, axis=1).mean(axis=1))
+    drawn = means[1] - means[0]
+    seen = resampled.observed
+    observed = float(seen[list(system)].mean() - seen[list(baseline)].mean())
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return TTest(_p_value(np.abs(drawn - observed), abs(observed)), (float(low), float(high)))

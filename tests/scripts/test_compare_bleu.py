@@ -87,6 +87,7 @@ def test_two_test_sets_and_all_files(compare, folder):
     first = done.stdout.splitlines()
     assert first[0] == "a_b against old on one: 3 and 3 runs, 40 sentences"
     assert first[1].startswith("  BLEU  BETTER        +")
+    assert any(line.startswith("  TER   secondary     -") for line in first)
     assert all(len(line) <= 80 for line in first if not line.startswith("wrote"))
     report = json.loads((folder / "r.json").read_text())
     assert len(report["comparisons"]) == 4 and len(report["runs"]) == 12
@@ -159,6 +160,12 @@ def test_semantic_roles(run_cli, repo_root, tmp_path):
     ("arguments", "words"),
     [
         (["--system", "runs/none-*/one.out"], "no file matches 'runs/none-*/one.out'"),
+        *[
+            (["--relevant", bad], f"--relevant is {float(bad)}, but must be a number above 0")
+            for bad in ("inf", "nan", "0", "-1")
+        ],
+        (["--looked-after", "0"], "--looked-after is 0, but must be 1 or more"),
+        (["--primary", "f1"], "--primary has 'f1', but must be one of bleu, chrf, ter"),
         (["--alpha", "1"], "--alpha is 1.0, but must lie between 0 and 1"),
         (["--csv", "none/r.csv"], "--csv is none/r.csv, but there is no folder none"),
         (["--logs", "a=runs/*/train.log"], "--logs is for the learning curves of --plots FOLDER"),
