@@ -130,8 +130,8 @@ def _differences(report: Report) -> Any:
         for axes in row[1:]:
             axes.set_yticklabels([])
     figure.suptitle(
-        f"difference from {report.baseline} over seeds (Welch); thick: 95 % interval, thin: all "
-        f"at once (simultaneous); grey: less than {cells.points(relevant)}",
+        f"difference from {report.baseline} over seeds (Welch)\nthick: 95 % interval, thin: "
+        f"simultaneous; grey: less than {cells.points(relevant)}",
         fontsize=10,
     )
     return figure

@@ -162,7 +162,7 @@ def _beside(report: Report) -> Table:
         "limit of epsilon: 0 if each quantile of the runs with the higher mean lies above the "
         "other side's, 0.5 without any order; below 0.2 (Ulmer et al. 2022) it counts as better.\n"
         "both: bootstrap over seeds and sentences (Sellam et al. 2022): what other seeds and "
-        "another test set would give together; too sure of itself with few seeds.",
+        "another test set would give together.",
     )
 
 

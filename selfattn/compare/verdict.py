@@ -76,20 +76,21 @@ def _other_sentences(found: Comparison, settings: Settings) -> str:
 def _equivalence_words(found: Comparison, settings: Settings) -> str:
     assert found.equivalence_holm is not None
     return (
-        f"less than {points(settings.relevant)} apart (two one-sided tests, after Holm "
+        f"less than {points(settings.relevant)} apart (equivalence, after Holm "
         f"{equals(found.equivalence_holm)})"
     )
 
 
 def _planning_words(found: Comparison, settings: Settings) -> str:
     plan = found.planning
-    if plan is None or found.equivalence is None:
+    if plan is None or found.equivalence_holm is None:
         return "the runs of each side score alike, so there is no spread to test against"
     relevant = points(settings.relevant)
     return (
-        f"neither a difference nor one below {relevant} is shown. {found.runs[1]} and "
-        f"{found.runs[0]} runs find {points(plan.detectable)} in {share(settings.power)} of "
-        f"studies; to find {relevant}, plan {seeds_words(found)} runs a side"
+        f"neither a difference nor equivalence within {relevant} (after Holm "
+        f"{equals(found.equivalence_holm)}) is shown. {found.runs[1]} and {found.runs[0]} runs "
+        f"find {points(plan.detectable)} in {share(settings.power)} of studies; to find "
+        f"{relevant}, plan {seeds_words(found)} runs a side"
     )
 
 

@@ -53,14 +53,14 @@ def test_holm_rejects_what_its_steps_reject():
         (
             replace(FOUND, equivalence_holm=0.01),
             "better",
-            "yet less than 0.5 apart (two one-sided tests, after Holm p = 0.010)",
+            "yet less than 0.5 apart (equivalence, after Holm p = 0.010)",
         ),
         (replace(NOT, equivalence_holm=0.03), "equivalent", "less than 0.5 apart"),
         (
             NOT,
             "undecided",
-            "neither a difference nor one below 0.5 is shown. 4 and 5 runs find 0.74 in 80 % of "
-            "studies; to find 0.5, plan 9 to 14 runs a side",
+            "neither a difference nor equivalence within 0.5 (after Holm p = 0.60) is shown. 4 "
+            "and 5 runs find 0.74 in 80 % of studies; to find 0.5, plan 9 to 14 runs a side",
         ),
         (
             replace(NOT, planning=replace(PLAN, seeds_relevant=None, seeds_cautious=None)),
