@@ -251,8 +251,8 @@ def stochastic_order(
     Epsilon is the share of the squared Wasserstein distance of both samples that lies where the
     quantiles of the side with the higher mean are the lower ones.
 
-    Differs: Dror et al. estimate its spread from bootstrap samples of 1,000 scores; these have as
-    many as there are runs, as in del Barrio et al.
+    Differs: the package deepsig, after Dror et al., estimates the spread of epsilon from bootstrap
+    samples of 1,000 scores; these have as many as there are runs, as in del Barrio et al.
 
     Args:
         x: scores of the baseline.
@@ -286,7 +286,9 @@ def _violation(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     gap = np.sort(low)[..., at_low] - np.sort(high)[..., at_high]
     wrong = (widths * np.maximum(gap, 0.0) ** 2).sum(axis=-1)
     whole = (widths * gap**2).sum(axis=-1)
-    share: np.ndarray = np.divide(wrong, whole, out=np.full_like(whole, 0.5), where=whole > 0)
+    share: np.ndarray = np.divide(
+        wrong, whole, out=np.full_like(whole, 0.5), where=whole > TOLERANCE**2
+    )
     return share
 
 

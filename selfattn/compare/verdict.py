@@ -89,7 +89,7 @@ def _planning_words(found: Comparison, settings: Settings) -> str:
     return (
         f"neither a difference nor equivalence within {relevant} (after Holm "
         f"{equals(found.equivalence_holm)}) is shown. {found.runs[1]} and {found.runs[0]} runs "
-        f"find {points(plan.detectable)} in {share(settings.power)} of studies; to find "
+        f"find a true {points(plan.detectable)} in {share(settings.power)} of studies; to find "
         f"{relevant}, plan {seeds_words(found)} runs a side"
     )
 

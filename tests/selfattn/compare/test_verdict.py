@@ -60,7 +60,7 @@ def test_holm_rejects_what_its_steps_reject():
             NOT,
             "undecided",
             "neither a difference nor equivalence within 0.5 (after Holm p = 0.60) is shown. 4 "
-            "and 5 runs find 0.74 in 80 % of studies; to find 0.5, plan 9 to 14 runs a side",
+            "and 5 runs find a true 0.74 in 80 % of studies; to find 0.5, plan 9 to 14 runs a side",
         ),
         (
             replace(NOT, planning=replace(PLAN, seeds_relevant=None, seeds_cautious=None)),
