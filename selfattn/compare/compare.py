@@ -35,6 +35,7 @@ class Request:
         metrics: names in any case; empty for all of the task.
         settings: the rest; its task and metrics are filled in here.
         command: as typed, for the report.
+        keep_counts: beside the hypotheses, for the next comparison.
     """
 
     systems: Sequence[System]
@@ -43,6 +44,7 @@ class Request:
     metrics: Sequence[str]
     settings: Settings
     command: str = ""
+    keep_counts: bool = True
 
 
 def compare(request: Request, say: Say = lambda text: None) -> Report:
@@ -63,11 +65,10 @@ def compare(request: Request, say: Say = lambda text: None) -> Report:
     (task,) = tasks
     settings = replace(request.settings, task=task, metrics=_metric_names(task, request.metrics))
     report = Report(settings, request.command, _versions(task), request.systems[0].name, [], {})
-    several = len(request.references) > 1
     drafts = []
     for (name, path), (_, gold) in zip(request.references, read, strict=True):
         report.test_sets.append(TestSet(name, path, sha256_of(path), len(gold)))
-        drafts += _compare_on(report, request.systems, name, path, gold, several, say)
+        drafts += _compare_on(report, request, name, path, gold, say)
     corrected = holm([draft.welch.p if draft.welch else None for draft in drafts])
     for draft, p_holm in zip(drafts, corrected, strict=True):
         planned = _plan(report, draft, sum(p is not None for p in corrected))
@@ -99,21 +100,15 @@ def _versions(task: str) -> dict[str, str]:
 
 
 def _compare_on(
-    report: Report,
-    systems: Sequence[System],
-    name: str,
-    path: Path,
-    gold: Sequence[Any],
-    several: bool,
-    say: Say,
+    report: Report, request: Request, name: str, path: Path, gold: Sequence[Any], say: Say
 ) -> list[Comparison]:
     """Score all runs on one test set, and compare each system with the first one."""
     files = {}
-    for system in systems:
-        files[system.name], warnings = find_runs(system, name, several)
+    for system in request.systems:
+        files[system.name], warnings = find_runs(system, name, len(request.references) > 1)
         report.warnings += warnings
     report.warnings += few_runs(files)
-    scored = score_runs(report.settings, files, name, path, gold, say)
+    scored = score_runs(report.settings, files, name, path, gold, say, request.keep_counts)
     report.runs += scored.runs
     report.warnings += scored.warnings
     report.signatures[name] = {metric.name: metric.signature for metric in scored.metrics}
