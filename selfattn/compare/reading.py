@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..corpus.text import read_lines
 from ..errors import UserError
 from ..report.translations import read_translations
 from ..srl import conll
@@ -17,7 +18,7 @@ from .cells import share
 
 TASKS = ("auto", "translation", "srl")
 # The reference of a sentence as fairseq-generate prints it.
-_TARGET = re.compile(r"^T-(\d+)\t(.*)$", re.MULTILINE)
+_TARGET = re.compile(r"T-(\d+)\t(.*)")
 _SIGNATURE = re.compile(r"nrefs:\w+\|[\w:|.+-]+\|version:[\d.]+")
 _MOST_JSON = 1 << 20
 
@@ -64,8 +65,8 @@ def read_hypotheses(path: Path, task: str, gold: Sequence[Any], gold_path: Path)
 
 def _check_targets(path: Path, references: Sequence[str], references_path: Path) -> None:
     """Refuse an output of fairseq-generate whose own references are other ones."""
-    targets = _TARGET.findall(path.read_text(encoding="utf-8"))
-    known = [(int(n), text) for n, text in targets if "<unk>" not in text]
+    targets = [found for line in read_lines(path) if (found := _TARGET.fullmatch(line))]
+    known = [(int(found[1]), found[2]) for found in targets if "<unk>" not in found[2]]
     if not known:
         return
     same = sum(_bare(references[n]) == _bare(text) for n, text in known if n < len(references))
@@ -106,6 +107,12 @@ def text_warnings(
     empty = sum(not line.strip() for line in hypotheses)
     if empty > sum(not line.strip() for line in references):
         warnings.append(f"{name}: {empty:,} of {len(hypotheses):,} translations are empty")
+    blanks = sum(" " in line.strip() for line in references)
+    if blanks > len(references) / 2 and not any(" " in line.strip() for line in hypotheses):
+        warnings.append(
+            f"{name}: no translation holds a blank, but {blanks:,} of {len(references):,} "
+            "references do: generate with one of --remove-bpe and --bpe, and one that fits the data"
+        )
     if (spaced := _spaced(hypotheses)) > 0.1 > _spaced(references):
         warnings.append(
             f"{name}: {share(spaced)} of the translations end in ' .', as tokenised text does; "

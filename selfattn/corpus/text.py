@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import logging
+import math
 import re
 import unicodedata
 import zlib
@@ -45,8 +47,8 @@ class Cleaning:
     def __post_init__(self) -> None:
         if self.max_length < 1:
             raise UserError(f"--max-length is {self.max_length}, but must be 1 or more")
-        if self.max_ratio < 1:
-            raise UserError(f"--max-ratio is {self.max_ratio}, but must be 1 or more")
+        if not 1 <= self.max_ratio < math.inf:
+            raise UserError(f"--max-ratio is {self.max_ratio}, but must be a number of 1 or more")
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,9 @@ class ParallelText:
 def read_lines(path: Path) -> list[str]:
     """The lines of a UTF-8 text file, plain or (by the ending ``.gz``) gzipped, without newlines.
 
+    A line ends at ``\\n`` or ``\\r\\n`` and nowhere else: not at a lone carriage return, U+0085 or
+    U+2028, which corpora hold inside of sentences. A byte order mark is no part of the first line.
+
     Raises:
         UserError: if there is no such file, or it is not UTF-8 text (with the number of the line).
     """
@@ -72,11 +77,11 @@ def read_lines(path: Path) -> list[str]:
         raise UserError(f"there is no file {path}") from None
     except IsADirectoryError:
         raise UserError(f"{path} is a folder, but a text file is needed") from None
-    except PermissionError:
-        raise UserError(f"{path} cannot be read: permission denied") from None
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise UserError(f"{path} is not a complete gzip file") from None
-    lines = data.split(b"\n")
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    lines = data.removeprefix(codecs.BOM_UTF8).split(b"\n")
     # What follows the last newline is a line only if it holds something.
     if not lines[-1]:
         lines.pop()
@@ -85,7 +90,7 @@ def read_lines(path: Path) -> list[str]:
 
 def _decode(path: Path, number: int, line: bytes) -> str:
     try:
-        text = line.decode("utf-8")
+        text = line.removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(
             f"{path}, line {number}: byte 0x{line[error.start]:02x} at position {error.start + 1} "

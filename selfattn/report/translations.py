@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..corpus.text import read_lines
 from ..errors import UserError
 
 # The detokenised hypothesis of one sentence: D-NUMBER, score, text.
@@ -68,15 +69,12 @@ def read_translations(path: Path, expected: int | None = None) -> list[str]:
         expected: number of sentences of the corpus, if known.
 
     Raises:
-        UserError: if the file cannot be read, sentences are missing or subword marks are left.
+        UserError: if the file cannot be read or is empty, sentences are missing or subword marks
+            are left.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not UTF-8 text") from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    lines = text.split("\n")[:-1] if text.endswith("\n") else text.split("\n")
+    lines = read_lines(path)
+    if not lines:
+        raise UserError(f"{path} is empty, but needs at least one line")
     numbered = [found for line in lines if (found := parse_hypothesis(line))]
     translations = in_corpus_order(numbered, expected) if numbered else lines
     if expected is not None and len(translations) != expected:
