@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..corpus.text import iter_lines
 from ..errors import UserError
 from ..report.translations import check_subwords, read_translations
 from ..srl import conll
@@ -44,10 +45,7 @@ def read_gold(path: Path, task: str) -> tuple[str, list[Any]]:
             if task == "srl":
                 raise
     # Marks in references are the user's choice; then the translations may hold them too.
-    references = read_translations(path, subwords=True)
-    if not references:
-        raise UserError(f"--ref {path} is empty, but must hold one reference a line")
-    return "translation", references
+    return "translation", read_translations(path, subwords=True)
 
 
 def _may_hold_roles(path: Path) -> bool:
@@ -84,14 +82,13 @@ def read_hypotheses(path: Path, task: str, gold: Sequence[Any], gold_path: Path)
 def _check_targets(path: Path, references: Sequence[str], references_path: Path) -> None:
     """Refuse an output of fairseq-generate whose own references are other ones."""
     known = same = 0
-    with path.open(encoding="utf-8-sig") as file:
-        for line in file:
-            match = _TARGET.fullmatch(line.removesuffix("\n"))
-            if match is None or "<unk>" in match[2]:
-                continue
-            known += 1
-            number = int(match[1])
-            same += number < len(references) and _bare(references[number]) == _bare(match[2])
+    for line in iter_lines(path):
+        match = _TARGET.fullmatch(line)
+        if match is None or "<unk>" in match[2]:
+            continue
+        known += 1
+        number = int(match[1])
+        same += number < len(references) and _bare(references[number]) == _bare(match[2])
     # Not all: a vocabulary may have normalised characters.
     if same < known / 2:
         raise UserError(

@@ -40,6 +40,12 @@ def text_warnings(
     empty = sum(not line.strip() for line in hypotheses)
     if empty > sum(not line.strip() for line in references):
         warnings.append(f"{name}: {empty:,} of {len(hypotheses):,} translations are empty")
+    blanks = sum(" " in line.strip() for line in references)
+    if blanks > len(references) / 2 and not any(" " in line.strip() for line in hypotheses):
+        warnings.append(
+            f"{name}: no translation holds a blank, but {blanks:,} of {len(references):,} "
+            "references do: generate with one of --remove-bpe and --bpe, and one that fits the data"
+        )
     if (spaced := _spaced(hypotheses)) > 0.1 > _spaced(references):
         warnings.append(
             f"{name}: {share(spaced)} of the translations end in ' .', as tokenised text does; "

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..corpus.text import iter_lines
 from ..errors import UserError
 
 # The detokenised hypothesis of one sentence: D-NUMBER, score, text.
@@ -71,23 +72,19 @@ def read_translations(
         subwords: accept subword marks.
 
     Raises:
-        UserError: if the file cannot be read, sentences are missing or subword marks are left.
+        UserError: if the file cannot be read or is empty, sentences are missing or subword marks
+            are left.
     """
     lines: list[str] = []
     numbered: list[tuple[int, str]] = []
-    try:
-        # Line by line: the output of fairseq-generate is many times as large as its translations.
-        with path.open(encoding="utf-8-sig") as file:
-            for line in file:
-                line = line.removesuffix("\n")
-                if found := parse_hypothesis(line):
-                    numbered.append(found)
-                elif not numbered:
-                    lines.append(line)
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not UTF-8 text") from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    # One at a time: the output of fairseq-generate is many times as large as its translations.
+    for line in iter_lines(path):
+        if found := parse_hypothesis(line):
+            numbered.append(found)
+        elif not numbered:
+            lines.append(line)
+    if not lines and not numbered:
+        raise UserError(f"{path} is empty, but needs at least one line")
     translations = in_corpus_order(numbered, expected) if numbered else lines
     if expected is not None and len(translations) != expected:
         raise UserError(f"{path} has {len(translations)} translations; it must have {expected}")

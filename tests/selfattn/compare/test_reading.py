@@ -146,7 +146,7 @@ def test_subwords_in_translations_alone_are_refused(folder, mark, scheme):
 
 def test_empty_references_are_refused(folder):
     (folder / "ref.de").write_bytes(b"")
-    with pytest.raises(UserError, match=r"--ref .*ref\.de is empty, but must hold one reference"):
+    with pytest.raises(UserError, match=r"ref\.de is empty, but needs at least one line"):
         run(folder)
 
 
