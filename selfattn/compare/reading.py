@@ -137,12 +137,13 @@ def check_distinct(systems: Mapping[str, Sequence[tuple[Path, str]]]) -> list[st
     (baseline, first), *others = systems.items()
     known = {digest: path for path, digest in first}
     for name, runs in others:
-        if known.keys() == {digest for _, digest in runs}:
-            continue
+        itself = known.keys() == {digest for _, digest in runs}
         for path, digest in runs:
             if digest not in known:
                 continue
             if path.samefile(known[digest]):
+                if itself:
+                    continue
                 raise UserError(
                     f"{path} is a run of {baseline} and of {name}: a file belongs to one system; "
                     "give patterns that do not overlap (or one pattern twice, for a system "

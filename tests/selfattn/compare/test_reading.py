@@ -75,6 +75,14 @@ def test_a_copy_in_the_other_system_is_a_warning(folder):
     )
 
 
+def test_copies_of_all_files_are_a_warning(folder):
+    for i in (1, 2):
+        (folder / f"b{i}.out").write_bytes(
+            (folder / f"a{i}.out").read_bytes().replace(b"\n", b" \n")
+        )
+    assert len(doubts(run(folder))) == 2
+
+
 def test_a_system_against_itself_stays_possible(folder):
     report = run(folder, "a*.out", "a*.out")
     (found,) = report.comparisons

@@ -112,3 +112,15 @@ def test_draws_in_pieces_for_little_memory(monkeypatch):
     assert whole.bootstrap.shape == pieces.bootstrap.shape
     assert pieces.bootstrap.mean() == pytest.approx(whole.bootstrap.mean(), rel=0.05)
     assert np.isfinite(pieces.bootstrap).all() and (pieces.kept <= pieces.totals).all()
+
+
+def test_blocks_change_no_number(monkeypatch):
+    counts = np.concatenate([ter_counts(3, 50)] * 5, axis=-1).astype(np.uint8)
+    whole = resample(counts, bleu_scores, 40, np.random.default_rng(4))
+    monkeypatch.setattr("selfattn.compare.sentence_level._DRAWN", 7 * 50)
+    monkeypatch.setattr("selfattn.compare.sentence_level._ROWS", 13)
+    blocks = resample(counts, bleu_scores, 40, np.random.default_rng(4))
+    for name in ("observed", "bootstrap", "kept", "totals"):
+        assert (getattr(whole, name) == getattr(blocks, name)).all()
+    # 200 edits or more would leave the smallest integers, were they summed in them.
+    assert whole.totals.dtype == np.float64 and whole.totals.max() > 255
