@@ -71,6 +71,10 @@ def parse_args() -> argparse.Namespace:
     )  # fmt: skip
     add("--samples", type=int, default=10_000, help="draws of sentences (default: 10000)")
     add("--seed", type=int, default=1, help="of these draws (default: 1)")
+    add(
+        "--no-cache", action="store_true",
+        help="count anew, and do not keep the counts beside the hypotheses as .FILE.METRIC.counts",
+    )  # fmt: skip
     for name in FILES:
         add(f"--{name}", type=Path, metavar="FILE", help=f"write {name} too")
     add("--plots", type=Path, metavar="FOLDER", help="draw runs, differences, learning curves")
@@ -115,7 +119,10 @@ def main() -> None:
     systems = name_systems([args.baseline, *args.system])
     logs = name_logs(args.logs, systems)
     command = shlex.join(["python", "scripts/compare_bleu.py", *sys.argv[1:]])
-    request = Request(systems, name_test_sets(args.ref), args.task, args.metrics, settings, command)
+    request = Request(
+        systems, name_test_sets(args.ref), args.task, args.metrics, settings, command,
+        keep_counts=not args.no_cache,
+    )  # fmt: skip
     try:
         report = compare(request, moving_line)
     finally:

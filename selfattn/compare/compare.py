@@ -37,6 +37,7 @@ class Request:
         settings: the rest; its task and metrics are filled in here. Its primary metric is a name in
             any case, or empty for the first of BLEU, chrF, TER or of F1, Comp. that is compared.
         command: as typed, for the report.
+        keep_counts: beside the hypotheses, for the next comparison.
     """
 
     systems: Sequence[System]
@@ -45,6 +46,7 @@ class Request:
     metrics: Sequence[str]
     settings: Settings
     command: str = ""
+    keep_counts: bool = True
 
 
 def compare(request: Request, say: Say = lambda text: None) -> Report:
@@ -66,11 +68,10 @@ def compare(request: Request, say: Say = lambda text: None) -> Report:
     metrics, primary = _metric_names(task, request.metrics, request.settings.primary)
     settings = replace(request.settings, task=task, metrics=metrics, primary=primary)
     report = Report(settings, request.command, _versions(task), request.systems[0].name, [], {})
-    several = len(request.references) > 1
     drafts = []
     for (name, path), (_, gold) in zip(request.references, read, strict=True):
         report.test_sets.append(TestSet(name, path, sha256_of(path), len(gold)))
-        drafts += _compare_on(report, request.systems, name, path, gold, several, say)
+        drafts += _compare_on(report, request, name, path, gold, say)
     families = [
         _correct(report, [d for d in drafts if d.primary == side]) for side in (True, False)
     ]
@@ -114,18 +115,12 @@ def _versions(task: str) -> dict[str, str]:
 
 
 def _compare_on(
-    report: Report,
-    systems: Sequence[System],
-    name: str,
-    path: Path,
-    gold: Sequence[Any],
-    several: bool,
-    say: Say,
+    report: Report, request: Request, name: str, path: Path, gold: Sequence[Any], say: Say
 ) -> list[Comparison]:
     """Score all runs on one test set, and compare each system with the first one."""
     files = {}
-    for system in systems:
-        files[system.name], warnings = find_runs(system, name, several)
+    for system in request.systems:
+        files[system.name], warnings = find_runs(system, name, len(request.references) > 1)
         report.warnings += warnings
     report.warnings += few_runs(files)
     most = max(map(len, files.values()))
@@ -135,7 +130,7 @@ def _compare_on(
                 f"--looked-after is {runs}, but no system has more than {most} runs: it is the "
                 "number of runs at the look, before others were added"
             )
-    scored = score_runs(report.settings, files, name, path, gold, say)
+    scored = score_runs(report.settings, files, name, path, gold, say, request.keep_counts)
     report.runs += scored.runs
     report.warnings += scored.warnings
     report.signatures[name] = {metric.name: metric.signature for metric in scored.metrics}

@@ -160,8 +160,8 @@ def _beside(report: Report) -> Table:
         "smallest p that so many runs can reach.\n"
         "order: almost stochastic order (del Barrio et al. 2018, Dror et al. 2019), upper 95 % "
         "limit of epsilon: 0 if each quantile of the runs with the higher mean lies above the "
-        "other side's, 0.5 without any order. Below 0.2 counts as better (Ulmer et al. 2022), yet with "
-        "five runs equal systems get there in 10 to 18 % of studies.\n"
+        "other side's, 0.5 without any order. Below 0.2 counts as better (Ulmer et al. 2022), yet "
+        "with five runs equal systems get there in 10 to 18 % of studies.\n"
         "both: bootstrap over seeds and sentences (Sellam et al. 2022): what other seeds and "
         "another test set would give together; five seeds are few to draw from.",
     )

@@ -126,3 +126,15 @@ def test_the_bootstrap_over_both_levels_adds_seeds_and_sentences():
     assert np.mean(found.interval) == pytest.approx(10 / 3 - 1, abs=0.1)
     assert both_levels(drawn, [0], [2, 3, 4], rng) is None
     assert both_levels(drawn, [0, 1], [0, 1], rng).p == 1
+
+
+def test_blocks_change_no_number(monkeypatch):
+    counts = np.concatenate([ter_counts(3, 50)] * 5, axis=-1).astype(np.uint8)
+    whole = resample(counts, bleu_scores, 40, np.random.default_rng(4))
+    monkeypatch.setattr("selfattn.compare.sentence_level._DRAWN", 7 * 50)
+    monkeypatch.setattr("selfattn.compare.sentence_level._ROWS", 13)
+    blocks = resample(counts, bleu_scores, 40, np.random.default_rng(4))
+    for name in ("observed", "bootstrap", "kept", "totals"):
+        assert (getattr(whole, name) == getattr(blocks, name)).all()
+    # 200 edits or more would leave the smallest integers, were they summed in them.
+    assert whole.totals.dtype == np.float64 and whole.totals.max() > 255
