@@ -115,13 +115,13 @@ def _welch(report: Report) -> Table:
     header = ["test set", "metric", "system", "diff.", "95 % interval", "simultaneous"]
     level = 100 * (1 - settings.alpha)
     note = (
-        f"Primary metric: {settings.primary}. Its {tests[True]} Welch's t-test"
-        f"{'s' * (tests[True] != 1)} (1947) over runs, corrected by Holm (1979), give the verdict."
+        f"Primary metric: {settings.primary}. Welch's t-test (1947) over runs, after Holm's "
+        f"correction (1979) for its {tests[True]} comparison{'s' * (tests[True] != 1)}, gives the verdict."
     )
     if len(settings.metrics) > 1:
         note += (
-            f" {' and '.join(settings.metrics[1:])}: secondary, {tests[False]} tests corrected "
-            "among themselves; they do not change it."
+            f" {' and '.join(settings.metrics[1:])}: secondary, corrected for "
+            f"{tests[False]} among themselves; they do not change it."
         )
     return Table(
         "Welch's test over runs",
