@@ -116,7 +116,8 @@ def _welch(report: Report) -> Table:
     level = 100 * (1 - settings.alpha)
     note = (
         f"Primary metric: {settings.primary}. Welch's t-test (1947) over runs, after Holm's "
-        f"correction (1979) for its {tests[True]} comparison{'s' * (tests[True] != 1)}, gives the verdict."
+        f"correction (1979) for its {tests[True]} comparison{'s' * (tests[True] != 1)}, gives the "
+        "verdict."
     )
     if len(settings.metrics) > 1:
         note += (
