@@ -13,10 +13,12 @@ Example, two test sets, names for the tables, and files for a paper:
 
 Hypotheses are what fairseq-generate printed, plain text with a translation a line, or predicted
 semantic roles (then --ref is the gold file, and the scores are F1 and perfect propositions). The
-answer rests on Welch's t-test over runs, corrected by Holm over all that is compared.
+answer rests on Welch's t-test over runs of the primary metric, corrected by Holm over systems and
+test sets; the other metrics are shown beside it.
 """
 
 import argparse
+import math
 import shlex
 import shutil
 import sys
@@ -54,17 +56,25 @@ def parse_args() -> argparse.Namespace:
     )  # fmt: skip
     add("--task", choices=TASKS, default="auto", help="default: what --ref holds")
     add("--metrics", nargs="+", default=[], metavar="M", help="bleu chrf ter, or f1 comp; all")
+    add("--primary", default="", metavar="M", help="gives the verdict (default: bleu, or f1)")
     add("--lowercase", action="store_true", help="ignore case in BLEU and chrF")
     add("--tokenize", default="13a", help="BLEU's tokenizer (default: 13a)")
     add("--alpha", type=float, default=0.05, help="level of the verdict (default: 0.05)")
     add("--power", type=float, default=0.8, help="power to plan seeds for (default: 0.8)")
     add(
         "--relevant", type=float, default=0.5, metavar="POINTS",
-        help="a difference that would matter, which tells `no evidence` from `underpowered` "
-        "(default: 0.5)",
+        help="a difference that would matter: `equivalent` is below it (default: 0.5)",
+    )  # fmt: skip
+    add(
+        "--looked-after", type=int, nargs="+", default=[], metavar="N",
+        help="the results were seen at N runs a system and runs were added then: mark the report",
     )  # fmt: skip
     add("--samples", type=int, default=10_000, help="draws of sentences (default: 10000)")
     add("--seed", type=int, default=1, help="of these draws (default: 1)")
+    add(
+        "--no-cache", action="store_true",
+        help="count anew, and do not keep the counts beside the hypotheses as .FILE.METRIC.counts",
+    )  # fmt: skip
     for name in FILES:
         add(f"--{name}", type=Path, metavar="FILE", help=f"write {name} too")
     add("--plots", type=Path, metavar="FOLDER", help="draw runs, differences, learning curves")
@@ -80,8 +90,10 @@ def check(args: argparse.Namespace) -> None:
     for name in ("alpha", "power"):
         if not 0 < getattr(args, name) < 1:
             raise UserError(f"--{name} is {getattr(args, name)}, but must lie between 0 and 1")
-    if not args.relevant > 0:
-        raise UserError(f"--relevant is {args.relevant}, but must be above 0")
+    if not 0 < args.relevant < math.inf:
+        raise UserError(f"--relevant is {args.relevant}, but must be a number above 0")
+    if min(args.looked_after, default=1) < 1:
+        raise UserError(f"--looked-after is {min(args.looked_after)}, but must be 1 or more")
     if not 100 <= args.samples <= 1_000_000:
         raise UserError(f"--samples is {args.samples}, but must be from 100 to 1000000")
     if args.seed < 0:
@@ -102,12 +114,15 @@ def main() -> None:
     settings = Settings(
         task=args.task, metrics=(), lowercase=args.lowercase, tokenize=args.tokenize,
         alpha=args.alpha, power=args.power, relevant=args.relevant, samples=args.samples,
-        seed=args.seed,
+        seed=args.seed, primary=args.primary, looked_after=tuple(sorted(set(args.looked_after))),
     )  # fmt: skip
     systems = name_systems([args.baseline, *args.system])
     logs = name_logs(args.logs, systems)
     command = shlex.join(["python", "scripts/compare_bleu.py", *sys.argv[1:]])
-    request = Request(systems, name_test_sets(args.ref), args.task, args.metrics, settings, command)
+    request = Request(
+        systems, name_test_sets(args.ref), args.task, args.metrics, settings, command,
+        keep_counts=not args.no_cache,
+    )  # fmt: skip
     try:
         report = compare(request, moving_line)
     finally:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Score a translation of newstest2014 in four kinds of BLEU and note it in RUN/scores.json.
+"""Score a translation of newstest2014 in five kinds of BLEU and note it in RUN/scores.json.
 
 Example (evaluate.sh does it):
 
@@ -41,7 +41,7 @@ def main() -> None:
     runs.save(args.run, result)
     print(f"{result.attention}, seed {result.seed}, {result.updates:,} updates, {args.name}")
     for flavour, score in scores.items():
-        print(f"BLEU {score.bleu:5.2f}  {flavour:14}  {score.signature}")
+        print(f"BLEU {score.bleu:5.2f}  {flavour:22}  {score.signature}")
 
 
 if __name__ == "__main__":

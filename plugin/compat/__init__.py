@@ -19,6 +19,7 @@ from . import (
     pruning,
     runtime,
     vocabulary,
+    warm_start,
 )
 
 __all__ = ["apply"]
@@ -47,6 +48,7 @@ _FIXES = (
     precision.check_precision,
     inputs.explain_data,
     inputs.explain_sentences,
+    warm_start.start_from_other_attentions,
 )
 
 

@@ -16,6 +16,7 @@ from . import vocabulary
 from ._patch import wrap
 
 logger = logging.getLogger(__name__)
+_ADVICE = "use the flags of its training, or take what fits with --finetune-from-model"
 
 
 class _Reading:
@@ -155,11 +156,11 @@ def _differences(model: BaseFairseqModel, state: dict[str, torch.Tensor], cfg: A
     flags = checkpoints.model_flags({"args": cfg}) if cfg is not None else {}
     other = _other_flags(flags)
     if other:
-        return f"{start}{other} there; use the flags of its training"
+        return f"{start}{other} there; {_ADVICE}"
     if shapes:
         name, (stored, wanted) = next(iter(shapes.items()))
         detail = f"{name} has shape {stored} there and {wanted} here"
     else:
         missing, extra = sorted(set(own) - set(state)), sorted(set(state) - set(own))
         detail = f"it has no {missing[0]}" if missing else f"it has {extra[0]}, unknown here"
-    return f"{start}{detail}; use the flags of its training"
+    return f"{start}{detail}; {_ADVICE}"

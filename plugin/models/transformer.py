@@ -31,6 +31,7 @@ from ..args import (
     set_default,
 )
 from ..block_length import resolve_block_length
+from ..compat import warm_start
 from ..modules.encoder import AttentionEncoder
 
 MODEL = "attention_transformer"
@@ -77,6 +78,10 @@ class AttentionTransformerModel(TransformerModel):
             return encoder
         make = partial(build_attention, config)
         return AttentionEncoder(args, src_dict, embed_tokens, make, config.name)
+
+    def load_state_dict(self, state_dict: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """fairseq's hook; ``--finetune-from-model`` may name a model with another attention."""
+        return super().load_state_dict(warm_start.fit(self, state_dict), *args, **kwargs)
 
     @classmethod
     def from_pretrained(

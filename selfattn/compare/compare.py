@@ -16,12 +16,13 @@ from ..corpus.folder import sha256_of
 from ..errors import UserError
 from . import run_level
 from .metrics import TAGGING, TRANSLATION, Metric
+from .planning import plan
 from .reading import read_gold
-from .results import Comparison, Planning, Report, Run, Settings, Summary, TestSet
+from .results import Comparison, Report, Run, Settings, Summary, TestSet
 from .runs import System, few_runs, find_runs
 from .scoring import Say, Scored, score_runs
-from .sentence_level import resample, sentence_tests
-from .verdict import holm, judge
+from .sentence_level import both_levels, resample, sentence_tests
+from .verdict import holm, judge, looks_warning
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,10 @@ class Request:
         references: name and file of each test set.
         task: ``auto``, ``translation`` or ``srl``.
         metrics: names in any case; empty for all of the task.
-        settings: the rest; its task and metrics are filled in here.
+        settings: the rest; its task and metrics are filled in here. Its primary metric is a name in
+            any case, or empty for the first of BLEU, chrF, TER or of F1, Comp. that is compared.
         command: as typed, for the report.
+        keep_counts: beside the hypotheses, for the next comparison.
     """
 
     systems: Sequence[System]
@@ -43,6 +46,7 @@ class Request:
     metrics: Sequence[str]
     settings: Settings
     command: str = ""
+    keep_counts: bool = True
 
 
 def compare(request: Request, say: Say = lambda text: None) -> Report:
@@ -61,33 +65,45 @@ def compare(request: Request, say: Say = lambda text: None) -> Report:
     if len(tasks) > 1:
         raise UserError("--ref holds translations and propositions, but must be of one kind")
     (task,) = tasks
-    settings = replace(request.settings, task=task, metrics=_metric_names(task, request.metrics))
+    metrics, primary = _metric_names(task, request.metrics, request.settings.primary)
+    settings = replace(request.settings, task=task, metrics=metrics, primary=primary)
     report = Report(settings, request.command, _versions(task), request.systems[0].name, [], {})
-    several = len(request.references) > 1
     drafts = []
     for (name, path), (_, gold) in zip(request.references, read, strict=True):
         report.test_sets.append(TestSet(name, path, sha256_of(path), len(gold)))
-        drafts += _compare_on(report, request.systems, name, path, gold, several, say)
-    corrected = holm([draft.welch.p if draft.welch else None for draft in drafts])
-    for draft, p_holm in zip(drafts, corrected, strict=True):
-        planned = _plan(report, draft, sum(p is not None for p in corrected))
-        draft = replace(draft, p_holm=p_holm, planning=planned)
-        verdict, words = judge(draft, settings)
-        report.comparisons.append(replace(draft, verdict=verdict, words=words))
+        drafts += _compare_on(report, request, name, path, gold, say)
+    families = [
+        _correct(report, [d for d in drafts if d.primary == side]) for side in (True, False)
+    ]
+    for draft in drafts:
+        corrected = families[not draft.primary].pop(0)
+        verdict, words = judge(corrected, settings)
+        report.comparisons.append(replace(corrected, verdict=verdict, words=words))
+    if settings.looked_after:
+        report.warnings.insert(0, looks_warning(settings))
     report.warnings = list(dict.fromkeys(report.warnings))
     return report
 
 
-def _metric_names(task: str, wanted: Sequence[str]) -> tuple[str, ...]:
+def _metric_names(task: str, wanted: Sequence[str], primary: str) -> tuple[tuple[str, ...], str]:
+    """The metrics in the order of the tables, and the primary one, which is the first of them."""
     offered = TAGGING if task == "srl" else TRANSLATION
     known = {name.lower().rstrip("."): name for name in offered}
-    for name in wanted:
-        if name.lower().rstrip(".") not in known:
+
+    def named(flag: str, name: str) -> str:
+        if (key := name.lower().rstrip(".")) not in known:
+            several = "some" if flag == "--metrics" else "one"
             raise UserError(
-                f"--metrics has {name!r}, but must be some of {', '.join(known)} for this task"
+                f"{flag} has {name!r}, but must be {several} of {', '.join(known)} for this task"
             )
-    chosen = {known[name.lower().rstrip(".")] for name in wanted} or set(offered)
-    return tuple(name for name in offered if name in chosen)
+        return known[key]
+
+    chosen = {named("--metrics", name) for name in wanted} or set(offered)
+    in_order = [name for name in offered if name in chosen]
+    first = named("--primary", primary) if primary else in_order[0]
+    if first not in chosen:
+        raise UserError(f"--primary is {primary}, which --metrics leaves out")
+    return (first, *(name for name in in_order if name != first)), first
 
 
 def _versions(task: str) -> dict[str, str]:
@@ -99,21 +115,22 @@ def _versions(task: str) -> dict[str, str]:
 
 
 def _compare_on(
-    report: Report,
-    systems: Sequence[System],
-    name: str,
-    path: Path,
-    gold: Sequence[Any],
-    several: bool,
-    say: Say,
+    report: Report, request: Request, name: str, path: Path, gold: Sequence[Any], say: Say
 ) -> list[Comparison]:
     """Score all runs on one test set, and compare each system with the first one."""
     files = {}
-    for system in systems:
-        files[system.name], warnings = find_runs(system, name, several)
+    for system in request.systems:
+        files[system.name], warnings = find_runs(system, name, len(request.references) > 1)
         report.warnings += warnings
     report.warnings += few_runs(files)
-    scored = score_runs(report.settings, files, name, path, gold, say)
+    most = max(map(len, files.values()))
+    for runs in report.settings.looked_after:
+        if runs >= most:
+            raise UserError(
+                f"--looked-after is {runs}, but no system has more than {most} runs: it is the "
+                "number of runs at the look, before others were added"
+            )
+    scored = score_runs(report.settings, files, name, path, gold, say, request.keep_counts)
     report.runs += scored.runs
     report.warnings += scored.warnings
     report.signatures[name] = {metric.name: metric.signature for metric in scored.metrics}
@@ -154,8 +171,9 @@ def _tests(report: Report, scored: Scored, name: str, metric: Metric) -> list[Co
     """All tests of one metric but Holm's correction, which needs the others."""
     settings = report.settings
     # Its own stream for each test set and metric: a result must not depend on what else is asked.
-    key = hashlib.sha256(f"{name} {metric.name}".encode()).digest()[:8]
-    rng = np.random.default_rng([settings.seed, int.from_bytes(key, "big")])
+    digest = hashlib.sha256(f"{name} {metric.name}".encode()).digest()[:8]
+    key = [settings.seed, int.from_bytes(digest, "big")]
+    rng = np.random.default_rng(key)
     resampled = resample(scored.counts[metric.name], metric.scores, settings.samples, rng)
     places = {
         system: [i for i, run in enumerate(scored.runs) if run.system == system]
@@ -174,6 +192,7 @@ def _tests(report: Report, scored: Scored, name: str, metric: Metric) -> list[Co
             Comparison(
                 test_set=name,
                 metric=metric.name,
+                primary=metric.name == settings.primary,
                 baseline=report.baseline,
                 system=system,
                 runs=(len(x), len(y)),
@@ -183,8 +202,14 @@ def _tests(report: Report, scored: Scored, name: str, metric: Metric) -> list[Co
                 paired=pair,
                 pairs=pairs,
                 permutation=run_level.permutation(x, y, settings.seed),
+                order=run_level.stochastic_order(x, y, seed=settings.seed),
+                both_levels=both_levels(
+                    resampled,
+                    places[report.baseline],
+                    places[system],
+                    np.random.default_rng([*key, 1]),
+                ),
                 effect=run_level.hedges(x, y),
-                planning=None,
                 sentence=sentence_tests(
                     resampled, places[report.baseline], places[system], metric.scores, rng
                 ),
@@ -202,28 +227,28 @@ def _by_seed(runs: Sequence[Run], metric: Metric) -> dict[str, float]:
     return {run.seed: run.scores[metric.name] for run in runs if run.seed is not None}
 
 
-def _plan(report: Report, draft: Comparison, tests: int) -> Planning | None:
-    """Power at the level that the smallest of this number of p-values must pass."""
-    if draft.welch is None:
-        return None
+def _correct(report: Report, family: Sequence[Comparison]) -> list[Comparison]:
+    """What needs all tests of a family: corrected p-values and intervals, and planning."""
     settings = report.settings
-    sx, sy = (
-        run_level.spread(_scores(report, draft.test_set, system, draft.metric))
-        for system in (draft.baseline, draft.system)
-    )
-    alpha = settings.alpha / tests
-    limit = run_level.spread_limit(sum(draft.runs) - 2)
-    size, observed = settings.relevant, draft.difference
-
-    def needed(difference: float, factor: float = 1.0) -> int | None:
-        return run_level.seeds_needed(difference, factor * sx, factor * sy, alpha, settings.power)
-
-    return Planning(
-        alpha=alpha,
-        relevant=size,
-        power_relevant=run_level.power(size, sx, sy, *draft.runs, alpha),
-        seeds_relevant=needed(size),
-        power_observed=run_level.power(observed, sx, sy, *draft.runs, alpha),
-        seeds_observed=needed(observed),
-        seeds_cautious=needed(observed, limit),
-    )
+    p_values = holm([c.welch.p if c.welch else None for c in family])
+    tests = sum(p is not None for p in p_values)
+    scores = [
+        [_scores(report, c.test_set, system, c.metric) for system in (c.baseline, c.system)]
+        for c in family
+    ]
+    same = [
+        None if c.same_files else run_level.equivalence(x, y, settings.relevant)
+        for c, (x, y) in zip(family, scores, strict=True)
+    ]
+    found = []
+    for c, (x, y), p, one, both in zip(family, scores, p_values, same, holm(same), strict=True):
+        if c.welch is not None:
+            alpha = settings.alpha / tests
+            wider = run_level.welch(x, y, 1 - alpha)
+            c = replace(
+                c, p_holm=p, equivalence=one, equivalence_holm=both,
+                simultaneous=wider.interval if wider else None,
+                planning=plan(x, y, alpha, settings.relevant, settings.power),
+            )  # fmt: skip
+        found.append(c)
+    return found

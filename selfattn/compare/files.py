@@ -62,7 +62,9 @@ def _csv_rows(report: Report) -> Iterator[list[Cell]]:
 def quantities(c: Comparison) -> dict[str, Cell]:
     """Name to number of all that was found out about a difference; None where there is none."""
     welch_low, welch_high = c.welch.interval if c.welch else (None, None)
+    wide_low, wide_high = c.simultaneous or (None, None)
     paired_low, paired_high = c.paired.interval if c.paired else (None, None)
+    both_low, both_high = c.both_levels.interval if c.both_levels else (None, None)
     g_low, g_high = c.effect.interval if c.effect else (None, None)
     plan, sentence = c.planning, c.sentence
     return {
@@ -72,19 +74,26 @@ def quantities(c: Comparison) -> dict[str, Cell]:
         "welch_low": welch_low,
         "welch_high": welch_high,
         "holm_p": c.p_holm,
+        "simultaneous_low": wide_low,
+        "simultaneous_high": wide_high,
+        "equivalence_p": c.equivalence,
+        "equivalence_holm_p": c.equivalence_holm,
         "paired_p": c.paired.p if c.paired else None,
         "paired_low": paired_low,
         "paired_high": paired_high,
         "pairs": c.pairs,
         "permutation_p": c.permutation.p,
         "permutation_smallest_p": c.permutation.smallest,
+        "order_epsilon": c.order.violation if c.order else None,
+        "order_epsilon_limit": c.order.limit if c.order else None,
+        "both_levels_p": c.both_levels.p if c.both_levels else None,
+        "both_levels_low": both_low,
+        "both_levels_high": both_high,
         "hedges_g": c.effect.g if c.effect else None,
         "hedges_g_low": g_low,
         "hedges_g_high": g_high,
-        "power_relevant": plan.power_relevant if plan else None,
+        "detectable": plan.detectable if plan else None,
         "seeds_relevant": plan.seeds_relevant if plan else None,
-        "power_observed": plan.power_observed if plan else None,
-        "seeds_observed": plan.seeds_observed if plan else None,
         "seeds_cautious": plan.seeds_cautious if plan else None,
         "bootstrap_p": sentence.bootstrap_p,
         "bootstrap_low": sentence.interval[0],
@@ -111,7 +120,7 @@ def to_markdown(report: Report) -> str:
         rule = ["---"] * table.left + ["---:"] * (len(table.header) - table.left)
         lines += ["", f"**{table.title}**", ""]
         lines += [_markdown_row(row) for row in (table.header, rule, *table.rows)]
-        lines += ["", table.note] if table.note else []
+        lines += ["", *(f"- {note}" for note in table.note.splitlines())] if table.note else []
     lines += ["", "**Where this comes from**", "", f"`{report.command}`", ""]
     lines += [
         f"- {test_set}, {metric}: `{signature}`"
@@ -151,7 +160,8 @@ def to_latex(report: Report) -> str:
     lines += [
         r"% Mean $\pm$ standard deviation over seeds. $p$: Welch's t-test against "
         + report.baseline.translate(_LATEX)
-        + f", Holm-corrected over {len(report.comparisons)} comparisons."
+        + f", Holm-corrected for {report.settings.primary}, the primary metric, and for the others "
+        "among themselves." + (" Nominal: looked at before." * bool(report.settings.looked_after))
     ]
     return "\n".join(lines) + "\n"
 
@@ -172,6 +182,6 @@ def _latex_row(report: Report, test_set: str, system: str, several: bool) -> str
 
 def _latex_score(summary: Summary, test: Comparison | None) -> str:
     text = cells.score(summary.mean)
-    if test is not None and test.verdict == "better":
+    if test is not None and test.verdict == "better":  # bold by the primary metric alone
         text = rf"\textbf{{{text}}}"
     return text if summary.sd is None else rf"{text} $\pm$ {cells.score(summary.sd)}"

@@ -3,6 +3,9 @@
 Every score here is a function of counts that are summed over sentences, so a resampled test set is
 scored by one matrix product and no text is read twice. sacreBLEU does the counting; the formulas
 below work on whole arrays of sums and equal sacreBLEU's to the last digit.
+
+The counts of a run are an array of shape (sentences, columns) in the smallest unsigned integers
+that hold them; sums are float64, which is exact up to 2^53.
 """
 
 from __future__ import annotations
@@ -17,8 +20,10 @@ from numpy.typing import NDArray
 from .. import __version__
 from ..errors import UserError
 from ..srl.propositions import Sentence
-from ..srl.scorer import score
+from ..srl.scorer import Result, score
 
+# Of each sentence, shape (sentences, columns), and summed, shape (..., columns); scores too.
+SentenceCounts = NDArray[np.unsignedinteger[Any]]
 Counts = NDArray[np.float64]
 
 _ORDERS = 4  # BLEU: n-grams of 1 to 4 words
@@ -51,8 +56,14 @@ class Metric(Protocol):
         """What must agree before two scores may be compared."""
         ...
 
-    def counts(self, hypotheses: Sequence[Any]) -> Counts:
-        """Counts of each sentence, shape (sentences, columns)."""
+    def counts(self, gold: Sequence[Any], outputs: Sequence[Sequence[Any]]) -> list[SentenceCounts]:
+        """Counts of each sentence, shape (sentences, columns), of each output.
+
+        Args:
+            gold: some sentences of the test set.
+            outputs: of each run the same sentences. What a reference needs is worked out once for
+                all of them.
+        """
         ...
 
     def scores(self, sums: Counts) -> Counts:
@@ -134,6 +145,20 @@ def _percent(part: Counts, whole: Counts) -> Counts:
     return share
 
 
+def _whole(rows: Sequence[Sequence[float]]) -> SentenceCounts:
+    """Rows of counts in the smallest unsigned integers that hold them."""
+    # TER gives the length of the one reference as a float.
+    table = np.array(rows, dtype=np.uint64)
+    return table.astype(np.min_scalar_type(table.max(initial=0)))
+
+
+def _row(found: Result) -> tuple[int, ...]:
+    overall = found.overall
+    return (
+        overall.correct, overall.excess, overall.missed, found.perfect_props, found.propositions,
+    )  # fmt: skip
+
+
 _FORMULAS = {"BLEU": bleu_scores, "chrF": chrf_scores, "TER": ter_scores}
 TRANSLATION = tuple(_FORMULAS)
 TAGGING = ("F1", "Comp.")
@@ -145,7 +170,7 @@ class TranslationMetric:
 
     Args:
         name: one of TRANSLATION.
-        engine: sacreBLEU's object, which holds the references.
+        engine: sacreBLEU's object.
     """
 
     name: str
@@ -166,10 +191,11 @@ class TranslationMetric:
         """sacreBLEU's signature."""
         return str(self.engine.get_signature())
 
-    def counts(self, hypotheses: Sequence[str]) -> Counts:
-        """Counts of each sentence, shape (sentences, columns)."""
+    def counts(self, gold: Sequence[str], outputs: Sequence[Sequence[str]]) -> list[SentenceCounts]:
+        """Counts of each sentence, shape (sentences, columns), of each output."""
         # What sacreBLEU's own significance tests call; corpus_score forgets the sentences.
-        return np.array(self.engine._extract_corpus_statistics(hypotheses, None), dtype=np.float64)
+        self.engine._ref_cache = self.engine._cache_references([list(gold)])
+        return [_whole(self.engine._extract_corpus_statistics(out, None)) for out in outputs]
 
     def scores(self, sums: Counts) -> Counts:
         """Scores from summed counts, shape (..., columns) to (...)."""
@@ -177,12 +203,11 @@ class TranslationMetric:
 
 
 def translation_metrics(
-    references: Sequence[str], names: Sequence[str], *, lowercase: bool, tokenize: str
+    names: Sequence[str], *, lowercase: bool, tokenize: str
 ) -> list[TranslationMetric]:
-    """Metrics of sacreBLEU over these references.
+    """Metrics of sacreBLEU.
 
     Args:
-        references: one a sentence.
         names: some of TRANSLATION.
         lowercase: whether case is ignored. TER always ignores it, as sacreBLEU's default does.
         tokenize: BLEU's tokenizer, ``13a`` by default.
@@ -202,11 +227,21 @@ def translation_metrics(
         )
     makers = {
         # force: sacreBLEU would print advice that the checks of this package give as a warning.
-        "BLEU": lambda r: BLEU(lowercase=lowercase, tokenize=tokenize, force=True, references=r),
-        "chrF": lambda r: CHRF(lowercase=lowercase, references=r),
-        "TER": lambda r: TER(references=r),
+        "BLEU": lambda: BLEU(lowercase=lowercase, tokenize=tokenize, force=True),
+        "chrF": lambda: CHRF(lowercase=lowercase),
+        "TER": TER,
     }
-    return [TranslationMetric(name, makers[name]([list(references)])) for name in names]
+    try:
+        metrics = [TranslationMetric(name, makers[name]()) for name in names]
+    except (ImportError, RuntimeError, OSError) as error:
+        # A tokenizer of its own package, or one whose model sacreBLEU downloads.
+        reason = str(error).strip().partition("\n")[0]
+        raise UserError(
+            f"--tokenize is {tokenize!r}, which sacreBLEU cannot set up here: {reason}"
+        ) from None
+    for metric in metrics:
+        metric.engine.num_refs = 1  # for the signature, before anything is counted
+    return metrics
 
 
 @dataclass
@@ -215,13 +250,11 @@ class TaggingMetric:
 
     Args:
         name: one of TAGGING.
-        gold: the gold sentences.
         higher_is_better: both are.
         source: both are read off the same counts.
     """
 
     name: str
-    gold: Sequence[Sentence]
     higher_is_better: bool = True
     source: str = "arguments"
 
@@ -230,14 +263,14 @@ class TaggingMetric:
         """What the score is, and of which version."""
         return f"script:srl-eval|V:no|version:selfattn-{__version__}"
 
-    def counts(self, hypotheses: Sequence[Sentence]) -> Counts:
+    def counts(
+        self, gold: Sequence[Sentence], outputs: Sequence[Sequence[Sentence]]
+    ) -> list[SentenceCounts]:
         """Counts of each sentence, shape (sentences, 5), columns as in :func:`f1_scores`."""
-        results = [score([g], [h]) for g, h in zip(self.gold, hypotheses, strict=True)]
-        rows = [
-            (r.overall.correct, r.overall.excess, r.overall.missed, r.perfect_props, r.propositions)
-            for r in results
+        return [
+            _whole([_row(score([g], [h])) for g, h in zip(gold, out, strict=True)])
+            for out in outputs
         ]
-        return np.array(rows, dtype=np.float64)
 
     def scores(self, sums: Counts) -> Counts:
         """Scores from summed counts, shape (..., 5) to (...)."""

@@ -58,6 +58,7 @@ def _panels(report: Report, height: float) -> tuple[Any, Any]:
     for corpus, row in zip(report.test_sets, panels, strict=True):
         for metric, axes in zip(report.settings.metrics, row, strict=True):
             arrow = " (lower is better)" if metric == "TER" else ""
+            arrow += " (primary)" * (metric == report.settings.primary and columns > 1)
             lead = f"{corpus.name}: " if rows > 1 else ""
             axes.set_title(f"{lead}{metric}{arrow}", fontsize=11)
     return figure, panels
@@ -112,11 +113,13 @@ def _differences(report: Report) -> Any:
                     continue
                 place = systems.index(c.system)
                 colour = colours(len(report.systems))[report.systems.index(c.system)]
-                if c.welch is not None:
-                    axes.plot(c.welch.interval, [place, place], color=colour, linewidth=2)
+                for interval, width in ((c.simultaneous, 0.8), (c.welch and c.welch.interval, 2.5)):
+                    if interval is not None:
+                        axes.plot(interval, [place, place], color=colour, linewidth=width)
                 axes.plot([c.difference], [place], "D", color=colour, markersize=6)
+                text = cells.signed(c.difference) + f", {c.verdict}" * c.primary
                 axes.annotate(
-                    f"{cells.signed(c.difference)}, {c.verdict}", (c.difference, place),
+                    text, (c.difference, place),
                     xytext=(0, 8), textcoords="offset points", ha="center", fontsize=8,
                     bbox={"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8},
                 )  # fmt: skip
@@ -127,8 +130,8 @@ def _differences(report: Report) -> Any:
         for axes in row[1:]:
             axes.set_yticklabels([])
     figure.suptitle(
-        f"difference from {report.baseline}, 95 % interval over seeds (Welch); grey: less than "
-        f"{cells.points(relevant)}",
+        f"difference from {report.baseline} over seeds (Welch)\nthick: 95 % interval, thin: "
+        f"simultaneous; grey: less than {cells.points(relevant)}",
         fontsize=10,
     )
     return figure

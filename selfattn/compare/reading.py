@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import codecs
+import hashlib
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..corpus.text import iter_lines
 from ..errors import UserError
-from ..report.translations import read_translations
+from ..report.translations import check_subwords, read_translations
 from ..srl import conll
 from ..srl.lines import regrouped
 from ..srl.propositions import Sentence
 from ..srl.scorer import check_same_sentences
-from .cells import share
 
 TASKS = ("auto", "translation", "srl")
 # The reference of a sentence as fairseq-generate prints it.
-_TARGET = re.compile(r"^T-(\d+)\t(.*)$", re.MULTILINE)
+_TARGET = re.compile(r"T-(\d+)\t(.*)")
 _SIGNATURE = re.compile(r"nrefs:\w+\|[\w:|.+-]+\|version:[\d.]+")
 _MOST_JSON = 1 << 20
+# How much of a file is looked at for roles: some sentence, or a line of them, ends before.
+_HEAD = 1 << 20
 
 
 def read_gold(path: Path, task: str) -> tuple[str, list[Any]]:
@@ -33,7 +37,7 @@ def read_gold(path: Path, task: str) -> tuple[str, list[Any]]:
     Raises:
         UserError: if it cannot be read.
     """
-    if task != "translation":
+    if task == "srl" or (task == "auto" and _may_hold_roles(path)):
         try:
             gold = conll.read(path, lenient=True)
             if task == "srl" or any(sentence.propositions for sentence in gold):
@@ -41,7 +45,19 @@ def read_gold(path: Path, task: str) -> tuple[str, list[Any]]:
         except UserError:
             if task == "srl":
                 raise
-    return "translation", read_translations(path)
+    # Marks in references are the user's choice; then the translations may hold them too.
+    return "translation", read_translations(path, subwords=True)
+
+
+def _may_hold_roles(path: Path) -> bool:
+    """False for a large text without any sign of them: to read it as columns takes memory."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError:
+        return True  # a folder, or what cannot be read and is refused there
+    signs = (b"\n\n", b"\n\r\n", b"|||", b"#begin document", b"\x1f\x8b")
+    return len(head) < _HEAD or any(sign in head for sign in signs)
 
 
 def read_hypotheses(path: Path, task: str, gold: Sequence[Any], gold_path: Path) -> list[Any]:
@@ -55,25 +71,29 @@ def read_hypotheses(path: Path, task: str, gold: Sequence[Any], gold_path: Path)
         check_same_sentences(gold, predicted, (gold_path, path))
         return predicted
     try:
-        translations = read_translations(path, len(gold))
+        translations = read_translations(path, len(gold), subwords=True)
     except UserError as error:
         # Of many files, which one?
         raise error if str(path) in str(error) else UserError(f"{path}: {error}") from None
+    check_subwords(path, translations, gold)
     _check_targets(path, gold, gold_path)
     return translations
 
 
 def _check_targets(path: Path, references: Sequence[str], references_path: Path) -> None:
     """Refuse an output of fairseq-generate whose own references are other ones."""
-    targets = _TARGET.findall(path.read_text(encoding="utf-8"))
-    known = [(int(n), text) for n, text in targets if "<unk>" not in text]
-    if not known:
-        return
-    same = sum(_bare(references[n]) == _bare(text) for n, text in known if n < len(references))
+    known = same = 0
+    for line in iter_lines(path):
+        match = _TARGET.fullmatch(line)
+        if match is None or "<unk>" in match[2]:
+            continue
+        known += 1
+        number = int(match[1])
+        same += number < len(references) and _bare(references[number]) == _bare(match[2])
     # Not all: a vocabulary may have normalised characters.
-    if same < len(known) / 2:
+    if same < known / 2:
         raise UserError(
-            f"{path} was generated for other references: of the {len(known)} that it holds, {same} "
+            f"{path} was generated for other references: of the {known} that it holds, {same} "
             f"are those of {references_path}; give the file that belongs to it"
         )
 
@@ -82,50 +102,67 @@ def _bare(text: str) -> str:
     return "".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
-def check_distinct(system: str, outputs: Sequence[tuple[Path, Any]]) -> None:
-    """Refuse a system of which two runs have one output: they are no two observations.
+def digest_of(sentences: Sequence[Any]) -> str:
+    """The SHA-256 of sentences; blanks at the end of a translation, which no score sees, aside."""
+    digest = hashlib.sha256()
+    for sentence in sentences:
+        text = sentence.rstrip() if isinstance(sentence, str) else repr(sentence)
+        digest.update(text.encode() + b"\n")
+    return digest.hexdigest()
+
+
+def check_distinct(systems: Mapping[str, Sequence[tuple[Path, str]]]) -> list[str]:
+    """Refuse what would count twice: one output as two runs, one file in two compared systems.
+
+    A system compared with itself is no mistake: there all outputs are the same.
+
+    Args:
+        systems: name, the baseline first, to the files of its runs and what `digest_of` said.
+
+    Returns:
+        Warnings: of a system and the baseline of which some files differ in name alone.
 
     Raises:
-        UserError: naming both files.
+        UserError: naming the files.
     """
-    seen: dict[Any, Path] = {}
-    for path, output in outputs:
-        key = tuple(output)
-        if key in seen:
-            raise UserError(
-                f"{system}: {seen[key]} and {path} hold the same output, so they are one run "
-                "(fairseq uses seed 1 when no --seed is given); leave one out"
-            )
-        seen[key] = path
-
-
-def text_warnings(
-    name: str, hypotheses: Sequence[str], references: Sequence[str], lowercase: bool
-) -> list[str]:
-    """What in the look of translations spoils their scores."""
+    for name, runs in systems.items():
+        seen: dict[str, Path] = {}
+        for path, digest in runs:
+            if digest in seen:
+                raise UserError(
+                    f"{name}: {seen[digest]} and {path} hold the same output, so they are one run "
+                    "(fairseq uses seed 1 when no --seed is given); leave one out"
+                )
+            seen[digest] = path
     warnings = []
-    empty = sum(not line.strip() for line in hypotheses)
-    if empty > sum(not line.strip() for line in references):
-        warnings.append(f"{name}: {empty:,} of {len(hypotheses):,} translations are empty")
-    if (spaced := _spaced(hypotheses)) > 0.1 > _spaced(references):
-        warnings.append(
-            f"{name}: {share(spaced)} of the translations end in ' .', as tokenised text does; "
-            "sacreBLEU tokenises by itself"
-        )
-    if not lowercase and _is_lower(hypotheses) and not _is_lower(references):
-        warnings.append(
-            f"{name}: no translation has a capital letter, but the references do: restore the case "
-            "or give --lowercase"
-        )
+    (baseline, first), *others = systems.items()
+    known = {digest: path for path, digest in first}
+    for name, runs in others:
+        itself = known.keys() == {digest for _, digest in runs}
+        for path, digest in runs:
+            if digest not in known:
+                continue
+            if path.samefile(known[digest]):
+                if itself:
+                    continue
+                raise UserError(
+                    f"{path} is a run of {baseline} and of {name}: a file belongs to one system; "
+                    "give patterns that do not overlap (or one pattern twice, for a system "
+                    "against itself)"
+                )
+            warnings.append(
+                f"{baseline}: {known[digest]} and {name}: {path} hold the same output; if that is "
+                "one training, the systems are not independent"
+            )
     return warnings
 
 
-def _spaced(lines: Sequence[str]) -> float:
-    return sum(line.endswith(" .") for line in lines) / len(lines)
-
-
-def _is_lower(lines: Sequence[str]) -> bool:
-    return all(line == line.lower() for line in lines)
+def mark_warnings(name: str, path: Path) -> list[str]:
+    """A warning for a byte order mark, which would be a part of the first word."""
+    with path.open("rb") as file:
+        if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+            return []
+    return [f"{name} begins with a byte order mark, which is left out"]
 
 
 def signature_warnings(folder: Path, ours: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .run_level import Effect, Interval, Permutation, TTest
+from .run_level import Effect, Interval, Order, Permutation, TTest
 from .sentence_level import SentenceTests
 
 
@@ -75,24 +75,20 @@ class Summary:
 
 @dataclass(frozen=True)
 class Planning:
-    """What a number of seeds can detect; alpha is the level that Holm asks of the smallest p.
+    """What a number of seeds can detect, with the spread that was seen.
 
     Args:
-        alpha: level of the test.
+        alpha: level of each test: of the family's, shared out evenly (Bonferroni).
         relevant: a difference that would matter, in points.
-        power_relevant: share of experiments of this size that would find such a difference.
-        seeds_relevant: runs a side that would find it with the wanted power.
-        power_observed: the same for a true difference as large as the observed one.
-        seeds_observed: runs a side that would find the observed one; None: more than MOST_SEEDS.
+        detectable: the smallest true difference that so many runs find with the wanted power.
+        seeds_relevant: runs a side that would find the relevant one; None: more than MOST_SEEDS.
         seeds_cautious: the same with the spread at its upper 80 % limit.
     """
 
     alpha: float
     relevant: float
-    power_relevant: float
+    detectable: float
     seeds_relevant: int | None
-    power_observed: float
-    seeds_observed: int | None
     seeds_cautious: int | None
 
 
@@ -100,29 +96,41 @@ class Planning:
 class Comparison:
     """A system against the baseline on one test set by one metric.
 
+    The primary metric's comparisons are one family, those of all other metrics another; a
+    correction is for the tests of the family, the differences and the equivalences each.
+
     Args:
         test_set: name of the test set.
         metric: name of the metric.
+        primary: it carries the verdict.
         baseline: name of the baseline.
         system: name of the system.
         runs: of the baseline and of the system.
         difference: mean of the system less mean of the baseline.
         higher_is_better: False for an error rate.
         welch: the primary test; None where there is nothing to estimate a spread from.
-        p_holm: its p after Holm's correction.
         paired: t-test of matched seeds; None with fewer than two.
         pairs: number of matched seeds.
         permutation: permutation test.
+        order: almost stochastic order; None with one run on a side.
+        both_levels: bootstrap over seeds and sentences; None with one run on a side.
         effect: Hedges' g.
-        planning: power and numbers of seeds.
         sentence: tests at the level of sentences.
         same_files: both sides are the same files.
-        verdict: ``better``, ``worse``, ``no evidence`` or ``underpowered``.
+        equivalence: p of the two one-sided tests against the relevant difference.
+        p_holm: Welch's p after Holm's correction.
+        equivalence_holm: p of equivalence after Holm's correction.
+        simultaneous: Welch's interval at the level 1 - alpha / tests of the family (Dunn 1961):
+            all of a family hold their true differences with the probability 1 - alpha or more.
+        planning: what so many runs detect, and how many a study needs.
+        verdict: ``better``, ``worse``, ``equivalent`` or ``undecided``; ``no evidence`` for files
+            against themselves, ``secondary`` for another metric than the primary one.
         words: the verdict with its numbers.
     """
 
     test_set: str
     metric: str
+    primary: bool
     baseline: str
     system: str
     runs: tuple[int, int]
@@ -132,11 +140,16 @@ class Comparison:
     paired: TTest | None
     pairs: int
     permutation: Permutation
+    order: Order | None
+    both_levels: TTest | None
     effect: Effect | None
-    planning: Planning | None
     sentence: SentenceTests
     same_files: bool
+    equivalence: float | None = None
     p_holm: float | None = None
+    equivalence_holm: float | None = None
+    simultaneous: Interval | None = None
+    planning: Planning | None = None
     verdict: str = ""
     words: str = ""
 
@@ -148,6 +161,7 @@ class Settings:
     Args:
         task: ``translation`` or ``srl``.
         metrics: names, in the order of the tables.
+        primary: name of the metric that carries the verdict.
         lowercase: whether BLEU and chrF ignore case.
         tokenize: BLEU's tokenizer.
         alpha: level of the primary test after Holm's correction.
@@ -155,10 +169,12 @@ class Settings:
         relevant: a difference that would matter, in points.
         samples: draws of the bootstrap and of the randomisation.
         seed: of the resampling.
+        looked_after: runs of a system after which the results were looked at and runs added.
     """
 
     task: str
     metrics: tuple[str, ...]
+    primary: str = ""
     lowercase: bool = False
     tokenize: str = "13a"
     alpha: float = 0.05
@@ -166,6 +182,7 @@ class Settings:
     relevant: float = 0.5
     samples: int = 10_000
     seed: int = 1
+    looked_after: tuple[int, ...] = ()
 
 
 @dataclass
@@ -181,7 +198,7 @@ class Report:
         signatures: test set to metric to signature.
         runs: all runs.
         summaries: by test set, metric, system.
-        comparisons: by test set, system, metric.
+        comparisons: by test set, system, metric, the primary one first.
         warnings: what a reader must know before believing the rest.
     """
 

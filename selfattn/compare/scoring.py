@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from ..corpus.folder import sha256_of
-from .metrics import Counts, Metric, TaggingMetric, translation_metrics
-from .reading import check_distinct, read_hypotheses, signature_warnings, text_warnings
+from . import cache
+from .metrics import Metric, SentenceCounts, TaggingMetric, translation_metrics
+from .reading import (
+    check_distinct,
+    digest_of,
+    mark_warnings,
+    read_hypotheses,
+    signature_warnings,
+)
 from .results import Run, Settings
 from .runs import Found
+from .suspicions import reference_warnings, text_warnings
 
 Say = Callable[[str], None]
+# Sentences that are counted at a time: the n-grams of a reference take some 10 KB.
+_BLOCK = 2000
 
 
 @dataclass(frozen=True)
@@ -25,13 +38,42 @@ class Scored:
     Args:
         metrics: in the order of the tables.
         runs: all runs, system by system.
-        counts: metric to counts of the sentences, shape (runs, sentences, columns).
+        counts: metric to counts of the sentences, unsigned integers of shape (runs, sentences,
+            columns); ``metric.scores`` takes their sums over any choice of sentences.
         warnings: what is odd about the files.
     """
 
     metrics: Sequence[Metric]
     runs: list[Run]
-    counts: dict[str, Counts]
+    counts: dict[str, SentenceCounts]
+    warnings: list[str]
+
+
+class _Lines:
+    """Lines in a file without a name: the texts of all runs are too many for the memory."""
+
+    def __init__(self, lines: Iterable[str], files: ExitStack) -> None:
+        file = tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n")  # noqa: SIM115
+        self._file: IO[str] = files.enter_context(file)
+        self._file.writelines(line + "\n" for line in lines)
+
+    def __iter__(self) -> Iterator[str]:
+        self._file.seek(0)
+        return (line[:-1] for line in self._file)
+
+
+@dataclass
+class _Outputs:
+    """What the runs hold.
+
+    Args:
+        sentences: digest to sentences, which can be gone through again and again.
+        runs: file and digest of each run.
+        warnings: what is odd about them.
+    """
+
+    sentences: dict[str, Iterable[Any]]
+    runs: list[tuple[Path, str]]
     warnings: list[str]
 
 
@@ -42,84 +84,136 @@ def score_runs(
     path: Path,
     gold: Sequence[Any],
     say: Say,
+    keep: bool = True,
 ) -> Scored:
     """Read and score every run.
 
     Args:
         settings: task, metrics and how to count.
-        files: system to the files of its runs.
+        files: system to the files of its runs, the baseline first.
         name: of the test set.
         path: of its references or gold propositions.
         gold: what that file holds.
         say: told what is being done.
+        keep: take counts from beside the hypotheses, and keep them there.
 
     Raises:
         UserError: for a file that cannot be compared, with the reason.
     """
     found = [(system, file) for system, group in files.items() for file in group]
-    outputs = []
-    for number, (_, file) in enumerate(found, 1):
+    metrics = _metrics(settings)
+    with ExitStack() as stack:
+        outputs = _read(settings, found, name, path, gold, say, stack)
+        counted = _Counted(gold, outputs, keep)
+        counts = {m.name: counted.of(m, lambda text: say(f"{name}: {text}")) for m in metrics}
+    warnings = outputs.warnings
+    if settings.task == "translation":
+        signatures = [metric.signature for metric in metrics]
+        for folder in dict.fromkeys(file.path.parent for _, file in found):
+            warnings += signature_warnings(folder, signatures)
+    return Scored(metrics, _runs(metrics, counts, found, name), counts, warnings)
+
+
+def _read(
+    settings: Settings,
+    found: Sequence[tuple[str, Found]],
+    name: str,
+    path: Path,
+    gold: Sequence[Any],
+    say: Say,
+    files: ExitStack,
+) -> _Outputs:
+    """All runs, one after the other; ``files`` closes those that hold their lines."""
+    outputs = _Outputs({}, [], [])
+    translated = settings.task == "translation"
+    if translated:
+        outputs.warnings += mark_warnings(str(path), path) + reference_warnings(str(path), gold)
+    systems: dict[str, list[tuple[Path, str]]] = {}
+    for number, (system, run) in enumerate(found, 1):
         say(f"{name}: reading run {number} of {len(found)}")
-        outputs.append(read_hypotheses(file.path, settings.task, gold, path))
-    hashes = [sha256_of(file.path) for _, file in found]
-    for system in files:
-        check_distinct(
-            system,
-            [(f.path, out) for (s, f), out in zip(found, outputs, strict=True) if s == system],
-        )
-    metrics = _metrics(settings, gold)
-    counts = _count(metrics, outputs, hashes, lambda text: say(f"{name}: {text}"))
-    scores = {m.name: m.scores(counts[m.name].sum(axis=1)) for m in metrics}
-    runs = [
+        output = read_hypotheses(run.path, settings.task, gold, path)
+        digest = digest_of(output)
+        if translated:
+            label = f"{system}: {run.path}"
+            outputs.warnings += mark_warnings(label, run.path)
+            outputs.warnings += text_warnings(label, output, gold, settings.lowercase)
+        outputs.sentences[digest] = _Lines(output, files) if translated else output
+        outputs.runs.append((run.path, digest))
+        systems.setdefault(system, []).append((run.path, digest))
+    outputs.warnings += check_distinct(systems)
+    return outputs
+
+
+def _metrics(settings: Settings) -> Sequence[Metric]:
+    if settings.task == "srl":
+        return [TaggingMetric(name) for name in settings.metrics]
+    return translation_metrics(
+        settings.metrics, lowercase=settings.lowercase, tokenize=settings.tokenize
+    )
+
+
+def _runs(
+    metrics: Sequence[Metric],
+    counts: Mapping[str, SentenceCounts],
+    found: Sequence[tuple[str, Found]],
+    name: str,
+) -> list[Run]:
+    scores = {m.name: m.scores(counts[m.name].sum(axis=1, dtype=np.float64)) for m in metrics}
+    return [
         Run(
             test_set=name,
             system=system,
             path=file.path,
-            sha256=hashes[i],
+            sha256=sha256_of(file.path),
             seed=file.seed,
             log=file.log,
             scores={metric: float(values[i]) for metric, values in scores.items()},
         )
         for i, (system, file) in enumerate(found)
     ]
-    warnings = _warnings(settings, metrics, found, outputs, gold)
-    return Scored(metrics, runs, counts, warnings)
 
 
-def _metrics(settings: Settings, gold: Sequence[Any]) -> Sequence[Metric]:
-    if settings.task == "srl":
-        return [TaggingMetric(name, gold) for name in settings.metrics]
-    return translation_metrics(
-        gold, settings.metrics, lowercase=settings.lowercase, tokenize=settings.tokenize
-    )
+class _Counted:
+    """Counts of all runs; what two runs or two metrics share is counted once.
 
+    Args:
+        gold: references, or gold sentences.
+        outputs: of all runs.
+        keep: as in :func:`score_runs`.
+    """
 
-def _count(
-    metrics: Sequence[Metric], outputs: Sequence[list[Any]], hashes: Sequence[str], say: Say
-) -> dict[str, Counts]:
-    """Counts of all runs by metric; a file that is given twice is counted once."""
-    known: dict[tuple[str, str], Counts] = {}
-    for metric in metrics:
-        for number, (output, digest) in enumerate(zip(outputs, hashes, strict=True), 1):
-            if (metric.source, digest) not in known:
-                say(f"{metric.name} of run {number} of {len(outputs)}")
-                known[metric.source, digest] = metric.counts(output)
-    return {m.name: np.stack([known[m.source, digest] for digest in hashes]) for m in metrics}
+    def __init__(self, gold: Sequence[Any], outputs: _Outputs, keep: bool) -> None:
+        self._gold, self._sentences, self._runs = gold, outputs.sentences, outputs.runs
+        self._keep = keep
+        self._digest = digest_of(gold)
+        self._known: dict[str, dict[str, SentenceCounts]] = {}
 
+    def of(self, metric: Metric, say: Say) -> SentenceCounts:
+        """Counts by a metric, shape (runs, sentences, columns)."""
+        known = self._known.setdefault(metric.source, {})
+        keys = {digest: cache.key_of(metric, self._digest, digest) for digest in self._sentences}
+        if self._keep:
+            for path, digest in self._runs:
+                if digest not in known:
+                    kept = cache.load(path, metric, keys[digest])
+                    known |= {} if kept is None else {digest: kept}
+        missing = [digest for digest in self._sentences if digest not in known]
+        if missing:
+            known |= self._count(metric, missing, say)
+            for path, digest in self._runs if self._keep else ():
+                if digest in missing:
+                    cache.store(path, metric, keys[digest], known[digest])
+        return np.stack([known[digest] for _, digest in self._runs])
 
-def _warnings(
-    settings: Settings,
-    metrics: Sequence[Metric],
-    found: Sequence[tuple[str, Found]],
-    outputs: Sequence[list[Any]],
-    gold: Sequence[Any],
-) -> list[str]:
-    if settings.task == "srl":
-        return []
-    warnings = []
-    for (system, file), output in zip(found, outputs, strict=True):
-        warnings += text_warnings(f"{system}: {file.path}", output, gold, settings.lowercase)
-    signatures = [metric.signature for metric in metrics]
-    for folder in dict.fromkeys(file.path.parent for _, file in found):
-        warnings += signature_warnings(folder, signatures)
-    return warnings
+    def _count(self, metric: Metric, digests: list[str], say: Say) -> dict[str, SentenceCounts]:
+        """Counts by digest; a block of sentences is counted in all runs before the next block."""
+        streams = [iter(self._sentences[digest]) for digest in digests]
+        parts: list[list[SentenceCounts]] = [[] for _ in digests]
+        total = len(self._gold)
+        for start in range(0, total, _BLOCK):
+            say(f"{metric.name} of {len(digests)} runs, {start:,} of {total:,} sentences")
+            gold = self._gold[start : start + _BLOCK]
+            block = [list(islice(stream, len(gold))) for stream in streams]
+            for part, counts in zip(parts, metric.counts(gold, block), strict=True):
+                part.append(counts)
+        return {d: np.concatenate(part) for d, part in zip(digests, parts, strict=True)}

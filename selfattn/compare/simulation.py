@@ -1,7 +1,8 @@
 """How often each test is wrong when there is no difference, by simulation.
 
 Two systems of one quality are made up again and again: n-gram counts of sentences, scored as BLEU.
-A sound test calls 5 % of such pairs different at the level 0.05.
+A sound test calls 5 % of such pairs different at the level 0.05, and 5 % of pairs that differ by
+just the margin equivalent.
 """
 
 from __future__ import annotations
@@ -13,14 +14,22 @@ import numpy as np
 
 from . import run_level
 from .metrics import Counts, bleu_scores
-from .sentence_level import resample, sentence_tests
+from .sentence_level import both_levels, resample, sentence_tests
 
-LEVEL = 0.05
+LEVEL, STRICT = 0.05, 0.01
+# Below it, a system counts as almost stochastically better (Ulmer et al. 2022).
+EPSILON = 0.2
+# BLEU; the tests of equivalence need some two standard deviations of a run to say anything.
+MARGIN = 6.0
 WELCH, PAIRED, PERMUTATION = "Welch t", "paired t", "permutation"
 BOOTSTRAP, RANDOMISATION = "paired bootstrap", "approximate randomisation"
 COIN_PER_RUN = "randomisation, a coin for each run (MultEval)"
+LOOKED = "Welch t, at 3 runs or else at 5"
+ORDER, BOTH = "almost stochastic order", "bootstrap of seeds and sentences"
+EQUIVALENCE = f"equivalence (of systems {MARGIN:g} BLEU apart)"
 _SENTENCE = (BOOTSTRAP, RANDOMISATION)
 _RUN = (WELCH, PAIRED, PERMUTATION)
+_FIVE = (*_RUN, ORDER, BOTH, EQUIVALENCE)
 
 
 @dataclass(frozen=True)
@@ -33,6 +42,8 @@ class World:
         tests: names of the tests to try.
         seed_sd: spread of the quality of runs, on the logit scale of a word's being right.
         own_sd: spread of how much better a system is at one sentence than at another.
+        system_sd: spread of the quality of the system's runs; None for that of the baseline's.
+        skew: most runs are a little better than their mean, and few much worse (skewness -2).
     """
 
     what: str
@@ -40,21 +51,27 @@ class World:
     tests: tuple[str, ...]
     seed_sd: float = 0.0
     own_sd: float = 0.0
+    system_sd: float | None = None
+    skew: bool = False
 
 
 # Runs of 300 sentences whose seeds are alike have a standard deviation of 1.0 BLEU; 0.01 on the
 # logit scale is 0.26 BLEU. The two spreads of seeds add 0.3 and 3 times the variance of sentences.
 _FIXED = "no seed is better than another"
 _LITTLE, _MUCH = "seeds differ a little", "seeds differ much"
+_TAIL, _THREEFOLD = "a tail of bad seeds", "one system spreads threefold"
 _OWN = "systems are good at different sentences"
 WORLDS = (
     World(_FIXED, (1, 1), _SENTENCE),
     World(_LITTLE, (1, 1), _SENTENCE, seed_sd=0.022),
     World(_MUCH, (1, 1), _SENTENCE, seed_sd=0.066),
-    World(_MUCH, (5, 5), _RUN + _SENTENCE, seed_sd=0.066),
+    World(_MUCH, (5, 5), (*_FIVE, LOOKED, *_SENTENCE), seed_sd=0.066),
     World(_MUCH, (3, 3), _RUN, seed_sd=0.066),
     World(_MUCH, (5, 3), (WELCH, PERMUTATION), seed_sd=0.066),
-    World(_FIXED, (5, 5), _RUN + _SENTENCE),
+    World(_TAIL, (5, 5), _FIVE, seed_sd=0.066, skew=True),
+    World(_THREEFOLD, (5, 5), _FIVE, seed_sd=0.05, system_sd=0.19),
+    World(f"{_THREEFOLD}, with {_TAIL}", (5, 5), _FIVE, seed_sd=0.05, system_sd=0.19, skew=True),
+    World(_FIXED, (5, 5), (*_FIVE, *_SENTENCE)),
     World(_FIXED, (5, 3), _SENTENCE),
     World(_OWN, (5, 5), (*_SENTENCE, COIN_PER_RUN), own_sd=0.5),
 )
@@ -67,17 +84,19 @@ class Rate:
     Args:
         world: where.
         test: which.
-        wrong: number of pairs that it called different.
+        wrong: number of pairs that it called different, or equivalent, at LEVEL.
+        strict: the same at STRICT; None for a test without p.
         pairs: number of pairs.
-        spread: standard deviation of BLEU over the runs of a system.
+        spreads: standard deviation of BLEU over the runs of a system, of each where they differ.
         interval: 95 % interval of the share (Clopper and Pearson).
     """
 
     world: World
     test: str
     wrong: int
+    strict: int | None
     pairs: int
-    spread: float
+    spreads: tuple[float, ...]
     interval: run_level.Interval
 
     @property
@@ -91,11 +110,13 @@ def make_counts(world: World, sentences: int, rng: np.random.Generator) -> Count
     n, m = world.runs
     length = rng.integers(6, 25, size=sentences)
     own = rng.normal(0, world.own_sd, size=(2, sentences))[[0] * n + [1] * m]
+    luck = 1 - rng.exponential(size=(n + m, 1)) if world.skew else rng.normal(size=(n + m, 1))
+    system_sd = world.seed_sd if world.system_sd is None else world.system_sd
     logit = (
         0.9
         + rng.normal(0, 0.7, size=sentences)
         + own
-        + rng.normal(0, world.seed_sd, size=(n + m, 1))
+        + luck * np.array([[world.seed_sd]] * n + [[system_sd]] * m)
         + rng.normal(0, 0.5, size=(n + m, sentences))
     )
     right = 1 / (1 + np.exp(-logit))
@@ -127,10 +148,22 @@ def p_values(
             found[PAIRED] = pair.p
     if PERMUTATION in world.tests:
         found[PERMUTATION] = run_level.permutation(x, y).p
-    if BOOTSTRAP in world.tests:
+    if ORDER in world.tests and (order := run_level.stochastic_order(x, y)):
+        found[ORDER] = LEVEL if order.limit < EPSILON else 1.0
+    if EQUIVALENCE in world.tests:
+        # Made worse by just the margin. Where bad seeds are rare, few runs hide how bad it is.
+        worse = [score - MARGIN for score in y]
+        if (p := run_level.equivalence(x, worse, MARGIN)) is not None:
+            found[EQUIVALENCE] = p
+    if LOOKED in world.tests and WELCH in found and (early := run_level.welch(x[:3], y[:3])):
+        found[LOOKED] = min(early.p, found[WELCH])
+    if BOOTSTRAP in world.tests or BOTH in world.tests:
         draws = resample(counts, bleu_scores, samples, rng)
-        tests = sentence_tests(draws, range(n), range(n, n + m), bleu_scores, rng)
-        found[BOOTSTRAP], found[RANDOMISATION] = tests.bootstrap_p, tests.randomisation_p
+        if BOTH in world.tests and (both := both_levels(draws, range(n), range(n, n + m), rng)):
+            found[BOTH] = both.p
+        if BOOTSTRAP in world.tests:
+            tests = sentence_tests(draws, range(n), range(n, n + m), bleu_scores, rng)
+            found[BOOTSTRAP], found[RANDOMISATION] = tests.bootstrap_p, tests.randomisation_p
     if COIN_PER_RUN in world.tests:
         # The runs one after the other as one run of a longer test set: a coin for each line.
         longer = np.stack([counts[:n].reshape(-1, 10), counts[n:].reshape(-1, 10)])
@@ -164,33 +197,42 @@ def simulate(
     stats = run_level.scipy_stats()
     for number, world in enumerate(worlds):
         rng = np.random.default_rng([seed, number])
-        wrong = dict.fromkeys(world.tests, 0)
+        n, levels = world.runs[0], (LEVEL, STRICT)
+        wrong = {test: [0, 0] for test in world.tests}
         variances = []
         for repetition in range(repetitions):
             if repetition % 50 == 0:
                 say(f"{world.what}, {world.runs}: {repetition} of {repetitions}")
             counts = make_counts(world, sentences, rng)
             for test, p in p_values(world, counts, samples, rng).items():
-                wrong[test] += p <= LEVEL
-            # Without a difference, all runs of a pair come from one distribution.
-            variances.append(np.var(bleu_scores(counts.sum(axis=1)), ddof=1))
-        spread = float(np.sqrt(np.mean(variances)))
-        for test, hits in wrong.items():
+                wrong[test] = [
+                    w + (p <= level) for w, level in zip(wrong[test], levels, strict=True)
+                ]
+            scores = bleu_scores(counts.sum(axis=1))
+            # Unless one spreads more, all runs of a pair come from one distribution.
+            groups = [scores] if world.system_sd is None else [scores[:n], scores[n:]]
+            variances.append([np.var(group, ddof=1) for group in groups])
+        spreads = tuple(float(sd) for sd in np.sqrt(np.mean(variances, axis=0)))
+        for test, (hits, strict) in wrong.items():
             limits = stats.binomtest(hits, repetitions).proportion_ci()
             yield Rate(
-                world, test, hits, repetitions, spread, (float(limits.low), float(limits.high))
-            )
+                world, test, hits, None if test == ORDER else strict, repetitions, spreads,
+                (float(limits.low), float(limits.high)),
+            )  # fmt: skip
 
 
 HEADER = (
-    "| test | two equally good systems | runs | sd of a run, BLEU | p <= 0.05 | 95 % interval |\n"
-    "|---|---|---|---|---|---|"
+    "| test | two equally good systems | runs | sd of a run, BLEU | wrong at 0.05 | 95 % interval "
+    "| wrong at 0.01 |\n"
+    "|---|---|---|---|---|---|---|"
 )
 
 
 def markdown_row(rate: Rate) -> str:
     """A row under HEADER."""
     n, m = rate.world.runs
+    spreads = " and ".join(f"{sd:.1f}" for sd in rate.spreads)
     low, high = (100 * limit for limit in rate.interval)
     found = f"{100 * rate.share:.1f} % | {low:.1f} to {high:.1f} %"
-    return f"| {rate.test} | {rate.world.what} | {n} and {m} | {rate.spread:.1f} | {found} |"
+    strict = "-" if rate.strict is None else f"{100 * rate.strict / rate.pairs:.1f} %"
+    return f"| {rate.test} | {rate.world.what} | {n} and {m} | {spreads} | {found} | {strict} |"

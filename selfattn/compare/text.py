@@ -34,7 +34,7 @@ def _answer(report: Report, width: int) -> str:
         if (found := title_of(report, c)) != title:
             title = found
             lines += ["", *textwrap.wrap(title, width)] if lines else textwrap.wrap(title, width)
-        head = f"  {c.metric:<6}{c.verdict.upper():<14}"
+        head = f"  {c.metric:<6}{c.verdict.upper() if c.primary else c.verdict:<14}"
         lines += _wrap(c.words, width, head, " " * len(head))
     return "\n".join(lines)
 
@@ -60,7 +60,8 @@ def _table(table: Table, width: int) -> str:
             for i, (cell, size) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  " + _GAP.join(padded).rstrip())
-    lines += _wrap(table.note, width, "  ", "  ") if table.note else []
+    for note in table.note.splitlines():
+        lines += _wrap(note, width, "  ", "    ")
     return "\n".join(lines)
 
 

@@ -1,15 +1,15 @@
-"""From p-values and power to a verdict in words."""
+"""From p-values to a verdict in words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from .cells import count, equals, points, probability, share, signed, span
+from .planning import MOST_SEEDS
 from .results import Comparison, Settings
-from .run_level import MOST_SEEDS
 
-BETTER, WORSE = "better", "worse"
-NO_EVIDENCE, UNDERPOWERED = "no evidence", "underpowered"
+BETTER, WORSE, EQUIVALENT = "better", "worse", "equivalent"
+UNDECIDED, NO_EVIDENCE, SECONDARY = "undecided", "no evidence", "secondary"
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -26,26 +26,32 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 def judge(found: Comparison, settings: Settings) -> tuple[str, str]:
     """The verdict and the sentence that explains it.
 
-    ``better`` and ``worse``: Welch's test after Holm's correction is below alpha. Otherwise
-    ``no evidence`` if so many runs would have found a relevant difference with the wanted power,
-    and ``underpowered`` if not: absence of evidence is then no evidence of absence.
+    By the primary metric, after Holm's correction: ``better`` and ``worse`` if Welch's test is
+    below alpha; else ``equivalent`` if both one-sided tests show that the difference is smaller
+    than a relevant one; else ``undecided``. Other metrics have numbers, but no verdict.
     """
     numbers = f"{signed(found.difference)}"
     if found.same_files:
-        return NO_EVIDENCE, f"{numbers}: both sides are the same files, p = 1"
+        verdict = NO_EVIDENCE if found.primary else SECONDARY
+        return verdict, f"{numbers}: both sides are the same files, p = 1"
     if found.welch is None or found.p_holm is None:
-        return UNDERPOWERED, f"{numbers}: {_why_no_test(found)}"
-    numbers += (
-        f" (95 % interval {span(found.welch.interval)}), {equals(found.welch.p)}, after "
-        f"Holm {probability(found.p_holm)}"
-    )
+        return UNDECIDED if found.primary else SECONDARY, f"{numbers}: {_why_no_test(found)}"
+    numbers += f" (95 % interval {span(found.welch.interval)}"
+    if found.primary and found.simultaneous != found.welch.interval:
+        numbers += f", simultaneous {span(found.simultaneous)}"
+    numbers += f"), {equals(found.welch.p)}, after Holm {probability(found.p_holm)}"
+    if settings.looked_after:
+        numbers += " (nominal, looked at before)"
+    if not found.primary:
+        return SECONDARY, numbers
+    same = found.equivalence_holm is not None and found.equivalence_holm < settings.alpha
     if found.p_holm < settings.alpha:
         up = (found.difference > 0) == found.higher_is_better
-        return (BETTER if up else WORSE), numbers + _other_sentences(found, settings)
-    assert found.planning is not None
-    enough = found.planning.power_relevant >= settings.power
-    verdict = NO_EVIDENCE if enough else UNDERPOWERED
-    return verdict, f"{numbers}; {_power_words(found, settings, enough)}"
+        trivial = f"; yet {_equivalence_words(found, settings)}" if same else ""
+        return (BETTER if up else WORSE), numbers + trivial + _other_sentences(found, settings)
+    if same:
+        return EQUIVALENT, f"{numbers}; {_equivalence_words(found, settings)}"
+    return UNDECIDED, f"{numbers}; {_planning_words(found, settings)}"
 
 
 def _why_no_test(found: Comparison) -> str:
@@ -67,19 +73,44 @@ def _other_sentences(found: Comparison, settings: Settings) -> str:
     )
 
 
-def _power_words(found: Comparison, settings: Settings, enough: bool) -> str:
-    plan = found.planning
-    assert plan is not None
-    words = (
-        f"{found.runs[1]} against {found.runs[0]} runs find a true difference of "
-        f"{points(plan.relevant)} in {share(plan.power_relevant)} of experiments"
-    )
-    if enough:
-        return words
-    relevant, observed = (
-        count(seeds, MOST_SEEDS) for seeds in (plan.seeds_relevant, plan.seeds_observed)
-    )
+def _equivalence_words(found: Comparison, settings: Settings) -> str:
+    assert found.equivalence_holm is not None
     return (
-        f"{words}; in {share(settings.power)}, {relevant} runs a side would find it and "
-        f"{observed} would find the {signed(found.difference)} seen here"
+        f"less than {points(settings.relevant)} apart (equivalence, after Holm "
+        f"{equals(found.equivalence_holm)})"
+    )
+
+
+def _planning_words(found: Comparison, settings: Settings) -> str:
+    plan = found.planning
+    if plan is None or found.equivalence_holm is None:
+        return "the runs of each side score alike, so there is no spread to test against"
+    relevant = points(settings.relevant)
+    return (
+        f"neither a difference nor equivalence within {relevant} (after Holm "
+        f"{equals(found.equivalence_holm)}) is shown. {found.runs[1]} and {found.runs[0]} runs "
+        f"find a true {points(plan.detectable)} in {share(settings.power)} of studies; to find "
+        f"{relevant}, plan {seeds_words(found)} runs a side"
+    )
+
+
+def seeds_words(found: Comparison) -> str:
+    """Runs a side for the relevant difference: ``9 to 14``."""
+    if (plan := found.planning) is None:
+        return "-"
+    few, many = (count(n, MOST_SEEDS) for n in (plan.seeds_relevant, plan.seeds_cautious))
+    return few if few == many else f"{few} to {many}"
+
+
+def looks_warning(settings: Settings) -> str:
+    """What holds and what does not after runs were added to results that had been seen."""
+    looks = len(settings.looked_after) + 1
+    at = " and ".join(map(str, settings.looked_after))
+    return (
+        f"runs were added after the results had been seen at {at} runs a system: the level of "
+        f"{share(settings.alpha)} was spent at that look. Scores, means and spreads stand; "
+        "intervals, p-values (after Holm, too) and verdicts are nominal, as if nobody had looked: "
+        f"{looks} looks at {share(settings.alpha)} each call equal systems different in up to "
+        f"{share(min(1.0, looks * settings.alpha))} of studies, and in more if what was added "
+        "depended on what was seen. New seeds, planned beforehand, would settle it"
     )

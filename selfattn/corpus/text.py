@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import logging
+import math
 import re
 import unicodedata
 import zlib
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,8 +48,8 @@ class Cleaning:
     def __post_init__(self) -> None:
         if self.max_length < 1:
             raise UserError(f"--max-length is {self.max_length}, but must be 1 or more")
-        if self.max_ratio < 1:
-            raise UserError(f"--max-ratio is {self.max_ratio}, but must be 1 or more")
+        if not 1 <= self.max_ratio < math.inf:
+            raise UserError(f"--max-ratio is {self.max_ratio}, but must be a number of 1 or more")
 
 
 @dataclass(frozen=True)
@@ -59,33 +62,39 @@ class ParallelText:
 
 
 def read_lines(path: Path) -> list[str]:
+    """All of :func:`iter_lines`."""
+    return list(iter_lines(path))
+
+
+def iter_lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 text file, plain or (by the ending ``.gz``) gzipped, without newlines.
+
+    A line ends at ``\\n`` or ``\\r\\n`` and nowhere else: not at a lone carriage return, U+0085 or
+    U+2028, which corpora hold inside of sentences. A byte order mark is no part of the first line.
 
     Raises:
         UserError: if there is no such file, or it is not UTF-8 text (with the number of the line).
     """
     try:
-        data = path.read_bytes()
-        if path.suffix == ".gz":
-            data = gzip.decompress(data)
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+                # What follows the last newline is a line only if it holds something.
+                if text:
+                    yield _decode(path, number, text.removesuffix(b"\n"))
     except FileNotFoundError:
         raise UserError(f"there is no file {path}") from None
     except IsADirectoryError:
         raise UserError(f"{path} is a folder, but a text file is needed") from None
-    except PermissionError:
-        raise UserError(f"{path} cannot be read: permission denied") from None
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise UserError(f"{path} is not a complete gzip file") from None
-    lines = data.split(b"\n")
-    # What follows the last newline is a line only if it holds something.
-    if not lines[-1]:
-        lines.pop()
-    return [_decode(path, number, line) for number, line in enumerate(lines, start=1)]
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _decode(path: Path, number: int, line: bytes) -> str:
     try:
-        text = line.decode("utf-8")
+        text = line.removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(
             f"{path}, line {number}: byte 0x{line[error.start]:02x} at position {error.start + 1} "

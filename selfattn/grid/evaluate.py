@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..compare.reading import read_hypotheses
 from ..corpus.folder import write_lines
 from ..report.translations import bleu, read_translations
 from ..srl import conll
@@ -30,10 +31,11 @@ def translation(output: Path, references: Path, hypotheses: Path, lowercase: boo
         lowercase: whether case is ignored.
 
     Raises:
-        UserError: if translations are missing or hold subword marks, or sacrebleu is not installed.
+        UserError: if translations are missing, hold subword marks or are of other references, or
+            sacrebleu is not installed.
     """
-    wanted = read_translations(references)
-    found = read_translations(output, len(wanted))
+    wanted = read_translations(references, subwords=True)
+    found = read_hypotheses(output, "translation", wanted, references)
     first = bleu(found, wanted, lowercase)
     from sacrebleu.metrics import CHRF
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..corpus.text import iter_lines
 from ..errors import UserError
 
 # The detokenised hypothesis of one sentence: D-NUMBER, score, text.
@@ -60,35 +61,52 @@ def in_corpus_order(
     return [found[number] for number in range(count)]
 
 
-def read_translations(path: Path, expected: int | None = None) -> list[str]:
-    """Read translations in corpus order.
+def read_translations(
+    path: Path, expected: int | None = None, *, subwords: bool = False
+) -> list[str]:
+    """Read translations in corpus order; a byte order mark at the beginning is no part of them.
 
     Args:
         path: the output of fairseq-generate, or plain text with one translation a line.
         expected: number of sentences of the corpus, if known.
+        subwords: accept subword marks.
 
     Raises:
-        UserError: if the file cannot be read, sentences are missing or subword marks are left.
+        UserError: if the file cannot be read or is empty, sentences are missing or subword marks
+            are left.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not UTF-8 text") from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    lines = text.split("\n")[:-1] if text.endswith("\n") else text.split("\n")
-    numbered = [found for line in lines if (found := parse_hypothesis(line))]
+    lines: list[str] = []
+    numbered: list[tuple[int, str]] = []
+    # One at a time: the output of fairseq-generate is many times as large as its translations.
+    for line in iter_lines(path):
+        if found := parse_hypothesis(line):
+            numbered.append(found)
+        elif not numbered:
+            lines.append(line)
+    if not lines and not numbered:
+        raise UserError(f"{path} is empty, but needs at least one line")
     translations = in_corpus_order(numbered, expected) if numbered else lines
     if expected is not None and len(translations) != expected:
         raise UserError(f"{path} has {len(translations)} translations; it must have {expected}")
-    for number, line in enumerate(translations, 1):
-        for mark, scheme in _SUBWORD_MARKS:
-            if held := mark.search(line):
-                raise UserError(
-                    f"{path}: translation {number} holds the subword mark {held[0].strip()!r}; "
-                    f"generate with --remove-bpe {scheme}"
-                )
+    if not subwords:
+        check_subwords(path, translations)
     return translations
+
+
+def check_subwords(path: Path, translations: Sequence[str], references: Sequence[str] = ()) -> None:
+    """Refuse translations with a subword mark that no reference holds.
+
+    Raises:
+        UserError: with the first such translation.
+    """
+    for mark, scheme in _SUBWORD_MARKS:
+        number = next((n for n, line in enumerate(translations, 1) if mark.search(line)), None)
+        if number is not None and not any(mark.search(line) for line in references):
+            held = mark.findall(translations[number - 1])[0].strip()
+            raise UserError(
+                f"{path}: translation {number} holds the subword mark {held!r}; "
+                f"generate with --remove-bpe {scheme}"
+            )
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False) -> Score:

@@ -1,17 +1,27 @@
 """BLEU in the ways in which English-German results of the time were reported.
 
 The MTSA paper does not say which one it used. All take plain, detokenised text; what differs is
-how it is cut into tokens before n-grams are counted:
+how it is cut into tokens before n-grams are counted. The first two are named after the scripts
+that they follow, because either is called "compound splitting" and they give different numbers:
 
-* ``compound-split``: tensor2tensor's ``get_ende_bleu.sh``, which is the Moses tokenizer, compounds
-  taken apart at their hyphens, and ``multi-bleu.perl``. The numbers are higher than the others.
-* ``tokenised``: the same without taking compounds apart.
+* ``get_ende_bleu.sh`` of tensor2tensor (commit c886a73): the Moses script
+  ``replace-unicode-punctuation.perl`` on the translations, the Moses tokenizer, words taken apart
+  at their hyphens, ``multi-bleu.perl``. The references are not put through the first step but must
+  have plain quotation marks (tensor2tensor's issue 317). The numbers are the highest.
+* ``compound_split_bleu.sh`` of fairseq: Moses tokens taken apart at their hyphens on both sides,
+  and no character replaced.
+* ``tokenised``: the same without taking words apart.
 * ``sacrebleu``: sacreBLEU as it comes (``13a``), the one to compare new results with.
 * ``intl``: the international tokenisation of ``mteval-v14``, as tensor2tensor's ``t2t-bleu``.
 
 Differs:
-    The Moses tokenizer is sacremoses, a port of the Perl script; ``multi-bleu.perl`` is
-    sacreBLEU without a tokenizer and without smoothing, which is the same formula.
+    The Moses scripts are sacremoses, a port from Perl; ``multi-bleu.perl`` and ``fairseq-score``
+    are sacreBLEU without a tokenizer and without smoothing, which is the same formula.
+    tensor2tensor's references with plain quotation marks are a file of its own, and issue 317 says
+    how to make them: every Unicode quotation mark becomes a plain one, here double ones ``"`` and
+    single ones, and the apostrophe, ``'``. fairseq's script gets references and translations that
+    were tokenised before the training, in ways that differ with the data set (Google's is split
+    already, ``prepare-wmt14en2de.sh`` cuts at hyphens); here plain text is tokenised.
 """
 
 from __future__ import annotations
@@ -23,8 +33,13 @@ from typing import Any
 from ..errors import UserError
 from ..report.translations import Score
 
-FLAVOURS = ("compound-split", "tokenised", "sacrebleu", "intl")
+TENSOR2TENSOR, FAIRSEQ = "get_ende_bleu.sh", "compound_split_bleu.sh"
+FLAVOURS = (TENSOR2TENSOR, FAIRSEQ, "tokenised", "sacrebleu", "intl")
 _COMPOUND = re.compile(r"(\S)-(\S)")
+_PLAIN_QUOTES = str.maketrans(
+    dict.fromkeys("\u201e\u201c\u201d\u201f\u00ab\u00bb", '"')
+    | dict.fromkeys("\u201a\u2018\u2019\u201b\u2039\u203a", "'")
+)
 
 
 def split_compounds(tokens: str) -> str:
@@ -34,6 +49,28 @@ def split_compounds(tokens: str) -> str:
     'ein Rich ##AT##-##AT## Text ##AT##-##AT## Dokument - so'
     """
     return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", tokens)
+
+
+def plain_quotes(text: str) -> str:
+    """Typographic quotation marks as plain ones, as tensor2tensor's references have them.
+
+    >>> plain_quotes("\u201eJa\u201c, sagte er, \u201anein\u2018.")
+    '"Ja", sagte er, \'nein\'.'
+    """
+    return text.translate(_PLAIN_QUOTES)
+
+
+def replace_punctuation(sentences: Sequence[str]) -> list[str]:
+    """Plain punctuation for some of Unicode's, as Moses' ``replace-unicode-punctuation.perl``.
+
+    It knows the upper quotation marks, the apostrophe, the ellipsis and the marks and digits of
+    Chinese text, and leaves the lower quotation mark, guillemets and dashes.
+
+    Raises:
+        UserError: if sacremoses is not installed.
+    """
+    normaliser = _sacremoses().MosesPunctNormalizer(lang="de")
+    return [str(normaliser.replace_unicode_punct(sentence)) for sentence in sentences]
 
 
 def tokenise(sentences: Sequence[str], language: str = "de") -> list[str]:
@@ -63,14 +100,20 @@ def bleu_flavours(hypotheses: Sequence[str], references: Sequence[str]) -> dict[
         )
     moses = f"moses-de-sacremoses-{_sacremoses().__version__}"
     plain = list(hypotheses), list(references)
-    tokens = tokenise(hypotheses), tokenise(references)
-    split = tuple([split_compounds(line) for line in text] for text in tokens)
+    tokens = tokenise(plain[0]), tokenise(plain[1])
+    quoted = [plain_quotes(reference) for reference in references]
+    replaced = tokenise(replace_punctuation(hypotheses)), tokenise(quoted)
     return {
-        "compound-split": _score(split, "none", f"{moses}-atat"),
+        TENSOR2TENSOR: _score(_split(replaced), "none", f"{moses}-replaced-atat"),
+        FAIRSEQ: _score(_split(tokens), "none", f"{moses}-atat"),
         "tokenised": _score(tokens, "none", moses),
         "sacrebleu": _score(plain, "13a"),
         "intl": _score(plain, "intl"),
     }
+
+
+def _split(texts: tuple[list[str], ...]) -> tuple[list[str], ...]:
+    return tuple([split_compounds(line) for line in text] for text in texts)
 
 
 def _score(texts: tuple[list[str], ...], tokenizer: str, name: str | None = None) -> Score:

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 from ..corpus.folder import write_json
 from ..errors import UserError
 from ..report.translations import Score
+from .bleu import FAIRSEQ
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 SCORES = "scores.json"
+# What it was called before either way of splitting had its script's name.
+_OLD_NAMES = {"compound-split": FAIRSEQ}
 
 # tensor2tensor 1.9.0: transformer_base (Setup 2) and transformer_base_single_gpu (Setup 1), as
 # fairseq spells them. "batch" is --max-tokens x processes x --update-freq.
@@ -179,7 +182,10 @@ def load(folder: Path) -> list[Run]:
             Run(**{
                 **entry,
                 "departures": tuple(entry["departures"]),
-                "scores": {name: Score(**score) for name, score in entry["scores"].items()},
+                "scores": {
+                    _OLD_NAMES.get(name, name): Score(**score)
+                    for name, score in entry["scores"].items()
+                },
             })
             for entry in entries.values()
         ]  # fmt: skip

@@ -14,7 +14,7 @@ from ..corpus.progress import Show
 from ..errors import UserError
 
 PARTS = ("train", "valid", "test")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Archive:
         name (str): of the file.
         url (str): where it is.
         bytes (int): its size.
-        digest (str): ``sha256:HEX`` or ``md5:HEX``.
+        digest (str): ``sha256:HEX``.
     """
 
     name: str
@@ -90,7 +90,8 @@ def _check(path: Path, sources: Sources) -> None:
         if not _DIGEST.fullmatch(archive.digest):
             raise UserError(
                 f"--sources {path}: the digest of {archive.name} is {archive.digest!r}, but must "
-                "be sha256: or md5: and hexadecimal digits"
+                f"be sha256: and the 64 digits that `sha256sum {archive.name}` prints for a file "
+                "that you trust"
             )
     for corpus in sources.corpora:
         if corpus.archive not in sources.archives:

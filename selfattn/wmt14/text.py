@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -46,7 +46,9 @@ def write_text(
         UserError: if a file is missing or damaged, two files do not fit each other, a corpus has
             another number of pairs than it must, or a pair of the valid or test set is bad.
     """
-    cleaning = Cleaning(max_length=max_words, max_ratio=max_ratio or math.inf)
+    cleaning = Cleaning(
+        max_length=max_words, max_ratio=sys.float_info.max if max_ratio is None else max_ratio
+    )
     counts: dict[str, Any] = {}
     for part in PARTS:
         counts[part] = {"read": 0, "kept": 0}

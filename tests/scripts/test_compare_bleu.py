@@ -84,9 +84,12 @@ def test_two_test_sets_and_all_files(compare, folder):
         base="old=runs/base-*/{test}.out", system="a_b=runs/good-*/{test}.out", ref="one=one.de",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    # Counts are kept for the next time, and no pattern finds them.
+    assert len(list(folder.glob("runs/*/.*.counts"))) == 2 * len(list(folder.glob("runs/*/*.out")))
     first = done.stdout.splitlines()
     assert first[0] == "a_b against old on one: 3 and 3 runs, 40 sentences"
     assert first[1].startswith("  BLEU  BETTER        +")
+    assert any(line.startswith("  TER   secondary     -") for line in first)
     assert all(len(line) <= 80 for line in first if not line.startswith("wrote"))
     report = json.loads((folder / "r.json").read_text())
     assert len(report["comparisons"]) == 4 and len(report["runs"]) == 12
@@ -143,9 +146,11 @@ def test_semantic_roles(run_cli, repo_root, tmp_path):
         (tmp_path / f"a{seed}.props").write_text(gold * (3 + seed) + wrong * (6 - seed))
         (tmp_path / f"b{seed}.props").write_text(gold * (seed + 5) + wrong * (4 - seed))
     flags = "--baseline a*.props --system b*.props --ref gold.conll --samples 200 --json r.json"
+    flags += " --no-cache"
     script = repo_root / "scripts" / "compare_bleu.py"
     done = run_cli([script, *flags.split()], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert not list(tmp_path.glob(".*"))
     report = json.loads((tmp_path / "r.json").read_text())
     assert report["settings"]["task"] == "srl"
     means = {(s["system"], s["metric"]): s["mean"] for s in report["summaries"]}
@@ -159,6 +164,11 @@ def test_semantic_roles(run_cli, repo_root, tmp_path):
     ("arguments", "words"),
     [
         (["--system", "runs/none-*/one.out"], "no file matches 'runs/none-*/one.out'"),
+        *[
+            (["--relevant", bad], f"--relevant is {float(bad)}, but must be a number above 0")
+            for bad in ("inf", "nan", "0")
+        ],
+        (["--looked-after", "0"], "--looked-after is 0, but must be 1 or more"),
         (["--alpha", "1"], "--alpha is 1.0, but must lie between 0 and 1"),
         (["--csv", "none/r.csv"], "--csv is none/r.csv, but there is no folder none"),
         (["--logs", "a=runs/*/train.log"], "--logs is for the learning curves of --plots FOLDER"),

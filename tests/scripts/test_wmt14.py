@@ -27,7 +27,7 @@ FOLDERS = {
     "commoncrawl": "./",
     "europarl-v7": "training/",
     "newstest2013": "dev/",
-    "newstest2014": "test-full/",
+    "newstest2014": "dev/",
 }
 # Pairs that must go, or come out clean, as lines of bytes.
 BAD = {
@@ -68,26 +68,27 @@ def archives(layout, tmp_path_factory):
     """A folder with the archives, and the real sources.json but for sizes and checksums."""
     folder = tmp_path_factory.mktemp("archives")
     sources = json.loads((EXAMPLE / "sources.json").read_text())
+    contents = {name: {"README": b"not read"} for name in sources["archives"]}
     for corpus in sources["corpora"]:
         pairs = layout[corpus["name"]]
         corpus["pairs"] = len(pairs)
-        files = {"README": b"not read"}
         for side, name in enumerate((corpus["source"], corpus["target"])):
             kind = ("srcset", "refset")[side]
             data = sgm(pairs, side, kind) if name.endswith(".sgm") else joined(pairs, side)
             # The target first, as in the real archives.
-            files = {FOLDERS[corpus["name"]] + name: data, **files}
-        path = folder / corpus["archive"]
+            place = FOLDERS[corpus["name"]] + name
+            contents[corpus["archive"]] = {place: data, **contents[corpus["archive"]]}
+    for archive, files in contents.items():
+        path = folder / archive
         with tarfile.open(path, "w:gz") as tar:
             for name, data in files.items():
                 info = tarfile.TarInfo(name)
                 info.size = len(data)
                 tar.addfile(info, io.BytesIO(data))
-        method = sources["archives"][path.name]["digest"].partition(":")[0]
-        digest = hashlib.new(method, path.read_bytes()).hexdigest()
-        sources["archives"][path.name] |= {
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        sources["archives"][archive] |= {
             "bytes": path.stat().st_size,
-            "digest": f"{method}:{digest}",
+            "digest": f"sha256:{digest}",
         }
     (folder / "sources.json").write_text(json.dumps(sources))
     return folder
@@ -224,7 +225,7 @@ def test_archives_that_are_wrong_or_missing(spoiled, run_cli, tmp_path):
         run_cli(command(folder, dest, "--mirror", folder.as_uri())),
         "cannot download file://", "dev.tgz", "No such file",
     )  # fmt: skip
-    (folder / "dev.tgz").write_bytes((folder / "test-full.tgz").read_bytes())
+    (folder / "dev.tgz").write_bytes((folder / "training-parallel-nc-v13.tgz").read_bytes())
     wrong = run_cli(command(folder, dest, "--archives", folder))
     refused(wrong, "dev.tgz has the sha256", "damaged or another version")
     accepted = run_cli(command(folder, dest, "--archives", folder, "--any-data"))

@@ -58,9 +58,12 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def found(base="runs/base-*/one.out", system="runs/good-*/one.out", ref="one.de", **settings):
+def found(
+    base="runs/base-*/one.out", system="runs/good-*/one.out", ref="one.de", metrics=("bleu",),
+    **settings,
+):  # fmt: skip
     request = Request(
-        name_systems([base, system]), name_test_sets([ref]), "auto", ["bleu"],
+        name_systems([base, system]), name_test_sets([ref]), "auto", metrics,
         Settings("", (), samples=200, **settings),
     )  # fmt: skip
     return compare(request)
@@ -87,16 +90,68 @@ def test_a_system_against_itself():
     assert (comparison.baseline, comparison.system) == ("base", "base (2)")
     assert comparison.welch.p == comparison.paired.p == comparison.permutation.p == 1
     assert comparison.sentence.bootstrap_p == comparison.sentence.randomisation_p == 1
+    assert comparison.both_levels.p == 1 and comparison.order.violation == 0.5
+    assert comparison.equivalence is None
     assert (comparison.verdict, comparison.p_holm, comparison.effect.g) == ("no evidence", 1, 0)
 
 
 def test_one_run_is_never_called_better():
     report = found(base="runs/base-1/one.out", system="runs/good-1/one.out")
     (comparison,) = report.comparisons
-    assert comparison.verdict == "underpowered" and comparison.welch is None
+    assert comparison.verdict == "undecided" and comparison.welch is None
+    assert comparison.both_levels is comparison.order is None
     assert comparison.sentence.bootstrap_p < 0.05
     assert "one run on a side cannot tell the system from its seed" in comparison.words
-    assert "UNDERPOWERED" in render(report, 80)
+    assert "UNDECIDED" in render(report, 80)
+
+
+def test_the_primary_metric_alone_has_a_verdict():
+    several = ("ter", "chrf", "bleu")
+    report = found(metrics=several)
+    assert [c.metric for c in report.comparisons] == ["BLEU", "chrF", "TER"]
+    assert [c.verdict for c in report.comparisons] == ["better", "secondary", "secondary"]
+    bleu, chrf, ter = report.comparisons
+    # Alone in its family, BLEU is not corrected; the others are for two tests.
+    assert bleu.p_holm == bleu.welch.p and bleu.simultaneous == bleu.welch.interval
+    assert min(chrf.p_holm / chrf.welch.p, ter.p_holm / ter.welch.p) >= 1
+    assert max(chrf.p_holm / chrf.welch.p, ter.p_holm / ter.welch.p) == pytest.approx(2)
+    assert chrf.simultaneous[0] < chrf.welch.interval[0] < chrf.welch.interval[1]
+    assert found().comparisons == [bleu]
+    text = render(report, 100)
+    assert "  BLEU  BETTER        +" in text and "  chrF  secondary     +" in text
+    other = found(metrics=several, primary="TER")
+    assert [(c.metric, c.primary) for c in other.comparisons] == [
+        ("TER", True), ("BLEU", False), ("chrF", False),
+    ]  # fmt: skip
+    assert found(metrics=["ter", "chrf"]).settings.primary == "chrF"
+    for primary, words in (("ter", "is ter, which --metrics leaves out"), ("f1", "one of bleu")):
+        with pytest.raises(UserError, match=f"--primary .*{words}"):
+            found(metrics=["bleu", "chrf"], primary=primary)
+
+
+def test_equivalent_only_below_a_relevant_difference(folder):
+    for seed in (1, 2, 3):
+        run = folder / f"runs/alike-{seed}"
+        run.mkdir()
+        lines = "".join(f"{line}\n" for line in translations(f"alike{seed}", 0.4))
+        (run / "one.out").write_text(lines, "utf-8")
+    alike = {"system": "runs/alike-*/one.out"}
+    (near,) = found(**alike, relevant=60).comparisons
+    assert near.verdict == "equivalent" and near.equivalence_holm < 0.05
+    (far,) = found(**alike, relevant=0.5).comparisons
+    assert far.verdict == "undecided" and far.welch.p == near.welch.p
+    # Different, and by less than 500 points.
+    (both,) = found(relevant=500).comparisons
+    assert both.verdict == "better" and "yet less than 500" in both.words
+
+
+def test_runs_added_after_a_look_mark_the_report():
+    report = found(looked_after=(2,))
+    assert "the results had been seen at 2 runs a system" in report.warnings[0]
+    assert "nominal" in report.comparisons[0].words
+    assert report.comparisons[0].welch == found().comparisons[0].welch
+    with pytest.raises(UserError, match="--looked-after is 3, but no system has more than 3 runs"):
+        found(looked_after=(3,))
 
 
 def edit(path, old, new):

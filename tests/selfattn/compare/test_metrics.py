@@ -1,6 +1,7 @@
 """Scores from summed counts against sacreBLEU and against the scorer of semantic roles."""
 
 import random
+import sys
 
 import numpy as np
 import pytest
@@ -37,8 +38,9 @@ def corpus(seed, sentences=40, changed=0.4):
 def test_summed_counts_give_sacrebleus_score(seed, changed):
     pytest.importorskip("sacrebleu")
     references, translations = corpus(seed, changed=changed)
-    for metric in translation_metrics(references, TRANSLATION, lowercase=False, tokenize="13a"):
-        counts = metric.counts(translations)
+    for metric in translation_metrics(TRANSLATION, lowercase=False, tokenize="13a"):
+        (counts,) = metric.counts(references, [translations])
+        assert counts.dtype == np.uint8
         expected = metric.engine.corpus_score(translations, [references])
         assert metric.scores(counts.sum(axis=0)) == pytest.approx(expected.score, rel=1e-13)
         # The same for any choice of sentences, repeated ones included.
@@ -57,9 +59,10 @@ def test_summed_counts_give_sacrebleus_score(seed, changed):
 )
 def test_scores_of_single_odd_sentences(hypothesis, reference):
     pytest.importorskip("sacrebleu")
-    for metric in translation_metrics([reference], TRANSLATION, lowercase=False, tokenize="13a"):
+    for metric in translation_metrics(TRANSLATION, lowercase=False, tokenize="13a"):
         expected = metric.engine.corpus_score([hypothesis], [[reference]]).score
-        assert metric.scores(metric.counts([hypothesis])[0]) == pytest.approx(expected, abs=1e-12)
+        (counts,) = metric.counts([reference], [[hypothesis]])
+        assert metric.scores(counts.sum(axis=0)) == pytest.approx(expected, abs=1e-12)
 
 
 def test_nothing_at_all_scores_zero():
@@ -69,10 +72,25 @@ def test_nothing_at_all_scores_zero():
 
 def test_lowercase_and_tokenizer_are_in_the_signature():
     pytest.importorskip("sacrebleu")
-    metrics = translation_metrics(["Ein Boot"], ["BLEU"], lowercase=True, tokenize="intl")
-    assert "case:lc" in metrics[0].signature and "tok:intl" in metrics[0].signature
+    (metric,) = translation_metrics(["BLEU"], lowercase=True, tokenize="intl")
+    assert metric.signature.startswith("nrefs:1|case:lc|eff:no|tok:intl|")
     with pytest.raises(UserError, match="--tokenize is 'words', but must be one of"):
-        translation_metrics(["Ein Boot"], ["BLEU"], lowercase=False, tokenize="words")
+        translation_metrics(["BLEU"], lowercase=False, tokenize="words")
+
+
+def test_a_tokenizer_that_is_not_there_is_refused(monkeypatch):
+    pytest.importorskip("sacrebleu")
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    with pytest.raises(UserError, match="--tokenize is 'ja-mecab', which sacreBLEU cannot set up"):
+        translation_metrics(["BLEU"], lowercase=False, tokenize="ja-mecab")
+
+
+def test_long_lines_have_counts_of_more_bytes():
+    pytest.importorskip("sacrebleu")
+    (metric,) = translation_metrics(["chrF"], lowercase=False, tokenize="13a")
+    short, long = metric.counts(["ab"], [["ab"], ["ab" * 40_000]])
+    assert short.dtype == np.uint8 and long.dtype == np.uint32
+    assert long[0, :3].tolist() == [80_000, 2, 2]
 
 
 def spans(rng):
@@ -98,8 +116,8 @@ def test_summed_counts_give_the_scorers_f1():
     result = score(gold, predicted)
     expected = {"F1": result.overall.f1, "Comp.": result.perfect_percent}
     for name in TAGGING:
-        metric = TaggingMetric(name, gold)
-        counts = metric.counts(predicted)
+        metric = TaggingMetric(name)
+        (counts,) = metric.counts(gold, [predicted])
         assert metric.scores(counts.sum(axis=0)) == pytest.approx(expected[name], rel=1e-13)
         assert 0 < expected[name] < 100
         assert metric.scores(np.zeros(5)) == 0

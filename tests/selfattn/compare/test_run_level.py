@@ -8,13 +8,12 @@ import pytest
 
 from selfattn.compare import run_level
 from selfattn.compare.run_level import (
+    equivalence,
     hedges,
     mean_interval,
     paired,
     permutation,
-    power,
-    seeds_needed,
-    spread_limit,
+    stochastic_order,
     welch,
 )
 
@@ -48,6 +47,43 @@ def test_paired_is_scipys_and_takes_only_common_seeds():
     limits = expected.confidence_interval(0.95)
     assert found.interval == pytest.approx((limits.low, limits.high), rel=1e-12)
     assert paired({"1": 3.0}, {"1": 4.0, "2": 3.0}) == (None, 1)
+
+
+@pytest.mark.parametrize(("x", "y"), SIDES)
+def test_equivalence_is_the_90_percent_interval_within_the_margin(x, y):
+    # Two one-sided tests at 5 % and the 90 % interval say the same (Schuirmann 1987).
+    low, high = welch(x, y, 0.9).interval
+    edge = max(abs(low), abs(high))
+    assert equivalence(x, y, edge) == pytest.approx(0.05, rel=1e-9)
+    assert equivalence(x, y, 1.01 * edge) < 0.05 < equivalence(x, y, 0.99 * edge)
+    assert equivalence(y, x, edge) == pytest.approx(0.05, rel=1e-9)
+
+
+def test_equivalence_needs_a_spread():
+    assert equivalence([37.0, 37.0], [37.0, 37.0], 0.5) is None
+    assert equivalence([37.0], Y, 0.5) is None
+    assert equivalence(X, [score + 0.5 for score in X], 0.5) == pytest.approx(0.5)
+
+
+def test_almost_stochastic_order_by_hand():
+    # Quantiles 1, 2, 6 and 3, 3, 3: squared gaps 4, 1 and 9, of which 9 is on the wrong side.
+    found = stochastic_order([3.0, 3.0, 3.0], [2.0, 1.0, 6.0], samples=10)
+    assert found.violation == pytest.approx(5 / 14)  # both means are 3: the second lies lower
+    # Sides of two and three runs: gaps 1, 1, 2, 2 of widths 1/3, 1/6, 1/6, 1/3.
+    found = stochastic_order([0.0, 4.0], [1.0, 2.0, 6.0])
+    assert found.violation == pytest.approx(
+        (1 / 6 * 4) / (1 / 3 + 1 / 6 * 4 + 1 / 6 * 4 + 1 / 3 * 4)
+    )
+    assert found.limit > found.violation
+
+
+def test_almost_stochastic_order_at_its_ends():
+    apart = stochastic_order([1.0, 2.0, 3.0], [4.0, 5.0])
+    assert (apart.violation, apart.limit) == (0, 0)
+    assert stochastic_order([4.0, 5.0], [1.0, 2.0, 3.0]) == apart
+    itself = stochastic_order(X, X)
+    assert itself.violation == 0.5 and itself.limit > 0.5
+    assert stochastic_order([1.0], Y) is None
 
 
 @pytest.mark.parametrize(("x", "y"), SIDES)
@@ -113,33 +149,9 @@ def test_effects_of_any_size_have_a_finite_interval(scale):
         effect = hedges(*sides)
         assert math.isfinite(effect.g)
         assert effect.interval[0] < effect.g < effect.interval[1]
-        assert 0 <= power(1.0, scale, scale, 2, 3, 0.01) <= 1
 
 
-def test_power_of_textbooks_and_of_simulated_experiments():
-    # Cohen 1988: 64 a side find half a standard deviation in 80 %.
-    assert power(0.5, 1, 1, 64, 64, 0.05) == pytest.approx(0.801, abs=5e-4)
-    assert seeds_needed(0.5, 1, 1, 0.05) == 64
-    assert power(0.0, 1, 1, 5, 5, 0.05) == pytest.approx(0.05)
-    rng = np.random.default_rng(6)
-    x, y = rng.normal(0, 0.3, (20_000, 5)), rng.normal(0.6, 0.5, (20_000, 4))
-    found = (stats.ttest_ind(x, y, axis=1, equal_var=False).pvalue < 0.05).mean()
-    assert power(0.6, 0.3, 0.5, 5, 4, 0.05) == pytest.approx(found, abs=0.02)
-
-
-def test_seeds_needed_is_the_first_number_that_is_enough():
-    for difference, sx, sy, alpha in ((0.4, 0.3, 0.5, 0.05), (0.2, 0.5, 0.2, 0.05 / 6)):
-        enough = seeds_needed(difference, sx, sy, alpha)
-        assert power(difference, sx, sy, enough, enough, alpha) >= 0.8
-        assert power(difference, sx, sy, enough - 1, enough - 1, alpha) < 0.8
-    assert seeds_needed(50, 0.1, 0.1, 0.05) == 2
-    assert seeds_needed(0, 1, 1, 0.05) is None
-    assert seeds_needed(0.1, 0, 0, 0.05) == 2
-
-
-def test_intervals_of_spread_and_mean():
-    # NIST handbook's chi-square table: the 0.20 quantile with 8 degrees of freedom is 4.594.
-    assert spread_limit(8) == pytest.approx(math.sqrt(8 / 4.594), rel=1e-4)
+def test_interval_of_a_mean():
     expected = stats.t.interval(0.95, 4, np.mean(X), stats.sem(X))
     assert mean_interval(X) == pytest.approx(expected)
     assert mean_interval([1.0]) is None
@@ -157,6 +169,12 @@ def test_no_spread_or_one_run_is_no_test():
     assert welch([37.0, 37.0], [38.0, 38.0]) is None
     assert welch([37.0], Y) is None and hedges([37.0], Y) is None
     assert welch([37.0, 37.0], Y[:2]) is not None
+
+
+def test_rounding_is_no_spread():
+    noise = [37.0, 37.0 + 1e-12, 37.0 - 1e-12]
+    assert welch(noise, noise).p == paired(named(noise), named(noise))[0].p == 1
+    assert welch(noise, [38.0, 38.0]) is None
 
 
 def test_swapping_the_sides_turns_signs_only():

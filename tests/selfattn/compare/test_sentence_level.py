@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from selfattn.compare.metrics import bleu_scores, ter_scores
-from selfattn.compare.sentence_level import resample, sentence_tests
+from selfattn.compare.sentence_level import Resampled, both_levels, resample, sentence_tests
 
 
 def ter_counts(runs, sentences, worse=0.0):
@@ -112,3 +112,29 @@ def test_draws_in_pieces_for_little_memory(monkeypatch):
     assert whole.bootstrap.shape == pieces.bootstrap.shape
     assert pieces.bootstrap.mean() == pytest.approx(whole.bootstrap.mean(), rel=0.05)
     assert np.isfinite(pieces.bootstrap).all() and (pieces.kept <= pieces.totals).all()
+
+
+def test_the_bootstrap_over_both_levels_adds_seeds_and_sentences():
+    rng = np.random.default_rng(4)
+    seeds = np.array([0.0, 2.0, 4.0, 1.0, 5.0])
+    sentences = rng.normal(0, 1.5, (20_000, 1))
+    drawn = Resampled(seeds, seeds + np.hstack([0 * sentences] * 2 + [sentences] * 3), None, None)
+    found = both_levels(drawn, [0, 1], [2, 3, 4], rng)
+    # Variances: of the mean of two draws from 0, 2; of three from 4, 1, 5; of the sentences.
+    sd = np.sqrt(1 / 2 + np.var([4, 1, 5]) / 3 + 1.5**2)
+    assert np.ptp(found.interval) == pytest.approx(2 * 1.96 * sd, rel=0.03)
+    assert np.mean(found.interval) == pytest.approx(10 / 3 - 1, abs=0.1)
+    assert both_levels(drawn, [0], [2, 3, 4], rng) is None
+    assert both_levels(drawn, [0, 1], [0, 1], rng).p == 1
+
+
+def test_blocks_change_no_number(monkeypatch):
+    counts = np.concatenate([ter_counts(3, 50)] * 5, axis=-1).astype(np.uint8)
+    whole = resample(counts, bleu_scores, 40, np.random.default_rng(4))
+    monkeypatch.setattr("selfattn.compare.sentence_level._DRAWN", 7 * 50)
+    monkeypatch.setattr("selfattn.compare.sentence_level._ROWS", 13)
+    blocks = resample(counts, bleu_scores, 40, np.random.default_rng(4))
+    for name in ("observed", "bootstrap", "kept", "totals"):
+        assert (getattr(whole, name) == getattr(blocks, name)).all()
+    # 200 edits or more would leave the smallest integers, were they summed in them.
+    assert whole.totals.dtype == np.float64 and whole.totals.max() > 255

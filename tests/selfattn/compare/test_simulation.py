@@ -4,7 +4,11 @@ import pytest
 
 from selfattn.compare.simulation import (
     BOOTSTRAP,
+    BOTH,
     COIN_PER_RUN,
+    EQUIVALENCE,
+    LOOKED,
+    ORDER,
     PAIRED,
     PERMUTATION,
     RANDOMISATION,
@@ -28,7 +32,8 @@ def chance(rate, share):
 
 
 SOUND = [
-    World("seeds differ", (5, 5), (WELCH, PAIRED, PERMUTATION), seed_sd=0.1),
+    World("seeds differ", (5, 5), (WELCH, PAIRED, PERMUTATION, EQUIVALENCE), seed_sd=0.1),
+    World("one spreads threefold", (5, 5), (WELCH, EQUIVALENCE), system_sd=0.15),
     World("runs of one quality", (1, 1), (BOOTSTRAP, RANDOMISATION)),
     World("runs of one quality", (4, 2), (BOOTSTRAP, RANDOMISATION)),
     World("good at different sentences", (3, 3), (BOOTSTRAP, RANDOMISATION), own_sd=0.8),
@@ -50,3 +55,18 @@ def test_one_run_each_finds_differences_between_seeds():
 def test_a_coin_for_each_run_is_wrong_too_often():
     found = rates_of(World("", (3, 3), (COIN_PER_RUN,), own_sd=0.8))[COIN_PER_RUN]
     assert found.share > 0.09 and chance(found, 0.05) < 1e-3
+
+
+def test_a_tail_of_bad_seeds_on_one_side_looks_equivalent_too_often():
+    found = rates_of(World("", (5, 5), (EQUIVALENCE,), seed_sd=0.08, system_sd=0.3, skew=True))
+    rate = found[EQUIVALENCE]
+    assert rate.share > 0.08 and chance(rate, 0.05) < 1e-3
+    assert 0 < rate.strict < rate.wrong
+    assert 2 * rate.spreads[0] < rate.spreads[1] < 4 * rate.spreads[0]
+
+
+def test_looks_and_tests_that_are_too_sure_of_themselves():
+    found = rates_of(World("", (5, 5), (WELCH, LOOKED, ORDER, BOTH), seed_sd=0.1))
+    assert found[LOOKED].wrong > found[WELCH].wrong
+    assert found[ORDER].share > 0.08 and found[ORDER].strict is None
+    assert found[BOTH].share < 0.09

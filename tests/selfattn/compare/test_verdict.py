@@ -9,20 +9,18 @@ from selfattn.compare.cells import probability, signed
 from selfattn.compare.results import Comparison, Planning, Settings
 from selfattn.compare.run_level import Permutation, TTest
 from selfattn.compare.sentence_level import SentenceTests
-from selfattn.compare.verdict import holm, judge
+from selfattn.compare.verdict import holm, judge, looks_warning
 
 SETTINGS = Settings("translation", ("BLEU",))
-PLAN = Planning(
-    alpha=0.05, relevant=0.5, power_relevant=0.9, seeds_relevant=4, power_observed=0.5,
-    seeds_observed=12, seeds_cautious=30,
-)  # fmt: skip
+PLAN = Planning(0.025, relevant=0.5, detectable=0.74, seeds_relevant=9, seeds_cautious=14)
 FOUND = Comparison(
-    test_set="test", metric="BLEU", baseline="a", system="b", runs=(5, 4), difference=0.4,
-    higher_is_better=True, welch=TTest(0.01, (0.1, 0.7)), paired=None, pairs=0,
-    permutation=Permutation(0.02, 0.01, True), effect=None, planning=PLAN,
-    sentence=SentenceTests(0.03, (0.1, 0.8), 0.03, 0.2, 0.2), same_files=False, p_holm=0.02,
+    test_set="test", metric="BLEU", primary=True, baseline="a", system="b", runs=(5, 4),
+    difference=0.4, higher_is_better=True, welch=TTest(0.01, (0.1, 0.7)), paired=None, pairs=0,
+    permutation=Permutation(0.02, 0.01, True), order=None, both_levels=None, effect=None,
+    sentence=SentenceTests(0.03, (0.1, 0.8), 0.03, 0.2, 0.2), same_files=False, equivalence=0.3,
+    p_holm=0.02, equivalence_holm=0.6, simultaneous=(0.05, 0.75), planning=PLAN,
 )  # fmt: skip
-NOT = replace(FOUND, p_holm=0.3, welch=TTest(0.3, (-0.2, 1.0)))
+NOT = replace(FOUND, p_holm=0.3, welch=TTest(0.3, (-0.2, 1.0)), simultaneous=(-0.3, 1.1))
 
 
 def test_holm_by_hand():
@@ -44,23 +42,38 @@ def test_holm_rejects_what_its_steps_reject():
 @pytest.mark.parametrize(
     ("found", "verdict", "words"),
     [
-        (FOUND, "better", "+0.40 (95 % interval +0.10 to +0.70), p = 0.010, after Holm 0.020"),
+        (
+            FOUND,
+            "better",
+            "+0.40 (95 % interval +0.10 to +0.70, simultaneous +0.05 to +0.75), p = 0.010, after "
+            "Holm 0.020",
+        ),
         (replace(FOUND, difference=-0.4), "worse", "-0.40"),
         (replace(FOUND, higher_is_better=False), "worse", "+0.40"),
-        (NOT, "no evidence", "4 against 5 runs find a true difference of 0.5 in 90 %"),
         (
-            replace(NOT, planning=replace(PLAN, power_relevant=0.79)),
-            "underpowered",
-            "in 80 %, 4 runs a side would find it and 12 would find the +0.40 seen here",
+            replace(FOUND, equivalence_holm=0.01),
+            "better",
+            "yet less than 0.5 apart (equivalence, after Holm p = 0.010)",
+        ),
+        (replace(NOT, equivalence_holm=0.03), "equivalent", "less than 0.5 apart"),
+        (
+            NOT,
+            "undecided",
+            "neither a difference nor equivalence within 0.5 (after Holm p = 0.60) is shown. 4 "
+            "and 5 runs find a true 0.74 in 80 % of studies; to find 0.5, plan 9 to 14 runs a side",
         ),
         (
-            replace(NOT, planning=replace(PLAN, power_relevant=0.02, seeds_relevant=None)),
-            "underpowered",
-            "in 80 %, >100,000 runs a side would find it and 12 would find the +0.40",
+            replace(NOT, planning=replace(PLAN, seeds_relevant=None, seeds_cautious=None)),
+            "undecided",
+            "plan >100,000 runs a side",
         ),
-        (replace(FOUND, welch=None, p_holm=None), "underpowered", "no spread to test against"),
-        (replace(FOUND, welch=None, p_holm=None, runs=(1, 5)), "underpowered", "one run on a side"),
+        (replace(NOT, equivalence=None, equivalence_holm=None), "undecided", "score alike"),
+        (replace(FOUND, welch=None, p_holm=None), "undecided", "no spread to test against"),
+        (replace(FOUND, welch=None, p_holm=None, runs=(1, 5)), "undecided", "one run on a side"),
         (replace(FOUND, same_files=True), "no evidence", "the same files, p = 1"),
+        (replace(FOUND, primary=False), "secondary", "p = 0.010, after Holm 0.020"),
+        (replace(FOUND, primary=False, same_files=True), "secondary", "the same files"),
+        (replace(FOUND, primary=False, welch=None), "secondary", "no spread to test against"),
         (
             replace(FOUND, sentence=replace(FOUND.sentence, bootstrap_p=0.2)),
             "better",
@@ -74,8 +87,25 @@ def test_verdicts(found, verdict, words):
 
 
 def test_the_corrected_p_decides():
-    assert judge(replace(FOUND, p_holm=0.06), SETTINGS)[0] == "no evidence"
+    assert judge(replace(FOUND, p_holm=0.06), SETTINGS)[0] == "undecided"
     assert judge(replace(FOUND, p_holm=0.06), replace(SETTINGS, alpha=0.1))[0] == "better"
+
+
+def test_eight_points_that_are_not_significant_are_no_lack_of_power():
+    found = replace(NOT, difference=8.0, welch=TTest(0.08, (-1.5, 17.5)))
+    verdict, words = judge(found, SETTINGS)
+    assert verdict == "undecided" and "seen here" not in words
+
+
+def test_a_look_makes_every_number_of_a_test_nominal():
+    looked = replace(SETTINGS, looked_after=(2,))
+    for found in (FOUND, NOT, replace(FOUND, primary=False), replace(NOT, equivalence_holm=0.01)):
+        assert "(nominal, looked at before)" in judge(found, looked)[1]
+        assert "nominal" not in judge(found, SETTINGS)[1]
+    words = looks_warning(looked)
+    assert "seen at 2 runs a system: the level of 5 % was spent" in words
+    assert "2 looks at 5 % each call equal systems different in up to 10 % of studies" in words
+    assert "3 looks at 5 % each call" in looks_warning(replace(SETTINGS, looked_after=(2, 3)))
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,12 @@ def write(path, text, encoding="utf-8"):
 
 
 def test_lines_end_at_newlines_only(tmp_path):
-    path = write(tmp_path / "a", "one\u2028still one\x0bstill\r\ntwo\nlast without newline")
-    assert read_lines(path) == ["one\u2028still one\x0bstill\r", "two", "last without newline"]
+    path = write(
+        tmp_path / "a", "one\u2028still one\x0bstill\r\ntwo\u0085\rtwo\nlast without newline"
+    )
+    lines = ["one\u2028still one\x0bstill", "two\u0085\rtwo", "last without newline"]
+    assert read_lines(path) == lines
+    assert read_lines(write(tmp_path / "b", "\ufeffone\r\n\r\n")) == ["one", ""]
 
 
 def test_gzip_is_read_by_its_ending(tmp_path):
@@ -132,7 +136,10 @@ def test_ratio_is_asked_of_training_only(tmp_path):
         clean_pairs(content, Cleaning(strict=True), training=True)
 
 
-@pytest.mark.parametrize("options", [{"max_length": 0}, {"max_ratio": 0.5}])
+@pytest.mark.parametrize(
+    "options",
+    [{"max_length": 0}, *({"max_ratio": float(ratio)} for ratio in ("0.5", "-1", "nan", "inf"))],
+)
 def test_impossible_limits_are_refused(options):
-    with pytest.raises(UserError, match="must be 1 or more"):
+    with pytest.raises(UserError, match="must be (a number of )?1 or more"):
         Cleaning(**options)

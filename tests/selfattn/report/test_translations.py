@@ -3,6 +3,7 @@
 import pytest
 import sacrebleu
 
+from selfattn.corpus.text import read_lines
 from selfattn.errors import UserError
 from selfattn.report.translations import bleu, read_translations
 
@@ -30,6 +31,15 @@ def test_plain_text_is_taken_as_it_stands(tmp_path):
     assert read_translations(write(tmp_path, "eins\n\ndrei\n")) == ["eins", "", "drei"]
 
 
+def test_lines_end_where_those_of_a_corpus_do(tmp_path):
+    path = tmp_path / "out.txt"
+    path.write_bytes("eins\reins\u2028eins\u0085eins\r\nzwei\n".encode())
+    lines = ["eins\reins\u2028eins\u0085eins", "zwei"]
+    assert read_translations(path, 2) == lines == read_lines(path)
+    path.write_bytes(b"D-1\t-1\tzwei\nD-0\t-1\teins\reins\n")
+    assert read_translations(path, 2) == ["eins\reins", "zwei"]
+
+
 @pytest.mark.parametrize(
     ("text", "expected", "message"),
     [
@@ -37,6 +47,8 @@ def test_plain_text_is_taken_as_it_stands(tmp_path):
         (GENERATED.replace("D-1", "X-1"), None, "2 translations of 3 sentences, without number 1"),
         (GENERATED, 2, "3 translations, but the corpus has 2 sentences"),
         ("eins\nzwei\n", 3, "has 2 translations; it must have 3"),
+        ("", None, "is empty, but needs at least one line"),
+        ("", 1, "is empty, but needs at least one line"),
         ("eins\n▁zwei\n", None, "translation 2 holds the subword mark '▁'"),
         ("ei@@ ns\n", None, "the subword mark '@@'; generate with --remove-bpe subword_nmt"),
     ],
@@ -47,8 +59,11 @@ def test_incomplete_or_segmented_output_is_refused(tmp_path, text, expected, mes
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path):
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="there is no file"):
         read_translations(tmp_path / "nowhere")
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(UserError, match="cannot be read"):
+        read_translations(tmp_path / "loop")
     (tmp_path / "latin").write_bytes("läuft".encode("latin-1"))
     with pytest.raises(UserError, match="not UTF-8"):
         read_translations(tmp_path / "latin")
@@ -78,3 +93,30 @@ def test_the_script_scores_and_saves(tmp_path, run_cli):
     done = run_cli(command)
     assert done.returncode == 2
     assert "error: " in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_script_refuses_what_belongs_to_other_references(tmp_path, run_cli):
+    references = tmp_path / "ref"
+    references.write_text("ein Hund läuft weit\nja\nDrei Katzen sitzen hier\n", encoding="utf-8")
+    targets = "T-0\tEtwas anderes\nT-1\tganz und gar\nT-2\tDrei Katzen sitzen hier\n"
+    output = write(tmp_path, GENERATED + targets)
+    done = run_cli(["scripts/score_translation.py", output, "--ref", references])
+    assert done.returncode == 2, done.stderr
+    assert "was generated for other references: of the 3 that it holds, 1 are those" in done.stderr
+    empty = tmp_path / "empty"
+    empty.touch()
+    done = run_cli(["scripts/score_translation.py", empty, "--ref", empty])
+    assert done.returncode == 2 and "is empty" in done.stderr and "BLEU" not in done.stdout
+
+
+def test_the_script_warns_about_translations_without_blanks(tmp_path, run_cli):
+    references = tmp_path / "ref"
+    references.write_text("ein Hund\nja\nDrei Katzen sitzen\n", encoding="utf-8")
+    output = write(tmp_path, "einHund\nja\nDreiKatzensitzen\n")
+    missing = tmp_path / "no" / "hyp"
+    command = ["scripts/score_translation.py", output, "--ref", references]
+    done = run_cli(command)
+    assert done.returncode == 0 and done.stdout.startswith("BLEU ")
+    assert "no translation holds a blank, but 2 of 3 references do" in done.stderr
+    done = run_cli([*command, "--save", missing])
+    assert done.returncode == 2 and f"--save is {missing}, but there is no folder" in done.stderr

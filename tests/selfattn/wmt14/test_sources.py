@@ -8,6 +8,8 @@ import pytest
 from selfattn.errors import UserError
 from selfattn.wmt14.sources import find_archives, read_sources
 
+DEV = "sha256:7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7"
+
 
 @pytest.fixture
 def real(repo_root):
@@ -26,7 +28,8 @@ def test_the_real_one(real):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('"md5:', '"crc:', "the digest of test-full.tgz is 'crc:"),
+        ('"sha256:7a7d', '"sha1:7a7d', "the digest of dev.tgz is 'sha1:7a7d"),
+        (DEV, f"md5:{DEV[-32:]}", "must be sha256: .*`sha256sum dev.tgz` prints"),
         ('"part": "valid"', '"part": "train"', "has no corpus for valid"),
         ('"part": "test"', '"part": "tset"', "the part of newstest2014 is 'tset'"),
         ('"archive": "dev.tgz"', '"archive": "dev"', "newstest2013 is in no listed archive"),

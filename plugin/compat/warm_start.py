@@ -1,0 +1,139 @@
+"""``--finetune-from-model``: start from another Transformer, whatever its encoder's attention."""
+
+import logging
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fairseq import checkpoint_utils
+from fairseq.trainer import Trainer
+from torch import Tensor, nn
+
+from selfattn.errors import UserError
+
+from ._patch import wrap
+
+logger = logging.getLogger(__name__)
+# fairseq's attention holds its weights itself, ours one level further down.
+_ATTENTION = re.compile(r"(encoder\.layers\.\d+\.self_attn\.)(?:attention\.)?(.+)")
+
+
+class _Start:
+    """The checkpoint that a new training is starting from; None at all other times."""
+
+    path: str | None = None
+
+
+def start_from_other_attentions() -> None:
+    """Let ``--finetune-from-model`` take a Transformer with another attention in its encoder.
+
+    Break: fairseq/trainer.py, load_checkpoint, loads strictly; fairseq/checkpoint_utils.py raises
+    ValueErrors for a file that is missing and for flags that exclude each other. Fix: models whose
+    ``load_state_dict`` calls :func:`fit` get what fits, and a mistake gets one sentence.
+    """
+
+    @wrap(Trainer, "load_checkpoint")
+    def load_checkpoint(original: Any, self: Trainer, filename: str, *args: Any, **kw: Any) -> Any:
+        with _starting(self.cfg.checkpoint.finetune_from_model, filename):
+            return original(self, filename, *args, **kw)
+
+    @wrap(checkpoint_utils, "load_checkpoint")
+    def check(original: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except ValueError as error:
+            if isinstance(error, UserError) or not str(error).startswith("--finetune-from-model"):
+                raise
+            # Behind the sentence stands the whole configuration.
+            raise UserError(re.sub(r" together: .*", " together", str(error))) from None
+
+
+@contextmanager
+def _starting(wanted: str | None, path: str) -> Iterator[None]:
+    _Start.path = path if path == wanted else None
+    try:
+        yield
+    finally:
+        _Start.path = None
+
+
+def fit(model: nn.Module, state: dict[str, Any]) -> dict[str, Any]:
+    """The weights that a model starts from.
+
+    Outside of ``--finetune-from-model`` these are the checkpoint's. There, the encoder's attention
+    takes those of the same name and shape (q, k, v and output projections between most mechanisms)
+    and keeps its own new ones elsewhere; the log says how many. Everything else must still fit.
+
+    Args:
+        model: the new model.
+        state: a checkpoint's weights by name; upgraded in place, as fairseq does.
+
+    Raises:
+        UserError: if the model ties embeddings that differ in the checkpoint.
+    """
+    if _Start.path is None:
+        return state
+    model.upgrade_state_dict(state)  # type: ignore[operator]
+    stored, start = _apart(state)
+    taken, new = [], []
+    own = model.state_dict(keep_vars=True)
+    for name, value in own.items():
+        match = _ATTENTION.fullmatch(name)
+        if match is None:
+            taken.append(name)
+            continue
+        given = stored.get(match[1] + match[2])
+        fits = given is not None and (name.endswith("_extra_state") or given.shape == value.shape)
+        start[name] = given if fits else value.detach()
+        (taken if fits else new).append(name)
+    _check_tied(own, start)
+    inside = [name for name in taken if _ATTENTION.fullmatch(name)]
+    logger.info(
+        "warm start from %s: %s are the checkpoint's, of which the encoder's attention has %s (%s)",
+        _Start.path, _size(model, taken), _size(model, inside), _parts(inside),
+    )  # fmt: skip
+    logger.info("new in the encoder's attention: %s (%s)", _size(model, new), _parts(new))
+    return start
+
+
+def _apart(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The encoder's attention under fairseq's names, and everything else."""
+    attention, rest = {}, {}
+    for name, value in state.items():
+        match = _ATTENTION.fullmatch(name)
+        if match is None:
+            rest[name] = value
+        elif match[2].startswith("in_proj_"):  # before fairseq 0.8: q, k and v in one
+            kind = match[2].removeprefix("in_proj_")
+            for letter, rows in zip("qkv", value.chunk(3), strict=True):
+                attention[f"{match[1]}{letter}_proj.{kind}"] = rows
+        else:
+            attention[match[1] + match[2]] = value
+    return attention, rest
+
+
+def _check_tied(own: dict[str, Any], start: dict[str, Any]) -> None:
+    """Refuse one tensor that would get two values, of which the later one would stay."""
+    first: dict[int, str] = {}
+    for name, value in own.items():
+        if not isinstance(value, Tensor) or name not in start:
+            continue
+        twin = first.setdefault(id(value), name)
+        if start[twin].shape == start[name].shape and not start[twin].equal(start[name]):
+            raise UserError(
+                f"{twin} and {name} are one here and differ in the checkpoint {_Start.path}; share "
+                "embeddings as its training did (--share-all-embeddings, "
+                "--share-decoder-input-output-embed)"
+            )
+
+
+def _size(model: nn.Module, names: Iterable[str]) -> str:
+    chosen = set(names)
+    sizes = [p.numel() for name, p in model.named_parameters() if name in chosen]
+    return f"{len(sizes)} tensors ({sum(sizes):,} parameters)"
+
+
+def _parts(names: Iterable[str]) -> str:
+    found = (_ATTENTION.fullmatch(name) for name in names)
+    return ", ".join(sorted({m[2].split(".")[0] for m in found if m})) or "none"

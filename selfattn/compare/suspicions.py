@@ -1,0 +1,104 @@
+"""What in the look of translations spoils their scores: warnings, because it may be meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from .cells import share
+
+# What text that is ready to be scored does not hold, and what it comes from.
+_REMAINS = {
+    name: (re.compile(pattern), origin)
+    for name, pattern, origin in (
+        ("'<unk>'", "<unk>|\u2047", "words that the vocabulary lacks"),
+        ("entities such as '&quot;'", "&(?:quot|apos|amp|lt|gt|#[0-9]+);", "escaped text"),
+        ("'##' before a piece", r"(?:^|\s)##\w", "word pieces that were not joined"),
+        ("'@-@'", "(?:^| )@-@(?: |$)", "tokenised text"),
+        ("'@@' behind a piece", "@@(?: |$)", "pieces that were not joined"),
+        ("'\u2581'", "\u2581", "pieces that were not joined"),
+    )
+}
+_FEWEST = 50  # translations from which a correlation of lengths says something
+_LOWEST = 0.3
+
+
+def text_warnings(
+    name: str, hypotheses: Sequence[str], references: Sequence[str], lowercase: bool
+) -> list[str]:
+    """Warnings for translations whose look differs from that of the references.
+
+    Args:
+        name: of the run, for the warnings.
+        hypotheses: one a sentence.
+        references: likewise.
+        lowercase: case is ignored.
+    """
+    warnings = []
+    empty = sum(not line.strip() for line in hypotheses)
+    if empty > sum(not line.strip() for line in references):
+        warnings.append(f"{name}: {empty:,} of {len(hypotheses):,} translations are empty")
+    blanks = sum(" " in line.strip() for line in references)
+    if blanks > len(references) / 2 and not any(" " in line.strip() for line in hypotheses):
+        warnings.append(
+            f"{name}: no translation holds a blank, but {blanks:,} of {len(references):,} "
+            "references do: generate with one of --remove-bpe and --bpe, and one that fits the data"
+        )
+    if (spaced := _spaced(hypotheses)) > 0.1 > _spaced(references):
+        warnings.append(
+            f"{name}: {share(spaced)} of the translations end in ' .', as tokenised text does; "
+            "sacreBLEU tokenises by itself"
+        )
+    if not lowercase and _is_lower(hypotheses) and not _is_lower(references):
+        warnings.append(
+            f"{name}: no translation has a capital letter, but the references do: restore the case "
+            "or give --lowercase"
+        )
+    for remains, (pattern, origin) in _REMAINS.items():
+        held = _count(pattern, hypotheses)
+        if held and held > (usual := _count(pattern, references)):
+            warnings.append(
+                f"{name}: {held:,} of {len(hypotheses):,} translations hold {remains} ({origin}), "
+                f"but {usual:,} references do"
+            )
+    return [*warnings, *_order_warnings(name, hypotheses, references)]
+
+
+def reference_warnings(name: str, references: Sequence[str]) -> list[str]:
+    """Warnings for references that are no plain text, so that pieces would be scored as words."""
+    return [
+        f"{name}: {held:,} of {len(references):,} references hold {remains} ({origin}); they are "
+        "scored as they are"
+        for remains, (pattern, origin) in _REMAINS.items()
+        if (held := _count(pattern, references)) > len(references) / 100
+    ]
+
+
+def _count(pattern: re.Pattern[str], lines: Sequence[str]) -> int:
+    return sum(pattern.search(line) is not None for line in lines)
+
+
+def _order_warnings(name: str, hypotheses: Sequence[str], references: Sequence[str]) -> list[str]:
+    """Long sentences have long translations, unless the lines are in another order."""
+    if list(hypotheses) == list(references):
+        return [f"{name}: the translations are the references themselves"]
+    lengths = np.array([[len(line) for line in text] for text in (hypotheses, references)])
+    if len(references) < _FEWEST or not lengths.std(axis=1).all():
+        return []
+    together = float(np.corrcoef(lengths)[0, 1])
+    if together >= _LOWEST:
+        return []
+    return [
+        f"{name}: the lengths of the translations do not follow those of the references "
+        f"(correlation {together:.2f}): are the lines in the same order, and of this test set?"
+    ]
+
+
+def _spaced(lines: Sequence[str]) -> float:
+    return sum(line.endswith(" .") for line in lines) / len(lines)
+
+
+def _is_lower(lines: Sequence[str]) -> bool:
+    return all(line == line.lower() for line in lines)

@@ -1,0 +1,179 @@
+"""What is read, refused and doubted, on files made up here."""
+
+import random
+
+import pytest
+
+pytest.importorskip("sacrebleu")
+pytest.importorskip("scipy")
+
+from selfattn.compare.compare import Request, compare  # noqa: E402
+from selfattn.compare.reading import read_gold  # noqa: E402
+from selfattn.compare.results import Settings  # noqa: E402
+from selfattn.compare.runs import name_systems  # noqa: E402
+from selfattn.errors import UserError  # noqa: E402
+
+WORDS = "Der alte Kater schläft neben dem roten Boot, und 3,5 Enten schwimmen leise vorbei".split()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """60 references, and runs a1, a2, b1, b2 with some words changed."""
+    rng = random.Random(8)
+    references = [" ".join(rng.choices(WORDS, k=rng.randint(3, 25))) + "." for _ in range(60)]
+    write(tmp_path / "ref.de", references)
+    for name in ("a1", "a2", "b1", "b2"):
+        lines = [
+            " ".join(word if rng.random() < 0.8 else rng.choice(WORDS) for word in line.split())
+            for line in references
+        ]
+        write(tmp_path / f"{name}.out", lines)
+    return tmp_path
+
+
+def write(path, lines):
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+
+
+def lines_of(path):
+    return path.read_text("utf-8").splitlines()
+
+
+def run(folder, *patterns, **options):
+    systems = name_systems([f"{folder}/{pattern}" for pattern in patterns or ("a*.out", "b*.out")])
+    settings = Settings("", (), samples=100)
+    references = [("test", folder / "ref.de")]
+    options = {"task": "auto", "metrics": ["bleu"], "settings": settings} | options
+    return compare(Request(systems, references, **options))
+
+
+def doubts(report):
+    """The warnings but that there are few runs."""
+    return [text for text in report.warnings if "fewer than 3" not in text]
+
+
+def test_good_files_raise_no_doubts(folder):
+    assert doubts(run(folder)) == []
+
+
+def test_runs_that_differ_in_blanks_only_are_one(folder):
+    write(folder / "a2.out", [f"{line} \t" for line in lines_of(folder / "a1.out")])
+    with pytest.raises(UserError, match=r"a1\.out and .*a2\.out hold the same output, so they are"):
+        run(folder)
+
+
+def test_one_file_in_both_systems_is_refused(folder):
+    with pytest.raises(UserError, match=r"b1\.out is a run of .* and of .*: a file belongs to one"):
+        run(folder, "[ab]1.out", "b*.out")
+
+
+def test_a_copy_in_the_other_system_is_a_warning(folder):
+    (folder / "b1.out").write_bytes((folder / "a1.out").read_bytes())
+    (doubt,) = doubts(run(folder))
+    assert (
+        "a1.out and " in doubt and "b1.out hold the same output; if that is one training" in doubt
+    )
+
+
+def test_copies_of_all_files_are_a_warning(folder):
+    for i in (1, 2):
+        (folder / f"b{i}.out").write_bytes(
+            (folder / f"a{i}.out").read_bytes().replace(b"\n", b" \n")
+        )
+    assert len(doubts(run(folder))) == 2
+
+
+def test_a_system_against_itself_stays_possible(folder):
+    report = run(folder, "a*.out", "a*.out")
+    (found,) = report.comparisons
+    assert found.same_files and doubts(report) == []
+    assert found.welch.p == found.permutation.p == found.sentence.bootstrap_p == 1
+
+
+@pytest.mark.parametrize("marked", ["a1.out", "ref.de"])
+def test_a_byte_order_mark_is_no_part_of_the_text(folder, marked):
+    expected = [r.scores["BLEU"] for r in run(folder).runs]
+    (folder / marked).write_bytes(b"\xef\xbb\xbf" + (folder / marked).read_bytes())
+    report = run(folder)
+    assert [r.scores["BLEU"] for r in report.runs] == expected
+    (doubt,) = doubts(report)
+    assert doubt.endswith(f"{marked} begins with a byte order mark, which is left out")
+
+
+@pytest.mark.parametrize(
+    ("remains", "words"),
+    [
+        ("<unk>", "3 of 60 translations hold '<unk>'"),
+        ("&quot;", "hold entities such as '&quot;' (escaped text), but 0 references do"),
+        ("&#124;", "hold entities"),
+        ("##ing", "hold '##' before a piece"),
+        ("@-@", "hold '@-@' (tokenised text)"),
+    ],
+)
+def test_remains_of_other_steps_are_counted(folder, remains, words):
+    lines = lines_of(folder / "a1.out")
+    write(folder / "a1.out", [f"{line} {remains}" for line in lines[:3]] + lines[3:])
+    (doubt,) = doubts(run(folder))
+    assert words in doubt and "a1.out" in doubt
+
+
+@pytest.mark.parametrize("order", ["reversed", "shuffled", "one line later"])
+def test_another_order_of_lines_is_doubted(folder, order):
+    lines = lines_of(folder / "a1.out")
+    moved = {
+        "reversed": lines[::-1],
+        "shuffled": random.Random(1).sample(lines, len(lines)),
+        "one line later": lines[-1:] + lines[:-1],
+    }
+    write(folder / "a1.out", moved[order])
+    (doubt,) = doubts(run(folder))
+    assert "do not follow those of the references" in doubt
+
+
+def test_references_as_translations_are_doubted(folder):
+    (folder / "a1.out").write_bytes((folder / "ref.de").read_bytes())
+    assert "are the references themselves" in doubts(run(folder))[0]
+
+
+@pytest.mark.parametrize(("mark", "scheme"), [("@@", "subword_nmt"), ("\u2581", "sentencepiece")])
+def test_subwords_in_translations_alone_are_refused(folder, mark, scheme):
+    lines = lines_of(folder / "b2.out")
+    write(folder / "b2.out", [*lines[:7], f"Bo{mark} ot", *lines[8:]])
+    with pytest.raises(
+        UserError, match=rf"b2\.out: translation 8 .*'{mark}'.*--remove-bpe {scheme}"
+    ):
+        run(folder)
+    # A reference that has the mark lets it pass: some texts do hold it.
+    references = lines_of(folder / "ref.de")
+    write(folder / "ref.de", [f"Bo{mark} ot", *references[1:]])
+    doubt = doubts(run(folder))
+    assert (
+        len(doubt) == 1 and "of 60 references hold" in doubt[0] and "scored as they are" in doubt[0]
+    )
+
+
+def test_empty_references_are_refused(folder):
+    (folder / "ref.de").write_bytes(b"")
+    with pytest.raises(UserError, match=r"ref\.de is empty, but needs at least one line"):
+        run(folder)
+
+
+def test_generated_output_of_other_references(folder):
+    blocks = [
+        f"T-{i}\t{text}\nH-{i}\t-1\t{text}\nD-{i}\t-1\t{text}\n"
+        for i, text in enumerate(lines_of(folder / "a1.out"))
+    ]
+    (folder / "a1.out").write_text("".join(blocks[::-1]), "utf-8")
+    with pytest.raises(UserError, match=r"a1\.out was generated for other references: of the 60"):
+        run(folder)
+
+
+def test_large_texts_are_not_read_as_roles(tmp_path, monkeypatch):
+    """They would be split into the columns of one sentence, which takes ten times the memory."""
+    monkeypatch.setattr("selfattn.compare.reading._HEAD", 1000)
+    (tmp_path / "gold.conll").write_text("We - (A0*)\npoured pour (V*)\ntea - (A1*)\n\n" * 40)
+    assert read_gold(tmp_path / "gold.conll", "auto")[0] == "srl"
+    monkeypatch.setattr("selfattn.srl.conll.read", None)
+    (tmp_path / "ref.de").write_text("Ein Boot - und | noch eins.\n" * 40, "utf-8")
+    task, gold = read_gold(tmp_path / "ref.de", "auto")
+    assert task == "translation" and len(gold) == 40
