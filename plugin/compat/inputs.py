@@ -92,7 +92,7 @@ def _warn_about_pieces(task: FairseqTask) -> None:
     if scheme == "sentencepiece" and not has_pieces:
         logger.warning(
             "WRONG BLEU AHEAD: --eval-bleu-remove-bpe sentencepiece removes every blank, since no "
-            "word of the target dictionary begins with \u2581: leave it out, or name this data's scheme"
+            "word of the target dictionary begins with \u2581: leave it out, or name another scheme"
         )
 
 
