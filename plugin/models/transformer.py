@@ -28,6 +28,7 @@ from ..args import (
     check_heads,
     choose_presets,
     mechanisms,
+    refuse_hydra,
     set_default,
 )
 from ..block_length import resolve_block_length
@@ -147,6 +148,7 @@ def _architecture(mechanism: str, sizes: Sizes) -> Sizes:
     """``--arch transformer_<mechanism>`` in some sizes; ``--encoder-attention`` still chooses."""
 
     def architecture(args: Namespace) -> None:
+        refuse_hydra(args)
         set_default(args, "encoder_attention", mechanism)
         sizes(args)
         choose_presets(args)

@@ -35,27 +35,27 @@ def suspicions(inputs: Mapping[str, ParallelText]) -> list[str]:
         copies = _lines(bool(a.strip()) and a.split() == b.split() for a, b in text.pairs)
         if len(copies) > _MANY * count:
             found.append(
-                f"{both}: {len(copies):,} of {count:,} pairs are the same text twice, the first "
-                f"in line {copies[0]}; leave untranslated text out"
+                f"{both}: pairs that are the same text twice: {len(copies):,} of {count:,}, the "
+                f"first in line {copies[0]}; leave untranslated text out"
             )
         swapped = _lines(_is_swapped(pair, common) for pair in text.pairs)
         if len(swapped) > _MANY * count:
             found.append(
-                f"{both}: {len(swapped):,} of {count:,} pairs have words that are more common on "
-                f"the other side of the training text, the first in line {swapped[0]}; the two "
-                "sides may be swapped there"
+                f"{both}: pairs whose words are more common on the other side of the training "
+                f"text: {len(swapped):,} of {count:,}, the first in line {swapped[0]}; look "
+                "whether the two sides are swapped there"
             )
         for side, path in enumerate((text.source, text.target)):
             lines = [pair[side] for pair in text.pairs]
             if misread := _lines(bool(_MOJIBAKE.search(line)) for line in lines):
                 found.append(
-                    f"{path}: {len(misread):,} lines look like UTF-8 read as Latin-1, "
-                    f"'\u00c3\u00a4' for '\u00e4', the first is line {misread[0]}; convert it anew"
+                    f"{path}: lines that look like UTF-8 read as Latin-1 ('\u00c3\u00a4' for "
+                    f"'\u00e4'): {len(misread):,}, the first is {misread[0]}; convert them anew"
                 )
             if escaped := _lines(bool(_ENTITY.search(line)) for line in lines):
                 found.append(
-                    f"{path}: {len(escaped):,} lines hold entities such as &quot;, the first is "
-                    f"line {escaped[0]}; put the characters in their place"
+                    f"{path}: lines with entities such as &quot;: {len(escaped):,}, the first is "
+                    f"{escaped[0]}; put the characters in their place"
                 )
     return found
 

@@ -158,7 +158,7 @@ def test_what_looks_wrong_is_warned_about(prepare, corpus):
     (corpus / "valid.de").write_bytes(english)
     done = prepare("--dest", "data", "--vocab-size", "90")
     assert done.returncode == 0, done.stderr
-    assert "warning: corpus/valid.en and corpus/valid.de: 20 of 20 pairs have " in done.stdout
+    assert "warning: corpus/valid.en and corpus/valid.de: pairs whose words are " in done.stdout
     (warning,) = json.loads((corpus.parent / "data/prepared.json").read_text("utf-8"))["warnings"]
     assert warning in done.stdout
 

@@ -37,16 +37,19 @@ def test_copies(name):
     copies = [(f"line {n}", f"line  {n} ") for n in range(4)]
     (warning,) = suspicions({name: ParallelText(Path("a"), Path("b"), [*PAIRS, *copies])})
     assert warning.startswith(
-        "a and b: 4 of 40 pairs are the same text twice, the first in line 37"
+        "a and b: pairs that are the same text twice: 4 of 40, the first in line 37"
     )
 
 
 def test_swapped_sides():
     (warning,) = found(valid=swap(PAIRS[:5]), test=PAIRS[:5])
-    assert warning.startswith("valid.en and valid.de: 5 of 5 pairs have words that are more common")
+    assert warning.startswith(
+        "valid.en and valid.de: pairs whose words are more common on the other"
+    )
+    assert " text: 5 of 5, the first in line 1;" in warning
     (warning,) = found([*PAIRS[:33], *swap(PAIRS[33:])])
-    assert warning.startswith("train.en and train.de: 3 of 36 pairs have ")
-    assert "first in line 34" in warning
+    assert warning.startswith("train.en and train.de: pairs whose words are more common")
+    assert " text: 3 of 36, the first in line 34;" in warning
     assert found(swap(PAIRS), valid=swap(PAIRS[:5])) == []  # alike, so that no count can tell
 
 
@@ -58,13 +61,11 @@ def test_swapped_sides():
 def test_utf8_read_as_latin1(line, codec):
     misread = line.encode().decode(codec)
     (warning,) = found(valid=[*PAIRS[:2], ("the cat sees", misread)])
-    assert warning.startswith("valid.de: 1 lines look like UTF-8 read as Latin-1")
-    assert "the first is line 3;" in warning
+    assert warning.startswith("valid.de: lines that look like UTF-8 read as Latin-1")
+    assert "): 1, the first is 3;" in warning
 
 
 @pytest.mark.parametrize("entity", ["&quot;", "&#39;", "&#x27;", "&amp;"])
 def test_entities(entity):
     (warning,) = found([*PAIRS, (f"the {entity}cat{entity} sees", "die Katze sieht")])
-    assert warning.startswith(
-        "train.en: 1 lines hold entities such as &quot;, the first is line 37"
-    )
+    assert warning.startswith("train.en: lines with entities such as &quot;: 1, the first is 37")
