@@ -52,6 +52,9 @@ class AttentionTransformerModel(TransformerModel):
         published ones) and no such embedding.
     """
 
+    # What plugin/compat/warm_start.py asks: load_state_dict calls its fit.
+    starts_from_other_attentions = True
+
     @staticmethod
     def add_args(parser: ArgumentParser) -> None:
         """Add fairseq's Transformer flags and those of the attentions."""
