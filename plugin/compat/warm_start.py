@@ -76,7 +76,8 @@ def fit(model: nn.Module, state: dict[str, Any]) -> dict[str, Any]:
         return state
     model.upgrade_state_dict(state)  # type: ignore[operator]
     stored, start = _apart(state)
-    taken, new = [], []
+    taken: list[str] = []
+    new: list[str] = []
     own = model.state_dict(keep_vars=True)
     for name, value in own.items():
         match = _ATTENTION.fullmatch(name)
