@@ -110,6 +110,21 @@ def mechanisms() -> list[str]:
     return [name for name in ATTENTIONS if name != BASELINE]
 
 
+def refuse_hydra(args: Any) -> None:
+    """End fairseq-hydra-train, which has no place for flags that are added the argparse way.
+
+    Hydra prints every exception with its traceback, so this one is none to it.
+
+    Raises:
+        SystemExit: if the arguments are Hydra's.
+    """
+    if not isinstance(args, Namespace):
+        raise SystemExit(
+            f"fairseq-hydra-train: error: model {args.get('_name')} has no Hydra configuration; "
+            "train it with fairseq-train --arch, whose flags have the same names"
+        )
+
+
 def set_default(args: Namespace, name: str, value: Any) -> None:
     """Set an argument that is not given."""
     setattr(args, name, getattr(args, name, value))

@@ -12,11 +12,10 @@ from fairseq.trainer import Trainer
 from selfattn import checkpoints
 from selfattn.errors import UserError
 
-from . import vocabulary
+from . import vocabulary, warm_start
 from ._patch import wrap
 
 logger = logging.getLogger(__name__)
-_ADVICE = "use the flags of its training, or take what fits with --finetune-from-model"
 
 
 class _Reading:
@@ -138,6 +137,7 @@ def _load_state_dict(
 
 def _differences(model: BaseFairseqModel, state: dict[str, torch.Tensor], cfg: Any) -> str:
     """Say how a checkpoint's weights and a model differ, the most telling way that is known."""
+    advice = f"use the flags of its training{warm_start.advice(model)}"
     own = model.state_dict()
     shapes = {
         name: (tuple(state[name].shape), tuple(own[name].shape))
@@ -156,11 +156,11 @@ def _differences(model: BaseFairseqModel, state: dict[str, torch.Tensor], cfg: A
     flags = checkpoints.model_flags({"args": cfg}) if cfg is not None else {}
     other = _other_flags(flags)
     if other:
-        return f"{start}{other} there; {_ADVICE}"
+        return f"{start}{other} there; {advice}"
     if shapes:
         name, (stored, wanted) = next(iter(shapes.items()))
         detail = f"{name} has shape {stored} there and {wanted} here"
     else:
         missing, extra = sorted(set(own) - set(state)), sorted(set(state) - set(own))
         detail = f"it has no {missing[0]}" if missing else f"it has {extra[0]}, unknown here"
-    return f"{start}{detail}; {_ADVICE}"
+    return f"{start}{detail}; {advice}"

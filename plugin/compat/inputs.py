@@ -6,8 +6,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from fairseq import tasks, utils
+import torch
+from fairseq import options, tasks, utils
 from fairseq.data import FairseqDataset
+from fairseq.iterative_refinement_generator import IterativeRefinementGenerator
+from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.tasks import FairseqTask, translation
 
 from selfattn.errors import UserError
@@ -15,6 +18,9 @@ from selfattn.errors import UserError
 from ._patch import wrap
 
 logger = logging.getLogger(__name__)
+# The schemes of fairseq/data/data_utils.py, post_process.
+_REMOVES_BLANKS = ("sentencepiece", "wordpiece", "letter", "_EOW")
+_KEEPS_BLANKS = ("@@ ", "@@", "subword_nmt", "silence", "none")
 _LINES_BEFORE = "_selfattn_lines_before"
 _LINES_READ = "_selfattn_lines_read"
 
@@ -71,24 +77,61 @@ def _check_data(data: str, task: str | None) -> None:
 
 
 def _warn_about_pieces(task: FairseqTask) -> None:
-    """Say that BLEU of SentencePiece pieces is no BLEU of words."""
+    """Say that BLEU of pieces, or of text without a blank, is no BLEU of words."""
     cfg = getattr(task, "cfg", None)
-    if not getattr(cfg, "eval_bleu", False) or getattr(cfg, "eval_bleu_remove_bpe", None):
+    if not getattr(cfg, "eval_bleu", False):
         return
-    if any(word.startswith("\u2581") for word in task.target_dictionary.symbols):
+    scheme = getattr(cfg, "eval_bleu_remove_bpe", None)
+    _check_scheme("--eval-bleu-remove-bpe", scheme)
+    has_pieces = any(word.startswith("\u2581") for word in task.target_dictionary.symbols)
+    if has_pieces and scheme != "sentencepiece":
         logger.warning(
             "WRONG BLEU AHEAD: --eval-bleu scores SentencePiece pieces, not words, unless "
             "--eval-bleu-remove-bpe sentencepiece is given"
         )
+    if scheme == "sentencepiece" and not has_pieces:
+        logger.warning(
+            "WRONG BLEU AHEAD: --eval-bleu-remove-bpe sentencepiece removes every blank, since no "
+            "word of the target dictionary begins with \u2581: leave it out, or name another scheme"
+        )
+
+
+def refuse_joining_twice() -> None:
+    """Refuse ``--remove-bpe`` (``--post-process``) beside ``--bpe`` where both remove blanks.
+
+    Break: fairseq_cli/generate.py and interactive.py join the pieces by the first and then again by
+    the second, which takes the word boundaries for blanks between pieces: no blank is left. A
+    scheme that nobody knows is a NotImplementedError at the first sentence. Fix: look at the flags.
+    """
+
+    @wrap(options, "parse_args_and_arch")
+    def parse_args_and_arch(original: Any, *args: Any, **kwargs: Any) -> Any:
+        parsed = original(*args, **kwargs)
+        flags = parsed[0] if isinstance(parsed, tuple) else parsed
+        scheme, bpe = getattr(flags, "post_process", None), getattr(flags, "bpe", None)
+        _check_scheme("--remove-bpe", scheme)
+        if scheme in _REMOVES_BLANKS and bpe:
+            raise UserError(
+                f"--remove-bpe {scheme} and --bpe {bpe} both join the pieces, and text that is "
+                "joined twice has no blanks: leave --remove-bpe out, and read the D lines"
+            )
+        return parsed
+
+
+def _check_scheme(flag: str, scheme: str | None) -> None:
+    if scheme is not None and scheme not in (*_REMOVES_BLANKS, *_KEEPS_BLANKS):
+        raise UserError(
+            f"{flag} is {scheme!r}, but must be one of "
+            f"{', '.join((*_REMOVES_BLANKS, *_KEEPS_BLANKS[1:]))}"
+        )
 
 
 def explain_sentences() -> None:
-    """Name the sentence that is empty or too long.
+    """Name the sentence that is too long.
 
     Break: fairseq/tasks/fairseq_task.py, filter_indices_by_size, raises a bare Exception with the
-    sentence's number in its batch; fairseq/data/fairseq_dataset.py, batch_by_size, an assertion; an
-    empty line of fairseq-interactive is translated to something. Fix: one sentence, where
-    fairseq-interactive's lines are counted from 1 over the whole input.
+    sentence's number in its batch; fairseq/data/fairseq_dataset.py, batch_by_size, an assertion.
+    Fix: one sentence, where fairseq-interactive's lines are counted from 1 over the whole input.
     """
 
     @wrap(FairseqTask, "get_interactive_tokens_and_lengths")
@@ -98,11 +141,7 @@ def explain_sentences() -> None:
         before = getattr(self, _LINES_READ, 0)
         setattr(self, _LINES_BEFORE, before)
         setattr(self, _LINES_READ, before + len(lines))
-        tokens, lengths = original(self, lines, encode_fn)
-        for number, (line, length) in enumerate(zip(lines, lengths, strict=True), before + 1):
-            if not line.strip() or length <= 1:  # 1: the end of the sentence alone
-                raise UserError(f"line {number} of the input is empty, but needs at least one word")
-        return tokens, lengths
+        return original(self, lines, encode_fn)
 
     @wrap(FairseqTask, "filter_indices_by_size")
     def filter_indices_by_size(
@@ -131,6 +170,41 @@ def explain_sentences() -> None:
                 f"--max-tokens is {limit}, but the longest sentence has {longest} tokens: raise "
                 "--max-tokens, or drop sentences that are as long"
             ) from error
+
+
+def translate_nothing_to_nothing() -> None:
+    """Give an empty source, such as an empty line of fairseq-interactive, an empty translation.
+
+    Break: fairseq's generators translate the end of the sentence alone to something. Fix: put the
+    empty hypothesis in its place, whatever else is in the batch.
+    """
+    for kind in (SequenceGenerator, SequenceGeneratorWithAlignment, IterativeRefinementGenerator):
+        wrap(kind, "generate")(_generate)
+
+
+def _generate(
+    original: Any, self: Any, models: Any, sample: dict[str, Any], *args: Any, **kwargs: Any
+) -> Any:
+    found = original(self, models, sample, *args, **kwargs)
+    tokens = sample["net_input"].get("src_tokens")
+    # A language model starts from the end of a sentence; speech is no integers.
+    if not hasattr(models[0], "encoder") or tokens is None or tokens.is_floating_point():
+        return found
+    words = (tokens != self.eos) & (tokens != self.pad)
+    for row in (~words.any(-1)).nonzero()[:, 0].tolist():
+        found[row] = [_nothing(self.eos)]
+    return found
+
+
+def _nothing(eos: int) -> dict[str, Any]:
+    """The hypothesis without words."""
+    return {
+        "tokens": torch.tensor([eos]),
+        "score": torch.tensor(0.0),
+        "attention": None,
+        "alignment": torch.empty(0, 2, dtype=torch.long),
+        "positional_scores": torch.zeros(1),
+    }
 
 
 def _too_long(task: FairseqTask, index: int, size: str, allowed: Any) -> str:

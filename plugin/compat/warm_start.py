@@ -76,7 +76,8 @@ def fit(model: nn.Module, state: dict[str, Any]) -> dict[str, Any]:
         return state
     model.upgrade_state_dict(state)  # type: ignore[operator]
     stored, start = _apart(state)
-    taken, new = [], []
+    taken: list[str] = []
+    new: list[str] = []
     own = model.state_dict(keep_vars=True)
     for name, value in own.items():
         match = _ATTENTION.fullmatch(name)
@@ -95,6 +96,13 @@ def fit(model: nn.Module, state: dict[str, Any]) -> dict[str, Any]:
     )  # fmt: skip
     logger.info("new in the encoder's attention: %s (%s)", _size(model, new), _parts(new))
     return start
+
+
+def advice(model: nn.Module) -> str:
+    """What to add to a refusal of a checkpoint, where ``--finetune-from-model`` would help."""
+    if _Start.path is not None or not getattr(model, "starts_from_other_attentions", False):
+        return ""
+    return ", or take what fits with --finetune-from-model"
 
 
 def _apart(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -136,4 +144,4 @@ def _size(model: nn.Module, names: Iterable[str]) -> str:
 
 def _parts(names: Iterable[str]) -> str:
     found = (_ATTENTION.fullmatch(name) for name in names)
-    return ", ".join(sorted({m[2].split(".")[0] for m in found if m})) or "none"
+    return ", ".join(sorted({m[2].split(".")[0] for m in found if m} - {"_extra_state"})) or "none"

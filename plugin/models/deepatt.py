@@ -26,6 +26,7 @@ from ..args import (
     check_heads,
     choose_presets,
     mechanisms,
+    refuse_hydra,
     set_default,
 )
 from ..block_length import resolve_block_length
@@ -226,6 +227,7 @@ def _resolve_sizes(args: Namespace, vectors: WordVectors | None) -> None:
 @register_model_architecture("deepatt", "deepatt")
 def deepatt(args: Namespace) -> None:
     """The published sizes; multi-head attention unless a flag names another."""
+    refuse_hydra(args)
     attention = args.encoder_attention = getattr(args, "encoder_attention", BASELINE)
     baseline = attention == BASELINE
     choose_presets(args, "srl")
@@ -251,6 +253,7 @@ def deepatt(args: Namespace) -> None:
 @register_model_architecture("deepatt", "deepatt_tiny")
 def deepatt_tiny(args: Namespace) -> None:
     """Two layers, 32 wide, for tests."""
+    refuse_hydra(args)
     small = {"encoder_layers": 2, "encoder_attention_heads": 2, "encoder_embed_dim": 32}
     for name, value in {**small, "word_embed_dim": 16}.items():
         set_default(args, name, value)
@@ -261,6 +264,7 @@ def _with_attention(mechanism: str) -> Callable[[Namespace], None]:
     """The MTSA paper's SRL model (table 4) around a mechanism; ``--encoder-attention`` wins."""
 
     def architecture(args: Namespace) -> None:
+        refuse_hydra(args)
         set_default(args, "encoder_attention", mechanism)
         deepatt(args)
 

@@ -28,6 +28,7 @@ from ..args import (
     check_heads,
     choose_presets,
     mechanisms,
+    refuse_hydra,
     set_default,
 )
 from ..block_length import resolve_block_length
@@ -50,6 +51,9 @@ class AttentionTransformerModel(TransformerModel):
         embedding; here both encoders have fairseq's biases (``--mtsa-projections preset`` takes the
         published ones) and no such embedding.
     """
+
+    # What plugin/compat/warm_start.py asks: load_state_dict calls its fit.
+    starts_from_other_attentions = True
 
     @staticmethod
     def add_args(parser: ArgumentParser) -> None:
@@ -147,6 +151,7 @@ def _architecture(mechanism: str, sizes: Sizes) -> Sizes:
     """``--arch transformer_<mechanism>`` in some sizes; ``--encoder-attention`` still chooses."""
 
     def architecture(args: Namespace) -> None:
+        refuse_hydra(args)
         set_default(args, "encoder_attention", mechanism)
         sizes(args)
         choose_presets(args)

@@ -14,6 +14,7 @@ from . import vocabulary
 from .binarise import binarise
 from .folder import check_destination, new_folder, sha256_of, write_json, write_lines
 from .split import count_overlap, split_pairs
+from .suspicions import suspicions
 from .text import Cleaning, Pair, ParallelText, clean_pairs, read_pairs
 
 logger = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class Options:
             raise UserError(
                 f"--source-lang and --target-lang are both {self.source_lang!r}, but must differ"
             )
+        vocabulary.check_size(self.vocab_size)
         if self.workers < 1:
             raise UserError(f"--workers is {self.workers}, but must be 1 or more")
 
@@ -115,6 +117,9 @@ def prepare(
         raise UserError("give either files for train, valid and test, or one pair to split")
     files = splits if pair is None else {"pair": pair}
     inputs = {name: read_pairs(*paths) for name, paths in (files or {}).items()}
+    warnings = suspicions(inputs)
+    for warning in warnings:
+        logger.warning("warning: %s", warning)
     counts: dict[str, dict[str, int]] = {}
     text: dict[str, list[Pair]] = {}
     for name, content in inputs.items():
@@ -123,16 +128,17 @@ def prepare(
     if pair is not None:
         text = split_pairs(text["pair"], held_out, seed)
         distinct = sum(len(pairs) for pairs in text.values())
-        counts["pair"]["duplicates left out"] = counts["pair"]["kept"] - distinct
+        _drop(counts["pair"], "duplicates left out", counts["pair"]["kept"] - distinct)
     _check_sizes(text)
     with new_folder(destination, overwrite=overwrite, mark=SUMMARY) as folder:
-        pieces = _write_text(folder, text, options, inputs)
+        pieces = _write_text(folder, text, options, inputs, counts)
         binarise(folder, [name for name in text if name.startswith("test")], options)
         summary = {
             "languages": [options.source_lang, options.target_lang],
             "pairs": {name: len(pairs) for name, pairs in text.items()},
             "pieces": pieces,
             "counts": counts,
+            "warnings": warnings,
             "sentences also in train": {
                 name: count_overlap(pairs, text["train"])
                 for name, pairs in text.items()
@@ -159,11 +165,18 @@ def _check_sizes(text: Mapping[str, list[Pair]]) -> None:
             )
 
 
+def _drop(counts: dict[str, int], reason: str, pairs: int) -> None:
+    """Move pairs from ``kept`` to a reason, so that all counts but ``read`` add up to ``read``."""
+    counts["kept"] -= pairs
+    counts[reason] = counts.get(reason, 0) + pairs
+
+
 def _write_text(
     folder: Path,
     text: dict[str, list[Pair]],
     options: Options,
     inputs: Mapping[str, ParallelText],
+    counts: dict[str, dict[str, int]],
 ) -> dict[str, dict[str, int]]:
     """Learn the vocabulary, write raw and encoded text; drops over-long pairs from ``text``."""
     train = text["train"]
@@ -185,6 +198,7 @@ def _write_text(
         fits = [max(len(a), len(b)) <= limit for a, b in zip(*sides, strict=True)]
         if not all(fits):
             _refuse_or_report(name, fits, options, inputs)
+            _drop(counts[name if name in inputs else "pair"], "too many pieces", fits.count(False))
             text[name] = [pair for pair, keep in zip(pairs, fits, strict=True) if keep]
         pieces[name] = {}
         for lang, side, encoded in zip(languages, (0, 1), sides, strict=True):

@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
 
 MODEL_TYPES = ("bpe", "unigram")
+_LARGEST = 2**31 - 1
+
+
+def check_size(vocab_size: int) -> None:
+    """Refuse a size that no vocabulary can have.
+
+    Raises:
+        UserError: if it is below 4 or beyond SentencePiece's integers.
+    """
+    if not 4 <= vocab_size <= _LARGEST:
+        raise UserError(f"--vocab-size is {vocab_size}, but must be 4 to {_LARGEST}")
 
 
 def learn(
@@ -44,8 +55,7 @@ def learn(
         raise UserError(
             f"--vocab-type is {model_type!r}, but must be one of {', '.join(MODEL_TYPES)}"
         )
-    if vocab_size < 4:
-        raise UserError(f"--vocab-size is {vocab_size}, but must be 4 or more")
+    check_size(vocab_size)
     spm = _import_sentencepiece()
     # Into memory: a model that is written to a file holds the file's name.
     model = io.BytesIO()

@@ -3,8 +3,17 @@
 import shutil
 
 import pytest
+import torch
 
-from tests.plugin.helpers import sentence
+pytest.importorskip("fairseq")
+
+from fairseq import options, tasks  # noqa: E402
+from fairseq.sequence_generator import SequenceGenerator  # noqa: E402
+
+import plugin  # noqa: E402, F401 - mends fairseq
+from selfattn.errors import UserError  # noqa: E402
+from tests.plugin.helpers import sentence  # noqa: E402
+from tests.plugin.test_fairseq_features import build, dictionary  # noqa: E402
 
 INTERACTIVE = ["--user-dir", "plugin", "--cpu", "--source-lang", "src", "--target-lang", "tgt"]
 
@@ -26,12 +35,46 @@ def test_interactive_translates(interactive):
     assert [line[:4] for line in done.stdout.splitlines() if line[:2] == "D-"] == ["D-0\t", "D-1\t"]
 
 
-@pytest.mark.parametrize("empty", ["", "   "], ids=["nothing", "spaces"])
-def test_interactive_empty_line(interactive, empty):
-    done = interactive(f"a1 b2\nb1\n{empty}\nc3\n", "--buffer-size", "2")
-    assert "line 3 of the input is empty" in sentence(done, "fairseq-interactive")
-    # what was translated before stays
-    assert sum(line.startswith("H-") for line in done.stdout.splitlines()) == 2
+def hypotheses(output):
+    """Numbers and words of the D lines."""
+    lines = (line.split("\t") for line in output.splitlines() if line.startswith("D-"))
+    return [(number, words) for number, _, words in lines]
+
+
+def test_interactive_empty_lines_give_empty_translations(interactive):
+    text = "a1 b2\n\nb1\n   \nc3\n "  # the last without a newline
+    done = interactive(text)
+    assert done.returncode == 0, done.stderr
+    found = hypotheses(done.stdout)
+    assert [number for number, _ in found] == [f"D-{n}" for n in range(6)]
+    assert [words for _, words in found][1::2] == ["", "", ""]
+    assert {"S-1\t", "H-1\t0.0\t", "P-1\t0.0000"} <= set(done.stdout.splitlines())
+    many = ("--buffer-size", "4", "--batch-size", "3", "--nbest", "2", "--print-alignment")
+    done = interactive(text, *many)
+    assert done.returncode == 0, done.stderr
+    numbers = [number for number, _ in hypotheses(done.stdout)]
+    assert numbers == ["D-0", "D-0", "D-1", "D-2", "D-2", "D-3", "D-4", "D-4", "D-5"]
+
+
+def test_an_empty_source_beside_others():
+    """In every command that translates: generation, validation with BLEU, from_pretrained."""
+    torch.manual_seed(5)
+    model = build().eval()
+    words = dictionary(20)
+    generator = SequenceGenerator([model], words, beam_size=2, max_len_b=8)
+    tokens, lengths = torch.randint(4, 20, (3, 7)), torch.tensor([7, 7, 7])
+    alone = {"src_tokens": tokens, "src_lengths": lengths}
+    before = generator.generate([model], {"net_input": alone})
+    empty = torch.full_like(tokens[:1], words.pad())
+    empty[0, -1] = words.eos()
+    inputs = {
+        "src_tokens": torch.cat([tokens[:1], empty, tokens[1:]]),
+        "src_lengths": torch.cat([lengths[:1], torch.ones(1, dtype=torch.long), lengths[1:]]),
+    }
+    after = generator.generate([model], {"net_input": inputs})
+    assert [h["tokens"].tolist() for h in after.pop(1)] == [[words.eos()]]
+    for one, other in zip(before, after, strict=True):
+        assert [h["tokens"].tolist() for h in one] == [h["tokens"].tolist() for h in other]
 
 
 def test_interactive_long_line(interactive):
@@ -71,6 +114,63 @@ def test_missing_data(missing, toy_data, toy_train, tmp_path):
         ]
     line = sentence(toy_train(["--save-dir", tmp_path / "run"], data=data), "fairseq-train")
     assert expected in line and str(data) in line
+
+
+def parsed(parser, *flags):
+    return options.parse_args_and_arch(parser, ["data", *flags])
+
+
+@pytest.mark.parametrize("flag", ["--remove-bpe", "--post-process"])
+@pytest.mark.parametrize("command", ["generation", "interactive_generation"])
+@pytest.mark.parametrize("bpe", ["sentencepiece", "characters", "subword_nmt"])
+def test_text_is_not_joined_twice(flag, command, bpe):
+    def flags(scheme):
+        parser = getattr(options, f"get_{command}_parser")()
+        return parsed(parser, "--path", "x.pt", "--bpe", bpe, flag, scheme)
+
+    with pytest.raises(UserError) as raised:
+        flags("sentencepiece")
+    assert f"--remove-bpe sentencepiece and --bpe {bpe} both join the pieces" in str(raised.value)
+    assert flags("subword_nmt").bpe == bpe  # leaves text without its marks as it is
+
+
+def test_an_unknown_scheme_is_refused_before_anything_is_translated():
+    with pytest.raises(UserError, match="--remove-bpe is 'spm', but must be one of sentencepiece"):
+        parsed(options.get_generation_parser(), "--path", "x.pt", "--remove-bpe", "spm")
+
+
+@pytest.mark.parametrize(
+    ("words", "flags", "warned"),
+    [
+        (["\u2581ein"], "--eval-bleu-remove-bpe sentencepiece", None),
+        (["\u2581ein"], "--eval-bleu-remove-bpe", "scores SentencePiece pieces"),
+        (["\u2581ein"], "", "scores SentencePiece pieces"),
+        (["ein"], "--eval-bleu-remove-bpe sentencepiece", "removes every blank"),
+        (["ein"], "--eval-bleu-remove-bpe", None),
+        (["ein"], "", None),
+    ],
+)
+def test_bleu_of_pieces_or_without_blanks(words, flags, warned, tmp_path, caplog):
+    for language in ("src", "tgt"):
+        (tmp_path / f"dict.{language}.txt").write_text("".join(f"{word} 1\n" for word in words))
+    languages = ("--source-lang", "src", "--target-lang", "tgt")
+    arch = ("--arch", "transformer_tiny", "--eval-bleu", *flags.split())
+    parser = options.get_training_parser()
+    args = options.parse_args_and_arch(parser, [str(tmp_path), *languages, *arch])
+    tasks.setup_task(args)
+    assert ("WRONG BLEU AHEAD" in caplog.text) is (warned is not None)
+    assert warned is None or warned in caplog.text
+
+
+def test_an_unknown_scheme_is_refused_before_the_training(tmp_path):
+    for language in ("src", "tgt"):
+        (tmp_path / f"dict.{language}.txt").write_text("ein 1\n")
+    flags = ("--source-lang", "src", "--target-lang", "tgt", "--arch", "transformer_tiny")
+    bleu = ("--eval-bleu", "--eval-bleu-remove-bpe", "spm")
+    parser = options.get_training_parser()
+    args = options.parse_args_and_arch(parser, [str(tmp_path), *flags, *bleu])
+    with pytest.raises(UserError, match="--eval-bleu-remove-bpe is 'spm', but must be one of"):
+        tasks.setup_task(args)
 
 
 def test_bleu_of_pieces_is_warned_about(toy_text, toy_train, run_module, tmp_path):

@@ -9,7 +9,8 @@ pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
 from fairseq import options  # noqa: E402
-from fairseq.models import ARCH_CONFIG_REGISTRY  # noqa: E402
+from fairseq.models import ARCH_CONFIG_REGISTRY, build_model  # noqa: E402
+from omegaconf import OmegaConf  # noqa: E402
 
 import plugin  # noqa: E402, F401 - registers the models
 from selfattn import checkpoints  # noqa: E402
@@ -88,6 +89,16 @@ def test_help(model, mechanism, capsys):
         options.parse_args_and_arch(parser, ["--arch", f"{model}_{mechanism}", "--help"])
     assert done.value.code == 0
     assert f"--{mechanism.replace('_', '-')}-preset" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arch", ["transformer_mtsa", "transformer_disa_tiny", "deepatt_resa"])
+def test_hydra_is_refused_in_one_sentence(arch):
+    """As fairseq-hydra-train calls it with +model._name=NAME; it prints a SystemExit alone."""
+    cfg = OmegaConf.create({"_name": arch})
+    OmegaConf.set_struct(cfg, True)
+    with pytest.raises(SystemExit) as ended:
+        build_model(cfg, task=None)
+    assert str(ended.value).startswith(f"fairseq-hydra-train: error: model {arch} has no Hydra")
 
 
 def test_an_architecture_with_another_attention():

@@ -1,6 +1,7 @@
 """scripts/prepare_translation.py as a user runs it, with good and with bad text."""
 
 import json
+import random
 import sys
 
 import pytest
@@ -115,13 +116,15 @@ def add_line(path, line):
         ),
         (lambda c: None, ["--vocab-size", "99999"], ["--vocab-size is 99999", "at most"]),
         (lambda c: None, ["--max-length", "0"], ["--max-length is 0", "1 or more"]),
+        (lambda c: None, ["--max-ratio", "nan"], ["--max-ratio is nan", "1 or more"]),
+        (lambda c: None, ["--vocab-size", "99999999999"], ["--vocab-size is 99999999999", "4 to "]),
         (lambda c: None, ["--workers", "0"], ["--workers is 0", "1 or more"]),
         (lambda c: None, ["--source-lang", "de"], ["are both 'de'", "must differ"]),
         (lambda c: None, ["--target-lang", "d-e"], ["--target-lang is 'd-e'"]),
         (lambda c: None, ["--pair", "a", "b"], ["--pair cannot be combined"]),
     ],
     ids=["lines", "missing", "encoding", "empty", "long", "pieces", "strict", "vocabulary",
-         "max-length", "workers", "same", "language", "pair"],
+         "max-length", "max-ratio", "integer", "workers", "same", "language", "pair"],
 )  # fmt: skip
 def test_bad_input_is_one_sentence_and_writes_nothing(prepare, corpus, spoil, args, words):
     spoil(corpus)
@@ -129,12 +132,35 @@ def test_bad_input_is_one_sentence_and_writes_nothing(prepare, corpus, spoil, ar
     assert [path.name for path in corpus.parent.iterdir()] == ["corpus"]
 
 
-def test_bad_training_pairs_are_reported(prepare, corpus):
+@pytest.mark.parametrize("whole", [True, False], ids=["pair", "splits"])
+def test_every_dropped_pair_is_counted(prepare, corpus, whole):
+    long = bytes(random.Random(1).choices(b"acdehiknot", k=900))
     for lang in ("en", "de"):
-        add_line(corpus / f"train.{lang}", b"\n" + b"a " * 300 + b"\n")
+        add_line(corpus / f"train.{lang}", b"\n" + b"a " * 300 + b"\n" + long + b"\n")
+    pair = ["--pair", "corpus/train.en", "corpus/train.de", "--held-out", "12"]
+    args = ["--dest", "data", "--vocab-size", "90", *(pair if whole else [])]
+    done = prepare(*args, given=not whole)
+    assert done.returncode == 0, done.stderr
+    assert "corpus/train.en: dropped 2 of 303 pairs (1 empty, 1 too long)" in done.stdout
+    summary = json.loads((corpus.parent / "data" / "prepared.json").read_text("utf-8"))
+    expected = {"read": 303, "kept": 300, "empty": 1, "too long": 1, "too many pieces": 1}
+    if whole:
+        assert summary["counts"] == {"pair": {**expected, "duplicates left out": 0}}
+        assert sum(summary["pairs"].values()) == 300
+        return
+    assert summary["counts"]["train"] == expected
+    assert summary["pairs"] == {name: n["kept"] for name, n in summary["counts"].items()}
+
+
+def test_what_looks_wrong_is_warned_about(prepare, corpus):
+    english = (corpus / "valid.en").read_bytes()
+    (corpus / "valid.en").write_bytes((corpus / "valid.de").read_bytes())
+    (corpus / "valid.de").write_bytes(english)
     done = prepare("--dest", "data", "--vocab-size", "90")
-    assert done.returncode == 0
-    assert "corpus/train.en: dropped 2 of 302 pairs (1 empty, 1 too long)" in done.stdout
+    assert done.returncode == 0, done.stderr
+    assert "warning: corpus/valid.en and corpus/valid.de: pairs whose words are " in done.stdout
+    (warning,) = json.loads((corpus.parent / "data/prepared.json").read_text("utf-8"))["warnings"]
+    assert warning in done.stdout
 
 
 def test_a_full_disk_leaves_nothing(run_cli, corpus, repo_root):

@@ -41,7 +41,11 @@ def test_the_limit_in_the_message_works(tmp_path, model_type, wanted, pattern):
 
 @pytest.mark.parametrize(
     ("size", "model_type", "words"),
-    [(3, "bpe", "--vocab-size is 3, but must be 4"), (50, "word", "must be one of bpe, unigram")],
+    [
+        (3, "bpe", "--vocab-size is 3, but must be 4 to 2147483647"),
+        (99999999999, "bpe", "--vocab-size is 99999999999, but must be 4 to 2147483647"),
+        (50, "word", "must be one of bpe, unigram"),
+    ],
 )
 def test_unknown_settings_are_refused(tmp_path, size, model_type, words):
     with pytest.raises(UserError, match=words):

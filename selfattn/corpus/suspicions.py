@@ -1,0 +1,79 @@
+"""What looks wrong in parallel text that can still be used: it is warned about, not dropped."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from .text import Pair, ParallelText
+
+# Above this share of a set's pairs, copies and swapped sides are no longer single accidents.
+_MANY = 0.05
+# UTF-8 read as Latin-1 or Windows-1252: two characters for one, the first of them C2, C3 or E2.
+_MOJIBAKE = re.compile(
+    "[\u00c2\u00c3][\u0080-\u00bf]|\u00c3[\u0178\u201e\u2013\u0153]|\u00e2\u20ac"
+)
+_ENTITY = re.compile(r"&(?:quot|amp|lt|gt|apos|nbsp|#\d+|#[xX][0-9a-fA-F]+);")
+
+
+def suspicions(inputs: Mapping[str, ParallelText]) -> list[str]:
+    """What looks wrong, each with its count and the first line of it.
+
+    Sides count as swapped where the words of each are more common on the other side of the training
+    text. That finds single swapped pairs, and a whole set that is swapped against the training set;
+    if all sets are swapped alike, no count can tell.
+
+    Args:
+        inputs (Mapping): what was read; the training text is ``train``, or ``pair``.
+    """
+    training = inputs["pair" if "pair" in inputs else "train"]
+    common = tuple(Counter(_words(pair[side] for pair in training.pairs)) for side in (0, 1))
+    found: list[str] = []
+    for text in inputs.values():
+        count, both = len(text.pairs), f"{text.source} and {text.target}"
+        copies = _lines(bool(a.strip()) and a.split() == b.split() for a, b in text.pairs)
+        if len(copies) > _MANY * count:
+            found.append(
+                f"{both}: pairs that are the same text twice: {len(copies):,} of {count:,}, the "
+                f"first in line {copies[0]}; leave untranslated text out"
+            )
+        swapped = _lines(_is_swapped(pair, common) for pair in text.pairs)
+        if len(swapped) > _MANY * count:
+            found.append(
+                f"{both}: pairs whose words are more common on the other side of the training "
+                f"text: {len(swapped):,} of {count:,}, the first in line {swapped[0]}; look "
+                "whether the two sides are swapped there"
+            )
+        for side, path in enumerate((text.source, text.target)):
+            lines = [pair[side] for pair in text.pairs]
+            if misread := _lines(bool(_MOJIBAKE.search(line)) for line in lines):
+                found.append(
+                    f"{path}: lines that look like UTF-8 read as Latin-1 ('\u00c3\u00a4' for "
+                    f"'\u00e4'): {len(misread):,}, the first is {misread[0]}; convert them anew"
+                )
+            if escaped := _lines(bool(_ENTITY.search(line)) for line in lines):
+                found.append(
+                    f"{path}: lines with entities such as &quot;: {len(escaped):,}, the first is "
+                    f"{escaped[0]}; put the characters in their place"
+                )
+    return found
+
+
+def _lines(holds: Iterable[bool]) -> list[int]:
+    """Numbers of the lines for which something holds."""
+    return [number for number, held in enumerate(holds, start=1) if held]
+
+
+def _words(lines: Iterable[str]) -> Iterable[str]:
+    return (word for line in lines for word in line.casefold().split())
+
+
+def _is_swapped(pair: Pair, common: Sequence[Counter[str]]) -> bool:
+    """Whether most words of both sides are more common on the other one."""
+    for side in (0, 1):
+        own, other = common[side], common[1 - side]
+        words = list(_words([pair[side]]))
+        if sum((other[w] > own[w]) - (other[w] < own[w]) for w in words) <= 0:
+            return False
+    return True
