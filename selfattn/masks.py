@@ -1,14 +1,15 @@
-"""Positional masks: which keys a query may see.
+"""Positional masks, which keys a query may see, and the check of masks that callers give.
 
-A mask is an interval of offsets ``key - query``. Everything an operator needs (the keys a block of
-queries touches, the rows that see nothing) follows from the two ends of that interval, so that no
-``T x T`` tensor has to exist outside of tests.
+A positional mask is an interval of offsets ``key - query``. Everything an operator needs (the keys
+a block of queries touches, the rows that see nothing) follows from the two ends of that interval,
+so that no ``T x T`` tensor has to exist outside of tests.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +18,46 @@ from selfattn.errors import UserError
 
 DIRECTIONS = ("forward", "backward", "none")
 MASK_LAYOUTS = ("none", "forward", "backward", "forward_backward")
+
+
+def check_padding_mask(
+    padding_mask: Any, shape: Sequence[int] | None = None, axes: str = "(B, T)"
+) -> None:
+    """Refuse a padding mask of another dtype or shape; None is always right.
+
+    Args:
+        padding_mask: what a caller gave.
+        shape: what it must have; None: any.
+        axes: names of its dimensions, for the message.
+
+    Raises:
+        UserError: if it is not a bool tensor of that shape. A mask of 1 = keep, as tokenizers make
+            them, would hide everything but padding.
+    """
+    true = (
+        "padding: an attention mask of 1 = keep becomes one by padding_mask = attention_mask == 0"
+    )
+    _check_mask("padding_mask", padding_mask, shape, axes, true)
+
+
+def check_selections(shape: Sequence[int], **selections: Any) -> None:
+    """Refuse selections of tokens, by name, that are not bool ``(B, T)``; None is always right.
+
+    Raises:
+        UserError: if one is not a bool tensor of that shape.
+    """
+    for name, selected in selections.items():
+        _check_mask(name, selected, shape, "(B, T)", "selected")
+
+
+def _check_mask(name: str, mask: Any, shape: Sequence[int] | None, axes: str, true: str) -> None:
+    if mask is None:
+        return
+    if not isinstance(mask, Tensor) or mask.dtype is not torch.bool:
+        found = f"dtype {mask.dtype}" if isinstance(mask, Tensor) else f"type {type(mask).__name__}"
+        raise UserError(f"{name} has {found}; it must be torch.bool with True = {true}")
+    if shape is not None and mask.shape != shape:
+        raise UserError(f"{name} has shape {tuple(mask.shape)}; it must be {axes} = {tuple(shape)}")
 
 
 @dataclass(frozen=True)
@@ -108,6 +149,7 @@ class PositionalMask:
         Returns:
             Integer tensor ``(B, T)``.
         """
+        check_padding_mask(padding_mask)
         length = padding_mask.shape[1]
         real = (~padding_mask).cumsum(1)
         before = torch.cat([real.new_zeros(real.shape[0], 1), real], 1)  # real keys before i

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from selfattn.errors import UserError
 from selfattn.layers.inspection import Inspection
+from selfattn.masks import check_padding_mask
 
 
 class SelfAttention(nn.Module, ABC):
@@ -82,18 +83,14 @@ class SelfAttention(nn.Module, ABC):
         return self.embed_dim // self.num_heads
 
     def check_input(self, x: Tensor, padding_mask: Tensor | None) -> None:
-        """Refuse inputs of another shape.
+        """Refuse inputs of another shape, and masks that are not bool.
 
         Raises:
-            UserError: if x is not ``(B, T, C)`` or the mask not ``(B, T)``.
+            UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
         """
         if x.dim() != 3 or x.shape[-1] != self.embed_dim:
             raise UserError(f"x has shape {tuple(x.shape)}; it must be (B, T, {self.embed_dim})")
-        if padding_mask is not None and padding_mask.shape != x.shape[:2]:
-            raise UserError(
-                f"padding_mask has shape {tuple(padding_mask.shape)}; it must be (B, T) = "
-                f"{tuple(x.shape[:2])}"
-            )
+        check_padding_mask(padding_mask, x.shape[:2])
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -108,6 +105,7 @@ def join_heads(x: Tensor) -> Tensor:
 
 def zero_padding(x: Tensor, padding_mask: Tensor | None) -> Tensor:
     """``(B, T, C)`` with 0 at padded positions."""
+    check_padding_mask(padding_mask, x.shape[:2])
     return x if padding_mask is None else x.masked_fill(padding_mask[..., None], 0.0)
 
 

@@ -65,7 +65,7 @@ class BiBloSA(SelfAttention):
         """See ``SelfAttention.forward``.
 
         Raises:
-            UserError: if x is not ``(B, T, C)`` or the mask not ``(B, T)``.
+            UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
         """
         blocks, inputs = self._blocks(x, padding_mask)
         heads = zip(self.heads, inputs, strict=True)

@@ -103,7 +103,7 @@ class ReSA(DiSA):
         """See ``SelfAttention.forward``.
 
         Raises:
-            UserError: if x is not ``(B, T, C)`` or the mask not ``(B, T)``.
+            UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
         """
         if self.training and self.select_all and not self.has_policy:
             _warn_once()

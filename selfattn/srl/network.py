@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ..config import AttentionConfig
 from ..errors import UserError
 from ..layers import build_attention
+from ..masks import check_padding_mask
 from .initialise import INITIALISERS, initialise
 
 _LAYER_NORM_EPS = 1e-6
@@ -172,6 +173,7 @@ class Tagger(nn.Module):
         Returns:
             ``(B, T, labels)``.
         """
+        check_padding_mask(padding_mask, words.shape)
         width = self.config.width
         x = torch.cat([self._look_up(words), self.indicator(indicator)], -1)
         if self.config.scale_embedding:

@@ -91,6 +91,22 @@ def test_very_short_sentences(layer, length):
     assert torch.isfinite(y).all()
 
 
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("shape", [(0, 5), (2, 0), (0, 0)], ids=str)
+def test_no_sentence_or_no_token_goes_through_forward_backward_and_inspection(layer, shape, masked):
+    hidden = torch.zeros(shape, dtype=torch.bool) if masked else None
+    if hasattr(layer, "select_all"):
+        layer.select_all = False
+    x = torch.zeros(*shape, WIDTH, dtype=torch.float64, requires_grad=True)
+    y = layer(x, hidden)
+    assert y.shape == (*shape, WIDTH)
+    y.sum().backward()
+    assert x.grad.shape == x.shape
+    for parameter in layer.parameters():
+        assert parameter.grad is None or (parameter.grad == 0).all()
+    assert layer.inspect(x, hidden).token2token.shape[::3] == (shape[0], shape[1])
+
+
 def test_train_and_eval_agree_without_dropout(layer):
     x = tokens()
     assert torch.equal(layer.train()(x), layer.eval()(x))
