@@ -1,4 +1,10 @@
-"""The one exception for mistakes that a user can mend."""
+"""The one exception for mistakes that a user can mend, and the check of whole numbers."""
+
+from numbers import Integral
+from typing import Any
+
+# Sizes and lengths above it fit into no memory, and sums of them not into 64 bits.
+LARGEST = 2**31 - 1
 
 
 class UserError(ValueError):
@@ -7,3 +13,26 @@ class UserError(ValueError):
     The message is one sentence that names the thing, its value and what is allowed. Commands print
     it without a traceback and exit with a code that is not 0.
     """
+
+
+def check_integer(name: str, value: Any, least: int = 1, most: int = LARGEST) -> int:
+    """A whole number of any integer type, as an int.
+
+    Args:
+        name: of the flag or argument.
+        value: what a caller gave.
+        least: smallest value that is allowed.
+        most: largest value that is allowed.
+
+    Raises:
+        UserError: if it is no whole number, or out of the range.
+    """
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        wanted = "a whole number"
+    elif value < least:
+        wanted = f"at least {least}"
+    elif value > most:
+        wanted = f"at most {most}"
+    else:
+        return int(value)
+    raise UserError(f"{name} {value!r} is not allowed; it must be {wanted}")

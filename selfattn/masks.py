@@ -14,8 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selfattn.errors import UserError
+from selfattn.errors import UserError, check_integer
 
+# Beyond every length, and offsets that far fit into the 32 bits of kernels on GPUs.
+LONGEST_WINDOW = 1 << 29
 DIRECTIONS = ("forward", "backward", "none")
 MASK_LAYOUTS = ("none", "forward", "backward", "forward_backward")
 
@@ -72,7 +74,8 @@ class PositionalMask:
         window: if given, only keys with ``|key - query| <= window`` (in tokens) are visible.
 
     Raises:
-        UserError: if the direction is unknown or the window is not an integer of at least 1.
+        UserError: if the direction is unknown, or the window is no whole number from 1 to
+            ``LONGEST_WINDOW``.
 
     Example:
         >>> PositionalMask("forward").allowed(3).int().tolist()  # rows are queries
@@ -88,9 +91,9 @@ class PositionalMask:
             raise UserError(
                 f"mask direction {self.direction!r} is unknown; allowed are {', '.join(DIRECTIONS)}"
             )
-        window_ok = isinstance(self.window, int) and not isinstance(self.window, bool)
-        if self.window is not None and (not window_ok or self.window < 1):
-            raise UserError(f"mask window {self.window!r} is not allowed; it must be at least 1")
+        if self.window is not None:
+            window = check_integer("mask window", self.window, most=LONGEST_WINDOW)
+            object.__setattr__(self, "window", window)
 
     @property
     def offsets(self) -> tuple[int | None, int | None]:
@@ -165,7 +168,7 @@ def head_masks(
     layout: str,
     num_heads: int,
     include_self: bool = False,
-    window: int | Sequence[int] | None = None,
+    window: int | list[int] | tuple[int, ...] | None = None,
 ) -> tuple[PositionalMask, ...]:
     """One mask per head from a layout's name (MTSA section 3.2).
 
@@ -194,7 +197,7 @@ def head_masks(
         directions = ["forward"] * (num_heads // 2) + ["backward"] * (num_heads // 2)
     else:
         directions = [layout] * num_heads
-    windows = [window] * num_heads if window is None or isinstance(window, int) else list(window)
+    windows = list(window) if isinstance(window, (list, tuple)) else [window] * num_heads
     if len(windows) != num_heads:
         raise UserError(
             f"window lists {len(windows)} values for {num_heads} heads; give one value for all "

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
-from selfattn.errors import UserError
+from selfattn.errors import UserError, check_integer
 from selfattn.layers.inspection import Inspection
 from selfattn.masks import check_padding_mask
 
@@ -19,7 +19,7 @@ class SelfAttention(nn.Module, ABC):
         num_heads: number of heads H.
 
     Raises:
-        UserError: if one of them is below 1.
+        UserError: if one of them is no whole number of at least 1.
 
     Attributes:
         embed_dim: width of the input.
@@ -29,12 +29,9 @@ class SelfAttention(nn.Module, ABC):
 
     def __init__(self, embed_dim: int, num_heads: int) -> None:
         super().__init__()
-        for name, value in (("embed_dim", embed_dim), ("num_heads", num_heads)):
-            if value < 1:
-                raise UserError(f"{name} {value} is not allowed; it must be at least 1")
-        self.embed_dim = embed_dim
-        self.num_heads = num_heads
-        self.output_dim = embed_dim
+        self.embed_dim = check_integer("embed_dim", embed_dim)
+        self.num_heads = check_integer("num_heads", num_heads)
+        self.output_dim = self.embed_dim
 
     @abstractmethod
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
