@@ -61,6 +61,8 @@ class AttentionConfig:
     name: ClassVar[str] = ""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     default_preset: ClassVar[str | None] = None
+    # What checkpoints have that were made before a switch was one: what was fixed then.
+    formerly: ClassVar[Mapping[str, Any]] = {}
 
     attention_dropout: float = switch(0.0, "probability of dropping an attention weight")
 
