@@ -47,7 +47,7 @@ class BiBloSAConfig(DiSAConfig):
         ("gate", "disa"),
     )
 
-    # Equation 18 is the gate, and every head has a map of the input (section 3.3).
+    # Equation 18 is the gate, and every head has a map of the input (section 3.2).
     input_map: bool = constant(True)
     fusion_gate: bool = constant(True)
     gate_biases: int = constant(1)

@@ -10,7 +10,7 @@ from selfattn.masks import check_padding_mask
 
 
 class Blocks:
-    """Where the tokens of a batch lie in m blocks of r tokens (Bi-BloSAN, section 3.2).
+    """Where the tokens of a batch lie in m blocks of r tokens (Bi-BloSAN, section 3.1).
 
     A sentence is turned round until its first real token comes first, so that its blocks do not
     depend on how much is padded in front of it. Nothing is read back from the device for that.

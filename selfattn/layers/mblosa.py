@@ -19,7 +19,10 @@ from selfattn.masks import PositionalMask, check_padding_mask
 
 
 class MBloSA(nn.Module):
-    """Masked block self-attention (Bi-BloSAN, Shen et al. 2018, eq. 11-18).
+    """Masked block self-attention (Bi-BloSAN, Shen et al. 2018, section 3.1, eq. 11-18).
+
+    The vector of a block, which source2token makes of all of its tokens, reaches each of them: a
+    token depends on those of its block that its mask hides.
 
     Args:
         config: the switches.
