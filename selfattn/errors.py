@@ -29,9 +29,9 @@ def check_integer(name: str, value: Any, least: int = 1, most: int = LARGEST) ->
     """
     if not isinstance(value, Integral) or isinstance(value, bool):
         wanted = "a whole number"
-    elif value < least:
+    elif int(value) < least:
         wanted = f"at least {least}"
-    elif value > most:
+    elif int(value) > most:
         wanted = f"at most {most}"
     else:
         return int(value)

@@ -1,5 +1,6 @@
 """``--criterion policy_gradient``: a task's own loss, and REINFORCE for the selections of ReSA."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,7 +98,7 @@ class PolicyGradientCriterion(FairseqCriterion):
 
     def __init__(self, task: Any, cfg: PolicyGradientConfig) -> None:
         super().__init__(task)
-        if cfg.selection_cost < 0:
+        if not 0 <= cfg.selection_cost < math.inf:
             raise UserError(
                 f"--selection-cost {cfg.selection_cost} is not allowed; it must be at least 0"
             )
@@ -197,6 +198,7 @@ class PolicyGradientCriterion(FairseqCriterion):
 
         reward = reward_of(costs, share)
         log_p = torch.stack([choice.log_probability for choice in choices]).sum(0)
+        baseline: Tensor | float
         if everything is None:
             baseline = self._baseline(layers, reward)
         else:

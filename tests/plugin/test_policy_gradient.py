@@ -198,6 +198,8 @@ def test_what_would_be_silently_wrong_is_refused():
     for wrong in ({"select_all_updates": -1}, {"policy_only_updates": -2}, {"selection_cost": -1}):
         with pytest.raises(UserError, match="-[12].* is not allowed; it must be at least 0"):
             built(**wrong)
+    with pytest.raises(UserError, match="--selection-cost nan is not allowed"):
+        built(selection_cost=float("nan"))
 
 
 def built(**flags):
