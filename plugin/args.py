@@ -51,7 +51,7 @@ def add_attention_args(parser: ArgumentParser) -> None:
             default=argparse.SUPPRESS,
             help=f"published form of {name} (default: the architecture's)",
         )
-        if any(f.name in _AS_FAIRSEQ for f in _switches(config)):
+        if _as_fairseq(config):
             parser.add_argument(
                 _flag(name, "projections"),
                 choices=("fairseq", "preset"),
@@ -92,9 +92,11 @@ def attention_config(args: Namespace) -> AttentionConfig | None:
         for f in _switches(config_class)
         if hasattr(args, f"{name}_{f.name}")
     }
+    known = {f.name for f in _switches(config_class)}
+    if known - switches.keys() <= config_class.formerly.keys():  # resolved: a checkpoint's
+        switches = {**config_class.formerly, **switches}
     if getattr(args, f"{name}_projections", "fairseq") == "fairseq":
-        known = {f.name for f in _switches(config_class)}
-        switches = {k: v for k, v in _AS_FAIRSEQ.items() if k in known} | switches
+        switches = _as_fairseq(config_class) | switches
     switches["attention_dropout"] = float(getattr(args, "attention_dropout", 0.0))
     try:
         config = config_class.make(getattr(args, f"{name}_preset", None), **switches)
@@ -163,6 +165,14 @@ def _flag(mechanism: str, switch: str) -> str:
 
 def _switches(config: type[AttentionConfig]) -> list[Field[Any]]:
     return [f for f in fields(config) if f.name not in _NOT_A_FLAG and not is_constant(f)]
+
+
+def _as_fairseq(config: type[AttentionConfig]) -> dict[str, Any]:
+    """Those of ``_AS_FAIRSEQ`` that a mechanism has; Fast-DiSA's maps are none of fairseq's."""
+    known = {f.name for f in _switches(config)}
+    if "output_bias" not in known:
+        return {}
+    return {name: value for name, value in _AS_FAIRSEQ.items() if name in known}
 
 
 def _refuse_foreign_switches(args: Namespace, chosen: str) -> None:

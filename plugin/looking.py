@@ -20,7 +20,7 @@ from selfattn.corpus.text import clean_line
 from selfattn.errors import UserError
 from selfattn.layers import Inspection, SelfAttention
 from selfattn.layers.inspection import looking_into, mask_names
-from selfattn.masks import PositionalMask
+from selfattn.masks import PositionalMask, check_padding_mask
 from selfattn.report.attention_capture import inspections
 
 from .models.transformer import AttentionTransformerModel
@@ -119,6 +119,7 @@ def inspect_fairseq_multihead(
     module: MultiheadAttention, x: Tensor, padding_mask: Tensor | None = None
 ) -> Inspection:
     """fairseq's own self-attention on ``(T, B, C)``; the softmax is ours, fairseq's is float32."""
+    check_padding_mask(padding_mask, x.shape[1::-1])
     usual = module.skip_embed_dim_check
     # With the check, fairseq hands over to PyTorch, which gives the mean of the heads alone.
     module.skip_embed_dim_check = True

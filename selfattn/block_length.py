@@ -1,4 +1,4 @@
-"""How many tokens a block of Bi-BloSA should have (Bi-BloSAN, section 3.3)."""
+"""How many tokens a block of Bi-BloSA should have (Bi-BloSAN, appendix A)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,11 @@
-"""The one exception for mistakes that a user can mend."""
+"""The one exception for mistakes that a user can mend, and the check of whole numbers."""
 
 import re
+from numbers import Integral
+from typing import Any
+
+# Sizes and lengths above it fit into no memory, and sums of them not into 64 bits.
+LARGEST = 2**31 - 1
 
 # A word of a file may have a million characters; paths have less.
 _LONG_WORD = re.compile(r"\S{1000,}")
@@ -25,3 +30,25 @@ def shortened(text: str, length: int) -> str:
     if len(text) <= 2 * length:
         return text
     return f"{text[:length]} ... ({len(text):,} characters) ... {text[-length:]}"
+
+def check_integer(name: str, value: Any, least: int = 1, most: int = LARGEST) -> int:
+    """A whole number of any integer type, as an int.
+
+    Args:
+        name: of the flag or argument.
+        value: what a caller gave.
+        least: smallest value that is allowed.
+        most: largest value that is allowed.
+
+    Raises:
+        UserError: if it is no whole number, or out of the range.
+    """
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        wanted = "a whole number"
+    elif int(value) < least:
+        wanted = f"at least {least}"
+    elif int(value) > most:
+        wanted = f"at most {most}"
+    else:
+        return int(value)
+    raise UserError(f"{name} {value!r} is not allowed; it must be {wanted}")

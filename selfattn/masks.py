@@ -1,22 +1,65 @@
-"""Positional masks: which keys a query may see.
+"""Positional masks, which keys a query may see, and the check of masks that callers give.
 
-A mask is an interval of offsets ``key - query``. Everything an operator needs (the keys a block of
-queries touches, the rows that see nothing) follows from the two ends of that interval, so that no
-``T x T`` tensor has to exist outside of tests.
+A positional mask is an interval of offsets ``key - query``. Everything an operator needs (the keys
+a block of queries touches, the rows that see nothing) follows from the two ends of that interval,
+so that no ``T x T`` tensor has to exist outside of tests.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from selfattn.errors import UserError
+from selfattn.errors import UserError, check_integer
 
+# Beyond every length, and offsets that far fit into the 32 bits of kernels on GPUs.
+LONGEST_WINDOW = 1 << 29
 DIRECTIONS = ("forward", "backward", "none")
 MASK_LAYOUTS = ("none", "forward", "backward", "forward_backward")
+
+
+def check_padding_mask(
+    padding_mask: Any, shape: Sequence[int] | None = None, axes: str = "(B, T)"
+) -> None:
+    """Refuse a padding mask of another dtype or shape; None is always right.
+
+    Args:
+        padding_mask: what a caller gave.
+        shape: what it must have; None: any.
+        axes: names of its dimensions, for the message.
+
+    Raises:
+        UserError: if it is not a bool tensor of that shape. A mask of 1 = keep, as tokenizers make
+            them, would hide everything but padding.
+    """
+    true = (
+        "padding: an attention mask of 1 = keep becomes one by padding_mask = attention_mask == 0"
+    )
+    _check_mask("padding_mask", padding_mask, shape, axes, true)
+
+
+def check_selections(shape: Sequence[int], **selections: Any) -> None:
+    """Refuse selections of tokens, by name, that are not bool ``(B, T)``; None is always right.
+
+    Raises:
+        UserError: if one is not a bool tensor of that shape.
+    """
+    for name, selected in selections.items():
+        _check_mask(name, selected, shape, "(B, T)", "selected")
+
+
+def _check_mask(name: str, mask: Any, shape: Sequence[int] | None, axes: str, true: str) -> None:
+    if mask is None:
+        return
+    if not isinstance(mask, Tensor) or mask.dtype is not torch.bool:
+        found = f"dtype {mask.dtype}" if isinstance(mask, Tensor) else f"type {type(mask).__name__}"
+        raise UserError(f"{name} has {found}; it must be torch.bool with True = {true}")
+    if shape is not None and mask.shape != shape:
+        raise UserError(f"{name} has shape {tuple(mask.shape)}; it must be {axes} = {tuple(shape)}")
 
 
 @dataclass(frozen=True)
@@ -31,7 +74,8 @@ class PositionalMask:
         window: if given, only keys with ``|key - query| <= window`` (in tokens) are visible.
 
     Raises:
-        UserError: if the direction is unknown or the window is not an integer of at least 1.
+        UserError: if the direction is unknown, or the window is no whole number from 1 to
+            ``LONGEST_WINDOW``.
 
     Example:
         >>> PositionalMask("forward").allowed(3).int().tolist()  # rows are queries
@@ -47,9 +91,9 @@ class PositionalMask:
             raise UserError(
                 f"mask direction {self.direction!r} is unknown; allowed are {', '.join(DIRECTIONS)}"
             )
-        window_ok = isinstance(self.window, int) and not isinstance(self.window, bool)
-        if self.window is not None and (not window_ok or self.window < 1):
-            raise UserError(f"mask window {self.window!r} is not allowed; it must be at least 1")
+        if self.window is not None:
+            window = check_integer("mask window", self.window, most=LONGEST_WINDOW)
+            object.__setattr__(self, "window", window)
 
     @property
     def offsets(self) -> tuple[int | None, int | None]:
@@ -108,6 +152,7 @@ class PositionalMask:
         Returns:
             Integer tensor ``(B, T)``.
         """
+        check_padding_mask(padding_mask)
         length = padding_mask.shape[1]
         real = (~padding_mask).cumsum(1)
         before = torch.cat([real.new_zeros(real.shape[0], 1), real], 1)  # real keys before i
@@ -123,7 +168,7 @@ def head_masks(
     layout: str,
     num_heads: int,
     include_self: bool = False,
-    window: int | Sequence[int] | None = None,
+    window: int | list[int] | tuple[int, ...] | None = None,
 ) -> tuple[PositionalMask, ...]:
     """One mask per head from a layout's name (MTSA section 3.2).
 
@@ -152,7 +197,7 @@ def head_masks(
         directions = ["forward"] * (num_heads // 2) + ["backward"] * (num_heads // 2)
     else:
         directions = [layout] * num_heads
-    windows = [window] * num_heads if window is None or isinstance(window, int) else list(window)
+    windows = list(window) if isinstance(window, (list, tuple)) else [window] * num_heads
     if len(windows) != num_heads:
         raise UserError(
             f"window lists {len(windows)} values for {num_heads} heads; give one value for all "

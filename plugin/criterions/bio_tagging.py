@@ -52,7 +52,8 @@ class BIOTaggingCriterion(FairseqCriterion):
     ) -> tuple[Tensor, int, dict[str, Any]]:
         """fairseq's hook: loss, number of words, what to log.
 
-        Without ``reduce`` the loss is ``(B, T)``, 0 where a word does not count.
+        Without ``reduce`` the loss is ``(B, T)``, 0 where a word does not count, and so is
+        ``nll_loss``, minus the log probability of the gold label, among what to log.
         """
         scores = model(**sample["net_input"])
         target = sample["target"]
@@ -71,7 +72,10 @@ class BIOTaggingCriterion(FairseqCriterion):
             "sample_size": words,
         }
         if not reduce:
-            loss = torch.zeros_like(target, dtype=losses.dtype).masked_scatter(counted, losses)
+            zeros = torch.zeros_like(target, dtype=losses.dtype)
+            loss = zeros.masked_scatter(counted, losses)
+            log_p = log_probs.detach().gather(1, gold[:, None])
+            logged["nll_loss"] = zeros.masked_scatter(counted, -log_p)
         return loss, words, logged
 
     @staticmethod

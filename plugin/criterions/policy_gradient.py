@@ -1,5 +1,6 @@
 """``--criterion policy_gradient``: a task's own loss, and REINFORCE for the selections of ReSA."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,7 @@ SUPERVISED = ("label_smoothed_cross_entropy", "cross_entropy", "bio_tagging")
 # Share of the old value that the running mean keeps at an update.
 _KEPT = 0.99
 BASELINES = ["none", "running_mean", "select_all"]
+REWARDS = ["log_p", "loss"]
 _LOGGED = ("reward", "policy_loss", "selected_heads", "selected_dependents", "selection_entropy")
 
 
@@ -48,12 +50,19 @@ class PolicyGradientConfig(LabelSmoothedCrossEntropyCriterionConfig):
             "authors' code, or the sum of both, as in the paper"
         },
     )
+    selection_reward: ChoiceEnum(REWARDS) = field(  # type: ignore[valid-type]
+        default="log_p",
+        metadata={
+            "help": "what a selection is rewarded with: log_p: the log probability of the target, "
+            "as published; loss: minus the supervised loss, label smoothing included"
+        },
+    )
     reward_baseline: ChoiceEnum(BASELINES) = field(  # type: ignore[valid-type]
         default="none",
         metadata={
             "help": "what is subtracted from a sentence's reward: none, as published; running_mean "
-            "of all rewards; select_all: the reward that it would get with everything selected, "
-            "at the cost of another forward pass"
+            "of all earlier rewards; select_all: the reward that it would get with everything "
+            "selected, at the cost of another forward pass"
         },
     )
     select_all_updates: int = field(
@@ -69,7 +78,7 @@ class PolicyGradientConfig(LabelSmoothedCrossEntropyCriterionConfig):
 class PolicyGradientCriterion(FairseqCriterion):
     """The training of ReSAN (Shen et al. 2018, IJCAI, eq. 16-20) on top of another criterion.
 
-    A sentence's reward is ``R = -(loss + lambda * share)``, and the policy's loss
+    A sentence's reward is ``R = log p(target) - lambda * share``, and the policy's loss
     ``-(R - baseline) log p(selection)``, a mean over sentences. It reaches the samplers of the ReSA
     layers alone, and the supervised loss everything else: one optimizer moves both. First every
     token is selected, then, if asked for, only the policy is trained, then both.
@@ -82,14 +91,14 @@ class PolicyGradientCriterion(FairseqCriterion):
         UserError: if a flag has a value that is not allowed.
 
     Differs:
-        The loss in the reward is a mean over the sentence's target tokens, since the published
-        tasks have one label a sentence; with several layers, log probabilities are added, and
-        shares are their mean. ``--clip-norm`` sees both gradients together.
+        ``log p(target)`` is a mean over the sentence's target tokens, since the published tasks
+        have one label a sentence; with several layers, log probabilities are added, and shares are
+        their mean. ``--clip-norm`` sees both gradients together.
     """
 
     def __init__(self, task: Any, cfg: PolicyGradientConfig) -> None:
         super().__init__(task)
-        if cfg.selection_cost < 0:
+        if not 0 <= cfg.selection_cost < math.inf:
             raise UserError(
                 f"--selection-cost {cfg.selection_cost} is not allowed; it must be at least 0"
             )
@@ -110,10 +119,11 @@ class PolicyGradientCriterion(FairseqCriterion):
             self.phases.prepare(layers)
         everything = self._with_everything(model, sample, layers)
         tokens, size, logged = self.supervised(model, sample, reduce=False)
+        costs = self._costs(tokens, logged, sample)
         logged = {n: v.sum() if isinstance(v, Tensor) else v for n, v in logged.items()}
         sentences = len(sample["target"])
         each = tokens.view(sentences, -1).sum(1)
-        policy, figures = self._policy(layers, each.detach().float(), everything, sample)
+        policy, figures = self._policy(layers, costs, everything, sample)
         # fairseq divides by the sample size, which counts tokens: a mean over sentences is left.
         scaled = policy * (size / sentences)
         loss = each.sum()
@@ -128,7 +138,7 @@ class PolicyGradientCriterion(FairseqCriterion):
     def _with_everything(
         self, model: Any, sample: dict[str, Any], layers: list[ReSA]
     ) -> Tensor | None:
-        """Supervised loss of each sentence ``(B,)`` if every token were selected.
+        """What ``_costs`` would be if every token were selected, ``(B,)``.
 
         How hard a sentence is moves its reward far more than a selection does; with this baseline
         only the selection is left. None where no policy is trained or another baseline is used.
@@ -139,17 +149,29 @@ class PolicyGradientCriterion(FairseqCriterion):
         for layer in layers:
             layer.select_all = True
         with torch.no_grad():
-            tokens = self.supervised(model, sample, reduce=False)[0]
+            tokens, _, logged = self.supervised(model, sample, reduce=False)
         for layer in layers:
             layer.take_choice()
             layer.select_all = False
-        losses: Tensor = tokens.view(len(sample["target"]), -1).sum(1).float()
-        return losses
+        return self._costs(tokens, logged, sample)
+
+    def _costs(self, tokens: Tensor, logged: dict[str, Any], sample: dict[str, Any]) -> Tensor:
+        """What a sentence loses of its reward, ``(B,)``: ``-log p(target)``, or its loss.
+
+        Args:
+            tokens: supervised loss of each token.
+            logged: what the supervised criterion logs; its ``nll_loss``, if any, is of each token.
+            sample: the batch.
+        """
+        if str(self.cfg.selection_reward) == "log_p":
+            tokens = logged.get("nll_loss", tokens)
+        costs: Tensor = tokens.detach().view(len(sample["target"]), -1).sum(1).float()
+        return costs
 
     def _policy(
         self,
         layers: list[ReSA],
-        losses: Tensor,
+        costs: Tensor,
         everything: Tensor | None,
         sample: dict[str, Any],
     ) -> tuple[Tensor, dict[str, Any]]:
@@ -157,25 +179,26 @@ class PolicyGradientCriterion(FairseqCriterion):
 
         Args:
             layers: the model's ReSA layers.
-            losses: supervised loss of each sentence ``(B,)``.
+            costs: see ``_costs``.
             everything: the same if every token were selected, where that is the baseline.
             sample: the batch.
         """
         words = sample["target"].ne(self.supervised.padding_idx).sum(1)
         choices = [choice for layer in layers if (choice := layer.take_choice()) is not None]
         if not choices:  # no such layer, or all of them dropped
-            return losses.new_zeros(()), {}
+            return costs.new_zeros(()), {}
         heads, dependents = (
             torch.stack([choice[i].share for choice in choices]).mean(0) for i in (0, 1)
         )
         product = str(self.cfg.selection_penalty) == "product"
         share = heads * dependents if product else heads + dependents
 
-        def reward_of(losses: Tensor, share: Tensor | float) -> Tensor:
-            return -(losses / words.clamp_min(1) + self.cfg.selection_cost * share)  # eq. 18
+        def reward_of(costs: Tensor, share: Tensor | float) -> Tensor:
+            return -(costs / words.clamp_min(1) + self.cfg.selection_cost * share)  # eq. 17
 
-        reward = reward_of(losses, share)
+        reward = reward_of(costs, share)
         log_p = torch.stack([choice.log_probability for choice in choices]).sum(0)
+        baseline: Tensor | float
         if everything is None:
             baseline = self._baseline(layers, reward)
         else:
@@ -186,21 +209,23 @@ class PolicyGradientCriterion(FairseqCriterion):
         figures = {n: t.detach().sum() for n, t in zip(_LOGGED, sums, strict=True)}
         return policy.sum(), figures
 
-    def _baseline(self, layers: list[ReSA], reward: Tensor) -> Tensor | float:
+    def _baseline(self, layers: list[ReSA], reward: Tensor) -> float:
         """What to subtract from the rewards; moves on while training.
+
+        It holds earlier rewards alone, and is 0 before there are any: a mean that contains a
+        sentence's own reward takes a share of its gradient, all of it in a batch of one.
 
         The layers keep it, since fairseq restores neither a criterion nor a task. Each process has
         a mean of its own; a resumed training starts all with the first one's.
         """
         if str(self.cfg.reward_baseline) != "running_mean":
             return 0.0
-        mean = reward.mean()
         known = layers[0].reward_mean
         if self.training:
-            moved = mean.item() if known is None else _KEPT * known + (1 - _KEPT) * mean.item()
+            mean = reward.mean().item()
             for layer in layers:
-                layer.reward_mean = moved
-        return mean if known is None else known
+                layer.reward_mean = mean if known is None else _KEPT * known + (1 - _KEPT) * mean
+        return 0.0 if known is None else known
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:

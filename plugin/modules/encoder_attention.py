@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from selfattn.errors import UserError
 from selfattn.layers import SelfAttention
+from selfattn.masks import check_padding_mask
 
 
 class EncoderAttention(nn.Module):
@@ -48,7 +49,7 @@ class EncoderAttention(nn.Module):
             query: the layer's input; key and value must be the same tensor.
             key: see query.
             value: see query.
-            key_padding_mask: ``(B, T)``, True = padding.
+            key_padding_mask: bool ``(B, T)``, True = padding.
             need_weights: accepted for fairseq's sake; there is no single weight for a pair of
                 tokens, so None is returned in its place.
             attn_mask: refused, since a mask here belongs to a head.
@@ -57,7 +58,8 @@ class EncoderAttention(nn.Module):
             ``(T, B, C)`` and None.
 
         Raises:
-            UserError: if key or value differ from query, or a mask is given.
+            UserError: if key or value differ from query, the padding mask is not bool ``(B, T)``,
+                or an attn_mask is given.
         """
         if (key is not None and key is not query) or (value is not None and value is not query):
             raise UserError(
@@ -67,8 +69,9 @@ class EncoderAttention(nn.Module):
             raise UserError(
                 f"attention {self.name!r} takes no attn_mask; its positional masks are switches"
             )
-        padding_mask = None if key_padding_mask is None else key_padding_mask.bool()
-        return self.attention(query.transpose(0, 1), padding_mask).transpose(0, 1), None
+        x = query.transpose(0, 1)
+        check_padding_mask(key_padding_mask, x.shape[:2])
+        return self.attention(x, key_padding_mask).transpose(0, 1), None
 
     def make_generation_fast_(
         self,

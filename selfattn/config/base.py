@@ -6,20 +6,38 @@ from the same metadata, so that a switch is described in one place.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, replace
+from numbers import Real
 from typing import Any, ClassVar, TypeVar
 
-from selfattn.errors import UserError
+from selfattn.errors import LARGEST, UserError, check_integer
 
 ACTIVATIONS = ("none", "relu", "elu", "gelu", "tanh")
 DISTANCES = ("none", "linear", "log")
 C = TypeVar("C", bound="AttentionConfig")
 
 
-def switch(default: Any, help: str, choices: tuple[str, ...] | None = None) -> Any:
-    """A field of a configuration with its help text and, where they are few, its allowed values."""
-    return field(default=default, metadata={"help": help, "choices": choices})
+def switch(
+    default: Any,
+    help: str,
+    choices: tuple[str, ...] | None = None,
+    *,
+    least: int = 1,
+    most: int = LARGEST,
+) -> Any:
+    """A field of a configuration with its help text and what it may hold.
+
+    Args:
+        default: its default.
+        help: its help text.
+        choices: its values, where they are few.
+        least: smallest value of a field with the type int.
+        most: largest value of a field with the type int.
+    """
+    limits = {"least": least, "most": most}
+    return field(default=default, metadata={"help": help, "choices": choices, **limits})
 
 
 def constant(value: Any) -> Any:
@@ -43,6 +61,8 @@ class AttentionConfig:
     name: ClassVar[str] = ""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     default_preset: ClassVar[str | None] = None
+    # What checkpoints have that were made before a switch was one: what was fixed then.
+    formerly: ClassVar[Mapping[str, Any]] = {}
 
     attention_dropout: float = switch(0.0, "probability of dropping an attention weight")
 
@@ -98,5 +118,11 @@ class AttentionConfig:
                 )
             if isinstance(f.default, bool) and not isinstance(value, bool):
                 raise UserError(f"{f.name} {value!r} is not allowed; it must be True or False")
+            if is_constant(f) or value is None:
+                continue
+            if f.type in ("int", "int | None") and "least" in f.metadata:
+                check_integer(f.name, value, f.metadata["least"], f.metadata["most"])
+            if f.type == "float" and not (isinstance(value, Real) and math.isfinite(value)):
+                raise UserError(f"{f.name} {value!r} is not allowed; it must be a finite number")
             if f.name.endswith("dropout") and not 0.0 <= value < 1.0:
                 raise UserError(f"{f.name} {value} is not allowed; it must be in [0, 1)")

@@ -34,9 +34,10 @@ class BiBloSAConfig(DiSAConfig):
         0,
         "tokens of a block; 0 or auto: what the cube-root rule (equations 19-23) makes of the "
         "lengths of the training data where fairseq trains, and of 32 tokens elsewhere: 4",
+        least=0,
     )
     block_length_extra: int = switch(
-        0, "tokens to add to a block length from training data; the authors' code adds 1"
+        0, "tokens to add to a block length from training data; the authors' code adds 1", least=0
     )
     s2t_layers: int = switch(2, "layers of the network that scores a block's tokens, 1 or 2")
     between: str = switch(
@@ -46,7 +47,7 @@ class BiBloSAConfig(DiSAConfig):
         ("gate", "disa"),
     )
 
-    # Equation 18 is the gate, and every head has a map of the input (section 3.3).
+    # Equation 18 is the gate, and every head has a map of the input (section 3.2).
     input_map: bool = constant(True)
     fusion_gate: bool = constant(True)
     gate_biases: int = constant(1)
@@ -69,8 +70,3 @@ class BiBloSAConfig(DiSAConfig):
         super().__post_init__()
         if self.s2t_layers not in (1, 2):
             raise UserError(f"s2t_layers {self.s2t_layers!r} is not allowed; it must be 1 or 2")
-        for name in ("block_length", "block_length_extra"):
-            if getattr(self, name) < 0:
-                raise UserError(
-                    f"{name} {getattr(self, name)} is not allowed; it must be at least 0"
-                )

@@ -31,6 +31,7 @@ class DiSAConfig(MaskedConfig):
         2,
         "heads, each with parameters and a mask of its own: published is 1 a direction; 0: as many "
         "as the encoder's attention heads",
+        least=0,
     )
     head_dim: int | None = switch(
         None, "width of a head (default: embedding width / number of heads)"
@@ -59,10 +60,6 @@ class DiSAConfig(MaskedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.heads < 0:
-            raise UserError(f"heads {self.heads} is not allowed; it must be at least 1, or 0")
-        if self.head_dim is not None and self.head_dim < 1:
-            raise UserError(f"head_dim {self.head_dim} is not allowed; it must be at least 1")
         if self.gate_biases not in (1, 3):
             raise UserError(f"gate_biases {self.gate_biases} is not allowed; it must be 1 or 3")
         if self.activation != "none" and not self.input_map:

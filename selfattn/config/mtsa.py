@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -116,13 +115,9 @@ class MTSAConfig(MaskedConfig):
                 f"s2t_sharing {self.s2t_sharing!r} needs a key or value of its own for each head, "
                 f"but s2t_input is 'input'; s2t_sharing must be 'joint'"
             )
-        for name in ("s2t_hidden", "head_dim", "key_dim"):
-            size = getattr(self, name)
-            if size is not None and size < 1:
-                raise UserError(f"{name} {size} is not allowed; it must be at least 1")
         if self.output_activation != "none" and not self.output_projection:
             raise UserError(f"output_activation {self.output_activation!r} needs output_projection")
-        if not (math.isfinite(self.qkv_init_gain) and self.qkv_init_gain > 0):
+        if not self.qkv_init_gain > 0:
             raise UserError(
                 f"qkv_init_gain {self.qkv_init_gain} is not allowed; it must be above 0"
             )

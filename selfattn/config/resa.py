@@ -59,7 +59,10 @@ class ReSAConfig(DiSAConfig):
         ("threshold", "sample"),
     )
     test_seed: int | None = switch(
-        None, "seed of each batch's selection with sample (default: torch's generator)"
+        None,
+        "seed of each batch's selection with sample (default: torch's generator)",
+        least=-(2**63),
+        most=2**64 - 1,
     )
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -71,11 +74,7 @@ class ReSAConfig(DiSAConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.sampler_hidden is not None and self.sampler_hidden < 1:
-            raise UserError(
-                f"sampler_hidden {self.sampler_hidden} is not allowed; it must be at least 1"
-            )
-        if not 0 < self.sampler_lr_scale < float("inf"):
+        if not self.sampler_lr_scale > 0:
             raise UserError(
                 f"sampler_lr_scale {self.sampler_lr_scale} is not allowed; it must be above 0"
             )

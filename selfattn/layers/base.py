@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
-from selfattn.errors import UserError
+from selfattn.errors import UserError, check_integer
 from selfattn.layers.inspection import Inspection
+from selfattn.masks import check_padding_mask
 
 
 class SelfAttention(nn.Module, ABC):
@@ -18,7 +19,7 @@ class SelfAttention(nn.Module, ABC):
         num_heads: number of heads H.
 
     Raises:
-        UserError: if one of them is below 1.
+        UserError: if one of them is no whole number of at least 1.
 
     Attributes:
         embed_dim: width of the input.
@@ -28,12 +29,9 @@ class SelfAttention(nn.Module, ABC):
 
     def __init__(self, embed_dim: int, num_heads: int) -> None:
         super().__init__()
-        for name, value in (("embed_dim", embed_dim), ("num_heads", num_heads)):
-            if value < 1:
-                raise UserError(f"{name} {value} is not allowed; it must be at least 1")
-        self.embed_dim = embed_dim
-        self.num_heads = num_heads
-        self.output_dim = embed_dim
+        self.embed_dim = check_integer("embed_dim", embed_dim)
+        self.num_heads = check_integer("num_heads", num_heads)
+        self.output_dim = self.embed_dim
 
     @abstractmethod
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
@@ -82,18 +80,14 @@ class SelfAttention(nn.Module, ABC):
         return self.embed_dim // self.num_heads
 
     def check_input(self, x: Tensor, padding_mask: Tensor | None) -> None:
-        """Refuse inputs of another shape.
+        """Refuse inputs of another shape, and masks that are not bool.
 
         Raises:
-            UserError: if x is not ``(B, T, C)`` or the mask not ``(B, T)``.
+            UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
         """
         if x.dim() != 3 or x.shape[-1] != self.embed_dim:
             raise UserError(f"x has shape {tuple(x.shape)}; it must be (B, T, {self.embed_dim})")
-        if padding_mask is not None and padding_mask.shape != x.shape[:2]:
-            raise UserError(
-                f"padding_mask has shape {tuple(padding_mask.shape)}; it must be (B, T) = "
-                f"{tuple(x.shape[:2])}"
-            )
+        check_padding_mask(padding_mask, x.shape[:2])
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -108,6 +102,7 @@ def join_heads(x: Tensor) -> Tensor:
 
 def zero_padding(x: Tensor, padding_mask: Tensor | None) -> Tensor:
     """``(B, T, C)`` with 0 at padded positions."""
+    check_padding_mask(padding_mask, x.shape[:2])
     return x if padding_mask is None else x.masked_fill(padding_mask[..., None], 0.0)
 
 

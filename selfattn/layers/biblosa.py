@@ -20,10 +20,14 @@ DEFAULT_TOKENS = 32
 
 
 class BiBloSA(SelfAttention):
-    """Bi-directional block self-attention (Bi-BloSAN, Shen et al. 2018, section 3.3).
+    """Bi-directional block self-attention (Bi-BloSAN, Shen et al. 2018, section 3.2).
 
     Each head maps the input and runs ``MBloSA`` under its mask; heads are joined side by side.
     Blocks count from the first real token, whatever side is padded.
+
+    A direction holds between the tokens of a block and between blocks, not across both: a token of
+    a forward head depends on later tokens of its own block, through the block's vector (eq. 12),
+    which eq. 14-18 give back to each of the block's tokens. It is no causal attention.
 
     Args:
         config: the switches; ``BiBloSAConfig.make("paper")`` is the paper's form.
@@ -65,7 +69,7 @@ class BiBloSA(SelfAttention):
         """See ``SelfAttention.forward``.
 
         Raises:
-            UserError: if x is not ``(B, T, C)`` or the mask not ``(B, T)``.
+            UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
         """
         blocks, inputs = self._blocks(x, padding_mask)
         heads = zip(self.heads, inputs, strict=True)

@@ -6,9 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from selfattn.masks import check_padding_mask
+
 
 class Blocks:
-    """Where the tokens of a batch lie in m blocks of r tokens (Bi-BloSAN, section 3.2).
+    """Where the tokens of a batch lie in m blocks of r tokens (Bi-BloSAN, section 3.1).
 
     A sentence is turned round until its first real token comes first, so that its blocks do not
     depend on how much is padded in front of it. Nothing is read back from the device for that.
@@ -23,6 +25,7 @@ class Blocks:
     """
 
     def __init__(self, x: Tensor, padding_mask: Tensor | None, length: int) -> None:
+        check_padding_mask(padding_mask, x.shape[:2])
         self.batch, self.tokens, _ = x.shape
         self.length = length
         self.count = -(-self.tokens // length)
@@ -32,7 +35,7 @@ class Blocks:
         self.there: Tensor | None = None
         self.back: Tensor | None = None
         self.padding: Tensor | None = None
-        if padding_mask is not None:
+        if padding_mask is not None and self.tokens:
             shift = padding_mask.byte().argmin(1)[:, None]  # padded in front; 0 if all is padding
             position = torch.arange(size, device=x.device)
             start = size * torch.arange(self.batch, device=x.device)[:, None]

@@ -82,7 +82,7 @@ class DiSA(SelfAttention):
         """See ``SelfAttention.forward``.
 
         Raises:
-            UserError: if x is not ``(B, T, C)`` or the mask not ``(B, T)``.
+            UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
         """
         h = self._map(x, padding_mask)
         y = self._context(x, h, padding_mask)

@@ -8,8 +8,9 @@ from selfattn.layers.mtsa import MTSA
 class FastDiSA(MTSA):
     """Fast directional self-attention (Shen et al. 2018, arXiv 1805.00912, eq. 1-6).
 
-    For each head ``v = act(W x + b)``, then MTSA's operator with queries and keys projected from v,
-    scores of v, and v itself as values; the output is the heads side by side.
+    For each head ``v = W x`` (``act(W x + b)`` in the authors' code), then MTSA's operator with
+    queries and keys projected from v, scores of v, and v itself as values; the output is the heads
+    side by side.
 
     Args:
         config: the switches; ``FastDiSAConfig.make("paper")`` is the note's form.

@@ -17,7 +17,7 @@ class FusionGate(nn.Module):
         dropout: dropout on the input of the linear map.
         biases: how many biases are summed. The authors' code of DiSA has 3: those of the maps of
             v and of s, and one more; it needs them only to have the published parameter counts.
-        maps: matrices that W is drawn as: 1, or 2 where v and s have a matrix each (BB eq. 15).
+        maps: matrices that W is drawn as: 1, or 2 where v and s have a matrix each (BB eq. 14).
     """
 
     def __init__(

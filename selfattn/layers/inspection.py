@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from selfattn.masks import PositionalMask
+from selfattn.masks import PositionalMask, check_padding_mask
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,7 @@ def visible_keys(
     Returns:
         Bool ``(B or 1, H, T, T)``, [query, key], True = visible.
     """
+    check_padding_mask(padding_mask)
     visible = torch.stack([mask.allowed(length, x.device) for mask in masks])[None]
     return visible if padding_mask is None else visible & ~padding_mask[:, None, None, :]
 

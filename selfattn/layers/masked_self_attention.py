@@ -12,7 +12,7 @@ from selfattn.layers.base import join_heads, split_heads
 from selfattn.layers.distance import distance_bias
 from selfattn.layers.inspection import visible_keys, visible_softmax
 from selfattn.layers.linear import PerHeadLinear
-from selfattn.masks import PositionalMask
+from selfattn.masks import PositionalMask, check_selections
 from selfattn.ops._distance import by_position
 from selfattn.ops.disa import LARGEST_C, SMALLEST_C, disa
 
@@ -128,6 +128,7 @@ class MaskedSelfAttention(nn.Module):
         Returns:
             ``(B, H, T, T)``, [query, key]; a row sums to 1, or to 0 where the query sees no key.
         """
+        check_selections(x.shape[:2], queries=queries, keys=keys)
         visible = visible_keys(self.masks, x.shape[1], padding_mask, x)
         if queries is not None:
             visible = visible & queries[:, None, :, None]

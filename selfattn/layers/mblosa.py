@@ -15,11 +15,14 @@ from selfattn.layers.disa import DiSA
 from selfattn.layers.fusion_gate import FusionGate
 from selfattn.layers.masked_self_attention import MaskedSelfAttention
 from selfattn.layers.source2token import Source2Token
-from selfattn.masks import PositionalMask
+from selfattn.masks import PositionalMask, check_padding_mask
 
 
 class MBloSA(nn.Module):
-    """Masked block self-attention (Bi-BloSAN, Shen et al. 2018, eq. 11-18).
+    """Masked block self-attention (Bi-BloSAN, Shen et al. 2018, section 3.1, eq. 11-18).
+
+    The vector of a block, which source2token makes of all of its tokens, reaches each of them: a
+    token depends on those of its block that its mask hides.
 
     Args:
         config: the switches.
@@ -74,7 +77,7 @@ class MBloSA(nn.Module):
 
     def fuse(self, x: Tensor, padding: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """F and its share G of the output, ``(B, m, r, D)`` each; arguments as in ``forward``."""
-        tokens = None if padding is None else padding.flatten(0, 1)
+        tokens = _sentences(x, padding)
         h = self.within(x.flatten(0, 1), tokens)  # eq. 11
         v = self.source2token(h, tokens).unflatten(0, x.shape[:2])  # eq. 12
         e = self.between(v, None if padding is None else padding.all(2))  # eq. 13
@@ -82,15 +85,22 @@ class MBloSA(nn.Module):
             e = self.block_gate(e[:, None], v[:, None])[:, 0]  # eq. 14 and 15
         # Eq. 16 and 17 on [x; h; E], where the share of E is computed once for a block.
         w_x, w_h, w_e = self.fusion.weight.split(x.shape[-1], dim=1)
-        y = F.linear(self.dropout(x), w_x) + F.linear(self.dropout(h), w_h).view(*x.shape[:3], -1)
+        h = h.unflatten(0, x.shape[:2])
+        y = F.linear(self.dropout(x), w_x) + F.linear(self.dropout(h), w_h)
         y = y + F.linear(self.dropout(e), w_e, self.fusion.bias)[:, :, None]
         fused, gate = y.chunk(2, -1)
         return self.activation(fused), torch.sigmoid(gate)
 
     def weights(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
         """Weights of eq. 11 within blocks, ``(B, m, r, r)``, averaged over features, to look at."""
-        tokens = None if padding is None else padding.flatten(0, 1)
+        tokens = _sentences(x, padding)
         return self.within.weights(x.flatten(0, 1), tokens)[:, 0].unflatten(0, x.shape[:2])
+
+
+def _sentences(x: Tensor, padding: Tensor | None) -> Tensor | None:
+    """Padding of blocks as that of sentences, ``(B m, r)``."""
+    check_padding_mask(padding, x.shape[:3], "(B, m, r)")
+    return None if padding is None else padding.flatten(0, 1)
 
 
 def _attention(config: BiBloSAConfig, width: int, mask: PositionalMask) -> MaskedSelfAttention:

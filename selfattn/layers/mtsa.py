@@ -25,8 +25,9 @@ from selfattn.layers.inspection import (
     visible_softmax,
 )
 from selfattn.layers.linear import PerHeadLinear
+from selfattn.layers.selection import real_tokens
 from selfattn.layers.source2token_scores import Source2TokenScores
-from selfattn.masks import PositionalMask, head_masks
+from selfattn.masks import head_masks
 from selfattn.ops import mtsa
 from selfattn.ops._distance import by_position
 
@@ -103,7 +104,7 @@ class MTSA(SelfAttention):
         """See ``SelfAttention.forward``.
 
         Raises:
-            UserError: if x is not ``(B, T, C)`` or the mask not ``(B, T)``.
+            UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
         """
         q, k, v, s = self._project(x, padding_mask)
         context = self._attend(q, k, v, s, padding_mask)
@@ -127,7 +128,7 @@ class MTSA(SelfAttention):
             weights = torch.zeros_like(pair)
             for feature in s.unbind(-1):  # eq. 11; all at once would be T x T x D
                 weights += visible_softmax(pair + feature[:, :, None], visible)
-            real = visible_keys([PositionalMask()], x.shape[1], padding_mask, x)[:, :, :1]
+            real = real_tokens(x, padding_mask)[:, None, None]
             source = visible_softmax(s.transpose(-1, -2), real).mean(-2)
             gate = None
             if self.gate is not None:

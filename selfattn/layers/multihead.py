@@ -39,7 +39,7 @@ class MultiHead(SelfAttention):
         """See ``SelfAttention.forward``.
 
         Raises:
-            UserError: if x is not ``(B, T, C)`` or the mask not ``(B, T)``.
+            UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
         """
         self.check_input(x, padding_mask)
         q, k, v = self._heads(x, self.q_proj, self.k_proj, self.v_proj)

@@ -70,7 +70,10 @@ class ReSA(DiSA):
     Differs:
         At test time a token is selected where its probability is at least 0.5; the authors' code
         samples there, too (``test_selection``). It feeds the samplers word vectors, as does this
-        layer when it is the first one.
+        layer when it is the first one. A selected head that sees no dependent, such as the first
+        token of a forward direction, gets 0, as in the authors' code: by equation 12 its softmax is
+        over minus infinity alone, which the paper reads as the mean of the dependents where a token
+        is no head.
 
     Example:
         >>> import torch
@@ -103,7 +106,7 @@ class ReSA(DiSA):
         """See ``SelfAttention.forward``.
 
         Raises:
-            UserError: if x is not ``(B, T, C)`` or the mask not ``(B, T)``.
+            UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
         """
         if self.training and self.select_all and not self.has_policy:
             _warn_once()

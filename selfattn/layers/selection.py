@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from selfattn.layers.base import activation, xavier_linear
+from selfattn.masks import check_padding_mask
 
 # The authors' code clips probabilities at 1e-10 before their logarithm.
 SMALLEST_LOG = math.log(1e-10)
@@ -151,6 +152,7 @@ def scale_learning_rate(module: nn.Module, scale: float) -> None:
 
 def real_tokens(x: Tensor, padding_mask: Tensor | None) -> Tensor:
     """Bool ``(B, T)``, False = padding."""
+    check_padding_mask(padding_mask, x.shape[:2])
     if padding_mask is None:
         return torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
     return ~padding_mask

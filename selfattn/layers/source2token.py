@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from selfattn.errors import UserError
 from selfattn.layers.base import join_heads, split_heads
 from selfattn.layers.source2token_scores import Source2TokenScores
+from selfattn.masks import check_padding_mask
 
 
 class Source2Token(nn.Module):
@@ -78,6 +79,7 @@ class Source2Token(nn.Module):
         Returns:
             ``(B, T, C)``; sums to 1 over the real tokens of a sentence and is 0 at padding.
         """
+        check_padding_mask(padding_mask, x.shape[:2])
         scores = join_heads(self.scores(split_heads(x, self.heads)))
         if padding_mask is None:
             return torch.softmax(scores, 1)

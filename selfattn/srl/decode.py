@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UserError
+from ..masks import check_padding_mask
 from .bio import OUTSIDE, joined
 from .tags import DECODERS
 
@@ -100,6 +101,7 @@ def viterbi(
         Labels ``(B, T)``, 0 at padding, and log-probabilities of the paths ``(B,)``.
     """
     batch, length, _ = log_probs.shape
+    check_padding_mask(padding_mask, (batch, length))
     step = best_step(constraints)
     score = log_probs[:, 0].masked_fill(~constraints.start, -torch.inf)
     stay = torch.arange(score.shape[1], device=score.device).expand_as(score)
@@ -138,6 +140,7 @@ def decode(
     """
     if how not in DECODERS:
         raise UserError(f"decoder {how!r} is unknown; allowed are {', '.join(DECODERS)}")
+    check_padding_mask(padding_mask, log_probs.shape[:2])
     if how in ("argmax", "published"):
         best = log_probs.argmax(-1)
     elif how == "structured":

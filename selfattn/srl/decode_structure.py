@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..masks import check_padding_mask
 from .bio import from_bio
 from .decode import Constraints, bio_constraints, viterbi
 from .propositions import Span
@@ -108,6 +109,7 @@ def best_structured(log_probs: Tensor, padding_mask: Tensor, labels: Sequence[st
     Returns:
         Labels ``(B, T)``, 0 at padding.
     """
+    check_padding_mask(padding_mask, log_probs.shape[:2])
     device, log_probs, padding_mask = log_probs.device, log_probs.cpu(), padding_mask.cpu()
     constraints = bio_constraints(labels, "strict")
     lengths = (~padding_mask).sum(1).tolist()

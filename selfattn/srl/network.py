@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from ..config import AttentionConfig
-from ..errors import UserError
+from ..errors import UserError, check_integer
 from ..layers import build_attention
+from ..masks import check_padding_mask
 from .initialise import INITIALISERS, initialise
 
 _LAYER_NORM_EPS = 1e-6
@@ -67,8 +68,7 @@ class TaggerConfig:
     def __post_init__(self) -> None:
         sizes = ("words", "labels", "word_dim", "predicate_dim", "layers", "heads", "ffn_dim")
         for name in sizes:
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} {getattr(self, name)} is not allowed; at least 1 is")
+            check_integer(name, getattr(self, name))
         for name in ("dropout", "activation_dropout", "embedding_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(
@@ -172,6 +172,7 @@ class Tagger(nn.Module):
         Returns:
             ``(B, T, labels)``.
         """
+        check_padding_mask(padding_mask, words.shape)
         width = self.config.width
         x = torch.cat([self._look_up(words), self.indicator(indicator)], -1)
         if self.config.scale_embedding:

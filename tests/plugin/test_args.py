@@ -84,6 +84,19 @@ def test_constants_of_a_mechanism_stay_as_they_are(plugin_args):
     args = parse(plugin_args, "--encoder-attention", "fast_disa", "--fast-disa-preset", "code")
     assert plugin_args.attention_config(args) == FastDiSAConfig.make("code")
     assert not hasattr(args, "fast_disa_qk_bias")
+    paper = plugin_args.attention_config(parse(plugin_args, "--encoder-attention", "fast_disa"))
+    assert paper == FastDiSAConfig.make("paper")
+
+
+def test_a_checkpoint_of_when_the_value_bias_was_no_switch_has_it(plugin_args):
+    """Its flags hold every other switch; a command that names some of them is no checkpoint."""
+    args = parse(plugin_args, "--encoder-attention", "fast_disa", "--fast-disa-window", "3")
+    assert not plugin_args.attention_config(args).value_bias
+    del args.fast_disa_value_bias
+    args.fast_disa_value_activation = "relu"
+    config = plugin_args.attention_config(args)
+    assert (config.value_bias, config.value_activation, config.window) == (True, "relu", 3)
+    assert args.fast_disa_value_bias
 
 
 def test_what_was_resolved_is_written_back_and_resolves_to_itself(plugin_args):

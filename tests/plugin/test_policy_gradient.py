@@ -1,6 +1,7 @@
 """``--criterion policy_gradient`` in real trainings: phases, gradients, processes, resuming."""
 
 import copy
+import itertools
 import shutil
 from types import SimpleNamespace
 
@@ -19,6 +20,8 @@ from plugin.modules.policy_phases import PolicyPhases  # noqa: E402
 from selfattn import checkpoints  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402
 from selfattn.layers import build_attention  # noqa: E402
+from selfattn.layers.resa import Choice  # noqa: E402
+from selfattn.layers.selection import Selection  # noqa: E402
 from selfattn.srl import conll  # noqa: E402
 from tests.plugin.helpers import FLAGS, hypotheses, logged, sentence, weights  # noqa: E402
 from tests.plugin.srl_corpus import sentences  # noqa: E402
@@ -195,6 +198,8 @@ def test_what_would_be_silently_wrong_is_refused():
     for wrong in ({"select_all_updates": -1}, {"policy_only_updates": -2}, {"selection_cost": -1}):
         with pytest.raises(UserError, match="-[12].* is not allowed; it must be at least 0"):
             built(**wrong)
+    with pytest.raises(UserError, match="--selection-cost nan is not allowed"):
+        built(selection_cost=float("nan"))
 
 
 def built(**flags):
@@ -222,6 +227,52 @@ def losses_of(scores, target):
     return torch.nn.functional.cross_entropy(
         scores.transpose(1, 2), target, ignore_index=-100, reduction="none"
     ).sum(1)
+
+
+@pytest.mark.parametrize("known", [None, -2.5])
+@pytest.mark.parametrize("sentences", [1, 2, 8])
+def test_a_running_mean_takes_nothing_from_the_gradient(sentences, known):
+    """Its expectation over all selections is that of the reward, in the first update as well."""
+    criterion = built(reward_baseline="running_mean", selection_cost=0.0)
+    logits = torch.full((sentences,), 0.3, dtype=torch.float64, requires_grad=True)
+    rewards, total = torch.tensor([-3.0, -1.0], dtype=torch.float64), torch.tensor(0.0)
+    for outcome in itertools.product([False, True], repeat=sentences):
+        selected = torch.tensor(outcome)[:, None]
+        found = Selection.of(selected, logits[:, None], torch.ones_like(selected))
+        layer = SimpleNamespace(take_choice=lambda: Choice(found, found), reward_mean=known)  # noqa: B023
+        losses = -rewards[selected[:, 0].long()]
+        batch = {"target": torch.zeros(sentences, 1, dtype=torch.long)}
+        policy, _ = criterion._policy([layer], losses, None, batch)
+        total = total + found.log_probability.sum().exp().detach() * policy / sentences
+    p = torch.sigmoid(logits.detach())
+    expected = -(rewards[1] - rewards[0]) * p * (1 - p) / sentences
+    torch.testing.assert_close(torch.autograd.grad(total, logits)[0], expected)
+
+
+def test_the_reward_is_the_log_probability_whatever_the_loss():
+    """Eq. 17, with label smoothing too; the loss itself is a choice."""
+    model = Reward(test_selection="sample")
+    x, target = torch.randn(3, 6, 8), torch.randint(5, (3, 6))
+    target[1, 4:] = -100
+    sample = {"net_input": {"x": x}, "target": target}
+    rewards = {}
+    for kind in ("log_p", "loss"):
+        for smoothing in (0.0, 0.2):
+            flags = {"selection_reward": kind, "label_smoothing": smoothing}
+            for baseline in ("none", "select_all"):
+                torch.manual_seed(9)
+                criterion = built(
+                    select_all_updates=0, selection_cost=0.0, reward_baseline=baseline, **flags
+                )
+                rewards[kind, smoothing, baseline] = criterion(model, sample)[2]["reward"]
+    torch.manual_seed(9)
+    scores = model(x)
+    log_p = (-losses_of(scores, target) / (target != -100).sum(1)).sum().detach()
+    for (kind, smoothing, _), reward in rewards.items():
+        if kind == "log_p" or smoothing == 0:
+            torch.testing.assert_close(reward, log_p)
+        else:
+            assert (reward - log_p).abs() > 0.1
 
 
 @pytest.mark.parametrize("baseline", ["none", "select_all"])

@@ -75,6 +75,13 @@ def test_windows_for_all_heads_or_for_each():
         (lambda: PositionalMask(window=-2), "window -2"),
         (lambda: PositionalMask(window=1.5), "window 1.5"),
         (lambda: PositionalMask(window=True), "window True"),
+        (
+            lambda: PositionalMask(window=2**63 - 1),
+            "window 9223372036854775807 .* at most 536870912",
+        ),
+        (lambda: PositionalMask(window=2**200), "it must be at most 536870912"),
+        (lambda: head_masks("none", 4, window=(1, 2, 3, 2**63)), "it must be at most 536870912"),
+        (lambda: head_masks("none", 4, window=1.5), "window 1.5 .* a whole number"),
         (lambda: head_masks("half", 4), "'half' is unknown"),
         (lambda: head_masks("forward_backward", 5), "is 5; it must be even"),
         (lambda: head_masks("none", 4, window=(1, 2)), "2 values for 4 heads"),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from selfattn.errors import UserError
-from selfattn.masks import PositionalMask
+from selfattn.masks import PositionalMask, check_padding_mask, check_selections
 from selfattn.ops import _dispatch, _distance
 from selfattn.ops.disa import fused, native, packing
 from selfattn.ops.disa.eager import disa_eager
@@ -186,20 +186,15 @@ def _hidden(
 
     The second is None where both are the same.
     """
-    for name, t in (("padding_mask", padding_mask), ("queries", queries), ("keys", keys)):
-        if t is not None and t.shape != shape:
-            raise UserError(
-                f"{name} has shape {tuple(t.shape)}; it must be (B, T) = {tuple(shape)}"
-            )
-    padding = None if padding_mask is None else padding_mask.to(torch.bool)
+    check_padding_mask(padding_mask, shape)
+    check_selections(shape, queries=queries, keys=keys)
     if queries is None and keys is None:
-        return padding, None
+        return padding_mask, None
 
     def hidden(selected: Tensor | None, like: Tensor) -> Tensor:
-        unselected = torch.zeros_like(like) if selected is None else ~selected.to(torch.bool)
-        return unselected if padding is None else unselected | padding
+        unselected = torch.zeros_like(like) if selected is None else ~selected
+        return unselected if padding_mask is None else unselected | padding_mask
 
     given = queries if queries is not None else keys
     assert given is not None  # for the type checker
-    given = given.to(torch.bool)
     return hidden(queries, given), hidden(keys, given)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from selfattn.errors import UserError
-from selfattn.masks import PositionalMask
+from selfattn.masks import PositionalMask, check_padding_mask
 from selfattn.ops import _dispatch, _distance
 from selfattn.ops.mtsa import fused, native
 from selfattn.ops.mtsa.eager import mtsa_eager
@@ -117,8 +117,6 @@ def mtsa(
     sigma_t = sigma_t.replace("-", "").replace("_", "")
     if sigma_t not in SIGMA_T:
         raise UserError(f"sigma_t {sigma_t!r} is unknown; allowed are {', '.join(SIGMA_T)}")
-    if padding_mask is not None:
-        padding_mask = padding_mask.to(torch.bool)
     if not v.numel():
         return v * 1.0  # no sentence or no token: nothing to attend to, but still part of the graph
     refused = {}
@@ -157,11 +155,7 @@ def _check(
         masks = [masks] * heads
     if len(masks) != heads:
         raise UserError(f"masks lists {len(masks)} masks for {heads} heads; give one for each head")
-    if padding_mask is not None and padding_mask.shape != (batch, length):
-        raise UserError(
-            f"padding_mask has shape {tuple(padding_mask.shape)}; it must be (B, T) = "
-            f"({batch}, {length})"
-        )
+    check_padding_mask(padding_mask, (batch, length))
     if not 0.0 <= dropout_p < 1.0:
         raise UserError(f"dropout_p {dropout_p} is not allowed; it must be in [0, 1)")
     return tuple(masks)

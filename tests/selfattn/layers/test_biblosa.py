@@ -125,6 +125,14 @@ def test_a_padded_batch_is_its_sentences_by_equations_9_to_18(r, switches):
     assert_close("no mask", torch.stack([by_equations(layer, s) for s in x]), layer(x), 1e-12)
 
 
+@pytest.mark.parametrize("preset", ["paper", "code"])
+def test_a_forward_token_depends_on_later_ones_of_its_block_and_no_later_block(preset):
+    layer = built(preset, block_length=3, masks="forward")
+    x = tokens(1, 9).requires_grad_()
+    (grad,) = torch.autograd.grad(layer(x)[0, 4].sum(), x)  # in the middle of the second block
+    assert (grad[0].abs().sum(-1) > 0).tolist() == [True] * 6 + [False] * 3
+
+
 @pytest.mark.parametrize(("width", "published"), [(240, 2_800_563), (300, 4_148_403)])
 def test_published_parameter_counts(width, published):
     """The SNLI models of 480 and 600 features, without a highway layer."""

@@ -1,11 +1,14 @@
 """What every attention layer promises, whatever its mechanism."""
 
 import copy
+import math
+from dataclasses import fields
 
 import pytest
 import torch
 
 from selfattn.config import CONFIGS
+from selfattn.config.base import is_constant
 from selfattn.errors import UserError
 from selfattn.layers import ATTENTIONS, build_attention
 from selfattn.testing import assert_close
@@ -91,6 +94,22 @@ def test_very_short_sentences(layer, length):
     assert torch.isfinite(y).all()
 
 
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("shape", [(0, 5), (2, 0), (0, 0)], ids=str)
+def test_no_sentence_or_no_token_goes_through_forward_backward_and_inspection(layer, shape, masked):
+    hidden = torch.zeros(shape, dtype=torch.bool) if masked else None
+    if hasattr(layer, "select_all"):
+        layer.select_all = False
+    x = torch.zeros(*shape, WIDTH, dtype=torch.float64, requires_grad=True)
+    y = layer(x, hidden)
+    assert y.shape == (*shape, WIDTH)
+    y.sum().backward()
+    assert x.grad.shape == x.shape
+    for parameter in layer.parameters():
+        assert parameter.grad is None or (parameter.grad == 0).all()
+    assert layer.inspect(x, hidden).token2token.shape[::3] == (shape[0], shape[1])
+
+
 def test_train_and_eval_agree_without_dropout(layer):
     x = tokens()
     assert torch.equal(layer.train()(x), layer.eval()(x))
@@ -141,6 +160,24 @@ def test_autocast_runs_forward_and_backward(layer):
         y = layer.float()(x)
     y.float().sum().backward()
     assert torch.isfinite(x.grad).all()
+
+
+def test_numbers_that_no_layer_can_have_are_refused_by_name(layer):
+    """At once, in the configuration: not when the first sentence comes."""
+    for f in fields(layer.config):
+        if is_constant(f):
+            continue
+        wrong = {"int": (2**63, 2**200, 1.5, "2"), "float": (math.nan, math.inf, "2")}
+        for value in wrong.get(f.type.removesuffix(" | None"), ()):
+            if (f.name, value) != ("test_seed", 2**63):  # a seed of torch
+                with pytest.raises(UserError, match=f"{f.name} .* is not allowed; it must be"):
+                    layer.config.with_switches(**{f.name: value})
+    for wrong in (2**63, 24.0, True):
+        with pytest.raises(UserError, match="embed_dim .* is not allowed; it must be"):
+            build_attention(layer.config, wrong, 4)
+        if not getattr(layer.config, "heads", 0):  # else it does not count
+            with pytest.raises(UserError, match="num_heads .* is not allowed; it must be"):
+                build_attention(layer.config, 24, wrong)
 
 
 def test_inputs_of_another_shape_are_refused(layer):

@@ -159,7 +159,7 @@ def test_heads_of_the_encoder_are_taken_on_request():
 @pytest.mark.parametrize(
     ("switches", "message"),
     [
-        ({"heads": -1}, "heads -1 is not allowed; it must be at least 1, or 0"),
+        ({"heads": -1}, "heads -1 is not allowed; it must be at least 0"),
         ({"heads": 3}, "number of heads is 3; it must be even"),
         ({"heads": 2, "window": (1, 2, 3)}, "window lists 3 values for 2 heads"),
         ({"head_dim": 0}, "head_dim 0 is not allowed"),

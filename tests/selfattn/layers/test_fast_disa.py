@@ -27,10 +27,13 @@ def size(module):
 def test_equations_1_to_6(preset):
     layer, x = built(preset)
     first, last = layer.source2token.network[1], layer.source2token.network[4]
+    assert (layer.v_proj.bias is None) is (preset == "paper")
     outs = []
     for c, direction in enumerate(("forward", "backward")):
         head = slice(6 * c, 6 * c + 6)
-        u = torch.relu(x @ layer.v_proj.weight[head].T + layer.v_proj.bias[head])
+        u = x @ layer.v_proj.weight[head].T  # eq. 6: x^l = W^(m) x, and nothing else
+        if preset == "code":
+            u = torch.relu(u + layer.v_proj.bias[head])
         q, k = u @ layer.q_proj.weight[c], u @ layer.k_proj.weight[c]
         s = torch.relu(u @ first.weight[c] + first.bias[c]) @ last.weight[c] + last.bias[c]
         weight = torch.sigmoid(q @ k.mT * 6**-0.5)[..., None] * torch.exp(s)[:, None]
@@ -51,6 +54,17 @@ def test_its_code_is_the_sentence_form_of_mtsa():
     sentence.load_state_dict(layer.state_dict())
     hidden = torch.tensor([[1, 1, 0, 0, 0], [0, 0, 0, 0, 1]]).bool()
     assert torch.equal(layer(x, hidden), sentence(x, hidden))
+
+
+def test_the_value_map_of_the_code_in_the_equations_is_two_switches():
+    assert built("paper", value_activation="relu", value_bias=True)[0].config == FastDiSAConfig(
+        include_self=True, value_activation="relu", value_bias=True
+    )
+    bare = build_attention("fast_disa", 300, 2, preset="paper", head_dim=300)
+    mapped = build_attention("fast_disa", 300, 2, preset="paper", head_dim=300, value_bias=True)
+    # Eq. 6, two maps of eq. 2 and the two of eq. 3 with their biases, for each of two heads.
+    assert size(bare) == 2 * (300 * 300 + 2 * 300 * 300 + 2 * (300 * 300 + 300)) == 901_200
+    assert size(mapped) == size(bare) + 600
 
 
 def test_published_parameter_counts():

@@ -281,7 +281,7 @@ def test_empty_batches_and_lengths():
         ({"b": torch.zeros(3, 4, 14)}, "dtypes"),
         ({"mask": [NONE] * 4}, "4 masks for 14 features"),
         ({"mask": []}, "0 masks for 14 features"),
-        ({"padding_mask": torch.zeros(3, 5)}, r"must be \(B, T\)"),
+        ({"padding_mask": torch.zeros(3, 5).bool()}, r"must be \(B, T\)"),
         ({"c": 0.0}, "c 0.0 is not allowed"),
         ({"c": 301}, "c 301 is not allowed"),
         ({"c": float("nan")}, "c nan is not allowed"),

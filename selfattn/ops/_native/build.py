@@ -1,0 +1,205 @@
+"""Compiling C kernels and keeping them, so that nothing damaged or foreign is ever loaded.
+
+What was compiled is kept under ``$SELFATTN_CACHE``, else ``$XDG_CACHE_HOME/selfattn``, else
+``~/.cache/selfattn``, in a file whose name depends on the sources, the compiler, the processor and
+the C library, and whose end is a checksum of the rest. ``$CC`` chooses the compiler.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import logging
+import os
+import platform
+import shlex
+import shutil
+import stat
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+HERE = Path(__file__).parent
+FLAGS = ("-O3", "-std=gnu11", "-fPIC", "-shared", "-pthread")
+# Files under this name are being compiled, or their compiler was killed.
+_NEW = "selfattn-new-"
+_ABANDONED = 3600  # seconds after which it was; compiling takes some
+
+
+class BuildError(Exception):
+    """Why there is no kernel, in one sentence without an end."""
+
+
+def kernel(folder: Path) -> ctypes.CDLL:
+    """The library of a folder's ``kernel.c``, compiled unless it was done before.
+
+    Raises:
+        BuildError: if there is no compiler, or it fails.
+        OSError: if there is no room for the result, or it cannot be loaded.
+    """
+    compiler = _compiler()
+    sources = sorted([*folder.glob("*.[ch]"), *HERE.glob("*.h")])
+    digest = hashlib.sha256("\0".join((*compiler, *FLAGS, _machine())).encode())
+    for source in sources:
+        digest.update(source.read_bytes())
+    target = _cache() / f"{folder.parent.name}-{digest.hexdigest()[:16]}.so"
+    return _kept(target) or _compiled(folder, compiler, target)
+
+
+def _compiler() -> tuple[str, ...]:
+    """The command of a C compiler."""
+    named = os.environ.get("CC", "").strip()
+    if not named:
+        for name in ("cc", "gcc", "clang"):
+            if shutil.which(name):
+                return (name,)
+        raise BuildError("no C compiler was found: install gcc, or name one in the variable CC")
+    try:
+        command = tuple(shlex.split(named))
+    except ValueError as error:
+        raise BuildError(f"CC is {named!r}, which cannot be read: {error}") from None
+    if shutil.which(command[0]) is None:
+        raise BuildError(
+            f"CC names {command[0]!r}, which is not found: name another C compiler, or none"
+        )
+    return command
+
+
+def _kept(target: Path) -> ctypes.CDLL | None:
+    """What was compiled before, if it is there, whole and nobody else's."""
+    try:
+        with target.open("rb") as file:
+            fault = _foreign(os.fstat(file.fileno()))
+            data = file.read()
+        size = len(_seal(b""))
+        if fault is None and data[-size:] != _seal(data[:-size]):
+            fault = "is damaged"
+        if fault is None:
+            return ctypes.CDLL(str(target))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        fault = f"cannot be loaded ({error})"
+    logger.warning("the compiled kernel %s %s; it is compiled anew", target, fault)
+    return None
+
+
+def _seal(data: bytes) -> bytes:
+    """What stands behind a library in its file; a loader does not look there."""
+    return b"selfattn" + hashlib.sha256(data).digest()
+
+
+def _foreign(found: os.stat_result) -> str | None:
+    """Why a file or a folder may hold code of others; None if only this user and root write it."""
+    me = os.geteuid() if hasattr(os, "geteuid") else found.st_uid
+    if found.st_uid not in (me, 0):
+        return f"belongs to another user, {found.st_uid}"
+    # In a sticky folder, such as /tmp, nobody replaces a file of others.
+    sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
+        return f"may be written by others, its mode is {stat.S_IMODE(found.st_mode):o}"
+    return None
+
+
+def _compiled(folder: Path, compiler: tuple[str, ...], target: Path) -> ctypes.CDLL:
+    """Compile, load, and then keep: whoever finds the target finds it whole."""
+    logger.info("compiling %s, once", folder / "kernel.c")
+    try:
+        _sweep(target.parent)
+        handle, temporary = tempfile.mkstemp(".so", _NEW, target.parent)
+    except OSError as error:
+        target = _own_folder(target.parent, f"cannot be written to ({error})") / target.name
+        handle, temporary = tempfile.mkstemp(".so", _NEW, target.parent)
+    os.close(handle)
+    try:
+        _compile(compiler, folder / "kernel.c", temporary)
+        with open(temporary, "r+b") as file:
+            file.write(_seal(file.read()))
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o755)  # not by the umask: others shall not write it
+        try:
+            library = ctypes.CDLL(temporary)
+        except OSError as error:
+            reason = str(error).removeprefix(f"{temporary}: ")
+            raise BuildError(
+                f"{' '.join(compiler)} cannot compile the kernel: what it wrote cannot be loaded, "
+                f"{reason}"
+            ) from None
+        os.replace(temporary, target)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    return library
+
+
+def _compile(compiler: tuple[str, ...], source: Path, target: str) -> None:
+    command = [*compiler, *FLAGS, f"-I{HERE}", str(source), "-o", target, "-lm"]
+    tune = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
+    run = functools.partial(
+        subprocess.run, check=True, capture_output=True, text=True, errors="replace"
+    )
+    try:
+        try:
+            run([*command, tune])
+        except subprocess.CalledProcessError:  # some compilers do not know the processor
+            run(command)
+    except subprocess.CalledProcessError as error:
+        lines = [line for line in error.stderr.splitlines() if "error" in line] or ["no message"]
+        reason = f"{' '.join(compiler)} cannot compile the kernel: {lines[0].strip()}"
+        raise BuildError(reason) from None
+
+
+def _sweep(cache: Path) -> None:
+    """Remove what killed compilers left behind."""
+    for path in cache.glob(f"{_NEW}*.so"):
+        try:
+            if time.time() - path.stat().st_mtime > _ABANDONED:
+                path.unlink()
+        except OSError:  # somebody else's, or gone
+            continue
+
+
+def _machine() -> str:
+    """Processor and C library, as far as they decide about the compiled code."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.platform() + platform.processor()
+    wanted = ("flags", "features", "model name", "cpu part")
+    found = {line for line in lines if line.lower().startswith(wanted)}
+    return platform.machine() + "".join(sorted(found)) + "".join(platform.libc_ver())
+
+
+@functools.cache
+def _cache() -> Path:
+    """A folder of this user for compiled kernels; one of this process alone if need be."""
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    path = Path(os.environ.get("SELFATTN_CACHE") or f"{home}/selfattn")
+    try:
+        path = path.expanduser()
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fault = _foreign(path.stat())
+    except (OSError, RuntimeError) as error:  # RuntimeError: nobody's home
+        fault = f"cannot be used ({error})"
+    return path if fault is None else _own_folder(path, fault)
+
+
+@functools.cache
+def _own_folder(refused: Path, fault: str) -> Path:
+    """Instead of a folder that is refused; removed when the process ends."""
+    logger.warning(
+        "the folder %s for compiled kernels %s; this process compiles its own, which takes "
+        "seconds: mend that, or name another folder in the variable SELFATTN_CACHE",
+        refused,
+        fault,
+    )
+    folder = tempfile.TemporaryDirectory(prefix="selfattn-")
+    _FOLDERS.append(folder)
+    return Path(folder.name)
+
+
+_FOLDERS: list[tempfile.TemporaryDirectory[str]] = []

@@ -1,0 +1,217 @@
+"""How C kernels are compiled and kept: damaged files, unsafe folders, missing compilers."""
+
+import logging
+import multiprocessing
+import os
+import shutil
+import time
+
+import pytest
+import torch
+
+from selfattn.errors import UserError
+from selfattn.masks import PositionalMask
+from selfattn.ops import _native, disa, mtsa
+from selfattn.ops._native import build
+
+COMPILER = next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
+
+
+def forget():
+    """As in a new process."""
+    for remembered in (_native._load, _native._warn, build._cache, build._own_folder):
+        remembered.cache_clear()
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch, caplog):
+    """An empty cache of this test's own; only warnings are looked at."""
+    caplog.set_level(logging.WARNING)
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("SELFATTN_CACHE", str(folder))
+    monkeypatch.delenv("CC", raising=False)
+    forget()
+    yield folder
+    forget()
+
+
+@pytest.fixture
+def kernel(tmp_path):
+    """A kernel that takes no time to compile."""
+    folder = tmp_path / "small" / "native"
+    folder.mkdir(parents=True)
+    (folder / "kernel.c").write_text("int answer(void) { return 42; }\n")
+    return folder
+
+
+def answer(folder):
+    """What the kernel says in a new process, as far as one can play it."""
+    forget()
+    assert _native.refusal(folder, torch.float32) is None
+    return _native.library(folder).answer()
+
+
+def test_what_was_compiled_is_kept_and_found_again(cache, kernel, caplog):
+    assert answer(kernel) == 42
+    (library,) = cache.iterdir()
+    before = library.stat()
+    assert answer(kernel) == 42
+    assert library.stat() == before
+    assert not caplog.messages
+
+
+DAMAGE = {
+    "empty": lambda whole: b"",
+    "text": lambda whole: b"not a library\n",
+    "truncated": lambda whole: whole[: len(whole) // 2],
+    "end missing": lambda whole: whole[:-1],
+    "half written": lambda whole: whole[:4096] + bytes(len(whole) - 4096),
+    "a bit": lambda whole: whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:],
+    "without its checksum": lambda whole: whole[:-40],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_file_is_found_said_and_compiled_anew(cache, kernel, caplog, damage):
+    assert answer(kernel) == 42
+    (library,) = cache.iterdir()
+    whole = library.read_bytes()
+    library.unlink()  # this process has it loaded
+    library.write_bytes(damage(whole))
+    library.chmod(0o755)
+    assert answer(kernel) == 42
+    (message,) = caplog.messages
+    assert str(library) in message and "compiled anew" in message
+    assert len(library.read_bytes()) == len(whole)
+    caplog.clear()
+    assert answer(kernel) == 42
+    assert not caplog.messages and list(cache.iterdir()) == [library]
+
+
+def give_away(path, monkeypatch):
+    """Let a file or folder belong to another user."""
+    if os.geteuid() == 0:
+        os.chown(path, 12345, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+
+
+def test_a_file_that_others_may_write_is_not_loaded(cache, kernel, caplog):
+    assert answer(kernel) == 42
+    (library,) = cache.iterdir()
+    library.chmod(0o775)
+    assert answer(kernel) == 42
+    assert "may be written by others" in caplog.text
+    (library,) = cache.iterdir()
+    assert library.stat().st_mode & 0o022 == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_file_of_another_user_is_not_loaded(cache, kernel, caplog, monkeypatch):
+    assert answer(kernel) == 42
+    (library,) = cache.iterdir()
+    give_away(library, monkeypatch)
+    assert answer(kernel) == 42
+    assert "belongs to another user" in caplog.text
+    (library,) = cache.iterdir()
+    assert library.stat().st_uid == 0
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o757, None], ids=str)
+def test_a_folder_that_others_may_write_is_refused(cache, kernel, caplog, monkeypatch, mode):
+    cache.mkdir()
+    if mode is None:
+        give_away(cache, monkeypatch)
+    else:
+        cache.chmod(mode)
+    assert answer(kernel) == 42
+    (message,) = caplog.messages
+    assert str(cache) in message and "SELFATTN_CACHE" in message
+    assert not list(cache.iterdir())
+
+
+def test_a_folder_where_nobody_can_replace_a_file_of_others_will_do(cache, kernel, caplog):
+    cache.mkdir()
+    cache.chmod(0o1777)  # as /tmp
+    assert answer(kernel) == 42
+    assert len(list(cache.iterdir())) == 1 and not caplog.messages
+
+
+@pytest.mark.parametrize("folder", ["a file", "nobody's home"])
+def test_a_cache_that_cannot_be_used_is_no_obstacle(cache, kernel, caplog, monkeypatch, folder):
+    if folder == "a file":
+        cache.write_text("")
+    else:
+        monkeypatch.setenv("SELFATTN_CACHE", "~no-such-user/cache")
+    assert answer(kernel) == 42
+    (message,) = caplog.messages
+    assert "this process compiles its own" in message
+
+
+def test_leftovers_of_killed_compilers_go_and_those_at_work_stay(cache, kernel):
+    cache.mkdir(mode=0o700)
+    old, new, foreign = (
+        cache / name for name in ("selfattn-new-a.so", "selfattn-new-b.so", "new-c.so")
+    )
+    for path in (old, new, foreign):
+        path.write_text("")
+    for path in (old, foreign):
+        os.utime(path, (time.time() - 7200,) * 2)
+    assert answer(kernel) == 42
+    assert not old.exists() and new.exists() and foreign.exists()
+
+
+def test_eight_processes_at_once_end_with_one_file(cache, kernel):
+    context = multiprocessing.get_context("fork")
+    with context.Pool(8) as pool:
+        assert pool.map(answer, [kernel] * 8, chunksize=1) == [42] * 8
+    assert len(list(cache.iterdir())) == 1
+
+
+MISSING = {
+    "no-such-compiler": "CC names 'no-such-compiler', which is not found",
+    "gcc 'a": 'CC is "gcc \'a", which cannot be read',
+    "false": "false cannot compile the kernel",
+    "true": "true cannot compile the kernel: what it wrote cannot be loaded",
+    "writes text": "/compiler cannot compile the kernel: what it wrote cannot be loaded",
+}
+
+
+def calls(backend):
+    """One call of each operator with a kernel in C."""
+    x, mask = torch.randn(1, 2, 5, 8), PositionalMask("forward")
+    yield lambda: mtsa(x, x, x, x, masks=mask, backend=backend)
+    yield lambda: disa(x[0], x[0], x[0], mask=mask, backend=backend)
+
+
+@pytest.mark.parametrize(("compiler", "said"), MISSING.items(), ids=MISSING)
+def test_without_a_compiler_auto_warns_once_and_computes(
+    cache, caplog, monkeypatch, compiler, said
+):
+    if compiler == "writes text":
+        script = cache.parent / "compiler"
+        script.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho text > "$2"\n')
+        script.chmod(0o755)
+        compiler = str(script)
+    monkeypatch.setenv("CC", compiler)
+    for run, slow in zip(calls("auto"), calls("eager"), strict=True):
+        torch.manual_seed(1)
+        y = run()
+        assert y.shape == slow().shape
+        run()
+    (message,) = caplog.messages
+    assert said in message
+    assert "attention runs on the slower backend 'eager'" in message
+    for run in calls("fused"):
+        with pytest.raises(UserError, match="backend 'fused' cannot be used"):
+            run()
+    assert not cache.exists() or not list(cache.iterdir())
+
+
+def test_no_compiler_at_all_is_said(cache, caplog, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for run in calls("auto"):
+        run()
+    (message,) = caplog.messages
+    assert "no C compiler was found: install gcc, or name one in the variable CC" in message
