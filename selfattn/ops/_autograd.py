@@ -68,7 +68,7 @@ def is_traced(t: Tensor) -> bool:
 
 
 def is_transformed() -> bool:
-    """Whether torch.func looks at one sample where there are many: no number can be read."""
+    """Whether a transformation of torch.func is under way."""
     return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
 
 
@@ -82,6 +82,11 @@ def refuse_derivative(backward: torch.library.CustomOpDef) -> None:
         )
 
     backward.register_autograd(refuse)
+
+
+def has_values(t: Tensor) -> bool:
+    """Whether the numbers of a tensor can be read: not in a graph, under vmap or on "meta"."""
+    return not (torch.compiler.is_compiling() or is_transformed() or t.is_meta)
 
 
 class _Forward(torch.autograd.Function):

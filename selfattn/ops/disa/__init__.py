@@ -12,7 +12,7 @@ from torch import Tensor
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops import _dispatch, _distance
-from selfattn.ops._autograd import is_transformed
+from selfattn.ops._autograd import has_values
 from selfattn.ops.disa import fused, native, packing
 from selfattn.ops.disa.eager import disa_eager
 from selfattn.ops.disa.fused import disa_fused
@@ -146,7 +146,7 @@ def disa(
     bias = () if name == "fused" else (distance_bias,)
     packs_itself = name == "reference" or (name == "fused" and x.device.type == "cpu")
     by_position = distance_bias is not None or not packing.keeps_masks(masks)
-    if hidden is None or hidden_keys is None or packs_itself or by_position or is_transformed():
+    if hidden is None or hidden_keys is None or packs_itself or by_position or not has_values(x):
         return run(x, a, b, masks, hidden, *numbers, hidden_keys, *bias)
     return packing.packed(run, x, a, b, masks, hidden, *numbers, hidden_keys)
 
