@@ -31,6 +31,7 @@ def shortened(text: str, length: int) -> str:
         return text
     return f"{text[:length]} ... ({len(text):,} characters) ... {text[-length:]}"
 
+
 def check_integer(name: str, value: Any, least: int = 1, most: int = LARGEST) -> int:
     """A whole number of any integer type, as an int.
 

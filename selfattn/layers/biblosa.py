@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from selfattn.block_length import block_length
 from selfattn.config.biblosa import BiBloSAConfig
+from selfattn.errors import UserError
 from selfattn.layers.base import SelfAttention, activation, xavier_linear, zero_padding
 from selfattn.layers.blocks import Blocks
 from selfattn.layers.inspection import Inspection, looking_into, mask_names
@@ -97,6 +98,11 @@ class BiBloSA(SelfAttention):
     def _blocks(self, x: Tensor, padding_mask: Tensor | None) -> tuple[Blocks, list[Tensor]]:
         """Where the blocks lie, and each head's input in them, ``(B, m, r, D)``."""
         self.check_input(x, padding_mask)
+        if torch.compiler.is_exporting() and not isinstance(x.shape[1], int):
+            raise UserError(
+                "attention 'biblosa' cannot be exported with a dynamic length, because the number "
+                "of its blocks depends on it; export one program for each length"
+            )
         blocks = Blocks(x, padding_mask, self.block_length)
         tokens = blocks.cut(x)
         return blocks, [self.activation(m(self.dropout(tokens))) for m in self.input_maps]

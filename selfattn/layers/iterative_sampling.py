@@ -35,7 +35,7 @@ class IterativeSampling(Sampler):
 
     def choose(self, x: Tensor, real: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
         """See ``Sampler.choose``."""
-        state = x.new_zeros(len(x), self.cell.hidden_size)
+        state = x.new_zeros(x.shape[0], self.cell.hidden_size)
         selected, logits = [], []
         for i in range(x.shape[1]):
             token, here = x[:, i], real[:, i]

@@ -13,6 +13,7 @@ from selfattn.layers.distance import distance_bias
 from selfattn.layers.inspection import visible_keys, visible_softmax
 from selfattn.layers.linear import PerHeadLinear
 from selfattn.masks import PositionalMask, check_selections
+from selfattn.ops._autograd import has_values
 from selfattn.ops._distance import by_position
 from selfattn.ops.disa import LARGEST_C, SMALLEST_C, disa
 
@@ -97,13 +98,16 @@ class MaskedSelfAttention(nn.Module):
     def project(
         self, x: Tensor, queries: Tensor | None = None, keys: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """``W1 x`` of the keys and ``W2 x + b1`` of the queries, ``(B, T, H * D)``, else 0."""
+        """``W1 x`` of the keys and ``W2 x + b1`` of the queries, ``(B, T, H * D)``.
+
+        Other tokens hold 0, or their own numbers where nobody can say which tokens these are.
+        """
         x = self.dropout(x)
         return self._project(self.k_proj, x, keys), self._project(self.q_proj, x, queries)
 
     def _project(self, linear: nn.Module, x: Tensor, chosen: Tensor | None) -> Tensor:
         """Project the chosen tokens alone."""
-        if chosen is None:
+        if chosen is None or not has_values(x):
             return join_heads(linear(split_heads(x, len(self.masks))))
         rows = chosen.flatten().nonzero()[:, 0]
         few = x.flatten(0, 1)[None, rows]

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from selfattn.config.resa import ReSAConfig
+from selfattn.errors import UserError
 from selfattn.layers.disa import DiSA
 from selfattn.layers.inspection import Inspection
 from selfattn.layers.iterative_sampling import IterativeSampling
@@ -108,7 +109,8 @@ class ReSA(DiSA):
         Raises:
             UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
         """
-        if self.training and self.select_all and not self.has_policy:
+        silent = self.has_policy or torch.compiler.is_compiling()  # a logger breaks a graph
+        if self.training and self.select_all and not silent:
             _warn_once()
         y = super().forward(x, padding_mask)
         if self.training and torch.is_grad_enabled():
@@ -179,6 +181,11 @@ class ReSA(DiSA):
         if not self.training:
             how = self.config.test_selection
             if self.config.test_seed is not None:
+                if torch.compiler.is_exporting():
+                    raise UserError(
+                        "attention 'resa' cannot be exported with test_seed "
+                        f"{self.config.test_seed}: a graph holds no generator; leave it out"
+                    )
                 generator = torch.Generator(x.device).manual_seed(self.config.test_seed)
         heads = self.head_sampler(x, padding_mask, how, generator)
         if self.dependent_sampler is None:

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from selfattn.errors import UserError
 from selfattn.layers.base import activation, xavier_linear
 from selfattn.masks import check_padding_mask
 
@@ -31,7 +32,7 @@ class Selection(NamedTuple):
     @classmethod
     def everything(cls, real: Tensor) -> Selection:
         """All of the real tokens ``(B, T)``, without any choice."""
-        zeros = torch.zeros(len(real), device=real.device)
+        zeros = torch.zeros(real.shape[0], device=real.device)  # len() would fix an export's B
         return cls(real, real.float(), zeros, zeros, real.any(1).float())
 
     @classmethod
@@ -99,7 +100,13 @@ class Sampler(nn.Module, ABC):
         real = real_tokens(x, padding_mask)
         noise = None
         if how == "sample":
-            noise = torch.rand(x.shape[:2], generator=generator, device=x.device)
+            if torch.compiler.is_exporting() and torch.onnx.is_in_onnx_export():
+                raise UserError(
+                    "a sampled selection cannot be exported to ONNX; use eval() and test_selection "
+                    "'threshold'"
+                )
+            source = {} if generator is None else {"generator": generator}  # None breaks a graph
+            noise = torch.rand(x.shape[:2], device=x.device, **source)
         selected, logits = self.choose(x.masked_fill(~real[..., None], 0.0), real, noise)
         return Selection.of(selected, logits, real)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
+from torch import Tensor
+from torch.autograd import forward_ad
 
 from selfattn.errors import UserError
 
@@ -26,6 +28,21 @@ def backends() -> dict[str, str | None]:
         "eager": None,
         "reference": None,
     }
+
+
+def unfit(t: Tensor) -> dict[str, str]:
+    """Why backends cannot be used for what PyTorch does with an input, whatever the machine."""
+    if t.is_meta:
+        return dict.fromkeys(("fused", "eager"), "a tensor on 'meta' holds no numbers")
+    if torch.compiler.is_exporting():
+        found = {"eager": "its blocks depend on the length, which an export may leave open"}
+        if torch.onnx.is_in_onnx_export():
+            found["fused"] = "ONNX has no such operator"
+        return found
+    if not torch.compiler.is_compiling() and forward_ad._current_level >= 0:
+        reason = "it has no forward-mode derivative, which torch.func.jvp, jacfwd and hessian take"
+        return dict.fromkeys(("fused", "eager"), reason)
+    return {}
 
 
 def choose(backend: str, refused: Mapping[str, str | None]) -> str:

@@ -12,6 +12,7 @@ from torch import Tensor
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask, check_padding_mask, check_selections
 from selfattn.ops import _dispatch, _distance
+from selfattn.ops._autograd import has_values
 from selfattn.ops.disa import fused, native, packing
 from selfattn.ops.disa.eager import disa_eager
 from selfattn.ops.disa.fused import disa_fused
@@ -98,7 +99,8 @@ def disa(
             adds the mask: ``distance_bias[g, t]`` for keys at t positions from the query.
         backend: ``"reference"`` builds the ``T x T x C`` tensor; ``"eager"`` runs in tiles of
             PyTorch operators anywhere; ``"fused"`` is a kernel, in C on a CPU and in Triton on a
-            GPU; ``"auto"`` is ``"fused"`` where it can be used, else ``"eager"``.
+            GPU; ``"auto"`` is the first of ``"fused"``, ``"eager"`` and ``"reference"`` that can
+            be used. ``selfattn/layers/README.md`` says what each can be used for.
 
     Returns:
         ``(B, T, C)`` in the dtype of x. A padded or unselected query and one with no visible key
@@ -124,7 +126,7 @@ def disa(
         raise UserError(
             "attention 'disa' cannot be traced: its blocks depend on the length; run it in Python"
         )
-    if torch.is_autocast_enabled(x.device.type):
+    if not x.is_meta and torch.is_autocast_enabled(x.device.type):
         # Projections come in half precision there, what was normalised in float32.
         widest = functools.reduce(torch.promote_types, (t.dtype for t in (x, a, b)))
         x, a, b = (t.to(widest) for t in (x, a, b))
@@ -133,17 +135,18 @@ def disa(
     _distance.check(distance_bias, len(masks), x.shape[1])
     if not x.numel():
         return x * 1.0  # no sentence or no token: nothing to attend to, but still part of the graph
-    refused = {}
+    refused = _dispatch.unfit(x)
     if backend in ("auto", "fused"):
-        refused["fused"] = _fused_refusal(x.device.type, x.dtype, float(c))
+        reason = _fused_refusal(x.device.type, x.dtype, float(c))
         if distance_bias is not None:
-            refused["fused"] = _distance.NOT_FUSED
+            reason = _distance.NOT_FUSED
+        refused |= {} if reason is None else {"fused": reason}
     name = _dispatch.choose(backend, refused)
     run, numbers = _RUN[name], (float(c), float(dropout_p))
     bias = () if name == "fused" else (distance_bias,)
     packs_itself = name == "reference" or (name == "fused" and x.device.type == "cpu")
     by_position = distance_bias is not None or not packing.keeps_masks(masks)
-    if hidden is None or hidden_keys is None or packs_itself or by_position:
+    if hidden is None or hidden_keys is None or packs_itself or by_position or not has_values(x):
         return run(x, a, b, masks, hidden, *numbers, hidden_keys, *bias)
     return packing.packed(run, x, a, b, masks, hidden, *numbers, hidden_keys)
 

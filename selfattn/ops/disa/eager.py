@@ -8,18 +8,19 @@ one exponential; and as |score| <= c no maximum is needed. This folder's README 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from selfattn.masks import PositionalMask
+from selfattn.ops import _autograd
 from selfattn.ops._distance import DistanceTable
 from selfattn.ops.disa import tiling
 from selfattn.ops.disa.part import Buffers, Part, part_of, scores_of, weights
+from selfattn.ops.disa.reference import DiSACall
 from selfattn.ops.disa.tiling import Spans
-from selfattn.ops.mtsa.tiling import FactorDropout, draw_seed
+from selfattn.ops.mtsa.tiling import FactorDropout
 
 # exp(-2c s) loses 2c * 6e-8 of a weight to rounding in float32: above this c, float64 is used.
 LARGEST_C_FLOAT32 = 10.0
@@ -41,98 +42,72 @@ def disa_eager(
     ``padding_mask`` hides queries, and keys unless ``hidden_keys`` says which of them are hidden.
     Half precision is computed in float32 and rounded once at the end. Memory is O(B T C).
     """
-    seed = draw_seed() if dropout_p else 0
-    options = _Options(tuple(masks), c, dropout_p, seed)
-    unseen = padding_mask if hidden_keys is None else hidden_keys
-    out: Tensor = _DiSA.apply(x, a, b, distance_bias, padding_mask, unseen, options)
-    return out
+    work = torch.float64 if x.dtype == torch.float64 or c > LARGEST_C_FLOAT32 else torch.float32
+    call = _Eager(tuple(masks), c, dropout_p)
+    seed = torch.randint(1 << 62, ()) if dropout_p else None
+    hidden = (padding_mask, hidden_keys)
+    projected = (t.to(work) for t in (x, a, b))
+    return _autograd.run(call, *projected, distance_bias, *hidden, seed).to(x.dtype)
 
 
-class _Options(NamedTuple):
-    """What is not a tensor."""
+class _Eager(DiSACall):
+    """Tiles; saves the output and the denominator."""
 
-    masks: tuple[PositionalMask, ...]
-    c: float
-    dropout_p: float
-    seed: int
-
-    def dropout(self, device: torch.device) -> FactorDropout | None:
-        """A fresh stream of dropout factors: the same one in forward and in backward."""
-        return FactorDropout(self.dropout_p, self.seed, device) if self.dropout_p else None
-
-
-class _DiSA(torch.autograd.Function):
-    """The autograd function behind ``disa_eager``; saves the output and the denominator."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        a: Tensor,
-        b: Tensor,
-        bias: Tensor | None,
-        hidden: Tensor | None,
-        unseen: Tensor | None,
-        options: _Options,
-    ) -> Tensor:
-        work = _work_dtype(x.dtype, options.c)
-        out = torch.zeros(x.shape, dtype=work, device=x.device)
-        den = torch.zeros_like(out)
+    def forward(self, inputs: Sequence[Any]) -> tuple[Tensor, Tensor]:
+        """See ``Call.forward``."""
+        x, _, _, _, hidden, unseen, _ = inputs
+        out, den = x.new_zeros(x.shape), x.new_zeros(x.shape)
         spans = _spans(x, hidden, unseen)
-        for group, part in _parts((x, a, b, bias, hidden, unseen), options, work):
+        for group, part in self._parts(inputs):
             _forward_part(part, spans, out[..., group], den[..., group])
         if hidden is not None:
             out.masked_fill_(hidden[..., None], 0.0)
         # A visible key weighs at least exp(-2c), so 0 means that there is none: the output is 0.
         den.masked_fill_(den == 0.0, 1.0)
-        out.div_(den)
-        ctx.save_for_backward(x, a, b, bias, hidden, unseen, out, den)
-        ctx.options = options
-        return out.to(x.dtype)
+        return out.div_(den), den
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        *inputs, out, den = ctx.saved_tensors
-        x, _, _, bias, hidden, unseen = inputs
+    def backward(
+        self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]
+    ) -> tuple[Tensor, ...]:
+        """See ``Call.backward``."""
+        x, _, _, bias, hidden, unseen, _ = inputs
+        out, den = outputs
         spans = _spans(x, hidden, unseen)
-        grads = [torch.zeros_like(out) for _ in range(3)]
-        scaled = grad.to(out.dtype) / den
+        grads = tuple(torch.zeros_like(out) for _ in range(3))
+        scaled = grad / den
         if hidden is not None:
             scaled.masked_fill_(hidden[..., None], 0.0)
         tables = []
-        for group, part in _parts(inputs, ctx.options, out.dtype):
+        for group, part in self._parts(inputs):
             _backward_part(part, spans, *(t[..., group] for t in (out, scaled, *grads)))
             tables.append(part.distance)
-        g_bias = None
-        if bias is not None:
-            g_bias = torch.cat([t.gradient() for t in tables if t is not None]).to(bias.dtype)
-        return *(g.to(x.dtype) for g in grads), g_bias, None, None, None
+        if bias is None:
+            return grads
+        return *grads, torch.cat([t.gradient() for t in tables if t is not None]).to(bias.dtype)
+
+    def factors(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
+        """See ``Call.factors``."""
+        x, _, _, bias, hidden, unseen, seed = inputs
+        options = (hidden, self.dropout_p, int(seed), unseen, bias is not None)
+        return tiling.dropout_factors(x, self.masks, *options)
+
+    def _parts(self, inputs: Sequence[Any]) -> Iterator[tuple[slice, Part]]:
+        """Every group and its features."""
+        *projected, bias, hidden, unseen, seed = inputs
+        x = projected[0]
+        dropout = None if seed is None else FactorDropout(self.dropout_p, int(seed), x.device)
+        walk = tiling.groups(self.masks, x.shape[2], apart=bias is not None)
+        for number, (mask, group) in enumerate(walk):
+            distance = None if bias is None else DistanceTable(bias[number : number + 1], x.dtype)
+            seen = (hidden, hidden if unseen is None else unseen)
+            tensors = [t[..., group] for t in projected]
+            yield group, part_of(tensors, *seen, mask, self.c, dropout, distance)
 
 
 def _spans(x: Tensor, hidden: Tensor | None, unseen: Tensor | None) -> tuple[Spans, Spans]:
     """Where the queries lie, and where the keys."""
     queries = Spans(hidden, x.shape[0], x.shape[1])
-    return queries, queries if unseen is hidden else Spans(unseen, x.shape[0], x.shape[1])
-
-
-def _work_dtype(dtype: torch.dtype, c: float) -> torch.dtype:
-    """The precision of the sums."""
-    return torch.float64 if dtype == torch.float64 or c > LARGEST_C_FLOAT32 else torch.float32
-
-
-def _parts(
-    inputs: Sequence[Tensor | None], options: _Options, work: torch.dtype
-) -> Iterator[tuple[slice, Part]]:
-    """Every group and its features; inputs are x, a, b, bias, hidden and unseen."""
-    *projected, bias, hidden, unseen = inputs
-    x, a, b = (t for t in projected if t is not None)
-    dropout = options.dropout(x.device)
-    walk = tiling.groups(options.masks, x.shape[2], apart=bias is not None)
-    for number, (mask, group) in enumerate(walk):
-        distance = None if bias is None else DistanceTable(bias[number : number + 1], work)
-        tensors = [t[..., group].to(work) for t in (x, a, b)]
-        yield group, part_of(tensors, hidden, unseen, mask, options.c, dropout, distance)
+    return queries, queries if unseen is None else Spans(unseen, x.shape[0], x.shape[1])
 
 
 def _forward_part(part: Part, spans: tuple[Spans, Spans], out: Tensor, den: Tensor) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
+from selfattn.ops._autograd import Call, Outputs
 from selfattn.ops._distance import by_position
-from selfattn.ops.disa.tiling import dropout_factors
-from selfattn.ops.mtsa.tiling import draw_seed
 
 
 def disa_reference(
@@ -30,37 +32,73 @@ def disa_reference(
     Half precision is computed in float32. Memory is O(B T^2 C): for tests and as the baseline of
     benchmarks.
     """
-    length, groups = x.shape[1], len(masks)
     work = torch.float64 if x.dtype == torch.float64 else torch.float32
-    values, keys, queries = (t.to(work) for t in (x, a, b))
-    visible = torch.stack([m.allowed(length, x.device) for m in masks], -1)[None]  # (1, T, T, G)
-    if padding_mask is not None:
-        hidden = padding_mask[..., None]
-        unseen = hidden if hidden_keys is None else hidden_keys[..., None]
-        values, keys = (t.masked_fill(unseen, 0.0) for t in (values, keys))
-        queries = queries.masked_fill(hidden, 0.0)
-        visible = visible & ~unseen[:, None] & ~hidden[:, :, None]
+    bias = None if distance_bias is None else distance_bias.to(work)
+    factors = None
+    if dropout_p:
+        keep, (batch, length, _) = (1.0 - dropout_p) ** 0.5, x.shape
+        pairs = torch.rand(batch, len(masks), length, length, device=x.device) < keep
+        features = torch.rand(x.shape, device=x.device) < keep
+        factors = (pairs.to(work) / keep, features.to(work) / keep)
+    inputs = (*(t.to(work) for t in (x, a, b)), bias, padding_mask, hidden_keys)
+    return equation(*inputs, masks, c, factors).to(x.dtype)
+
+
+def equation(
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    bias: Tensor | None,
+    hidden: Tensor | None,
+    unseen: Tensor | None,
+    masks: Sequence[PositionalMask],
+    c: float,
+    factors: Outputs | None = None,
+    queries: slice = slice(None),
+) -> Tensor:
+    """The output at some queries, ``(B, queries, C)``.
+
+    ``factors`` are those of dropout on (query, key) pairs ``(B, G, T, T)`` and on (key, feature)
+    pairs ``(B, T, C)``; the other arguments are those of ``disa_reference``.
+    """
+    length, groups = x.shape[1], len(masks)
+    b = b[:, queries]
+    visible = torch.stack([m.allowed(length, x.device)[queries] for m in masks], -1)[None]
+    if hidden is not None:
+        keyless = (hidden if unseen is None else unseen)[..., None]
+        x, a = (t.masked_fill(keyless, 0.0) for t in (x, a))
+        b = b.masked_fill(hidden[:, queries, None], 0.0)
+        visible = visible & ~keyless[:, None] & ~hidden[:, queries, None, None]
+    if factors is not None:
+        x = x * factors[1]
     # (B, query, key, G, C / G) from here on
-    values, keys, queries = (t.unflatten(-1, (groups, -1)) for t in (values, keys, queries))
-    score = c * torch.tanh((keys[:, None] + queries[:, :, None]) / c)  # eq. 9
-    if distance_bias is not None:
-        score = score + by_position(distance_bias.to(work)).movedim(0, -1)[..., None]
+    x, a, b = (t.unflatten(-1, (groups, -1)) for t in (x, a, b))
+    score = c * torch.tanh((a[:, None] + b[:, :, None]) / c)  # eq. 9
+    if bias is not None:
+        score = score + by_position(bias)[:, queries].movedim(0, -1)[..., None]
     # A query without a visible key gets a softmax over all keys, finite in both passes, and its
     # output is then set to zero.
     alive = visible.any(2, keepdim=True)
     score = score.masked_fill((~visible & alive)[..., None], float("-inf"))  # eq. 10
     p = torch.softmax(score, 2)
-    if dropout_p:
-        pairs, scales = dropout_factors(
-            x.detach().to(work),
-            masks,
-            padding_mask,
-            dropout_p,
-            draw_seed(),
-            hidden_keys,
-            apart=distance_bias is not None,
-        )
-        p = p * pairs.movedim(1, -1)[..., None]
-        values = values * scales.unflatten(-1, (groups, -1))
-    out = (p * values[:, None]).sum(2).masked_fill(~alive[:, :, 0, :, None], 0.0)
-    return out.flatten(-2).to(x.dtype)
+    if factors is not None:
+        p = p * factors[0][:, :, queries].movedim(1, -1)[..., None]
+    out = (p * x[:, None]).sum(2).masked_fill(~alive[:, :, 0, :, None], 0.0)
+    return out.flatten(-2)
+
+
+@dataclass(frozen=True)
+class DiSACall(Call, ABC):
+    """What every kernel of DiSA computes.
+
+    Inputs are x, a, b, the bias by distance, hidden queries, unseen keys and the seed.
+    """
+
+    masks: tuple[PositionalMask, ...]
+    c: float
+    dropout_p: float
+    projections = 3
+
+    def equation(self, inputs: Sequence[Any], factors: Outputs | None, queries: slice) -> Tensor:
+        """See ``Call.equation``."""
+        return equation(*inputs[:6], self.masks, self.c, factors, queries)

@@ -83,7 +83,8 @@ def mtsa(
         s: source2token scores after sigma_s ``(B, H, T, D)``, log weights without unit.
         masks: one ``PositionalMask`` for each head, or one for all of them.
         padding_mask: bool ``(B, T)``, True = padding; a padded position is never a key.
-        sigma_t: ``"identity"`` or ``"logsigmoid"`` on the token2token score.
+        sigma_t: ``"identity"`` or ``"logsigmoid"`` on the token2token score; hyphens and
+            underscores do not count: ``"log_sigmoid"``.
         dropout_p: attention dropout: each of the two factors of the numerator is kept with
             probability ``sqrt(1 - dropout_p)`` (MTSA appendix A.3); the denominator is not dropped.
             Draws from torch's global generator.
@@ -91,7 +92,8 @@ def mtsa(
             ``distance_bias[c, t]`` for keys at t positions from the query.
         backend: ``"reference"`` builds the ``T x T x D`` tensor; ``"eager"`` runs in blocks of
             PyTorch operators anywhere; ``"fused"`` is a kernel, in C on a CPU and in Triton on a
-            GPU; ``"auto"`` is ``"fused"`` where it can be used, else ``"eager"``.
+            GPU; ``"auto"`` is the first of ``"fused"``, ``"eager"`` and ``"reference"`` that can
+            be used. ``selfattn/layers/README.md`` says what each can be used for.
 
     Returns:
         ``(B, H, T, D)`` in the dtype of q. A query with no visible key returns exactly 0.
@@ -119,11 +121,12 @@ def mtsa(
         raise UserError(f"sigma_t {sigma_t!r} is unknown; allowed are {', '.join(SIGMA_T)}")
     if not v.numel():
         return v * 1.0  # no sentence or no token: nothing to attend to, but still part of the graph
-    refused = {}
+    refused = _dispatch.unfit(q)
     if backend in ("auto", "fused"):
-        refused["fused"] = _fused_refusal(q.device.type, q.dtype, q.shape[-1], v.shape[-1])
+        reason = _fused_refusal(q.device.type, q.dtype, q.shape[-1], v.shape[-1])
         if distance_bias is not None and q.device.type != "cpu":
-            refused["fused"] = _distance.NOT_FUSED
+            reason = _distance.NOT_FUSED
+        refused |= {} if reason is None else {"fused": reason}
     run = _RUN[_dispatch.choose(backend, refused)]
     return run(q, k, v, s, masks, padding_mask, sigma_t, float(dropout_p), distance_bias)
 

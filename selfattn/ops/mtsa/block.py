@@ -84,6 +84,7 @@ class Saved(NamedTuple):
     inverse: Tensor  # (B, H, T, D), 1 / denominator; 0 where fast backward has nothing to add
     peak: Tensor  # (B, H, T), row maxima of R, times log2(e)
     shift: Tensor  # (B, H, 1, D), maxima over the keys of s
+    rescued: Tensor  # bool (B, H, T), queries of the rows and tiles that ``rescue`` computed
 
     def of(self, part: Part) -> Saved:
         """The same for one part, views."""

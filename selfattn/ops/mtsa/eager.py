@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from selfattn.masks import PositionalMask
+from selfattn.ops import _autograd
 from selfattn.ops._distance import DistanceTable
 from selfattn.ops.mtsa.block import Block, Saved, Shared, Sum, Workspace
+from selfattn.ops.mtsa.reference import MTSACall
 from selfattn.ops.mtsa.rescue import Failure, rescue_backward, rescue_forward
-from selfattn.ops.mtsa.tiling import FactorDropout, Tile, draw_seed, live_queries, parts
+from selfattn.ops.mtsa.tiling import FactorDropout, Tile, dropout_factors, live_queries, parts
 
 # A denominator above this has lost at most T * 1e-13 of its weight to underflow.
 SMALLEST_DENOMINATOR = {torch.float32: 1e-25, torch.float64: 1e-280}
@@ -41,90 +42,77 @@ def mtsa_eager(
 
     Half precision is computed in float32 and rounded once at the end. Memory is O(B H T D).
     """
-    seed = draw_seed() if dropout_p else 0
-    options = _Options(tuple(masks), sigma_t, dropout_p, seed)
-    out: Tensor = _MTSA.apply(q, k, v, s, distance_bias, padding_mask, options)
-    return out
+    work = torch.float64 if q.dtype == torch.float64 else torch.float32
+    call = _Eager(tuple(masks), sigma_t, dropout_p)
+    seed = torch.randint(1 << 62, ()) if dropout_p else None
+    projected = (t.to(work) for t in (q, k, v, s))
+    return _autograd.run(call, *projected, distance_bias, padding_mask, seed).to(q.dtype)
 
 
-class _Options(NamedTuple):
-    """What is not a tensor."""
+class _Eager(MTSACall):
+    """Algorithm 1 in blocks; saves H and 1 / denominator, O(T D) each."""
 
-    masks: tuple[PositionalMask, ...]
-    sigma_t: str
-    dropout_p: float
-    seed: int
-
-    def shared(self, like: Tensor, bias: Tensor | None) -> Shared:
-        """What all parts share; the stream of dropout factors is the same in both passes."""
-        dropout = FactorDropout(self.dropout_p, self.seed, like.device) if self.dropout_p else None
-        distance = None if bias is None else DistanceTable(bias, like.dtype)
-        return Shared(self.sigma_t, Workspace(like.dtype, like.device), dropout, distance)
-
-
-class _MTSA(torch.autograd.Function):
-    """The autograd function behind ``mtsa_eager``; saves H and 1 / denominator, O(T D) each."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        s: Tensor,
-        bias: Tensor | None,
-        padding: Tensor | None,
-        options: _Options,
-    ) -> Tensor:
+    def forward(self, inputs: Sequence[Any]) -> Saved:
+        """See ``Call.forward``."""
+        q, k, v, s, _, padding, _ = inputs
         saved = _room(v)
-        shared = options.shared(saved.h, bias)
-        failures = []  # one list for each part
+        shared = self._shared(inputs)
         with torch.autocast(q.device.type, enabled=False):
-            for part in parts(options.masks, len(q), q.shape[2]):
+            for part in parts(self.masks, len(q), q.shape[2]):
                 mine = saved.of(part)
-                block = Block((q, k, v, s), padding, part, shared, mine)
-                failures.append(_forward_part(block, mine))
-        ctx.save_for_backward(q, k, v, s, bias, padding, *saved)
-        ctx.options, ctx.failures = options, failures
-        return saved.h.to(q.dtype)
+                _forward_part(Block((q, k, v, s), padding, part, shared, mine), mine)
+        return saved
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, s, bias, padding, *rest = ctx.saved_tensors
-        saved, options = Saved(*rest), ctx.options
-        shared = options.shared(saved.h, bias)
+    def backward(
+        self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]
+    ) -> tuple[Tensor, ...]:
+        """See ``Call.backward``."""
+        q, k, v, s, bias, padding, _ = inputs
+        saved = Saved(*outputs)
+        shared = self._shared(inputs)
         grads = tuple(torch.empty_like(t) for t in (q, k, v, s))
+        rescued = bool(saved.rescued.any())
         with torch.autocast(q.device.type, enabled=False):
-            walk = parts(options.masks, len(q), q.shape[2])
-            for part, failed in zip(walk, ctx.failures, strict=True):
+            for part in parts(self.masks, len(q), q.shape[2]):
                 mine = saved.of(part)
                 block = Block((q, k, v, s), padding, part, shared, mine, known=True)
+                failed = _failures(block, mine) if rescued else []
                 targets = _Gradients(*(part.of(t) for t in grads))
                 _backward_part(block, mine, part.of(grad), failed, targets)
-        g_bias = None if shared.distance is None else shared.distance.gradient().to(bias.dtype)
-        return *grads, g_bias, None, None
+        if shared.distance is None:
+            return grads
+        return *grads, shared.distance.gradient().to(bias.dtype)
+
+    def factors(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
+        """See ``Call.factors``."""
+        q, _, v, *_, seed = inputs
+        return dropout_factors(q, v, self.masks, self.dropout_p, int(seed))
+
+    def _shared(self, inputs: Sequence[Any]) -> Shared:
+        """What all parts share; the stream of dropout factors is the same in both passes."""
+        q, *_, bias, _, seed = inputs
+        dropout = None if seed is None else FactorDropout(self.dropout_p, int(seed), q.device)
+        distance = None if bias is None else DistanceTable(bias, q.dtype)
+        return Shared(self.sigma_t, Workspace(q.dtype, q.device), dropout, distance)
 
 
 def _room(v: Tensor) -> Saved:
     """Empty tensors for what forward keeps."""
     batch, heads, length, width = v.shape
-    work = torch.float64 if v.dtype == torch.float64 else torch.float32
 
     def room(*shape: int) -> Tensor:
         """``(B, H, ...)``, each head's memory in one piece."""
-        return torch.empty(heads, batch, *shape, dtype=work, device=v.device).transpose(0, 1)
+        return torch.empty(heads, batch, *shape, dtype=v.dtype, device=v.device).transpose(0, 1)
 
     # H in the memory order of v, so that the heads are side by side as the next layer wants them.
-    h = torch.empty_like(v, dtype=work)
-    return Saved(h, room(length, width), room(length), room(1, width))
+    h, rescued = torch.empty_like(v), v.new_zeros(v.shape[:3], dtype=torch.bool)
+    return Saved(h, room(length, width), room(length), room(1, width), rescued)
 
 
-def _forward_part(block: Block, saved: Saved) -> list[Failure]:
-    """Fill H, 1 / denominator and the row maxima of one part; say what ``rescue`` computed."""
+def _forward_part(block: Block, saved: Saved) -> None:
+    """Fill H, 1 / denominator and the row maxima of one part; mark what ``rescue`` computed."""
     _zero_blind(block, saved.h, saved.inverse)
     space = block.space
-    failed = []
     for tile in block.tiles:
         queries, keys = slice(tile.start, tile.stop), slice(tile.lo, tile.hi)
         p = block.weights(tile)
@@ -138,8 +126,7 @@ def _forward_part(block: Block, saved: Saved) -> list[Failure]:
         torch.reciprocal(den.view(h.shape), out=inverse)
         torch.mul(num.view(h.shape), inverse, out=h)  # eq. 12; without a visible key exactly 0
         if not den.amin() >= SMALLEST_DENOMINATOR[den.dtype]:  # NaN is too small, as well
-            failed.append(_rescue(block, tile, den, pair_drop, h, inverse))
-    return failed
+            _rescue(block, tile, den, pair_drop, saved)
 
 
 def _zero_blind(block: Block, *tensors: Tensor) -> None:
@@ -150,16 +137,22 @@ def _zero_blind(block: Block, *tensors: Tensor) -> None:
         t[..., last:, :] = 0.0
 
 
-def _rescue(
-    block: Block, tile: Tile, den: Tensor, pair_drop: Tensor | None, h: Tensor, inverse: Tensor
-) -> Failure:
+def _rescue(block: Block, tile: Tile, den: Tensor, pair_drop: Tensor | None, saved: Saved) -> None:
     """Compute the rows of a tile again whose denominator is too small, and mark them."""
     bad = ~(den >= SMALLEST_DENOMINATOR[den.dtype])
     failure = Failure(tile, bad.flatten(1).any(1).nonzero()[:, 0])
+    changed = (saved.h, saved.inverse, saved.rescued)
+    h, inverse, rescued = (t[:, :, tile.start : tile.stop] for t in changed)
     where = torch.unravel_index(failure.rows, h.shape[:2])
     h[where] = rescue_forward(block, failure, pair_drop)
     inverse[where] = 0.0  # so that the fast backward adds nothing for these rows
-    return failure
+    rescued[where] = True
+
+
+def _failures(block: Block, saved: Saved) -> list[Failure]:
+    """What forward marked in one part."""
+    marked = ((tile, saved.rescued[..., tile.start].flatten()) for tile in block.tiles)
+    return [Failure(tile, rows.nonzero()[:, 0]) for tile, rows in marked if rows.any()]
 
 
 class _Gradients(NamedTuple):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
+from selfattn.ops._autograd import Call, Outputs
 from selfattn.ops._distance import by_position
-from selfattn.ops.mtsa.tiling import draw_seed, dropout_factors
 
 
 def mtsa_reference(
@@ -28,28 +31,71 @@ def mtsa_reference(
 
     Half precision is computed in float32. Memory is O(B H T^2 D): for tests and small examples.
     """
-    length = q.shape[2]
     work = q.dtype if q.dtype == torch.float64 else torch.float32
-    q64, k64, v64, s64 = (t.to(work) for t in (q, k, v, s))
-    visible = torch.stack([m.allowed(length, q.device) for m in masks])[None]  # (1, H, T, T)
-    if padding_mask is not None:
-        hidden = padding_mask[:, None, :, None]
-        k64, v64, s64 = (t.masked_fill(hidden, 0.0) for t in (k64, v64, s64))
-        visible = visible & ~padding_mask[:, None, None, :]
+    bias = None if distance_bias is None else distance_bias.to(work)
+    factors = None
+    if dropout_p:  # appendix A.3
+        keep = (1.0 - dropout_p) ** 0.5
+        pairs = torch.rand(*q.shape[:3], q.shape[2], device=q.device) < keep
+        features = torch.rand(v.shape, device=q.device) < keep
+        factors = (pairs.to(work) / keep, features.to(work) / keep)
+    inputs = (*(t.to(work) for t in (q, k, v, s)), bias, padding_mask)
+    return equation(*inputs, masks, sigma_t, factors).to(q.dtype)
+
+
+def equation(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    s: Tensor,
+    bias: Tensor | None,
+    padding: Tensor | None,
+    masks: Sequence[PositionalMask],
+    sigma_t: str,
+    factors: Outputs | None = None,
+    queries: slice = slice(None),
+) -> Tensor:
+    """The output at some queries, ``(B, H, queries, D)``.
+
+    ``factors`` are those of dropout on (query, key) pairs ``(B, H, T, T)`` and on (key, feature)
+    pairs ``(B, H, T, D)``; the other arguments are those of ``mtsa``.
+    """
+    visible = torch.stack([m.allowed(q.shape[2], q.device)[queries] for m in masks])[None]
+    if padding is not None:
+        hidden = padding[:, None, :, None]
+        k, v, s = (t.masked_fill(hidden, 0.0) for t in (k, v, s))
+        visible = visible & ~padding[:, None, None, :]
     visible = visible[..., None]  # (B, H, query, key, 1)
 
-    token2token = q64 @ k64.transpose(-1, -2) * q.shape[-1] ** -0.5  # eq. 8
+    token2token = q[:, :, queries] @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # eq. 8
     if sigma_t == "logsigmoid":
         token2token = F.logsigmoid(token2token)
-    if distance_bias is not None:
-        token2token = token2token + by_position(distance_bias.to(work))
-    score = token2token[..., None] + s64[:, :, None]  # eq. 10, (B, H, T, T, D)
+    if bias is not None:
+        token2token = token2token + by_position(bias)[:, queries]
+    score = token2token[..., None] + s[:, :, None]  # eq. 10, (B, H, query, key, D)
     # Rows without a visible key: softmax over an arbitrary finite row, then weight 0, so that
     # neither the forward nor the backward pass meets 0 / 0 or inf - inf.
     alive = visible.any(-2, keepdim=True)
     score = score.masked_fill(~visible & alive, float("-inf"))
     p = torch.softmax(score, -2) * alive  # eq. 11
-    if dropout_p:
-        rows, keys = dropout_factors(q, v, masks, dropout_p, draw_seed())
-        p = p * rows[..., None] * keys[:, :, None]
-    return (p * v64[:, :, None]).sum(-2).to(q.dtype)  # eq. 12
+    if factors is not None:
+        pairs, features = factors
+        p = p * pairs[:, :, queries, :, None] * features[:, :, None]
+    return (p * v[:, :, None]).sum(-2)  # eq. 12
+
+
+@dataclass(frozen=True)
+class MTSACall(Call, ABC):
+    """What every kernel of MTSA computes.
+
+    Inputs are q, k, v, s, the bias by distance, the padding and the seed.
+    """
+
+    masks: tuple[PositionalMask, ...]
+    sigma_t: str
+    dropout_p: float
+    projections = 4
+
+    def equation(self, inputs: Sequence[Any], factors: Outputs | None, queries: slice) -> Tensor:
+        """See ``Call.equation``."""
+        return equation(*inputs[:6], self.masks, self.sigma_t, factors, queries)

@@ -1,7 +1,6 @@
 """The Triton kernels of DiSA: in Triton's interpreter against float64, and compiled ahead."""
 
 import re
-import sys
 from functools import partial
 
 import pytest
@@ -10,7 +9,8 @@ import torch
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops.disa.fused import disa_fused, operators, refusal
-from selfattn.ops.disa.reference import disa_reference
+from selfattn.ops.disa.reference import disa_reference, equation
+from selfattn.ops.mtsa.fused import draw_seed
 from selfattn.testing import assert_close, padding_mask, run_with_grads
 
 pytest.importorskip("triton", reason="Triton is not installed")
@@ -24,7 +24,6 @@ MIXED = (
     PositionalMask(window=2),
 )
 NAMES = ("out", "dx", "da", "db")
-reference = sys.modules[disa_reference.__module__]  # selfattn.ops.disa is the function
 
 
 def inputs(length, *, features=8, scale=1.0, dtype=torch.float32):
@@ -150,7 +149,7 @@ def test_strided_inputs(fused):
 
 
 @pytest.mark.parametrize("padding", ["none", "left"])
-def test_dropout_is_that_of_its_factors(device, fused, padding, monkeypatch):
+def test_dropout_is_that_of_its_factors(device, fused, padding):
     """The reference under the kernels' factors, read from the device, is what the kernels give."""
     values, upstream = inputs(9)
     hidden = padding_mask(padding, 2, 9)
@@ -162,15 +161,18 @@ def test_dropout_is_that_of_its_factors(device, fused, padding, monkeypatch):
     assert all(torch.equal(a, b) for a, b in zip(got, again, strict=True))
 
     torch.manual_seed(3)
-    drawn = operators.dropout_factors(values[0].to(device), MIXED, 0.4)
+    drawn = operators.dropout_factors(values[0].to(device), MIXED, 0.4, draw_seed(device))
     pairs, scales = (t.cpu() for t in drawn)
     keep = 0.6**0.5
     for factor in (pairs, scales):
         assert ((factor == 0) | (factor - 1 / keep).abs().lt(1e-6)).all()
         assert abs((factor > 0).float().mean() - keep) < 0.15
     factors = pairs.double(), scales.double()
-    monkeypatch.setattr(reference, "dropout_factors", lambda *_, **__: factors)
-    expected = exact(values, upstream, MIXED, hidden, 5.0, 0.4)
+    expected = run_with_grads(
+        lambda *t: equation(*t, None, hidden, None, MIXED, 5.0, factors),
+        [t.double() for t in values],
+        upstream,
+    )
     for name, want, found in zip(NAMES, expected, got, strict=True):
         assert_close(name, want, found, 5e-6)
 

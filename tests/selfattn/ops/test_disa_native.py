@@ -13,13 +13,12 @@ from torch.utils.checkpoint import checkpoint
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops.disa import disa, native
-from selfattn.ops.disa.reference import disa_reference
+from selfattn.ops.disa.reference import equation
 from selfattn.testing import PADDINGS, assert_close, padding_mask, run_with_grads
 
 FORWARD, BACKWARD = PositionalMask("forward"), PositionalMask("backward")
 MASKS = (FORWARD, BACKWARD, BACKWARD, PositionalMask(window=3))
 NAMES = ("out", "dx", "da", "db")
-reference = sys.modules[disa_reference.__module__]  # selfattn.ops.disa is the function
 
 pytestmark = pytest.mark.skipif(
     native.refusal(torch.float32) is not None, reason=str(native.refusal(torch.float32))
@@ -35,7 +34,7 @@ def inputs(length=33, features=4 * 19):
 
 @pytest.mark.parametrize("scale", [1.0, 60.0])  # 60: exp(2a/c) would overflow
 @pytest.mark.parametrize("padding", PADDINGS)
-def test_dropout_is_what_its_factors_say(padding, scale, monkeypatch):
+def test_dropout_is_what_its_factors_say(padding, scale):
     (x, a, b), upstream = inputs()
     values = [x, a * scale, b * scale]
     hidden = padding_mask(padding, 2, 33)
@@ -47,9 +46,11 @@ def test_dropout_is_what_its_factors_say(padding, scale, monkeypatch):
     assert all(set(f.unique().tolist()) == {0.0, f.max().item()} for f in factors)
     assert all(abs((f > 0).float().mean() - 0.6**0.5) < 0.05 for f in factors)
     drawn = [f.double() for f in factors]
-    monkeypatch.setattr(reference, "dropout_factors", lambda *_, **__: drawn)
-    exact = [t.double() for t in values]
-    expected = run_with_grads(partial(disa, backend="reference", **options), exact, upstream)
+    expected = run_with_grads(
+        lambda *t: equation(*t, None, hidden, None, MASKS, 5.0, drawn),
+        [t.double() for t in values],
+        upstream,
+    )
     for name, want, found in zip(NAMES, expected, got, strict=True):
         assert_close(name, want, found, 5e-6)
 

@@ -10,6 +10,7 @@ from selfattn.masks import PositionalMask
 from selfattn.ops.disa import _RUN, disa, native, tiling
 from selfattn.ops.disa.eager import disa_eager
 from selfattn.ops.disa.fused import disa_fused
+from selfattn.ops.disa.reference import equation
 from selfattn.testing import PADDINGS, assert_close, padding_mask, run_with_grads
 
 BATCH, FEATURES = 3, 12
@@ -110,13 +111,20 @@ def test_what_is_not_selected_may_hold_anything(fast):
 
 def test_dropout_meets_the_pairs_that_are_left(monkeypatch):
     values, upstream = inputs(21)
-    options = {"mask": MASKS, "padding_mask": padding_mask("left", BATCH, 21), "dropout_p": 0.4}
-    options |= {"queries": selection(0.5, 21), "keys": selection(0.5, 21, 6)}
+    padding = padding_mask("left", BATCH, 21)
+    queries, keys = selection(0.5, 21), selection(0.5, 21, 6)
+    hidden, unseen = ~queries | padding, ~keys | padding
     monkeypatch.setattr(tiling, "TILE_ELEMENTS", 256)
+    options = {"mask": MASKS, "padding_mask": padding, "dropout_p": 0.4, "backend": "eager"}
     torch.manual_seed(8)
-    expected = run_with_grads(partial(disa, backend="reference", **options), values, upstream)
+    run = partial(disa, queries=queries, keys=keys, **options)
+    got = run_with_grads(run, values, upstream)
     torch.manual_seed(8)
-    got = run_with_grads(partial(disa, backend="eager", **options), values, upstream)
+    seed = int(torch.randint(1 << 62, ()))
+    factors = tiling.dropout_factors(values[0], MASKS, hidden, 0.4, seed, unseen)
+    expected = run_with_grads(
+        lambda *t: equation(*t, None, hidden, unseen, MASKS, 5.0, factors), values, upstream
+    )
     for name, want, found in zip(NAMES, expected, got, strict=True):
         assert_close(name, want, found, 1e-12)
 

@@ -6,7 +6,10 @@ import torch
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops import _distance, disa, mtsa
+from selfattn.ops.disa import tiling as disa_tiling
+from selfattn.ops.disa.reference import equation as disa_equation
 from selfattn.ops.mtsa import eager, native, tiling
+from selfattn.ops.mtsa.reference import equation
 from selfattn.testing import PADDINGS, LargestTensor, assert_close, padding_mask, run_with_grads
 
 FORWARD, BACKWARD, NONE = (PositionalMask(d) for d in ("forward", "backward", "none"))
@@ -41,11 +44,17 @@ def attend(backend, masks, hidden, sigma_t, dropout_p=0.0):
 
 
 def compare(x, masks, hidden, sigma_t, ratio, dropout_p=0.0, fast="eager"):
-    """A fast form in the dtype of x against the reference in float64, output and all gradients."""
+    """A fast form in the dtype of x against the equation in float64, output and all gradients."""
     upstream = torch.randn(x[2].shape, generator=torch.Generator().manual_seed(4))
-    options = (masks, hidden, sigma_t, dropout_p)
-    expected = run_with_grads(attend("reference", *options), [t.double() for t in x], upstream)
-    got = run_with_grads(attend(fast, *options), x, upstream)
+    factors = None
+    if dropout_p:
+        torch.manual_seed(9)
+        seed = int(torch.randint(1 << 62, ()))
+        factors = tiling.dropout_factors(x[0], x[2], masks, dropout_p, seed)
+    expected = run_with_grads(
+        lambda *t: equation(*t, hidden, masks, sigma_t, factors), [t.double() for t in x], upstream
+    )
+    got = run_with_grads(attend(fast, masks, hidden, sigma_t, dropout_p), x, upstream)
     for name, a, b in zip(NAMES, expected, got, strict=True):
         # Below the floor of a comparison: one key has the weight 1, whatever the bias.
         assert_close(name, a, b, 2e-5 if fast == "fused" and name == "dbias" else ratio)
@@ -236,8 +245,16 @@ def run_disa(backend, hidden, dropout_p=0.0, **selected):
 
 def compare_disa(x, hidden, ratio, **options):
     upstream = torch.randn(x[0].shape, generator=torch.Generator().manual_seed(4))
-    wide = [t.double() for t in x]
-    expected = run_with_grads(run_disa("reference", hidden, **options), wide, upstream)
+    reference = run_disa("reference", hidden, **options)
+    if "dropout_p" in options:
+        torch.manual_seed(9)
+        drawn = (options["dropout_p"], int(torch.randint(1 << 62, ())))
+        factors = disa_tiling.dropout_factors(x[0], DISA_MASKS, hidden, *drawn, apart=True)
+
+        def reference(*t):
+            return disa_equation(*t, hidden, None, DISA_MASKS, 3.0, factors)
+
+    expected = run_with_grads(reference, [t.double() for t in x], upstream)
     got = run_with_grads(run_disa("eager", hidden, **options), x, upstream)
     for name, a, b in zip(("out", "dx", "da", "db", "dbias"), expected, got, strict=True):
         assert_close(name, a, b, ratio)

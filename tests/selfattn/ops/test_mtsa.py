@@ -9,6 +9,7 @@ from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops import mtsa
 from selfattn.ops.mtsa import eager, native, rescue, tiling
+from selfattn.ops.mtsa.reference import equation
 from selfattn.testing import PADDINGS, LargestTensor, assert_close, padding_mask, run_with_grads
 
 FORWARD, BACKWARD, NONE = (PositionalMask(d) for d in ("forward", "backward", "none"))
@@ -35,19 +36,33 @@ def inputs(length, *, heads=7, width=8, key_width=6, scale=1.0, dtype=torch.floa
     return [q, k, v, s * scale], upstream
 
 
-@pytest.fixture(params=["eager", "fused"])
+REASON = native.refusal(torch.float32)
+FUSED = pytest.param("fused", marks=pytest.mark.skipif(REASON is not None, reason=str(REASON)))
+
+
+@pytest.fixture(params=["eager", FUSED])
 def fast(request):
     """The name of each fast backend."""
-    reason = native.refusal(torch.float32) if request.param == "fused" else None
-    if reason is not None:
-        pytest.skip(reason)
     return request.param
+
+
+def precisions(*ratios):
+    """``fast``, ``dtype`` and ``ratio``: each backend in the dtypes that it does not refuse."""
+    return pytest.mark.parametrize(
+        ("fast", "dtype", "ratio"),
+        [
+            ("eager", *ratios[0]),
+            *(pair for dtype, ratio in ratios[1:] for pair in both(dtype, ratio)),
+        ],
+    )
+
+
+def both(dtype, ratio):
+    return ("eager", dtype, ratio), pytest.param("fused", dtype, ratio, marks=FUSED.marks)
 
 
 def compare(fast, dtype, ratio, length, padding, sigma_t, scale=1.0, masks=MASKS, **options):
     """A fast backend in ``dtype`` against the reference in float64 on the same rounded numbers."""
-    if fast == "fused" and dtype == torch.float64:
-        return  # refused, see test_mtsa_native.py
     x, upstream = inputs(length, scale=scale, dtype=dtype, heads=len(masks))
     hidden = padding_mask(padding, 3, length)
     options |= {"masks": masks, "padding_mask": hidden, "sigma_t": sigma_t}
@@ -94,9 +109,9 @@ def test_golden_values_of_the_translation_form(fast):
 @pytest.mark.parametrize("sigma_t", ["identity", "logsigmoid"])
 @pytest.mark.parametrize("padding", PADDINGS)
 @pytest.mark.parametrize("length", [1, 2, 63, 100])
-def test_outputs_and_gradients_equal_the_equation(fast, length, padding, sigma_t):
-    compare(fast, torch.float64, 1e-12, length, padding, sigma_t)
-    compare(fast, torch.float32, 5e-6, length, padding, sigma_t)
+@precisions((torch.float64, 1e-12), (torch.float32, 5e-6))
+def test_outputs_and_gradients_equal_the_equation(fast, dtype, ratio, length, padding, sigma_t):
+    compare(fast, dtype, ratio, length, padding, sigma_t)
 
 
 def test_several_blocks_and_several_chunks(monkeypatch):
@@ -119,9 +134,8 @@ def test_gradcheck(padding, sigma_t):
 
 
 # Score deviation -> error allowed in float32; float64 of the same numbers is the truth.
-@pytest.mark.parametrize(
-    ("dtype", "ratio"),
-    [(torch.float32, 5e-6), (torch.bfloat16, 8e-3), (torch.float16, 1e-3), (torch.float64, 1e-11)],
+@precisions(
+    (torch.float64, 1e-11), (torch.float32, 5e-6), (torch.bfloat16, 8e-3), (torch.float16, 1e-3)
 )
 @pytest.mark.parametrize("scale", [1, 10, 30, 100])
 @pytest.mark.parametrize("padding", ["none", "right"])
@@ -219,21 +233,22 @@ def test_a_forbidden_position_has_no_influence_and_no_gradient(fast, mask):
 
 @pytest.mark.parametrize("scale", [1.0, 40.0])  # 40: the rescue sees the same factors
 @pytest.mark.parametrize("padding", ["none", "left"])
-def test_dropout_agrees_with_the_reference_from_the_same_seed(padding, scale):
-    def at_seed(*t, backend):
-        torch.manual_seed(7)
-        hidden = padding_mask(padding, 3, 66)
-        return mtsa(*t, masks=MASKS, padding_mask=hidden, dropout_p=0.4, backend=backend)
-
+def test_dropout_is_what_its_factors_say(padding, scale):
     x, upstream = inputs(66, scale=scale)
-    runs = [
-        run_with_grads(partial(at_seed, backend=backend), x, upstream)
-        for backend in ("reference", "eager")
-    ]
-    for name, a, b in zip(("out", "dq", "dk", "dv", "ds"), *runs, strict=True):
+    hidden = padding_mask(padding, 3, 66)
+    run = partial(mtsa, masks=MASKS, padding_mask=hidden, dropout_p=0.4, backend="eager")
+    torch.manual_seed(7)
+    got = run_with_grads(run, x, upstream)
+    torch.manual_seed(7)
+    factors = tiling.dropout_factors(x[0], x[2], MASKS, 0.4, int(torch.randint(1 << 62, ())))
+    expected = run_with_grads(
+        lambda *t: equation(*t, None, hidden, MASKS, "identity", factors), x, upstream
+    )
+    for name, a, b in zip(("out", "dq", "dk", "dv", "ds"), expected, got, strict=True):
         assert_close(name, a, b, 1e-11)
 
 
+@pytest.mark.parametrize("fast", ["reference", "eager", FUSED])
 def test_dropout_keeps_the_mean_and_only_touches_the_numerator(fast):
     x, _ = inputs(12, heads=1, dtype=torch.float32)
     plain = mtsa(*x, masks=NONE)

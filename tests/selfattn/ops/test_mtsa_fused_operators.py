@@ -12,8 +12,16 @@ from torch.utils.checkpoint import checkpoint
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
-from selfattn.ops.mtsa.fused import configs, mtsa_fused, operators, refusal
-from selfattn.ops.mtsa.reference import mtsa_reference
+from selfattn.ops.mtsa.fused import (
+    configs,
+    draw_seed,
+    launch,
+    mtsa_fused,
+    operators,
+    refusal,
+)
+from selfattn.ops.mtsa.fused.dropout import dropout_factors
+from selfattn.ops.mtsa.reference import equation, mtsa_reference
 from selfattn.testing import assert_close, padding_mask, run_with_grads
 
 TRITON = importlib.util.find_spec("triton") is not None
@@ -158,19 +166,33 @@ def test_any_layout_of_memory_and_of_gradients(device):
         assert torch.equal(t.grad, want)
 
 
-def test_a_second_derivative_is_refused_and_not_wrong(device):
-    x, _ = inputs(device, length=3)
-    leaves = [t.requires_grad_() for t in x]
-    (dq,) = torch.autograd.grad(attend(*leaves).sum(), leaves[0], create_graph=True)
-    with pytest.raises(RuntimeError, match="autograd|does not require grad"):
-        dq.sum().backward()
+@pytest.mark.parametrize("dropout_p", [0.0, 0.3])
+def test_second_derivatives_are_those_of_the_equation(device, dropout_p):
+    x, upstream = inputs(device, length=5)
+
+    def penalty(run, values):
+        leaves = [t.detach().requires_grad_() for t in values]
+        torch.manual_seed(1)
+        first = torch.autograd.grad(run(*leaves), leaves, upstream.to(values[0]), create_graph=True)
+        return torch.autograd.grad(sum(g.square().sum() for g in first), leaves)
+
+    torch.manual_seed(1)
+    drawn = None
+    if dropout_p:
+        factors = dropout_factors(draw_seed(device), tuple(x[2].shape), dropout_p)
+        drawn = tuple(f.double() for f in factors)
+    exact = [t.double() for t in x]
+    expected = penalty(lambda *t: equation(*t, None, None, MASKS, "identity", drawn), exact)
+    got = penalty(lambda *t: attend(*t, dropout_p=dropout_p), x)
+    for name, want, found in zip(NAMES[1:], expected, got, strict=True):
+        assert_close(name, want, found, 2e-5)
 
 
 def test_nothing_is_saved_without_gradients(device, monkeypatch):
     x, _ = inputs(device)
     seen = []
-    original = operators.fused_forward
-    monkeypatch.setattr(operators, "fused_forward", lambda *a: seen.append(a[-1]) or original(*a))
+    original = launch.forward
+    monkeypatch.setattr(launch, "forward", lambda *a: seen.append(a[-1]) or original(*a))
     attend(*x)
     attend(x[0], x[1], x[2].requires_grad_(), x[3])
     with torch.no_grad():

@@ -7,14 +7,18 @@ algorithm is in the README of ``selfattn/ops/disa``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
+from selfattn.ops import _autograd
 from selfattn.ops.disa.eager import LARGEST_C_FLOAT32
 from selfattn.ops.disa.fused import operators
+from selfattn.ops.disa.reference import DiSACall
 from selfattn.ops.mtsa.fused import draw_seed
 from selfattn.ops.mtsa.fused import refusal as machine_refusal
 
@@ -60,10 +64,40 @@ def disa_fused(
     reason = refusal(x.device, x.dtype, c)
     if reason is not None:
         raise UserError(f"backend 'fused' cannot be used: {reason}")
-    left, right = operators.offsets(masks)
     seed = draw_seed(x.device) if dropout_p else None
-    save = torch.is_grad_enabled() and any(t.requires_grad for t in (x, a, b))
-    out: Tensor = operators.fused_forward(
-        x, a, b, padding_mask, hidden_keys, seed, left, right, c, dropout_p, save
-    )[0]
-    return out
+    given = any(t.requires_grad for t in (x, a, b)) or _autograd.is_transformed()
+    call = _Triton(tuple(masks), c, dropout_p, torch.is_grad_enabled() and given)
+    hidden = (padding_mask, hidden_keys)
+    if _autograd.is_traced(x):
+        out: Tensor = operators.fused_forward(x, a, b, *hidden, seed, *call.options, call.save)[0]
+        return out
+    return _autograd.run(call, x, a, b, None, *hidden, seed)
+
+
+@dataclass(frozen=True)
+class _Triton(DiSACall):
+    """The kernels in Triton."""
+
+    save: bool
+    folds = False
+
+    @property
+    def options(self) -> tuple[list[int], list[int], float, float]:
+        """What both operators take behind the tensors."""
+        return *operators.offsets(self.masks), self.c, self.dropout_p
+
+    def forward(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
+        """See ``Call.forward``."""
+        x, a, b, _, *others = inputs
+        return operators.forward(x, a, b, *others, *self.options, self.save)
+
+    def backward(
+        self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]
+    ) -> tuple[Tensor, ...]:
+        """See ``Call.backward``."""
+        x, a, b, _, *others = inputs
+        return operators.backward(grad, x, a, b, *others, outputs, *self.options)
+
+    def factors(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
+        """See ``Call.factors``."""
+        return operators.dropout_factors(inputs[0], self.masks, self.dropout_p, inputs[-1])

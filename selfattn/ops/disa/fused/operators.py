@@ -1,4 +1,4 @@
-"""The two operators that torch knows, and their launches: what torch.compile and autograd see."""
+"""The launches, and the two operators that torch.compile and torch.export see."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
-from selfattn.ops.mtsa.fused import draw_seed, dropout
+from selfattn.ops._autograd import refuse_derivative
+from selfattn.ops.mtsa.fused import dropout
 from selfattn.ops.mtsa.fused.launch import UNBOUNDED
 from selfattn.ops.mtsa.tiling import runs
 
@@ -48,13 +49,7 @@ def offsets(masks: Sequence[PositionalMask]) -> tuple[list[int], list[int]]:
     return left, right
 
 
-@torch.library.custom_op(
-    "selfattn::disa_fused_forward",
-    mutates_args=(),
-    schema=f"(Tensor x, Tensor a, Tensor b, {_HIDDEN}, Tensor? seed, {_OPTIONS}, bool save)"
-    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-)
-def fused_forward(
+def forward(
     x: Tensor,
     a: Tensor,
     b: Tensor,
@@ -85,13 +80,7 @@ def fused_forward(
     return done
 
 
-@torch.library.custom_op(
-    "selfattn::disa_fused_backward",
-    mutates_args=(),
-    schema=f"(Tensor grad, Tensor x, Tensor a, Tensor b, {_HIDDEN}, Tensor? seed, "
-    f"Tensor[] saved, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
-)
-def fused_backward(
+def backward(
     grad: Tensor,
     x: Tensor,
     a: Tensor,
@@ -144,6 +133,20 @@ def _empty_forward(x: Tensor, padding: Tensor | None, unseen: Tensor | None, sav
     )
 
 
+fused_forward = torch.library.custom_op(
+    "selfattn::disa_fused_forward",
+    mutates_args=(),
+    schema=f"(Tensor x, Tensor a, Tensor b, {_HIDDEN}, Tensor? seed, {_OPTIONS}, bool save)"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+)(forward)
+fused_backward = torch.library.custom_op(
+    "selfattn::disa_fused_backward",
+    mutates_args=(),
+    schema=f"(Tensor grad, Tensor x, Tensor a, Tensor b, {_HIDDEN}, Tensor? seed, "
+    f"Tensor[] saved, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
+)(backward)
+
+
 @fused_forward.register_fake
 def _(
     x: Tensor,
@@ -179,19 +182,19 @@ def _backward(ctx: Any, grad: Tensor, *_: Tensor | None) -> tuple[Any, ...]:
 
 
 fused_forward.register_autograd(_backward, setup_context=_setup)
+refuse_derivative(fused_backward)
 
 
 def dropout_factors(
-    x: Tensor, masks: Sequence[PositionalMask], dropout_p: float
+    x: Tensor, masks: Sequence[PositionalMask], dropout_p: float, seed: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The factors of the next call of ``disa_fused`` with this generator, for references.
+    """The factors that the kernels draw from a seed ``(1,)``, as whole tensors, for references.
 
     Returns:
         The factor on (query, key) pairs ``(B, G, T, T)``, one for each mask, and the one on
         (key, feature) pairs ``(B, T, C)``; both float32.
     """
     batch, length, features = x.shape
-    seed = draw_seed(x.device)
     pairs, _ = dropout.dropout_factors(seed, (batch, len(masks), length, 1), dropout_p)
     for _, parts in runs(masks):
         pairs[:, parts] = pairs[:, parts.start, None]

@@ -1,7 +1,8 @@
 """DiSA on a CPU in C: a vector of features at a time, everything between in the cache.
 
-Operators of ``torch.library``, so that ``torch.compile`` takes them as they are. The C side is
-``kernel.c``; the structure ``_Task`` mirrors the one in ``task.h``.
+Two operators of ``torch.library`` are what ``torch.compile`` and ``torch.export`` see; to call one
+of them imports the compiler, so that nothing else does. The C side is ``kernel.c``; the structure
+``_Task`` mirrors the one in ``task.h``.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import torch
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
-from selfattn.ops import _native
+from selfattn.ops import _autograd, _native
 from selfattn.ops.disa.eager import LARGEST_C_FLOAT32
+from selfattn.ops.disa.reference import DiSACall
 from selfattn.ops.mtsa import native as mtsa_native
 from selfattn.ops.mtsa.tiling import runs
 
@@ -64,15 +66,43 @@ def disa_native(
     Half precision is computed in float32 and rounded once at the end. Memory is O(B T C). The
     result does not depend on the number of threads.
     """
-    left, right = _native.offsets(masks, x.shape[1])
     # A tensor, so that a compiled model draws a new one each time.
     seed = torch.randint(1 << 62, ()) if dropout_p else None
-    inputs = (t.to(torch.float32) for t in (x, a, b))
-    options = (padding_mask, hidden_keys, left, right, c, dropout_p, seed)
-    return torch.ops.selfattn.disa_native_forward(*inputs, *options)[0].to(x.dtype)
+    inputs = tuple(t.to(torch.float32) for t in (x, a, b))
+    hidden = (padding_mask, hidden_keys)
+    call = _Native(tuple(masks), c, dropout_p)
+    if _autograd.is_traced(x):
+        options = (*call.options(x), seed)
+        found = torch.ops.selfattn.disa_native_forward(*inputs, *hidden, *options)[0]
+    else:
+        found = _autograd.run(call, *inputs, None, *hidden, seed)
+    return found.to(x.dtype)
 
 
-@torch.library.custom_op("selfattn::disa_native_forward", mutates_args=(), device_types="cpu")
+class _Native(DiSACall):
+    """The kernel in C."""
+
+    def options(self, x: Tensor) -> tuple[list[int], list[int], float, float]:
+        """What both operators take between tensors and seed."""
+        return *_native.offsets(self.masks, x.shape[1]), self.c, self.dropout_p
+
+    def forward(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
+        """See ``Call.forward``."""
+        x, a, b, _, *hidden, seed = inputs
+        return _forward(x, a, b, *hidden, *self.options(x), seed)
+
+    def backward(
+        self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]
+    ) -> tuple[Tensor, ...]:
+        """See ``Call.backward``."""
+        x, a, b, _, *hidden, seed = inputs
+        return _backward(grad, x, a, b, *hidden, *outputs, *self.options(x), seed)
+
+    def factors(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
+        """See ``Call.factors``."""
+        return dropout_factors(inputs[0], self.masks, self.dropout_p, int(inputs[-1]))
+
+
 def _forward(
     x: Tensor,
     a: Tensor,
@@ -92,12 +122,16 @@ def _forward(
     return out, inverse
 
 
-@_forward.register_fake
+_OP = torch.library.custom_op(
+    "selfattn::disa_native_forward", _forward, mutates_args=(), device_types="cpu"
+)
+
+
+@_OP.register_fake
 def _(x: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
     return x.new_empty(x.shape), x.new_empty(x.shape)
 
 
-@torch.library.custom_op("selfattn::disa_native_backward", mutates_args=(), device_types="cpu")
 def _backward(
     grad: Tensor,
     x: Tensor,
@@ -121,7 +155,12 @@ def _backward(
     return gx, ga, gb
 
 
-@_backward.register_fake
+_BACKWARD_OP = torch.library.custom_op(
+    "selfattn::disa_native_backward", _backward, mutates_args=(), device_types="cpu"
+)
+
+
+@_BACKWARD_OP.register_fake
 def _(grad: Tensor, x: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
     return x.new_empty(x.shape), x.new_empty(x.shape), x.new_empty(x.shape)
 
@@ -138,7 +177,8 @@ def _differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]
     return *grads, *(None,) * 7
 
 
-_forward.register_autograd(_differentiate, setup_context=_save)
+_OP.register_autograd(_differentiate, setup_context=_save)
+_autograd.refuse_derivative(_BACKWARD_OP)
 
 
 def _run(

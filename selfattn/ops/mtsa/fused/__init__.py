@@ -9,13 +9,17 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
-from selfattn.ops.mtsa.fused import configs, launch, operators
+from selfattn.ops import _autograd
+from selfattn.ops.mtsa.fused import configs, dropout, launch, operators
+from selfattn.ops.mtsa.reference import MTSACall
 
 OLDEST_CAPABILITY = (8, 0)  # bfloat16 and tf32 matrix products
 
@@ -84,15 +88,47 @@ def mtsa_fused(
         reason = refusal(q.device, q.dtype, (q.shape[-1], v.shape[-1]))
         if reason is not None:
             raise UserError(f"backend 'fused' cannot be used: {reason}")
-    offsets = [mask.offsets for mask in masks]
-    left = [-launch.UNBOUNDED if a is None else a for a, _ in offsets]
-    right = [launch.UNBOUNDED if b is None else b for _, b in offsets]
     seed = draw_seed(q.device) if dropout_p else None
-    save = torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v, s))
-    out: Tensor = operators.fused_forward(
-        q, k, v, s, padding_mask, seed, left, right, sigma_t == "logsigmoid", dropout_p, save
-    )[0]
-    return out
+    given = any(t.requires_grad for t in (q, k, v, s)) or _autograd.is_transformed()
+    call = _Triton(tuple(masks), sigma_t, dropout_p, torch.is_grad_enabled() and given)
+    if _autograd.is_traced(q):
+        options = (*call.options, call.save)
+        out: Tensor = operators.fused_forward(q, k, v, s, padding_mask, seed, *options)[0]
+        return out
+    return _autograd.run(call, q, k, v, s, None, padding_mask, seed)
+
+
+@dataclass(frozen=True)
+class _Triton(MTSACall):
+    """The kernels in Triton."""
+
+    save: bool
+    folds = False
+
+    @property
+    def options(self) -> launch.Options:
+        """What every launch takes."""
+        offsets = [mask.offsets for mask in self.masks]
+        left = tuple(-launch.UNBOUNDED if a is None else a for a, _ in offsets)
+        right = tuple(launch.UNBOUNDED if b is None else b for _, b in offsets)
+        return launch.Options(left, right, self.sigma_t == "logsigmoid", self.dropout_p)
+
+    def forward(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
+        """See ``Call.forward``."""
+        *projected, _, padding, seed = inputs
+        return launch.forward(projected, padding, seed, self.options, self.save)
+
+    def backward(
+        self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]
+    ) -> tuple[Tensor, ...]:
+        """See ``Call.backward``."""
+        *projected, _, padding, seed = inputs
+        done = launch.Forward(*outputs)
+        return launch.backward(grad, projected, padding, seed, self.options, done)
+
+    def factors(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
+        """See ``Call.factors``."""
+        return dropout.dropout_factors(inputs[-1], tuple(inputs[2].shape), self.dropout_p)
 
 
 def draw_seed(device: torch.device) -> Tensor:

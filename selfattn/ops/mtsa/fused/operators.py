@@ -1,4 +1,4 @@
-"""The two operators that torch knows: what torch.compile, autograd and CUDA graphs see."""
+"""The two operators that torch knows: what torch.compile and torch.export see."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from selfattn.ops._autograd import refuse_derivative
 from selfattn.ops.mtsa.fused import dropout, launch
 
 _OPTIONS = "int[] left, int[] right, bool logsigmoid, float dropout_p"
@@ -102,3 +103,4 @@ def _backward(ctx: Any, grad: Tensor, *_: Tensor | None) -> tuple[Any, ...]:
 
 
 fused_forward.register_autograd(_backward, setup_context=_setup)
+refuse_derivative(fused_backward)

@@ -1,7 +1,8 @@
 """MTSA on a CPU in C: Algorithm 1 a row at a time, everything between in the cache.
 
-Operators of ``torch.library``, so that ``torch.compile`` takes them as they are. The C side is
-``kernel.c``; the structure ``_Task`` mirrors the one in ``task.h``.
+Two operators of ``torch.library`` are what ``torch.compile`` and ``torch.export`` see; to call one
+of them imports the compiler, so that nothing else does. The C side is ``kernel.c``; the structure
+``_Task`` mirrors the one in ``task.h``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import torch
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
-from selfattn.ops import _native
+from selfattn.ops import _autograd, _native
+from selfattn.ops.mtsa.reference import MTSACall
 
 HERE = Path(__file__).parent
 _TENSORS = ("q", "k", "v", "s", "h", "grad", "gq", "gk", "gv", "gs")
@@ -57,16 +59,46 @@ def mtsa_native(
     Half precision is computed in float32 and rounded once at the end. Memory is O(B H T D). The
     result does not depend on the number of threads.
     """
-    left, right = _native.offsets(masks, q.shape[2])
     # A tensor, so that a compiled model draws a new one each time.
     seed = torch.randint(1 << 62, ()) if dropout_p else None
     bias = None if distance_bias is None else distance_bias.to(torch.float32)
-    inputs = *(t.to(torch.float32) for t in (q, k, v, s)), bias
-    options = (padding_mask, left, right, sigma_t == "logsigmoid", dropout_p, seed)
-    return torch.ops.selfattn.mtsa_native_forward(*inputs, *options)[0].to(q.dtype)
+    inputs = *(t.to(torch.float32) for t in (q, k, v, s)), bias, padding_mask
+    call = _Native(tuple(masks), sigma_t, dropout_p)
+    if _autograd.is_traced(q):
+        found = torch.ops.selfattn.mtsa_native_forward(*inputs, *call.options(q), seed)[0]
+    else:
+        found = _autograd.run(call, *inputs, seed)
+    return found.to(q.dtype)
 
 
-@torch.library.custom_op("selfattn::mtsa_native_forward", mutates_args=(), device_types="cpu")
+class _Native(MTSACall):
+    """The kernel in C."""
+
+    def options(self, q: Tensor) -> tuple[list[int], list[int], bool, float]:
+        """What both operators take between tensors and seed."""
+        ends = _native.offsets(self.masks, q.shape[2])
+        return *ends, self.sigma_t == "logsigmoid", self.dropout_p
+
+    def forward(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
+        """See ``Call.forward``."""
+        *tensors, seed = inputs
+        return _forward(*tensors, *self.options(tensors[0]), seed)
+
+    def backward(
+        self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]
+    ) -> tuple[Tensor, ...]:
+        """See ``Call.backward``."""
+        *tensors, seed = inputs
+        options = self.options(tensors[0])
+        *grads, g_bias = _backward(grad, *tensors, *outputs, *options, seed)
+        return (*grads, g_bias.sum(0)) if tensors[4] is not None else tuple(grads)
+
+    def factors(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
+        """See ``Call.factors``."""
+        q, _, v, *_, seed = inputs
+        return dropout_factors(q, v, self.dropout_p, int(seed))
+
+
 def _forward(
     q: Tensor,
     k: Tensor,
@@ -90,7 +122,12 @@ def _forward(
     return saved
 
 
-@_forward.register_fake
+_OP = torch.library.custom_op(
+    "selfattn::mtsa_native_forward", _forward, mutates_args=(), device_types="cpu"
+)
+
+
+@_OP.register_fake
 def _(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, ...]:
     return _room(v)
 
@@ -108,7 +145,6 @@ def _room(v: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     )
 
 
-@torch.library.custom_op("selfattn::mtsa_native_backward", mutates_args=(), device_types="cpu")
 def _backward(
     grad: Tensor,
     q: Tensor,
@@ -137,7 +173,12 @@ def _backward(
     return gq, gk, gv, gs, gbias
 
 
-@_backward.register_fake
+_BACKWARD_OP = torch.library.custom_op(
+    "selfattn::mtsa_native_backward", _backward, mutates_args=(), device_types="cpu"
+)
+
+
+@_BACKWARD_OP.register_fake
 def _(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, s: Tensor, bias: Tensor | None, *_: Any
 ) -> tuple[Tensor, ...]:
@@ -165,7 +206,8 @@ def _differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]
     return *grads, total, None, None, None, None, None, None
 
 
-_forward.register_autograd(_differentiate, setup_context=_save)
+_OP.register_autograd(_differentiate, setup_context=_save)
+_autograd.refuse_derivative(_BACKWARD_OP)
 
 
 def _rows(t: Tensor) -> Tensor:
