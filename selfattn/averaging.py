@@ -128,7 +128,16 @@ def _check_same(
             raise UserError(
                 f"{names}: {flag} was {other_flags.get(name)} against {flags.get(name)}"
             )
-    task, other_task = state.get("task_state") or {}, other.get("task_state") or {}
-    for name in sorted(set(task) & set(other_task)):
-        if task[name] != other_task[name]:
+    words, other_words = _vocabularies(state), _vocabularies(other)
+    for name in sorted(set(words) & set(other_words)):
+        if words[name] != other_words[name]:
             raise UserError(f"{names}: their vocabularies differ ({name} in their task_state)")
+
+
+def _vocabularies(state: dict[str, Any]) -> dict[str, Any]:
+    """What a checkpoint's task remembers of its vocabularies: hashes, or a tagger's words."""
+    stored = state.get("task_state") or {}
+    return {
+        name: value.get("vocabulary", value) if isinstance(value, dict) else value
+        for name, value in stored.items()
+    }

@@ -27,6 +27,7 @@ _FIXES = (
     commands.end_with_one_sentence,
     loading.allow_checkpoint_types,
     loading.trust_own_broadcast,
+    loading.restore_meters_only,
     loading.unpack_safely,
     loading.keep_names_out_of_the_shell,
     flags.evaluate_nothing,

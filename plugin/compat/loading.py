@@ -18,6 +18,7 @@ import torch
 from fairseq import checkpoint_utils, file_utils
 from fairseq.data import FastaDataset
 from fairseq.distributed import utils as distributed_utils
+from fairseq.logging import meters
 
 from selfattn.checkpoints import safe_types
 from selfattn.errors import UserError
@@ -64,6 +65,21 @@ def trust_own_broadcast() -> None:
     def _broadcast_object_slow(original: Any, *args: Any, **kwargs: Any) -> Any:
         with _loading(weights_only=False):
             return original(*args, **kwargs)
+
+
+def restore_meters_only() -> None:
+    """Refuse a checkpoint whose metrics name something else than a meter.
+
+    Break: fairseq/logging/meters.py calls whatever global of that module a checkpoint names.
+    """
+
+    @wrap(meters.MetersDict, "load_state_dict")
+    def load_state_dict(original: Any, self: meters.MetersDict, state: list[Any]) -> Any:
+        for _, key, name, _ in state:
+            kind = getattr(meters, str(name), None)
+            if not (isinstance(kind, type) and issubclass(kind, meters.Meter)):
+                raise UserError(f"the checkpoint's metric {key!r} is a {name!r}, which is no meter")
+        return original(self, state)
 
 
 class _Archive(tarfile.TarFile):

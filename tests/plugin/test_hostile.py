@@ -9,6 +9,7 @@ import os
 import pickle
 import sys
 import tarfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,11 @@ import torch
 
 pytest.importorskip("fairseq")
 
-from fairseq import checkpoint_utils, utils  # noqa: E402
+import fairseq_cli.hydra_train  # noqa: E402
+from fairseq import checkpoint_utils, options, utils  # noqa: E402
 from fairseq.data import FastaDataset, indexed_dataset  # noqa: E402
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf  # noqa: E402
+from fairseq.logging.meters import MetersDict  # noqa: E402
 from fairseq.models.transformer import TransformerModel  # noqa: E402
 
 import plugin  # noqa: E402, F401 - the repairs
@@ -68,11 +72,19 @@ def command(monkeypatch, toy_data):
         monkeypatch.setattr(sys, "argv", [f"fairseq-{name}", *map(str, flags), "--user-dir", root])
         importlib.import_module("fairseq_cli." + name).cli_main()
 
-    run.train = lambda *flags: run(
-        "train", toy_data, "--arch", "transformer_mtsa_tiny", "--optimizer", "adam", "--cpu",
-        "--lr", "0.1", "--max-tokens", "400", "--max-update", "1", *flags,
+    run.training = (
+        toy_data, "--arch", "transformer_mtsa_tiny", "--optimizer", "adam", "--cpu", "--lr", "0.1",
+        "--max-tokens", "400", "--max-update", "1",
     )  # fmt: skip
+    run.train = partial(run, "train", *run.training)
     return run
+
+
+def hydra_train(run, path):
+    """What fairseq-hydra-train does once Hydra has read its configuration."""
+    words = [*map(str, run.training), "--restore-file", str(path)]
+    args = options.parse_args_and_arch(options.get_training_parser(), words)
+    fairseq_cli.hydra_train._hydra_main(convert_namespace_to_omegaconf(args))
 
 
 DATA = (FOLDER, "--source-lang", "src", "--target-lang", "tgt", "--cpu")
@@ -95,6 +107,7 @@ BUILDING = {
 READING = {
     "restore": lambda run, path: run.train("--restore-file", path),
     "finetune": lambda run, path: run.train("--finetune-from-model", path),
+    "hydra_train": hydra_train,
     "predict_srl": lambda run, path: Predictor.load([path]),
     "average": lambda run, path: averaging.average([path]),
     "wmt14": lambda run, path: describe(path, "x", {}),
@@ -287,6 +300,15 @@ def test_a_data_file_s_name_reaches_no_shell(place):
         indexed_dataset.make_dataset("x;touch ran;", "fasta")
     (place / "x.fasta").write_text(">a\nACGT\n")
     assert FastaDataset.exists("x")
+
+
+@pytest.mark.parametrize("name", ["OrderedDict", "safe_round", "__builtins__", "MetersDict", "x"])
+def test_a_metric_is_a_meter(name):
+    found = MetersDict()
+    found.load_state_dict([(0, "loss", "AverageMeter", {"val": 1, "sum": 2, "count": 1})])
+    assert found["loss"].sum == 2
+    with pytest.raises(UserError, match=f"metric 'loss' is a '{name}', which is no meter"):
+        found.load_state_dict([(0, "loss", name, {})])
 
 
 # One entry for each way to a reader: fairseq's, the library's own.
