@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -59,21 +61,29 @@ def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
         keep their dtype; integer tensors are the last checkpoint's; shared tensors stay shared.
 
     Raises:
-        UserError: no file, an unreadable one, or one whose weights or model flags differ.
+        UserError: no file, an unreadable one, one whose weights, model flags or vocabularies
+            differ, or the same weights twice.
     """
     if not paths:
         raise UserError("no checkpoint to average: at least 1 is needed")
+    for path, other in combinations(map(Path, paths), 2):
+        if path.exists() and other.exists() and path.samefile(other):
+            raise UserError(f"{path} and {other} are one file, which would count twice")
     last = read(paths[-1])
+    seen = {_checksums(last): paths[-1]}
     last.pop("last_optimizer_state", None)
     weights = last["model"]
     sums = {
         name: t.to(torch.float64, copy=True) for name, t in weights.items() if t.is_floating_point()
     }
     for path in paths[:-1]:
-        other = read(path)
-        _check_same(last, other, paths[-1], path)
+        state = read(path)
+        _check_same(last, state, paths[-1], path)
+        twin = seen.setdefault(_checksums(state), path)
+        if twin is not path:
+            raise UserError(f"{twin} and {path} hold the same weights, which would count twice")
         for name, total in sums.items():
-            total += other["model"][name]
+            total += state["model"][name]
     shared: dict[tuple[Any, ...], torch.Tensor] = {}
     for name, total in sums.items():
         old = weights[name]
@@ -83,6 +93,12 @@ def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
         weights[name] = shared[key]
     last["averaged_from"] = [Path(path).name for path in paths]
     return last
+
+
+def _checksums(state: dict[str, Any]) -> tuple[int, ...]:
+    """What tells the weights of one checkpoint from another's: a CRC-32 of each tensor."""
+    tensors = (t.contiguous().reshape(-1).view(torch.uint8) for t in state["model"].values())
+    return tuple(zlib.crc32(t.numpy()) for t in tensors)
 
 
 def _check_same(
@@ -112,3 +128,16 @@ def _check_same(
             raise UserError(
                 f"{names}: {flag} was {other_flags.get(name)} against {flags.get(name)}"
             )
+    words, other_words = _vocabularies(state), _vocabularies(other)
+    for name in sorted(set(words) & set(other_words)):
+        if words[name] != other_words[name]:
+            raise UserError(f"{names}: their vocabularies differ ({name} in their task_state)")
+
+
+def _vocabularies(state: dict[str, Any]) -> dict[str, Any]:
+    """What a checkpoint's task remembers of its vocabularies: hashes, or a tagger's words."""
+    stored = state.get("task_state") or {}
+    return {
+        name: value.get("vocabulary", value) if isinstance(value, dict) else value
+        for name, value in stored.items()
+    }

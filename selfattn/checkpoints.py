@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import pickle
 import re
 import shutil
 import zipfile
@@ -79,44 +78,84 @@ def safe_types() -> list[Any]:
 
 @contextlib.contextmanager
 def explain_reading(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn what ``torch.load`` raises for *path* inside the block into a :class:`UserError`.
+    """Check a file's checksums, and turn what the block raises into a :class:`UserError`.
+
+    ``torch.load`` ignores the checksums in a checkpoint; verifying them here takes about as long as
+    the loading itself.
 
     Raises:
-        UserError: the file is missing, empty, truncated, not a checkpoint, or holds other classes.
+        UserError: the file is missing, empty, truncated, damaged, not a checkpoint, or holds other
+            classes.
     """
     try:
+        _check_sums(Path(path))
         yield
+    except UserError:
+        raise
     except FileNotFoundError as error:
         raise UserError(f"the checkpoint {path} does not exist") from error
     except (IsADirectoryError, PermissionError) as error:
         raise UserError(f"cannot read the checkpoint {path}: {error.strerror}") from error
-    except (pickle.UnpicklingError, EOFError, KeyError, RuntimeError, UnicodeError) as error:
+    except Exception as error:  # a malformed pickle raises whatever its opcodes run into
         if "allocate" in str(error):  # out of memory: the file may be fine
             raise
+        blocked = re.search(r"GLOBAL ([\w.]+)", str(error))
+        if blocked:  # without its cause: torch's text tells how to load the object all the same
+            raise UserError(
+                f"the checkpoint {path} is refused: it holds {blocked.group(1)}, which is not "
+                "loaded for safety; a checkpoint of fairseq holds tensors, numbers and text"
+            ) from None
         raise UserError(
             f"cannot read the checkpoint {path}: {_reason(Path(path), error)}"
         ) from error
 
 
+def _check_sums(path: Path) -> None:
+    """Refuse a checkpoint of which some part does not have the checksum stored beside it."""
+    if not path.is_file() or _start(path) != b"PK":
+        return  # torch's old format has no checksums; of anything else torch says what is wrong
+    try:
+        with zipfile.ZipFile(path) as archive:
+            record = archive.testzip()
+            name = record and (_weight_in(archive, record, path) or record)
+    except Exception as error:  # a damaged directory makes zipfile raise a dozen types
+        raise UserError(f"cannot read the checkpoint {path}: {_damaged(path)}") from error
+    if name:
+        reason = f"the checksum of {name} does not match, and {_damaged(path)}"
+        raise UserError(f"cannot read the checkpoint {path}: {reason}")
+
+
+def _start(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(2)
+
+
+def _damaged(path: Path) -> str:
+    return (
+        f"the file is truncated or damaged ({path.stat().st_size:,} bytes); use another checkpoint "
+        "of the run, for example an earlier epoch's"
+    )
+
+
+def _weight_in(archive: zipfile.ZipFile, record: str, path: Path) -> str | None:
+    """Name of the weight whose numbers are in a damaged record, if it is a weight's."""
+    info = archive.getinfo(record)
+    del info.CRC  # read it as it is
+    with contextlib.suppress(Exception):  # anything may be damaged
+        content = torch.frombuffer(bytearray(archive.read(info)), dtype=torch.uint8)
+        for name, tensor in _load(path)["model"].items():
+            stored = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+            if torch.equal(stored, content):
+                return str(name)
+    return None
+
+
 def _reason(path: Path, error: Exception) -> str:
     """Say in a few words why a file is not readable as a checkpoint."""
-    blocked = re.search(r"GLOBAL ([\w.]+)", str(error))
-    if blocked:
-        return (
-            f"it holds an object of {blocked.group(1)}, which is not loaded for safety; if you "
-            "trust the file, allow it with torch.serialization.add_safe_globals"
-        )
-    size = path.stat().st_size
-    if size == 0:
+    if path.stat().st_size == 0:
         return "the file is empty"
-    with path.open("rb") as file:
-        is_archive = file.read(2) == b"PK"
-    broken = ("PytorchStreamReader", "EOF")
-    if (is_archive and not zipfile.is_zipfile(path)) or any(s in str(error) for s in broken):
-        return (
-            f"the file is truncated or damaged ({size:,} bytes); use another checkpoint of the "
-            "run, for example an earlier epoch's"
-        )
+    if "EOF" in str(error) or "PytorchStreamReader" in str(error):
+        return _damaged(path)
     return "it is no fairseq checkpoint (fairseq-train writes files such as checkpoint_best.pt)"
 
 
@@ -130,14 +169,21 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         dict[str, Any]: the checkpoint; ``["model"]`` maps names to tensors.
 
     Raises:
-        UserError: the file is missing, truncated or no fairseq checkpoint.
+        UserError: the file is missing, damaged or no fairseq checkpoint, or a weight is NaN or
+            infinite.
     """
+    with explain_reading(path):
+        state = _load(path)
+        check_content(state, path)
+    return state
+
+
+def _load(path: str | os.PathLike[str]) -> dict[str, Any]:
     # torch's context forgets its types at the end, even those that were allowed before it.
     allowed = torch.serialization.get_safe_globals()
     types = [kind for kind in safe_types() if kind not in allowed]
-    with explain_reading(path), torch.serialization.safe_globals(types):
+    with torch.serialization.safe_globals(types):
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    check_content(state, path)
     return state
 
 
@@ -151,10 +197,11 @@ def updates(path: str | os.PathLike[str]) -> int:
 
 
 def check_content(state: Any, path: str | os.PathLike[str]) -> None:
-    """Check that what was read is a fairseq checkpoint.
+    """Check that what was read is a fairseq checkpoint with numbers for weights.
 
     Raises:
-        UserError: it holds no ``model``, or neither ``cfg`` nor ``args``.
+        UserError: it holds no ``model``, or neither ``cfg`` nor ``args``, or a weight is NaN or
+            infinite.
     """
     keys = list(state) if isinstance(state, dict) else [type(state).__name__]
     has_flags = isinstance(state, dict) and (state.get("cfg") or state.get("args"))
@@ -163,10 +210,21 @@ def check_content(state: Any, path: str | os.PathLike[str]) -> None:
         raise UserError(
             f"{path} is no fairseq checkpoint: it holds {found}, but should hold 'model' and 'cfg'"
         )
+    for name, tensor in state["model"].items():
+        # The two extremes are NaN if any number is; isfinite() would cost eight times as much.
+        if (
+            tensor.is_floating_point()
+            and tensor.numel()
+            and not torch.stack(tensor.aminmax()).isfinite().all()
+        ):
+            raise UserError(
+                f"{path} cannot be used: its weight {name} holds NaN or infinite numbers; use a "
+                "checkpoint from before the training diverged"
+            )
 
 
-def model_flags(state: dict[str, Any]) -> dict[str, Any]:
-    """The flags of a checkpoint's training that decide what its weights mean.
+def flags(state: dict[str, Any]) -> dict[str, Any]:
+    """All flags of a checkpoint's model.
 
     Args:
         state: a checkpoint, or a dictionary with the model's flags under ``args``.
@@ -174,12 +232,15 @@ def model_flags(state: dict[str, Any]) -> dict[str, Any]:
     Returns:
         dict[str, Any]: values by name as argparse spells it, ``encoder_attention`` for example.
     """
-    flags = state.get("args") or (state.get("cfg") or {}).get("model") or {}
-    if isinstance(flags, argparse.Namespace):
-        flags = vars(flags)
+    found = state.get("args") or (state.get("cfg") or {}).get("model") or {}
+    return dict(vars(found) if isinstance(found, argparse.Namespace) else found)
+
+
+def model_flags(state: dict[str, Any]) -> dict[str, Any]:
+    """Those of :func:`flags` that decide what the weights mean."""
     return {
         name: value
-        for name, value in flags.items()
+        for name, value in flags(state).items()
         if str(name).startswith(_MODEL_FLAGS) and not str(name).endswith(_NO_MODEL_FLAGS)
     }
 

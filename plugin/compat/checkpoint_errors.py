@@ -41,17 +41,25 @@ def explain_checkpoints() -> None:
 
 def _load_checkpoint_to_cpu(original: Any, path: str, *args: Any, **kwargs: Any) -> Any:
     _Reading.path = path
-    with checkpoints.explain_reading(path):
+    with checkpoints.explain_reading(PathManager.get_local_path(path)):
         return original(path, *args, **kwargs)
 
 
 def _upgrade_state_dict(original: Any, state: Any) -> Any:
     checkpoints.check_content(state, _Reading.path)
-    _Reading.flags = checkpoints.model_flags(state)
+    _Reading.flags = checkpoints.flags(state)
     if _Reading.trainer is not None:
         vocabulary.check(_Reading.trainer.task, state.get("task_state"), _Reading.path)
         _check_flags(_Reading.trainer.cfg)
     return original(state)
+
+
+def stored_flag(value: str) -> str | None:
+    """The one flag of the checkpoint that was read last that has this value."""
+    names = [name for name, stored in _Reading.flags.items() if stored == value]
+    if len(names) != 1:
+        return None
+    return f"--{names[0].replace('_', '-')} in the checkpoint {_Reading.path}"
 
 
 def _check_flags(cfg: Any) -> None:

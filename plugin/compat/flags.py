@@ -1,12 +1,107 @@
-"""Flags that a command or a checkpoint needs, without the user giving them."""
+"""Flags: what a command needs without the user giving it, and values that are never evaluated."""
 
+import ast
+import os
 import sys
 from argparse import ArgumentParser
 from typing import Any
 
-from fairseq import options, tasks
+import fairseq
+import fairseq_cli
+from fairseq import options, tasks, utils
+
+from selfattn.errors import UserError
 
 from ._patch import wrap
+from .checkpoint_errors import stored_flag
+
+_MOST_ITEMS = 10_000  # of a list that * repeats
+
+
+def evaluate_nothing() -> None:
+    """Read flags as literals, whether they come from a command line or out of a checkpoint.
+
+    Break: fairseq hands flags such as ``--adaptive-softmax-cutoff`` and ``--model-overrides`` to
+    Python's ``eval`` in two dozen places. Fix: ``eval`` means :func:`literal` in all its modules,
+    in its commands as soon as they import ``--user-dir``.
+    """
+    _replace_eval()
+
+    @wrap(utils, "import_user_module")
+    def import_user_module(original: Any, args: Any) -> None:
+        original(args)
+        _replace_eval()
+
+
+def _replace_eval() -> None:
+    roots = tuple(
+        os.path.join(os.path.dirname(str(package.__file__)), "")
+        for package in (fairseq, fairseq_cli)
+    )
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", {})
+        if str(names.get("__file__")).startswith(roots):
+            names["eval"] = literal
+
+
+def literal(text: Any) -> Any:
+    """The value of a literal, of lists that ``+`` joins, and of lists that ``*`` repeats.
+
+    Raises:
+        TypeError: *text* is no text, as Python's ``eval`` says it.
+        UserError: it is anything else.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"a literal is text, not {type(text).__name__}")
+    try:
+        return _value(ast.parse(text.strip(), mode="eval").body)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        shown = repr(text if len(text) <= 80 else text[:80] + "...")
+        raise UserError(
+            f"{_flag_of(text)} is {shown}, but must be a number, a text in quotes, or a list, "
+            "tuple or dictionary of such; nothing else is evaluated"
+        ) from None
+
+
+def _value(node: ast.expr) -> Any:
+    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mult)):
+        return ast.literal_eval(node)
+    # fairseq's own defaults have it: "[(512, 3)] * 20", "[(512, 10, 5)] + [(512, 3, 2)] * 4".
+    left, right = _value(node.left), _value(node.right)
+    if isinstance(node.op, ast.Add) and isinstance(left, list) and isinstance(right, list):
+        return left + right
+    if not (isinstance(node.op, ast.Mult) and isinstance(left, list) and isinstance(right, int)):
+        raise ValueError
+    if len(left) * right > _MOST_ITEMS:
+        raise ValueError
+    return left * right
+
+
+def _flag_of(text: str) -> str:
+    """Where a value that fairseq hands over without its name comes from."""
+    words = sys.argv[1:]
+    for flag, value in zip(words, words[1:], strict=False):
+        if value == text:
+            return flag
+    joined = (word.partition("=")[0] for word in words if word.endswith("=" + text))
+    return next(joined, None) or stored_flag(text) or "a flag"
+
+
+def check_overrides() -> None:
+    """Refuse ``--model-overrides`` and ``--optimizer-overrides`` that are no dictionary.
+
+    Break: fairseq's commands end in a traceback, or run them. Fix: look before anything is loaded.
+    """
+
+    @wrap(options, "parse_args_and_arch")
+    def parse_args_and_arch(original: Any, *args: Any, **kwargs: Any) -> Any:
+        found = original(*args, **kwargs)
+        for name in ("model_overrides", "optimizer_overrides"):
+            value = getattr(found[0] if isinstance(found, tuple) else found, name, None) or "{}"
+            if not isinstance(literal(value), dict):
+                flag = "--" + name.replace("_", "-")
+                raise UserError(f"{flag} is {value!r}, but must be a dictionary such as {{'a': 1}}")
+        return found
 
 
 def complete_validation() -> None:

@@ -1,24 +1,56 @@
-"""Reading checkpoints with torch >= 2.6, where ``torch.load`` accepts plain tensors only."""
+"""Reading checkpoints and archives: nothing that they hold is run or written elsewhere."""
 
+import atexit
+import contextlib
 import functools
+import lzma
+import os
+import shlex
+import shutil
+import tarfile
+import tempfile
+import types
+import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+from fairseq import checkpoint_utils, file_utils
+from fairseq.data import FastaDataset
 from fairseq.distributed import utils as distributed_utils
+from fairseq.logging import meters
 
 from selfattn.checkpoints import safe_types
+from selfattn.errors import UserError
 
 from ._patch import wrap
 
 
-def allow_checkpoint_types() -> None:
-    """Let ``torch.load`` read what fairseq writes.
+@contextlib.contextmanager
+def _loading(weights_only: bool) -> Iterator[None]:
+    """Let ``torch.load`` read tensors and the allowed types only, or everything."""
+    load = torch.load
+    torch.load = functools.partial(load, weights_only=weights_only)
+    try:
+        yield
+    finally:
+        torch.load = load
 
-    Break: fairseq/checkpoint_utils.py, load_checkpoint_to_cpu, calls torch.load with the default
-    ``weights_only=True``, which refuses the argparse.Namespace of the model's flags and the numpy
-    values of the metrics. Fix: name those harmless types; weights_only stays on for every file.
+
+def allow_checkpoint_types() -> None:
+    """Let ``torch.load`` read what fairseq writes, and nothing else.
+
+    Break: fairseq/checkpoint_utils.py, load_checkpoint_to_cpu, calls torch.load with the default:
+    torch >= 2.6 refuses the argparse.Namespace of the model's flags and the numpy values of the
+    metrics, and with TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD, a common way around this, it runs what a
+    file holds. Fix: name those harmless types, and say ``weights_only`` for every file.
     """
     torch.serialization.add_safe_globals(safe_types())
+
+    @wrap(checkpoint_utils, "load_checkpoint_to_cpu")
+    def load_checkpoint_to_cpu(original: Any, *args: Any, **kwargs: Any) -> Any:
+        with _loading(weights_only=True):
+            return original(*args, **kwargs)
 
 
 def trust_own_broadcast() -> None:
@@ -31,9 +63,81 @@ def trust_own_broadcast() -> None:
 
     @wrap(distributed_utils, "_broadcast_object_slow")
     def _broadcast_object_slow(original: Any, *args: Any, **kwargs: Any) -> Any:
-        load = torch.load
-        torch.load = functools.partial(load, weights_only=False)
-        try:
+        with _loading(weights_only=False):
             return original(*args, **kwargs)
-        finally:
-            torch.load = load
+
+
+def restore_meters_only() -> None:
+    """Refuse a checkpoint whose metrics name something else than a meter.
+
+    Break: fairseq/logging/meters.py calls whatever global of that module a checkpoint names.
+    """
+
+    @wrap(meters.MetersDict, "load_state_dict")
+    def load_state_dict(original: Any, self: meters.MetersDict, state: list[Any]) -> Any:
+        for _, key, name, _ in state:
+            kind = getattr(meters, str(name), None)
+            if not (isinstance(kind, type) and issubclass(kind, meters.Meter)):
+                raise UserError(f"the checkpoint's metric {key!r} is a {name!r}, which is no meter")
+        return original(self, state)
+
+
+class _Archive(tarfile.TarFile):
+    """A tar archive that is unpacked below the target and nowhere else."""
+
+    def extractall(self, path: Any = ".", *args: Any, **kwargs: Any) -> None:
+        if not hasattr(tarfile, "data_filter"):
+            raise tarfile.TarError("this Python is older than 3.10.12 or 3.11.4, which check names")
+        for member in self:
+            outside = member.name.startswith("/") or ".." in member.name.split("/")
+            # tarfile's "data" would cut the slash off, and let links inside of the target be.
+            if outside or not (member.isfile() or member.isdir()):
+                raise tarfile.TarError(
+                    f"it holds {member.name!r}, which is no file or folder inside of the archive"
+                )
+        super().extractall(path, *args, **{**kwargs, "filter": "data"})
+
+
+def unpack_safely() -> None:
+    """Unpack a model's archive into a folder of its own, and keep the archive.
+
+    Break: fairseq/file_utils.py, load_archive_file, follows absolute paths, ``..`` and links out of
+    the folder, and replaces a local archive by what it held. Fix: refuse such members, with
+    tarfile's ``data`` filter behind; a local archive goes to a folder that ends with the process.
+    """
+    file_utils.tarfile = types.SimpleNamespace(open=_Archive.open)
+
+    @wrap(file_utils, "load_archive_file")
+    def load_archive_file(original: Any, archive_file: str) -> str:
+        try:
+            found = (_unpack if os.path.isfile(archive_file) else original)(archive_file)
+        except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+            reason = str(error).partition("\n")[0].rstrip(":")
+            raise UserError(f"the archive {archive_file} is not unpacked: {reason}") from error
+        if found is None:
+            raise UserError(f"{archive_file} is no folder, archive or address of a model")
+        return str(found)
+
+
+def _unpack(archive_file: str) -> str:
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with _Archive.open(archive_file) as archive:
+        archive.extractall(folder)
+    top = os.listdir(folder)
+    inner = os.path.join(folder, top[0]) if len(top) == 1 else folder
+    return inner if os.path.isdir(inner) else folder
+
+
+def keep_names_out_of_the_shell() -> None:
+    """Refuse a FASTA file whose name a shell would run.
+
+    Break: fairseq/data/fasta_dataset.py pastes the name into a command line, and a data folder's
+    files are opened so if their names say ``.fasta``, whatever the task.
+    """
+
+    @wrap(FastaDataset, "_build_index")
+    def _build_index(original: Any, self: FastaDataset, path: str) -> Any:
+        if shlex.quote(path) != path:
+            raise UserError(f"{path}.fasta has a name that a shell would not take for a file's")
+        return original(self, path)

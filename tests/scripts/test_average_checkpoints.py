@@ -46,8 +46,9 @@ def test_last_epochs(average, run_folder):
         (["--dir", "."], "--dir needs --last N"),
         (["--inputs", "checkpoint1.pt", "checkpoint7.pt"], "checkpoint7.pt does not exist"),
         (["--inputs", "average.pt"], "--output average.pt is one of the inputs"),
+        (["--inputs", "checkpoint1.pt", "./checkpoint1.pt"], "are one file, which would count"),
     ],
-    ids=["too-many", "no-number", "missing", "overwritten"],
+    ids=["too-many", "no-number", "missing", "overwritten", "twice"],
 )
 def test_mistakes(average, args, message, run_folder):
     done = average(*args, "--output", "average.pt", cwd=run_folder)

@@ -4,6 +4,7 @@ import argparse
 import fractions
 import os
 import resource
+import shutil
 import subprocess
 import sys
 
@@ -45,10 +46,45 @@ def test_reads_what_fairseq_writes(tmp_path):
     assert read["extra_state"]["metrics"][0] == 0.5
 
 
+def flip(path, where):
+    """Flip one bit of a file, where it holds these bytes."""
+    content = bytearray(path.read_bytes())
+    content[content.index(where) + 1] ^= 64
+    path.write_bytes(content)
+
+
+def test_a_flipped_bit_is_refused_or_harmless(tmp_path):
+    whole = saved(tmp_path / "whole.pt").read_bytes()
+    expected = checkpoints.read(tmp_path / "whole.pt")["model"]
+    refused = 0
+    for place in range(0, len(whole), 7):
+        content = bytearray(whole)
+        content[place] ^= 1 << place % 8
+        (tmp_path / "a.pt").write_bytes(content)
+        try:
+            found = checkpoints.read(tmp_path / "a.pt")["model"]
+        except UserError:
+            refused += 1
+        else:
+            assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert refused > 200
+
+
 def write_broken(kind, path):
     if kind == "truncated":
         content = saved(path).read_bytes()
         path.write_bytes(content[: len(content) // 2])
+    elif kind == "flipped":
+        flip(saved(path, 1.5), state(1.5)["model"]["encoder.half"].numpy().tobytes())
+    elif kind == "no flags":
+        flip(saved(path), b"encoder_layers")
+    elif kind in ("nan", "infinite"):
+        other = state()
+        name = "encoder.half" if kind == "nan" else "encoder.embed_tokens.weight"
+        other["model"][name].view(-1)[-1] = float(kind[:3])
+        torch.save(other, path)
+    elif kind == "weights":
+        saved(path, model={"a": 1})
     elif kind == "stub":
         path.write_bytes(b"PK\x03\x04")
     elif kind == "text":
@@ -70,12 +106,17 @@ def write_broken(kind, path):
     [
         ("missing", "does not exist"),
         ("truncated", "truncated or damaged"),
+        ("flipped", "the checksum of encoder.half does not match"),
+        ("no flags", "the checksum of a/data.pkl does not match"),
+        ("nan", "cannot be used: its weight encoder.half holds NaN or infinite numbers"),
+        ("infinite", "cannot be used: its weight encoder.embed_tokens.weight holds NaN or inf"),
+        ("weights", "it is no fairseq checkpoint"),
         ("stub", "truncated or damaged"),
         ("text", "it is no fairseq checkpoint"),
         ("empty", "the file is empty"),
         ("tensors", "it holds weight, but should hold 'model' and 'cfg'"),
         ("list", "it holds list, but should hold"),
-        ("classes", "fractions.Fraction, which is not loaded for safety"),
+        ("classes", "is refused: it holds fractions.Fraction, which is not loaded for safety"),
         ("folder", "Is a directory"),
     ],
 )
@@ -125,7 +166,7 @@ def test_full_disk_leaves_the_old_file(how, tmp_path):
 
 def test_average(tmp_path):
     # 2^-30 is lost when float32 numbers near 1 are summed in float32
-    values = [1.0, 1.0, 2.0, 4.0 + 2**-20]
+    values = [1.0, 1.5, 2.0, 4.0 + 2**-20]
     paths = [saved(tmp_path / f"{i}.pt", value) for i, value in enumerate(values)]
     average = averaging.average(paths)
     weights = average["model"]
@@ -167,20 +208,44 @@ def test_average_of_tied_double_weights(tmp_path):
             lambda s: setattr(s["cfg"]["model"], "encoder_attention_heads", 8),
             "--encoder-attention-heads was 8 against None",
         ),
+        (
+            lambda s: s.update(task_state={"selfattn_vocabularies": {"source": (3, "b")}}),
+            "their vocabularies differ (selfattn_vocabularies in their task_state)",
+        ),
     ],
-    ids=["names", "shapes", "types", "flags"],
+    ids=["names", "shapes", "types", "flags", "vocabularies"],
 )
 def test_average_of_different_models(change, message, tmp_path):
     other = state()
     change(other)
     torch.save(other, tmp_path / "other.pt")
+    task = {"selfattn_vocabularies": {"source": (3, "a")}}
     with pytest.raises(UserError) as caught:
-        averaging.average([tmp_path / "other.pt", saved(tmp_path / "a.pt")])
+        averaging.average([tmp_path / "other.pt", saved(tmp_path / "a.pt", task_state=task)])
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda old, new: None, "a.pt and .*a.pt are one file"),
+        (lambda old, new: new.symlink_to(old), "b.pt and .*a.pt are one file"),
+        (lambda old, new: new.hardlink_to(old), "b.pt and .*a.pt are one file"),
+        (lambda old, new: shutil.copy(old, new), "a.pt and .*b.pt hold the same weights"),
+        (lambda old, new: saved(new, flags={"lr": [0.2]}), "hold the same weights"),
+    ],
+    ids=["name", "symlink", "hard link", "copy", "weights"],
+)
+def test_average_counts_nothing_twice(make, message, tmp_path):
+    old, new = saved(tmp_path / "a.pt"), tmp_path / "b.pt"
+    make(old, new)
+    paths = [new if new.exists() else old, saved(tmp_path / "c.pt", 2.0), old]
+    with pytest.raises(UserError, match=message):
+        averaging.average(paths)
+
+
 def test_training_flags_may_differ(tmp_path):
-    other = saved(tmp_path / "b.pt", flags={"lr": [0.2], "encoder_layerdrop": 0.1})
+    other = saved(tmp_path / "b.pt", 2.0, flags={"lr": [0.2], "encoder_layerdrop": 0.1})
     averaging.average([saved(tmp_path / "a.pt"), other])
 
 
