@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from selfattn import averaging, checkpoints
 from selfattn.cli import run
 from selfattn.errors import UserError
+from selfattn.files import check_output
 
 
 def parse() -> argparse.Namespace:
@@ -51,8 +52,7 @@ def main() -> None:
     inputs = args.inputs or averaging.latest(args.dir, args.last, args.by)
     if args.output.resolve() in [path.resolve() for path in inputs]:
         raise UserError(f"--output {args.output} is one of the inputs, which would be lost")
-    if not args.output.parent.is_dir():
-        raise UserError(f"--output {args.output}: there is no folder {args.output.parent}")
+    check_output("--output", args.output)
     checkpoints.write(averaging.average(inputs), args.output)
     print(f"averaged {', '.join(path.name for path in inputs)} into {args.output}")
 

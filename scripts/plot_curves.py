@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from selfattn.cli import run
 from selfattn.errors import UserError
 from selfattn.report import plot, read_curves
-from selfattn.report.curves import check_output
+from selfattn.report.curves import check_picture
 
 
 def parse_args() -> argparse.Namespace:
@@ -44,7 +44,7 @@ def main() -> None:
         raise UserError(f"--names has {len(names)} names, but there are {len(args.logs)} logs")
     if len(set(names)) != len(names):
         raise UserError("a log is given twice, but the names in the legend must differ")
-    check_output(args.output)
+    check_picture(args.output)
     plot(
         {name: read_curves(log) for name, log in zip(names, args.logs, strict=True)},
         args.output,

@@ -29,9 +29,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from selfattn.cli import run
-from selfattn.corpus.folder import write_lines
+from selfattn.cli import run, utf8
 from selfattn.errors import UserError
+from selfattn.files import check_output, write_lines
 from selfattn.srl import Sentence, conll, lines
 from selfattn.srl.request import read_queries, typed_sentence
 from selfattn.srl.show import as_json, as_text
@@ -52,8 +52,10 @@ def parse_args() -> argparse.Namespace:
     what.add_argument("--input", nargs="+", type=Path, metavar="FILE",
                       help="any format that prepare_srl.py reads, a words and a props file, or two "
                       "columns: word, and lemma of the predicate or -")  # fmt: skip
-    what.add_argument("--sentence", action="append", metavar="TEXT", help="may be repeated")
-    add("--predicates", nargs="+", metavar="P",
+    what.add_argument(
+        "--sentence", action="append", type=utf8, metavar="TEXT", help="may be repeated"
+    )
+    add("--predicates", nargs="+", type=utf8, metavar="P",
         help="words of the sentence, or positions counted from 0")  # fmt: skip
     add("--tokenized", action="store_true", help="split sentences at spaces only")
     add("--decoder", choices=DECODERS, default="argmax", help="default: argmax; see above")
@@ -122,8 +124,8 @@ def shower(total: int) -> Callable[[int], None] | None:
 def main() -> None:
     args = parse_args()
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
-    if args.output and not args.output.absolute().parent.is_dir():
-        raise UserError(f"--output {args.output}: there is no folder {args.output.parent}")
+    if args.output:
+        check_output("--output", args.output)
     sentences = wanted(args)
     import torch
 

@@ -13,6 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from selfattn.cli import run
+from selfattn.files import check_output, write_lines
 from selfattn.report.translations import bleu, read_translations
 
 
@@ -26,10 +27,12 @@ def main() -> None:
     parser.add_argument("--lowercase", action="store_true", help="ignore case")
     parser.add_argument("--save", type=Path, help="write the translations in corpus order here")
     args = parser.parse_args()
+    if args.save is not None:
+        check_output("--save", args.save)
     references = read_translations(args.ref)
     hypotheses = read_translations(args.output, len(references))
     if args.save is not None:
-        args.save.write_text("".join(f"{line}\n" for line in hypotheses), encoding="utf-8")
+        write_lines(args.save, hypotheses)
     score = bleu(hypotheses, references, args.lowercase)
     print(f"BLEU {score.bleu:.2f}  {score.signature}")
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..corpus.folder import write_json
+from ..files import write_json
 from .child import Step
 from .slots import Slot
 

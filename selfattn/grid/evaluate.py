@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..corpus.folder import write_lines
+from ..files import write_lines
 from ..report.translations import bleu, read_translations
 from ..srl import conll
 from ..srl.scorer import check_same_sentences, score

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import checkpoints
-from ..corpus.folder import sha256_of, write_json
+from ..corpus.folder import sha256_of
 from ..errors import UserError
+from ..files import write_json
 from . import commands, evaluate
 from .attempts import Attempts, now, read_json
 from .child import Step

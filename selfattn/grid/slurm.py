@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..corpus.folder import write_text
+from ..files import write_text
 from .grid import Grid
 
 _DEFAULT = ("--gpus=1", "--cpus-per-task=4", "--time=24:00:00")

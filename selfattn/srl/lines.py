@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..corpus.folder import write_text
 from ..corpus.text import read_lines
 from ..errors import UserError
+from ..files import write_text
 from .bio import from_bio, to_bio
 from .propositions import Proposition, Sentence, covers_predicate
 from .rows import fields
