@@ -11,6 +11,7 @@ Example, named files (the flags and the vocabulary check come from the last one)
 """
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     args = parse()
     inputs = args.inputs or averaging.latest(args.dir, args.last, args.by)
-    if args.output.resolve() in [path.resolve() for path in inputs]:
+    if os.path.realpath(args.output) in map(os.path.realpath, inputs):
         raise UserError(f"--output {args.output} is one of the inputs, which would be lost")
     check_output("--output", args.output)
     checkpoints.write(averaging.average(inputs), args.output)

@@ -9,6 +9,7 @@ of a run in the legend is the name of the folder of its log, unless --names says
 """
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def parse_args() -> argparse.Namespace:
 
 def names_of(logs: list[Path]) -> list[str]:
     """The shortest of folder name and path that tells the logs apart."""
-    folders = [path.resolve().parent.name for path in logs]
+    folders = [Path(os.path.realpath(path)).parent.name for path in logs]
     return folders if len(set(folders)) == len(logs) else [str(path) for path in logs]
 
 

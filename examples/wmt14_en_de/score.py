@@ -37,8 +37,8 @@ def main() -> None:
     references = read_translations(args.data / "text" / REFERENCE)
     hypotheses = read_translations(args.output, len(references))
     scores = bleu_flavours(hypotheses, references)
-    write_lines(args.run / f"{args.name}.de", hypotheses)
     result = runs.describe(args.checkpoint, args.name, scores)
+    write_lines(args.run / f"{args.name}.de", hypotheses)
     runs.save(args.run, result)
     print(f"{result.attention}, seed {result.seed}, {result.updates:,} updates, {args.name}")
     for flavour, score in scores.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ def write_scripts(folder: Path, grid: Grid, runs: Sequence[str], script: Path) -
         UserError: if the folder cannot be made, or SLURM could not write the output there.
     """
     check_output_folder("--slurm", folder)
-    folder = folder.resolve()
+    folder = Path(os.path.realpath(folder))
     if "\\" in str(folder) or "\n" in str(folder):
         raise UserError(
             f"--slurm is {str(folder)!r}, but sbatch takes no backslash in a log's name"
