@@ -29,7 +29,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from selfattn.cli import run, utf8
+from selfattn.cli import run
 from selfattn.errors import UserError
 from selfattn.files import check_output, write_lines
 from selfattn.srl import Sentence, conll, lines
@@ -52,10 +52,8 @@ def parse_args() -> argparse.Namespace:
     what.add_argument("--input", nargs="+", type=Path, metavar="FILE",
                       help="any format that prepare_srl.py reads, a words and a props file, or two "
                       "columns: word, and lemma of the predicate or -")  # fmt: skip
-    what.add_argument(
-        "--sentence", action="append", type=utf8, metavar="TEXT", help="may be repeated"
-    )
-    add("--predicates", nargs="+", type=utf8, metavar="P",
+    what.add_argument("--sentence", action="append", metavar="TEXT", help="may be repeated")
+    add("--predicates", nargs="+", metavar="P",
         help="words of the sentence, or positions counted from 0")  # fmt: skip
     add("--tokenized", action="store_true", help="split sentences at spaces only")
     add("--decoder", choices=DECODERS, default="argmax", help="default: argmax; see above")

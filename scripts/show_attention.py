@@ -27,7 +27,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from selfattn.cli import run, utf8
+from selfattn.cli import run
 from selfattn.errors import UserError
 from selfattn.files import check_output, write_json
 from selfattn.report.attention_panels import PARTS
@@ -42,7 +42,7 @@ def parse_args() -> argparse.Namespace:
     )
     add = parser.add_argument
     add("checkpoint", type=Path, metavar="CHECKPOINT")
-    add("sentence", type=utf8, metavar="SENTENCE", help="one sentence, in quotes")
+    add("sentence", metavar="SENTENCE", help="one sentence, in quotes")
     add("--layer", default="last", metavar="N", help="a number, last (default) or all")
     add("--heads", metavar="N,N", help="numbers of heads (default: all)")
     add("--what", metavar="PART,PART", help=f"of {', '.join(PARTS)} (default: all that there are)")
@@ -50,7 +50,7 @@ def parse_args() -> argparse.Namespace:
         help="default: attention, in the current folder")  # fmt: skip
     add("--json", type=Path, metavar="FILE", help="write the numbers, too")
     tagging = parser.add_argument_group("taggers")
-    tagging.add_argument("--predicate", type=utf8, metavar="P",
+    tagging.add_argument("--predicate", metavar="P",
         help="the predicate: a word of the sentence, or a position counted from 0")  # fmt: skip
     tagging.add_argument("--tokenized", action="store_true", help="split at spaces only")
     translation = parser.add_argument_group("translation")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import errno
 import os
 import shutil
@@ -40,16 +39,6 @@ def moving_line(text: str) -> None:
         print(f"\r{text[:width]:<{width}}\r", end="", file=sys.stderr, flush=True)
 
 
-def utf8(word: str) -> str:
-    """An argument that is text, as argparse's ``type``; file names may hold any bytes."""
-    try:
-        word.encode("utf-8")
-    except UnicodeEncodeError:
-        shown = os.fsencode(word).decode("utf-8", "backslashreplace")
-        raise argparse.ArgumentTypeError(f"{shown!r} is not UTF-8 text") from None
-    return word
-
-
 def run(main: Callable[[], int | None], prog: str | None = None) -> NoReturn:
     """Run ``main`` as a command and leave the process with a fitting exit code.
 
@@ -72,6 +61,7 @@ def run(main: Callable[[], int | None], prog: str | None = None) -> NoReturn:
     # The default action of SIGTERM ends Python at once and leaves temporary folders behind.
     signal.signal(signal.SIGTERM, _terminated)
     try:
+        _check_arguments()
         code = _called(main)
         # Here, so that a full disk or a closed pipe behind the command is met inside the try.
         print(end="", flush=True)
@@ -91,6 +81,16 @@ def run(main: Callable[[], int | None], prog: str | None = None) -> NoReturn:
         else:
             raise
     sys.exit(code)
+
+
+def _check_arguments() -> None:
+    """Refuse bytes that are no text: neither a model nor a report could hold them."""
+    for word in sys.argv[1:]:
+        try:
+            word.encode("utf-8")
+        except UnicodeEncodeError:
+            shown = os.fsencode(word).decode("utf-8", "backslashreplace")
+            raise UserError(f"the argument {shown} is not UTF-8 text") from None
 
 
 def _called(main: Callable[[], int | None]) -> int:

@@ -113,6 +113,14 @@ def test_closed_pipe_is_silent(tmp_path, body, monkeypatch):
     assert (done.returncode, done.stderr) == (141, "")
 
 
+def test_an_argument_that_is_no_text_is_refused(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(body="    print(0)"))
+    done = subprocess.run([sys.executable, script, b"caf\xff"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "tool: error: the argument caf\\xff is not UTF-8 text\n"
+
+
 def test_closed_standard_output_is_no_traceback(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(body="    print(0)"))
