@@ -11,6 +11,7 @@ Example, named files (the flags and the vocabulary check come from the last one)
 """
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -19,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from selfattn import averaging, checkpoints
 from selfattn.cli import run
 from selfattn.errors import UserError
+from selfattn.files import check_output
 
 
 def parse() -> argparse.Namespace:
@@ -49,10 +51,9 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     args = parse()
     inputs = args.inputs or averaging.latest(args.dir, args.last, args.by)
-    if args.output.resolve() in [path.resolve() for path in inputs]:
+    if os.path.realpath(args.output) in map(os.path.realpath, inputs):
         raise UserError(f"--output {args.output} is one of the inputs, which would be lost")
-    if not args.output.parent.is_dir():
-        raise UserError(f"--output {args.output}: there is no folder {args.output.parent}")
+    check_output("--output", args.output)
     checkpoints.write(averaging.average(inputs), args.output)
     print(f"averaged {', '.join(path.name for path in inputs)} into {args.output}")
 

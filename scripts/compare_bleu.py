@@ -26,7 +26,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from selfattn.cli import check_folder, moving_line, run
+from selfattn.cli import moving_line, run
 from selfattn.compare.compare import Request, compare
 from selfattn.compare.files import to_csv, to_latex, to_markdown
 from selfattn.compare.plots import draw
@@ -34,8 +34,8 @@ from selfattn.compare.reading import TASKS
 from selfattn.compare.results import Settings
 from selfattn.compare.runs import name_logs, name_systems, name_test_sets
 from selfattn.compare.text import render
-from selfattn.corpus.folder import write_json, write_text
 from selfattn.errors import UserError
+from selfattn.files import check_output, check_output_folder, write_json, write_text
 
 FILES = ("json", "csv", "markdown", "latex")
 
@@ -101,9 +101,9 @@ def check(args: argparse.Namespace) -> None:
     for name in FILES:
         path = getattr(args, name)
         if path is not None:
-            check_folder(f"--{name}", path)
-    if args.plots is not None and args.plots.exists() and not args.plots.is_dir():
-        raise UserError(f"--plots is {args.plots}, but must be a folder")
+            check_output(f"--{name}", path)
+    if args.plots is not None:
+        check_output_folder("--plots", args.plots)
     if args.logs and args.plots is None:
         raise UserError("--logs is for the learning curves of --plots FOLDER, which is missing")
 

@@ -21,6 +21,7 @@ from selfattn.cli import run
 from selfattn.demo.tour import Plan, tour
 from selfattn.demo.training import Size
 from selfattn.errors import UserError
+from selfattn.files import check_output_folder
 from selfattn.layers import ATTENTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -52,6 +53,7 @@ def main() -> None:
     for flag, value, divisor in (("--updates", size.updates, 1), ("--width", size.width, 8)):
         if value < 1 or value % divisor:
             raise UserError(f"{flag} is {value}, but must be a positive multiple of {divisor}")
+    check_output_folder("--dir", args.dir)
     tour(
         Plan(
             root=ROOT,

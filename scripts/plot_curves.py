@@ -9,6 +9,7 @@ of a run in the legend is the name of the folder of its log, unless --names says
 """
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -17,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from selfattn.cli import run
 from selfattn.errors import UserError
 from selfattn.report import plot, read_curves
-from selfattn.report.curves import check_output
+from selfattn.report.curves import check_picture
 
 
 def parse_args() -> argparse.Namespace:
@@ -33,7 +34,7 @@ def parse_args() -> argparse.Namespace:
 
 def names_of(logs: list[Path]) -> list[str]:
     """The shortest of folder name and path that tells the logs apart."""
-    folders = [path.resolve().parent.name for path in logs]
+    folders = [Path(os.path.realpath(path)).parent.name for path in logs]
     return folders if len(set(folders)) == len(logs) else [str(path) for path in logs]
 
 
@@ -44,7 +45,7 @@ def main() -> None:
         raise UserError(f"--names has {len(names)} names, but there are {len(args.logs)} logs")
     if len(set(names)) != len(names):
         raise UserError("a log is given twice, but the names in the legend must differ")
-    check_output(args.output)
+    check_picture(args.output)
     plot(
         {name: read_curves(log) for name, log in zip(names, args.logs, strict=True)},
         args.output,

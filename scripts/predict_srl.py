@@ -33,8 +33,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from selfattn.cli import run
-from selfattn.corpus.folder import write_lines
 from selfattn.errors import UserError
+from selfattn.files import check_output, write_lines
 from selfattn.srl import Sentence, conll, lines
 from selfattn.srl.request import read_queries, typed_sentences
 from selfattn.srl.show import as_json, as_text
@@ -141,8 +141,8 @@ def shower(total: int) -> Callable[[int], None] | None:
 def main() -> None:
     args = parse_args()
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
-    if args.output and not args.output.absolute().parent.is_dir():
-        raise UserError(f"--output {args.output}: there is no folder {args.output.parent}")
+    if args.output:
+        check_output("--output", args.output)
     sentences = wanted(args)
     import torch
 

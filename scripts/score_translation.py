@@ -12,9 +12,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from selfattn.cli import check_folder, run
+from selfattn.cli import run
 from selfattn.compare.reading import read_hypotheses
 from selfattn.compare.suspicions import text_warnings
+from selfattn.files import check_output, write_lines
 from selfattn.report.translations import bleu, read_translations
 
 
@@ -29,13 +30,13 @@ def main() -> None:
     parser.add_argument("--save", type=Path, help="write the translations in corpus order here")
     args = parser.parse_args()
     if args.save is not None:
-        check_folder("--save", args.save)
+        check_output("--save", args.save)
     references = read_translations(args.ref, subwords=True)
     hypotheses = read_hypotheses(args.output, "translation", references, args.ref)
     for warning in text_warnings(str(args.output), hypotheses, references, args.lowercase):
         print(f"warning: {warning}", file=sys.stderr)
     if args.save is not None:
-        args.save.write_text("".join(f"{line}\n" for line in hypotheses), encoding="utf-8")
+        write_lines(args.save, hypotheses)
     score = bleu(hypotheses, references, args.lowercase)
     print(f"BLEU {score.bleu:.2f}  {score.signature}")
 

@@ -28,8 +28,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from selfattn.cli import run
-from selfattn.corpus.folder import write_json
 from selfattn.errors import UserError
+from selfattn.files import check_output, write_json
 from selfattn.report.attention_panels import PARTS
 from selfattn.report.figures import FORMATS
 
@@ -63,9 +63,10 @@ def parse_args() -> argparse.Namespace:
     args.what = names(args.what)
     if args.output.suffix in FORMATS:
         args.output = args.output.with_suffix("")
-    for flag, path in (("--output", args.output), ("--json", args.json)):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise UserError(f"{flag} {path}: there is no folder {path.parent}")
+    for ending in FORMATS:
+        check_output("--output", args.output.with_name(args.output.name + ending))
+    if args.json is not None:
+        check_output("--json", args.json)
     return args
 
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from selfattn.cli import check_folder, moving_line, run
+from selfattn.cli import moving_line, run
 from selfattn.compare.simulation import HEADER, WORLDS, markdown_row, simulate
 from selfattn.compare.simulation_figure import draw_rates
-from selfattn.corpus.folder import write_text
 from selfattn.errors import UserError
+from selfattn.files import check_output, write_text
 from selfattn.report.figures import FORMATS
 
 
@@ -41,7 +41,7 @@ def parse_args() -> argparse.Namespace:
     for name in ("output", "plot"):
         path = getattr(args, name)
         if path is not None:
-            check_folder(f"--{name}", path)
+            check_output(f"--{name}", path)
     if args.plot is not None and args.plot.suffix not in FORMATS:
         raise UserError(f"--plot is {args.plot}, but must end in {' or '.join(FORMATS)}")
     return args

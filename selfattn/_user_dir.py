@@ -6,6 +6,8 @@ import importlib.util
 import sys
 from pathlib import Path
 
+from .cli import run
+
 PLUGIN = "selfattn_fairseq"
 
 
@@ -39,4 +41,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main, "selfattn-user-dir")

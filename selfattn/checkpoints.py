@@ -15,13 +15,14 @@ import shutil
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
 from .cli import is_disk_full
 from .config import CONFIGS
 from .errors import UserError
+from .files import writing
 
 # Flags of a training that decide what its weights mean, by how they begin and end; others (data,
 # learning rate, a preset's name beside the switches that it set) may differ.
@@ -255,10 +256,8 @@ def write(state: Any, path: str | os.PathLike[str]) -> None:
     Raises:
         UserError: the disk is full.
     """
-    with _replacing(Path(path), _tensor_bytes(state)) as temporary, temporary.open("wb") as file:
+    with _writing(Path(path), _tensor_bytes(state)) as file:
         torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def copy(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
@@ -268,27 +267,22 @@ def copy(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None
         UserError: the disk is full.
     """
     with (
-        _replacing(Path(target), os.path.getsize(source)) as temporary,
         open(source, "rb") as old,
-        temporary.open("wb") as new,
+        _writing(Path(target), os.path.getsize(source)) as new,
     ):
         shutil.copyfileobj(old, new, 1 << 20)
-        new.flush()
-        os.fsync(new.fileno())
 
 
 @contextlib.contextmanager
-def _replacing(path: Path, needed: int) -> Iterator[Path]:
-    """Give a temporary name beside *path*, and move it there when the block ends well."""
-    temporary = path.with_name(path.name + ".tmp")
+def _writing(path: Path, needed: int) -> Iterator[IO[bytes]]:
+    """`files.writing`, and a full disk in one sentence."""
+    folder = os.path.dirname(os.path.realpath(path))
+    free = shutil.disk_usage(folder).free if os.path.isdir(folder) else 0
     try:
-        yield temporary
-        os.replace(temporary, path)
-    except BaseException as error:
-        # Measured before the partial file is removed: the free space that was too little.
-        free = shutil.disk_usage(path.parent).free if path.parent.is_dir() else 0
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+        # The plugin knows this name, and removes what a killed training leaves under it.
+        with writing(path, path.name + ".tmp") as file:
+            yield file
+    except Exception as error:
         full = _disk_full(error)
         if full is None:
             raise

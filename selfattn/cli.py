@@ -39,16 +39,6 @@ def moving_line(text: str) -> None:
         print(f"\r{text[:width]:<{width}}\r", end="", file=sys.stderr, flush=True)
 
 
-def check_folder(flag: str, path: Path) -> None:
-    """Refuse a file in a folder that does not exist, before hours of work for it.
-
-    Raises:
-        UserError: if there is no such folder.
-    """
-    if not path.parent.is_dir():
-        raise UserError(f"{flag} is {path}, but there is no folder {path.parent}")
-
-
 def run(main: Callable[[], int | None], prog: str | None = None) -> NoReturn:
     """Run ``main`` as a command and leave the process with a fitting exit code.
 
@@ -57,6 +47,7 @@ def run(main: Callable[[], int | None], prog: str | None = None) -> NoReturn:
     * ``main`` returns: its value, or 0 for None.
     * :class:`UserError`: ``PROG: error: MESSAGE`` on stderr, exit code 2.
     * a full disk (ENOSPC, EFBIG, EDQUOT): one sentence on stderr, exit code 1.
+    * a file that cannot be opened (missing, a folder, forbidden): one sentence that names it, 1.
     * Ctrl-C: exit code 130. SIGTERM: exit code 143, after ``finally`` blocks have run.
     * a closed pipe (``command | head``): exit code 141, silently.
 
@@ -70,9 +61,10 @@ def run(main: Callable[[], int | None], prog: str | None = None) -> NoReturn:
     # The default action of SIGTERM ends Python at once and leaves temporary folders behind.
     signal.signal(signal.SIGTERM, _terminated)
     try:
-        code = main() or 0
-        # Flushed here, so that a full disk behind `command > file` is met inside the try.
-        sys.stdout.flush()
+        _check_arguments()
+        code = _called(main)
+        # Here, so that a full disk or a closed pipe behind the command is met inside the try.
+        print(end="", flush=True)
     except UserError as error:
         code = _fail(name, str(error), 2)
     except KeyboardInterrupt:
@@ -82,10 +74,33 @@ def run(main: Callable[[], int | None], prog: str | None = None) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 141
     except OSError as error:
-        if not is_disk_full(error):
+        if is_disk_full(error):
+            code = _fail(name, disk_full_sentence(error), 1)
+        elif error.filename is not None:
+            code = _fail(name, f"{error.filename}: {error.strerror}", 1)
+        else:
             raise
-        code = _fail(name, disk_full_sentence(error), 1)
     sys.exit(code)
+
+
+def _check_arguments() -> None:
+    """Refuse bytes that are no text: neither a model nor a report could hold them."""
+    for word in sys.argv[1:]:
+        try:
+            word.encode("utf-8")
+        except UnicodeEncodeError:
+            shown = os.fsencode(word).decode("utf-8", "backslashreplace")
+            raise UserError(f"the argument {shown} is not UTF-8 text") from None
+
+
+def _called(main: Callable[[], int | None]) -> int:
+    """The exit code of ``main``, also where argparse has ended it behind ``--help``."""
+    try:
+        return main() or 0
+    except SystemExit as end:
+        if end.code not in (0, None):
+            raise
+        return 0
 
 
 def _fail(prog: str, message: str, code: int) -> int:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from selfattn import __version__, _user_dir
+from selfattn.cli import run
 
 FAIRSEQ = "fairseq-fixed==0.12.3.1"
 # Distribution, and what it is for: shown where it is missing.
@@ -272,4 +273,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main, "selfattn.info")

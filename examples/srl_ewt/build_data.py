@@ -20,9 +20,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from selfattn.cli import run
-from selfattn.corpus.folder import new_folder, sha256_of, write_json
+from selfattn.corpus.folder import new_folder, sha256_of
 from selfattn.corpus.text import read_lines
 from selfattn.errors import UserError
+from selfattn.files import write_json
 from selfattn.srl import Proposition, Sentence, Span, conll
 from selfattn.srl.brackets import BracketError, parse_brackets
 from selfattn.srl.propositions import CONTINUATION, VERB

@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from selfattn.cli import run
 from selfattn.errors import UserError
+from selfattn.files import check_output_folder
 from selfattn.wmt14.prepare import Options, prepare
 from selfattn.wmt14.sources import find_archives, read_sources
 
@@ -73,6 +74,7 @@ def main() -> None:
         max_ratio=args.max_ratio,
         workers=args.workers,
     )
+    check_output_folder("--dest", args.dest)
     sources = read_sources(args.sources)
     archives = find_archives(
         sources,

@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from selfattn.cli import run
-from selfattn.corpus.folder import write_lines
+from selfattn.files import check_output, write_lines
 from selfattn.report.translations import read_translations
 from selfattn.wmt14 import runs
 from selfattn.wmt14.bleu import bleu_flavours
@@ -33,11 +33,12 @@ def main() -> None:
     add("--output", type=Path, required=True, help="what fairseq-generate printed")
     add("--data", type=Path, required=True, help="the folder that prepare.py made")
     args = parser.parse_args()
+    check_output("--run", args.run / f"{args.name}.de")
     references = read_translations(args.data / "text" / REFERENCE)
     hypotheses = read_translations(args.output, len(references))
     scores = bleu_flavours(hypotheses, references)
-    write_lines(args.run / f"{args.name}.de", hypotheses)
     result = runs.describe(args.checkpoint, args.name, scores)
+    write_lines(args.run / f"{args.name}.de", hypotheses)
     runs.save(args.run, result)
     print(f"{result.attention}, seed {result.seed}, {result.updates:,} updates, {args.name}")
     for flavour, score in scores.items():

@@ -10,6 +10,8 @@ from selfattn.errors import UserError
 
 # What a spawned process' exception looks like in its parent: text only.
 _FROM_WORKER = re.compile(r"^selfattn\.errors\.UserError: (.+?)\s*\Z", re.MULTILINE | re.DOTALL)
+# How gloo says that the process at the other end of a connection is gone.
+_LOST = re.compile(r"gloo/transport/.*(?:[Cc]onnection|Broken pipe)", re.DOTALL)
 
 
 def end_with_one_sentence() -> None:
@@ -51,6 +53,11 @@ def explain(error: BaseException) -> str | None:
         return "interrupted"
     if isinstance(error, OSError) and is_disk_full(error):
         return disk_full_sentence(error)
+    if isinstance(error, RuntimeError) and _LOST.search(str(error)):
+        return (
+            "another process of this training has ended, and its own output says why; the same "
+            "command for each process goes on from the last checkpoint"
+        )
     if type(error).__name__ == "ProcessRaisedException":  # torch.multiprocessing.spawn
         match = _FROM_WORKER.search(str(error))
         return match.group(1) if match else None

@@ -17,8 +17,8 @@ from selfattn.benchmark.methods import choose
 from selfattn.benchmark.sweep import Plan, run
 from selfattn.benchmark.table import Row
 from selfattn.benchmark.timing import Effort
-from selfattn.cli import check_folder
 from selfattn.errors import UserError
+from selfattn.files import check_output, check_output_folder, regular_target
 
 QUICK = Effort(seconds=0.2, sample=0.01, least=3, most=3)
 
@@ -123,7 +123,9 @@ def execute(args: argparse.Namespace) -> int:
     if args.read is not None:
         rows = table.read(args.read, "--read")
     else:
-        outcome = run(_plan(args), _say, lambda rows: _write(args.csv, rows))
+        # A pipe takes the rows once, at the end; a file has them as they come.
+        growing = args.csv is not None and regular_target(args.csv) is not None
+        outcome = run(_plan(args), _say, lambda rows: _write(args.csv if growing else None, rows))
         rows, refused = outcome.rows, outcome.refused
     _write(args.csv, rows)
     if rows:
@@ -147,9 +149,11 @@ def _write(path: Path | None, rows: Sequence[Row]) -> None:
 def _check_files(args: argparse.Namespace) -> None:
     """Find out before hours of measuring that a result could not be written."""
     if args.csv is not None:
-        check_folder("--csv", args.csv)
-    if args.plots is not None and importlib.util.find_spec("matplotlib") is None:
-        raise UserError("--plots needs matplotlib: install it with `pip install matplotlib`")
+        check_output("--csv", args.csv)
+    if args.plots is not None:
+        check_output_folder("--plots", args.plots)
+        if importlib.util.find_spec("matplotlib") is None:
+            raise UserError("--plots needs matplotlib: install it with `pip install matplotlib`")
 
 
 def _plan(args: argparse.Namespace) -> Plan:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
-import os
+import io
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from selfattn.benchmark.machine import FACTS
-from selfattn.cli import check_folder
 from selfattn.errors import UserError
+from selfattn.files import check_output, write_text
 
 
 @dataclass
@@ -90,24 +90,20 @@ _TYPES = {f.name: str(f.type).split(" ")[0] for f in fields(Row)}
 
 
 def write(path: Path, rows: Sequence[Row]) -> None:
-    """Write rows as CSV, to a temporary name first.
+    """Write rows as CSV.
 
     Raises:
-        UserError: if the folder does not exist.
+        UserError: if the file cannot be written.
     """
-    check_folder("--csv", path)
-    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
-    try:
-        with partial.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow([*COLUMNS, *FACTS])
-            for row in rows:
-                values = asdict(row)
-                cells = [_cell(values[name]) for name in COLUMNS]
-                writer.writerow([*cells, *(row.facts.get(name, "") for name in FACTS)])
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    check_output("--csv", path)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*COLUMNS, *FACTS])
+    for row in rows:
+        values = asdict(row)
+        cells = [_cell(values[name]) for name in COLUMNS]
+        writer.writerow([*cells, *(row.facts.get(name, "") for name in FACTS)])
+    write_text(path, text.getvalue())
 
 
 def _cell(value: object) -> str:

@@ -1,18 +1,17 @@
-"""Folders and files that appear complete or not at all."""
+"""Folders that appear complete or not at all."""
 
 from __future__ import annotations
 
 import glob
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from ..errors import UserError
+from ..files import check_output_folder
 
 
 @contextmanager
@@ -27,7 +26,7 @@ def new_folder(destination: Path, *, overwrite: bool = False, mark: str) -> Iter
         mark (str): the file by which a folder that this project wrote is recognised.
 
     Raises:
-        UserError: if ``destination`` exists and must not be replaced.
+        UserError: if ``destination`` exists and must not be replaced, or cannot be made.
     """
     destination = Path(os.path.abspath(destination))
     check_destination(destination, overwrite=overwrite, mark=mark)
@@ -78,6 +77,9 @@ def check_destination(destination: Path, *, overwrite: bool, mark: str) -> None:
                 f"the destination {destination} holds other things than prepared data (no {mark}), "
                 "so it is not replaced"
             )
+    # An existing one is renamed: then it is the folder above that counts.
+    place = destination.absolute().parent if destination.exists() else destination
+    check_output_folder("the destination", place)
 
 
 def sha256_of(path: Path) -> str:
@@ -87,23 +89,3 @@ def sha256_of(path: Path) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
-
-
-def write_lines(path: Path, lines: list[str]) -> None:
-    """Write one UTF-8 line per element; a failure leaves no partial file under this name."""
-    write_text(path, "".join(line + "\n" for line in lines))
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write readable JSON; a failure leaves no partial file under this name."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 text; a failure leaves no partial file under this name."""
-    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
-    try:
-        partial.write_bytes(text.encode("utf-8"))
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
-from .folder import write_lines
+from ..files import write_lines
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from ..corpus.folder import write_json
 from ..corpus.progress import clock
+from ..files import write_json
 from ..report import Record
 
 SECONDS_BETWEEN_LINES = 20.0

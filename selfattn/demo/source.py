@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from ..cli import is_disk_full
-from ..corpus.folder import new_folder, sha256_of, write_json, write_lines
+from ..corpus.folder import new_folder, sha256_of
 from ..corpus.text import Pair, clean_line
 from ..errors import UserError
+from ..files import write_json, write_lines
 
 logger = logging.getLogger(__name__)
 

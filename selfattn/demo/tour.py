@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from ..corpus import Cleaning, Options, prepare
-from ..corpus.folder import sha256_of, write_json
+from ..corpus.folder import sha256_of
 from ..corpus.prepare import SUMMARY
 from ..errors import UserError
+from ..files import write_json
 from ..report import plot, read_curves
 from ..report.translations import Score, bleu
 from . import source

@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 
 from .. import averaging, checkpoints
-from ..corpus.folder import write_json, write_lines
 from ..errors import UserError
+from ..files import write_json, write_lines
 from ..report import parse_line
 from ..report.translations import in_corpus_order, parse_hypothesis
 from .process import run_logged

@@ -12,12 +12,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..corpus.folder import write_json
+from ..files import write_json
 from .child import Step
 from .slots import Slot
 
 # A killed runner has counted all but this many seconds.
 _BEAT = 10.0
+# What is read of an attempt.
+_KEYS = {"step", "seconds", "code"}
 
 
 class Attempts:
@@ -34,7 +36,8 @@ class Attempts:
 
     def read(self) -> list[dict[str, Any]]:
         """All attempts, the oldest first."""
-        return (read_json(self.path) or {}).get("attempts", [])
+        found = (read_json(self.path, "attempts") or {}).get("attempts", [])
+        return [one for one in found if isinstance(one, dict) and one.keys() >= _KEYS]
 
     def begin(self, step: Step, slot: Slot) -> None:
         """Note a process that has just been started."""
@@ -81,14 +84,13 @@ def now() -> str:
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in a JSON file; None if there is none, or none that can be read.
+def read_json(path: Path, *keys: str) -> dict[str, Any] | None:
+    """The object in a JSON file; None if there is none, none that can be read, or a key is missing.
 
-    The runner writes its files at once; after a power failure one may still be half there, and
-    must not count.
+    The runner writes its files at once; one that somebody has cut or changed must not count.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return None
-    return content if isinstance(content, dict) else None
+    return content if isinstance(content, dict) and content.keys() >= set(keys) else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..compare.reading import read_hypotheses
-from ..corpus.folder import write_lines
+from ..files import write_lines
 from ..report.translations import bleu, read_translations
 from ..srl import conll
 from ..srl.lines import regrouped

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from .. import _user_dir
 from ..errors import UserError
+from ..files import check_output_folder
 from . import flags as flag
 from .grid import TASKS, Grid
 from .keys import NAME, Reader, load
@@ -24,6 +25,7 @@ def read_grid(path: Path) -> Grid:
     reader = Reader(path, content)
     task = reader.one_of("task", TASKS, required=True)
     reader.check_keys(task)
+    check_output_folder(f"{path}: `output`", Path(reader.text("output")))
     data = _data_folder(reader.path("data"), task)
     common = reader.flags("common")
     systems = reader.systems(common)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from statistics import mean, stdev
 from typing import Any
 
-from ..corpus.folder import write_json, write_text
+from ..files import write_json, write_text
 from ..info import installed
 from .grid import Grid
 from .run import Run

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import checkpoints
-from ..corpus.folder import sha256_of, write_json
+from ..corpus.folder import sha256_of
 from ..errors import UserError
+from ..files import write_json
 from . import commands, evaluate
 from .attempts import Attempts, now, read_json
 from .child import Step
@@ -21,6 +22,9 @@ from .identity import Identity, digest, refuse_to_mix
 from .slots import Slot
 
 HYPOTHESES = {"translation": "hyp", "srl": "props"}
+# What is read of trained.json, and of run.json beside it.
+_TRAINED = ("updates", "best_valid", "parameters", "gpu")
+_RECORD = ("identity", "hypotheses", "scores", "seconds", "commits", "attempts")
 
 
 class Run:
@@ -67,15 +71,20 @@ class Run:
 
     def record(self) -> dict[str, Any] | None:
         """What ``run.json`` says; None as long as the run is not done."""
-        record = read_json(self.folder / "run.json")
+        record = read_json(self.folder / "run.json", *_RECORD, *_TRAINED)
         expected = {"training": digest(self._training), "test": digest(self._test)}
-        if record is None or record.get("identity") != expected:
+        if record is None or record["identity"] != expected:
             return None
-        for test in self.grid.tests:
-            path, wanted = self.hypotheses(test), record["hypotheses"][test]["sha256"]
-            if not path.is_file() or sha256_of(path) != wanted:
-                return None
-        return record
+        return record if record["hypotheses"] == self._found_hypotheses() else None
+
+    def _found_hypotheses(self) -> dict[str, dict[str, str]]:
+        """Name and hash of the files that are there, by test set."""
+        paths = {test: self.hypotheses(test) for test in self.grid.tests}
+        return {
+            test: {"file": path.name, "sha256": sha256_of(path)}
+            for test, path in paths.items()
+            if path.is_file()
+        }
 
     def hypotheses(self, test: str) -> Path:
         """The translations, or predicted roles, of a test set."""
@@ -124,7 +133,7 @@ class Run:
         return Step("train", "fairseq-train", command, self.log, done=self._mark_trained)
 
     def _is_trained(self) -> bool:
-        if read_json(self.folder / "trained.json") is not None:
+        if read_json(self.folder / "trained.json", *_TRAINED) is not None:
             return True
         last = self.folder / "checkpoints" / "checkpoint_last.pt"
         goal = number(self.grid.flags(self.system), "--max-update")
@@ -181,11 +190,8 @@ class Run:
             "finished": now(),
             "scores": {test: scores.figures for test, scores in self._scores.items()},
             "signatures": next(iter(self._scores.values())).signatures,
-            "hypotheses": {
-                test: {"file": path.name, "sha256": sha256_of(path)}
-                for test, path in ((test, self.hypotheses(test)) for test in self.grid.tests)
-            },
-            **(read_json(self.folder / "trained.json") or {}),
+            "hypotheses": self._found_hypotheses(),
+            **(read_json(self.folder / "trained.json", *_TRAINED) or {}),
             "seconds": self.attempts.seconds(),
             "commits": sorted({attempt["commit"] for attempt in attempts}),
             "identity": {"training": digest(self._training), "test": digest(self._test)},

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from ..cli import is_disk_full
 from ..errors import UserError
 from .attempts import Attempts
 from .child import Child, Step, stop_all, tail
@@ -181,10 +182,12 @@ class Scheduler:
             self._end(job, "failed")
 
     def _guarded(self, job: Job, action: Callable[[Job], None]) -> None:
-        """Do something for a job; a mistake that it finds is the end of this job alone."""
+        """Do something for a job; a mistake or a bad file is the end of this job alone."""
         try:
             action(job)
-        except UserError as error:
+        except (UserError, OSError) as error:
+            if isinstance(error, OSError) and is_disk_full(error):
+                raise  # the others could not go on, either
             job.reason = str(error)
             self.say(f"{job.work.name}: {error}")
             self._end(job, "failed")

@@ -122,7 +122,13 @@ def dry_run(grid: Grid, options: Options) -> int:
 
 
 def summarise(grid: Grid) -> int:
-    """Write and print the summary of what is there; 1 if a run is missing."""
+    """Write and print the summary of what is there; 1 if a run is missing.
+
+    Raises:
+        UserError: if there is nothing, or a folder holds something else.
+    """
+    if not grid.output.is_dir():
+        raise UserError(f"there is no folder {grid.output}: no run of {grid.file} was started")
     runs = runs_of(grid)
     summary = write_summary(grid, runs)
     print(table(summary), end="")

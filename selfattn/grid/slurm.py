@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..corpus.folder import write_text
+from ..errors import UserError
+from ..files import check_output_folder, write_text
 from .grid import Grid
 
 _DEFAULT = ("--gpus=1", "--cpus-per-task=4", "--time=24:00:00")
@@ -24,14 +26,22 @@ def write_scripts(folder: Path, grid: Grid, runs: Sequence[str], script: Path) -
 
     Returns:
         Path: ``submit.sh``.
+
+    Raises:
+        UserError: if the folder cannot be made, or SLURM could not write the output there.
     """
-    folder = folder.resolve()
+    check_output_folder("--slurm", folder)
+    folder = Path(os.path.realpath(folder))
+    if "\\" in str(folder) or "\n" in str(folder):
+        raise UserError(
+            f"--slurm is {str(folder)!r}, but sbatch takes no backslash in a log's name"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     command = shlex.join([sys.executable, str(script.resolve()), str(grid.file.resolve())])
     enter = f"cd {shlex.quote(str(Path.cwd()))}"
     name = grid.file.stem
     array = [
-        *_head(f"{name}-run", folder / "%x-%A_%a.log"),
+        *_head(f"{name}-run", folder, "%x-%A_%a.log"),
         f"#SBATCH --array=0-{len(runs) - 1}",
         # A task that is moved to another host goes on from its last checkpoint, and so does one
         # that has run out of time and is submitted again.
@@ -44,7 +54,7 @@ def write_scripts(folder: Path, grid: Grid, runs: Sequence[str], script: Path) -
         f'exec {command} --only "${{runs[$SLURM_ARRAY_TASK_ID]}}"',
     ]
     collect = [
-        *_head(f"{name}-collect", folder / "%x-%j.log"),
+        *_head(f"{name}-collect", folder, "%x-%j.log"),
         *(f"#SBATCH {option}" for option in _options(grid.slurm) if _of_account(option)),
         "set -euo pipefail",
         enter,
@@ -68,11 +78,12 @@ def write_scripts(folder: Path, grid: Grid, runs: Sequence[str], script: Path) -
     return folder / "submit.sh"
 
 
-def _head(name: str, log: Path) -> list[str]:
+def _head(name: str, folder: Path, log: str) -> list[str]:
+    log = str(folder).replace("%", "%%") + "/" + log
     return [
         "#!/usr/bin/env bash",
-        f"#SBATCH --job-name={name}",
-        f"#SBATCH --output={log}",
+        f"#SBATCH --job-name={_quoted(name)}",
+        f"#SBATCH --output={_quoted(log)}",
         "#SBATCH --open-mode=append",
     ]
 
@@ -82,10 +93,16 @@ def _options(words: Sequence[str]) -> list[str]:
     options: list[str] = []
     for word in words:
         if word.startswith("-") or not options:
-            options.append(word)
+            name, equals, value = word.partition("=")
+            options.append(name + equals + (_quoted(value) if value else ""))
         else:
-            options[-1] += f" {shlex.quote(word)}"
+            options[-1] += f" {_quoted(word)}"
     return options
+
+
+def _quoted(word: str) -> str:
+    """A word of an ``#SBATCH`` line, where a backslash escapes inside of single quotes, too."""
+    return shlex.quote(word.replace("\\", r"\\"))
 
 
 def _of_account(option: str) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..cli import check_folder
 from ..errors import UserError
+from ..files import check_output
 from .fairseq_log import Curves
 from .figures import colours, new_figure, save, tidy
 
@@ -24,7 +24,7 @@ def plot(runs: Mapping[str, Curves], output: Path, title: str = "") -> None:
     Raises:
         UserError: if the ending is another, or matplotlib is not installed.
     """
-    check_output(output)
+    check_picture(output)
     with_bleu = any(curves.valid_bleu for curves in runs.values())
     figure = new_figure(10.5 if with_bleu else 6.2, 4.2)
     axes = figure.subplots(1, 2 if with_bleu else 1, squeeze=False)[0]
@@ -41,11 +41,11 @@ def plot(runs: Mapping[str, Curves], output: Path, title: str = "") -> None:
     save(figure, output)
 
 
-def check_output(output: Path) -> None:
-    """Refuse a picture's path with an unknown ending or a missing folder."""
+def check_picture(output: Path) -> None:
+    """Refuse a picture's path with an unknown ending, or one that cannot be written."""
     if output.suffix.lower() not in FORMATS:
         raise UserError(f"--output is {output}, but must end in {', '.join(FORMATS)}")
-    check_folder("--output", output)
+    check_output("--output", output)
 
 
 def _draw_loss(panel, runs: Mapping[str, Curves]) -> None:  # type: ignore[no-untyped-def]

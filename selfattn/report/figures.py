@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
+from ..files import writing
 
 # Okabe and Ito's palette: told apart by colour-blind readers and in print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -43,15 +43,13 @@ def colours(count: int) -> list[str]:
 
 
 def save(figure: Any, path: Path, dpi: int = 150) -> None:
-    """Write a picture, to a temporary name first; the same numbers give the same file."""
+    """Write a picture; the same numbers give the same file."""
     import matplotlib
 
-    partial = path.with_name(f".{path.stem}.partial-{os.getpid()}{path.suffix}")
     # Fixed ids and no date in SVG files.
     metadata = {"Date": None} if path.suffix == ".svg" else None
-    try:
-        with matplotlib.rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none"}):
-            figure.savefig(partial, dpi=dpi, metadata=metadata)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with (
+        writing(path) as file,
+        matplotlib.rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none"}),
+    ):
+        figure.savefig(file, format=path.suffix[1:].lower(), dpi=dpi, metadata=metadata)

@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..corpus.folder import check_destination, new_folder, sha256_of, write_json, write_lines
+from ..corpus.folder import check_destination, new_folder, sha256_of
 from ..errors import UserError
+from ..files import write_json, write_lines
 from . import conll, lines
 from .propositions import Sentence
 

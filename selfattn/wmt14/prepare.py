@@ -21,10 +21,10 @@ from typing import IO, Any
 
 from ..corpus import vocabulary
 from ..corpus.binarise import preprocess
-from ..corpus.folder import write_json, write_lines
 from ..corpus.progress import Progress, Show, ticking
 from ..corpus.steps import made_of, run_step
 from ..errors import UserError
+from ..files import write_json, write_lines
 from .sources import PARTS, Sources, as_inputs
 from .text import LANGUAGES, write_text
 

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..corpus.folder import write_json
 from ..errors import UserError
+from ..files import write_json
 from ..report.translations import Score
 from .bleu import FAIRSEQ
 

@@ -126,6 +126,29 @@ def test_the_slurm_script_with_two_hosts(alone, together, prepared, run_cli, tmp
     check_same(folder, [done.stdout, done.stderr], alone, first=5)
 
 
+LEAVING = """
+import os, sys, torch.distributed as dist
+dist.init_process_group("gloo", init_method=sys.argv[1], rank=1, world_size=2)
+os._exit(1)
+"""
+
+
+def test_a_process_whose_partner_has_died_says_so(tmp_path):
+    """What gloo raises in the one that is left, and what fairseq-train then prints."""
+    from plugin.compat.commands import explain
+
+    meeting = (tmp_path / "store").as_uri()
+    with subprocess.Popen([sys.executable, "-c", LEAVING, meeting]):
+        torch.distributed.init_process_group("gloo", init_method=meeting, rank=0, world_size=2)
+        try:
+            with pytest.raises(RuntimeError) as raised:
+                torch.distributed.all_reduce(torch.ones(1))
+        finally:
+            torch.distributed.destroy_process_group()
+    assert "another process of this training has ended" in (explain(raised.value) or "")
+    assert explain(RuntimeError("shape mismatch")) is None
+
+
 def test_what_would_train_nothing_is_refused(run_cli, prepared, tmp_path):
     """fairseq starts a process for each GPU: none here, and exit code 0."""
     group = ["--distributed-world-size", "2", "--distributed-init-method", "tcp://127.0.0.1:1"]

@@ -1,5 +1,7 @@
 """Every way in which a command can end, each in a real process."""
 
+import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -61,8 +63,14 @@ def test_a_really_full_device(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_other_os_errors_are_bugs_and_keep_their_traceback(tmp_path):
+def test_a_file_that_cannot_be_opened_is_one_sentence(tmp_path):
     done = end_of(tmp_path, "open('missing.txt')")
+    assert done.returncode == 1
+    assert done.stderr == "tool: error: missing.txt: No such file or directory\n"
+
+
+def test_other_os_errors_are_bugs_and_keep_their_traceback(tmp_path):
+    done = end_of(tmp_path, "os.close(999)")
     assert done.returncode == 1
     assert "Traceback" in done.stderr
 
@@ -83,10 +91,49 @@ def test_sigterm_runs_finally_blocks(tmp_path):
     assert time.monotonic() - started < 20
 
 
-def test_closed_pipe_is_silent(tmp_path):
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for i in range(100000): print(i)",
+        "print(0)",  # which Python writes at its end
+        "import argparse; argparse.ArgumentParser(description='long ' * 99).parse_args(['-h'])",
+    ],
+    ids=["many lines", "one line", "help"],
+)
+def test_closed_pipe_is_silent(tmp_path, body, monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(body="    for i in range(100000): print(i)"))
+    script.write_text(SCRIPT.format(body=f"    {body}"))
+    reader, writer = os.pipe()
+    os.close(reader)
     done = subprocess.run(
-        f"{sys.executable} {script} | head -1", shell=True, capture_output=True, text=True
+        [sys.executable, script], stdout=writer, stderr=subprocess.PIPE, text=True
     )
-    assert (done.stdout, done.stderr) == ("0\n", "")
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_an_argument_that_is_no_text_is_refused(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(body="    print(0)"))
+    done = subprocess.run([sys.executable, script, b"caf\xff"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "tool: error: the argument caf\\xff is not UTF-8 text\n"
+
+
+def test_closed_standard_output_is_no_traceback(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(body="    print(0)"))
+    done = subprocess.run(
+        ["bash", "-c", f"exec {sys.executable} {script} >&-"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("module", ["selfattn.info", "selfattn._user_dir"])
+def test_modules_that_are_commands_end_in_the_same_way(module, monkeypatch):
+    called = []
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setattr("selfattn.cli.run", lambda main, prog=None: called.append(prog))
+    runpy.run_module(module, run_name="__main__")
+    assert called == [{"selfattn._user_dir": "selfattn-user-dir"}.get(module, module)]

@@ -3,10 +3,11 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from selfattn.corpus.folder import new_folder, write_text
+from selfattn.corpus.folder import new_folder
 from selfattn.errors import UserError
 
 MARK = "done.json"
@@ -67,10 +68,8 @@ def test_foreign_folders_files_and_links_are_never_replaced(tmp_path):
     assert (tmp_path / "home" / "letter.txt").read_text() == "dear"
 
 
-def test_a_file_is_replaced_whole(tmp_path):
-    path = tmp_path / "a.txt"
-    write_text(path, "ü\n")
-    with pytest.raises(UnicodeEncodeError):
-        write_text(path, "\ud800")
-    assert path.read_bytes() == "ü\n".encode()
-    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+@pytest.mark.parametrize("place", ["/proc/x", "{}/file/data", "/dev/null/x"])
+def test_what_cannot_be_made_is_refused_before_the_work(tmp_path, place):
+    (tmp_path / "file").write_text("text")
+    with pytest.raises(UserError, match="the destination is .*(cannot be written|not a folder)"):
+        make(Path(place.format(tmp_path)), "1")

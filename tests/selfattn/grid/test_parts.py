@@ -70,6 +70,8 @@ def test_a_system_may_have_seeds_of_its_own(grid_file):
     [
         ("average: 2", "avarage: 2", "the key `avarage` is unknown: did you mean `average`?"),
         ("task: translation", "task: srl", "`references` belongs to task translation, not to srl"),
+        ("/out", "/ref", "ref, but"),
+        ("output: ", "output: /proc/", "which cannot be written: No such file or directory"),
         ("task: translation", "task: parsing", "'parsing', but must be translation or srl"),
         ("[1, 2]", "[1, 1]", "a list of different whole numbers"),
         ("[1, 2]", "3", "`seeds` is 3, but must be a list"),
@@ -252,8 +254,42 @@ def test_durations():
     assert shown == ["0s", "59s", "1m", "12m", "1h00m", "3h05m", "2d04h"]
 
 
+def sbatch_words(script):
+    """The words of the #SBATCH lines, as SLURM's src/sbatch/opt.c reads them.
+
+    Quotes may begin inside of a word, a backslash escapes within them too, and # outside begins a
+    comment.
+    """
+    words = []
+    for line in script.splitlines():
+        if not line.startswith("#SBATCH"):
+            continue
+        word, quote, letters = None, "", iter(line.removeprefix("#SBATCH"))
+        for letter in letters:
+            if letter == "\\":
+                word = (word or "") + next(letters)
+            elif quote and letter == quote:
+                quote = ""
+            elif not quote and letter in "'\"":
+                word, quote = word or "", letter
+            elif not quote and letter == "#":
+                break
+            elif not quote and letter.isspace():
+                words += [] if word is None else [word]
+                word = None
+            else:
+                word = (word or "") + letter
+        assert not quote, line
+        words += [] if word is None else [word]
+    return words
+
+
 def test_slurm_scripts(grid_file, tmp_path):
-    path = grid_file("average: 2", "slurm: --partition long -A 'my lab' --gpus=1")
+    """In a folder whose name has all that a shell or SLURM could stumble over."""
+    tmp_path = tmp_path / "a folder's 5 % #1 ü"
+    tmp_path.mkdir()
+    slurm = "slurm: --partition long -A 'my lab' --gpus=1 --qos='so so' --comment 'a\\b'"
+    path = grid_file("average: 2", slurm).rename(tmp_path / "my grid.yaml")
     names = ["base-1", "more-1"]
     submit = write_scripts(tmp_path / "jobs", read_grid(path), names, tmp_path / "run_seeds.py")
     scripts = {file.name: file.read_text() for file in submit.parent.iterdir()}
@@ -263,8 +299,15 @@ def test_slurm_scripts(grid_file, tmp_path):
         assert done.returncode == 0 and not done.stderr, name
     for line in ("--array=0-1", "--partition long", "-A 'my lab'", "--gpus=1", "--requeue"):
         assert f"\n#SBATCH {line}\n" in scripts["array.sbatch"]
-    assert "--partition long" in scripts["collect.sbatch"]
-    assert "--gpus" not in scripts["collect.sbatch"]
+    found = {name: sbatch_words(text) for name, text in scripts.items()}
+    folder = str(submit.parent).replace("%", "%%")
+    assert f"--output={folder}/%x-%A_%a.log" in found["array.sbatch"]
+    assert f"--output={folder}/%x-%j.log" in found["collect.sbatch"]
+    assert "--job-name=my grid-run" in found["array.sbatch"]
+    assert "a\\b" in found["array.sbatch"]
+    for words in (found["array.sbatch"], found["collect.sbatch"]):
+        assert words[words.index("-A") + 1] == "my lab" and "--qos=so so" in words
+    assert "--gpus=1" not in found["collect.sbatch"] and "long" in found["collect.sbatch"]
     # What the second task and the last job do, with a runner and an sbatch that only say so.
     (tmp_path / "run_seeds.py").write_text("import sys; print(*sys.argv[1:])")
     said = subprocess.run(
@@ -272,6 +315,8 @@ def test_slurm_scripts(grid_file, tmp_path):
         env={"SLURM_ARRAY_TASK_ID": "1"}, text=True, capture_output=True,
     )  # fmt: skip
     assert said.stdout == f"{path} --only more-1\n", said.stderr
+    with pytest.raises(UserError, match="sbatch takes no backslash"):
+        write_scripts(tmp_path / "a\\b", read_grid(path), names, tmp_path / "run_seeds.py")
     (tmp_path / "sbatch").write_text('#!/bin/sh\necho "$@" >> "$0.log"; echo "12;cluster"\n')
     (tmp_path / "sbatch").chmod(0o755)
     subprocess.run([submit], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=True)

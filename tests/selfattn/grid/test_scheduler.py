@@ -51,6 +51,20 @@ def test_a_file_that_is_removed_while_it_runs_ends_nothing_else(tmp_path, work_o
     assert [job.state for job in jobs] == ["done", "done"] and not said
 
 
+@pytest.mark.parametrize("part", ["prepare", "steps"])
+def test_a_file_that_cannot_be_read_ends_its_run_alone(tmp_path, work_off, monkeypatch, part):
+    """As torch says it of a truncated checkpoint: EINVAL, without a file name."""
+    bad = FakeRun(tmp_path, "a-1", train=":")
+
+    def fail(*args):
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(bad, part, fail)
+    jobs, said = work_off(bad, FakeRun(tmp_path, "b-1", train=":"))
+    assert [job.state for job in jobs] == ["failed", "done"]
+    assert said == "a-1: [Errno 22] Invalid argument" and jobs[0].reason in said
+
+
 def test_no_more_runs_than_slots_and_all_slots_used(tmp_path, work_off):
     """Each counts the runs beside it; none ends before a second one has counted."""
     (tmp_path / "now").mkdir()

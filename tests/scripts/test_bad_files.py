@@ -1,0 +1,122 @@
+"""Every option of every script that names a file or a folder, with bad ones: one sentence each."""
+
+import gzip
+import runpy
+
+import pytest
+
+from tests.scripts.test_show_attention import save_tagger
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("yaml")
+
+CONLL = "We - (A0*) (A0*\npoured pour (V*) *)\ntea - (A1* *\nto - * *\ndrink drink *) (V*)\n\n"
+LOG = (
+    '2026-01-31 12:00:00 | INFO | train_inner | {"update": 0.5, "loss": "5", "num_updates": "1"}\n'
+)
+GRID = """
+task: translation
+data: data
+output: out
+seeds: [1]
+common: --arch tiny --max-update 10
+systems: {base: --dropout 0.1}
+references: a.txt
+user_dir: plugin
+"""
+READ = ("folder", "missing", "file/x", "loop", "bytes", "empty", "broken.gz")
+WRITTEN = ("folder", "missing/x", "file/x", "loop", "/proc/x")
+MADE = ("file", "file/x", "loop", "/proc/x")
+
+# Command lines that are right in the folder below; then its words that are read, written, made.
+COMMANDS = [
+    ("average_checkpoints --inputs tagger.pt --output o.pt", "tagger.pt", "o.pt", ""),
+    ("average_checkpoints --dir folder --last 1 --output o.pt", "folder", "", ""),
+    (
+        "compare_bleu --ref a.txt --baseline b.txt --system c.txt --samples 100 --metrics bleu "
+        "--json o.json --csv o.csv --markdown o.md --latex o.tex --plots o",
+        "a.txt b.txt c.txt", "o.json o.csv o.md o.tex", "o",
+    ),
+    ("plot_curves train.log --output o.svg", "train.log", "o.svg", ""),
+    ("predict_srl tagger.pt --input a.conll --output o.props", "tagger.pt a.conll", "o.props", ""),
+    ("prepare_conll05 --treebank folder --archive a.tgz --dest o", "folder a.tgz", "", "o"),
+    ("prepare_srl --train a.conll --valid b.conll --test c.conll --dest o",
+     "a.conll b.conll c.conll", "", "o"),
+    ("prepare_translation --source-lang en --target-lang de --train a --valid b --test c --dest o",
+     "a b c", "", "o"),
+    ("prepare_translation --source-lang en --target-lang de --pair a.en a.de --dest o",
+     "a.en a.de", "", ""),
+    ("run_seeds grid.yaml --slurm o", "grid.yaml", "", "o"),
+    ("score_srl a.conll b.conll", "a.conll b.conll", "", ""),
+    ("score_translation a.txt --ref b.txt --save o.txt", "a.txt b.txt", "o.txt", ""),
+    ("show_attention tagger.pt old --predicate old --output o --json o.json",
+     "tagger.pt", "o.json", ""),
+    ("simulate_tests --repetitions 1 --output o.md --plot o.svg", "", "o.md o.svg", ""),
+    ("bench_attention --read a.csv --compare b.csv --csv o.csv --plots o",
+     "a.csv b.csv", "o.csv", "o"),
+    ("bench_attention --list --methods-module a.py", "a.py", "", ""),
+    ("demo --pair a.en a.de --held-out 1 --dir o", "a.en a.de", "", "o"),
+    ("../examples/wmt14_en_de/prepare --archives folder --sources a.json --dest o",
+     "folder a.json", "", "o"),
+    ("../examples/wmt14_en_de/score --run folder --name x --checkpoint tagger.pt --output a.txt "
+     "--data data", "tagger.pt a.txt data", "", "folder"),
+    ("../examples/wmt14_en_de/table folder", "folder", "", ""),
+    ("../examples/srl_ewt/build_data --propbank folder --words folder2 --dest o",
+     "folder folder2", "", "o"),
+]  # fmt: skip
+CASES = [
+    (command, word, bad)
+    for command, *groups in COMMANDS
+    for words, kinds in zip(groups, (READ, WRITTEN, MADE), strict=True)
+    for word in words.split()
+    for bad in kinds
+]
+
+
+@pytest.fixture(scope="module")
+def tagger(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tagger") / "tagger.pt"
+    save_tagger(path, "mtsa")
+    return path
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch, tagger):
+    """The current folder, with what the right command lines name, and with bad things."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("folder", "folder2", "data/text"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("a.conll", "b.conll", "c.conll"):
+        (tmp_path / name).write_text(CONLL)
+    for name in ("a.txt", "b.txt", "c.txt", "data/text/reference.de", "data/dict.de.txt"):
+        (tmp_path / name).write_text(f"{name} d e f\ng h i\n")
+    for name in ("a", "b", "c"):
+        for language in ("en", "de"):
+            (tmp_path / f"{name}.{language}").write_text("a b c\nd e f\ng h\n" * 4)
+    (tmp_path / "tagger.pt").symlink_to(tagger)
+    (tmp_path / "train.log").write_text(LOG)
+    (tmp_path / "grid.yaml").write_text(GRID)
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00\x80\n" * 3)
+    (tmp_path / "broken.gz").write_bytes(gzip.compress(b"hello\n" * 100)[:20])
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("empty", "file"):
+        (tmp_path / name).touch()
+    for bad in READ[3:]:  # for options that name PREFIX.en and PREFIX.de
+        for language in ("en", "de"):
+            (tmp_path / f"{bad}.{language}").symlink_to(bad)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("command", "word", "bad"), CASES, ids=lambda text: text.split()[0])
+def test_a_bad_file_is_one_sentence(command, word, bad, place, repo_root, monkeypatch, capsys):
+    script, *words = command.split()
+    words = [bad if each == word else each for each in words]
+    monkeypatch.setattr("sys.argv", [script, *words])
+    before = sorted(place.rglob("*"))
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(repo_root / "scripts" / f"{script}.py"), run_name="__main__")
+    said = capsys.readouterr().err
+    assert ended.value.code in (1, 2), said
+    assert ": error: " in said.splitlines()[-1] and "Traceback" not in said
+    # The demo notes how long each of its steps took, also one that failed.
+    assert script == "demo" or sorted(place.rglob("*")) == before, "something was written"

@@ -1,0 +1,100 @@
+"""A run's own files, cut or changed by hand: it is not done, and no other run suffers."""
+
+import json
+
+import pytest
+import torch
+
+from selfattn import checkpoints
+from selfattn.errors import UserError
+from selfattn.grid import session
+from selfattn.grid.identity import Identity
+from selfattn.grid.read import read_grid
+from selfattn.grid.run import Run
+from selfattn.grid.slots import Slot
+
+GRID = """
+task: translation
+data: {folder}
+output: {folder}/out
+seeds: [1, 2]
+common: --arch tiny --max-update 10
+systems: {{base: --dropout 0.1}}
+references: {folder}/ref
+"""
+FACTS = {"commit": "0", "cpu": "some"}
+
+
+@pytest.fixture
+def grid(tmp_path):
+    (tmp_path / "dict.de.txt").touch()
+    (tmp_path / "ref").write_text("a\n")
+    (tmp_path / "grid.yaml").write_text(GRID.format(folder=tmp_path))
+    return read_grid(tmp_path / "grid.yaml")
+
+
+def new_run(grid, seed):
+    run = Run(grid, Identity(grid), "base", seed, FACTS)
+    run.prepare()
+    return run
+
+
+@pytest.fixture
+def done(grid):
+    """A run that is done, as far as its files say."""
+    run = new_run(grid, 1)
+    run._mark_trained()
+    run.attempts.begin(run.steps(Slot())[0], Slot())
+    (run.folder / "test.out").write_text("D-0\t-1\ta\n")
+    run._score("test")
+    assert run.record() is not None
+    return run
+
+
+@pytest.mark.parametrize("key", ["identity", "hypotheses", "scores", "updates", "attempts"])
+def test_a_record_without_a_part_does_not_count(done, grid, key):
+    path = done.folder / "run.json"
+    record = json.loads(path.read_text())
+    del record[key]
+    path.write_text(json.dumps(record))
+    assert done.record() is None and done.state() == "unfinished"
+    assert session.summarise(grid) == 1
+    assert [step.name for step in done.steps(Slot())] == ["test"]
+
+
+@pytest.mark.parametrize("found", [{}, {"test": {}}, {"test": None}, [], {"test": {"sha256": 1}}])
+def test_a_record_without_a_hash_does_not_count(done, found):
+    path = done.folder / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"hypotheses": found}))
+    assert done.record() is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"attempts": [1, {}]}', "\udcff", "[" * 10**5])
+@pytest.mark.parametrize("name", ["run.json", "attempts.json", "trained.json"])
+def test_files_that_were_cut_are_read_as_missing(done, grid, name, text):
+    (done.folder / name).write_text(text, errors="surrogateescape")
+    done.attempts.read()
+    assert {step.name for step in done.steps(Slot())} <= {"train", "test"}
+    session.summarise(grid)
+
+
+def test_a_truncated_checkpoint_fails_its_run_alone(grid):
+    """At every length at which torch's readers begin another part of the file."""
+    first, second = new_run(grid, 1), new_run(grid, 2)
+    last = first.folder / "checkpoints" / "checkpoint_last.pt"
+    last.parent.mkdir()
+    weights = {f"w{i}": torch.ones(300) for i in range(60)}
+    state = {"model": weights, "cfg": {"a": 1}, "optimizer_history": [{"num_updates": 10}]}
+    checkpoints.write(state, last)
+    content = last.read_bytes()
+    assert len(content) > 80_000  # shorter ones never raise OSError
+    for length in [*range(0, len(content), len(content) // 80), len(content) - 1]:
+        last.write_bytes(content[:length])
+        with pytest.raises((UserError, OSError)):
+            first.steps(Slot())
+    assert [step.name for step in second.steps(Slot())] == ["train", "test"]
+
+
+def test_a_summary_of_nothing_is_refused(grid):
+    with pytest.raises(UserError, match="no run of .* was started"):
+        session.summarise(grid)
