@@ -27,8 +27,8 @@ from .runs import Found
 from .suspicions import reference_warnings, text_warnings
 
 Say = Callable[[str], None]
-# Sentences that are counted at a time: the n-grams of a reference take some 10 KB.
-_BLOCK = 2000
+# Sentences that are counted at a time: chrF's n-grams of one reference take some 200 KB.
+_BLOCK = 250
 
 
 @dataclass(frozen=True)
