@@ -61,7 +61,7 @@ def equation(name, backend, values, hidden, dropout_p):
     torch.manual_seed(3)
     seed = torch.randint(1 << 62, ()) if dropout_p else None
     factors = tuple(f.double() for f in call.factors((*complete(values), seed))) if seed else None
-    return lambda *t: call.equation(complete(t), factors, slice(None))
+    return lambda *t: call.equation((*complete(t), seed), factors, slice(None))
 
 
 def by_autograd(run, values):
@@ -151,7 +151,7 @@ def test_memory_of_a_second_derivative_is_that_of_its_pieces(monkeypatch, name):
 @operators
 @both
 def test_a_third_derivative_is_refused_where_it_is_asked_for(name, backend):
-    """Also where the penalty has another path to the inputs, so that autograd could leave it out."""
+    """Also where the penalty has another path to the inputs: autograd must not leave it out."""
     leaves = [t.requires_grad_() for t in inputs(name, FORMS[backend][0], bias=False)]
     y = attend(name, backend)(*leaves).square().sum()
     first = torch.autograd.grad(y, leaves, create_graph=True)
