@@ -192,3 +192,15 @@ def test_dropout_under_vmap_follows_its_randomness(name, backend):
     assert not torch.equal(different[0], different[1])
     with pytest.raises(RuntimeError, match="random"):
         vmap(lambda t: run(t, *rest))(twice)
+
+
+@FUSED
+@operators
+def test_the_operator_that_torch_records_has_no_second_derivative(name):
+    """Within a dispatch mode, as in a graph of torch.compile."""
+    leaves = [t.requires_grad_() for t in inputs(name, torch.float32, bias=False)]
+    with LargestTensor():
+        y = attend(name, "fused")(*leaves)
+    (first,) = torch.autograd.grad(y.square().sum(), leaves[:1], create_graph=True)
+    with pytest.raises(UserError, match="compiled attention kernel has no second derivative"):
+        torch.autograd.grad(first.square().sum() + y.sum(), leaves)
