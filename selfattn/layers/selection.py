@@ -105,8 +105,10 @@ class Sampler(nn.Module, ABC):
                     "a sampled selection cannot be exported to ONNX; use eval() and test_selection "
                     "'threshold'"
                 )
-            source = {} if generator is None else {"generator": generator}  # None breaks a graph
-            noise = torch.rand(x.shape[:2], device=x.device, **source)
+            if generator is None:  # named, even None breaks a graph of torch.compile
+                noise = torch.rand(x.shape[:2], device=x.device)
+            else:
+                noise = torch.rand(x.shape[:2], generator=generator, device=x.device)
         selected, logits = self.choose(x.masked_fill(~real[..., None], 0.0), real, noise)
         return Selection.of(selected, logits, real)
 

@@ -56,7 +56,8 @@ class Call(ABC):
 
 def run(call: Call, *inputs: Tensor | None) -> Tensor:
     """The output of a call that autograd and ``torch.func`` may differentiate, also twice."""
-    return _Forward.apply(call, *inputs)[0]  # type: ignore[no-any-return]
+    out: Tensor = _Forward.apply(call, *inputs)[0]
+    return out
 
 
 def is_traced(t: Tensor) -> bool:
@@ -252,7 +253,7 @@ def _piece(
     call: Call,
     grad: Tensor,
     inputs: Inputs,
-    others: Inputs,
+    others: Sequence[Tensor],
     factors: Outputs | None,
     queries: slice,
 ) -> Outputs:
@@ -263,5 +264,6 @@ def _piece(
         upstream = grad.detach().requires_grad_()
         out = call.equation(detached, factors, queries)
         first = torch.autograd.grad(out, leaves, upstream[..., queries, :], create_graph=True)
-        product = sum((a * b).sum() for a, b in zip(first, others, strict=True))
+        terms = [(a * b).sum() for a, b in zip(first, others, strict=True)]
+        product = torch.stack(terms).sum()
         return torch.autograd.grad(product, [upstream, *leaves], materialize_grads=True)

@@ -107,8 +107,9 @@ def disa(
         return 0.
 
     Raises:
-        UserError: if shapes, dtypes, mask, c, dropout_p or backend do not fit, or under
-            ``torch.jit.trace``. ``"fused"`` takes no distance bias.
+        UserError: if shapes, dtypes, mask, c, dropout_p or backend do not fit, under
+            ``torch.jit.trace``, or for a third derivative of another backend than ``"reference"``.
+            ``"fused"`` takes no distance bias.
 
     Differs:
         The authors' code lets a padded query attend and zeroes it after the gate; here it is zero

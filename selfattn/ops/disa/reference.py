@@ -40,8 +40,9 @@ def disa_reference(
         pairs = torch.rand(batch, len(masks), length, length, device=x.device) < keep
         features = torch.rand(x.shape, device=x.device) < keep
         factors = (pairs.to(work) / keep, features.to(work) / keep)
-    inputs = (*(t.to(work) for t in (x, a, b)), bias, padding_mask, hidden_keys)
-    return equation(*inputs, masks, c, factors).to(x.dtype)
+    wide = (x.to(work), a.to(work), b.to(work))
+    out = equation(*wide, bias, padding_mask, hidden_keys, masks, c, factors)
+    return out.to(x.dtype)
 
 
 def equation(
@@ -101,4 +102,6 @@ class DiSACall(Call, ABC):
 
     def equation(self, inputs: Sequence[Any], factors: Outputs | None, queries: slice) -> Tensor:
         """See ``Call.equation``."""
-        return equation(*inputs[:6], self.masks, self.c, factors, queries)
+        x, a, b, bias, hidden, unseen, _ = inputs
+        options = (self.masks, self.c, factors, queries)
+        return equation(x, a, b, bias, hidden, unseen, *options)

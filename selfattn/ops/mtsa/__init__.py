@@ -99,8 +99,9 @@ def mtsa(
         ``(B, H, T, D)`` in the dtype of q. A query with no visible key returns exactly 0.
 
     Raises:
-        UserError: if shapes, dtypes, masks, sigma_t, dropout_p or backend do not fit, or under
-            ``torch.jit.trace``. ``"fused"`` takes a distance bias on a CPU only.
+        UserError: if shapes, dtypes, masks, sigma_t, dropout_p or backend do not fit, under
+            ``torch.jit.trace``, or for a third derivative of another backend than ``"reference"``.
+            ``"fused"`` takes a distance bias on a CPU only.
 
     Example:
         >>> import torch

@@ -39,8 +39,9 @@ def mtsa_reference(
         pairs = torch.rand(*q.shape[:3], q.shape[2], device=q.device) < keep
         features = torch.rand(v.shape, device=q.device) < keep
         factors = (pairs.to(work) / keep, features.to(work) / keep)
-    inputs = (*(t.to(work) for t in (q, k, v, s)), bias, padding_mask)
-    return equation(*inputs, masks, sigma_t, factors).to(q.dtype)
+    wide = (q.to(work), k.to(work), v.to(work), s.to(work))
+    out = equation(*wide, bias, padding_mask, masks, sigma_t, factors)
+    return out.to(q.dtype)
 
 
 def equation(
@@ -98,4 +99,6 @@ class MTSACall(Call, ABC):
 
     def equation(self, inputs: Sequence[Any], factors: Outputs | None, queries: slice) -> Tensor:
         """See ``Call.equation``."""
-        return equation(*inputs[:6], self.masks, self.sigma_t, factors, queries)
+        q, k, v, s, bias, padding, _ = inputs
+        options = (self.masks, self.sigma_t, factors, queries)
+        return equation(q, k, v, s, bias, padding, *options)

@@ -105,11 +105,6 @@ def parts(masks: Sequence[PositionalMask], batch: int, length: int) -> Iterator[
                 yield Part(mask, chunk, slice(head, min(head + rows, run.stop)))
 
 
-def draw_seed() -> int:
-    """A seed from torch's global generator: ``torch.manual_seed`` fixes what follows."""
-    return int(torch.randint(1 << 62, ()).item())
-
-
 class FactorDropout:
     """The two dropout factors of MTSA's numerator (appendix A.3), replayed from a seed.
 

@@ -61,7 +61,7 @@ def equation(name, backend, values, hidden, dropout_p):
     torch.manual_seed(3)
     seed = torch.randint(1 << 62, ()) if dropout_p else None
     factors = tuple(f.double() for f in call.factors((*complete(values), seed))) if seed else None
-    return lambda *t: call.equation(complete(t), factors, slice(None))
+    return lambda *t: call.equation((*complete(t), seed), factors, slice(None))
 
 
 def by_autograd(run, values):
@@ -151,7 +151,7 @@ def test_memory_of_a_second_derivative_is_that_of_its_pieces(monkeypatch, name):
 @operators
 @both
 def test_a_third_derivative_is_refused_where_it_is_asked_for(name, backend):
-    """Also where the penalty has another path to the inputs, so that autograd could leave it out."""
+    """Also where the penalty has another path to the inputs: autograd must not leave it out."""
     leaves = [t.requires_grad_() for t in inputs(name, FORMS[backend][0], bias=False)]
     y = attend(name, backend)(*leaves).square().sum()
     first = torch.autograd.grad(y, leaves, create_graph=True)
@@ -192,3 +192,15 @@ def test_dropout_under_vmap_follows_its_randomness(name, backend):
     assert not torch.equal(different[0], different[1])
     with pytest.raises(RuntimeError, match="random"):
         vmap(lambda t: run(t, *rest))(twice)
+
+
+@FUSED
+@operators
+def test_the_operator_that_torch_records_has_no_second_derivative(name):
+    """Within a dispatch mode, as in a graph of torch.compile."""
+    leaves = [t.requires_grad_() for t in inputs(name, torch.float32, bias=False)]
+    with LargestTensor():
+        y = attend(name, "fused")(*leaves)
+    (first,) = torch.autograd.grad(y.square().sum(), leaves[:1], create_graph=True)
+    with pytest.raises(UserError, match="compiled attention kernel has no second derivative"):
+        torch.autograd.grad(first.square().sum() + y.sum(), leaves)

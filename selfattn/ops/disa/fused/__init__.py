@@ -88,15 +88,16 @@ class _Triton(DiSACall):
 
     def forward(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """See ``Call.forward``."""
-        x, a, b, _, *others = inputs
-        return operators.forward(x, a, b, *others, *self.options, self.save)
+        x, a, b, _, hidden, unseen, seed = inputs
+        return operators.forward(x, a, b, hidden, unseen, seed, *self.options, self.save)
 
     def backward(
         self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]
     ) -> tuple[Tensor, ...]:
         """See ``Call.backward``."""
-        x, a, b, _, *others = inputs
-        return operators.backward(grad, x, a, b, *others, outputs, *self.options)
+        x, a, b, _, hidden, unseen, seed = inputs
+        done = (hidden, unseen, seed, outputs)
+        return operators.backward(grad, x, a, b, *done, *self.options)
 
     def factors(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """See ``Call.factors``."""

@@ -88,15 +88,16 @@ class _Native(DiSACall):
 
     def forward(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """See ``Call.forward``."""
-        x, a, b, _, *hidden, seed = inputs
-        return _forward(x, a, b, *hidden, *self.options(x), seed)
+        x, a, b, _, hidden, unseen, seed = inputs
+        return _forward(x, a, b, hidden, unseen, *self.options(x), seed)
 
     def backward(
         self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]
     ) -> tuple[Tensor, ...]:
         """See ``Call.backward``."""
-        x, a, b, _, *hidden, seed = inputs
-        return _backward(grad, x, a, b, *hidden, *outputs, *self.options(x), seed)
+        x, a, b, _, hidden, unseen, seed = inputs
+        out, inverse = outputs
+        return _backward(grad, x, a, b, hidden, unseen, out, inverse, *self.options(x), seed)
 
     def factors(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """See ``Call.factors``."""

@@ -81,17 +81,18 @@ class _Native(MTSACall):
 
     def forward(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """See ``Call.forward``."""
-        *tensors, seed = inputs
-        return _forward(*tensors, *self.options(tensors[0]), seed)
+        q, k, v, s, bias, padding, seed = inputs
+        return _forward(q, k, v, s, bias, padding, *self.options(q), seed)
 
     def backward(
         self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]
     ) -> tuple[Tensor, ...]:
         """See ``Call.backward``."""
-        *tensors, seed = inputs
-        options = self.options(tensors[0])
-        *grads, g_bias = _backward(grad, *tensors, *outputs, *options, seed)
-        return (*grads, g_bias.sum(0)) if tensors[4] is not None else tuple(grads)
+        q, k, v, s, bias, padding, seed = inputs
+        h, inverse, peak, shift, exact = outputs
+        saved = (h, inverse, peak, shift, exact, *self.options(q), seed)
+        *grads, g_bias = _backward(grad, q, k, v, s, bias, padding, *saved)
+        return (*grads, g_bias.sum(0)) if bias is not None else tuple(grads)
 
     def factors(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """See ``Call.factors``."""
