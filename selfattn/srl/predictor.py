@@ -66,9 +66,10 @@ class Predictor:
         """Read checkpoints of ``--task srl_tagging``; nothing else is needed.
 
         Raises:
-            UserError: if a file is missing, broken, or no tagger.
+            UserError: if a file is missing, broken, or no tagger, or two hold the same weights.
         """
-        return cls([_load(path) for path in paths], device)
+        seen = checkpoints.Distinct()
+        return cls([_load(path, seen) for path in paths], device)
 
     @torch.inference_mode()
     def log_probs(self, queries: Sequence[Query]) -> tuple[Tensor, Tensor]:
@@ -142,8 +143,9 @@ class Predictor:
         ]
 
 
-def _load(path: str | os.PathLike[str]) -> tuple[Tagger, Vocabulary]:
+def _load(path: str | os.PathLike[str], seen: checkpoints.Distinct) -> tuple[Tagger, Vocabulary]:
     state = checkpoints.read(path)
+    seen.add(state["model"], path)
     loaded = TaggerState.load(state.get("task_state") or {}, path)
     assert loaded.config is not None
     tagger = Tagger(loaded.config)
