@@ -157,7 +157,10 @@ def _reason(path: Path, error: Exception) -> str:
         return "the file is empty"
     if "EOF" in str(error) or "PytorchStreamReader" in str(error):
         return _damaged(path)
-    return "it is no fairseq checkpoint (fairseq-train writes files such as checkpoint_best.pt)"
+    return (
+        f"it is no fairseq checkpoint ({type(error).__name__}); fairseq-train writes files such as "
+        "checkpoint_best.pt"
+    )
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -237,7 +240,7 @@ class Distinct:
             UserError: an earlier one, under whatever name, holds the same weights.
         """
         tensors = (t.cpu().contiguous().reshape(-1).view(torch.uint8) for t in weights.values())
-        sums = tuple(zlib.crc32(t.numpy()) for t in tensors)
+        sums = tuple(zlib.crc32(t.numpy().data) for t in tensors)
         if sums in self._seen:
             raise UserError(
                 f"{self._seen[sums]} and {path} hold the same weights, which would count twice"
