@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import zlib
 from collections.abc import Sequence
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from .checkpoints import model_flags, read
+from .checkpoints import Distinct, model_flags, read
 from .errors import UserError
 
 _PATTERNS = {
@@ -66,11 +64,9 @@ def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
     """
     if not paths:
         raise UserError("no checkpoint to average: at least 1 is needed")
-    for path, other in combinations(map(Path, paths), 2):
-        if path.exists() and other.exists() and path.samefile(other):
-            raise UserError(f"{path} and {other} are one file, which would count twice")
     last = read(paths[-1])
-    seen = {_checksums(last): paths[-1]}
+    seen = Distinct()
+    seen.add(last["model"], paths[-1])
     last.pop("last_optimizer_state", None)
     weights = last["model"]
     sums = {
@@ -79,9 +75,7 @@ def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
     for path in paths[:-1]:
         state = read(path)
         _check_same(last, state, paths[-1], path)
-        twin = seen.setdefault(_checksums(state), path)
-        if twin is not path:
-            raise UserError(f"{twin} and {path} hold the same weights, which would count twice")
+        seen.add(state["model"], path)
         for name, total in sums.items():
             total += state["model"][name]
     shared: dict[tuple[Any, ...], torch.Tensor] = {}
@@ -93,12 +87,6 @@ def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
         weights[name] = shared[key]
     last["averaged_from"] = [Path(path).name for path in paths]
     return last
-
-
-def _checksums(state: dict[str, Any]) -> tuple[int, ...]:
-    """What tells the weights of one checkpoint from another's: a CRC-32 of each tensor."""
-    tensors = (t.contiguous().reshape(-1).view(torch.uint8) for t in state["model"].values())
-    return tuple(zlib.crc32(t.numpy()) for t in tensors)
 
 
 def _check_same(

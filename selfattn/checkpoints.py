@@ -13,7 +13,8 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -157,7 +158,10 @@ def _reason(path: Path, error: Exception) -> str:
         return "the file is empty"
     if "EOF" in str(error) or "PytorchStreamReader" in str(error):
         return _damaged(path)
-    return "it is no fairseq checkpoint (fairseq-train writes files such as checkpoint_best.pt)"
+    return (
+        f"it is no fairseq checkpoint ({type(error).__name__}); fairseq-train writes files such as "
+        "checkpoint_best.pt"
+    )
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -222,6 +226,27 @@ def check_content(state: Any, path: str | os.PathLike[str]) -> None:
                 f"{path} cannot be used: its weight {name} holds NaN or infinite numbers; use a "
                 "checkpoint from before the training diverged"
             )
+
+
+class Distinct:
+    """Checkpoints that are averaged or used together, none of them twice."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[int, ...], str | os.PathLike[str]] = {}
+
+    def add(self, weights: Mapping[str, torch.Tensor], path: str | os.PathLike[str]) -> None:
+        """Take the next one.
+
+        Raises:
+            UserError: an earlier one, under whatever name, holds the same weights.
+        """
+        tensors = (t.cpu().contiguous().reshape(-1).view(torch.uint8) for t in weights.values())
+        sums = tuple(zlib.crc32(t.numpy().data) for t in tensors)
+        if sums in self._seen:
+            raise UserError(
+                f"{self._seen[sums]} and {path} hold the same weights, which would count twice"
+            )
+        self._seen[sums] = path
 
 
 def flags(state: dict[str, Any]) -> dict[str, Any]:

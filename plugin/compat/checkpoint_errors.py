@@ -102,7 +102,12 @@ def _load_model_ensemble_and_task(
         for filename in filenames:
             if not PathManager.isfile(filename):
                 raise UserError(f"the checkpoint {filename} does not exist")
-    return original(filenames, arg_overrides, task, strict, suffix, num_shards, state)
+    found = original(filenames, arg_overrides, task, strict, suffix, num_shards, state)
+    if len(filenames) > 1:
+        seen = checkpoints.Distinct()
+        for model, filename in zip(found[0], filenames, strict=True):
+            seen.add(model.state_dict(), filename)
+    return found
 
 
 def _load_checkpoint(original: Any, self: Trainer, filename: str, *args: Any, **kwargs: Any) -> Any:

@@ -68,13 +68,15 @@ class Predictor:
         """Read one checkpoint or several of ``--task srl_tagging``; nothing else is needed.
 
         Raises:
-            UserError: if there is none, or a file is missing, broken, or no tagger.
+            UserError: if there is none, a file is missing, broken, or no tagger, or two hold the
+                same weights.
         """
         if isinstance(paths, str | os.PathLike):
             paths = [paths]
         if not paths:
             raise UserError("no checkpoint is given, but one is needed at least")
-        return cls([_load(path) for path in paths], device)
+        seen = checkpoints.Distinct()
+        return cls([_load(path, seen) for path in paths], device)
 
     @torch.inference_mode()
     def log_probs(self, queries: Sequence[Query]) -> tuple[Tensor, Tensor]:
@@ -149,8 +151,9 @@ class Predictor:
         ]
 
 
-def _load(path: str | os.PathLike[str]) -> tuple[Tagger, Vocabulary]:
+def _load(path: str | os.PathLike[str], seen: checkpoints.Distinct) -> tuple[Tagger, Vocabulary]:
     state = checkpoints.read(path)
+    seen.add(state["model"], path)
     loaded = TaggerState.load(state.get("task_state") or {}, path)
     assert loaded.config is not None
     tagger = Tagger(loaded.config)

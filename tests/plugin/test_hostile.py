@@ -324,6 +324,14 @@ def test_numbers_that_are_none(entry, command, place):
         ENTRIES[entry](command, place / "a.pt")
 
 
+@pytest.mark.parametrize("entry", ["generate", "from_pretrained"])
+def test_an_ensemble_of_one(entry, command, place):
+    for name in ("a.pt", "b.pt"):
+        torch.save(frozen(), place / name)
+    with pytest.raises(UserError, match="a.pt and .*b.pt hold the same weights"):
+        BUILDING[entry](command, Path(f"a.pt{os.pathsep}b.pt"))
+
+
 @pytest.mark.parametrize("entry", READERS)
 def test_a_flipped_bit(entry, command, place):
     state = frozen()

@@ -217,6 +217,8 @@ def test_an_ensemble_averages_probabilities(whole, corpus):
     assert padding.tolist() == [[False] * 5, [False] * 2 + [True] * 3]
     alone = Predictor.load(paths).log_probs(queries[1:])[0]
     torch.testing.assert_close(both[1:, :2], alone, rtol=1e-4, atol=1e-5)
+    with pytest.raises(UserError, match="hold the same weights"):
+        Predictor.load([paths[0], paths[0]])
 
 
 def test_twenty_sentences_are_learnt_by_heart(run_cli, tmp_path):

@@ -46,7 +46,10 @@ def test_last_epochs(average, run_folder):
         (["--dir", "."], "--dir needs --last N"),
         (["--inputs", "checkpoint1.pt", "checkpoint7.pt"], "checkpoint7.pt does not exist"),
         (["--inputs", "average.pt"], "--output average.pt is one of the inputs"),
-        (["--inputs", "checkpoint1.pt", "./checkpoint1.pt"], "are one file, which would count"),
+        (
+            ["--inputs", "checkpoint1.pt", "./checkpoint1.pt"],
+            "hold the same weights",
+        ),
     ],
     ids=["too-many", "no-number", "missing", "overwritten", "twice"],
 )

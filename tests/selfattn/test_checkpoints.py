@@ -228,9 +228,9 @@ def test_average_of_different_models(change, message, tmp_path):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda old, new: None, "a.pt and .*a.pt are one file"),
-        (lambda old, new: new.symlink_to(old), "b.pt and .*a.pt are one file"),
-        (lambda old, new: new.hardlink_to(old), "b.pt and .*a.pt are one file"),
+        (lambda old, new: None, "a.pt and .*a.pt hold the same weights"),
+        (lambda old, new: new.symlink_to(old), "a.pt and .*b.pt hold the same weights"),
+        (lambda old, new: new.hardlink_to(old), "a.pt and .*b.pt hold the same weights"),
         (lambda old, new: shutil.copy(old, new), "a.pt and .*b.pt hold the same weights"),
         (lambda old, new: saved(new, flags={"lr": [0.2]}), "hold the same weights"),
     ],
