@@ -119,8 +119,8 @@ def join_once() -> None:
         _check_scheme("--remove-bpe", scheme)
         if scheme in _REMOVES_BLANKS and bpe not in (None, scheme):
             raise UserError(
-                f"--remove-bpe {scheme} and --bpe {bpe} would both join the pieces, each in its own "
-                "way, which leaves no blanks: leave --remove-bpe out, and read the D lines"
+                f"--remove-bpe {scheme} and --bpe {bpe} would both join the pieces, each in its "
+                "own way, which leaves no blanks: leave --remove-bpe out, and read the D lines"
             )
         _Joined.scheme = scheme
         return parsed
