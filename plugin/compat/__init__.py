@@ -53,7 +53,7 @@ _FIXES = (
     precision.check_precision,
     inputs.explain_data,
     inputs.explain_sentences,
-    inputs.refuse_joining_twice,
+    inputs.join_once,
     inputs.translate_nothing_to_nothing,
     warm_start.start_from_other_attentions,
 )

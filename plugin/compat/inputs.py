@@ -96,12 +96,19 @@ def _warn_about_pieces(task: FairseqTask) -> None:
         )
 
 
-def refuse_joining_twice() -> None:
-    """Refuse ``--remove-bpe`` (``--post-process``) beside ``--bpe`` where both remove blanks.
+class _Joined:
+    """The scheme by which ``--remove-bpe`` (``--post-process``) joins pieces in this process."""
+
+    scheme: str | None = None
+
+
+def join_once() -> None:
+    """Join pieces once where both ``--remove-bpe`` (``--post-process``) and ``--bpe`` would.
 
     Break: fairseq_cli/generate.py and interactive.py join the pieces by the first and then again by
     the second, which takes the word boundaries for blanks between pieces: no blank is left. A
-    scheme that nobody knows is a NotImplementedError at the first sentence. Fix: look at the flags.
+    scheme that nobody knows is a NotImplementedError at the first sentence. Fix: the second leaves
+    text alone that the first has joined; two schemes that differ, and unknown ones, are refused.
     """
 
     @wrap(options, "parse_args_and_arch")
@@ -110,12 +117,20 @@ def refuse_joining_twice() -> None:
         flags = parsed[0] if isinstance(parsed, tuple) else parsed
         scheme, bpe = getattr(flags, "post_process", None), getattr(flags, "bpe", None)
         _check_scheme("--remove-bpe", scheme)
-        if scheme in _REMOVES_BLANKS and bpe:
+        if scheme in _REMOVES_BLANKS and bpe not in (None, scheme):
             raise UserError(
-                f"--remove-bpe {scheme} and --bpe {bpe} both join the pieces, and text that is "
-                "joined twice has no blanks: leave --remove-bpe out, and read the D lines"
+                f"--remove-bpe {scheme} and --bpe {bpe} would both join the pieces, each in its "
+                "own way, which leaves no blanks: leave --remove-bpe out, and read the D lines"
             )
+        _Joined.scheme = scheme
         return parsed
+
+    @wrap(FairseqTask, "build_bpe")
+    def build_bpe(original: Any, self: FairseqTask, args: Any) -> Any:
+        bpe = original(self, args)
+        if bpe is not None and _Joined.scheme in _REMOVES_BLANKS:
+            bpe.decode = str
+        return bpe
 
 
 def _check_scheme(flag: str, scheme: str | None) -> None:

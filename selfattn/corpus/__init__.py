@@ -1,7 +1,8 @@
 """From pairs of text files to data that fairseq trains on.
 
-``text`` reads and cleans, ``split`` cuts one corpus into train, valid and test, ``vocabulary``
-learns and applies SentencePiece, ``prepare`` does all of it and ends in a fairseq data-bin.
+``text`` reads and cleans, ``suspicions`` warns about what looks wrong, ``split`` cuts one corpus
+into train, valid and test, ``vocabulary`` learns and applies SentencePiece, ``prepare`` does all of
+it and ends in a fairseq data-bin.
 """
 
 from .prepare import Options, Prepared, prepare

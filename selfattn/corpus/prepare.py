@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -56,6 +57,8 @@ class Options:
                 f"--source-lang and --target-lang are both {self.source_lang!r}, but must differ"
             )
         vocabulary.check_size(self.vocab_size)
+        if math.isinf(self.cleaning.max_ratio):
+            raise UserError("--max-ratio is inf, but must be a number of 1 or more")
         if self.workers < 1:
             raise UserError(f"--workers is {self.workers}, but must be 1 or more")
 

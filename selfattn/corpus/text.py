@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import gzip
 import logging
-import math
 import re
 import unicodedata
 import zlib
@@ -36,7 +35,8 @@ class Cleaning:
         max_length (int): the most words that a sentence may have, and after SentencePiece the most
             pieces.
         max_ratio (float): the most by which one side may be longer than the other, in characters,
-            10 added to both so that a word may become two. Not asked of valid and test data.
+            10 added to both so that a word may become two; infinity: no limit. Not asked of valid
+            and test data.
         strict (bool): refuse training data with a bad pair instead of dropping the pair.
     """
 
@@ -48,7 +48,7 @@ class Cleaning:
     def __post_init__(self) -> None:
         if self.max_length < 1:
             raise UserError(f"--max-length is {self.max_length}, but must be 1 or more")
-        if not 1 <= self.max_ratio < math.inf:
+        if not self.max_ratio >= 1:  # nan is neither below nor above
             raise UserError(f"--max-ratio is {self.max_ratio}, but must be a number of 1 or more")
 
 

@@ -1,5 +1,6 @@
 """From text to translations with fairseq's own commands, each a real process."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -118,6 +119,10 @@ def test_generate_and_interactive_agree(trained, prepared, run_cli, attention):
     )
     assert typed.returncode == 0, typed.stderr
     again = hypotheses(typed.stdout)
+    # --bpe does not join again what --remove-bpe has joined.
+    joined = re.findall(r"^D-(\d+)\t\S+\t(.*)$", typed.stdout, flags=re.MULTILINE)
+    assert {int(number): words for number, words in joined} == {n: w for n, (_, w) in again.items()}
+    assert any(" " in words for _, words in again.values())
     assert set(again) == set(found)
     for number, (score, words) in found.items():
         assert again[number] == (pytest.approx(score, abs=1e-4), words)
