@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import os
 import ssl
 import time
 import urllib.error
@@ -70,6 +71,7 @@ def fetch(url: str, path: Path, *, size: int, digest: str, show: Show) -> None:
         UserError: if the server cannot be reached, refuses, stops sending again and again, or sends
             another file.
     """
+    path = Path(os.path.realpath(path))  # a link stays
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".part")
     failures = 0

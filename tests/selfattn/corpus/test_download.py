@@ -64,6 +64,15 @@ def test_a_partial_download_goes_on(server, tmp_path):
     assert [p.name for p in path.parent.iterdir()] == ["file.tgz"]
 
 
+def test_a_link_to_where_it_shall_lie_stays(server, tmp_path):
+    (tmp_path / "away").mkdir()
+    (tmp_path / "file.tgz").symlink_to("away/file.tgz")
+    fetch(server.url, tmp_path / "file.tgz", size=len(CONTENT), digest=DIGEST, show=print)
+    assert (tmp_path / "file.tgz").is_symlink()
+    assert (tmp_path / "away" / "file.tgz").read_bytes() == CONTENT
+    assert len([*tmp_path.rglob("*")]) == 3, "the partial file lay elsewhere"
+
+
 def test_a_server_that_hangs_up_is_asked_again(server, tmp_path):
     server.cut = 100_000
     get(server.url, tmp_path / "file.tgz")
