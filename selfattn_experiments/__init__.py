@@ -1,0 +1,1 @@
+"""What a paper needs: runs over seeds, comparisons with tests, reports and pictures."""

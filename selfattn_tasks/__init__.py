@@ -1,0 +1,1 @@
+"""What a task is, without a framework: files in, vocabularies, decoders, official scores."""
