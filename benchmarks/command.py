@@ -10,13 +10,13 @@ from pathlib import Path
 
 import torch
 
-from selfattn.benchmark import memory, plots, table
-from selfattn.benchmark.compare import regressions
-from selfattn.benchmark.method import DTYPES, MODES, PADDINGS, REFERENCES, Setup
-from selfattn.benchmark.methods import choose
-from selfattn.benchmark.sweep import Plan, run
-from selfattn.benchmark.table import Row
-from selfattn.benchmark.timing import Effort
+from benchmarks import memory, plots, table
+from benchmarks.compare import regressions
+from benchmarks.method import DTYPES, MODES, PADDINGS, REFERENCES, Setup
+from benchmarks.methods import choose
+from benchmarks.sweep import Plan, run
+from benchmarks.table import Row
+from benchmarks.timing import Effort
 from selfattn.errors import UserError
 from selfattn.files import check_output, check_output_folder, regular_target
 

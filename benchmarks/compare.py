@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from selfattn.benchmark.table import Row, number
+from benchmarks.table import Row, number
 from selfattn.errors import UserError
 
 # On a shared machine, medians of the same code differ by up to so much between two runs.

@@ -7,8 +7,8 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from benchmarks.method import Case, Method, Setup
 from selfattn import testing
-from selfattn.benchmark.method import Case, Method, Setup
 
 
 class PreNormLayer(nn.Module):

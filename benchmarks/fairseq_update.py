@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from selfattn.benchmark.checks import BOUNDS, CheckFailed
-from selfattn.benchmark.method import Case, Method, Setup
+from benchmarks.checks import BOUNDS, CheckFailed
+from benchmarks.method import Case, Method, Setup
 from selfattn.block_length import block_length
 from selfattn.config import CONFIGS
 from selfattn.layers import ATTENTIONS

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from selfattn.benchmark.method import Method, Setup
+from benchmarks.method import Method, Setup
 from selfattn.layers.base import split_heads
 from selfattn.masks import head_masks
 from selfattn.ops import disa

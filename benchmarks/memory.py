@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from selfattn.benchmark.timing import Step
+from benchmarks.timing import Step
 
 # Read by glibc when a process starts. Timings are not taken under it: page faults would cost.
 ENVIRONMENT = {

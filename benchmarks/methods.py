@@ -11,8 +11,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from selfattn.benchmark.encoder import EncoderMethod
-from selfattn.benchmark.kinds import (
+from benchmarks.encoder import EncoderMethod
+from benchmarks.kinds import (
     DiSAOperator,
     DiSAOperatorMethod,
     LayerMethod,
@@ -20,21 +20,17 @@ from selfattn.benchmark.kinds import (
     OperatorMethod,
     Reference,
 )
-from selfattn.benchmark.method import Method, Setup
-from selfattn.benchmark.rivals.algorithm1 import (
-    AlgorithmOneLayer,
-    algorithm1,
-    mtsa_by_reference,
-)
-from selfattn.benchmark.rivals.convolution import HierarchicalCNN, MultiWindowCNN
-from selfattn.benchmark.rivals.dot_product import (
+from benchmarks.method import Method, Setup
+from benchmarks.rivals.algorithm1 import AlgorithmOneLayer, algorithm1, mtsa_by_reference
+from benchmarks.rivals.convolution import HierarchicalCNN, MultiWindowCNN
+from benchmarks.rivals.dot_product import (
     Directed,
     Explicit,
     MultiHeadAround,
     TorchMultiHead,
     Undirected,
 )
-from selfattn.benchmark.rivals.recurrent import BiRecurrent
+from benchmarks.rivals.recurrent import BiRecurrent
 from selfattn.config import CONFIGS, AttentionConfig
 from selfattn.errors import UserError
 from selfattn.layers import ATTENTIONS, build_attention

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from selfattn.benchmark.table import Row, number
+from benchmarks.table import Row, number
 from selfattn.config import CONFIGS
 from selfattn.errors import UserError
-from selfattn.report.figures import FORMATS, new_figure, save, tidy
+from selfattn_experiments.report.figures import FORMATS, new_figure, save, tidy
 
 # One look for each method in every picture: colours by family, markers within it.
 _STYLES = {

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import selfattn
-from selfattn.benchmark import memory
-from selfattn.benchmark.machine import facts
-from selfattn.benchmark.method import Method, Setup
-from selfattn.benchmark.table import Row, number
-from selfattn.benchmark.timing import Effort
-from selfattn.benchmark.worker import FAILED, OK, OUT_OF_MEMORY, WRONG, Task
+from benchmarks import memory
+from benchmarks.method import Method, Setup
+from benchmarks.table import Row, number
+from benchmarks.timing import Effort
+from benchmarks.worker import FAILED, OK, OUT_OF_MEMORY, WRONG, Task
+from selfattn.machine import facts
 
 Say = Callable[[str], None]
 Result = dict[str, Any]
@@ -192,7 +192,7 @@ def _worker(
     found: dict[int, Result] = {}
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "selfattn.benchmark.worker"],
+            [sys.executable, "-m", "benchmarks.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from selfattn.benchmark.machine import FACTS
 from selfattn.errors import UserError
 from selfattn.files import check_output, write_text
+from selfattn.machine import FACTS
 
 
 @dataclass

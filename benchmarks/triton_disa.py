@@ -1,6 +1,6 @@
 """Compile the kernels of DiSA ahead and print what they take of the machine; no GPU is needed.
 
-``python -m selfattn.ops.disa.fused.report --capability 90``. A kernel that spills registers to
+``python -m benchmarks.triton_disa --capability 90``. A kernel that spills registers to
 memory is slow; the table shows it before a GPU does, and the command fails.
 """
 
@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from benchmarks.triton_mtsa import usage
 from selfattn.cli import run
 from selfattn.ops.disa.fused import operators
-from selfattn.ops.mtsa.fused.report import usage
 
 DTYPES = ("fp32", "bf16", "fp16")
 _INPUTS = ("x_ptr", "a_ptr", "b_ptr")
@@ -76,11 +76,11 @@ def _type(name: str, job: Job) -> str:
 
 
 def main() -> int:
-    """Entry of ``python -m selfattn.ops.disa.fused.report``; the number of kernels that spill."""
+    """Entry of ``python -m benchmarks.triton_disa``; the number of kernels that spill."""
     parser = argparse.ArgumentParser(
-        prog="python -m selfattn.ops.disa.fused.report",
+        prog="python -m benchmarks.triton_disa",
         description="Compile the kernels of DiSA ahead; print registers, spills, shared memory.",
-        epilog="example: python -m selfattn.ops.disa.fused.report --capability 90",
+        epilog="example: python -m benchmarks.triton_disa --capability 90",
     )
     parser.add_argument("--capability", type=int, default=90, help="of the GPU, e.g. 80 or 90")
     capability = parser.parse_args().capability

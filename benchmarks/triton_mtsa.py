@@ -1,6 +1,6 @@
 """Compile the kernels of MTSA ahead and print what they take of the machine; no GPU is needed.
 
-``python -m selfattn.ops.mtsa.fused.report --capability 90``. A kernel that spills registers to
+``python -m benchmarks.triton_mtsa --capability 90``. A kernel that spills registers to
 memory is slow; the table shows it before a GPU does, and the command fails.
 """
 
@@ -184,12 +184,12 @@ def usage(kernel: Any) -> Usage:
 
 
 def main() -> int:
-    """Entry of ``python -m selfattn.ops.mtsa.fused.report``; 1 if a kernel spills."""
+    """Entry of ``python -m benchmarks.triton_mtsa``; 1 if a kernel spills."""
     parser = argparse.ArgumentParser(
-        prog="python -m selfattn.ops.mtsa.fused.report",
+        prog="python -m benchmarks.triton_mtsa",
         description="Compile the kernels of MTSA ahead; print registers, spills, shared memory. "
         "All of them take about a quarter of an hour.",
-        epilog="example: python -m selfattn.ops.mtsa.fused.report --dtype bf16 --width 64",
+        epilog="example: python -m benchmarks.triton_mtsa --dtype bf16 --width 64",
     )
     parser.add_argument("--capability", type=int, default=90, help="of the GPU, e.g. 80 or 90")
     parser.add_argument("--kernel", choices=KERNELS, nargs="+", default=KERNELS)

@@ -1,6 +1,6 @@
 """The process that measures one method: reads a task as JSON, writes a line of JSON per length.
 
-Started by ``sweep``; ``python -m selfattn.benchmark.worker`` alone waits for a task on its stdin.
+Started by ``sweep``; ``python -m benchmarks.worker`` alone waits for a task on its stdin.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any, TextIO
 
 import torch
 
-from selfattn.benchmark import memory, timing
-from selfattn.benchmark.checks import CheckFailed
-from selfattn.benchmark.method import Method, Setup
-from selfattn.benchmark.methods import choose
+from benchmarks import memory, timing
+from benchmarks.checks import CheckFailed
+from benchmarks.method import Method, Setup
+from benchmarks.methods import choose
 from selfattn.errors import UserError
 
 # Ends of a row that may be reported, and ends that may not.

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from selfattn import checkpoints
 from selfattn.block_length import block_length, longest_of_a_batch
 from selfattn.errors import UserError
+from selfattn_tasks import checkpoints
 
 logger = logging.getLogger(__name__)
 FLAG = "--biblosa-block-length"

@@ -14,14 +14,14 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
-from selfattn import checkpoints
-from selfattn.corpus.prepare import SUMMARY
-from selfattn.corpus.text import clean_line
 from selfattn.errors import UserError
 from selfattn.layers import Inspection, SelfAttention
+from selfattn.layers.capture import inspections
 from selfattn.layers.inspection import looking_into, mask_names
 from selfattn.masks import PositionalMask, check_padding_mask
-from selfattn.report.attention_capture import inspections
+from selfattn_tasks import checkpoints
+from selfattn_tasks.text import clean_line
+from selfattn_tasks.translation.prepare import SUMMARY
 
 from .models.transformer import AttentionTransformerModel
 from .modules.encoder_attention import EncoderAttention

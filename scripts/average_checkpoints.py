@@ -17,10 +17,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from selfattn import averaging, checkpoints
 from selfattn.cli import run
 from selfattn.errors import UserError
 from selfattn.files import check_output
+from selfattn_experiments import averaging
+from selfattn_tasks import checkpoints
 
 
 def parse() -> argparse.Namespace:

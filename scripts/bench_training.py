@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from selfattn.benchmark.command import add_flags, execute
+from benchmarks.command import add_flags, execute
 from selfattn.cli import run
 from selfattn.errors import UserError
 

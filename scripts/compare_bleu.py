@@ -27,15 +27,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from selfattn.cli import moving_line, run
-from selfattn.compare.compare import Request, compare
-from selfattn.compare.files import to_csv, to_latex, to_markdown
-from selfattn.compare.plots import draw
-from selfattn.compare.reading import TASKS
-from selfattn.compare.results import Settings
-from selfattn.compare.runs import name_logs, name_systems, name_test_sets
-from selfattn.compare.text import render
 from selfattn.errors import UserError
 from selfattn.files import check_output, check_output_folder, write_json, write_text
+from selfattn_experiments.compare.compare import Request, compare
+from selfattn_experiments.compare.files import to_csv, to_latex, to_markdown
+from selfattn_experiments.compare.plots import draw
+from selfattn_experiments.compare.reading import TASKS
+from selfattn_experiments.compare.results import Settings
+from selfattn_experiments.compare.runs import name_logs, name_systems, name_test_sets
+from selfattn_experiments.compare.text import render
 
 FILES = ("json", "csv", "markdown", "latex")
 

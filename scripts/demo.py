@@ -17,9 +17,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from tour.tour import Plan, tour
+from tour.training import Size
+
 from selfattn.cli import run
-from selfattn.demo.tour import Plan, tour
-from selfattn.demo.training import Size
 from selfattn.errors import UserError
 from selfattn.files import check_output_folder
 from selfattn.layers import ATTENTIONS

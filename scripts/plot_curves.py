@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from selfattn.cli import run
 from selfattn.errors import UserError
-from selfattn.report import plot, read_curves
-from selfattn.report.curves import check_picture
+from selfattn_experiments.report import plot, read_curves
+from selfattn_experiments.report.curves import check_picture
 
 
 def parse_args() -> argparse.Namespace:

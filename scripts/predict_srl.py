@@ -35,10 +35,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from selfattn.cli import run
 from selfattn.errors import UserError
 from selfattn.files import check_output, write_lines
-from selfattn.srl import Sentence, conll, lines
-from selfattn.srl.request import read_queries, typed_sentences
-from selfattn.srl.show import as_json, as_text
-from selfattn.srl.tags import DECODERS
+from selfattn_tasks.srl import Sentence, conll, lines
+from selfattn_tasks.srl.request import read_queries, typed_sentences
+from selfattn_tasks.srl.show import as_json, as_text
+from selfattn_tasks.srl.tags import DECODERS
 
 FORMATS = ("text", "json", "jsonl", "props", "columns", "lines")
 # What the end of --output's name says about its format; any other name gets a props file.
@@ -147,8 +147,8 @@ def main() -> None:
     import torch
 
     # torch takes seconds to import, and a mistake in the flags should not.
-    from selfattn.srl.decode_structure import count_violations
-    from selfattn.srl.predictor import Predictor
+    from selfattn_tasks.srl.decode_structure import count_violations
+    from selfattn_tasks.srl.predictor import Predictor
 
     if args.device != "cpu" and not (args.device == "cuda" and torch.cuda.is_available()):
         raise UserError(f"--device {args.device} is not usable here; cpu is")

@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from selfattn.cli import run
-from selfattn.srl.conll05 import build
+from selfattn_tasks.srl.conll05 import build
 
 
 def parse_args() -> argparse.Namespace:

@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from selfattn.cli import run
 from selfattn.errors import UserError, shortened
-from selfattn.srl.conll import FORMATS
-from selfattn.srl.prepare import META, Options, prepare
+from selfattn_tasks.srl.conll import FORMATS
+from selfattn_tasks.srl.prepare import META, Options, prepare
 
 
 def parse_args() -> argparse.Namespace:

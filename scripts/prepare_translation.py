@@ -22,10 +22,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from selfattn.cli import run
-from selfattn.corpus import Cleaning, Options, prepare
-from selfattn.corpus.prepare import SUMMARY, find_pair
-from selfattn.corpus.vocabulary import MODEL_TYPES
 from selfattn.errors import UserError
+from selfattn_tasks.translation import Cleaning, Options, prepare
+from selfattn_tasks.translation.prepare import SUMMARY, find_pair
+from selfattn_tasks.translation.vocabulary import MODEL_TYPES
 
 
 def parse_args() -> argparse.Namespace:

@@ -45,7 +45,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from selfattn.cli import run
 from selfattn.errors import UserError
-from selfattn.grid.read import read_grid
+from selfattn_experiments.runs.read import read_grid
 
 
 def parse_args() -> argparse.Namespace:
@@ -82,15 +82,15 @@ def main() -> int:
     args = parse_args()
     grid = read_grid(args.grid)
     if args.slurm:
-        from selfattn.grid.session import choose
-        from selfattn.grid.slurm import write_scripts
+        from selfattn_experiments.runs.session import choose
+        from selfattn_experiments.runs.slurm import write_scripts
 
         names = [f"{system}-{seed}" for system, seed in choose(grid, args.only)]
         submit = write_scripts(args.slurm, grid, names, Path(__file__))
         print(f"{len(names)} runs; start them with {os.path.relpath(submit)}")
         return 0
     # torch takes seconds to import, and a mistake in the grid file should not.
-    from selfattn.grid import session
+    from selfattn_experiments.runs import session
 
     if args.summary:
         return session.summarise(grid)

@@ -24,11 +24,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from selfattn.cli import run
 from selfattn.errors import UserError
-from selfattn.srl import conll
-from selfattn.srl.lines import regrouped
-from selfattn.srl.scorer import check_same_sentences, score
-from selfattn.srl.table import format_confusion, format_scores
-from selfattn.srl.tag_f1 import NAME, tag_f1
+from selfattn_tasks.srl import conll
+from selfattn_tasks.srl.lines import regrouped
+from selfattn_tasks.srl.scorer import check_same_sentences, score
+from selfattn_tasks.srl.table import format_confusion, format_scores
+from selfattn_tasks.srl.tag_f1 import NAME, tag_f1
 
 
 def parse_args() -> argparse.Namespace:

@@ -30,8 +30,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from selfattn.cli import run
 from selfattn.errors import UserError
 from selfattn.files import check_output, write_json
-from selfattn.report.attention_panels import PARTS
-from selfattn.report.figures import FORMATS
+from selfattn_experiments.report.attention_panels import PARTS
+from selfattn_experiments.report.figures import FORMATS
 
 Found = tuple[Sequence[str], list[Any], str, int | None]
 
@@ -91,9 +91,9 @@ def names(text: str | None) -> list[str] | None:
 
 def look_into_tagger(args: argparse.Namespace) -> Found:
     """Words, inspections of all layers, the attention's name and the predicate's position."""
-    from selfattn.report.attention_capture import inspections
-    from selfattn.srl.predictor import Predictor, Query
-    from selfattn.srl.request import typed_sentence
+    from selfattn.layers.capture import inspections
+    from selfattn_tasks.srl.predictor import Predictor, Query
+    from selfattn_tasks.srl.request import typed_sentence
 
     given = [args.predicate] if args.predicate is not None else []
     sentence = typed_sentence(args.sentence, given, split=not args.tokenized, flag="--predicate")
@@ -146,9 +146,9 @@ def chosen_layers(text: str, count: int) -> list[int]:
 def main() -> None:
     args = parse_args()
     # torch takes seconds to import, and a mistake in the flags should not.
-    from selfattn import checkpoints
-    from selfattn.report.attention import Look, draw
-    from selfattn.srl.state import KEY
+    from selfattn_experiments.report.attention import Look, draw
+    from selfattn_tasks import checkpoints
+    from selfattn_tasks.srl.state import KEY
 
     is_tagger = KEY in (checkpoints.read(args.checkpoint).get("task_state") or {})
     if not is_tagger and args.predicate is not None:

@@ -16,11 +16,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from selfattn.cli import moving_line, run
-from selfattn.compare.simulation import HEADER, WORLDS, markdown_row, simulate
-from selfattn.compare.simulation_figure import draw_rates
 from selfattn.errors import UserError
 from selfattn.files import check_output, write_text
-from selfattn.report.figures import FORMATS
+from selfattn_experiments.compare.simulation import HEADER, WORLDS, markdown_row, simulate
+from selfattn_experiments.compare.simulation_figure import draw_rates
+from selfattn_experiments.report.figures import FORMATS
 
 
 def parse_args() -> argparse.Namespace:

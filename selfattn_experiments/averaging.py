@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from .checkpoints import Distinct, model_flags, read
-from .errors import UserError
+from selfattn.errors import UserError
+from selfattn_tasks.checkpoints import Distinct, model_flags, read
 
 _PATTERNS = {
     "epoch": re.compile(r"checkpoint(\d+)\.pt"),

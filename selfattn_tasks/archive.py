@@ -9,7 +9,7 @@ from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
-from ..errors import UserError
+from selfattn.errors import UserError
 
 
 def member_lines(archive: Path, name: str) -> Iterator[bytes]:

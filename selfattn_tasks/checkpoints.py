@@ -20,10 +20,10 @@ from typing import IO, Any
 
 import torch
 
-from .cli import is_disk_full
-from .config import CONFIGS
-from .errors import UserError
-from .files import writing
+from selfattn.cli import is_disk_full
+from selfattn.config import CONFIGS
+from selfattn.errors import UserError
+from selfattn.files import writing
 
 # Flags of a training that decide what its weights mean, by how they begin and end; others (data,
 # learning rate, a preset's name beside the switches that it set) may differ.

@@ -12,7 +12,8 @@ import urllib.request
 from pathlib import Path
 from typing import BinaryIO
 
-from ..errors import UserError
+from selfattn.errors import UserError
+
 from .progress import Progress, Show
 
 TIMEOUT = 30.0

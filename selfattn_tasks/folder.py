@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..errors import UserError
-from ..files import check_output_folder
+from selfattn.errors import UserError
+from selfattn.files import check_output_folder
 
 
 @contextmanager

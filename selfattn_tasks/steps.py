@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..files import write_json
+from selfattn.files import write_json
+
 from .folder import new_folder, sha256_of
 from .progress import Show
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import UserError
+from selfattn.errors import UserError
 
 logger = logging.getLogger(__name__)
 

@@ -20,14 +20,14 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from selfattn.cli import run
-from selfattn.corpus.folder import new_folder, sha256_of
-from selfattn.corpus.text import read_lines
 from selfattn.errors import UserError
 from selfattn.files import write_json
-from selfattn.srl import Proposition, Sentence, Span, conll
-from selfattn.srl.brackets import BracketError, parse_brackets
-from selfattn.srl.propositions import CONTINUATION, VERB
-from selfattn.srl.rows import NO_PREDICATE, Block, read_blocks
+from selfattn_tasks.folder import new_folder, sha256_of
+from selfattn_tasks.srl import Proposition, Sentence, Span, conll
+from selfattn_tasks.srl.brackets import BracketError, parse_brackets
+from selfattn_tasks.srl.propositions import CONTINUATION, VERB
+from selfattn_tasks.srl.rows import NO_PREDICATE, Block, read_blocks
+from selfattn_tasks.text import read_lines
 
 MARK = "counts.json"
 SPLITS = ("train", "dev", "test")

@@ -19,11 +19,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from wmt14.prepare import Options, prepare
+from wmt14.sources import find_archives, read_sources
+
 from selfattn.cli import run
 from selfattn.errors import UserError
 from selfattn.files import check_output_folder
-from selfattn.wmt14.prepare import Options, prepare
-from selfattn.wmt14.sources import find_archives, read_sources
 
 
 def parse_args() -> argparse.Namespace:

@@ -13,8 +13,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from wmt14.table6 import collect, signatures, table
+
 from selfattn.cli import run
-from selfattn.wmt14.table6 import collect, signatures, table
 
 
 def main() -> None:

@@ -9,8 +9,8 @@ from fairseq.file_io import PathManager
 from fairseq.models import BaseFairseqModel
 from fairseq.trainer import Trainer
 
-from selfattn import checkpoints
 from selfattn.errors import UserError
+from selfattn_tasks import checkpoints
 
 from . import vocabulary, warm_start
 from ._patch import wrap

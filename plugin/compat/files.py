@@ -8,8 +8,8 @@ from typing import Any
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
-from selfattn import checkpoints
 from selfattn.errors import UserError
+from selfattn_tasks import checkpoints
 
 from ._patch import wrap
 

@@ -20,8 +20,8 @@ from fairseq.data import FastaDataset
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import meters
 
-from selfattn.checkpoints import safe_types
 from selfattn.errors import UserError
+from selfattn_tasks.checkpoints import safe_types
 
 from ._patch import wrap
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from fairseq.data import FairseqDataset
 
-from selfattn.srl import Proposition
-from selfattn.srl.vocabulary import PADDING, spread
+from selfattn_tasks.srl import Proposition
+from selfattn_tasks.srl.vocabulary import PADDING, spread
 
 from ..criterions.bio_tagging import IGNORED
 

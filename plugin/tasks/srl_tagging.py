@@ -15,14 +15,14 @@ from omegaconf import MISSING
 from torch import Tensor
 
 from selfattn.errors import UserError
-from selfattn.srl import Proposition, Sentence, read
-from selfattn.srl.decode import decode
-from selfattn.srl.embeddings import WordVectors, read_vectors
-from selfattn.srl.lines import Line, read_lines_file
-from selfattn.srl.scorer import score
-from selfattn.srl.state import KEY, TaggerState
-from selfattn.srl.tags import DECODERS, proposition_of
-from selfattn.srl.vocabulary import Vocabulary, differences
+from selfattn_tasks.srl import Proposition, Sentence, read
+from selfattn_tasks.srl.decode import decode
+from selfattn_tasks.srl.embeddings import WordVectors, read_vectors
+from selfattn_tasks.srl.lines import Line, read_lines_file
+from selfattn_tasks.srl.scorer import score
+from selfattn_tasks.srl.state import KEY, TaggerState
+from selfattn_tasks.srl.tags import DECODERS, proposition_of
+from selfattn_tasks.srl.vocabulary import Vocabulary, differences
 
 from ..criterions.bio_tagging import IGNORED, BIOTaggingCriterion
 from ..data.propositions import Example, PropositionDataset

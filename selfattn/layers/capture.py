@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from ..errors import UserError
-from ..layers import Inspection, SelfAttention
+from . import Inspection, SelfAttention
 
 
 def inspect_self_attention(module: nn.Module, *args: Any, **kwargs: Any) -> Inspection:

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import __version__
-from ..corpus.folder import sha256_of
-from ..errors import UserError
+from selfattn import __version__
+from selfattn.errors import UserError
+from selfattn_tasks.folder import sha256_of
+
 from . import run_level
 from .metrics import TAGGING, TRANSLATION, Metric
 from .planning import plan

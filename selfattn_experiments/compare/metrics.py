@@ -17,10 +17,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import __version__
-from ..errors import UserError
-from ..srl.propositions import Sentence
-from ..srl.scorer import Result, score
+from selfattn import __version__
+from selfattn.errors import UserError
+from selfattn_tasks.srl.propositions import Sentence
+from selfattn_tasks.srl.scorer import Result, score
 
 # Of each sentence, shape (sentences, columns), and summed, shape (..., columns); scores too.
 SentenceCounts = NDArray[np.unsignedinteger[Any]]

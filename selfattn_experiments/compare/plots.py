@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import UserError
+from selfattn.errors import UserError
+
 from ..report import Curves, read_curves
 from ..report.figures import FORMATS, colours, new_figure, save, tidy
 from . import cells

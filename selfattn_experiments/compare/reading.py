@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..corpus.text import iter_lines
-from ..errors import UserError
+from selfattn.errors import UserError
+from selfattn_tasks.srl import conll
+from selfattn_tasks.srl.lines import regrouped
+from selfattn_tasks.srl.propositions import Sentence
+from selfattn_tasks.srl.scorer import check_same_sentences
+from selfattn_tasks.text import iter_lines
+
 from ..report.translations import check_subwords, read_translations
-from ..srl import conll
-from ..srl.lines import regrouped
-from ..srl.propositions import Sentence
-from ..srl.scorer import check_same_sentences
 
 TASKS = ("auto", "translation", "srl")
 # The reference of a sentence as fairseq-generate prints it.

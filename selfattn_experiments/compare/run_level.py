@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import UserError
+from selfattn.errors import UserError
 
 # 10 against 10 runs are 184,756 ways to deal them out: all are tried up to this number.
 MOST_DEALS = 200_000

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
+from selfattn.errors import UserError
 
 TEST = "{test}"
 FEWEST_RUNS = 3

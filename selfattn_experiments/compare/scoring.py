@@ -12,16 +12,11 @@ from typing import IO, Any
 
 import numpy as np
 
-from ..corpus.folder import sha256_of
+from selfattn_tasks.folder import sha256_of
+
 from . import cache
 from .metrics import Metric, SentenceCounts, TaggingMetric, translation_metrics
-from .reading import (
-    check_distinct,
-    digest_of,
-    mark_warnings,
-    read_hypotheses,
-    signature_warnings,
-)
+from .reading import check_distinct, digest_of, mark_warnings, read_hypotheses, signature_warnings
 from .results import Run, Settings
 from .runs import Found
 from .suspicions import reference_warnings, text_warnings

@@ -13,8 +13,9 @@ from typing import Any
 
 import torch
 
-from ..errors import UserError
-from ..layers import Inspection
+from selfattn.errors import UserError
+from selfattn.layers import Inspection
+
 from .attention_layout import Section, Sheet, stack
 from .attention_panels import PARTS, pairs_section, selection_section, strip_section, title_section
 from .figures import FORMATS, save

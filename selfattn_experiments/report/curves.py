@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..errors import UserError
-from ..files import check_output
+from selfattn.errors import UserError
+from selfattn.files import check_output
+
 from .fairseq_log import Curves
 from .figures import colours, new_figure, save, tidy
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..errors import UserError
+from selfattn.errors import UserError
 
 # 2026-01-31 12:00:00 | INFO | train_inner | ...
 _LINE = re.compile(r"\| INFO \| (train_inner|train|valid\w*) \| (.*)$")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
-from ..files import writing
+from selfattn.errors import UserError
+from selfattn.files import writing
 
 # Okabe and Ito's palette: told apart by colour-blind readers and in print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

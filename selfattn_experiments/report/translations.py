@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..corpus.text import iter_lines
-from ..errors import UserError
+from selfattn.errors import UserError
+from selfattn_tasks.text import iter_lines
 
 # The detokenised hypothesis of one sentence: D-NUMBER, score, text.
 _HYPOTHESIS = re.compile(r"D-(\d+)\t\S+\t(.*)")

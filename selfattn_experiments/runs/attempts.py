@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..files import write_json
+from selfattn.files import write_json
+
 from .child import Step
 from .slots import Slot
 

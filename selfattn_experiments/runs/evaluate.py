@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from selfattn.files import write_lines
+from selfattn_tasks.srl import conll
+from selfattn_tasks.srl.lines import regrouped
+from selfattn_tasks.srl.scorer import check_same_sentences, score
+
 from ..compare.reading import read_hypotheses
-from ..files import write_lines
 from ..report.translations import bleu, read_translations
-from ..srl import conll
-from ..srl.lines import regrouped
-from ..srl.scorer import check_same_sentences, score
 
 
 @dataclass(frozen=True)

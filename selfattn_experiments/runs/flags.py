@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from ..errors import UserError
+from selfattn.errors import UserError
 
 Flags = dict[str, list[str]]
 _NUMBER = re.compile(r"-[\d.]")

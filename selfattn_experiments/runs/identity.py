@@ -7,8 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..corpus.folder import sha256_of
-from ..errors import UserError
+from selfattn.errors import UserError
+from selfattn_tasks.folder import sha256_of
+
 from .flags import difference, parse
 from .grid import Grid
 

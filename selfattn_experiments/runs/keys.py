@@ -8,7 +8,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
+from selfattn.errors import UserError
+
 from . import flags as flag
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")

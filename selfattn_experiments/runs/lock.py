@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
+from selfattn.errors import UserError
 
 # The processes of a runner that was killed hold its lock until they have noticed.
 _PATIENCE = 10.0

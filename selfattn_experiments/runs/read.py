@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .. import _user_dir
-from ..errors import UserError
-from ..files import check_output_folder
+from selfattn import _user_dir
+from selfattn.errors import UserError
+from selfattn.files import check_output_folder
+
 from . import flags as flag
 from .grid import TASKS, Grid
 from .keys import NAME, Reader, load

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from statistics import mean, stdev
 from typing import Any
 
-from ..files import write_json, write_text
-from ..info import installed
+from selfattn.files import write_json, write_text
+from selfattn.info import installed
+
 from .grid import Grid
 from .run import Run
 
@@ -18,7 +19,7 @@ _PACKAGES = ("fairseq-fixed", "numpy", "sacrebleu", "sentencepiece")
 
 def facts() -> dict[str, Any]:
     """Commit, versions and CPU of this machine."""
-    from ..benchmark import machine
+    from selfattn import machine
 
     found = machine.facts("cpu")
     names = ("python", "torch", "triton", "selfattn")

@@ -8,10 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .. import checkpoints
-from ..corpus.folder import sha256_of
-from ..errors import UserError
-from ..files import write_json
+from selfattn.errors import UserError
+from selfattn.files import write_json
+from selfattn_tasks import checkpoints
+from selfattn_tasks.folder import sha256_of
+
 from . import commands, evaluate
 from .attempts import Attempts, now, read_json
 from .child import Step

@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from ..cli import is_disk_full
-from ..errors import UserError
+from selfattn.cli import is_disk_full
+from selfattn.errors import UserError
+
 from .attempts import Attempts
 from .child import Child, Step, stop_all, tail
 from .follow import Follower

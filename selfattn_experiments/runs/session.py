@@ -8,7 +8,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import UserError
+from selfattn.errors import UserError
+
 from .estimate import Estimate
 from .grid import Grid
 from .identity import Identity

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..errors import UserError
+from selfattn.errors import UserError
 
 # glibc gives freed memory back and asks for it again in every update, which costs CPU time.
 _KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import UserError
-from ..files import check_output_folder, write_text
+from selfattn.errors import UserError
+from selfattn.files import check_output_folder, write_text
+
 from .grid import Grid
 
 _DEFAULT = ("--gpus=1", "--cpus-per-task=4", "--time=24:00:00")

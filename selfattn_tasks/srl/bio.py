@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..errors import UserError
+from selfattn.errors import UserError
+
 from .propositions import Span
 
 OUTSIDE = "O"

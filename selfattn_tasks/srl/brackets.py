@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..errors import UserError
+from selfattn.errors import UserError
+
 from .propositions import Span
 
 _TAG = re.compile(r"((?:\([^()*\s]+)*)\*((?:[^()*\s]*\))*)")

@@ -15,8 +15,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ..errors import UserError
-from ..files import write_text
+from selfattn.errors import UserError
+from selfattn.files import write_text
+
 from . import conll12, lines
 from .brackets import format_brackets, looks_like_brackets
 from .propositions import Proposition, Sentence

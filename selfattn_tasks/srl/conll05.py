@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..corpus.folder import check_destination, new_folder
-from ..errors import UserError
-from ..files import write_json
+from selfattn.errors import UserError
+from selfattn.files import write_json
+
+from ..folder import check_destination, new_folder
 from . import conll
 from .conll05_files import BROWN, PARTS, Member, Part, Spelling, read_archives
 from .propositions import Sentence

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import UserError
+from selfattn.errors import UserError
 
 BROWN = "brown"
 

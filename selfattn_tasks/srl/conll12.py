@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ..files import write_text
+from selfattn.files import write_text
+
 from .brackets import format_brackets
 from .propositions import VERB, Proposition, Sentence, Span
 from .rows import NO_PREDICATE, Block, parse_column, read_blocks

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import UserError
-from ..masks import check_padding_mask
+from selfattn.errors import UserError
+from selfattn.masks import check_padding_mask
+
 from .bio import OUTSIDE, joined
 from .tags import DECODERS
 

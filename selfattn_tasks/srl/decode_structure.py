@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..masks import check_padding_mask
+from selfattn.masks import check_padding_mask
+
 from .bio import from_bio
 from .decode import Constraints, bio_constraints, viterbi
 from .propositions import Span

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import UserError
+from selfattn.errors import UserError
 
 logger = logging.getLogger(__name__)
 _PROGRESS_EVERY = 200_000

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from ..layers import SelfAttention
+from selfattn.layers import SelfAttention
 
 INITIALISERS = ("glorot_normal", "orthogonal", "layer")
 # Standard deviation of a standard normal that is cut off at two standard deviations.

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..corpus.text import read_lines
-from ..errors import UserError
-from ..files import write_text
+from selfattn.errors import UserError
+from selfattn.files import write_text
+
+from ..text import read_lines
 from .bio import from_bio, to_bio
 from .propositions import Proposition, Sentence, covers_predicate
 from .rows import fields

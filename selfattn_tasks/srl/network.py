@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..config import AttentionConfig
-from ..errors import UserError, check_integer
-from ..layers import build_attention
-from ..masks import check_padding_mask
+from selfattn.config import AttentionConfig
+from selfattn.errors import UserError, check_integer
+from selfattn.layers import build_attention
+from selfattn.masks import check_padding_mask
+
 from .initialise import INITIALISERS, initialise
 
 _LAYER_NORM_EPS = 1e-6

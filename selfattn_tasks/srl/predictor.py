@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from selfattn.errors import UserError
+
 from .. import checkpoints
-from ..errors import UserError
 from .decode import decode
 from .network import Tagger
 from .propositions import Sentence
@@ -113,7 +114,7 @@ class Predictor:
 
         Args:
             queries: predicates in their sentences, in any order.
-            decoder: one of ``selfattn.srl.decode.DECODERS``.
+            decoder: one of ``selfattn_tasks.srl.decode.DECODERS``.
             progress: called with the number of finished queries after each batch.
 
         Returns:

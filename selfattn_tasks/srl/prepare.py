@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..corpus.folder import check_destination, new_folder, sha256_of
-from ..errors import UserError
-from ..files import write_json, write_lines
+from selfattn.errors import UserError
+from selfattn.files import write_json, write_lines
+
+from ..folder import check_destination, new_folder, sha256_of
 from . import conll, lines
 from .propositions import Sentence
 
@@ -59,7 +60,7 @@ def prepare(
 ) -> dict[str, Any]:
     """Write the folder; all or nothing.
 
-    It gets ``SPLIT.txt`` (one proposition a line, :mod:`~selfattn.srl.lines`), for every split but
+    It gets ``SPLIT.txt`` (one proposition a line, :mod:`~selfattn_tasks.srl.lines`), for every split but
     ``train`` also ``SPLIT.conll`` (the whole gold sentences; its n-th proposition is line n),
     ``dict.word.txt`` and ``dict.label.txt`` in fairseq's format, most frequent first, and
     ``meta.json``. Words are counted once a line, as deepatt counts them: in a sentence with three

@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import UserError
+from selfattn.errors import UserError
+
 from . import conll
 from .brackets import looks_like_brackets
 from .propositions import Proposition, Sentence

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..corpus.text import read_lines
-from ..errors import UserError
+from selfattn.errors import UserError
+
+from ..text import read_lines
 from .brackets import BracketError, parse_brackets
 from .propositions import Proposition, Span, covers_predicate
 
@@ -121,7 +122,7 @@ def parse_column(
     """The spans of one bracket column; columns and predicates are counted from 0.
 
     Raises:
-        UserError: as :func:`~selfattn.srl.brackets.parse_brackets`; unless ``lenient``, also if no
+        UserError: as :func:`~selfattn_tasks.srl.brackets.parse_brackets`; unless ``lenient``, also if no
             ``V`` span covers the predicate. ``predicate`` None leaves this to the caller.
     """
     try:

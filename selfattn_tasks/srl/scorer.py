@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
+from selfattn.errors import UserError
+
 from .arguments import arguments_of, compare
 from .propositions import VERB, Proposition, Sentence
 

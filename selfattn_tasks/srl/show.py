@@ -14,7 +14,7 @@ _GAP = "  "
 def as_text(sentence: Sentence, width: int = 100) -> str:
     """The words of a sentence with one row of roles below them for each predicate.
 
-    >>> from selfattn.srl.propositions import Proposition
+    >>> from selfattn_tasks.srl.propositions import Proposition
     >>> spans = (Span("A0", 0, 1), Span("V", 2, 2))
     >>> print(as_text(Sentence(("The", "cat", "sleeps", "."), (Proposition(2, "", spans),))))
     The  cat  sleeps  .

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from ..config import CONFIGS
-from ..errors import UserError
+from selfattn.config import CONFIGS
+from selfattn.errors import UserError
+
 from .network import TaggerConfig
 from .vocabulary import Vocabulary
 

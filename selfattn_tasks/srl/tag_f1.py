@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import UserError
+from selfattn.errors import UserError
+
 from .bio import to_bio
 from .propositions import Sentence
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .bio import from_bio
 from .propositions import CONTINUATION, VERB, Proposition
 
-# The names that ``selfattn.srl.decode.decode`` knows.
+# The names that ``selfattn_tasks.srl.decode.decode`` knows.
 DECODERS = ("argmax", "published", "tan", "he", "strict", "structured")
 
 

@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..corpus.text import read_lines
-from ..errors import UserError
+from selfattn.errors import UserError
+
+from ..text import read_lines
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 _TRACE = "-NONE-"

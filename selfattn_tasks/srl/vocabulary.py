@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
+from selfattn.errors import UserError
 
 # Rows of the word table that are no words.
 PADDING, UNKNOWN, FIRST_WORD = 0, 1, 2

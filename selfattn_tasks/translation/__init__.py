@@ -5,9 +5,9 @@ into train, valid and test, ``vocabulary`` learns and applies SentencePiece, ``p
 it and ends in a fairseq data-bin.
 """
 
+from ..text import Cleaning, clean_pairs, read_pairs
 from .prepare import Options, Prepared, prepare
 from .split import split_pairs
-from .text import Cleaning, clean_pairs, read_pairs
 
 __all__ = [
     "Cleaning",

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import UserError
+from selfattn.errors import UserError
 
 if TYPE_CHECKING:
     from .prepare import Options

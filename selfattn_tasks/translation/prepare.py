@@ -10,14 +10,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
-from ..files import write_json, write_lines
+from selfattn.errors import UserError
+from selfattn.files import write_json, write_lines
+
+from ..folder import check_destination, new_folder, sha256_of
+from ..text import Cleaning, Pair, ParallelText, clean_pairs, read_pairs
 from . import vocabulary
 from .binarise import binarise
-from .folder import check_destination, new_folder, sha256_of
 from .split import count_overlap, split_pairs
 from .suspicions import suspicions
-from .text import Cleaning, Pair, ParallelText, clean_pairs, read_pairs
 
 logger = logging.getLogger(__name__)
 

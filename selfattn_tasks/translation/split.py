@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 
-from ..errors import UserError
-from .text import Pair
+from selfattn.errors import UserError
+
+from ..text import Pair
 
 _NOT_A_LETTER = re.compile(r"[\W\d_]+")
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from .text import Pair, ParallelText
+from ..text import Pair, ParallelText
 
 # Above this share of a set's pairs, copies and swapped sides are no longer single accidents.
 _MANY = 0.05

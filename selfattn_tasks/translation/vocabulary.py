@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UserError
-from ..files import write_lines
+from selfattn.errors import UserError
+from selfattn.files import write_lines
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor

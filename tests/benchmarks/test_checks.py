@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from selfattn.benchmark.checks import CheckFailed
-from selfattn.benchmark.kinds import LayerMethod
-from selfattn.benchmark.method import REFERENCES, Setup
-from selfattn.benchmark.methods import all_methods, choose
-from selfattn.benchmark.rivals.dot_product import Explicit, MultiHeadAround, TorchMultiHead
+from benchmarks.checks import CheckFailed
+from benchmarks.kinds import LayerMethod
+from benchmarks.method import REFERENCES, Setup
+from benchmarks.methods import all_methods, choose
+from benchmarks.rivals.dot_product import Explicit, MultiHeadAround, TorchMultiHead
 from selfattn.errors import UserError
 
 SMALL = Setup(embed_dim=16, heads=4, ffn_dim=24)

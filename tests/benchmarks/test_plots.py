@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from selfattn.benchmark.table import Row
+from benchmarks.table import Row
 from selfattn.errors import UserError
 
 pytest.importorskip("matplotlib")
 
-from selfattn.benchmark.plots import draw  # noqa: E402
+from benchmarks.plots import draw  # noqa: E402
 
 ROW = Row(
     level="layer", mode="training", device="cpu", dtype="float32", threads=1, padding="none",

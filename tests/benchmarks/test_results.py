@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from selfattn.benchmark.table import read
+from benchmarks.table import read
 
 FOLDER = Path(__file__).resolve().parents[3] / "examples/benchmarks"
 FILES = sorted(FOLDER.glob("*.csv"))

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from selfattn.benchmark.rivals.algorithm1 import algorithm1
-from selfattn.benchmark.rivals.convolution import HierarchicalCNN, MultiWindowCNN
-from selfattn.benchmark.rivals.dot_product import Directed, Explicit
-from selfattn.benchmark.rivals.recurrent import BiRecurrent
+from benchmarks.rivals.algorithm1 import algorithm1
+from benchmarks.rivals.convolution import HierarchicalCNN, MultiWindowCNN
+from benchmarks.rivals.dot_product import Directed, Explicit
+from benchmarks.rivals.recurrent import BiRecurrent
 from selfattn.errors import UserError
 from selfattn.masks import head_masks
 from selfattn.ops import mtsa

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from selfattn.benchmark import table
-from selfattn.benchmark.compare import regressions
-from selfattn.benchmark.table import Row
+from benchmarks import table
+from benchmarks.compare import regressions
+from benchmarks.table import Row
 from selfattn.errors import UserError
 
 OLD = Path("old.csv")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from selfattn.benchmark import timing
-from selfattn.benchmark.timing import Effort, summary
+from benchmarks import timing
+from benchmarks.timing import Effort, summary
 
 
 def test_medians_and_quartiles_of_the_ratios_of_pairs():

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from selfattn import checkpoints
+from selfattn_tasks import checkpoints
 
 # An epoch has 5 updates, so a checkpoint of every 4th update lies inside of an epoch.
 FLAGS = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from selfattn.srl import Proposition, Sentence, Span
+from selfattn_tasks.srl import Proposition, Sentence, Span
 
 WHO = ("the cook", "a tired painter", "Maria", "two neighbours", "my uncle", "the goat")
 DID = (("carried", "carry"), ("washed", "wash"), ("drew", "draw"), ("hid", "hide"))

@@ -15,8 +15,8 @@ pytestmark = pytest.mark.fairseq
 from fairseq import options  # noqa: E402
 
 from plugin.block_length import resolve_block_length  # noqa: E402
-from selfattn import checkpoints  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402
+from selfattn_tasks import checkpoints  # noqa: E402
 
 ARCH = ("--arch", "transformer_biblosa_tiny")
 

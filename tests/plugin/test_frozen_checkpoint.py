@@ -17,7 +17,7 @@ def test_reading_it_as_a_file_leaves_fairseq_able_to(repo_root):
 
     import torch
 
-    from selfattn import checkpoints
+    from selfattn_tasks import checkpoints
 
     checkpoints.read(repo_root / "tests" / "data" / "checkpoint_v0_1" / "paper.pt")
     assert argparse.Namespace in torch.serialization.get_safe_globals()

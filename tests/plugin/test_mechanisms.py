@@ -13,10 +13,10 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, build_model  # noqa: E402
 from omegaconf import OmegaConf  # noqa: E402
 
 import plugin  # noqa: E402, F401 - registers the models
-from selfattn import checkpoints  # noqa: E402
 from selfattn.config import CONFIGS  # noqa: E402
-from selfattn.srl import conll  # noqa: E402
-from selfattn.srl.prepare import prepare  # noqa: E402
+from selfattn_tasks import checkpoints  # noqa: E402
+from selfattn_tasks.srl import conll  # noqa: E402
+from selfattn_tasks.srl.prepare import prepare  # noqa: E402
 from tests.plugin.helpers import logged  # noqa: E402
 from tests.plugin.srl_corpus import sentences  # noqa: E402
 from tests.plugin.test_distributed import MORE, check_same, two_processes  # noqa: E402

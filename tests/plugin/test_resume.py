@@ -11,7 +11,7 @@ import torch
 pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
-from selfattn import checkpoints  # noqa: E402
+from selfattn_tasks import checkpoints  # noqa: E402
 from tests.plugin.helpers import FLAGS, losses  # noqa: E402
 
 UPDATES = 15

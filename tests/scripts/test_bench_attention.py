@@ -9,7 +9,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from selfattn.benchmark import memory
+from benchmarks import memory
 from selfattn.errors import UserError
 
 SCRIPT = "scripts/bench_attention.py"
@@ -20,7 +20,7 @@ NO_PICTURES = importlib.util.find_spec("matplotlib") is None
 OWN_METHODS = """
 import torch
 from torch import nn
-from selfattn.benchmark.kinds import LayerMethod
+from benchmarks.kinds import LayerMethod
 
 class Wrong(nn.Module):
     def forward(self, x, padding_mask=None):
@@ -161,7 +161,7 @@ def test_a_mistake_is_one_sentence(bench):
 def test_mistakes_are_found_before_measuring(main, monkeypatch, repo_root, args, words):
     monkeypatch.chdir(repo_root)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    monkeypatch.setattr("selfattn.benchmark.sweep._worker", None)  # measuring would raise
+    monkeypatch.setattr("benchmarks.sweep._worker", None)  # measuring would raise
     monkeypatch.setattr(sys, "argv", [SCRIPT, *args])
     with pytest.raises(UserError, match=re.escape(words)):
         main()

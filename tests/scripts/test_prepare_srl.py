@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from selfattn.srl import conll, lines
+from selfattn_tasks.srl import conll, lines
 
 TRAIN = """\
 We - (A0*)

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from selfattn import checkpoints
 from selfattn.config import CONFIGS
 from selfattn.errors import UserError
-from selfattn.report.attention_capture import inspections
-from selfattn.srl.network import Tagger, TaggerConfig
-from selfattn.srl.predictor import Predictor, Query
-from selfattn.srl.state import KEY, PREFIX, TaggerState
-from selfattn.srl.vocabulary import Vocabulary
+from selfattn.layers.capture import inspections
+from selfattn_tasks import checkpoints
+from selfattn_tasks.srl.network import Tagger, TaggerConfig
+from selfattn_tasks.srl.predictor import Predictor, Query
+from selfattn_tasks.srl.state import KEY, PREFIX, TaggerState
+from selfattn_tasks.srl.vocabulary import Vocabulary
 
 pytest.importorskip("matplotlib")
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from selfattn.srl import Span, conll
+from selfattn_tasks.srl import Span, conll
 
 SKELETON = """\
 google/ewt/{doc} 0 0 [WORD] PRP (TOP(S(NP*) - - * (ARG0*) *

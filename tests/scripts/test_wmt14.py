@@ -259,7 +259,7 @@ from pathlib import Path
 import yaml
 from fairseq import options, tasks
 import plugin
-from selfattn.wmt14.runs import batch_tokens, departures
+from wmt14.runs import batch_tokens, departures
 example, data = Path(sys.argv[1]), sys.argv[2]
 
 def parse(words):

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from selfattn import checkpoints
-from selfattn.benchmark import table
+from benchmarks import table
 from selfattn.errors import UserError
 from selfattn.files import (
     check_output,
@@ -20,10 +19,11 @@ from selfattn.files import (
     write_text,
     writing,
 )
+from selfattn_tasks import checkpoints
 
 
 def picture(path):
-    figures = pytest.importorskip("selfattn.report.figures")
+    figures = pytest.importorskip("selfattn_experiments.report.figures")
     figure = figures.new_figure(2, 2)
     figure.subplots().plot([1, 2])
     figures.save(figure, path)

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from selfattn import averaging, checkpoints
 from selfattn.errors import UserError
+from selfattn_experiments import averaging
+from selfattn_tasks import checkpoints
 
 
 def state(value=1.0, **changes):

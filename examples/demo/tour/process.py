@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from ..errors import UserError
-from ..process import die_with_parent
+from selfattn.errors import UserError
+from selfattn_experiments.process import die_with_parent
 
 
 def run_logged(

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from ..corpus.progress import clock
-from ..files import write_json
-from ..report import Record
+from selfattn.files import write_json
+from selfattn_experiments.report import Record
+from selfattn_tasks.progress import clock
 
 SECONDS_BETWEEN_LINES = 20.0
 

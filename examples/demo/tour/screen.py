@@ -6,8 +6,8 @@ import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from ..corpus.progress import clock
-from ..report.translations import Score
+from selfattn_experiments.report.translations import Score
+from selfattn_tasks.progress import clock
 
 EXAMPLES = 3
 _LABEL = 14

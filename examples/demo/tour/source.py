@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..cli import is_disk_full
-from ..corpus.folder import new_folder, sha256_of
-from ..corpus.text import Pair, clean_line
-from ..errors import UserError
-from ..files import write_json, write_lines
+from selfattn.cli import is_disk_full
+from selfattn.errors import UserError
+from selfattn.files import write_json, write_lines
+from selfattn_tasks.folder import new_folder, sha256_of
+from selfattn_tasks.text import Pair, clean_line
 
 logger = logging.getLogger(__name__)
 

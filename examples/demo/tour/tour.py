@@ -10,13 +10,14 @@ import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from ..corpus import Cleaning, Options, prepare
-from ..corpus.folder import sha256_of
-from ..corpus.prepare import SUMMARY
-from ..errors import UserError
-from ..files import write_json
-from ..report import plot, read_curves
-from ..report.translations import Score, bleu
+from selfattn.errors import UserError
+from selfattn.files import write_json
+from selfattn_experiments.report import plot, read_curves
+from selfattn_experiments.report.translations import Score, bleu
+from selfattn_tasks.folder import sha256_of
+from selfattn_tasks.translation import Cleaning, Options, prepare
+from selfattn_tasks.translation.prepare import SUMMARY
+
 from . import source
 from .progress import Stopwatch
 from .screen import closing_screen, examples, times

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import torch
 
-from .. import averaging, checkpoints
-from ..errors import UserError
-from ..files import write_json, write_lines
-from ..report import parse_line
-from ..report.translations import in_corpus_order, parse_hypothesis
+from selfattn.errors import UserError
+from selfattn.files import write_json, write_lines
+from selfattn_experiments import averaging
+from selfattn_experiments.report import parse_line
+from selfattn_experiments.report.translations import in_corpus_order, parse_hypothesis
+from selfattn_tasks import checkpoints
+
 from .process import run_logged
 from .progress import Progress, Stopwatch
 
@@ -58,7 +60,7 @@ class Run:
 
     Args:
         folder (Path): for everything that this run writes.
-        data (Path): a folder that ``selfattn.corpus.prepare`` made.
+        data (Path): a folder that ``selfattn_tasks.translation.prepare`` made.
         size (Size): the model and its training.
         user_dir (Path): the fairseq plugin.
 

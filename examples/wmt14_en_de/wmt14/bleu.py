@@ -30,8 +30,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import UserError
-from ..report.translations import Score
+from selfattn.errors import UserError
+from selfattn_experiments.report.translations import Score
 
 TENSOR2TENSOR, FAIRSEQ = "get_ende_bleu.sh", "compound_split_bleu.sh"
 FLAVOURS = (TENSOR2TENSOR, FAIRSEQ, "tokenised", "sacrebleu", "intl")

@@ -19,12 +19,13 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from ..corpus import vocabulary
-from ..corpus.binarise import preprocess
-from ..corpus.progress import Progress, Show, ticking
-from ..corpus.steps import made_of, run_step
-from ..errors import UserError
-from ..files import write_json, write_lines
+from selfattn.errors import UserError
+from selfattn.files import write_json, write_lines
+from selfattn_tasks.progress import Progress, Show, ticking
+from selfattn_tasks.steps import made_of, run_step
+from selfattn_tasks.translation import vocabulary
+from selfattn_tasks.translation.binarise import preprocess
+
 from .sources import PARTS, Sources, as_inputs
 from .text import LANGUAGES, write_text
 

@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UserError
-from ..files import write_json
-from ..report.translations import Score
+from selfattn.errors import UserError
+from selfattn.files import write_json
+from selfattn_experiments.report.translations import Score
+
 from .bleu import FAIRSEQ
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def describe(checkpoint: Path, name: str, scores: Mapping[str, Score]) -> Run:
         UserError: if the file is no fairseq checkpoint.
     """
     # Here, because the table needs no torch, which takes seconds to import.
-    from .. import checkpoints
+    from selfattn_tasks import checkpoints
 
     state = checkpoints.read(checkpoint)
     cfg = state.get("cfg") or {}

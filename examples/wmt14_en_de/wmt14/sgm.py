@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterable
 
-from ..errors import UserError
+from selfattn.errors import UserError
 
 _TAG = re.compile(
     r"<doc\b[^>]*?\bdocid\s*=\s*\"?([^\s\">]+)[^>]*>"

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..corpus.download import fetch, verify
-from ..corpus.progress import Show
-from ..errors import UserError
+from selfattn.errors import UserError
+from selfattn_tasks.download import fetch, verify
+from selfattn_tasks.progress import Show
 
 PARTS = ("train", "valid", "test")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")

@@ -6,7 +6,8 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import UserError
+from selfattn.errors import UserError
+
 from .bleu import FLAVOURS
 from .runs import Run, load
 

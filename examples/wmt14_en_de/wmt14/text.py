@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..corpus.archive import line_pairs, member_lines
-from ..corpus.progress import Progress, Show
-from ..corpus.sgm import segment_pairs
-from ..corpus.text import Cleaning, clean_line, first_fault
-from ..errors import UserError
+from selfattn.errors import UserError
+from selfattn_tasks.archive import line_pairs, member_lines
+from selfattn_tasks.progress import Progress, Show
+from selfattn_tasks.text import Cleaning, clean_line, first_fault
+
+from .sgm import segment_pairs
 from .sources import PARTS, Corpus, Sources
 
 LANGUAGES = ("en", "de")

@@ -7,13 +7,13 @@ import time
 from pathlib import Path
 
 import pytest
+from tour.process import run_logged
+from tour.progress import Progress, Stopwatch
+from tour.screen import closing_screen, examples
 
-from selfattn.demo.process import run_logged
-from selfattn.demo.progress import Progress, Stopwatch
-from selfattn.demo.screen import closing_screen, examples
 from selfattn.errors import UserError
-from selfattn.report import Record
-from selfattn.report.translations import Score
+from selfattn_experiments.report import Record
+from selfattn_experiments.report.translations import Score
 
 
 def python(code):
@@ -58,7 +58,7 @@ def test_a_killed_parent_takes_its_command_along(tmp_path, repo_root):
     code = (
         "import sys; sys.path.insert(0, {!r})\n"
         "from pathlib import Path\n"
-        "from selfattn.demo.process import run_logged\n"
+        "from tour.process import run_logged\n"
         "child = 'import os, time; print(os.getpid(), flush=True); time.sleep(60)'\n"
         "run_logged('it', [sys.executable, '-c', child], Path({!r}))"
     ).format(str(repo_root), str(tmp_path / "a.log"))

@@ -4,9 +4,9 @@ import json
 import zipfile
 
 import pytest
+from tour import source
+from tour.source import build_text, fetch_wheel, translations, useful_pairs
 
-from selfattn.demo import source
-from selfattn.demo.source import build_text, fetch_wheel, translations, useful_pairs
 from selfattn.errors import UserError
 
 TEXTS = {

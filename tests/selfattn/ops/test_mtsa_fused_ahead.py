@@ -9,7 +9,7 @@ import pytest
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="Triton is not installed"
 )
-REPORT = "selfattn.ops.mtsa.fused.report"
+REPORT = "benchmarks.triton_mtsa"
 
 
 @pytest.fixture(scope="module")

@@ -12,14 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
-from selfattn.ops.mtsa.fused import (
-    configs,
-    draw_seed,
-    launch,
-    mtsa_fused,
-    operators,
-    refusal,
-)
+from selfattn.ops.mtsa.fused import configs, draw_seed, launch, mtsa_fused, operators, refusal
 from selfattn.ops.mtsa.fused.dropout import dropout_factors
 from selfattn.ops.mtsa.reference import equation, mtsa_reference
 from selfattn.testing import assert_close, padding_mask, run_with_grads

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from selfattn.compare.compare import Request, compare
-from selfattn.compare.results import Settings
-from selfattn.compare.runs import name_logs, name_systems, name_test_sets
-from selfattn.compare.text import render
 from selfattn.errors import UserError
+from selfattn_experiments.compare.compare import Request, compare
+from selfattn_experiments.compare.results import Settings
+from selfattn_experiments.compare.runs import name_logs, name_systems, name_test_sets
+from selfattn_experiments.compare.text import render
 
 sacrebleu = pytest.importorskip("sacrebleu")
 pytest.importorskip("scipy")

@@ -6,7 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from selfattn.compare.metrics import (
+from selfattn.errors import UserError
+from selfattn_experiments.compare.metrics import (
     TAGGING,
     TRANSLATION,
     TaggingMetric,
@@ -14,9 +15,8 @@ from selfattn.compare.metrics import (
     chrf_scores,
     translation_metrics,
 )
-from selfattn.errors import UserError
-from selfattn.srl.propositions import Proposition, Sentence, Span
-from selfattn.srl.scorer import score
+from selfattn_tasks.srl.propositions import Proposition, Sentence, Span
+from selfattn_tasks.srl.scorer import score
 
 WORDS = "Der alte Kater, schläft heute; neben dem roten Boot und 3,5 Enten - (leise)!".split()
 

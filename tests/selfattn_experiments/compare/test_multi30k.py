@@ -4,9 +4,9 @@ import csv
 
 import pytest
 
-from selfattn.compare import cells
-from selfattn.compare.run_level import equivalence, welch
-from selfattn.compare.verdict import holm
+from selfattn_experiments.compare import cells
+from selfattn_experiments.compare.run_level import equivalence, welch
+from selfattn_experiments.compare.verdict import holm
 
 pytest.importorskip("scipy")
 LATE = ("disa", "biblosa", "fast_disa", "resa")

@@ -5,7 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from selfattn.compare.planning import detectable, plan, power, seeds_needed, spread_limit
+from selfattn_experiments.compare.planning import (
+    detectable,
+    plan,
+    power,
+    seeds_needed,
+    spread_limit,
+)
 
 stats = pytest.importorskip("scipy.stats")
 

@@ -7,11 +7,11 @@ import pytest
 pytest.importorskip("sacrebleu")
 pytest.importorskip("scipy")
 
-from selfattn.compare.compare import Request, compare  # noqa: E402
-from selfattn.compare.reading import read_gold  # noqa: E402
-from selfattn.compare.results import Settings  # noqa: E402
-from selfattn.compare.runs import name_systems  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402
+from selfattn_experiments.compare.compare import Request, compare  # noqa: E402
+from selfattn_experiments.compare.reading import read_gold  # noqa: E402
+from selfattn_experiments.compare.results import Settings  # noqa: E402
+from selfattn_experiments.compare.runs import name_systems  # noqa: E402
 
 WORDS = "Der alte Kater schläft neben dem roten Boot, und 3,5 Enten schwimmen leise vorbei".split()
 
@@ -170,10 +170,10 @@ def test_generated_output_of_other_references(folder):
 
 def test_large_texts_are_not_read_as_roles(tmp_path, monkeypatch):
     """They would be split into the columns of one sentence, which takes ten times the memory."""
-    monkeypatch.setattr("selfattn.compare.reading._HEAD", 1000)
+    monkeypatch.setattr("selfattn_experiments.compare.reading._HEAD", 1000)
     (tmp_path / "gold.conll").write_text("We - (A0*)\npoured pour (V*)\ntea - (A1*)\n\n" * 40)
     assert read_gold(tmp_path / "gold.conll", "auto")[0] == "srl"
-    monkeypatch.setattr("selfattn.srl.conll.read", None)
+    monkeypatch.setattr("selfattn_tasks.srl.conll.read", None)
     (tmp_path / "ref.de").write_text("Ein Boot - und | noch eins.\n" * 40, "utf-8")
     task, gold = read_gold(tmp_path / "ref.de", "auto")
     assert task == "translation" and len(gold) == 40

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from selfattn.compare import run_level
-from selfattn.compare.run_level import (
+from selfattn_experiments.compare import run_level
+from selfattn_experiments.compare.run_level import (
     equivalence,
     hedges,
     mean_interval,

@@ -6,10 +6,10 @@ import pytest
 pytest.importorskip("sacrebleu")
 pytest.importorskip("scipy")
 
-from selfattn.compare.metrics import TranslationMetric, translation_metrics  # noqa: E402
-from selfattn.compare.results import Settings  # noqa: E402
-from selfattn.compare.runs import Found  # noqa: E402
-from selfattn.compare.scoring import score_runs  # noqa: E402
+from selfattn_experiments.compare.metrics import TranslationMetric, translation_metrics  # noqa: E402
+from selfattn_experiments.compare.results import Settings  # noqa: E402
+from selfattn_experiments.compare.runs import Found  # noqa: E402
+from selfattn_experiments.compare.scoring import score_runs  # noqa: E402
 
 from .test_metrics import corpus  # noqa: E402
 
@@ -51,7 +51,7 @@ def score(files, metrics=("BLEU", "chrF", "TER"), keep=True, **settings):
 
 
 def test_blocks_give_what_sacrebleu_gives_at_once(files, monkeypatch, counted):
-    monkeypatch.setattr("selfattn.compare.scoring._BLOCK", 7)
+    monkeypatch.setattr("selfattn_experiments.compare.scoring._BLOCK", 7)
     scored = score(files)
     assert counted[:6] == [("BLEU", 7, 4)] * 5 + [("BLEU", 5, 4)]
     references, found = files

@@ -5,8 +5,13 @@ import itertools
 import numpy as np
 import pytest
 
-from selfattn.compare.metrics import bleu_scores, ter_scores
-from selfattn.compare.sentence_level import Resampled, both_levels, resample, sentence_tests
+from selfattn_experiments.compare.metrics import bleu_scores, ter_scores
+from selfattn_experiments.compare.sentence_level import (
+    Resampled,
+    both_levels,
+    resample,
+    sentence_tests,
+)
 
 
 def ter_counts(runs, sentences, worse=0.0):
@@ -107,7 +112,7 @@ def test_a_large_difference_is_found_with_unequal_numbers_of_runs():
 def test_draws_in_pieces_for_little_memory(monkeypatch):
     counts = np.concatenate([ter_counts(2, 30)] * 5, axis=-1)
     whole = resample(counts, bleu_scores, 64, np.random.default_rng(4))
-    monkeypatch.setattr("selfattn.compare.sentence_level._CELLS", 30)
+    monkeypatch.setattr("selfattn_experiments.compare.sentence_level._CELLS", 30)
     pieces = resample(counts, bleu_scores, 64, np.random.default_rng(4))
     assert whole.bootstrap.shape == pieces.bootstrap.shape
     assert pieces.bootstrap.mean() == pytest.approx(whole.bootstrap.mean(), rel=0.05)
@@ -131,8 +136,8 @@ def test_the_bootstrap_over_both_levels_adds_seeds_and_sentences():
 def test_blocks_change_no_number(monkeypatch):
     counts = np.concatenate([ter_counts(3, 50)] * 5, axis=-1).astype(np.uint8)
     whole = resample(counts, bleu_scores, 40, np.random.default_rng(4))
-    monkeypatch.setattr("selfattn.compare.sentence_level._DRAWN", 7 * 50)
-    monkeypatch.setattr("selfattn.compare.sentence_level._ROWS", 13)
+    monkeypatch.setattr("selfattn_experiments.compare.sentence_level._DRAWN", 7 * 50)
+    monkeypatch.setattr("selfattn_experiments.compare.sentence_level._ROWS", 13)
     blocks = resample(counts, bleu_scores, 40, np.random.default_rng(4))
     for name in ("observed", "bootstrap", "kept", "totals"):
         assert (getattr(whole, name) == getattr(blocks, name)).all()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from selfattn.compare.simulation import (
+from selfattn_experiments.compare.simulation import (
     BOOTSTRAP,
     BOTH,
     COIN_PER_RUN,

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from selfattn.compare.cells import probability, signed
-from selfattn.compare.results import Comparison, Planning, Settings
-from selfattn.compare.run_level import Permutation, TTest
-from selfattn.compare.sentence_level import SentenceTests
-from selfattn.compare.verdict import holm, judge, looks_warning
+from selfattn_experiments.compare.cells import probability, signed
+from selfattn_experiments.compare.results import Comparison, Planning, Settings
+from selfattn_experiments.compare.run_level import Permutation, TTest
+from selfattn_experiments.compare.sentence_level import SentenceTests
+from selfattn_experiments.compare.verdict import holm, judge, looks_warning
 
 SETTINGS = Settings("translation", ("BLEU",))
 PLAN = Planning(0.025, relevant=0.5, detectable=0.74, seeds_relevant=9, seeds_cautious=14)

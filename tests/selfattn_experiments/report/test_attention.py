@@ -7,13 +7,13 @@ from torch import nn
 
 from selfattn.errors import UserError
 from selfattn.layers import Inspection, build_attention
-from selfattn.report.attention_capture import inspections
+from selfattn.layers.capture import inspections
 
 pytest.importorskip("matplotlib")
 
-from selfattn.report.attention import Look, draw  # noqa: E402
-from selfattn.report.attention_layout import Sheet, stack  # noqa: E402
-from selfattn.report.attention_panels import PARTS, pairs_section  # noqa: E402
+from selfattn_experiments.report.attention import Look, draw  # noqa: E402
+from selfattn_experiments.report.attention_layout import Sheet, stack  # noqa: E402
+from selfattn_experiments.report.attention_panels import PARTS, pairs_section  # noqa: E402
 
 
 def pixel(figure, panel, column, row):

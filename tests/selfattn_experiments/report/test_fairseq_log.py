@@ -3,7 +3,7 @@
 import pytest
 
 from selfattn.errors import UserError
-from selfattn.report import Curves, parse_line, plot, read_curves
+from selfattn_experiments.report import Curves, parse_line, plot, read_curves
 
 JSON_LOG = """\
 2026-01-31 12:00:00 | INFO | fairseq_cli.train | {'_name': None}

@@ -2,14 +2,14 @@
 
 from functools import partial
 
-from selfattn.grid.attempts import Attempts
-from selfattn.grid.child import Step
-from selfattn.grid.flags import parse
-from selfattn.grid.follow import Follower
+from selfattn_experiments.runs.attempts import Attempts
+from selfattn_experiments.runs.child import Step
+from selfattn_experiments.runs.flags import parse
+from selfattn_experiments.runs.follow import Follower
 
 
 class FakeRun:
-    """As `selfattn.grid.run.Run`: each step runs once, is marked, and then done for good.
+    """As `selfattn_experiments.runs.run.Run`: each step runs once, is marked, and then done for good.
 
     Args:
         folder: for logs and marks.

@@ -6,18 +6,18 @@ import subprocess
 import sys
 
 import pytest
+from tests.selfattn.grid.fakes import FakeRun
 
 from selfattn.errors import UserError
-from selfattn.grid.estimate import Estimate
-from selfattn.grid.flags import difference, parse
-from selfattn.grid.follow import Follower
-from selfattn.grid.lock import Lock
-from selfattn.grid.read import read_grid
-from selfattn.grid.scheduler import Job
-from selfattn.grid.screen import Screen, duration
-from selfattn.grid.slots import cpu_slots, gpu_slots, visible_gpus
-from selfattn.grid.slurm import write_scripts
-from tests.selfattn.grid.fakes import FakeRun
+from selfattn_experiments.runs.estimate import Estimate
+from selfattn_experiments.runs.flags import difference, parse
+from selfattn_experiments.runs.follow import Follower
+from selfattn_experiments.runs.lock import Lock
+from selfattn_experiments.runs.read import read_grid
+from selfattn_experiments.runs.scheduler import Job
+from selfattn_experiments.runs.screen import Screen, duration
+from selfattn_experiments.runs.slots import cpu_slots, gpu_slots, visible_gpus
+from selfattn_experiments.runs.slurm import write_scripts
 
 GRID = """
 task: translation
@@ -138,7 +138,7 @@ def test_slots():
 
 def test_a_lock_is_held_by_one_and_given_back_by_a_kill(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from selfattn.grid.lock import Lock\n"
+        "import sys; from pathlib import Path; from selfattn_experiments.runs.lock import Lock\n"
         "with Lock(Path(sys.argv[1]), 'it'):\n    print('held', flush=True); sys.stdin.read()"
     )
     path = tmp_path / "lock"

@@ -5,13 +5,13 @@ import json
 import pytest
 import torch
 
-from selfattn import checkpoints
 from selfattn.errors import UserError
-from selfattn.grid import session
-from selfattn.grid.identity import Identity
-from selfattn.grid.read import read_grid
-from selfattn.grid.run import Run
-from selfattn.grid.slots import Slot
+from selfattn_experiments.runs import session
+from selfattn_experiments.runs.identity import Identity
+from selfattn_experiments.runs.read import read_grid
+from selfattn_experiments.runs.run import Run
+from selfattn_experiments.runs.slots import Slot
+from selfattn_tasks import checkpoints
 
 GRID = """
 task: translation

@@ -8,8 +8,8 @@ import zipfile
 
 import pytest
 
-from selfattn.corpus.folder import sha256_of
-from selfattn.srl import Proposition, Sentence, Span
+from selfattn_tasks.folder import sha256_of
+from selfattn_tasks.srl import Proposition, Sentence, Span
 
 PACKAGE = "allennlp-models==2.10.1"
 SCRIPT = "allennlp_models/structured_prediction/tools/srl-eval.pl"

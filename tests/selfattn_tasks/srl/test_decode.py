@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from selfattn.errors import UserError
-from selfattn.srl.bio import from_bio, joined
-from selfattn.srl.decode import bio_constraints, decode
-from selfattn.srl.decode_structure import count_violations, violations
-from selfattn.srl.propositions import Span
-from selfattn.srl.tags import proposition_of
+from selfattn_tasks.srl.bio import from_bio, joined
+from selfattn_tasks.srl.decode import bio_constraints, decode
+from selfattn_tasks.srl.decode_structure import count_violations, violations
+from selfattn_tasks.srl.propositions import Span
+from selfattn_tasks.srl.tags import proposition_of
 
 LABELS = ("O", "B-A0", "I-A0", "B-C-A0", "B-R-A0", "B-V")
 

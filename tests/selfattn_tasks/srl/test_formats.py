@@ -6,7 +6,7 @@ import gzip
 import pytest
 
 from selfattn.errors import UserError
-from selfattn.srl import (
+from selfattn_tasks.srl import (
     Proposition,
     Sentence,
     Span,
@@ -18,7 +18,7 @@ from selfattn.srl import (
     lines,
     to_bio,
 )
-from selfattn.srl.brackets import BracketError, format_brackets, parse_brackets
+from selfattn_tasks.srl.brackets import BracketError, format_brackets, parse_brackets
 
 COLUMNS = """\
 We\t-\t(A0*)\t(A0*

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from selfattn.errors import UserError
-from selfattn.srl import Proposition, Sentence, Span, conll12
-from selfattn.srl.request import read_queries, split_words, typed_sentence, typed_sentences
-from selfattn.srl.show import as_json, as_text
+from selfattn_tasks.srl import Proposition, Sentence, Span, conll12
+from selfattn_tasks.srl.request import read_queries, split_words, typed_sentence, typed_sentences
+from selfattn_tasks.srl.show import as_json, as_text
 
 
 def test_words_of_a_typed_sentence():

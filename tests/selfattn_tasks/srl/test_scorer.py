@@ -3,10 +3,10 @@
 import pytest
 
 from selfattn.errors import UserError
-from selfattn.srl import Proposition, Sentence, Span
-from selfattn.srl.brackets import parse_brackets
-from selfattn.srl.scorer import Counts, score
-from selfattn.srl.tag_f1 import tag_f1
+from selfattn_tasks.srl import Proposition, Sentence, Span
+from selfattn_tasks.srl.brackets import parse_brackets
+from selfattn_tasks.srl.scorer import Counts, score
+from selfattn_tasks.srl.tag_f1 import tag_f1
 
 WORDS = ("we", "pour", "hot", "tea", "slowly")
 

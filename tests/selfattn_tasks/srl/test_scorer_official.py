@@ -2,9 +2,9 @@
 
 import pytest
 
-from selfattn.srl import conll
-from selfattn.srl.scorer import score
-from selfattn.srl.table import format_confusion, format_scores
+from selfattn_tasks.srl import conll
+from selfattn_tasks.srl.scorer import score
+from selfattn_tasks.srl.table import format_confusion, format_scores
 
 
 def compare(srl_eval, folder, gold, predicted):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from selfattn.corpus.folder import new_folder
 from selfattn.errors import UserError
+from selfattn_tasks.folder import new_folder
 
 MARK = "done.json"
 

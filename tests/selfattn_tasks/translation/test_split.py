@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from selfattn.corpus import split_pairs
-from selfattn.corpus.split import count_overlap, sentence_key
 from selfattn.errors import UserError
+from selfattn_tasks.translation import split_pairs
+from selfattn_tasks.translation.split import count_overlap, sentence_key
 
 
 def near_duplicates(count=400):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from selfattn.corpus.progress import SECONDS_BETWEEN_LINES, Progress, clock
-from selfattn.corpus.steps import made_of, run_step
+from selfattn_tasks.progress import SECONDS_BETWEEN_LINES, Progress, clock
+from selfattn_tasks.steps import made_of, run_step
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_an_interruption_leaves_what_was_there(step, tmp_path):
 
 def test_progress_counts_what_is_left(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("selfattn.corpus.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("selfattn_tasks.progress.time.monotonic", lambda: now[0])
     said = []
     progress = Progress(said.append, "copying", 1000, "bytes", start=100)
     progress.add(50)

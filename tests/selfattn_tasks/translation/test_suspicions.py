@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from selfattn.corpus.suspicions import suspicions
-from selfattn.corpus.text import ParallelText
+from selfattn_tasks.text import ParallelText
+from selfattn_tasks.translation.suspicions import suspicions
 
 WHO = (("the cat", "die Katze"), ("a dog", "ein Hund"), ("my aunt", "meine Tante"))
 DOES = (("sees", "sieht"), ("hears", "hört"), ("paints", "malt"), ("likes", "mag"))

@@ -4,9 +4,9 @@ import gzip
 
 import pytest
 
-from selfattn.corpus import Cleaning, clean_pairs, read_pairs
-from selfattn.corpus.text import ParallelText, clean_line, read_lines
 from selfattn.errors import UserError
+from selfattn_tasks.text import ParallelText, clean_line, read_lines
+from selfattn_tasks.translation import Cleaning, clean_pairs, read_pairs
 
 
 def write(path, text, encoding="utf-8"):

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from selfattn.corpus import vocabulary
 from selfattn.errors import UserError
+from selfattn_tasks.translation import vocabulary
 
 pytest.importorskip("sentencepiece")
 

@@ -2,7 +2,7 @@
 
 They were found by compiling ahead for sm_90: the first step of each ladder that spills no registers
 to memory, or the one that spills least: float32 heads wider than 64 have none without. No time was
-measured. ``python -m selfattn.ops.mtsa.fused.report`` compiles them again.
+measured. ``python -m benchmarks.triton_mtsa`` compiles them again.
 """
 
 from __future__ import annotations
