@@ -2,7 +2,8 @@
 
 from setuptools import find_packages, setup
 
-CORE = find_packages(include=["selfattn", "selfattn.*"])
+FLOORS = ("selfattn", "selfattn_tasks", "selfattn_experiments")
+CORE = find_packages(include=[pattern for name in FLOORS for pattern in (name, f"{name}.*")])
 PLUGIN = [
     "selfattn_fairseq" + name.removeprefix("plugin")
     for name in find_packages(include=["plugin", "plugin.*"])

@@ -17,6 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import benchmarks
 from benchmarks.command import add_flags, execute
 from selfattn.cli import run
 from selfattn.errors import UserError
@@ -37,7 +38,7 @@ def main() -> int:
         args.layers = LAYERS[args.level]
     if args.level == "fairseq":
         check_fairseq(args)
-        args.methods_module = Path(__file__).resolve().with_name("_bench_fairseq.py")
+        args.methods_module = Path(benchmarks.__file__).with_name("fairseq_update.py")
     return execute(args)
 
 

@@ -29,7 +29,7 @@ FACTS = (
     "date",
     "command",
 )
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[1]
 
 
 def facts(device: str) -> dict[str, str]:

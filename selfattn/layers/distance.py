@@ -50,7 +50,7 @@ class DistanceBias(nn.Module):
         return -slope[:, None] * (distance if self.kind == "linear" else distance.log1p())
 
     def kept_parameters(self) -> list[nn.Parameter]:
-        """What an initialiser of the whole model leaves as it is (``selfattn_tasks.srl.initialise``)."""
+        """What an initialiser of the whole model leaves as it is."""
         return [self.log_slope]
 
     def extra_repr(self) -> str:

@@ -75,7 +75,7 @@ class Sampler(nn.Module, ABC):
         nn.init.constant_(last.bias, bias_init)
 
     def kept_parameters(self) -> list[nn.Parameter]:
-        """What an initialiser of the whole model leaves as it is (``selfattn_tasks.srl.initialise``)."""
+        """What an initialiser of the whole model leaves as it is."""
         return list(self.parameters())
 
     def forward(

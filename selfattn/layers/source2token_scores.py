@@ -59,7 +59,7 @@ class Source2TokenScores(nn.Module):
         self.bias_init = bias_init
 
     def kept_parameters(self) -> list[nn.Parameter]:
-        """What an initialiser of the whole model leaves as it is (``selfattn_tasks.srl.initialise``)."""
+        """What an initialiser of the whole model leaves as it is."""
         # 0 is no choice: in the published taggers this bias is random, too.
         return [self.network[-1].get_parameter("bias")] if self.bias_init else []
 

@@ -122,7 +122,7 @@ def parse_column(
     """The spans of one bracket column; columns and predicates are counted from 0.
 
     Raises:
-        UserError: as :func:`~selfattn_tasks.srl.brackets.parse_brackets`; unless ``lenient``, also if no
+        UserError: as ``brackets.parse_brackets``; unless ``lenient``, also if no
             ``V`` span covers the predicate. ``predicate`` None leaves this to the caller.
     """
     try:

@@ -7,13 +7,13 @@ import time
 from pathlib import Path
 
 import pytest
-from tour.process import run_logged
-from tour.progress import Progress, Stopwatch
-from tour.screen import closing_screen, examples
 
 from selfattn.errors import UserError
 from selfattn_experiments.report import Record
 from selfattn_experiments.report.translations import Score
+from tour.process import run_logged
+from tour.progress import Progress, Stopwatch
+from tour.screen import closing_screen, examples
 
 
 def python(code):

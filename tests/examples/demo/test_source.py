@@ -4,10 +4,10 @@ import json
 import zipfile
 
 import pytest
-from tour import source
-from tour.source import build_text, fetch_wheel, translations, useful_pairs
 
 from selfattn.errors import UserError
+from tour import source
+from tour.source import build_text, fetch_wheel, translations, useful_pairs
 
 TEXTS = {
     "en": {

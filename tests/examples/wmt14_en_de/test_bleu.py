@@ -8,9 +8,8 @@ import pytest
 pytest.importorskip("sacremoses")
 pytest.importorskip("sacrebleu")
 
-from wmt14.bleu import FLAVOURS, bleu_flavours, plain_quotes, replace_punctuation, split_compounds
-
 from selfattn.errors import UserError  # noqa: E402
+from wmt14.bleu import FLAVOURS, bleu_flavours, split_compounds  # noqa: E402
 
 
 def by_hand(hypotheses, references):

@@ -4,9 +4,9 @@ import hashlib
 import json
 
 import pytest
-from wmt14.sources import find_archives, read_sources
 
 from selfattn.errors import UserError
+from wmt14.sources import find_archives, read_sources
 
 DEV = "sha256:7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7"
 

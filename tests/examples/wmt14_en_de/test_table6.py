@@ -1,12 +1,12 @@
 """Table 6 from folders of runs."""
 
 import pytest
-from wmt14.bleu import FLAVOURS
-from wmt14.runs import Run, load, save
-from wmt14.table6 import NOT_RUN, collect, signatures, table
 
 from selfattn.errors import UserError
 from selfattn_experiments.report.translations import Score
+from wmt14.bleu import FLAVOURS
+from wmt14.runs import Run, load, save
+from wmt14.table6 import NOT_RUN, collect, signatures, table
 
 
 @pytest.fixture

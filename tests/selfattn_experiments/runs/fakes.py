@@ -9,7 +9,7 @@ from selfattn_experiments.runs.follow import Follower
 
 
 class FakeRun:
-    """As `selfattn_experiments.runs.run.Run`: each step runs once, is marked, and then done for good.
+    """As ``run.Run``: each step runs once, is marked, and then done for good.
 
     Args:
         folder: for logs and marks.

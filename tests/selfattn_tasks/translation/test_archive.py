@@ -4,10 +4,10 @@ import io
 import tarfile
 
 import pytest
-from wmt14.sgm import segment_pairs, segments
 
 from selfattn.errors import UserError
 from selfattn_tasks.archive import line_pairs, member_lines
+from wmt14.sgm import segment_pairs, segments
 
 
 def pack(path, files):
