@@ -1,4 +1,4 @@
-"""The rings: selfattn <- plugin <- user_dir. Imports go in one direction only."""
+"""selfattn <- selfattn_tasks <- plugin <- selfattn_experiments: imports go down only."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PLUGIN = {"plugin", "selfattn_fairseq"}
 FAIRSEQ = {"fairseq", "fairseq_cli"}
-OUR_NAMES = {"selfattn", "user_dir"} | PLUGIN
+EXAMPLES = {"examples", "tour", "wmt14"}
+TOPS = {"selfattn_experiments", "user_dir", "benchmarks", "scripts", "tests"} | EXAMPLES
 
-# Ring -> what its modules must not import by an absolute name. Inside the plugin even its own name
+# Floor -> what its modules must not import by an absolute name. Inside the plugin even its own name
 # is wrong: a clone calls it plugin, an installation selfattn_fairseq.
 FORBIDDEN = {
-    "selfattn": FAIRSEQ | PLUGIN | {"user_dir", "scripts", "tests"},
-    "plugin": PLUGIN | {"user_dir", "scripts", "tests"},
-    "user_dir": {"scripts", "tests"},
+    "selfattn": FAIRSEQ | PLUGIN | TOPS | {"selfattn_tasks"},
+    "selfattn_tasks": FAIRSEQ | PLUGIN | TOPS,
+    "plugin": PLUGIN | TOPS,
+    "selfattn_experiments": FAIRSEQ | PLUGIN | TOPS - {"selfattn_experiments"},
+    "user_dir": {"selfattn_experiments", "benchmarks", "scripts", "tests"} | EXAMPLES,
+    "benchmarks": {"scripts", "tests", "user_dir"} | EXAMPLES,
+    "examples": {"scripts", "tests", "benchmarks", "user_dir"},
 }
 
 
@@ -39,8 +44,8 @@ def imports(source: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, first.value.split(".")[0]
 
 
-def python_files(ring: str) -> list[Path]:
-    return sorted((ROOT / ring).rglob("*.py"))
+def python_files(floor: str) -> list[Path]:
+    return sorted((ROOT / floor).rglob("*.py"))
 
 
 def test_the_reader_of_imports_sees_each_form():
@@ -55,14 +60,14 @@ def late():
     assert {name for _, name in imports(source)} == {"fairseq", "plugin", "importlib", "user_dir"}
 
 
-@pytest.mark.parametrize("ring", [ring for ring in FORBIDDEN if (ROOT / ring).is_dir()])
-def test_a_ring_imports_only_inwards(ring):
-    assert python_files(ring)
+@pytest.mark.parametrize("floor", FORBIDDEN)
+def test_a_floor_imports_only_what_is_below(floor):
+    assert python_files(floor)
     wrong = [
         f"{path.relative_to(ROOT)}:{line} imports {name}"
-        for path in python_files(ring)
+        for path in python_files(floor)
         for line, name in imports(path.read_text(encoding="utf-8"))
-        if name in FORBIDDEN[ring]
+        if name in FORBIDDEN[floor]
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -71,33 +76,34 @@ def test_a_ring_imports_only_inwards(ring):
 READ_MODELS = {"show_attention.py"}
 
 
-def test_scripts_use_the_core_only():
-    """But those that read fairseq's models, which import the plugin where they need it."""
+def test_scripts_do_not_import_the_plugin():
+    """But those that read fairseq's models, which import it where they need it."""
     wrong = [
         f"{path.name}:{line} imports {name}"
         for path in python_files("scripts")
         for text in [path.read_text(encoding="utf-8")]
         for line, name in imports(text)
-        if name in OUR_NAMES - {"selfattn"}
+        if name in PLUGIN | {"user_dir", "tests"}
         and not (path.name in READ_MODELS and text.splitlines()[line - 1].startswith(" "))
     ]
     assert not wrong, "\n".join(wrong)
 
 
-def test_no_ring_writes_relative_imports_out_of_itself():
-    for ring in FORBIDDEN:
-        for path in python_files(ring):
+def test_no_floor_writes_relative_imports_out_of_itself():
+    for floor in FORBIDDEN:
+        for path in python_files(floor):
             depth = len(path.relative_to(ROOT).parts) - 1
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.ImportFrom):
-                    assert node.level <= depth, f"{path}:{node.lineno} leaves {ring}"
+                    assert node.level <= depth, f"{path}:{node.lineno} leaves {floor}"
 
 
-def test_the_core_imports_without_fairseq_and_extras(run_cli):
-    """All of selfattn loads where only torch is installed, and loads nothing else."""
-    folder = ROOT / "selfattn"
-    names = [module.name for module in pkgutil.walk_packages([str(folder)], "selfattn.")]
-    assert "selfattn.masks" in names
+@pytest.mark.parametrize("floor", ["selfattn", "selfattn_tasks", "selfattn_experiments"])
+def test_a_floor_imports_without_fairseq_and_extras(run_cli, floor):
+    """All of it loads where only torch is installed, and loads nothing else."""
+    folder = ROOT / floor
+    names = [module.name for module in pkgutil.walk_packages([str(folder)], f"{floor}.")]
+    assert len(names) > 20
     code = f"""
 import sys
 blocked = ("fairseq", "fairseq_cli", "plugin", "selfattn_fairseq", "sentencepiece", "sacrebleu",

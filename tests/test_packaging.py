@@ -1,4 +1,4 @@
-"""The wheel holds both packages, and an installed copy finds its plugin from any folder."""
+"""The wheel holds all floors, and an installed copy finds its plugin from any folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ import pytest
 import selfattn
 from selfattn import _user_dir
 
-SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "selfattn", "plugin")
+# Folder -> the package that is installed.
+FLOORS = {
+    "selfattn": "selfattn",
+    "selfattn_tasks": "selfattn_tasks",
+    "plugin": "selfattn_fairseq",
+    "selfattn_experiments": "selfattn_experiments",
+}
+SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", *FLOORS)
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +49,11 @@ def target(run_cli, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return folder
 
 
-def test_the_wheel_holds_each_module_of_both_packages(wheel, repo_root):
+def test_the_wheel_holds_each_module_of_each_floor(wheel, repo_root):
     assert wheel.name == f"selfattn-{selfattn.__version__}-py3-none-any.whl"
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     expected = {"selfattn/py.typed"}
-    for folder, package in (("selfattn", "selfattn"), ("plugin", "selfattn_fairseq")):
+    for folder, package in FLOORS.items():
         for path in (repo_root / folder).rglob("*.*"):
             if path.suffix not in (".py", ".c", ".h"):
                 continue

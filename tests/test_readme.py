@@ -11,7 +11,7 @@ from selfattn.layers import ATTENTIONS
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted(
     path
-    for pattern in ("*.md", "selfattn/**/*.md", "examples/**/*.md", "user_dir/*.md")
+    for pattern in ("*.md", "selfattn*/**/*.md", "examples/**/*.md", "user_dir/*.md")
     for path in ROOT.glob(pattern)
 )
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -23,7 +23,7 @@ def test_links_and_named_files_exist(document):
     targets = re.findall(r"\]\((?!https?://|#)([^)#\s]+)", text)
     missing = [t for t in targets if not (document.parent / t).exists()]
     named = re.findall(
-        r"(?<![\w/])((?:scripts|examples|plugin|tests|selfattn)/[\w./-]+\.\w+)", text
+        r"(?<![\w/])((?:scripts|examples|plugin|tests|benchmarks|selfattn\w*)/[\w./-]+\.\w+)", text
     )
     missing += [n for n in named if not (ROOT / n).exists() and not (document.parent / n).exists()]
     assert not missing

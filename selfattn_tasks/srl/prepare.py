@@ -60,10 +60,10 @@ def prepare(
 ) -> dict[str, Any]:
     """Write the folder; all or nothing.
 
-    It gets ``SPLIT.txt`` (one proposition a line, ``lines.py``), for every split but ``train`` also ``SPLIT.conll`` (the whole gold sentences; its n-th proposition is line n),
-    ``dict.word.txt`` and ``dict.label.txt`` in fairseq's format, most frequent first, and
-    ``meta.json``. Words are counted once a line, as deepatt counts them: in a sentence with three
-    predicates, three times.
+    It gets ``SPLIT.txt`` (one proposition a line, ``lines.py``), for every split but ``train`` also
+    ``SPLIT.conll`` (the whole gold sentences; its n-th proposition is line n), ``dict.word.txt``
+    and ``dict.label.txt`` in fairseq's format, most frequent first, and ``meta.json``. Words are
+    counted once a line, as deepatt counts them: in a sentence with three predicates, three times.
 
     Args:
         files (Mapping): for ``train``, ``valid`` and, if there are any, ``test``, ``test1`` and so
