@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.table import read
 
-FOLDER = Path(__file__).resolve().parents[3] / "examples/benchmarks"
+FOLDER = Path(__file__).resolve().parents[2] / "examples/benchmarks"
 FILES = sorted(FOLDER.glob("*.csv"))
 
 

@@ -56,12 +56,12 @@ def test_a_full_disk_in_a_command_is_a_full_disk(tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
 def test_a_killed_parent_takes_its_command_along(tmp_path, repo_root):
     code = (
-        "import sys; sys.path.insert(0, {!r})\n"
+        "import sys; sys.path[:0] = {!r}\n"
         "from pathlib import Path\n"
         "from tour.process import run_logged\n"
         "child = 'import os, time; print(os.getpid(), flush=True); time.sleep(60)'\n"
         "run_logged('it', [sys.executable, '-c', child], Path({!r}))"
-    ).format(str(repo_root), str(tmp_path / "a.log"))
+    ).format([str(repo_root), str(repo_root / "examples" / "demo")], str(tmp_path / "a.log"))
     parent = subprocess.Popen(python(code))
     log = tmp_path / "a.log"
     while not (log.exists() and log.read_text().count("\n") == 2):
