@@ -22,7 +22,6 @@ from selfattn.cli import run
 from selfattn.errors import UserError
 from selfattn.files import check_output_folder
 from selfattn.layers import ATTENTIONS
-from selfattn_tasks.cli import run
 from tour.tour import Plan, tour
 from tour.training import Size
 

@@ -12,6 +12,7 @@ from selfattn import layers, masks, ops
 from selfattn.config import BiBloSAConfig, MTSAConfig
 from selfattn.errors import UserError
 from selfattn.layers import base, blocks, inspection, mblosa, selection
+from selfattn_tasks import srl
 from selfattn_tasks.srl import decode, decode_structure, network
 
 PARAMETERS = {"padding_mask", "key_padding_mask", "padding"}
@@ -104,7 +105,7 @@ def entry_points(package):
 
 def test_every_entry_point_is_known():
     """A new mechanism, layer or operator is found here before it can forget the check."""
-    found = {*entry_points(layers), *entry_points(selfattn_tasks.srl)}
+    found = {*entry_points(layers), *entry_points(srl)}
     found |= {f"ops.{name}" for name in ops.__all__ if takes_a_mask(getattr(ops, name))}
     found |= {name for name in CALLS if name.startswith("masks.")}
     assert found <= CALLS.keys()

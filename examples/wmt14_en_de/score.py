@@ -14,9 +14,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from selfattn.cli import run
+from selfattn.files import check_output, write_lines
 from selfattn_experiments.report.translations import read_translations
-from selfattn_tasks.cli import run
-from selfattn_tasks.folder import write_lines
 from wmt14 import runs
 from wmt14.bleu import bleu_flavours
 from wmt14.text import REFERENCE

@@ -23,7 +23,6 @@ from fairseq.data import FastaDataset, indexed_dataset  # noqa: E402
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf  # noqa: E402
 from fairseq.logging.meters import MetersDict  # noqa: E402
 from fairseq.models.transformer import TransformerModel  # noqa: E402
-from wmt14.runs import describe  # noqa: E402
 
 import plugin  # noqa: E402, F401 - the repairs
 from plugin.compat.flags import literal  # noqa: E402
@@ -33,6 +32,7 @@ from selfattn.errors import UserError  # noqa: E402
 from selfattn_experiments import averaging
 from selfattn_tasks import checkpoints  # noqa: E402
 from selfattn_tasks.srl.predictor import Predictor  # noqa: E402
+from wmt14.runs import describe  # noqa: E402
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "checkpoint_v0_1"
 CODE = "__import__('pathlib').Path('ran').touch() or [5]"

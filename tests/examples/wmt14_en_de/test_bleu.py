@@ -9,7 +9,13 @@ pytest.importorskip("sacremoses")
 pytest.importorskip("sacrebleu")
 
 from selfattn.errors import UserError  # noqa: E402
-from wmt14.bleu import FLAVOURS, bleu_flavours, split_compounds  # noqa: E402
+from wmt14.bleu import (  # noqa: E402
+    FLAVOURS,
+    bleu_flavours,
+    plain_quotes,
+    replace_punctuation,
+    split_compounds,
+)
 
 
 def by_hand(hypotheses, references):
