@@ -15,7 +15,7 @@ from selfattn.layers import build_attention
 from selfattn.testing import assert_close
 
 WIDTH = 8
-LENGTHS = ((3, 7), (1, 1), (2, 8), (4, 13))  # with and without whole blocks of Bi-BloSA
+LENGTHS = ((3, 7), (2, 8), (4, 13), (1, 1))  # with and without whole blocks of Bi-BloSA
 
 
 def table():
@@ -141,7 +141,7 @@ def compiled(mechanism):
     layer = make(mechanism, torch.float32).train()
     torch.compiler.reset()
     fast = torch.compile(layer, backend="eager", fullgraph=True)
-    for size in LENGTHS:
+    for size in LENGTHS[:3]:  # 1 is compiled for itself
         results = []
         for run in (layer, fast):
             x, hidden = tokens(*size, torch.float32)
@@ -161,7 +161,7 @@ def onnx(mechanism, tmp_path):
     options = {"dynamo": True, "dynamic_shapes": dynamic(), "verbose": False}
     torch.onnx.export(layer, inputs, tmp_path / "layer.onnx", **options)
     model = evaluator.ReferenceEvaluator(str(tmp_path / "layer.onnx"))
-    for size in LENGTHS[2:]:
+    for size in LENGTHS[1:3]:
         x, hidden = tokens(*size, torch.float32)
         feed = dict(zip(model.input_names, (x.numpy(), hidden.numpy()), strict=True))
         assert_close(str(size), layer(x, hidden), torch.tensor(model.run(None, feed)[0]), 1e-5)
