@@ -64,7 +64,7 @@ def _compiler() -> tuple[str, ...]:
         raise BuildError(f"CC is {named!r}, which cannot be read: {error}") from None
     if shutil.which(command[0]) is None:
         raise BuildError(
-            f"CC names {command[0]!r}, which is not found: name another C compiler, or none"
+            f"CC names {command[0]!r}, which is not found: install it, name another, or unset CC"
         )
     return command
 
@@ -84,7 +84,7 @@ def _kept(target: Path) -> ctypes.CDLL | None:
         return None
     except OSError as error:
         fault = f"cannot be loaded ({error})"
-    logger.warning("the compiled kernel %s %s; it is compiled anew", target, fault)
+    logger.warning("the compiled kernel %s %s, so it is compiled again", target, fault)
     return None
 
 
@@ -97,11 +97,11 @@ def _foreign(found: os.stat_result) -> str | None:
     """Why a file or a folder may hold code of others; None if only this user and root write it."""
     me = os.geteuid() if hasattr(os, "geteuid") else found.st_uid
     if found.st_uid not in (me, 0):
-        return f"belongs to another user, {found.st_uid}"
+        return f"belongs to another user ({found.st_uid})"
     # In a sticky folder, such as /tmp, nobody replaces a file of others.
     sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
-        return f"may be written by others, its mode is {stat.S_IMODE(found.st_mode):o}"
+        return f"is writable by others (mode {stat.S_IMODE(found.st_mode):o})"
     return None
 
 
@@ -192,8 +192,8 @@ def _cache() -> Path:
 def _own_folder(refused: Path, fault: str) -> Path:
     """Instead of a folder that is refused; removed when the process ends."""
     logger.warning(
-        "the folder %s for compiled kernels %s; this process compiles its own, which takes "
-        "seconds: mend that, or name another folder in the variable SELFATTN_CACHE",
+        "the folder for compiled kernels, %s, %s, so this process compiles its own, which takes "
+        "seconds: fix that, or name another folder in the variable SELFATTN_CACHE",
         refused,
         fault,
     )

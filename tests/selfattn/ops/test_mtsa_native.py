@@ -214,5 +214,5 @@ def test_two_processes_compile_at_once_and_a_third_finds_the_file_cut_short(tmp_
     os.truncate(library, whole // 2)
     out, err = start(tmp_path).communicate()  # it was a bus error
     assert out.strip() == "close"
-    assert f"{library} is damaged; it is compiled anew" in err
+    assert f"{library} is damaged, so it is compiled again" in err
     assert library.stat().st_size == whole and len(list(tmp_path.iterdir())) == 1
