@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import pytest
-from tests.selfattn.grid.fakes import FakeRun
 
 from selfattn.errors import UserError
 from selfattn_experiments.runs.estimate import Estimate
@@ -18,6 +17,7 @@ from selfattn_experiments.runs.scheduler import Job
 from selfattn_experiments.runs.screen import Screen, duration
 from selfattn_experiments.runs.slots import cpu_slots, gpu_slots, visible_gpus
 from selfattn_experiments.runs.slurm import write_scripts
+from tests.selfattn_experiments.runs.fakes import FakeRun
 
 GRID = """
 task: translation

@@ -7,12 +7,12 @@ import sys
 import time
 
 import pytest
-from tests.selfattn.grid.fakes import FakeRun
 
 from selfattn.errors import UserError
 from selfattn_experiments.runs.child import stop_all
 from selfattn_experiments.runs.scheduler import Job, Scheduler
 from selfattn_experiments.runs.slots import Slot
+from tests.selfattn_experiments.runs.fakes import FakeRun
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ from pathlib import Path
 from selfattn.cli import run
 from selfattn_experiments.runs.scheduler import Job, Scheduler
 from selfattn_experiments.runs.slots import Slot
-from tests.selfattn.grid.fakes import FakeRun
+from tests.selfattn_experiments.runs.fakes import FakeRun
 # A shell that started the tests in the background left this signal ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 folder = Path(sys.argv[1])
