@@ -81,7 +81,9 @@ def run_cli(server: preloaded.Server) -> RunCli:
     ) -> subprocess.CompletedProcess[str]:
         words = [*map(str, args)]
         env = {**preloaded.basic_environment(), **env}
-        if str(python) == sys.executable and not fresh and server.can_run(words, env):
+        if env.get("PYTHON") == sys.executable:  # of a shell script
+            env["PYTHON"] = server.python
+        if str(python) == sys.executable and not fresh and preloaded.can_run(words, env):
             return server.run(words, cwd, env, stdin, timeout)
         return subprocess.run(
             [str(python), *words],
