@@ -220,11 +220,10 @@ def take_over(env: Mapping[str, str]) -> None:
     sys.path[1:1] = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
     if "PYTHONWARNINGS" in env:
         warnings.simplefilter(env["PYTHONWARNINGS"])  # type: ignore[arg-type]
-    for fd, name in enumerate(
-        ("stdin", "stdout", "stderr")
-    ):  # new: the old ones know the old files
-        old = getattr(sys, name)
-        stream = open(
+    names = ("stdin", "stdout", "stderr")
+    for fd, name in enumerate(names):
+        old = getattr(sys, name)  # remembers the file that it was made for
+        stream = os.fdopen(
             fd, "w" if fd else "r", buffering=1 if fd == 2 or "PYTHONUNBUFFERED" in env else -1,
             encoding=env.get("PYTHONIOENCODING", old.encoding), errors=old.errors, closefd=False,
         )  # fmt: skip
