@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from selfattn.cli import run
 from selfattn.files import check_output, write_lines
 from selfattn_experiments.compare.reading import read_hypotheses
-from selfattn_experiments.compare.suspicions import text_warnings
-from selfattn_experiments.report.translations import bleu, read_translations
+from selfattn_tasks.translation.output_warnings import text_warnings
+from selfattn_tasks.translation.outputs import bleu, read_translations
 
 
 def main() -> None:

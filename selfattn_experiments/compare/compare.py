@@ -14,9 +14,9 @@ import numpy as np
 from selfattn import __version__
 from selfattn.errors import UserError
 from selfattn_tasks.folder import sha256_of
+from selfattn_tasks.translation.metrics import TAGGING, TRANSLATION, Metric
 
 from . import run_level
-from .metrics import TAGGING, TRANSLATION, Metric
 from .planning import plan
 from .reading import read_gold
 from .results import Comparison, Report, Run, Settings, Summary, TestSet

@@ -16,8 +16,7 @@ from selfattn_tasks.srl.lines import regrouped
 from selfattn_tasks.srl.propositions import Sentence
 from selfattn_tasks.srl.scorer import check_same_sentences
 from selfattn_tasks.text import iter_lines
-
-from ..report.translations import check_subwords, read_translations
+from selfattn_tasks.translation.outputs import check_subwords, read_translations
 
 TASKS = ("auto", "translation", "srl")
 # The reference of a sentence as fairseq-generate prints it.

@@ -13,13 +13,18 @@ from typing import IO, Any
 import numpy as np
 
 from selfattn_tasks.folder import sha256_of
+from selfattn_tasks.translation.metrics import (
+    Metric,
+    SentenceCounts,
+    TaggingMetric,
+    translation_metrics,
+)
+from selfattn_tasks.translation.output_warnings import reference_warnings, text_warnings
 
 from . import cache
-from .metrics import Metric, SentenceCounts, TaggingMetric, translation_metrics
 from .reading import check_distinct, digest_of, mark_warnings, read_hypotheses, signature_warnings
 from .results import Run, Settings
 from .runs import Found
-from .suspicions import reference_warnings, text_warnings
 
 Say = Callable[[str], None]
 # Sentences that are counted at a time: chrF's n-grams of one reference take some 200 KB.

@@ -9,9 +9,9 @@ from selfattn.files import write_lines
 from selfattn_tasks.srl import conll
 from selfattn_tasks.srl.lines import regrouped
 from selfattn_tasks.srl.scorer import check_same_sentences, score
+from selfattn_tasks.translation.outputs import bleu, read_translations
 
 from ..compare.reading import read_hypotheses
-from ..report.translations import bleu, read_translations
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from selfattn import __version__
 from selfattn.errors import UserError
-from selfattn_tasks.srl.propositions import Sentence
-from selfattn_tasks.srl.scorer import Result, score
+
+from ..srl.propositions import Sentence
+from ..srl.scorer import Result, score
 
 # Of each sentence, shape (sentences, columns), and summed, shape (..., columns); scores too.
 SentenceCounts = NDArray[np.unsignedinteger[Any]]

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .cells import share
-
 # What text that is ready to be scored does not hold, and what it comes from.
 _REMAINS = {
     name: (re.compile(pattern), origin)
@@ -48,8 +46,8 @@ def text_warnings(
         )
     if (spaced := _spaced(hypotheses)) > 0.1 > _spaced(references):
         warnings.append(
-            f"{name}: {share(spaced)} of the translations end in ' .', as tokenised text does; "
-            "sacreBLEU tokenises by itself"
+            f"{name}: {100 * spaced:.0f} % of the translations end in ' .', as tokenised text "
+            "does; sacreBLEU tokenises by itself"
         )
     if not lowercase and _is_lower(hypotheses) and not _is_lower(references):
         warnings.append(

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from selfattn.errors import UserError
-from selfattn_experiments.compare.metrics import (
+from selfattn_tasks.srl.propositions import Proposition, Sentence, Span
+from selfattn_tasks.srl.scorer import score
+from selfattn_tasks.translation.metrics import (
     TAGGING,
     TRANSLATION,
     TaggingMetric,
@@ -15,8 +17,6 @@ from selfattn_experiments.compare.metrics import (
     chrf_scores,
     translation_metrics,
 )
-from selfattn_tasks.srl.propositions import Proposition, Sentence, Span
-from selfattn_tasks.srl.scorer import score
 
 WORDS = "Der alte Kater, schläft heute; neben dem roten Boot und 3,5 Enten - (leise)!".split()
 

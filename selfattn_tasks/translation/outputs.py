@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from selfattn.errors import UserError
-from selfattn_tasks.text import iter_lines
+
+from ..text import iter_lines
 
 # The detokenised hypothesis of one sentence: D-NUMBER, score, text.
 _HYPOTHESIS = re.compile(r"D-(\d+)\t\S+\t(.*)")
