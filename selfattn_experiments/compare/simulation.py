@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from selfattn_tasks.translation.metrics import Counts, bleu_scores
+from selfattn_tasks.metric import Counts
+from selfattn_tasks.translation.metrics import bleu_scores
 
 from . import run_level
 from .sentence_level import both_levels, resample, sentence_tests
