@@ -1,5 +1,6 @@
 """A task with its own format and scores, added by the list in CONTRIBUTING, and by nothing else."""
 
+import ast
 import random
 import re
 
@@ -57,6 +58,18 @@ def test_the_list_names_files_that_a_task_has(repo_root):
     assert "selfattn_tasks/<task>/task.py" in paths and "selfattn_tasks/registry.py" in paths
     for path in paths:
         assert (repo_root / path.replace("<task>", "srl")).exists(), path
+
+
+@pytest.mark.parametrize("package", ["runs", "compare"])
+def test_no_task_is_named_outside_of_the_registry(repo_root, package):
+    """Neither by a string nor by an import; a simulation of BLEU needs its formula."""
+    for path in sorted((repo_root / "selfattn_experiments" / package).glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Constant):
+                assert node.value not in TASKS, f"{path}:{node.lineno}"
+            elif isinstance(node, ast.ImportFrom) and path.name != "simulation.py":
+                folders = (node.module or "").split(".")[1:2]
+                assert not TASKS.keys() & folders, f"{path}:{node.lineno}"
 
 
 def compared(folder, pattern):
