@@ -17,7 +17,7 @@ PLUGIN = "tests/plugin/test_mechanisms.py"
 
 def test_the_list_names_files_that_mechanisms_have(repo_root):
     text = (repo_root / "CONTRIBUTING.md").read_text("utf-8")
-    section = text.partition("## A new mechanism needs")[2].partition("\n## ")[0]
+    section = text.partition("\n## A new mechanism\n")[2].partition("\n## ")[0]
     paths = [path for path in re.findall(r"`([\w./<>]+)", section) if "<stem>" in path]
     assert {"selfattn/config/<stem>.py", "selfattn/layers/<stem>.py"} <= set(paths)
     for stem in ("mtsa", "disa"):

@@ -53,7 +53,7 @@ def predict(path, folder, seed, noise):
 
 def test_the_list_names_files_that_a_task_has(repo_root):
     text = (repo_root / "CONTRIBUTING.md").read_text("utf-8")
-    section = text.partition("## A new task needs")[2].partition("\n## ")[0]
+    section = text.partition("\n## A new task\n")[2].partition("\n## ")[0]
     paths = [path for path in re.findall(r"`([\w./<>]+)", section) if "/" in path]
     assert "selfattn_tasks/<task>/task.py" in paths and "selfattn_tasks/registry.py" in paths
     for path in paths:
