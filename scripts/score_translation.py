@@ -14,9 +14,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from selfattn.cli import run
 from selfattn.files import check_output, write_lines
-from selfattn_experiments.compare.reading import read_hypotheses
-from selfattn_experiments.compare.suspicions import text_warnings
-from selfattn_experiments.report.translations import bleu, read_translations
+from selfattn_tasks.translation.output_warnings import text_warnings
+from selfattn_tasks.translation.outputs import bleu, read_hypotheses, read_translations
 
 
 def main() -> None:
@@ -32,7 +31,7 @@ def main() -> None:
     if args.save is not None:
         check_output("--save", args.save)
     references = read_translations(args.ref, subwords=True)
-    hypotheses = read_hypotheses(args.output, "translation", references, args.ref)
+    hypotheses = read_hypotheses(args.output, references, args.ref)
     for warning in text_warnings(str(args.output), hypotheses, references, args.lowercase):
         print(f"warning: {warning}", file=sys.stderr)
     if args.save is not None:

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from selfattn.cli import run
 from selfattn.files import check_output, write_lines
-from selfattn_experiments.report.translations import read_translations
+from selfattn_tasks.translation.outputs import read_translations
 from wmt14 import runs
 from wmt14.bleu import bleu_flavours
 from wmt14.text import REFERENCE

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .metrics import Metric, SentenceCounts
+from selfattn_tasks.metric import Metric, SentenceCounts
 
 _VERSION = "selfattn counts 1"
 _HASH_BYTES = 32

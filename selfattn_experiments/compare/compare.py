@@ -14,9 +14,10 @@ import numpy as np
 from selfattn import __version__
 from selfattn.errors import UserError
 from selfattn_tasks.folder import sha256_of
+from selfattn_tasks.metric import Metric
+from selfattn_tasks.registry import TASKS
 
 from . import run_level
-from .metrics import TAGGING, TRANSLATION, Metric
 from .planning import plan
 from .reading import read_gold
 from .results import Comparison, Report, Run, Settings, Summary, TestSet
@@ -33,10 +34,10 @@ class Request:
     Args:
         systems: the baseline first.
         references: name and file of each test set.
-        task: ``auto``, ``translation`` or ``srl``.
+        task: ``auto`` or a name of ``selfattn_tasks.registry``.
         metrics: names in any case; empty for all of the task.
         settings: the rest; its task and metrics are filled in here. Its primary metric is a name in
-            any case, or empty for the first of BLEU, chrF, TER or of F1, Comp. that is compared.
+            any case, or empty for the first of the task's metrics that is compared.
         command: as typed, for the report.
         keep_counts: beside the hypotheses, for the next comparison.
     """
@@ -64,7 +65,8 @@ def compare(request: Request, say: Say = lambda text: None) -> Report:
     read = [read_gold(path, request.task) for _, path in request.references]
     tasks = {task for task, _ in read}
     if len(tasks) > 1:
-        raise UserError("--ref holds translations and propositions, but must be of one kind")
+        held = " and ".join(task.gold_holds for task in TASKS.values() if task.name in tasks)
+        raise UserError(f"--ref holds {held}, but must be of one kind")
     (task,) = tasks
     metrics, primary = _metric_names(task, request.metrics, request.settings.primary)
     settings = replace(request.settings, task=task, metrics=metrics, primary=primary)
@@ -88,7 +90,7 @@ def compare(request: Request, say: Say = lambda text: None) -> Report:
 
 def _metric_names(task: str, wanted: Sequence[str], primary: str) -> tuple[tuple[str, ...], str]:
     """The metrics in the order of the tables, and the primary one, which is the first of them."""
-    offered = TAGGING if task == "srl" else TRANSLATION
+    offered = TASKS[task].metrics
     known = {name.lower().rstrip("."): name for name in offered}
 
     def named(flag: str, name: str) -> str:
@@ -108,7 +110,7 @@ def _metric_names(task: str, wanted: Sequence[str], primary: str) -> tuple[tuple
 
 
 def _versions(task: str) -> dict[str, str]:
-    packages = ["numpy", "scipy", *(["sacrebleu"] if task == "translation" else [])]
+    packages = ["numpy", "scipy", *TASKS[task].packages]
     return {
         "selfattn": __version__,
         **{name: importlib.metadata.version(name) for name in packages},

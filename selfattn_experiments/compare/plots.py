@@ -58,7 +58,7 @@ def _panels(report: Report, height: float) -> tuple[Any, Any]:
     panels = figure.subplots(rows, columns, squeeze=False)
     for corpus, row in zip(report.test_sets, panels, strict=True):
         for metric, axes in zip(report.settings.metrics, row, strict=True):
-            arrow = " (lower is better)" if metric == "TER" else ""
+            arrow = " (lower is better)" if metric in report.error_rates else ""
             arrow += " (primary)" * (metric == report.settings.primary and columns > 1)
             lead = f"{corpus.name}: " if rows > 1 else ""
             axes.set_title(f"{lead}{metric}{arrow}", fontsize=11)

@@ -159,7 +159,7 @@ class Settings:
     """What was asked for.
 
     Args:
-        task: ``translation`` or ``srl``.
+        task: a name of ``selfattn_tasks.registry``.
         metrics: names, in the order of the tables.
         primary: name of the metric that carries the verdict.
         lowercase: whether BLEU and chrF ignore case.
@@ -217,6 +217,12 @@ class Report:
     def systems(self) -> list[str]:
         """Names, the baseline first."""
         return list(dict.fromkeys(run.system for run in self.runs))
+
+    @property
+    def error_rates(self) -> list[str]:
+        """Names of the metrics of which less is better."""
+        worse = {c.metric for c in self.comparisons if not c.higher_is_better}
+        return [name for name in self.settings.metrics if name in worse]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain dictionaries, lists, numbers and strings."""

@@ -13,13 +13,13 @@ from typing import IO, Any
 import numpy as np
 
 from selfattn_tasks.folder import sha256_of
+from selfattn_tasks.metric import Metric, SentenceCounts
+from selfattn_tasks.registry import TASKS
 
 from . import cache
-from .metrics import Metric, SentenceCounts, TaggingMetric, translation_metrics
-from .reading import check_distinct, digest_of, mark_warnings, read_hypotheses, signature_warnings
+from .reading import check_distinct, digest_of
 from .results import Run, Settings
 from .runs import Found
-from .suspicions import reference_warnings, text_warnings
 
 Say = Callable[[str], None]
 # Sentences that are counted at a time: chrF's n-grams of one reference take some 200 KB.
@@ -96,16 +96,18 @@ def score_runs(
         UserError: for a file that cannot be compared, with the reason.
     """
     found = [(system, file) for system, group in files.items() for file in group]
-    metrics = _metrics(settings)
+    task = TASKS[settings.task]
+    metrics = task.make_metrics(
+        settings.metrics, lowercase=settings.lowercase, tokenize=settings.tokenize
+    )
     with ExitStack() as stack:
         outputs = _read(settings, found, name, path, gold, say, stack)
         counted = _Counted(gold, outputs, keep)
         counts = {m.name: counted.of(m, lambda text: say(f"{name}: {text}")) for m in metrics}
     warnings = outputs.warnings
-    if settings.task == "translation":
-        signatures = [metric.signature for metric in metrics]
-        for folder in dict.fromkeys(file.path.parent for _, file in found):
-            warnings += signature_warnings(folder, signatures)
+    signatures = [metric.signature for metric in metrics]
+    for folder in dict.fromkeys(file.path.parent for _, file in found):
+        warnings += task.folder_warnings(folder, signatures)
     return Scored(metrics, _runs(metrics, counts, found, name), counts, warnings)
 
 
@@ -119,32 +121,22 @@ def _read(
     files: ExitStack,
 ) -> _Outputs:
     """All runs, one after the other; ``files`` closes those that hold their lines."""
-    outputs = _Outputs({}, [], [])
-    translated = settings.task == "translation"
-    if translated:
-        outputs.warnings += mark_warnings(str(path), path) + reference_warnings(str(path), gold)
+    task = TASKS[settings.task]
+    outputs = _Outputs({}, [], task.gold_warnings(str(path), path, gold))
+    texts = all(isinstance(sentence, str) for sentence in gold)
     systems: dict[str, list[tuple[Path, str]]] = {}
     for number, (system, run) in enumerate(found, 1):
         say(f"{name}: reading run {number} of {len(found)}")
-        output = read_hypotheses(run.path, settings.task, gold, path)
+        output = task.read_outputs(run.path, gold, path)
         digest = digest_of(output)
-        if translated:
-            label = f"{system}: {run.path}"
-            outputs.warnings += mark_warnings(label, run.path)
-            outputs.warnings += text_warnings(label, output, gold, settings.lowercase)
-        outputs.sentences[digest] = _Lines(output, files) if translated else output
+        outputs.warnings += task.output_warnings(
+            f"{system}: {run.path}", run.path, output, gold, settings.lowercase
+        )
+        outputs.sentences[digest] = _Lines(output, files) if texts else output
         outputs.runs.append((run.path, digest))
         systems.setdefault(system, []).append((run.path, digest))
     outputs.warnings += check_distinct(systems)
     return outputs
-
-
-def _metrics(settings: Settings) -> Sequence[Metric]:
-    if settings.task == "srl":
-        return [TaggingMetric(name) for name in settings.metrics]
-    return translation_metrics(
-        settings.metrics, lowercase=settings.lowercase, tokenize=settings.tokenize
-    )
 
 
 def _runs(

@@ -74,7 +74,7 @@ def _scores(report: Report) -> Table:
         rows,
         3,
         "sd and interval (Student's) are over seeds."
-        + (" TER counts errors: lower is better." if "TER" in report.settings.metrics else ""),
+        + "".join(f" {name} counts errors: lower is better." for name in report.error_rates),
     )
 
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .metrics import Counts
+from selfattn_tasks.metric import Counts
+
 from .run_level import TOLERANCE, Interval, TTest
 
 Scorer = Callable[[Counts], Counts]

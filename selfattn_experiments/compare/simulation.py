@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from selfattn_tasks.metric import Counts
+from selfattn_tasks.translation.metrics import bleu_scores
+
 from . import run_level
-from .metrics import Counts, bleu_scores
 from .sentence_level import both_levels, resample, sentence_tests
 
 LEVEL, STRICT = 0.05, 0.01

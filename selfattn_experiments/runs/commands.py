@@ -15,8 +15,7 @@ def train(grid: Grid, system: str, seed: int, folder: Path, slot: Slot) -> list[
     """fairseq-train; started again, it goes on from its last checkpoint."""
     return [
         sys.executable, "-m", "fairseq_cli.train", str(grid.data), "--user-dir", str(grid.user_dir),
-        *(["--task", "srl_tagging"] if grid.task == "srl" else []),
-        *grid.systems[system], "--seed", str(seed),
+        *grid.task.train_flags, *grid.systems[system], "--seed", str(seed),
         "--save-dir", str(folder / "checkpoints"),
         "--tensorboard-logdir", str(folder / "tensorboard"), "--log-format", "json",
         *([] if slot.gpus else ["--cpu"]),
@@ -40,8 +39,13 @@ def checkpoint(grid: Grid, folder: Path) -> Path:
     return folder / "checkpoints" / f"checkpoint_{grid.checkpoint}.pt"
 
 
+def output(grid: Grid, folder: Path, test: str) -> Path:
+    """What the model makes of a test set, as its command writes it."""
+    return folder / f"{test}.{grid.task.output}"
+
+
 def generate(grid: Grid, system: str, seed: int, folder: Path, slot: Slot, test: str) -> list[str]:
-    """fairseq-generate: translations of a test set to standard output."""
+    """fairseq-generate: what a model makes of a test set, to standard output."""
     flags, words = grid.flags(system), []
     for name in ("--source-lang", "--target-lang"):
         if name in flags and name not in grid.generate:
@@ -55,9 +59,9 @@ def generate(grid: Grid, system: str, seed: int, folder: Path, slot: Slot, test:
 
 
 def predict(grid: Grid, folder: Path, slot: Slot, test: str) -> list[str]:
-    """scripts/predict_srl.py: the roles of a test set into a props file."""
+    """The project's own command of a task: what a model makes of a test set, into a file."""
     return [
-        sys.executable, str(SCRIPTS / "predict_srl.py"), str(checkpoint(grid, folder)),
-        "--input", str(grid.tests[test]), "--output", str(folder / f"{test}.predicted"),
-        "--format", "props", *grid.generate, *(["--device", "cuda"] if slot.gpus else []),
+        sys.executable, str(SCRIPTS / f"{grid.task.predictor}.py"), str(checkpoint(grid, folder)),
+        "--input", str(grid.tests[test]), "--output", str(output(grid, folder, test)),
+        *grid.task.predict_flags, *grid.generate, *(["--device", "cuda"] if slot.gpus else []),
     ]  # fmt: skip

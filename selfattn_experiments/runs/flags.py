@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from selfattn.errors import UserError
+from selfattn_tasks.task import Task
 
 Flags = dict[str, list[str]]
 _NUMBER = re.compile(r"-[\d.]")
@@ -31,13 +32,11 @@ TRAIN: Mapping[str, str] = {
 GENERATE: Mapping[str, str] = {
     **{name: TRAIN[name] for name in ("--seed", "--task", "--user-dir", "--cpu")},
     "--path": "the keys `average` and `checkpoint` choose the checkpoint",
-    "--gen-subset": "the key `references` names the test sets",
     "--results-path": _FOLDER,
     "--quiet": "the translations would be missing",
 }
 PREDICT: Mapping[str, str] = {
     "--device": "run_seeds.py --device does that",
-    **dict.fromkeys(("--input", "--sentence", "--predicates"), "the key `gold` names the files"),
     **dict.fromkeys(("--output", "--format"), _FOLDER),
 }
 
@@ -63,6 +62,14 @@ def parse(words: Sequence[str], where: str) -> Flags:
         else:
             values.append(word)
     return flags
+
+
+def owned_by(task: Task) -> Mapping[str, str]:
+    """The flags of what applies a checkpoint that the runner gives itself."""
+    where = f"the key `{task.gold_key}` names the "
+    if task.predictor is None:
+        return {**GENERATE, "--gen-subset": f"{where}test sets"}
+    return {**PREDICT, **dict.fromkeys(task.input_flags, f"{where}files")}
 
 
 def refuse_owned(flags: Flags, owned: Mapping[str, str], where: str) -> None:

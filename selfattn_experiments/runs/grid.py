@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .flags import Flags, number, parse
+from selfattn_tasks.task import Task
 
-TASKS = ("translation", "srl")
+from .flags import Flags, number, parse
 
 
 @dataclass(frozen=True)
@@ -17,24 +17,24 @@ class Grid:
 
     Args:
         file (Path): the grid file.
-        task (str): ``translation`` or ``srl``.
+        task (Task): from ``selfattn_tasks.registry``.
         data (Path): the folder that fairseq-train reads.
         output (Path): gets a folder ``SYSTEM-SEED`` for each run, and the summary.
         seeds (Mapping[str, tuple[int, ...]]): name of a system to the seeds of its trainings.
         systems (Mapping[str, tuple[str, ...]]): name to flags of fairseq-train, common ones first.
         tests (Mapping[str, Path]): name of a test set to its references or gold file.
         user_dir (Path): the fairseq plugin.
-        generate (tuple[str, ...]): flags of fairseq-generate or predict_srl.py.
+        generate (tuple[str, ...]): flags of what applies a checkpoint to a test set.
         average (int, optional): how many of the last checkpoints are averaged.
         checkpoint (str): without `average`: ``best`` or ``last``.
-        lowercase (bool): whether BLEU and chrF ignore case.
+        lowercase (bool): whether scores ignore case.
         cpus_per_run (int, optional): cores and threads of a run.
         gpus_per_run (int): GPUs of a run, if it is trained on GPUs.
         slurm (tuple[str, ...]): flags of sbatch.
     """
 
     file: Path
-    task: str
+    task: Task
     data: Path
     output: Path
     seeds: Mapping[str, tuple[int, ...]]

@@ -33,7 +33,7 @@ class Identity:
         """What decides the weights."""
         grid = self.grid
         return {
-            "task": grid.task,
+            "task": grid.task.name,
             "seed": seed,
             "flags": grid.flags(system),
             "data": self._data,

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError
+from selfattn_tasks.registry import TASKS
+from selfattn_tasks.task import Task
 
 from . import flags as flag
 
@@ -18,7 +20,6 @@ _KEYS = (
     "cpus_per_run", "gpus_per_run", "slurm",
 )  # fmt: skip
 _SEEDS = "a list of different whole numbers, such as [1, 2, 3]"
-_TASK_KEYS = {"translation": ("generate", "references", "lowercase"), "srl": ("predict", "gold")}
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -69,15 +70,17 @@ class Reader:
     def _mistaken(self, where: str, value: Any, allowed: str) -> UserError:
         return UserError(f"{self.file}: `{where}` is {value!r}, but must be {allowed}")
 
-    def check_keys(self, task: str) -> None:
+    def check_keys(self, task: Task) -> None:
         """Refuse keys that nobody reads."""
-        known = (*_KEYS, *_TASK_KEYS[task])
+        known = (*_KEYS, *task.grid_keys)
         for key in self.content:
             if key in known:
                 continue
-            for other, keys in _TASK_KEYS.items():
-                if key in keys:
-                    raise UserError(f"{self.file}: `{key}` belongs to task {other}, not to {task}")
+            for name, other in TASKS.items():
+                if key in other.grid_keys:
+                    raise UserError(
+                        f"{self.file}: `{key}` belongs to task {name}, not to {task.name}"
+                    )
             near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
             hint = f"did you mean `{near[0]}`?" if near else f"known are {', '.join(known)}"
             raise UserError(f"{self.file}: the key `{key}` is unknown: {hint}")

@@ -7,9 +7,11 @@ from pathlib import Path
 from selfattn import _user_dir
 from selfattn.errors import UserError
 from selfattn.files import check_output_folder
+from selfattn_tasks.registry import TASKS
+from selfattn_tasks.task import Task
 
 from . import flags as flag
-from .grid import TASKS, Grid
+from .grid import Grid
 from .keys import NAME, Reader, load
 
 
@@ -24,16 +26,15 @@ def read_grid(path: Path) -> Grid:
     """
     content = load(path)
     reader = Reader(path, content)
-    task = reader.one_of("task", TASKS, required=True)
+    task = TASKS[reader.one_of("task", tuple(TASKS), required=True)]
     reader.check_keys(task)
     check_output_folder(f"{path}: `output`", Path(reader.text("output")))
     data = _data_folder(reader.path("data"), task)
     common = reader.flags("common")
     systems = reader.systems(common)
-    words = reader.flags("generate" if task == "translation" else "predict")
-    owned = flag.GENERATE if task == "translation" else flag.PREDICT
-    where = f"{path}: {'generate' if task == 'translation' else 'predict'}"
-    flag.refuse_owned(flag.parse(words, where), owned, where)
+    words = reader.flags(task.flags_key)
+    where = f"{path}: {task.flags_key}"
+    flag.refuse_owned(flag.parse(words, where), flag.owned_by(task), where)
     grid = Grid(
         file=path,
         task=task,
@@ -65,24 +66,20 @@ def _plugin() -> Path:
     return folder
 
 
-def _data_folder(folder: Path, task: str) -> Path:
+def _data_folder(folder: Path, task: Task) -> Path:
     """The folder with the dictionaries: the one named, or ``data-bin`` in it."""
     for place in (folder, folder / "data-bin"):
         if any(place.glob("dict.*.txt")):
             return place
-    script = "prepare_translation.py" if task == "translation" else "prepare_srl.py"
-    raise UserError(f"`data` is {folder}, which holds no dictionary: make it with {script}")
+    raise UserError(f"`data` is {folder}, which holds no dictionary: make it with {task.prepare}")
 
 
-def _tests(reader: Reader, task: str, data: Path, common: flag.Flags) -> dict[str, Path]:
+def _tests(reader: Reader, task: Task, data: Path, common: flag.Flags) -> dict[str, Path]:
     """Name of each test set to its references or gold file."""
-    key = "references" if task == "translation" else "gold"
+    key = task.gold_key
     value = reader.content.get(key)
-    if value is None and task == "translation":
-        # What prepare_translation.py writes beside data-bin.
-        raw = data.parent / "raw"
-        target = (common.get("--target-lang") or [""])[0] or _target_language(data)
-        value = str(raw / f"test.{target}") if (raw / f"test.{target}").is_file() else None
+    if value is None and (usual := task.usual_gold(data, common)) is not None:
+        value = str(usual)
     if isinstance(value, str):
         value = {"test": value}
     if not isinstance(value, dict) or not value:
@@ -93,12 +90,6 @@ def _tests(reader: Reader, task: str, data: Path, common: flag.Flags) -> dict[st
         if not Path(file).is_file():
             raise UserError(f"{reader.file}: `{key}` names {file}, but there is no such file")
     return {name: Path(file) for name, file in value.items()}
-
-
-def _target_language(data: Path) -> str:
-    """The target language of binarised data, if its files name one pair."""
-    pairs = {path.name.split(".")[1] for path in data.glob("train.*-*.*.idx")}
-    return pairs.pop().partition("-")[2] if len(pairs) == 1 else ""
 
 
 def _check_training(grid: Grid, system: str) -> None:

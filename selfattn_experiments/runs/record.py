@@ -46,7 +46,7 @@ def write_summary(grid: Grid, runs: Sequence[Run]) -> dict[str, Any]:
     systems = {name: _statistics(rows, name) for name in grid.systems}
     summary = {
         "grid": str(grid.file),
-        "task": grid.task,
+        "task": grid.task.name,
         "commits": sorted({c for row in rows for c in row["commit"].split() if c}),
         "systems": systems,
         "runs": rows,

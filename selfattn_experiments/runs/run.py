@@ -12,8 +12,9 @@ from selfattn.errors import UserError
 from selfattn.files import write_json
 from selfattn_tasks import checkpoints
 from selfattn_tasks.folder import sha256_of
+from selfattn_tasks.task import Scores
 
-from . import commands, evaluate
+from . import commands
 from .attempts import Attempts, now, read_json
 from .child import Step
 from .flags import number
@@ -22,7 +23,6 @@ from .grid import Grid
 from .identity import Identity, digest, refuse_to_mix
 from .slots import Slot
 
-HYPOTHESES = {"translation": "hyp", "srl": "props"}
 # What is read of trained.json, and of run.json beside it.
 _TRAINED = ("updates", "best_valid", "parameters", "gpu")
 _RECORD = ("identity", "hypotheses", "scores", "seconds", "commits", "attempts")
@@ -53,7 +53,7 @@ class Run:
         self.follower = Follower(self.log, grid.flags(system))
         self._training = identity.training(system, seed)
         self._test = identity.test()
-        self._scores: dict[str, evaluate.Scores] = {}
+        self._scores: dict[str, Scores] = {}
 
     def check(self) -> None:
         """Refuse a folder that holds something else.
@@ -88,8 +88,8 @@ class Run:
         }
 
     def hypotheses(self, test: str) -> Path:
-        """The translations, or predicted roles, of a test set."""
-        return self.folder / f"{test}.{HYPOTHESES[self.grid.task]}"
+        """What comparisons read of a test set."""
+        return self.folder / f"{test}.{self.grid.task.hypotheses}"
 
     def state(self) -> str:
         """``done``, ``failed`` (its last process did), ``unfinished`` or ``not started``."""
@@ -160,23 +160,25 @@ class Run:
         )
 
     def _apply(self, slot: Slot, test: str) -> Step:
-        """Translate or label a test set."""
+        """Apply the checkpoint to a test set."""
         done = partial(self._score, test)
         log = self.folder / f"{test}.log"
-        if self.grid.task == "translation":
+        predictor = self.grid.task.predictor
+        if predictor is None:
             command = commands.generate(self.grid, self.system, self.seed, self.folder, slot, test)
-            return Step("test", "fairseq-generate", command, log, self.folder / f"{test}.out", done)
+            output = commands.output(self.grid, self.folder, test)
+            return Step("test", "fairseq-generate", command, log, output, done)
         command = commands.predict(self.grid, self.folder, slot, test)
-        return Step("test", "predict_srl.py", command, log, done=done)
+        return Step("test", f"{predictor}.py", command, log, done=done)
 
     def _score(self, test: str) -> None:
-        reference, target = self.grid.tests[test], self.hypotheses(test)
-        if self.grid.task == "translation":
-            output = self.folder / f"{test}.out"
-            scores = evaluate.translation(output, reference, target, self.grid.lowercase)
-        else:
-            scores = evaluate.roles(self.folder / f"{test}.predicted", reference, target)
-        self._scores[test] = scores
+        grid = self.grid
+        self._scores[test] = grid.task.score(
+            commands.output(grid, self.folder, test),
+            grid.tests[test],
+            self.hypotheses(test),
+            grid.lowercase,
+        )
         if len(self._scores) == len(self.grid.tests):
             # The last process has not been counted yet.
             self.attempts.end(0)

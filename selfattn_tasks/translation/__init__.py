@@ -2,7 +2,8 @@
 
 ``text`` reads and cleans, ``suspicions`` warns about what looks wrong, ``split`` cuts one corpus
 into train, valid and test, ``vocabulary`` learns and applies SentencePiece, ``prepare`` does all of
-it and ends in a fairseq data-bin.
+it and ends in a fairseq data-bin. ``outputs`` reads translations, ``metrics`` scores them, and
+``output_warnings`` says what in their look spoils the scores.
 """
 
 from ..text import Cleaning, clean_pairs, read_pairs

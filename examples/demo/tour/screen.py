@@ -6,8 +6,8 @@ import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from selfattn_experiments.report.translations import Score
 from selfattn_tasks.progress import clock
+from selfattn_tasks.translation.outputs import Score
 
 EXAMPLES = 3
 _LABEL = 14

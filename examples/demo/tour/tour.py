@@ -13,9 +13,9 @@ from pathlib import Path
 from selfattn.errors import UserError
 from selfattn.files import write_json
 from selfattn_experiments.report import plot, read_curves
-from selfattn_experiments.report.translations import Score, bleu
 from selfattn_tasks.folder import sha256_of
 from selfattn_tasks.translation import Cleaning, Options, prepare
+from selfattn_tasks.translation.outputs import Score, bleu
 from selfattn_tasks.translation.prepare import SUMMARY
 
 from . import source

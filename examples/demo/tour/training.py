@@ -16,8 +16,8 @@ from selfattn.errors import UserError
 from selfattn.files import write_json, write_lines
 from selfattn_experiments import averaging
 from selfattn_experiments.report import parse_line
-from selfattn_experiments.report.translations import in_corpus_order, parse_hypothesis
 from selfattn_tasks import checkpoints
+from selfattn_tasks.translation.outputs import in_corpus_order, parse_hypothesis
 
 from .process import run_logged
 from .progress import Progress, Stopwatch

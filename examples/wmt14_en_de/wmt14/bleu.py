@@ -31,7 +31,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from selfattn.errors import UserError
-from selfattn_experiments.report.translations import Score
+from selfattn_tasks.translation.outputs import Score
 
 TENSOR2TENSOR, FAIRSEQ = "get_ende_bleu.sh", "compound_split_bleu.sh"
 FLAVOURS = (TENSOR2TENSOR, FAIRSEQ, "tokenised", "sacrebleu", "intl")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from selfattn.errors import UserError
 from selfattn.files import write_json
-from selfattn_experiments.report.translations import Score
+from selfattn_tasks.translation.outputs import Score
 
 from .bleu import FAIRSEQ
 

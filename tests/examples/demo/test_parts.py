@@ -10,7 +10,7 @@ import pytest
 
 from selfattn.errors import UserError
 from selfattn_experiments.report import Record
-from selfattn_experiments.report.translations import Score
+from selfattn_tasks.translation.outputs import Score
 from tour.process import run_logged
 from tour.progress import Progress, Stopwatch
 from tour.screen import closing_screen, examples

@@ -170,7 +170,7 @@ def test_generated_output_of_other_references(folder):
 
 def test_large_texts_are_not_read_as_roles(tmp_path, monkeypatch):
     """They would be split into the columns of one sentence, which takes ten times the memory."""
-    monkeypatch.setattr("selfattn_experiments.compare.reading._HEAD", 1000)
+    monkeypatch.setattr("selfattn_tasks.srl.task._HEAD", 1000)
     (tmp_path / "gold.conll").write_text("We - (A0*)\npoured pour (V*)\ntea - (A1*)\n\n" * 40)
     assert read_gold(tmp_path / "gold.conll", "auto")[0] == "srl"
     monkeypatch.setattr("selfattn_tasks.srl.conll.read", None)

@@ -5,13 +5,13 @@ import itertools
 import numpy as np
 import pytest
 
-from selfattn_experiments.compare.metrics import bleu_scores, ter_scores
 from selfattn_experiments.compare.sentence_level import (
     Resampled,
     both_levels,
     resample,
     sentence_tests,
 )
+from selfattn_tasks.translation.metrics import bleu_scores, ter_scores
 
 
 def ter_counts(runs, sentences, worse=0.0):

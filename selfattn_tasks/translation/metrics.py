@@ -1,74 +1,26 @@
-"""Metrics as sums over sentences: counts of each sentence, and scores from summed counts.
+"""BLEU, chrF and TER from summed counts.
 
-Every score here is a function of counts that are summed over sentences, so a resampled test set is
-scored by one matrix product and no text is read twice. sacreBLEU does the counting; the formulas
-below work on whole arrays of sums and equal sacreBLEU's to the last digit.
-
-The counts of a run are an array of shape (sentences, columns) in the smallest unsigned integers
-that hold them; sums are float64, which is exact up to 2^53.
+sacreBLEU counts each sentence; the formulas below work on whole arrays of sums and equal
+sacreBLEU's to the last digit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from selfattn import __version__
 from selfattn.errors import UserError
-from selfattn_tasks.srl.propositions import Sentence
-from selfattn_tasks.srl.scorer import Result, score
 
-# Of each sentence, shape (sentences, columns), and summed, shape (..., columns); scores too.
-SentenceCounts = NDArray[np.unsignedinteger[Any]]
-Counts = NDArray[np.float64]
+from ..metric import Counts, SentenceCounts, compact
 
 _ORDERS = 4  # BLEU: n-grams of 1 to 4 words
 _CHAR_ORDERS = 6  # chrF: n-grams of 1 to 6 characters
 _BETA2 = 4.0  # chrF2 weighs recall twice: beta = 2
 # What sacreBLEU calls log(0).
 _LOG_ZERO = -9999999999.0
-
-
-class Metric(Protocol):
-    """What a comparison needs of a metric."""
-
-    @property
-    def name(self) -> str:
-        """In tables."""
-        ...
-
-    @property
-    def source(self) -> str:
-        """Metrics of one source have the same counts."""
-        ...
-
-    @property
-    def higher_is_better(self) -> bool:
-        """False for an error rate."""
-        ...
-
-    @property
-    def signature(self) -> str:
-        """What must agree before two scores may be compared."""
-        ...
-
-    def counts(self, gold: Sequence[Any], outputs: Sequence[Sequence[Any]]) -> list[SentenceCounts]:
-        """Counts of each sentence, shape (sentences, columns), of each output.
-
-        Args:
-            gold: some sentences of the test set.
-            outputs: of each run the same sentences. What a reference needs is worked out once for
-                all of them.
-        """
-        ...
-
-    def scores(self, sums: Counts) -> Counts:
-        """Scores from summed counts, shape (..., columns) to (...), in percent."""
-        ...
 
 
 def bleu_scores(sums: Counts) -> Counts:
@@ -123,45 +75,8 @@ def ter_scores(sums: Counts) -> Counts:
     return ter
 
 
-def f1_scores(sums: Counts) -> Counts:
-    """F1 of arguments as the official CoNLL-2005 script computes it.
-
-    Args:
-        sums: shape (..., 5): correct, excess, missed, perfect propositions, propositions.
-    """
-    correct, excess, missed = sums[..., 0], sums[..., 1], sums[..., 2]
-    both = 2 * correct + excess + missed
-    return _percent(2 * correct, both)
-
-
-def perfect_scores(sums: Counts) -> Counts:
-    """Perfect propositions ("Comp."); columns as in :func:`f1_scores`."""
-    return _percent(sums[..., 3], sums[..., 4])
-
-
-def _percent(part: Counts, whole: Counts) -> Counts:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share: Counts = np.where(whole > 0, 100.0 * part / whole, 0.0)
-    return share
-
-
-def _whole(rows: Sequence[Sequence[float]]) -> SentenceCounts:
-    """Rows of counts in the smallest unsigned integers that hold them."""
-    # TER gives the length of the one reference as a float.
-    table = np.array(rows, dtype=np.uint64)
-    return table.astype(np.min_scalar_type(table.max(initial=0)))
-
-
-def _row(found: Result) -> tuple[int, ...]:
-    overall = found.overall
-    return (
-        overall.correct, overall.excess, overall.missed, found.perfect_props, found.propositions,
-    )  # fmt: skip
-
-
 _FORMULAS = {"BLEU": bleu_scores, "chrF": chrf_scores, "TER": ter_scores}
-TRANSLATION = tuple(_FORMULAS)
-TAGGING = ("F1", "Comp.")
+NAMES = tuple(_FORMULAS)
 
 
 @dataclass
@@ -169,7 +84,7 @@ class TranslationMetric:
     """A metric of sacreBLEU with one reference for each sentence.
 
     Args:
-        name: one of TRANSLATION.
+        name: one of NAMES.
         engine: sacreBLEU's object.
     """
 
@@ -195,7 +110,7 @@ class TranslationMetric:
         """Counts of each sentence, shape (sentences, columns), of each output."""
         # What sacreBLEU's own significance tests call; corpus_score forgets the sentences.
         self.engine._ref_cache = self.engine._cache_references([list(gold)])
-        return [_whole(self.engine._extract_corpus_statistics(out, None)) for out in outputs]
+        return [compact(self.engine._extract_corpus_statistics(out, None)) for out in outputs]
 
     def scores(self, sums: Counts) -> Counts:
         """Scores from summed counts, shape (..., columns) to (...)."""
@@ -208,7 +123,7 @@ def translation_metrics(
     """Metrics of sacreBLEU.
 
     Args:
-        names: some of TRANSLATION.
+        names: some of NAMES.
         lowercase: whether case is ignored. TER always ignores it, as sacreBLEU's default does.
         tokenize: BLEU's tokenizer, ``13a`` by default.
 
@@ -242,36 +157,3 @@ def translation_metrics(
     for metric in metrics:
         metric.engine.num_refs = 1  # for the signature, before anything is counted
     return metrics
-
-
-@dataclass
-class TaggingMetric:
-    """A score of semantic roles, equal to the official CoNLL-2005 script.
-
-    Args:
-        name: one of TAGGING.
-        higher_is_better: both are.
-        source: both are read off the same counts.
-    """
-
-    name: str
-    higher_is_better: bool = True
-    source: str = "arguments"
-
-    @property
-    def signature(self) -> str:
-        """What the score is, and of which version."""
-        return f"script:srl-eval|V:no|version:selfattn-{__version__}"
-
-    def counts(
-        self, gold: Sequence[Sentence], outputs: Sequence[Sequence[Sentence]]
-    ) -> list[SentenceCounts]:
-        """Counts of each sentence, shape (sentences, 5), columns as in :func:`f1_scores`."""
-        return [
-            _whole([_row(score([g], [h])) for g, h in zip(gold, out, strict=True)])
-            for out in outputs
-        ]
-
-    def scores(self, sums: Counts) -> Counts:
-        """Scores from summed counts, shape (..., 5) to (...)."""
-        return f1_scores(sums) if self.name == "F1" else perfect_scores(sums)

@@ -4,8 +4,8 @@ import pytest
 import sacrebleu
 
 from selfattn.errors import UserError
-from selfattn_experiments.report.translations import bleu, read_translations
 from selfattn_tasks.text import read_lines
+from selfattn_tasks.translation.outputs import bleu, read_translations
 
 GENERATED = """S-2\tc\nH-2\t-0.5\t▁drei\nD-2\t-0.5\tdrei Katzen sitzen hier\nP-2\t-0.1 -0.2
 S-0\ta\nD-0\t-0.25\tein Hund läuft weit\nD-0\t-0.3\tzweite Wahl

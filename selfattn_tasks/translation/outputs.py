@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from selfattn.errors import UserError
-from selfattn_tasks.text import iter_lines
+
+from ..text import iter_lines
 
 # The detokenised hypothesis of one sentence: D-NUMBER, score, text.
 _HYPOTHESIS = re.compile(r"D-(\d+)\t\S+\t(.*)")
+# The reference of a sentence, likewise.
+_TARGET = re.compile(r"T-(\d+)\t(.*)")
 # SentencePiece's mark, and subword-nmt's; the flag that removes each.
 _SUBWORD_MARKS = ((re.compile("\u2581"), "sentencepiece"), (re.compile("@@(?: |$)"), "subword_nmt"))
 
@@ -107,6 +111,45 @@ def check_subwords(path: Path, translations: Sequence[str], references: Sequence
                 f"{path}: translation {number} holds the subword mark {held!r}; "
                 f"generate with --remove-bpe {scheme}"
             )
+
+
+def read_hypotheses(path: Path, references: Sequence[str], references_path: Path) -> list[str]:
+    """The translations of a test set in the order of its references.
+
+    Raises:
+        UserError: if they are of another test set, not complete, or hold subword marks that the
+            references lack.
+    """
+    try:
+        translations = read_translations(path, len(references), subwords=True)
+    except UserError as error:
+        # Of many files, which one?
+        raise error if str(path) in str(error) else UserError(f"{path}: {error}") from None
+    check_subwords(path, translations, references)
+    _check_targets(path, references, references_path)
+    return translations
+
+
+def _check_targets(path: Path, references: Sequence[str], references_path: Path) -> None:
+    """Refuse an output of fairseq-generate whose own references are other ones."""
+    known = same = 0
+    for line in iter_lines(path):
+        match = _TARGET.fullmatch(line)
+        if match is None or "<unk>" in match[2]:
+            continue
+        known += 1
+        number = int(match[1])
+        same += number < len(references) and _bare(references[number]) == _bare(match[2])
+    # Not all: a vocabulary may have normalised characters.
+    if same < known / 2:
+        raise UserError(
+            f"{path} was generated for other references: of the {known} that it holds, {same} "
+            f"are those of {references_path}; give the file that belongs to it"
+        )
+
+
+def _bare(text: str) -> str:
+    return "".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False) -> Score:

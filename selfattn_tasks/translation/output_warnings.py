@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
-
-from .cells import share
 
 # What text that is ready to be scored does not hold, and what it comes from.
 _REMAINS = {
@@ -23,6 +23,8 @@ _REMAINS = {
 }
 _FEWEST = 50  # translations from which a correlation of lengths says something
 _LOWEST = 0.3
+_SIGNATURE = re.compile(r"nrefs:\w+\|[\w:|.+-]+\|version:[\d.]+")
+_MOST_JSON = 1 << 20
 
 
 def text_warnings(
@@ -48,8 +50,8 @@ def text_warnings(
         )
     if (spaced := _spaced(hypotheses)) > 0.1 > _spaced(references):
         warnings.append(
-            f"{name}: {share(spaced)} of the translations end in ' .', as tokenised text does; "
-            "sacreBLEU tokenises by itself"
+            f"{name}: {100 * spaced:.0f} % of the translations end in ' .', as tokenised text "
+            "does; sacreBLEU tokenises by itself"
         )
     if not lowercase and _is_lower(hypotheses) and not _is_lower(references):
         warnings.append(
@@ -74,6 +76,42 @@ def reference_warnings(name: str, references: Sequence[str]) -> list[str]:
         for remains, (pattern, origin) in _REMAINS.items()
         if (held := _count(pattern, references)) > len(references) / 100
     ]
+
+
+def mark_warnings(name: str, path: Path) -> list[str]:
+    """A warning for a byte order mark, which would be a part of the first word."""
+    with path.open("rb") as file:
+        if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+            return []
+    return [f"{name} begins with a byte order mark, which is left out"]
+
+
+def signature_warnings(folder: Path, ours: Sequence[str]) -> list[str]:
+    """Warnings for scores of another sacreBLEU signature in the JSON files of a run's folder."""
+    recorded = {
+        signature
+        for file in sorted(folder.glob("*.json"))
+        if file.is_file() and file.stat().st_size < _MOST_JSON
+        for signature in _SIGNATURE.findall(file.read_text(encoding="utf-8", errors="replace"))
+    }
+    mine = {_parts(signature) for signature in ours}
+    used = {_kind(signature) for signature in ours}
+    return [
+        f"{folder} records scores with the signature {signature}, which is none of those used "
+        "here: do not mix them with these"
+        for signature in sorted(recorded)
+        if _kind(signature) in used and _parts(signature) not in mine
+    ]
+
+
+def _kind(signature: str) -> str:
+    """What tells the signatures of sacreBLEU's metrics apart; one of another metric is no clash."""
+    return next((key for key in ("nc:", "norm:", "smooth:") if f"|{key}" in signature), "")
+
+
+def _parts(signature: str) -> frozenset[str]:
+    # The version alone changes no score of sacreBLEU 2.
+    return frozenset(part for part in signature.split("|") if not part.startswith("version:"))
 
 
 def _count(pattern: re.Pattern[str], lines: Sequence[str]) -> int:

@@ -7,16 +7,12 @@ import numpy as np
 import pytest
 
 from selfattn.errors import UserError
-from selfattn_experiments.compare.metrics import (
-    TAGGING,
-    TRANSLATION,
-    TaggingMetric,
-    bleu_scores,
-    chrf_scores,
-    translation_metrics,
-)
+from selfattn_tasks.srl.metrics import NAMES as TAGGING
+from selfattn_tasks.srl.metrics import TaggingMetric
 from selfattn_tasks.srl.propositions import Proposition, Sentence, Span
 from selfattn_tasks.srl.scorer import score
+from selfattn_tasks.translation.metrics import NAMES as TRANSLATION
+from selfattn_tasks.translation.metrics import bleu_scores, chrf_scores, translation_metrics
 
 WORDS = "Der alte Kater, schläft heute; neben dem roten Boot und 3,5 Enten - (leise)!".split()
 

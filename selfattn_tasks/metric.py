@@ -1,0 +1,71 @@
+"""What a metric is here: statistics of each sentence, and scores from their sums.
+
+Every score is a function of statistics that are summed over sentences, so a resampled test set is
+scored by one matrix product and no text is read twice. The statistics of a run are an array of
+shape (sentences, columns): counts in the smallest unsigned integers that hold them, whose sums are
+exact up to 2^53, or floats for a metric that has no counts. Sums are float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Of each sentence, shape (sentences, columns), and summed, shape (..., columns); scores too.
+SentenceCounts = NDArray[Any]
+Counts = NDArray[np.float64]
+
+
+class Metric(Protocol):
+    """What a comparison needs of a metric."""
+
+    @property
+    def name(self) -> str:
+        """In tables."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """Metrics of one source have the same counts."""
+        ...
+
+    @property
+    def higher_is_better(self) -> bool:
+        """False for an error rate."""
+        ...
+
+    @property
+    def signature(self) -> str:
+        """What must agree before two scores may be compared."""
+        ...
+
+    def counts(self, gold: Sequence[Any], outputs: Sequence[Sequence[Any]]) -> list[SentenceCounts]:
+        """Counts of each sentence, shape (sentences, columns), of each output.
+
+        Args:
+            gold: some sentences of the test set.
+            outputs: of each run the same sentences. What a reference needs is worked out once for
+                all of them.
+        """
+        ...
+
+    def scores(self, sums: Counts) -> Counts:
+        """Scores from summed counts, shape (..., columns) to (...), in percent."""
+        ...
+
+
+def compact(rows: Sequence[Sequence[float]]) -> SentenceCounts:
+    """Rows of counts in the smallest unsigned integers that hold them."""
+    # TER gives the length of the one reference as a float.
+    table = np.array(rows, dtype=np.uint64)
+    return table.astype(np.min_scalar_type(table.max(initial=0)))
+
+
+def percent(part: Counts, whole: Counts) -> Counts:
+    """100 * part / whole, and 0 where the whole is nothing."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share: Counts = np.where(whole > 0, 100.0 * part / whole, 0.0)
+    return share

@@ -1,0 +1,10 @@
+"""All tasks, by the name that grid files and ``--task`` take."""
+
+from __future__ import annotations
+
+from .srl.task import SRL
+from .task import Task
+from .translation.task import Translation
+
+# The first takes any text; of a file of unknown kind, the last is asked first.
+TASKS: dict[str, Task] = {task.name: task for task in (Translation(), SRL())}

@@ -1,0 +1,70 @@
+"""F1 and perfect propositions from summed counts, equal to the official CoNLL-2005 script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from selfattn import __version__
+
+from ..metric import Counts, SentenceCounts, compact, percent
+from .propositions import Sentence
+from .scorer import Result, score
+
+NAMES = ("F1", "Comp.")
+
+
+def f1_scores(sums: Counts) -> Counts:
+    """F1 of arguments as the official CoNLL-2005 script computes it.
+
+    Args:
+        sums: shape (..., 5): correct, excess, missed, perfect propositions, propositions.
+    """
+    correct, excess, missed = sums[..., 0], sums[..., 1], sums[..., 2]
+    both = 2 * correct + excess + missed
+    return percent(2 * correct, both)
+
+
+def perfect_scores(sums: Counts) -> Counts:
+    """Perfect propositions ("Comp."); columns as in :func:`f1_scores`."""
+    return percent(sums[..., 3], sums[..., 4])
+
+
+def _row(found: Result) -> tuple[int, ...]:
+    overall = found.overall
+    return (
+        overall.correct, overall.excess, overall.missed, found.perfect_props, found.propositions,
+    )  # fmt: skip
+
+
+@dataclass
+class TaggingMetric:
+    """A score of semantic roles, equal to the official CoNLL-2005 script.
+
+    Args:
+        name: one of NAMES.
+        higher_is_better: both are.
+        source: both are read off the same counts.
+    """
+
+    name: str
+    higher_is_better: bool = True
+    source: str = "arguments"
+
+    @property
+    def signature(self) -> str:
+        """What the score is, and of which version."""
+        return f"script:srl-eval|V:no|version:selfattn-{__version__}"
+
+    def counts(
+        self, gold: Sequence[Sentence], outputs: Sequence[Sequence[Sentence]]
+    ) -> list[SentenceCounts]:
+        """Counts of each sentence, shape (sentences, 5), columns as in :func:`f1_scores`."""
+        return [
+            compact([_row(score([g], [h])) for g, h in zip(gold, out, strict=True)])
+            for out in outputs
+        ]
+
+    def scores(self, sums: Counts) -> Counts:
+        """Scores from summed counts, shape (..., 5) to (...)."""
+        return f1_scores(sums) if self.name == "F1" else perfect_scores(sums)

@@ -1,0 +1,91 @@
+"""Translation, as ``selfattn_tasks.registry`` lists it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from selfattn.files import write_lines
+
+from ..task import Scores, Task
+from . import output_warnings
+from .metrics import NAMES, TranslationMetric, translation_metrics
+from .outputs import bleu, read_hypotheses, read_translations
+
+
+class Translation(Task):
+    """Plain text, one sentence a line, scored by sacreBLEU."""
+
+    name = "translation"
+    gold_holds = "translations"
+    metrics = NAMES
+    packages = ("sacrebleu",)
+    prepare = "prepare_translation.py"
+    gold_key, flags_key = "references", "generate"
+    ignores_case = True
+    output, hypotheses = "out", "hyp"
+
+    def recognise(self, path: Path) -> list[str]:
+        """Any text may be translations."""
+        return self.read_gold(path)
+
+    def read_gold(self, path: Path) -> list[str]:
+        """References; marks of subwords in them are the user's choice."""
+        return read_translations(path, subwords=True)
+
+    def read_outputs(self, path: Path, gold: Sequence[str], gold_path: Path) -> list[str]:
+        """Translations in the order of the references."""
+        return read_hypotheses(path, gold, gold_path)
+
+    def make_metrics(
+        self, names: Sequence[str], *, lowercase: bool, tokenize: str
+    ) -> list[TranslationMetric]:
+        """sacreBLEU's metrics."""
+        return translation_metrics(names, lowercase=lowercase, tokenize=tokenize)
+
+    def score(self, output: Path, gold: Path, hypotheses: Path, lowercase: bool) -> Scores:
+        """Write the translations in corpus order and score them."""
+        wanted = self.read_gold(gold)
+        found = self.read_outputs(output, wanted, gold)
+        first = bleu(found, wanted, lowercase)
+        from sacrebleu.metrics import CHRF
+
+        metric = CHRF(lowercase=lowercase)
+        second = round(float(metric.corpus_score(found, [wanted]).score), 2)
+        write_lines(hypotheses, found)
+        return Scores(
+            {"BLEU": first.bleu, "chrF": second},
+            {"BLEU": first.signature, "chrF": str(metric.get_signature())},
+        )
+
+    def usual_gold(self, data: Path, common: Mapping[str, Sequence[str]]) -> Path | None:
+        """What prepare_translation.py writes beside data-bin."""
+        target = (common.get("--target-lang") or [""])[0] or _target_language(data)
+        path = data.parent / "raw" / f"test.{target}"
+        return path if path.is_file() else None
+
+    def gold_warnings(self, name: str, path: Path, gold: Sequence[str]) -> list[str]:
+        """Byte order marks, and what is no plain text."""
+        return [
+            *output_warnings.mark_warnings(name, path),
+            *output_warnings.reference_warnings(name, gold),
+        ]
+
+    def output_warnings(
+        self, name: str, path: Path, output: Sequence[str], gold: Sequence[str], lowercase: bool
+    ) -> list[str]:
+        """Byte order marks, and a look that differs from that of the references."""
+        return [
+            *output_warnings.mark_warnings(name, path),
+            *output_warnings.text_warnings(name, output, gold, lowercase),
+        ]
+
+    def folder_warnings(self, folder: Path, signatures: Sequence[str]) -> list[str]:
+        """Recorded scores of another signature."""
+        return output_warnings.signature_warnings(folder, signatures)
+
+
+def _target_language(data: Path) -> str:
+    """The target language of binarised data, if its files name one pair."""
+    pairs = {path.name.split(".")[1] for path in data.glob("train.*-*.*.idx")}
+    return pairs.pop().partition("-")[2] if len(pairs) == 1 else ""
