@@ -255,21 +255,29 @@ def render(records: Sequence[Record]) -> str:
     return "\n".join(lines)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of this command to its parser."""
+    parser.add_argument("--json", action="store_true", help="print a JSON list of records")
+
+
+def report(args: argparse.Namespace) -> None:
     """Print the report, as text or as JSON."""
+    records = collect()
+    if args.json:
+        print(json.dumps([dataclasses.asdict(record) for record in records], indent=1))
+    else:
+        print(render(records))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Be ``python -m selfattn.info``; ``selfattn info`` is the same."""
     parser = argparse.ArgumentParser(
         prog="python -m selfattn.info",
         description="Say what is installed, what is usable, and what to do about what is not.",
         epilog="example: python -m selfattn.info --json > machine.json",
     )
-    parser.add_argument("--json", action="store_true", help="print a JSON list of records")
-    options = parser.parse_args(argv)
-    records = collect()
-    if options.json:
-        print(json.dumps([dataclasses.asdict(record) for record in records], indent=1))
-    else:
-        print(render(records))
-    return 0
+    add_flags(parser)
+    report(parser.parse_args(argv))
 
 
 if __name__ == "__main__":

@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from ..process import again
 from .grid import Grid
 from .slots import Slot
-
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 
 def train(grid: Grid, system: str, seed: int, folder: Path, slot: Slot) -> list[str]:
@@ -24,13 +23,12 @@ def train(grid: Grid, system: str, seed: int, folder: Path, slot: Slot) -> list[
 
 
 def average(grid: Grid, system: str, folder: Path) -> list[str]:
-    """scripts/average_checkpoints.py: the last checkpoints into one."""
-    return [
-        sys.executable, str(SCRIPTS / "average_checkpoints.py"),
-        "--dir", str(folder / "checkpoints"), "--last", str(grid.average),
+    """``selfattn average``: the last checkpoints into one."""
+    return again(
+        "average", "--dir", str(folder / "checkpoints"), "--last", str(grid.average),
         "--by", "update" if grid.saves_by_update(system) else "epoch",
         "--output", str(checkpoint(grid, folder)),
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
 def checkpoint(grid: Grid, folder: Path) -> Path:
@@ -55,9 +53,9 @@ def generate(grid: Grid, system: str, seed: int, folder: Path, slot: Slot, test:
 
 
 def predict(grid: Grid, folder: Path, slot: Slot, test: str) -> list[str]:
-    """scripts/predict_srl.py: the roles of a test set into a props file."""
-    return [
-        sys.executable, str(SCRIPTS / "predict_srl.py"), str(checkpoint(grid, folder)),
+    """``selfattn predict``: the roles of a test set into a props file."""
+    return again(
+        "predict", str(checkpoint(grid, folder)),
         "--input", str(grid.tests[test]), "--output", str(folder / f"{test}.predicted"),
         "--format", "props", *grid.generate, *(["--device", "cuda"] if slot.gpus else []),
-    ]  # fmt: skip
+    )  # fmt: skip

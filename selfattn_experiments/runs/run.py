@@ -115,9 +115,7 @@ class Run:
         steps = [] if self._is_trained() else [self._train(slot)]
         if self.grid.average is not None:
             command = commands.average(self.grid, self.system, self.folder)
-            steps.append(
-                Step("average", "average_checkpoints.py", command, self.folder / "average.log")
-            )
+            steps.append(Step("average", "selfattn average", command, self.folder / "average.log"))
         self._scores = {}
         steps += [self._apply(slot, test) for test in self.grid.tests]
         return steps
@@ -167,7 +165,7 @@ class Run:
             command = commands.generate(self.grid, self.system, self.seed, self.folder, slot, test)
             return Step("test", "fairseq-generate", command, log, self.folder / f"{test}.out", done)
         command = commands.predict(self.grid, self.folder, slot, test)
-        return Step("test", "predict_srl.py", command, log, done=done)
+        return Step("test", "selfattn predict", command, log, done=done)
 
     def _score(self, test: str) -> None:
         reference, target = self.grid.tests[test], self.hypotheses(test)
