@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,19 +36,21 @@ class Verb:
     passes_on: bool = False
 
     def load_parser(self, prog: str, typed: Callable[[str], str] = str) -> argparse.ArgumentParser:
-        """Its flags; the parsed ones hold its ``main``, and ``refuse`` for flags that do not fit.
+        """Load the module and build its parser.
+
+        The namespace that it returns also holds the module's ``main``, and ``refuse``, which ends
+        the process over flags that do not fit.
 
         Args:
             prog: the name of the command in its messages.
-            typed: makes what stands in the help to what the user types.
+            typed: turns the examples of the help into what this user types.
 
         Raises:
-            UserError: if it is a benchmark, and this is no clone.
+            UserError: if it is a benchmark and this is not a clone.
         """
         name = self.module or f"{_HERE}.{self.words.replace(' ', '.')}"
-        top = name.partition(".")[0]
-        if top == "benchmarks":
-            _check_clone(self.words)
+        if name.startswith("benchmarks."):
+            _find_benchmarks(self.words)
         module = importlib.import_module(name)
         parser = argparse.ArgumentParser(
             prog=prog,
@@ -124,12 +125,12 @@ def _as_scripts(text: str) -> str:
     return text
 
 
-def _check_clone(words: str) -> None:
+def _find_benchmarks(words: str) -> None:
     """Make ``benchmarks`` importable; it lies beside this package, or nowhere."""
     root = Path(__file__).resolve().parents[2]
     if not (root / "benchmarks" / "__init__.py").is_file():
         raise UserError(
             f"selfattn {words} works in a clone only, because the benchmarks are not installed"
         )
-    if importlib.util.find_spec("benchmarks") is None:
+    if str(root) not in sys.path:
         sys.path.insert(0, str(root))
