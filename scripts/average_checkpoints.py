@@ -1,63 +1,14 @@
-"""Average the weights of several checkpoints into one that fairseq-generate loads.
+"""`selfattn average` in a clone; --help shows its flags."""
 
-Example, the last 5 epochs of a run:
-
-  python scripts/average_checkpoints.py --dir runs/mtsa --last 5 --output runs/mtsa/average5.pt
-
-Example, named files (the flags and the vocabulary check come from the last one):
-
-  python scripts/average_checkpoints.py --output runs/mtsa/average.pt \\
-      --inputs runs/mtsa/checkpoint8.pt runs/mtsa/checkpoint9.pt
-"""
-
-import argparse
-import os
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from selfattn.cli import run
-from selfattn.errors import UserError
-from selfattn.files import check_output
-from selfattn_experiments import averaging
-from selfattn_tasks import checkpoints
+from selfattn_experiments.commands.verbs import script_main
 
-
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--inputs", nargs="+", type=Path, metavar="CKPT", help="the files")
-    source.add_argument("--dir", type=Path, help="the training's --save-dir")
-    parser.add_argument(
-        "--last", type=int, metavar="N", help="with --dir: the newest N checkpoints"
-    )
-    parser.add_argument(
-        "--by",
-        choices=("epoch", "update"),
-        default="epoch",
-        help="with --dir: checkpointN.pt or checkpoint_EPOCH_N.pt (default: epoch)",
-    )
-    parser.add_argument("--output", required=True, type=Path, metavar="FILE")
-    args = parser.parse_args()
-    if args.dir and args.last is None:
-        parser.error("--dir needs --last N")
-    if args.inputs and args.last is not None:
-        parser.error("--last belongs to --dir, not to --inputs")
-    return args
-
-
-def main() -> None:
-    args = parse()
-    inputs = args.inputs or averaging.latest(args.dir, args.last, args.by)
-    if os.path.realpath(args.output) in map(os.path.realpath, inputs):
-        raise UserError(f"--output {args.output} is one of the inputs, which would be lost")
-    check_output("--output", args.output)
-    checkpoints.write(averaging.average(inputs), args.output)
-    print(f"averaged {', '.join(path.name for path in inputs)} into {args.output}")
-
+main = script_main("average")
 
 if __name__ == "__main__":
     run(main)

@@ -1,142 +1,14 @@
-"""Is a system really better? Compare several runs of each with honest statistics.
+"""`selfattn compare` in a clone; --help shows its flags."""
 
-Example, each system trained with several seeds:
-
-  python scripts/compare_bleu.py --ref data-bin/my/raw/test.de \\
-      --baseline 'runs/multihead/seed*/test.out' --system 'runs/mtsa/seed*/test.out'
-
-Example, two test sets, names for the tables, and files for a paper:
-
-  python scripts/compare_bleu.py --ref flickr=raw/flickr.de --ref coco=raw/coco.de \\
-      --baseline base='runs/multihead/*/{test}.out' --system mtsa='runs/mtsa/*/{test}.out' \\
-      --markdown report.md --latex table.tex --plots pictures
-
-Hypotheses are what fairseq-generate printed, plain text with a translation a line, or predicted
-semantic roles (then --ref is the gold file, and the scores are F1 and perfect propositions). The
-answer rests on Welch's t-test over runs of the primary metric, corrected by Holm over systems and
-test sets; the other metrics are shown beside it.
-"""
-
-import argparse
-import math
-import shlex
-import shutil
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from selfattn.cli import moving_line, run
-from selfattn.errors import UserError
-from selfattn.files import check_output, check_output_folder, write_json, write_text
-from selfattn_experiments.compare.compare import Request, compare
-from selfattn_experiments.compare.files import to_csv, to_latex, to_markdown
-from selfattn_experiments.compare.plots import draw
-from selfattn_experiments.compare.reading import TASKS
-from selfattn_experiments.compare.results import Settings
-from selfattn_experiments.compare.runs import name_logs, name_systems, name_test_sets
-from selfattn_experiments.compare.text import render
+from selfattn.cli import run
+from selfattn_experiments.commands.verbs import script_main
 
-FILES = ("json", "csv", "markdown", "latex")
-
-
-def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("--baseline", required=True, metavar="[NAME=]GLOB", help="runs of the baseline, in quotes")
-    add(
-        "--system", required=True, action="append", metavar="[NAME=]GLOB",
-        help="runs of a system to compare with it; repeat for more",
-    )  # fmt: skip
-    add(
-        "--ref", required=True, action="append", metavar="[NAME=]FILE",
-        help="references or gold roles; repeat for more test sets, {test} in a GLOB is the NAME",
-    )  # fmt: skip
-    add("--task", choices=TASKS, default="auto", help="default: what --ref holds")
-    add("--metrics", nargs="+", default=[], metavar="M", help="bleu chrf ter, or f1 comp; all")
-    add("--primary", default="", metavar="M", help="gives the verdict (default: bleu, or f1)")
-    add("--lowercase", action="store_true", help="ignore case in BLEU and chrF")
-    add("--tokenize", default="13a", help="BLEU's tokenizer (default: 13a)")
-    add("--alpha", type=float, default=0.05, help="level of the verdict (default: 0.05)")
-    add("--power", type=float, default=0.8, help="power to plan seeds for (default: 0.8)")
-    add(
-        "--relevant", type=float, default=0.5, metavar="POINTS",
-        help="a difference that would matter: `equivalent` is below it (default: 0.5)",
-    )  # fmt: skip
-    add(
-        "--looked-after", type=int, nargs="+", default=[], metavar="N",
-        help="the results were seen at N runs a system and runs were added then: mark the report",
-    )  # fmt: skip
-    add("--samples", type=int, default=10_000, help="draws of sentences (default: 10000)")
-    add("--seed", type=int, default=1, help="of these draws (default: 1)")
-    add(
-        "--no-cache", action="store_true",
-        help="count anew, and do not keep the counts beside the hypotheses as .FILE.METRIC.counts",
-    )  # fmt: skip
-    for name in FILES:
-        add(f"--{name}", type=Path, metavar="FILE", help=f"write {name} too")
-    add("--plots", type=Path, metavar="FOLDER", help="draw runs, differences, learning curves")
-    add(
-        "--logs", action="append", default=[], metavar="NAME=GLOB",
-        help="training logs of a system; default: train.log beside its hypotheses or one above",
-    )  # fmt: skip
-    return parser.parse_args()
-
-
-def check(args: argparse.Namespace) -> None:
-    """Refuse bad numbers and places before minutes of scoring."""
-    for name in ("alpha", "power"):
-        if not 0 < getattr(args, name) < 1:
-            raise UserError(f"--{name} is {getattr(args, name)}, but must lie between 0 and 1")
-    if not 0 < args.relevant < math.inf:
-        raise UserError(f"--relevant is {args.relevant}, but must be a number above 0")
-    if min(args.looked_after, default=1) < 1:
-        raise UserError(f"--looked-after is {min(args.looked_after)}, but must be 1 or more")
-    if not 100 <= args.samples <= 1_000_000:
-        raise UserError(f"--samples is {args.samples}, but must be from 100 to 1000000")
-    if args.seed < 0:
-        raise UserError(f"--seed is {args.seed}, but must be 0 or more")
-    for name in FILES:
-        path = getattr(args, name)
-        if path is not None:
-            check_output(f"--{name}", path)
-    if args.plots is not None:
-        check_output_folder("--plots", args.plots)
-    if args.logs and args.plots is None:
-        raise UserError("--logs is for the learning curves of --plots FOLDER, which is missing")
-
-
-def main() -> None:
-    args = parse_args()
-    check(args)
-    settings = Settings(
-        task=args.task, metrics=(), lowercase=args.lowercase, tokenize=args.tokenize,
-        alpha=args.alpha, power=args.power, relevant=args.relevant, samples=args.samples,
-        seed=args.seed, primary=args.primary, looked_after=tuple(sorted(set(args.looked_after))),
-    )  # fmt: skip
-    systems = name_systems([args.baseline, *args.system])
-    logs = name_logs(args.logs, systems)
-    command = shlex.join(["python", "scripts/compare_bleu.py", *sys.argv[1:]])
-    request = Request(
-        systems, name_test_sets(args.ref), args.task, args.metrics, settings, command,
-        keep_counts=not args.no_cache,
-    )  # fmt: skip
-    try:
-        report = compare(request, moving_line)
-    finally:
-        moving_line("")
-    print(render(report, min(120, shutil.get_terminal_size((100, 24)).columns)), end="")
-    if args.json is not None:
-        write_json(args.json, report.as_dict())
-    for path, form in ((args.csv, to_csv), (args.markdown, to_markdown), (args.latex, to_latex)):
-        if path is not None:
-            write_text(path, form(report))
-    if args.plots is not None:
-        for path in draw(report, args.plots, logs):
-            print(f"wrote {path}")
-
+main = script_main("compare")
 
 if __name__ == "__main__":
     run(main)

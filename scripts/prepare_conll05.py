@@ -1,60 +1,14 @@
-"""Build the CoNLL-2005 data from its two public archives and your own Penn Treebank (LDC99T42).
+"""`selfattn prepare conll05` in a clone; --help shows its flags."""
 
-Example:
-
-  python scripts/prepare_conll05.py --treebank TREEBANK_3 \\
-      --archive conll05st-release.tar.gz conll05st-tests.tar.gz --dest data/conll05
-
-DEST gets train.conll (sections 02-21), dev.conll (24), test.wsj.conll (23) and test.brown.conll,
-each with its .props file for the official scorer, and counts.json. The counts of sentences, tokens
-and propositions are compared with the published ones. Then run scripts/prepare_srl.py.
-"""
-
-import argparse
 import sys
-from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from selfattn.cli import run
-from selfattn_tasks.srl.conll05 import build
+from selfattn_experiments.commands.verbs import script_main
 
-
-def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("--treebank", type=Path, help="a folder above the sections, as in parsed/mrg/wsj/02")
-    add(
-        "--archive", type=Path, nargs="+", required=True, metavar="ARCHIVE",
-        help="conll05st-release.tar.gz and conll05st-tests.tar.gz, or the folder they unpack to",
-    )  # fmt: skip
-    add("--dest", type=Path, required=True, help="the folder to make")
-    add("--overwrite", action="store_true", help="replace a folder that was made before")
-    add("--any-counts", action="store_true", help="accept other counts than the published ones")
-    return parser.parse_args()
-
-
-def main() -> None:
-    args = parse_args()
-    counts = build(
-        args.treebank,
-        args.archive,
-        args.dest,
-        any_counts=args.any_counts,
-        overwrite=args.overwrite,
-        show=partial(print, flush=True),
-    )
-    for name, sections in counts.items():
-        sentences, tokens, propositions = sections["total"]
-        print(
-            f"{name:10} total: {sentences:>6,} sentences, {tokens:>7,} tokens, "
-            f"{propositions:>6,} propositions"
-        )
-    print(f"wrote {args.dest}" + ("" if args.any_counts else "; all counts are the published ones"))
-
+main = script_main("prepare conll05")
 
 if __name__ == "__main__":
     run(main)

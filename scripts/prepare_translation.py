@@ -1,103 +1,14 @@
-"""Turn parallel text files into a fairseq data-bin with one SentencePiece vocabulary.
+"""`selfattn prepare translation` in a clone; --help shows its flags."""
 
-Example, with files corpus/train.en, corpus/train.de, corpus/valid.en and so on:
-
-  python scripts/prepare_translation.py --source-lang en --target-lang de \\
-      --train corpus/train --valid corpus/valid --test corpus/test \\
-      --lowercase --vocab-size 8000 --dest data-bin/corpus
-
-Example, one pair of files, split here so that no sentence occurs in two parts:
-
-  python scripts/prepare_translation.py --source-lang en --target-lang de \\
-      --pair text.en text.de --held-out 500 --vocab-size 4000 --dest data-bin/text
-
-Then train with `fairseq-train DEST/data-bin ...` and score against DEST/raw/test.de.
-"""
-
-import argparse
-import logging
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from selfattn.cli import run
-from selfattn.errors import UserError
-from selfattn_tasks.translation import Cleaning, Options, prepare
-from selfattn_tasks.translation.prepare import SUMMARY, find_pair
-from selfattn_tasks.translation.vocabulary import MODEL_TYPES
+from selfattn_experiments.commands.verbs import script_main
 
-
-def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("--source-lang", required=True, metavar="LANG", help="ending of the source files")
-    add("--target-lang", required=True, metavar="LANG", help="ending of the target files")
-    add("--train", metavar="PREFIX", help="training text: PREFIX.SOURCE and PREFIX.TARGET (or .gz)")
-    add("--valid", metavar="PREFIX", help="validation text")
-    add("--test", metavar="PREFIX", action="append", help="test text; may be given several times")
-    add("--pair", nargs=2, type=Path, metavar=("SOURCE", "TARGET"), help="two files to split")
-    add("--held-out", type=int, default=500, help="with --pair: valid pairs, and test pairs (500)")
-    add("--seed", type=int, default=1, help="with --pair: chooses the split (1)")
-    add("--dest", type=Path, required=True, help="the folder to make")
-    add("--overwrite", action="store_true", help="replace a folder that was prepared before")
-    add("--vocab-size", type=int, default=8000, help="SentencePiece pieces (8000)")
-    add("--vocab-type", choices=MODEL_TYPES, default="bpe", help="(bpe)")
-    add("--lowercase", action="store_true", help="lower-case all text")
-    add("--max-length", type=int, default=250, help="most words, and pieces, of a sentence (250)")
-    add("--max-ratio", type=float, default=5.0, help="training: most length ratio of a pair (5)")
-    add("--strict", action="store_true", help="refuse bad training pairs instead of dropping them")
-    add("--workers", type=int, default=1, help="processes for binarising (1)")
-    return parser.parse_args()
-
-
-def main() -> None:
-    args = parse_args()
-    logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stdout)
-    options = Options(
-        source_lang=args.source_lang,
-        target_lang=args.target_lang,
-        vocab_size=args.vocab_size,
-        vocab_type=args.vocab_type,
-        cleaning=Cleaning(args.lowercase, args.max_length, args.max_ratio, args.strict),
-        workers=args.workers,
-    )
-    splits = None
-    if args.pair is None:
-        if not (args.train and args.valid):
-            raise UserError("--train and --valid are missing: give both, or --pair SOURCE TARGET")
-        prefixes = {"train": args.train, "valid": args.valid}
-        for number, prefix in enumerate(args.test or []):
-            prefixes[f"test{number or ''}"] = prefix
-        splits = {
-            name: find_pair(prefix, options, f"--{name.rstrip('0123456789')}")
-            for name, prefix in prefixes.items()
-        }
-    elif args.train or args.valid or args.test:
-        raise UserError("--pair cannot be combined with --train, --valid or --test")
-    made = prepare(
-        options,
-        args.dest,
-        splits=splits,
-        pair=args.pair and tuple(args.pair),
-        held_out=args.held_out,
-        seed=args.seed,
-        overwrite=args.overwrite,
-    )
-    report(made.summary)
-    print(f"wrote {made.folder}/data-bin (all counts in {made.folder}/{SUMMARY})")
-
-
-def report(summary: dict) -> None:
-    for name, count in summary["pairs"].items():
-        pieces = ", ".join(f"{n:,} {lang} pieces" for lang, n in summary["pieces"][name].items())
-        overlap = summary["sentences also in train"].get(name, 0)
-        note = f"; {overlap} with a side that is also in train" if overlap else ""
-        print(f"{name:6} {count:>9,} pairs, {pieces}{note}")
-    print(f"dictionary of {summary['dictionary']:,} pieces for both languages")
-
+main = script_main("prepare translation")
 
 if __name__ == "__main__":
     run(main)

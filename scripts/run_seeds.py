@@ -1,107 +1,14 @@
-"""Train a grid of systems and seeds, test and record each run, and sum it up.
+"""`selfattn runs` in a clone; --help shows its flags."""
 
-Example:
-
-  python scripts/run_seeds.py examples/multi30k_en_de/grid.yaml
-
-The grid file (flags as on a command line; what stands in [] may be left out):
-
-  task: translation              # or srl
-  data: data-bin/multi30k        # what prepare_translation.py or prepare_srl.py made
-  output: runs/grid              # gets a folder SYSTEM-SEED for each run, and the summary
-  seeds: [1, 2, 3, 4, 5]
-  common: --optimizer adam --lr 0.0005 --max-update 3000    # fairseq-train, all systems
-  systems:                       # fairseq-train, each
-    multihead: --arch transformer_mtsa --encoder-attention multihead
-    mtsa: --arch transformer_mtsa --encoder-attention mtsa
-    [disa: {flags: --arch transformer_disa, seeds: [1, 2]}] # seeds of its own
-  generate: --beam 5 --remove-bpe sentencepiece             # fairseq-generate
-  [average: 5]                   # the last checkpoints; or [checkpoint: best] or last
-  [references: FILE]             # or {test: FILE, test1: FILE}; default: DATA/raw/test.LANGUAGE
-  [lowercase: true]              # scores ignore case
-  [cpus_per_run: 1] [gpus_per_run: 1] [user_dir: plugin]
-  [slurm: --partition gpu --gpus 1 --time 24:00:00]         # sbatch
-
-For srl, `gold: FILE` (or {wsj: FILE, brown: FILE}) stands in place of `references`, and
-`predict: --decoder he` (flags of predict_srl.py) in place of `generate`.
-
-The same command again goes on where it was stopped and skips what is done. Each GPU, or each core,
-trains one run at a time. A run's folder holds train.log, the checkpoints, test.hyp (translations,
-one a line in corpus order) or test.props, and run.json: command, seed, commit, versions, hardware,
-time, scores. The grid's folder gets summary.csv and summary.json.
-
-On a cluster:
-
-  python scripts/run_seeds.py GRID.yaml --slurm jobs && jobs/submit.sh
-"""
-
-import argparse
-import os
-import signal
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from selfattn.cli import run
-from selfattn.errors import UserError
-from selfattn_experiments.runs.read import read_grid
+from selfattn_experiments.commands.verbs import script_main
 
-
-def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("grid", type=Path, metavar="GRID.yaml", help="systems, seeds and flags, see above")
-    add("--only", nargs="+", default=[], metavar="RUN",
-        help="these runs, such as mtsa-1 or 'mtsa-*'; several such calls may share a grid, and "
-        "none writes the summary")  # fmt: skip
-    add("--device", choices=("auto", "cpu", "cuda"), default="auto",
-        help="auto: the GPUs of CUDA_VISIBLE_DEVICES, or the CPU where there is none")  # fmt: skip
-    add("--jobs", type=int, metavar="N", help="runs at the same time (one a GPU, or a core)")
-    add("--runs-per-gpu", type=int, default=1, metavar="N", help="runs that share a GPU (1)")
-    add("--retries", type=int, default=2, metavar="N",
-        help="how often a crashed run is started again, from its last checkpoint (2)")  # fmt: skip
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--dry-run", action="store_true", help="print the commands that are left")
-    what.add_argument("--summary", action="store_true", help="only sum up what is done")
-    what.add_argument("--slurm", type=Path, metavar="FOLDER", help="only write scripts for SLURM")
-    args = parser.parse_args()
-    for flag, value, least in (
-        ("--jobs", args.jobs, 1),
-        ("--runs-per-gpu", args.runs_per_gpu, 1),
-        ("--retries", args.retries, 0),
-    ):
-        if value is not None and value < least:
-            raise UserError(f"{flag} is {value}, but must be {least} or more")
-    return args
-
-
-def main() -> int:
-    args = parse_args()
-    grid = read_grid(args.grid)
-    if args.slurm:
-        from selfattn_experiments.runs.session import choose
-        from selfattn_experiments.runs.slurm import write_scripts
-
-        names = [f"{system}-{seed}" for system, seed in choose(grid, args.only)]
-        submit = write_scripts(args.slurm, grid, names, Path(__file__))
-        print(f"{len(names)} runs; start them with {os.path.relpath(submit)}")
-        return 0
-    # torch takes seconds to import, and a mistake in the grid file should not.
-    from selfattn_experiments.runs import session
-
-    if args.summary:
-        return session.summarise(grid)
-    options = session.Options(args.device, args.jobs, args.runs_per_gpu, args.retries, args.only)
-    if args.dry_run:
-        return session.dry_run(grid, options)
-    # A lost connection ends the runner as Ctrl-C does, unless nohup asked it to go on.
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGTERM))
-    return session.work(grid, options)
-
+main = script_main("runs")
 
 if __name__ == "__main__":
     run(main)

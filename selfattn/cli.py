@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -37,6 +38,14 @@ def moving_line(text: str) -> None:
     if sys.stderr.isatty():
         width = shutil.get_terminal_size().columns - 1
         print(f"\r{text[:width]:<{width}}\r", end="", file=sys.stderr, flush=True)
+
+
+def typed_command() -> str:
+    """This process's command line as it can be typed again, for reports and records."""
+    script = Path(sys.argv[0])
+    in_clone = script.suffix == ".py" and script.name != "__main__.py"
+    program = ["python", f"scripts/{script.name}"] if in_clone else ["selfattn"]
+    return shlex.join([*program, *sys.argv[1:]])
 
 
 def run(main: Callable[[], int | None], prog: str | None = None) -> NoReturn:

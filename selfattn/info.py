@@ -18,6 +18,12 @@ from selfattn import __version__, _user_dir
 from selfattn.cli import run
 
 FAIRSEQ = "fairseq-fixed==0.12.3.1"
+# What the layers alone do not need, and how it is had.
+EXTRA = "fairseq"
+EXTRA_ADVICE = (
+    "to train, translate, tag, score and compare: pip install 'selfattn[fairseq]', or in a clone "
+    "make env"
+)
 # Distribution, and what it is for: shown where it is missing.
 PACKAGES = (
     ("sacrebleu", "to score translations"),
@@ -28,9 +34,9 @@ PACKAGES = (
     ("matplotlib", "to draw the demo's learning curve"),
 )
 COMMANDS = (
-    ("perl", "only for the official SRL scorer"),
-    ("gcc", "for the fast attention on a CPU, another C compiler will do"),
-    ("g++", "only to compile: torch.compile"),
+    ("perl", "only for the official SRL scorer", EXTRA),
+    ("gcc", "for the fast attention on a CPU, another C compiler will do", None),
+    ("g++", "only to compile: torch.compile", None),
 )
 
 
@@ -44,6 +50,7 @@ class Record:
         value (str): its version or state.
         usable (bool): whether it can be used as it is.
         advice (str, optional): one sentence that says what to do; always given where not usable.
+        extra (str, optional): what brings it, where the layers alone do not need it.
     """
 
     section: str
@@ -51,6 +58,7 @@ class Record:
     value: str
     usable: bool = True
     advice: str | None = None
+    extra: str | None = None
 
 
 def installed(distribution: str) -> str | None:
@@ -109,14 +117,15 @@ def _fairseq() -> Record:
             not broken,
             f"fairseq {stock} {why if broken else 'was not tried'}: "
             f"pip uninstall fairseq fairseq-fixed, then pip install {FAIRSEQ}",
+            EXTRA,
         )
     if fixed is None:
         advice = f"to train and translate: make env in a clone, or pip install {FAIRSEQ}"
-        return Record("Versions", "fairseq-fixed", "missing", False, advice)
+        return Record("Versions", "fairseq-fixed", "missing", False, advice, EXTRA)
     if importlib.util.find_spec("fairseq") is None:
         advice = f"its files are gone: pip install --force-reinstall --no-deps {FAIRSEQ}"
-        return Record("Versions", "fairseq-fixed", fixed, False, advice)
-    return Record("Versions", "fairseq-fixed", fixed)
+        return Record("Versions", "fairseq-fixed", fixed, False, advice, EXTRA)
+    return Record("Versions", "fairseq-fixed", fixed, extra=EXTRA)
 
 
 def _package(name: str, purpose: str) -> Record:
@@ -124,10 +133,11 @@ def _package(name: str, purpose: str) -> Record:
     if version is None and name == "tensorboard":
         other = installed("tensorboardX")
         if other is not None:
-            return Record("Versions", "tensorboardX", other)
+            return Record("Versions", "tensorboardX", other, extra=EXTRA)
     if version is None:
-        return Record("Versions", name, "missing", False, f"{purpose}: pip install {name}")
-    return Record("Versions", name, version)
+        advice = f"{purpose}: pip install {name}"
+        return Record("Versions", name, "missing", False, advice, EXTRA)
+    return Record("Versions", name, version, extra=EXTRA)
 
 
 def _triton(gpu: bool) -> Record:
@@ -195,17 +205,19 @@ def _plugin(fairseq: Record) -> Record:
     folder = _user_dir.find_user_dir()
     if folder is None:
         advice = "install the project again: pip install 'selfattn[fairseq]'"
-        return Record("fairseq plugin", "--user-dir", "not found", False, advice)
+        return Record("fairseq plugin", "--user-dir", "not found", False, advice, EXTRA)
     if fairseq.usable:
-        return Record("fairseq plugin", "--user-dir", str(folder))
-    return Record("fairseq plugin", "--user-dir", str(folder), False, "it needs fairseq, see above")
+        return Record("fairseq plugin", "--user-dir", str(folder), extra=EXTRA)
+    advice = "it needs fairseq, see above"
+    return Record("fairseq plugin", "--user-dir", str(folder), False, advice, EXTRA)
 
 
-def _command(name: str, purpose: str) -> Record:
+def _command(name: str, purpose: str, extra: str | None) -> Record:
     path = shutil.which(name)
     if path is not None:
-        return Record("Commands", name, path)
-    return Record("Commands", name, "not found", False, f"{purpose}; install the package {name}")
+        return Record("Commands", name, path, extra=extra)
+    advice = f"{purpose}; install the package {name}"
+    return Record("Commands", name, "not found", False, advice, extra)
 
 
 def collect() -> list[Record]:
@@ -228,8 +240,18 @@ def collect() -> list[Record]:
         *_devices(torch),
         *_backends(gpu),
         _plugin(fairseq),
-        *(_command(name, purpose) for name, purpose in COMMANDS),
+        *(_command(name, purpose, extra) for name, purpose, extra in COMMANDS),
     ]
+
+
+def _grouped(records: Sequence[Record]) -> list[Record]:
+    """What is missing of an extra that was never installed is one line, and no fault."""
+    if not any(record.name == "fairseq-fixed" and record.value == "missing" for record in records):
+        return list(records)
+    missing = [record for record in records if record.extra == EXTRA and not record.usable]
+    names = ", ".join(record.name for record in missing)
+    kept = [record for record in records if record not in missing]
+    return [*kept, Record("Extras", EXTRA, f"not installed: {names}", True, EXTRA_ADVICE)]
 
 
 def render(records: Sequence[Record]) -> str:
@@ -241,6 +263,7 @@ def render(records: Sequence[Record]) -> str:
     Returns:
         The text, without a final line break.
     """
+    records = _grouped(records)
     width = max(len(record.name) for record in records)
     lines: list[str] = []
     section = None
@@ -255,21 +278,29 @@ def render(records: Sequence[Record]) -> str:
     return "\n".join(lines)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of this command to its parser."""
+    parser.add_argument("--json", action="store_true", help="print a JSON list of records")
+
+
+def report(args: argparse.Namespace) -> None:
     """Print the report, as text or as JSON."""
+    records = collect()
+    if args.json:
+        print(json.dumps([dataclasses.asdict(record) for record in records], indent=1))
+    else:
+        print(render(records))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Be ``python -m selfattn.info``; ``selfattn info`` is the same."""
     parser = argparse.ArgumentParser(
         prog="python -m selfattn.info",
         description="Say what is installed, what is usable, and what to do about what is not.",
         epilog="example: python -m selfattn.info --json > machine.json",
     )
-    parser.add_argument("--json", action="store_true", help="print a JSON list of records")
-    options = parser.parse_args(argv)
-    records = collect()
-    if options.json:
-        print(json.dumps([dataclasses.asdict(record) for record in records], indent=1))
-    else:
-        print(render(records))
-    return 0
+    add_flags(parser)
+    report(parser.parse_args(argv))
 
 
 if __name__ == "__main__":

@@ -6,15 +6,14 @@ import datetime
 import os
 import platform
 import re
-import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import torch
 
 from selfattn import __version__
+from selfattn.cli import typed_command
 from selfattn.info import installed
 
 FACTS = (
@@ -44,7 +43,7 @@ def facts(device: str) -> dict[str, str]:
         "selfattn": __version__,
         "commit": _commit(),
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
-        "command": shlex.join(["python", f"scripts/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
+        "command": typed_command(),
     }
 
 

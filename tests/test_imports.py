@@ -72,19 +72,12 @@ def test_a_floor_imports_only_what_is_below(floor):
     assert not wrong, "\n".join(wrong)
 
 
-# Scripts that read fairseq's models, too.
-READ_MODELS = {"show_attention.py"}
-
-
 def test_scripts_do_not_import_the_plugin():
-    """But those that read fairseq's models, which import it where they need it."""
     wrong = [
         f"{path.name}:{line} imports {name}"
         for path in python_files("scripts")
-        for text in [path.read_text(encoding="utf-8")]
-        for line, name in imports(text)
+        for line, name in imports(path.read_text(encoding="utf-8"))
         if name in PLUGIN | {"user_dir", "tests"}
-        and not (path.name in READ_MODELS and text.splitlines()[line - 1].startswith(" "))
     ]
     assert not wrong, "\n".join(wrong)
 

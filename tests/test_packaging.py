@@ -1,7 +1,8 @@
-"""The wheel holds all floors, and an installed copy finds its plugin from any folder."""
+"""Two distributions from one tree: what they hold, what they ask for, and that they work."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import zipfile
 from pathlib import Path
@@ -11,71 +12,177 @@ import pytest
 import selfattn
 from selfattn import _user_dir
 
-# Folder -> the package that is installed.
+# Distribution -> its folder, and which folders of the clone are which packages in it.
+CORE, SECOND = "selfattn", "selfattn_fairseq"
+FOLDERS = {CORE: ".", SECOND: "distributions/selfattn-fairseq"}
 FLOORS = {
-    "selfattn": "selfattn",
-    "selfattn_tasks": "selfattn_tasks",
-    "plugin": "selfattn_fairseq",
-    "selfattn_experiments": "selfattn_experiments",
+    CORE: {"selfattn": "selfattn"},
+    SECOND: {
+        "selfattn_tasks": "selfattn_tasks",
+        "plugin": "selfattn_fairseq",
+        "selfattn_experiments": "selfattn_experiments",
+    },
 }
-SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", *FLOORS)
+SOURCES = (
+    "pyproject.toml", "setup.py", "README.md", "LICENSE", "distributions", *FLOORS[CORE],
+    *FLOORS[SECOND],
+)  # fmt: skip
+OFFLINE = ("--no-deps", "--no-index", "--quiet", "--disable-pip-version-check")
+BUILD = "import sys; import setuptools.build_meta as b; b.build_{}(sys.argv[1])"
 
 
 @pytest.fixture(scope="module")
-def wheel(run_cli, repo_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy so that the clone stays clean."""
+def tree(repo_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of all that is built, so that the clone stays clean."""
     copy = tmp_path_factory.mktemp("source")
-    ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
+    ignore = shutil.ignore_patterns("__pycache__", "*.pyc", "*.egg-info", "build")
     for name in SOURCES:
         if (repo_root / name).is_dir():
-            shutil.copytree(repo_root / name, copy / name, ignore=ignore)
+            shutil.copytree(repo_root / name, copy / name, ignore=ignore, symlinks=True)
         elif (repo_root / name).exists():
             shutil.copy(repo_root / name, copy)
-    out = tmp_path_factory.mktemp("wheel")
-    flags = ["--no-deps", "--no-build-isolation", "--no-index", "--quiet"]
-    done = run_cli(["-m", "pip", "wheel", *flags, "--wheel-dir", out, "."], cwd=copy)
-    assert done.returncode == 0, done.stderr
-    (path,) = out.iterdir()
-    return path
+    return copy
+
+
+def build(run_cli, tree: Path, kind: str, out: Path) -> dict[str, Path]:
+    """A wheel or an sdist of each distribution, by the name of the distribution."""
+    for folder in FOLDERS.values():
+        done = run_cli(["-c", BUILD.format(kind), out], cwd=tree / folder)
+        assert done.returncode == 0, done.stderr
+    return {name: next(out.glob(f"{name}-[0-9]*")) for name in FOLDERS}
 
 
 @pytest.fixture(scope="module")
-def target(run_cli, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel installed into an empty folder."""
-    folder = tmp_path_factory.mktemp("target")
-    flags = ["--no-deps", "--no-index", "--quiet", "--target", folder]
-    done = run_cli(["-m", "pip", "install", *flags, wheel])
+def wheels(run_cli, tree, tmp_path_factory) -> dict[str, Path]:
+    return build(run_cli, tree, "wheel", tmp_path_factory.mktemp("wheels"))
+
+
+@pytest.fixture(scope="module")
+def sdists(run_cli, tree, tmp_path_factory) -> dict[str, Path]:
+    return build(run_cli, tree, "sdist", tmp_path_factory.mktemp("sdists"))
+
+
+def install(run_cli, folder: Path, *files: Path) -> Path:
+    flags = [*OFFLINE, "--no-build-isolation", "--target", folder]
+    done = run_cli(["-m", "pip", "install", *flags, *files])
     assert done.returncode == 0, done.stderr
     return folder
 
 
-def test_the_wheel_holds_each_module_of_each_floor(wheel, repo_root):
-    assert wheel.name == f"selfattn-{selfattn.__version__}-py3-none-any.whl"
-    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    expected = {"selfattn/py.typed"}
-    for folder, package in FLOORS.items():
+@pytest.fixture(scope="module")
+def target(run_cli, wheels, tmp_path_factory) -> Path:
+    """Both wheels installed into an empty folder."""
+    return install(run_cli, tmp_path_factory.mktemp("target"), *wheels.values())
+
+
+@pytest.fixture(scope="module")
+def layers_alone(run_cli, wheels, tmp_path_factory) -> Path:
+    """The first wheel installed into an empty folder."""
+    return install(run_cli, tmp_path_factory.mktemp("layers"), wheels[CORE])
+
+
+def held(wheel: Path) -> set[str]:
+    return {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+
+
+def metadata(wheel: Path) -> str:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        return archive.read(name).decode()
+
+
+def needs(wheel: Path) -> set[str]:
+    lines = metadata(wheel).splitlines()
+    return {line.removeprefix("Requires-Dist: ") for line in lines if "Requires-Dist" in line}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_wheel_holds_each_module_of_its_floors(wheels, repo_root, name):
+    assert wheels[name].name == f"{name}-{selfattn.__version__}-py3-none-any.whl"
+    expected = {"selfattn/py.typed"} if name == CORE else set()
+    for folder, package in FLOORS[name].items():
         for path in (repo_root / folder).rglob("*.*"):
             if path.suffix not in (".py", ".c", ".h"):
                 continue
             inside = path.relative_to(repo_root / folder).as_posix()
             expected.add(f"{package}/{inside}")
-    assert held == expected
+    assert held(wheels[name]) == expected
 
 
-def test_the_wheel_asks_for_torch_and_never_for_stock_fairseq(wheel):
-    with zipfile.ZipFile(wheel) as archive:
-        (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
-        metadata = archive.read(name).decode().splitlines()
-    needs = [line.removeprefix("Requires-Dist: ") for line in metadata if "Requires-Dist" in line]
-    assert {"torch>=2.6", "numpy"} == {need for need in needs if "extra" not in need}
-    assert any(need.startswith("fairseq-fixed==0.12.3.1") for need in needs)
-    assert not any(need.startswith(("fairseq ", "fairseq=", "fairseq;")) for need in needs)
+def test_what_an_sdist_installs_is_what_the_wheel_installs(
+    run_cli, sdists, wheels, target, tmp_path
+):
+    """The sdists stand alone: no link leads out of them, and the second knows its version."""
+    assert all(path.name.endswith(f"-{selfattn.__version__}.tar.gz") for path in sdists.values())
+    folder = install(run_cli, tmp_path / "target", *sdists.values())
+
+    def content(root: Path) -> dict[Path, bytes]:
+        paths = (path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
+        kept = (path for path in paths if path.suffix in (".py", ".c", ".h", ".typed"))
+        return {path.relative_to(root): path.read_bytes() for path in kept}
+
+    assert content(folder) == content(target)
+    assert sorted(path.name for path in (folder / "bin").iterdir()) == [
+        "selfattn", "selfattn-user-dir",
+    ]  # fmt: skip
+    for name in FOLDERS:
+        info = folder / f"{name}-{selfattn.__version__}.dist-info" / "METADATA"
+        assert info.read_text("utf-8") == metadata(wheels[name])
+
+
+def test_the_layers_ask_for_torch_and_the_rest_for_exactly_these_layers(wheels):
+    core, second = (needs(wheels[name]) for name in FOLDERS)
+    assert {"torch>=2.6", "numpy"} == {need for need in core if "extra" not in need}
+    assert 'selfattn-fairseq[fairseq]; extra == "fairseq"' in core
+    assert f"selfattn=={selfattn.__version__}" in second
+    assert 'fairseq-fixed==0.12.3.1; extra == "fairseq"' in second
+    stock = ("fairseq ", "fairseq=", "fairseq;", "fairseq>")
+    assert not any(need.startswith(stock) for need in core | second)
+
+
+def test_the_descriptions_can_stand_on_another_page(wheels, sdists, run_cli):
+    for wheel in wheels.values():
+        text = metadata(wheel).partition("\n\n")[2]
+        assert "pip install" in text
+        assert not re.search(r"\]\((?!https?://)", text), "a link into the tree"
+    pytest.importorskip("twine")
+    done = run_cli(["-m", "twine", "check", "--strict", *wheels.values(), *sdists.values()])
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("PASSED") == 4
+
+
+def test_an_editable_installation_of_the_root_gives_all_of_it(run_cli, tree, tmp_path):
+    done = run_cli(["-c", BUILD.format("editable"), tmp_path], cwd=tree)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(next(tmp_path.iterdir())) as archive:
+        names = archive.namelist()
+        commands = archive.read(next(n for n in names if n.endswith("entry_points.txt"))).decode()
+        (finder,) = (archive.read(name).decode() for name in names if name.endswith("_finder.py"))
+    assert re.findall(r"^(\S+) =", commands, re.MULTILINE) == ["selfattn", "selfattn-user-dir"]
+    for name, folder in {"selfattn": "selfattn", **FLOORS[SECOND]}.items():
+        package = {"plugin": "selfattn_fairseq"}.get(name, folder)
+        assert f"'{package}': '{tree / name}'" in finder
 
 
 def test_the_installed_command_prints_the_plugins_folder(run_cli, target, tmp_path):
     done = run_cli([target / "bin" / "selfattn-user-dir"], cwd=tmp_path, PYTHONPATH=str(target))
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{target / 'selfattn_fairseq'}\n"
+
+
+def test_the_installed_command_works_without_a_clone(run_cli, target, tmp_path):
+    def typed(*words):
+        return run_cli([target / "bin" / "selfattn", *words], cwd=tmp_path, PYTHONPATH=str(target))
+
+    assert "\n  score srl " in typed("--help").stdout
+    done = typed("train", "data", "--dry-run")
+    assert done.stdout == f"fairseq-train data --user-dir {target / 'selfattn_fairseq'}\n"
+    done = typed("bench", "attention", "--quick")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "selfattn bench attention: error: selfattn bench attention works in a clone only, "
+        "because the benchmarks are not installed\n"
+    )
 
 
 def test_the_command_imports_neither_the_plugin_nor_torch(run_cli, target, tmp_path):
@@ -96,8 +203,8 @@ def test_a_clone_gives_its_own_plugin_beside_another_installation(run_cli, targe
     assert done.stdout == f"{repo_root / 'plugin'}\n", done.stderr
 
 
-def test_without_a_plugin_it_says_what_to_do(run_cli, target, tmp_path):
-    shutil.copytree(target / "selfattn", tmp_path / "selfattn")
+def test_without_a_plugin_it_says_what_to_do(run_cli, layers_alone, tmp_path):
+    shutil.copytree(layers_alone / "selfattn", tmp_path / "selfattn")
     done = run_cli(["-S", "-m", "selfattn._user_dir"], cwd=tmp_path)
     assert done.returncode == 1
     assert done.stdout == ""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from ..process import again
 from .grid import Grid
 from .slots import Slot
-
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 
 def train(grid: Grid, system: str, seed: int, folder: Path, slot: Slot) -> list[str]:
@@ -23,13 +22,12 @@ def train(grid: Grid, system: str, seed: int, folder: Path, slot: Slot) -> list[
 
 
 def average(grid: Grid, system: str, folder: Path) -> list[str]:
-    """scripts/average_checkpoints.py: the last checkpoints into one."""
-    return [
-        sys.executable, str(SCRIPTS / "average_checkpoints.py"),
-        "--dir", str(folder / "checkpoints"), "--last", str(grid.average),
+    """``selfattn average``: the last checkpoints into one."""
+    return again(
+        "average", "--dir", str(folder / "checkpoints"), "--last", str(grid.average),
         "--by", "update" if grid.saves_by_update(system) else "epoch",
         "--output", str(checkpoint(grid, folder)),
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
 def checkpoint(grid: Grid, folder: Path) -> Path:
@@ -60,8 +58,8 @@ def generate(grid: Grid, system: str, seed: int, folder: Path, slot: Slot, test:
 
 def predict(grid: Grid, folder: Path, slot: Slot, test: str) -> list[str]:
     """The project's own command of a task: what a model makes of a test set, into a file."""
-    return [
-        sys.executable, str(SCRIPTS / f"{grid.task.predictor}.py"), str(checkpoint(grid, folder)),
+    return again(
+        *(grid.task.predictor or "").split(), str(checkpoint(grid, folder)),
         "--input", str(grid.tests[test]), "--output", str(output(grid, folder, test)),
         *grid.task.predict_flags, *grid.generate, *(["--device", "cuda"] if slot.gpus else []),
-    ]  # fmt: skip
+    )  # fmt: skip

@@ -115,9 +115,7 @@ class Run:
         steps = [] if self._is_trained() else [self._train(slot)]
         if self.grid.average is not None:
             command = commands.average(self.grid, self.system, self.folder)
-            steps.append(
-                Step("average", "average_checkpoints.py", command, self.folder / "average.log")
-            )
+            steps.append(Step("average", "selfattn average", command, self.folder / "average.log"))
         self._scores = {}
         steps += [self._apply(slot, test) for test in self.grid.tests]
         return steps
@@ -169,7 +167,7 @@ class Run:
             output = commands.output(self.grid, self.folder, test)
             return Step("test", "fairseq-generate", command, log, output, done)
         command = commands.predict(self.grid, self.folder, slot, test)
-        return Step("test", f"{predictor}.py", command, log, done=done)
+        return Step("test", f"selfattn {predictor}", command, log, done=done)
 
     def _score(self, test: str) -> None:
         grid = self.grid

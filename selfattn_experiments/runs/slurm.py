@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,14 +15,14 @@ from .grid import Grid
 _DEFAULT = ("--gpus=1", "--cpus-per-task=4", "--time=24:00:00")
 
 
-def write_scripts(folder: Path, grid: Grid, runs: Sequence[str], script: Path) -> Path:
+def write_scripts(folder: Path, grid: Grid, runs: Sequence[str], runner: Sequence[str]) -> Path:
     """Write ``array.sbatch``, ``collect.sbatch`` and ``submit.sh``.
 
     Args:
         folder (Path): gets the scripts, and the output of the jobs.
         grid (Grid): the grid.
         runs (Sequence[str]): the names of the runs, one task each.
-        script (Path): ``run_seeds.py``.
+        runner (Sequence[str]): the command line of the runner, without its arguments.
 
     Returns:
         Path: ``submit.sh``.
@@ -38,7 +37,7 @@ def write_scripts(folder: Path, grid: Grid, runs: Sequence[str], script: Path) -
             f"--slurm is {str(folder)!r}, but sbatch takes no backslash in a log's name"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    command = shlex.join([sys.executable, str(script.resolve()), str(grid.file.resolve())])
+    command = shlex.join([*runner, str(grid.file.resolve())])
     enter = f"cd {shlex.quote(str(Path.cwd()))}"
     name = grid.file.stem
     array = [

@@ -26,7 +26,7 @@ class SRL(Task):
     metrics = NAMES
     prepare = "prepare_srl.py"
     train_flags = ("--task", "srl_tagging")
-    predictor = "predict_srl"
+    predictor = "predict"
     predict_flags = ("--format", "props")
     input_flags = ("--input", "--sentence", "--predicates")
     hypotheses = "props"

@@ -74,6 +74,29 @@ def test_what_is_not_usable_always_comes_with_advice(run_cli):
     assert not records["--user-dir"]["usable"]
 
 
+def test_the_layers_alone_lack_nothing(run_cli):
+    """What an extra brings is one line where the extra was never installed, and no fault."""
+    everything = "fairseq sacrebleu scipy sentencepiece seqeval tensorboard"
+    hidden = [*everything.split(), "tensorboardX", "matplotlib"]
+    done = run_cli(["-c", HIDE.format(hidden=hidden)])
+    records = [info.Record(**record) for record in json.loads(done.stdout)]
+    brought = [record.name for record in records if record.extra and not record.usable]
+    assert len(brought) >= 8
+    lines = info.render(records).splitlines()
+    start = lines.index("Extras")
+    assert lines[start + 1].split() == ["fairseq", "not", "installed:", *", ".join(brought).split()]
+    assert "pip install 'selfattn[fairseq]'" in lines[start + 2]
+    marked = [line.split()[1] for line in lines if line.startswith("!")]
+    assert marked == [record.name for record in records if not (record.usable or record.extra)]
+
+
+def test_a_gap_in_an_installed_extra_is_marked():
+    there = info.Record("Versions", "fairseq-fixed", "0.12.3.1", extra="fairseq")
+    gap = info.Record("Versions", "seqeval", "missing", False, "to score", extra="fairseq")
+    text = info.render([there, gap])
+    assert "! seqeval " in text and "Extras" not in text
+
+
 def test_it_works_without_torch(run_cli):
     done = run_cli(["-c", HIDE.format(hidden=["torch"])])
     assert done.returncode == 0, done.stderr
@@ -112,7 +135,7 @@ def test_a_new_numpy_brings_a_note(versions):
 def test_tensorboardx_serves_as_well(versions):
     versions(tensorboardX="2.6.5")
     assert info._package("tensorboard", "curves") == info.Record(
-        "Versions", "tensorboardX", "2.6.5"
+        "Versions", "tensorboardX", "2.6.5", extra="fairseq"
     )
 
 

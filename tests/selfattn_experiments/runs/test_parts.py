@@ -291,7 +291,8 @@ def test_slurm_scripts(grid_file, tmp_path):
     slurm = "slurm: --partition long -A 'my lab' --gpus=1 --qos='so so' --comment 'a\\b'"
     path = grid_file("average: 2", slurm).rename(tmp_path / "my grid.yaml")
     names = ["base-1", "more-1"]
-    submit = write_scripts(tmp_path / "jobs", read_grid(path), names, tmp_path / "run_seeds.py")
+    runner = [sys.executable, str(tmp_path / "runner.py")]
+    submit = write_scripts(tmp_path / "jobs", read_grid(path), names, runner)
     scripts = {file.name: file.read_text() for file in submit.parent.iterdir()}
     assert sorted(scripts) == ["array.sbatch", "collect.sbatch", "submit.sh"]
     for name, text in scripts.items():
@@ -309,14 +310,14 @@ def test_slurm_scripts(grid_file, tmp_path):
         assert words[words.index("-A") + 1] == "my lab" and "--qos=so so" in words
     assert "--gpus=1" not in found["collect.sbatch"] and "long" in found["collect.sbatch"]
     # What the second task and the last job do, with a runner and an sbatch that only say so.
-    (tmp_path / "run_seeds.py").write_text("import sys; print(*sys.argv[1:])")
+    (tmp_path / "runner.py").write_text("import sys; print(*sys.argv[1:])")
     said = subprocess.run(
         ["bash", submit.parent / "array.sbatch"],
         env={"SLURM_ARRAY_TASK_ID": "1"}, text=True, capture_output=True,
     )  # fmt: skip
     assert said.stdout == f"{path} --only more-1\n", said.stderr
     with pytest.raises(UserError, match="sbatch takes no backslash"):
-        write_scripts(tmp_path / "a\\b", read_grid(path), names, tmp_path / "run_seeds.py")
+        write_scripts(tmp_path / "a\\b", read_grid(path), names, runner)
     (tmp_path / "sbatch").write_text('#!/bin/sh\necho "$@" >> "$0.log"; echo "12;cluster"\n')
     (tmp_path / "sbatch").chmod(0o755)
     subprocess.run([submit], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=True)

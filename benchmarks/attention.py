@@ -1,0 +1,26 @@
+"""Time and peak memory of attentions against sequence length, as ratios to multi-head attention.
+
+Example, the figures of the papers on this CPU:
+
+  selfattn bench attention --csv attention.csv --plots figures
+
+Each method runs in a process of its own together with the reference, in turns; a method whose
+results are wrong is refused. --level operator leaves the linear maps out and takes
+scaled_dot_product_attention as the reference. examples/benchmarks/README.md says how to read it.
+"""
+
+import argparse
+
+from benchmarks import command
+
+LENGTHS = (16, 32, 64, 128, 256, 512, 1024, 2048)
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of this command to its parser."""
+    command.add_flags(parser, ("layer", "operator"), LENGTHS, embed_dim=304)
+
+
+def main(args: argparse.Namespace) -> int:
+    """Measure and show the table; 1 if a method was refused or became worse."""
+    return command.execute(args)

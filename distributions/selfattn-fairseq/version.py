@@ -1,0 +1,1 @@
+../../selfattn/__init__.py

@@ -1,0 +1,57 @@
+"""Average the weights of several checkpoints into one that fairseq-generate loads.
+
+Example, the last 5 epochs of a run:
+
+  selfattn average --dir runs/mtsa --last 5 --output runs/mtsa/average5.pt
+
+Example, named files (the flags and the vocabulary check come from the last one):
+
+  selfattn average --output runs/mtsa/average.pt \\
+      --inputs runs/mtsa/checkpoint8.pt runs/mtsa/checkpoint9.pt
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+from selfattn.errors import UserError
+from selfattn.files import check_output
+from selfattn_tasks import checkpoints
+
+from .. import averaging
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of this command to its parser."""
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--inputs", nargs="+", type=Path, metavar="CKPT", help="the files")
+    source.add_argument("--dir", type=Path, help="the training's --save-dir")
+    parser.add_argument(
+        "--last", type=int, metavar="N", help="with --dir: the newest N checkpoints"
+    )
+    parser.add_argument(
+        "--by",
+        choices=("epoch", "update"),
+        default="epoch",
+        help="with --dir: checkpointN.pt or checkpoint_EPOCH_N.pt (default: epoch)",
+    )
+    parser.add_argument("--output", required=True, type=Path, metavar="FILE")
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse flags that do not fit, before anything is read or written."""
+    if args.dir and args.last is None:
+        args.refuse("--dir needs --last N")
+    if args.inputs and args.last is not None:
+        args.refuse("--last belongs to --dir, not to --inputs")
+
+
+def main(args: argparse.Namespace) -> None:
+    """Average the checkpoints and write the result."""
+    check(args)
+    inputs = args.inputs or averaging.latest(args.dir, args.last, args.by)
+    if os.path.realpath(args.output) in map(os.path.realpath, inputs):
+        raise UserError(f"--output {args.output} is one of the inputs, which would be lost")
+    check_output("--output", args.output)
+    checkpoints.write(averaging.average(inputs), args.output)
+    print(f"averaged {', '.join(path.name for path in inputs)} into {args.output}")

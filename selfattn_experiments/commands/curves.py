@@ -1,0 +1,48 @@
+"""Draw learning curves from the logs of fairseq-train.
+
+Example, two runs in one picture:
+
+  selfattn curves runs/mtsa/train.log runs/multihead/train.log --output curves.png
+
+A log is what fairseq-train printed, or its --log-file, with --log-format json or simple. The name
+of a run in the legend is the name of the folder of its log, unless --names says another.
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+from selfattn.errors import UserError
+
+from ..report import plot, read_curves
+from ..report.curves import check_picture
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of this command to its parser."""
+    parser.add_argument("logs", nargs="+", type=Path, metavar="RUN_LOG")
+    parser.add_argument("--output", type=Path, required=True, help="picture: .png, .svg or .pdf")
+    parser.add_argument("--names", nargs="+", metavar="NAME", help="one a log, for the legend")
+    parser.add_argument("--title", default="", help="a line above the picture")
+
+
+def names_of(logs: list[Path]) -> list[str]:
+    """The shortest of folder name and path that tells the logs apart."""
+    folders = [Path(os.path.realpath(path)).parent.name for path in logs]
+    return folders if len(set(folders)) == len(logs) else [str(path) for path in logs]
+
+
+def main(args: argparse.Namespace) -> None:
+    """Read the logs and draw them."""
+    names = args.names or names_of(args.logs)
+    if len(names) != len(args.logs):
+        raise UserError(f"--names has {len(names)} names, but there are {len(args.logs)} logs")
+    if len(set(names)) != len(names):
+        raise UserError("a log is given twice, but the names in the legend must differ")
+    check_picture(args.output)
+    plot(
+        {name: read_curves(log) for name, log in zip(names, args.logs, strict=True)},
+        args.output,
+        args.title,
+    )
+    print(f"wrote {args.output}")

@@ -1,0 +1,168 @@
+"""Label the arguments of predicates with a trained SRL model.
+
+The checkpoint is all that is needed; several are averaged as an ensemble.
+
+Examples, a file with its predicates (annotated or not) to a props file, and its score:
+
+  selfattn predict runs/srl/checkpoint_best.pt --input dev.conll --output dev.props
+  selfattn score srl dev.conll dev.props
+
+Example, a sentence; predicates are words of it, or positions counted from 0:
+
+  selfattn predict runs/srl/checkpoint_best.pt \\
+      --sentence "The old cat chased a mouse." --predicates chased
+
+Without --input and --sentence, sentences are read from standard input, one a line. --predicates
+are those of every sentence; one that has others names them behind a tab, separated by commas.
+
+Decoders: argmax; published, argmax and then the post-processing of Tan et al. 2018, on whose code
+the MTSA paper's rests (an I-X of any X goes on with the span before it, whose first tag names it);
+tan and he, Viterbi with the BIO constraints of Tan et al. 2018 (I-X may follow O) and of He et al.
+2017 (it may not); strict, as he, and no sentence opens with I-X; structured, the best here, also
+the structural constraints of He et al. 2017: unique core roles, C-X behind an X, R-X beside an X.
+"""
+
+import argparse
+import logging
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from selfattn.errors import UserError
+from selfattn.files import check_output, write_lines
+from selfattn_tasks.srl import Sentence, conll, lines
+from selfattn_tasks.srl.request import read_queries, typed_sentences
+from selfattn_tasks.srl.show import as_json, as_text
+from selfattn_tasks.srl.tags import DECODERS
+
+FORMATS = ("text", "json", "jsonl", "props", "columns", "lines")
+# What the end of --output's name says about its format; any other name gets a props file.
+ENDINGS = {".json": "json", ".jsonl": "jsonl", ".conll": "columns"}
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of this command to its parser."""
+    add = parser.add_argument
+    add("checkpoint", nargs="+", type=Path, metavar="CHECKPOINT", help="one, or an ensemble")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--input", nargs="+", type=Path, metavar="FILE",
+                      help="any format that `selfattn prepare srl` reads, a words and a props "
+                      "file, or two columns: word, and lemma of the predicate or -")  # fmt: skip
+    add("--word-column", type=int, metavar="N", help="of --input, as for `selfattn prepare srl`")
+    what.add_argument("--sentence", action="append", metavar="TEXT", help="may be repeated")
+    add("--predicates", nargs="+", metavar="P",
+        help="words of the sentence, or positions counted from 0")  # fmt: skip
+    add("--tokenized", action="store_true", help="split sentences at spaces only")
+    add("--decoder", choices=DECODERS, default="argmax", help="default: argmax; see above")
+    add("--output", type=Path, metavar="FILE", help="default: standard output")
+    add("--format", choices=FORMATS,
+        help="text: roles under the words; json: one list; jsonl: one line a sentence; props: what "
+        "the official scorer reads; columns: words and props; lines: index words ||| tags "
+        "(default: text, and with --output what the name says: .json, .jsonl, .conll, otherwise "
+        "props)")  # fmt: skip
+    add("--device", default="cpu", help="cpu (default) or cuda")
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse flags that do not fit, before anything is read or written."""
+    if args.input and args.predicates:
+        args.refuse("--predicates belongs to sentences; --input names its predicates itself")
+    if args.input and len(args.input) > 2:
+        args.refuse("--input takes one file or folder, or a words and a props file")
+    if args.output and args.output.is_dir():
+        raise UserError(f"--output is {args.output}, which cannot be written: Is a directory")
+
+
+def typed() -> list[str]:
+    """The lines of standard input."""
+    data = sys.stdin.buffer.read()
+    try:
+        return data.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UserError(f"standard input, line {line}: not UTF-8 text") from None
+
+
+def wanted(args: argparse.Namespace) -> list[Sentence]:
+    """The sentences and their predicates."""
+    if args.input:
+        return read_queries(*args.input, word_column=args.word_column)
+    if args.sentence is None and sys.stdin.isatty():
+        print("Type sentences, one a line; Ctrl-D ends.", file=sys.stderr)
+    texts = args.sentence or [line for line in typed() if line.strip()]
+    if not texts:
+        raise UserError("there is no sentence; give --input FILE or --sentence TEXT")
+    return typed_sentences(texts, args.predicates or (), split=not args.tokenized)
+
+
+def write(sentences: Sequence[Sentence], args: argparse.Namespace) -> None:
+    """Write the result where it shall go, in the form that it shall have."""
+    form = args.format
+    if form is None:
+        form = ENDINGS.get(args.output.suffix, "props") if args.output else "text"
+    if form in ("text", "json", "jsonl"):
+        width = shutil.get_terminal_size((100, 24)).columns
+        parts = [f"{as_text(s, width)}\n" if form == "text" else as_json(s) for s in sentences]
+        if form == "json":
+            parts = ["[", ",\n".join(parts), "]"]
+        if args.output:
+            write_lines(args.output, parts)
+        else:
+            print("\n".join(parts))
+        return
+    writers: dict[str, Callable[[Path, Sequence[Sentence]], None]] = {
+        "props": conll.write_props,
+        "columns": conll.write_columns,
+        "lines": lines.write,
+    }
+    if args.output:
+        writers[form](args.output, sentences)
+        return
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "out"
+        writers[form](path, sentences)
+        print(path.read_text(encoding="utf-8"), end="")
+
+
+def shower(total: int) -> Callable[[int], None] | None:
+    """A function that shows progress, on a terminal only."""
+    if not sys.stderr.isatty():
+        return None
+    return lambda done: print(f"\r{done:,} of {total:,}", end="", file=sys.stderr, flush=True)
+
+
+def main(args: argparse.Namespace) -> None:
+    """Label the sentences, write them, and say how fast it was."""
+    check(args)
+    logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
+    if args.output:
+        check_output("--output", args.output)
+    sentences = wanted(args)
+    import torch
+
+    # torch takes seconds to import, and a mistake in the flags should not.
+    from selfattn_tasks.srl.decode_structure import count_violations
+    from selfattn_tasks.srl.predictor import Predictor
+
+    if args.device != "cpu" and not (args.device == "cuda" and torch.cuda.is_available()):
+        raise UserError(f"--device {args.device} is not usable here; cpu is")
+    predictor = Predictor.load(args.checkpoint, args.device)
+    total = sum(len(s.propositions) for s in sentences)
+    show = shower(total)
+    start = time.perf_counter()
+    predicted = predictor.predict(sentences, args.decoder, show)
+    seconds = time.perf_counter() - start
+    if show:
+        print(file=sys.stderr)
+    write(predicted, args)
+    broken = count_violations([p.spans for s in predicted for p in s.propositions])
+    kinds = ", ".join(f"{broken[kind]} {kind}" for kind in ("unique", "continuation", "reference"))
+    print(
+        f"{total:,} propositions in {seconds:.1f} s: {60 * total / seconds:,.0f} a minute; "
+        f"structural constraints broken: {kinds}",
+        file=sys.stderr,
+    )

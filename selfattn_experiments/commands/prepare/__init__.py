@@ -1,0 +1,1 @@
+"""`selfattn prepare`: corpora as files become folders that a training loads."""

@@ -1,0 +1,1 @@
+"""`selfattn score`: predictions against a reference, with the figures that papers report."""

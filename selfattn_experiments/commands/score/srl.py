@@ -1,0 +1,71 @@
+"""Score predicted semantic roles with the figures of the official CoNLL-2005 script.
+
+Example:
+
+  selfattn score srl dev.conll predicted.props
+
+Example, for a program to read:
+
+  selfattn score srl dev.conll predicted.props --json
+
+Both files may be CoNLL-2005 columns with or without words, CoNLL-2012, or lines of
+`index words ||| tags`, plain or gzipped. Lines hold no sentence without a predicate: they are
+compared with the other file's sentences. The official script counts V outside the totals; so does
+this one.
+"""
+
+import argparse
+import json
+import logging
+import sys
+from pathlib import Path
+
+from selfattn.errors import UserError
+from selfattn_tasks.srl import conll
+from selfattn_tasks.srl.lines import regrouped
+from selfattn_tasks.srl.scorer import check_same_sentences, score
+from selfattn_tasks.srl.table import format_confusion, format_scores
+from selfattn_tasks.srl.tag_f1 import NAME, tag_f1
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of this command to its parser."""
+    parser.add_argument("gold", type=Path, metavar="GOLD")
+    parser.add_argument("predicted", type=Path, metavar="PRED")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument(
+        "--confusion", action="store_true", help="add unlabelled scores and the confusion matrix"
+    )
+
+
+def main(args: argparse.Namespace) -> None:
+    """Print the official scores and seqeval's F1."""
+    logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
+    # What the official script accepts must be scored, even where training would refuse it.
+    gold = conll.read(args.gold, lenient=True)
+    predicted = conll.read(args.predicted, lenient=True)
+    gold, predicted = regrouped(gold, predicted), regrouped(predicted, gold)
+    check_same_sentences(gold, predicted, (args.gold, args.predicted))
+    result = score(gold, predicted)
+    if result.spurious:
+        print(f"{result.spurious} predicates are not in GOLD: left out", file=sys.stderr)
+    if result.absent:
+        print(
+            f"{result.absent} predicates of GOLD are not in PRED, or have another lemma: "
+            "their arguments are missed",
+            file=sys.stderr,
+        )
+    try:
+        second, why = tag_f1(gold, predicted), ""
+    except UserError as error:
+        second, why = None, str(error)
+    if args.json:
+        figures = {**result.as_dict(), "seqeval": second, "seqeval_is": NAME}
+        if args.confusion:
+            figures["confusion"] = result.confusion_as_dict()
+        print(json.dumps(figures, indent=2, ensure_ascii=False))
+        return
+    print(format_scores(result), end="")
+    if args.confusion:
+        print(format_confusion(result), end="")
+    print(f"\n{NAME}: " + (f"{second['f1']:.2f}" if second else f"not available ({why})"))

@@ -1,0 +1,65 @@
+"""How often are the tests of `selfattn compare` wrong when there is no difference?
+
+Example, and a quick one:
+
+  selfattn simulate --repetitions 2000 --output table.md --plot rates.png
+  selfattn simulate --repetitions 100
+
+Pairs of equally good systems are made up, and each test is asked. 5 % of the pairs should come out
+below 0.05; tests over sentences do not keep this where training seeds differ.
+"""
+
+import argparse
+from pathlib import Path
+
+from selfattn.cli import moving_line
+from selfattn.errors import UserError
+from selfattn.files import check_output, write_text
+
+from ..compare.simulation import HEADER, WORLDS, markdown_row, simulate
+from ..compare.simulation_figure import draw_rates
+from ..report.figures import FORMATS
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of this command to its parser."""
+    add = parser.add_argument
+    add("--repetitions", type=int, default=2000, help="pairs of systems (default: 2000)")
+    add("--sentences", type=int, default=300, help="of a test set (default: 300)")
+    add("--samples", type=int, default=299, help="draws of sentences (default: 299)")
+    add("--seed", type=int, default=1, help="of all random numbers (default: 1)")
+    add("--output", type=Path, metavar="FILE", help="write the table here too")
+    add("--plot", type=Path, metavar="FILE", help="draw it: .png or .svg")
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse flags that do not fit, before anything is read or written."""
+    for name, least in (("repetitions", 1), ("sentences", 2), ("samples", 19), ("seed", 0)):
+        if getattr(args, name) < least:
+            raise UserError(f"--{name} is {getattr(args, name)}, but must be {least} or more")
+    for name in ("output", "plot"):
+        path = getattr(args, name)
+        if path is not None:
+            check_output(f"--{name}", path)
+    if args.plot is not None and args.plot.suffix not in FORMATS:
+        raise UserError(f"--plot is {args.plot}, but must end in {' or '.join(FORMATS)}")
+
+
+def main(args: argparse.Namespace) -> None:
+    """Ask the tests again and again, and print how often they are wrong."""
+    check(args)
+    found = simulate(
+        WORLDS, args.repetitions, sentences=args.sentences, samples=args.samples, seed=args.seed,
+        say=moving_line,
+    )  # fmt: skip
+    rates, lines = [], [HEADER]
+    print(HEADER, flush=True)
+    for rate in found:
+        rates.append(rate)
+        lines.append(markdown_row(rate))
+        print(lines[-1], flush=True)
+    if args.output is not None:
+        write_text(args.output, "\n".join(lines) + "\n")
+    if args.plot is not None:
+        draw_rates(rates, args.plot)
+        print(f"wrote {args.plot}")

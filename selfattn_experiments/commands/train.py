@@ -1,0 +1,43 @@
+"""Train with fairseq: fairseq-train, with this plugin as its --user-dir.
+
+Examples, a translation model and a tagger:
+
+  selfattn train data-bin/my/data-bin --arch transformer_mtsa --optimizer adam --lr 0.0005 \\
+      --max-tokens 4096 --max-update 3000 --save-dir runs/my
+  selfattn train data-bin/srl --task srl_tagging --arch deepatt_mtsa --max-update 3000 --dry-run
+
+The command line of fairseq-train is printed first. All flags but --dry-run are fairseq-train's or
+the plugin's; `fairseq-train --help` lists fairseq's.
+"""
+
+import argparse
+import importlib.util
+import os
+import shlex
+import sys
+
+from selfattn import _user_dir
+from selfattn.errors import UserError
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of this command to its parser."""
+    parser.add_argument("--dry-run", action="store_true", help="only print the command line")
+
+
+def main(args: argparse.Namespace) -> None:
+    """Become fairseq-train, so that signals and the exit code are its own."""
+    if not args.others:
+        args.refuse("DATA is missing, the folder that `selfattn prepare` made for fairseq-train")
+    words = list(args.others)
+    if not any(word.partition("=")[0] == "--user-dir" for word in words):
+        folder = _user_dir.find_user_dir()
+        if folder is None:
+            raise UserError("the fairseq plugin is not installed; --user-dir can name its folder")
+        words += ["--user-dir", str(folder)]
+    print(shlex.join(["fairseq-train", *words]), flush=True)
+    if args.dry_run:
+        return
+    if importlib.util.find_spec("fairseq") is None:
+        raise UserError("training needs fairseq: `selfattn info` says what to do about it")
+    os.execv(sys.executable, [sys.executable, "-m", "fairseq_cli.train", *words])

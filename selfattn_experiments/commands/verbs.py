@@ -1,0 +1,136 @@
+"""The verbs of `selfattn`, grouped by what people do; a verb's module is loaded when it is typed.
+
+A module has a docstring, which is its help, ``add_flags(parser)`` and ``main(args)``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from selfattn.errors import UserError
+
+_HERE = __name__.rpartition(".")[0]
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One command.
+
+    Attributes:
+        words: what is typed behind ``selfattn``.
+        summary: one line for the overview.
+        script: the same command in a clone, a file of ``scripts/``; empty where there is none.
+        module: where it stands; empty for the module of this package that has its name.
+        passes_on: whether flags that it does not know are another program's.
+    """
+
+    words: str
+    summary: str
+    script: str = ""
+    module: str = ""
+    passes_on: bool = False
+
+    def load_parser(self, prog: str, typed: Callable[[str], str] = str) -> argparse.ArgumentParser:
+        """Load the module and build its parser.
+
+        The namespace that it returns also holds the module's ``main``, and ``refuse``, which ends
+        the process over flags that do not fit.
+
+        Args:
+            prog: the name of the command in its messages.
+            typed: turns the examples of the help into what this user types.
+
+        Raises:
+            UserError: if it is a benchmark and this is not a clone.
+        """
+        name = self.module or f"{_HERE}.{self.words.replace(' ', '.')}"
+        if name.startswith("benchmarks."):
+            _find_benchmarks(self.words)
+        module = importlib.import_module(name)
+        parser = argparse.ArgumentParser(
+            prog=prog,
+            description=typed(module.__doc__ or ""),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=not self.passes_on,
+        )
+        module.add_flags(parser)
+        parser.set_defaults(main=module.main, refuse=parser.error)
+        return parser
+
+    def run(self, parser: argparse.ArgumentParser, words: Sequence[str]) -> int | None:
+        """Parse the words behind the verb, and do what they say; the exit code."""
+        if self.passes_on:
+            args, others = parser.parse_known_args(words)
+            args.others = others
+        else:
+            args = parser.parse_args(words)
+        code: int | None = args.main(args)
+        return code
+
+
+GROUPS = {
+    "Set up": (Verb("info", "what is installed and usable, and what to do"),),
+    "Prepare data": (
+        Verb("prepare translation", "parallel text, for fairseq", "prepare_translation.py"),
+        Verb("prepare srl", "semantic roles, for fairseq", "prepare_srl.py"),
+        Verb("prepare conll05", "CoNLL-2005, from archives and Treebank", "prepare_conll05.py"),
+    ),
+    "Train": (
+        Verb("train", "fairseq-train with this plugin", passes_on=True),
+        Verb("average", "the last checkpoints into one", "average_checkpoints.py"),
+        Verb("runs", "a grid of systems and seeds: train, test, record", "run_seeds.py"),
+    ),
+    "Use a model": (
+        Verb("predict", "semantic roles of sentences", "predict_srl.py"),
+        Verb("show", "what the attention does with a sentence", "show_attention.py"),
+    ),
+    "Score and compare": (
+        Verb("score translation", "BLEU with its signature", "score_translation.py"),
+        Verb("score srl", "F1 as the official script computes it", "score_srl.py"),
+        Verb("compare", "significance tests over runs and sentences", "compare_bleu.py"),
+        Verb("simulate", "how often these tests are wrong", "simulate_tests.py"),
+        Verb("curves", "learning curves from training logs", "plot_curves.py"),
+    ),
+    # Their code is in no wheel: outside of a clone they end with a sentence.
+    "Measure (in a clone)": (
+        Verb("bench attention", "time and memory of attentions", "bench_attention.py",
+             module="benchmarks.attention"),
+        Verb("bench training", "time and memory of whole updates", "bench_training.py",
+             module="benchmarks.training"),
+    ),
+}  # fmt: skip
+VERBS = {verb.words: verb for group in GROUPS.values() for verb in group}
+
+
+def script_main(words: str) -> Callable[[], int | None]:
+    """The main function of the script that is ``selfattn WORDS`` in a clone."""
+
+    def main() -> int | None:
+        prog = Path(sys.argv[0]).name
+        return VERBS[words].run(VERBS[words].load_parser(prog, _as_scripts), sys.argv[1:])
+
+    return main
+
+
+def _as_scripts(text: str) -> str:
+    """A help whose examples name the scripts."""
+    for verb in VERBS.values():
+        if verb.script:
+            text = text.replace(f"\n  selfattn {verb.words} ", f"\n  python scripts/{verb.script} ")
+    return text
+
+
+def _find_benchmarks(words: str) -> None:
+    """Make ``benchmarks`` importable; it lies beside this package, or nowhere."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / "benchmarks" / "__init__.py").is_file():
+        raise UserError(
+            f"selfattn {words} works in a clone only, because the benchmarks are not installed"
+        )
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
