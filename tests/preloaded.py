@@ -2,7 +2,8 @@
 
 Importing them is most of what a small command costs. A server imports them once and forks for each
 command: a process of its own, with its own arguments, environment, folder and streams, which runs
-its script or module from the first line. Nothing of this project is preloaded.
+its script or module from the first line. Nothing of this project is preloaded. Commands that such a
+command starts with ``sys.executable`` come from the server, too.
 
 Other than in a fresh process, libraries stand in ``sys.modules`` already, and all commands of one
 server share a hash seed. So tests of imports ask for a fresh process, and a command whose
@@ -18,20 +19,26 @@ import logging
 import os
 import random
 import runpy
+import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 # torch._dynamo: every optimizer imports it with its first step.
 LIBRARIES = "numpy scipy.stats matplotlib sacrebleu sentencepiece torch torch._dynamo fairseq"
-# Variables with these prefixes are read when Python or a library starts.
+# Read when Python or a library starts: for other values than the server's own, a fresh process.
 AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "MPL", "LANG", "LC_")
+# But these are taken over in a running process, and PYTHON is what scripts call their Python.
+TAKEN_OVER = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONWARNINGS", "PYTHONIOENCODING",
+              "PYTHONDONTWRITEBYTECODE", "PYTHON"}  # fmt: skip
+TESTS = Path(__file__).resolve().parent
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -42,14 +49,20 @@ def basic_environment() -> dict[str, str]:
 
 
 class Server:
-    """Runs commands, from any number of threads; use it as a context."""
+    """Runs commands, from any number of threads; use it as a context.
+
+    ``python`` is a program for whoever wants the path of one: it runs its command in the server.
+    """
 
     def __enter__(self) -> Server:
         self._folder = tempfile.TemporaryDirectory()
         self._address = f"{self._folder.name}/socket"
+        self.python = f"{self._folder.name}/python"
+        Path(self.python).write_text(CLIENT.format(sys.executable, str(TESTS), self._address))
+        Path(self.python).chmod(0o755)
         with socket.create_server(self._address, family=socket.AF_UNIX) as listener:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(listener.fileno())],
+                [sys.executable, __file__, str(listener.fileno()), self.python],
                 env=basic_environment(), pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL,
             )  # fmt: skip
         return self
@@ -59,36 +72,75 @@ class Server:
         self._process.wait()
         self._folder.cleanup()
 
-    def can_run(self, args: Sequence[str], env: Mapping[str, str]) -> bool:
-        """Whether a command is a script or module in an environment like the server's own."""
-        ours = basic_environment()
-        names = {name for name in {*ours, *env} if name.startswith(AT_START)}
-        same = all(env.get(n) == ours.get(n) for n in names - {"PYTHONDONTWRITEBYTECODE"})
-        return same and (args[0] == "-m" or not args[0].startswith("-"))
-
     def run(
         self, args: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: str, timeout: float
     ) -> subprocess.CompletedProcess[str]:
         """Like ``subprocess.run`` with captured text."""
-        request = json.dumps({"args": args, "cwd": str(cwd), "env": dict(env)}).encode()
         with contextlib.ExitStack() as opened:
             files = [opened.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
             files[0].write(stdin.encode())
             files[0].seek(0)
-            connection = opened.enter_context(socket.socket(socket.AF_UNIX))
-            connection.connect(self._address)
-            header = len(request).to_bytes(4, "big")
-            socket.send_fds(connection, [header], [file.fileno() for file in files])
-            connection.sendall(request)
-            pid = int.from_bytes(connection.recv(4), "big")
+            fds = [file.fileno() for file in files]
+            connection = opened.enter_context(request(self._address, args, cwd, env, fds))
+            connection.recv(4)
             connection.settimeout(timeout)
             try:
-                code = int.from_bytes(connection.recv(4), "big", signed=True)
-            except TimeoutError:
-                os.kill(pid, signal.SIGKILL)
+                code = number(connection)
+            except TimeoutError:  # the connection ends, and with it the command
                 raise subprocess.TimeoutExpired(list(args), timeout) from None
             texts = [(file.seek(0), file.read().decode())[1] for file in files[1:]]
         return subprocess.CompletedProcess([sys.executable, *args], code, *texts)
+
+
+def can_run(args: Sequence[str], env: Mapping[str, str]) -> bool:
+    """Whether a command is a script or module in an environment like the server's own."""
+    ours = basic_environment()
+    names = {name for name in {*ours, *env} - TAKEN_OVER if name.startswith(AT_START)}
+    same = all(env.get(name) == ours.get(name) for name in names)
+    first = args[args[:1] == ["-u"] :][:1]
+    return same and bool(first) and (first == ["-m"] or not first[0].startswith("-"))
+
+
+def request(
+    address: str, args: Sequence[str], cwd: Path, env: Mapping[str, str], fds: Sequence[int]
+) -> socket.socket:
+    """Ask for a command; the connection gives its process number, then its exit status."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(address)
+    text = json.dumps({"args": args, "cwd": str(cwd), "env": dict(env)}).encode()
+    socket.send_fds(connection, [len(text).to_bytes(4, "big")], fds)
+    connection.sendall(text)
+    return connection
+
+
+def number(connection: socket.socket) -> int:
+    """What the server sends."""
+    return int.from_bytes(connection.recv(4), "big", signed=True)
+
+
+CLIENT = """#!{0} -IS
+import sys
+sys.path.insert(0, {1!r})
+import preloaded
+preloaded.stand_in({0!r}, {2!r})
+"""
+
+
+def stand_in(python: str, address: str) -> None:
+    """Be a Python whose command runs in the server; signals go there. Does not return."""
+    args = sys.argv[1:]
+    if not can_run(args, os.environ):
+        os.execv(python, [python, *args])
+    with request(address, args, Path.cwd(), os.environ, (0, 1, 2)) as connection:
+        pid = number(connection)
+        for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1"):
+            signal.signal(getattr(signal, name), lambda which, _: os.kill(pid, which))
+        code = number(connection)
+    if code < 0:
+        with contextlib.suppress(OSError):  # SIGKILL has no handler
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
 
 
 def serve(listener: socket.socket) -> None:
@@ -108,37 +160,48 @@ def serve(listener: socket.socket) -> None:
 
 
 def attend(connection: socket.socket) -> None:
-    """Fork once more for the command, and tell its number and exit status; does not return."""
+    """Fork once more for the command; tell its number and exit status. Does not return.
+
+    A connection that ends before takes the command along, as whoever asked for it is gone.
+    """
     connection.setblocking(True)
     header, fds, _, _ = socket.recv_fds(connection, 4, 3)
-    request = json.loads(connection.recv(int.from_bytes(header, "big"), socket.MSG_WAITALL))
+    text = connection.recv(int.from_bytes(header, "big"), socket.MSG_WAITALL)
     pid = os.fork()
     if pid == 0:
         connection.close()
-        command(request, fds)
+        command(json.loads(text), fds)
+    for fd in fds:
+        os.close(fd)
     connection.sendall(pid.to_bytes(4, "big"))
-    status = os.waitpid(pid, 0)[1]
-    connection.sendall(os.waitstatus_to_exitcode(status).to_bytes(4, "big", signed=True))
+    ended = os.pidfd_open(pid)
+    if ended not in select.select([ended, connection], [], [])[0]:
+        os.kill(pid, signal.SIGKILL)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    with contextlib.suppress(OSError):
+        connection.sendall(status.to_bytes(4, "big", signed=True))
     os._exit(0)
 
 
-def command(request: dict[str, Any], fds: Sequence[int]) -> None:
+def command(asked: dict[str, Any], fds: Sequence[int]) -> None:
     """Become the process of a command; does not return."""
     for target, fd in enumerate(fds):
         os.dup2(fd, target)
         os.close(fd)
-    os.chdir(request["cwd"])
+    os.chdir(asked["cwd"])
     os.environ.clear()
-    os.environ.update(request["env"])
+    os.environ.update(asked["env"])
+    sys.executable = sys.argv[2]
     random.seed()
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
-    first, *rest = request["args"]
+    take_over(asked["env"])
+    first, *rest = asked["args"][asked["args"][0] == "-u" :]
     code: object = None
     try:
         if first == "-m":
             sys.argv = rest
-            sys.path[0] = request["cwd"]
+            sys.path[0] = asked["cwd"]
             runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
         else:
             sys.argv = [first, *rest]
@@ -150,6 +213,22 @@ def command(request: dict[str, Any], fds: Sequence[int]) -> None:
         sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
         code = 1
     os._exit(finish(code))
+
+
+def take_over(env: Mapping[str, str]) -> None:
+    """What Python does at its start with these variables."""
+    sys.path[1:1] = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
+    if "PYTHONWARNINGS" in env:
+        warnings.simplefilter(env["PYTHONWARNINGS"])  # type: ignore[arg-type]
+    names = ("stdin", "stdout", "stderr")
+    for fd, name in enumerate(names):
+        old = getattr(sys, name)  # remembers the file that it was made for
+        stream = os.fdopen(
+            fd, "w" if fd else "r", buffering=1 if fd == 2 or "PYTHONUNBUFFERED" in env else -1,
+            encoding=env.get("PYTHONIOENCODING", old.encoding), errors=old.errors, closefd=False,
+        )  # fmt: skip
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
 
 
 def finish(code: object) -> int:

@@ -259,8 +259,9 @@ from pathlib import Path
 import yaml
 from fairseq import options, tasks
 import plugin
-from wmt14.runs import batch_tokens, departures
 example, data = Path(sys.argv[1]), sys.argv[2]
+sys.path.insert(0, sys.argv[1])
+from wmt14.runs import batch_tokens, departures
 
 def parse(words):
     words = [data, "-s", "en", "-t", "de", "--cpu", *words]

@@ -3,7 +3,6 @@
 import os
 import random
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -46,16 +45,10 @@ def copied(repo_root, tmp_path_factory) -> Path:
 
 
 def test_copy_train_and_translate(run_cli, repo_root, data, copied, tmp_path):
-    env = {"PYTHONPATH": str(repo_root), "OMP_NUM_THREADS": "1", "PATH": os.environ["PATH"]}
-    command = ["bash", str(copied / "train.sh"), str(data), str(tmp_path / "run"), *SMALL]
-    trained = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env={**env, "PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    trained = run_cli(
+        [copied / "train.sh", data, tmp_path / "run", *SMALL],
+        python="bash", cwd=tmp_path, PYTHONPATH=str(repo_root), PYTHON=sys.executable,
+    )  # fmt: skip
     assert trained.returncode == 0, trained.stderr
     assert "MyTransformer" in trained.stdout + trained.stderr
     checkpoint = tmp_path / "run" / "checkpoint_best.pt"
