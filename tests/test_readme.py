@@ -120,6 +120,19 @@ def test_every_fix_of_fairseq_is_on_the_page():
         assert f"| [{alias.name}](../plugin/compat/{alias.name}.py) |" in page, alias.name
 
 
+def test_each_of_the_five_questions_is_answered_by_at_most_two_files():
+    answers = read("docs/extending.md").split("## Five questions\n")[1].strip().split("\n\n")
+    assert len(answers) == 5
+    for answer in answers:
+        files = {target for target, _ in LINK.findall(answer)}
+        assert 1 <= len(files) <= 2, answer
+        sources = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in files)
+        text = answer.partition("?**")[2]
+        named = re.findall(r"`((?:[A-Z]\w*\.)?[a-z_]+|[A-Z]\w+)`", text)
+        for name in (part for whole in named for part in whole.split(".")):
+            assert re.search(rf"(def|class) {name}\b", sources), name
+
+
 def test_makefile_has_the_commands_of_the_documents():
     makefile = read("Makefile")
     text = "\n".join(path.read_text(encoding="utf-8") for path in DOCUMENTS)
