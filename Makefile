@@ -14,7 +14,7 @@ SETUP = $(PYTHON) scripts/setup_env.py $(if $(TORCH),--torch '$(TORCH)')
 FIND_PYTHON = $(PYTHON) -c '' 2>/dev/null || { echo "make: no Python runs under the name '$(PYTHON)':\
  install Python 3.11 or 3.12, or name one, as in: make env PYTHON=python3.11" >&2; exit 1; }
 
-.PHONY: help env demo test check format clean
+.PHONY: help env demo test check format docs clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -50,6 +50,12 @@ format: ## let the formatter and the linter mend what they can
 	$(VENV)/ruff check --fix .
 	$(VENV)/ruff format .
 
-clean: ## remove .venv, the demo's output and all caches
-	rm -rf .venv demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+docs: ## build the documentation's site in site/
+	@$(FIND_PYTHON)
+	@$(SETUP) base
+	@$(VENV)/python -m pip install --quiet -r requirements/docs.txt -c requirements/constraints.txt
+	NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build --strict --quiet
+
+clean: ## remove .venv, the demo's output, the site and all caches
+	rm -rf .venv demo site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

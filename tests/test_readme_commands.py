@@ -1,4 +1,4 @@
-"""Each command of README, word for word and in their order, on small files."""
+"""Each command of README and of docs/, word for word and in their order, on small files."""
 
 import os
 import random
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.fairseq
 
 from tests.test_readme import blocks  # noqa: E402
 
-# Added to a command that begins so. The architecture stays README's, but a checkpoint of its full
-# size has 0.6 GB. Five epochs of one update make the five checkpoints that README averages.
+# Added to a command that begins so. The architecture stays the page's, but a checkpoint of its full
+# size has 0.6 GB. Five epochs of one update make the five checkpoints that are averaged.
 NARROW = (
     "--encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 16 --decoder-embed-dim 16 "
     "--encoder-ffn-embed-dim 32 --decoder-ffn-embed-dim 32 --encoder-attention-heads 2 "
@@ -32,11 +32,11 @@ ADDED = {
 }  # fmt: skip
 TYPED = {"fairseq-interactive": "A dog runs.\n"}
 # What tests/test_make.py and the environment that these tests run in stand for.
-LEFT_OUT = ("make ", "pip ")
+LEFT_OUT = ("make ", "pip ", ". ")
 
 
 def commands():
-    """All commands of README's blocks without a language."""
+    """All commands: the blocks without a language."""
     text = "".join(blocks()).replace("\\\n", " ")
     lines = [re.sub(r"\s+# .*", " ", line) for line in text.splitlines()]
     return [line for line in lines if line.strip() and not line.startswith(("#", *LEFT_OUT))]
@@ -47,7 +47,7 @@ def words_of(count, generator):
 
 
 def write_text(folder):
-    """Few sentences, of words so long that they yield README's 8,000 pieces."""
+    """Few sentences, of words so long that they yield 8,000 pieces."""
     generator = random.Random(1)
     folder.mkdir()
     for name, count in (("train", 16), ("valid", 2), ("test", 4)):
@@ -56,10 +56,10 @@ def write_text(folder):
             (folder / f"{name}.{language}").write_text("\n".join(lines) + "\n")
 
 
-def write_roles(folder, readme):
-    """README's own example as training and development data, and vectors of its words."""
-    (example,) = re.findall(r"^  ```\n(.*?)^  ```", readme, re.DOTALL | re.MULTILINE)
-    content = re.sub(r"^  ", "", example, flags=re.MULTILINE) + "\n"
+def write_roles(folder):
+    """The page's own example as training and development data, and vectors of its words."""
+    (example,) = blocks("text", ["docs/srl.md"])
+    content = example + "\n"
     for name in ("train", "dev"):
         (folder / f"{name}.conll").write_text(content * 2)
     vector = " 0.1" * 100
@@ -81,11 +81,11 @@ def write_hypotheses(folder):
 
 @pytest.fixture
 def place(tmp_path, repo_root):
-    """A folder that looks like a clone to README's commands, with the files that they name."""
+    """A folder that looks like a clone to these commands, with the files that they name."""
     for name in ("scripts", "plugin", "selfattn"):
         (tmp_path / name).symlink_to(repo_root / name)
     write_text(tmp_path / "corpus")
-    write_roles(tmp_path, (repo_root / "README.md").read_text(encoding="utf-8"))
+    write_roles(tmp_path)
     (tmp_path / "grid.yaml").write_text(blocks("yaml")[0])
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "sbatch").write_text("#!/bin/sh\necho 1\n")
@@ -94,7 +94,7 @@ def place(tmp_path, repo_root):
 
 
 def run(command, place, run_cli):
-    """Run a line of README: by the fixture where it is one program, else by a shell."""
+    """Run a line of a page: by the fixture where it is one program, else by a shell."""
     if "&&" in command or command.startswith("mkdir"):
         path = f"{place / 'bin'}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}/usr/bin:/bin"
         return subprocess.run(
@@ -110,9 +110,9 @@ def run(command, place, run_cli):
     return done
 
 
-def test_every_command_of_the_readme_in_its_order(place, run_cli):
+def test_every_command_in_its_order(place, run_cli):
     found = commands()
-    assert len(found) >= 18
+    assert len(found) >= 20
     used = set()
     for command in found:
         if command.startswith("python scripts/compare_bleu.py"):
@@ -122,7 +122,8 @@ def test_every_command_of_the_readme_in_its_order(place, run_cli):
         done = run(" ".join([command, *(ADDED[start] for start in more)]), place, run_cli)
         assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
     assert used == set(ADDED)
-    code = blocks("python")[1] + 'print(type(model.translate("A dog runs.")))\n'
+    (code,) = blocks("python", ["docs/translation.md"])
+    code += 'print(type(model.translate("A dog runs.")))\n'
     python = run_cli(["-c", code], cwd=place)
     assert python.returncode == 0, python.stderr
     assert re.fullmatch(r"\[(['\"]).*\1\]\n<class 'str'>\n", python.stdout), python.stdout
@@ -131,6 +132,6 @@ def test_every_command_of_the_readme_in_its_order(place, run_cli):
         assert (place / name).stat().st_size > 0, name
 
 
-def test_every_training_of_the_readme_ends_by_itself():
+def test_every_training_ends_by_itself():
     for command in commands():
         assert "fairseq-train" not in command or re.search(r"--max-(update|epoch) \d", command)
