@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,11 @@ class Summary:
     mean: float
     sd: float | None
     interval: Interval | None
+
+    @property
+    def limits(self) -> Interval:
+        """The least and the largest score that the metric can give."""
+        return 0.0, math.inf if self.metric == "TER" else 100.0
 
 
 @dataclass(frozen=True)
@@ -217,6 +223,11 @@ class Report:
     def systems(self) -> list[str]:
         """Names, the baseline first."""
         return list(dict.fromkeys(run.system for run in self.runs))
+
+    def summary(self, test_set: str, system: str, metric: str) -> Summary:
+        """The summary of one system by one metric."""
+        key = test_set, system, metric
+        return next(s for s in self.summaries if (s.test_set, s.system, s.metric) == key)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain dictionaries, lists, numbers and strings."""
