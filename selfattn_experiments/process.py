@@ -1,4 +1,4 @@
-"""Processes that end with the one that started them."""
+"""Processes that end with the one that started them, and do not waste the CPU."""
 
 from __future__ import annotations
 
@@ -8,7 +8,21 @@ import signal
 import sys
 
 _PR_SET_PDEATHSIG = 1
+_FRUGAL = {
+    # Threads that spin while they wait for a thread without a core took 26 times the CPU time of
+    # threads that sleep, on two busy cores. GNU's OpenMP reads the first, Intel's the second.
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "KMP_BLOCKTIME": "0",
+    # glibc gives freed memory back and asks for it again in every update: an eighth of CPU time.
+    "MALLOC_TRIM_THRESHOLD_": "1000000000",
+    "MALLOC_MMAP_THRESHOLD_": "1000000000",
+}
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def frugal() -> dict[str, str]:
+    """What a training on a CPU adds to the environment; the user's own settings win."""
+    return {name: os.environ.get(name, value) for name, value in _FRUGAL.items()}
 
 
 def die_with_parent(parent: int) -> None:

@@ -37,7 +37,7 @@ def digest_of(path: Path, method: str, show: Show) -> str:
     with path.open("rb") as file:
         while block := file.read(1 << 20):
             digest.update(block)
-            progress.add(len(block))
+            progress.update(len(block))
     return digest.hexdigest()
 
 
@@ -121,7 +121,7 @@ def _receive(url: str, partial: Path, size: int, show: Show) -> None:
 def _copy(response: BinaryIO, file: BinaryIO, progress: Progress) -> None:
     while block := response.read(_BLOCK):
         file.write(block)
-        progress.add(len(block))
+        progress.update(len(block))
 
 
 def _sentence(url: str, partial: Path, size: int, reason: str) -> str:
