@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selfattn import __version__
-from selfattn.errors import UserError
+from selfattn.errors import UserError, needed
 from selfattn_tasks.srl.propositions import Sentence
 from selfattn_tasks.srl.scorer import Result, score
 
@@ -215,12 +215,8 @@ def translation_metrics(
     Raises:
         UserError: if sacrebleu is not installed or has no such tokenizer.
     """
-    try:
-        from sacrebleu.metrics import BLEU, CHRF, TER
-    except ImportError:
-        raise UserError(
-            "sacrebleu is not installed: install it with `pip install sacrebleu`"
-        ) from None
+    offered = needed("sacrebleu.metrics")
+    BLEU = offered.BLEU
     if tokenize not in BLEU.TOKENIZERS:
         raise UserError(
             f"--tokenize is {tokenize!r}, but must be one of {', '.join(sorted(BLEU.TOKENIZERS))}"
@@ -228,8 +224,8 @@ def translation_metrics(
     makers = {
         # force: sacreBLEU would print advice that the checks of this package give as a warning.
         "BLEU": lambda: BLEU(lowercase=lowercase, tokenize=tokenize, force=True),
-        "chrF": lambda: CHRF(lowercase=lowercase),
-        "TER": TER,
+        "chrF": lambda: offered.CHRF(lowercase=lowercase),
+        "TER": offered.TER,
     }
     try:
         metrics = [TranslationMetric(name, makers[name]()) for name in names]

@@ -126,7 +126,10 @@ def _differences(report: Report) -> Any:
                 colour = colours(len(report.systems))[report.systems.index(c.system)]
                 base = report.summary(corpus.name, c.baseline, metric)
                 limits = base.limits[0] - base.mean, base.limits[1] - base.mean
-                for interval, width in ((c.simultaneous, 0.8), (c.welch and c.welch.interval, 2.5)):
+                for interval, width in (
+                    (c.simultaneous, 0.8),
+                    (c.welch.interval if c.welch else None, 2.5),
+                ):
                     if interval is not None:
                         drawn = _cut(interval, limits)
                         cut = cut or drawn != interval

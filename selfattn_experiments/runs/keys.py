@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from selfattn.errors import UserError
+from selfattn.errors import UserError, needed
 
 from . import flags as flag
 
@@ -23,10 +23,7 @@ _TASK_KEYS = {"translation": ("generate", "references", "lowercase"), "srl": ("p
 
 def load(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file."""
-    try:
-        import yaml  # type: ignore[import-untyped]
-    except ImportError:
-        raise UserError("PyYAML is not installed: install it with `pip install pyyaml`") from None
+    yaml = needed("yaml", "PyYAML")
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
         """YAML itself lets a key that is given twice overwrite itself."""
