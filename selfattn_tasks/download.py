@@ -1,4 +1,8 @@
-"""Large files from the network: resumed, checked, and under their name only when complete."""
+"""Large files from the network: resumed, checked, and under their name only when complete.
+
+Own code, because neither pooch 1.9 nor torch.hub resumes: both open the file anew and ask for all
+of it, and a broken connection at the end of some gigabytes would cost them all.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""One runner at a time works on a grid: a lock of the kernel, which a killed runner gives back."""
+"""One runner at a time works on a grid: a lock of the kernel, which a killed runner gives back.
+
+Own code, because a training inherits the lock and so outlives a killed runner with it. filelock 4
+closes its descriptors in a forked process, and its FileLock cannot be shared, as ``--only`` asks.
+"""
 
 from __future__ import annotations
 
