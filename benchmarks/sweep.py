@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -128,18 +128,12 @@ def run(plan: Plan, say: Say, keep: Callable[[Sequence[Row]], None]) -> Outcome:
 def _row(
     plan: Plan, method: Method, length: int, batch: int, result: Result, origin: dict[str, str]
 ) -> Row:
-    setup = plan.setup
+    setup = asdict(plan.setup)
+    del setup["ffn_dim"]  # of encoders alone
     row = Row(
+        **setup,
         level=plan.level,
-        mode=setup.mode,
-        device=setup.device,
-        dtype=setup.dtype,
         threads=plan.threads,
-        padding=setup.padding,
-        backend=setup.backend,
-        embed_dim=setup.embed_dim,
-        heads=setup.heads,
-        layers=setup.layers,
         length=length,
         batch=batch,
         method=method.name,

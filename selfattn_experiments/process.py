@@ -37,3 +37,12 @@ def die_with_parent(parent: int) -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # killed before the line above
             os._exit(1)
+
+
+def ending(code: int) -> str:
+    """How a process ended, in words."""
+    if code >= 0:
+        return f"ended with code {code}"
+    return f"was killed by signal {-code}" + (
+        ", perhaps because the memory was full" if code == -9 else ""
+    )

@@ -25,7 +25,7 @@ def load(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file."""
     yaml = needed("yaml", "PyYAML")
 
-    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+    class Loader(yaml.SafeLoader):  # type: ignore[misc, name-defined]
         """YAML itself lets a key that is given twice overwrite itself."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError
+from selfattn_tasks.folder import is_alive
 
 # The processes of a runner that was killed hold its lock until they have noticed.
 _PATIENCE = 10.0
@@ -102,10 +103,4 @@ def _may_be_alive(owner: dict[str, Any]) -> bool:
     """False only if the process ran on this machine and is gone."""
     if owner.get("host") != socket.gethostname() or not isinstance(owner.get("pid"), int):
         return bool(owner)
-    try:
-        os.kill(owner["pid"], 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
+    return is_alive(owner["pid"])
