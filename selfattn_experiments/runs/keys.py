@@ -1,4 +1,9 @@
-"""The keys of a grid file, and their values as typed things."""
+"""The keys of a grid file, and their values as typed things.
+
+Own code, because omegaconf has no type for a system (flags, or a mapping of flags and seeds), takes
+the text "5" for the number and "yes" for true, and its errors name neither the file nor what is
+allowed.
+"""
 
 from __future__ import annotations
 
