@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from benchmarks.methods import choose
 from benchmarks.sweep import Plan, run
 from benchmarks.table import Row
 from benchmarks.timing import Effort
-from selfattn.errors import UserError
+from selfattn.errors import UserError, needed
 from selfattn.files import check_output, check_output_folder, regular_target
 
 QUICK = Effort(seconds=0.2, sample=0.01, least=3, most=3)
@@ -152,8 +151,7 @@ def _check_files(args: argparse.Namespace) -> None:
         check_output("--csv", args.csv)
     if args.plots is not None:
         check_output_folder("--plots", args.plots)
-        if importlib.util.find_spec("matplotlib") is None:
-            raise UserError("--plots needs matplotlib: install it with `pip install matplotlib`")
+        needed("matplotlib")
 
 
 def _plan(args: argparse.Namespace) -> Plan:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -128,18 +128,12 @@ def run(plan: Plan, say: Say, keep: Callable[[Sequence[Row]], None]) -> Outcome:
 def _row(
     plan: Plan, method: Method, length: int, batch: int, result: Result, origin: dict[str, str]
 ) -> Row:
-    setup = plan.setup
+    setup = asdict(plan.setup)
+    del setup["ffn_dim"]  # of encoders alone
     row = Row(
+        **setup,
         level=plan.level,
-        mode=setup.mode,
-        device=setup.device,
-        dtype=setup.dtype,
         threads=plan.threads,
-        padding=setup.padding,
-        backend=setup.backend,
-        embed_dim=setup.embed_dim,
-        heads=setup.heads,
-        layers=setup.layers,
         length=length,
         batch=batch,
         method=method.name,
@@ -176,19 +170,9 @@ def _worker(
     plan: Plan, kind: str, method: str, progress: Callable[[Result], None] | None = None
 ) -> dict[int, Result]:
     """Run a worker and collect its results by length; each length gets one."""
-    task = Task(
-        kind=kind,
-        level=plan.level,
-        method=method,
-        reference=plan.reference,
-        setup=plan.setup,
-        shapes=plan.shapes,
-        threads=plan.threads,
-        effort=plan.effort,
-        longest=plan.longest,
-        memory_limit=plan.memory_limit,
-        methods_module=None if plan.methods_module is None else str(plan.methods_module),
-    )
+    own = {"kind": kind, "method": method}
+    shared = {f.name: getattr(plan, f.name) for f in fields(Task) if f.name not in own}
+    task = Task(**own, **shared)
     found: dict[int, Result] = {}
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
         process = subprocess.Popen(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from selfattn.errors import UserError
-from selfattn.files import check_output, write_text
+from selfattn.files import check_output, csv_text, write_text
 from selfattn.machine import FACTS
 
 
@@ -96,20 +95,15 @@ def write(path: Path, rows: Sequence[Row]) -> None:
         UserError: if the file cannot be written.
     """
     check_output("--csv", path)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*COLUMNS, *FACTS])
-    for row in rows:
-        values = asdict(row)
-        cells = [_cell(values[name]) for name in COLUMNS]
-        writer.writerow([*cells, *(row.facts.get(name, "") for name in FACTS)])
-    write_text(path, text.getvalue())
+    cells = [
+        [_cell(getattr(row, name)) for name in COLUMNS] + [row.facts.get(name) for name in FACTS]
+        for row in rows
+    ]
+    write_text(path, csv_text([[*COLUMNS, *FACTS], *cells]))
 
 
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _cell(value: object) -> object:
+    return f"{value:.4g}" if isinstance(value, float) else value
 
 
 def read(path: Path, flag: str = "--compare") -> list[Row]:

@@ -54,11 +54,11 @@ class Task:
     effort: timing.Effort
     longest: float
     memory_limit: int | None
-    methods_module: str | None
+    methods_module: Path | None
 
     def to_json(self) -> str:
         """One line."""
-        return json.dumps(asdict(self))
+        return json.dumps(asdict(self), default=str)  # a path is written as text
 
     @classmethod
     def from_json(cls, line: str) -> Task:
@@ -67,6 +67,8 @@ class Task:
         values["setup"] = Setup(**values["setup"])
         values["effort"] = timing.Effort(**values["effort"])
         values["shapes"] = [tuple(shape) for shape in values["shapes"]]
+        if values["methods_module"] is not None:
+            values["methods_module"] = Path(values["methods_module"])
         return cls(**values)
 
 
@@ -79,8 +81,7 @@ def main() -> int:
     torch.set_num_threads(task.threads)
     if task.memory_limit is not None and task.setup.device == "cpu":
         _limit(task.memory_limit)
-    extra = None if task.methods_module is None else Path(task.methods_module)
-    method, reference = choose(task.level, [task.method, task.reference], extra)
+    method, reference = choose(task.level, [task.method, task.reference], task.methods_module)
     if task.kind == "memory":
         _warm_up(method, task)
     seconds = 0.0

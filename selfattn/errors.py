@@ -1,5 +1,6 @@
-"""The one exception for mistakes that a user can mend, and the check of whole numbers."""
+"""The one exception for mistakes that a user can mend, and two checks that raise it."""
 
+import importlib
 import re
 from numbers import Integral
 from typing import Any
@@ -30,6 +31,23 @@ def shortened(text: str, length: int) -> str:
     if len(text) <= 2 * length:
         return text
     return f"{text[:length]} ... ({len(text):,} characters) ... {text[-length:]}"
+
+
+def needed(module: str, package: str = "") -> Any:
+    """Import a module of a package that only a part of the project needs.
+
+    Args:
+        module: its name, such as ``scipy.stats``.
+        package: what pip calls it. Default: the first part of that name.
+
+    Raises:
+        UserError: if it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        name = package or module.partition(".")[0]
+        raise UserError(f"{name} is not installed: install it with `pip install {name}`") from None
 
 
 def check_integer(name: str, value: Any, least: int = 1, most: int = LARGEST) -> int:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import errno
+import io
 import json
 import os
 import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -72,6 +74,13 @@ def write_text(path: Path, text: str) -> None:
 def write_lines(path: Path, lines: list[str]) -> None:
     """Write one UTF-8 line per element as `writing` does."""
     write_text(path, "".join(line + "\n" for line in lines))
+
+
+def csv_text(rows: Iterable[Iterable[object]]) -> str:
+    """Rows as CSV; None is an empty cell."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -1,4 +1,8 @@
-"""Large files from the network: resumed, checked, and under their name only when complete."""
+"""Large files from the network: resumed, checked, and under their name only when complete.
+
+Own code, because neither pooch 1.9 nor torch.hub resumes: both open the file anew and ask for all
+of it, and a broken connection at the end of some gigabytes would cost them all.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ def digest_of(path: Path, method: str, show: Show) -> str:
     with path.open("rb") as file:
         while block := file.read(1 << 20):
             digest.update(block)
-            progress.add(len(block))
+            progress.update(len(block))
     return digest.hexdigest()
 
 
@@ -121,7 +125,7 @@ def _receive(url: str, partial: Path, size: int, show: Show) -> None:
 def _copy(response: BinaryIO, file: BinaryIO, progress: Progress) -> None:
     while block := response.read(_BLOCK):
         file.write(block)
-        progress.add(len(block))
+        progress.update(len(block))
 
 
 def _sentence(url: str, partial: Path, size: int, reason: str) -> str:

@@ -49,11 +49,12 @@ def _remove_remains(destination: Path) -> None:
     """Remove the temporary folders of processes that were killed."""
     for remains in destination.parent.glob(f".{glob.escape(destination.name)}.partial-*"):
         number = remains.name.rpartition("-")[2]
-        if number.isdigit() and (int(number) == os.getpid() or not _is_alive(int(number))):
+        if number.isdigit() and (int(number) == os.getpid() or not is_alive(int(number))):
             shutil.rmtree(remains, ignore_errors=True)
 
 
-def _is_alive(process: int) -> bool:
+def is_alive(process: int) -> bool:
+    """Whether a process of this machine is running, whoever started it."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

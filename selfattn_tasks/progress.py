@@ -1,58 +1,79 @@
-"""How far a long step is, as a line every few seconds."""
+"""The progress of a long step: tqdm's bar on a terminal, elsewhere a line every few seconds."""
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any, TextIO
+
+from tqdm import tqdm
 
 Show = Callable[[str], None]
 
 SECONDS_BETWEEN_LINES = 10.0
 
 
-class Progress:
-    """Counts, and now and then shows the count, the rate and the time that is left.
+class Progress(tqdm):  # type: ignore[misc]
+    """tqdm's display of a count, and of the rate and the time that is left.
 
     Args:
-        show (Callable): takes a line.
-        label (str): the beginning of each line.
-        total (int, optional): where the count will end, if known.
-        unit (str): what is counted.
-        start (int): where the count begins, for work that was partly done before.
+        show: takes a line now and then; None draws a bar on ``stream`` if it is a terminal, and
+            writes lines on it if it is not.
+        label: the beginning of each line.
+        total: where the count will end, if known.
+        unit: what is counted.
+        start: where the count begins, for work that was partly done before.
+        stream: used without ``show``. Default: stdout.
+        options: further arguments of tqdm's.
     """
 
-    def __init__(
-        self, show: Show, label: str, total: int | None, unit: str, start: int = 0
-    ) -> None:
-        self.show, self.label, self.total, self.unit = show, label, total, unit
-        self.count = self._start = start
-        self._begin = self._last = time.monotonic()
+    monitor_interval = 0  # no thread of tqdm's own in a process that may fork
 
-    def add(self, count: int) -> None:
-        """Count ``count`` more."""
-        self.to(self.count + count)
+    def __init__(
+        self,
+        show: Show | None,
+        label: str,
+        total: int | None,
+        unit: str,
+        start: int = 0,
+        stream: TextIO | None = None,
+        **options: Any,
+    ) -> None:
+        stream = stream or sys.stdout
+        if show is None and stream.isatty():
+            how: dict[str, Any] = {"file": stream, "mininterval": 0, "dynamic_ncols": True}
+        else:
+            how = {
+                "file": _Lines(show or partial(print, file=stream, flush=True)),
+                "mininterval": SECONDS_BETWEEN_LINES,
+            }
+            how |= {"delay": SECONDS_BETWEEN_LINES, "leave": False, "position": 0}
+        super().__init__(
+            desc=label, total=total, unit=f" {unit}", initial=start, miniters=1, smoothing=0,
+            unit_scale=unit == "bytes", **how | options,
+        )  # fmt: skip
 
     def to(self, count: int) -> None:
         """Set the count."""
-        self.count = count
-        now = time.monotonic()
-        if now - self._last >= SECONDS_BETWEEN_LINES:
-            self._last = now
-            self.show(self._line(now - self._begin))
+        self.update(count - self.n)
 
-    def _line(self, seconds: float) -> str:
-        rate = (self.count - self._start) / seconds
-        done = f"{self.label}: {self.count:,}"
-        if self.total is None:
-            return f"{done} {self.unit}, {rate:,.0f} a second"
-        left = clock(max(0, self.total - self.count) / rate) if rate > 0 else "?"
-        share = 100 * self.count / self.total if self.total else 100.0
-        return (
-            f"{done} of {self.total:,} {self.unit} ({share:.0f} %), {rate:,.0f} a second, "
-            f"{left} left"
-        )
+
+class _Lines:
+    """What tqdm writes to, a line at a time."""
+
+    def __init__(self, show: Callable[[str], object]) -> None:
+        self._show = show
+
+    def write(self, text: str) -> None:
+        if text := text.strip("\r\n "):
+            self._show(text)
+
+    def flush(self) -> None:
+        pass
 
 
 @contextmanager
@@ -75,7 +96,5 @@ def ticking(show: Show, label: str) -> Iterator[None]:
 
 
 def clock(seconds: float) -> str:
-    """Minutes and seconds, as in ``7:05``; from an hour on with hours, as in ``1:07:05``."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    """Minutes and seconds, as in ``07:05``; from an hour on with hours, as in ``1:07:05``."""
+    return str(tqdm.format_interval(round(seconds)))

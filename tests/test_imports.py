@@ -40,7 +40,7 @@ def imports(source: str) -> Iterator[tuple[int, str]]:
             function = ast.unparse(node.func).split(".")[-1]
             first = node.args[0]
             named = isinstance(first, ast.Constant) and isinstance(first.value, str)
-            if named and function in ("import_module", "__import__"):
+            if named and function in ("import_module", "__import__", "needed"):
                 yield node.lineno, first.value.split(".")[0]
 
 

@@ -38,5 +38,7 @@ setup(
         "scipy",
         "sentencepiece",
         "seqeval",
+        "tabulate",
+        "tqdm",
     ],
 )

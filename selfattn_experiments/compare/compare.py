@@ -24,7 +24,7 @@ from .results import Comparison, Report, Run, Settings, Summary, TestSet
 from .runs import System, few_runs, find_runs
 from .scoring import Say, Scored, score_runs
 from .sentence_level import both_levels, resample, sentence_tests
-from .verdict import holm, judge, looks_warning
+from .verdict import holm, interval_warnings, judge, looks_warning
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,7 @@ def compare(request: Request, say: Say = lambda text: None) -> Report:
         corrected = families[not draft.primary].pop(0)
         verdict, words = judge(corrected, settings)
         report.comparisons.append(replace(corrected, verdict=verdict, words=words))
+    report.warnings += interval_warnings(report)
     if settings.looked_after:
         report.warnings.insert(0, looks_warning(settings))
     report.warnings = list(dict.fromkeys(report.warnings))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
+
+from selfattn.files import csv_text
 
 from . import cells
 from .results import Comparison, Report, Summary
@@ -31,12 +31,7 @@ Cell = str | float | int | None
 
 def to_csv(report: Report) -> str:
     """One number a line, so that any program can pick what it needs; columns are COLUMNS."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for row in _csv_rows(report):
-        writer.writerow(["" if cell is None else cell for cell in row])
-    return text.getvalue()
+    return csv_text([COLUMNS, *_csv_rows(report)])
 
 
 def _csv_rows(report: Report) -> Iterator[list[Cell]]:

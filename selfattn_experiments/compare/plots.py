@@ -14,8 +14,10 @@ from ..report import Curves, read_curves
 from ..report.figures import FORMATS, colours, new_figure, save, tidy
 from . import cells
 from .results import Report
+from .run_level import Interval
 
 _STRIP = 0.16  # half the width over which the runs of a system are spread
+_CUT = ", cut where it holds scores that do not exist"
 _CURVES = (
     ("valid_loss", "validation loss (bits per token)"),
     ("valid_bleu", "validation BLEU"),
@@ -67,7 +69,7 @@ def _panels(report: Report, height: float) -> tuple[Any, Any]:
 
 def _runs(report: Report) -> Any:
     """Every run as a point, the mean with its 95 % interval beside them."""
-    systems = report.systems
+    systems, cut = report.systems, False
     figure, panels = _panels(report, 3.6)
     for corpus, row in zip(report.test_sets, panels, strict=True):
         for metric, axes in zip(report.settings.metrics, row, strict=True):
@@ -82,16 +84,23 @@ def _runs(report: Report) -> Any:
                 # Side by side in the order of the seeds, so that equal scores stay visible.
                 across = place - 0.12 + np.linspace(-_STRIP, _STRIP, len(scores) + 2)[1:-1]
                 axes.plot(across, scores, "o", color=colour, markersize=5, alpha=0.65, mew=0)
-                summary = next(
-                    s for s in report.summaries
-                    if (s.test_set, s.system, s.metric) == (corpus.name, system, metric)
-                )  # fmt: skip
-                _whisker(axes, place + 0.2, summary.mean, summary.interval, colour)
+                summary = report.summary(corpus.name, system, metric)
+                drawn = _cut(summary.interval, summary.limits)
+                cut = cut or drawn != summary.interval
+                _whisker(axes, place + 0.2, summary.mean, drawn, colour)
             axes.set_xticks(range(len(systems)), systems, rotation=0 if len(systems) < 4 else 30)
             axes.set_xlim(-0.5, len(systems) - 0.5)
             tidy(axes, grid="y")
-    figure.suptitle("every run; mean with 95 % interval over seeds", fontsize=10)
+    title = "every run; mean with 95 % interval over seeds" + _CUT * cut
+    figure.suptitle(title, fontsize=10)
     return figure
+
+
+def _cut(interval: Interval | None, limits: Interval) -> Interval | None:
+    """An interval without what lies beyond the limits."""
+    if interval is None:
+        return None
+    return max(interval[0], limits[0]), min(interval[1], limits[1])
 
 
 def _whisker(axes: Any, x: float, mean: float, interval: Any, colour: str) -> None:
@@ -104,35 +113,42 @@ def _differences(report: Report) -> Any:
     """A forest: the difference of each system from the baseline with Welch's interval."""
     systems = [system for system in report.systems if system != report.baseline]
     figure, panels = _panels(report, 1.3 + 0.5 * len(systems))
-    relevant = report.settings.relevant
+    relevant, cut = report.settings.relevant, False
     for corpus, row in zip(report.test_sets, panels, strict=True):
         for metric, axes in zip(report.settings.metrics, row, strict=True):
             axes.axvspan(-relevant, relevant, color="#eeeeee", zorder=0)
             axes.axvline(0.0, color="#000000", linewidth=0.8)
+            words = [""] * len(systems)
             for c in report.comparisons:
                 if (c.test_set, c.metric) != (corpus.name, metric):
                     continue
                 place = systems.index(c.system)
                 colour = colours(len(report.systems))[report.systems.index(c.system)]
-                for interval, width in ((c.simultaneous, 0.8), (c.welch and c.welch.interval, 2.5)):
+                base = report.summary(corpus.name, c.baseline, metric)
+                limits = base.limits[0] - base.mean, base.limits[1] - base.mean
+                for interval, width in (
+                    (c.simultaneous, 0.8),
+                    (c.welch.interval if c.welch else None, 2.5),
+                ):
                     if interval is not None:
-                        axes.plot(interval, [place, place], color=colour, linewidth=width)
+                        drawn = _cut(interval, limits)
+                        cut = cut or drawn != interval
+                        axes.plot(drawn, [place, place], color=colour, linewidth=width)
                 axes.plot([c.difference], [place], "D", color=colour, markersize=6)
-                text = cells.signed(c.difference) + f", {c.verdict}" * c.primary
-                axes.annotate(
-                    text, (c.difference, place),
-                    xytext=(0, 8), textcoords="offset points", ha="center", fontsize=8,
-                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8},
-                )  # fmt: skip
+                words[place] = cells.signed(c.difference) + f"\n{c.verdict}" * c.primary
             axes.set_yticks(range(len(systems)), systems)
-            axes.set_ylim(len(systems) - 0.4, -0.7)
-            axes.margins(x=0.15)
+            axes.set_ylim(len(systems) - 0.5, -0.5)
+            # The numbers stand beside the panel: within it they would cover lines.
+            numbers = axes.secondary_yaxis("right")
+            numbers.set_yticks(range(len(systems)), words, fontsize=8)
+            numbers.tick_params(length=0)
+            numbers.spines[:].set_visible(False)
             tidy(axes, grid="x")
         for axes in row[1:]:
             axes.set_yticklabels([])
     figure.suptitle(
         f"difference from {report.baseline} over seeds (Welch)\nthick: 95 % interval, thin: "
-        f"simultaneous; grey: less than {cells.points(relevant)}",
+        f"simultaneous{_CUT * cut}; grey: less than {cells.points(relevant)}",
         fontsize=10,
     )
     return figure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,11 @@ class Summary:
     mean: float
     sd: float | None
     interval: Interval | None
+
+    @property
+    def limits(self) -> Interval:
+        """The least and the largest score that the metric can give."""
+        return 0.0, math.inf if self.metric == "TER" else 100.0
 
 
 @dataclass(frozen=True)
@@ -223,6 +229,11 @@ class Report:
         """Names of the metrics of which less is better."""
         worse = {c.metric for c in self.comparisons if not c.higher_is_better}
         return [name for name in self.settings.metrics if name in worse]
+
+    def summary(self, test_set: str, system: str, metric: str) -> Summary:
+        """The summary of one system by one metric."""
+        key = test_set, system, metric
+        return next(s for s in self.summaries if (s.test_set, s.system, s.metric) == key)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain dictionaries, lists, numbers and strings."""

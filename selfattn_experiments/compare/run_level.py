@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from selfattn.errors import UserError
+from selfattn.errors import needed
 
 # 10 against 10 runs are 184,756 ways to deal them out: all are tried up to this number.
 MOST_DEALS = 200_000
@@ -85,11 +85,7 @@ def scipy_stats() -> Any:
     Raises:
         UserError: if SciPy is not installed.
     """
-    try:
-        import scipy.stats
-    except ImportError:
-        raise UserError("scipy is not installed: install it with `pip install scipy`") from None
-    return scipy.stats
+    return needed("scipy.stats")
 
 
 def mean_interval(scores: Sequence[float], level: float = 0.95) -> Interval | None:

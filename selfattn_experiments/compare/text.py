@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import textwrap
 
+from tabulate import tabulate
+
 from .results import Report
 from .sections import Table, tables, title_of
 
-_GAP = "  "
 # A longer name is cut where it makes a table wider than the terminal; never to less than this.
 _SHORTEST_NAME = 10
 
@@ -46,27 +47,26 @@ def _warnings(report: Report, width: int) -> str:
 
 
 def _table(table: Table, width: int) -> str:
-    cut = table.rows
-    widths = _widths(table.header, cut)
-    excess = len(_GAP) * len(widths) + sum(widths) - width
+    found = _aligned(table, table.rows)
+    excess = max(map(len, found)) - width
     if excess > 0:
-        longest = max(_SHORTEST_NAME, max(widths[: table.left]) - excess)
-        cut = [[_cut(c, longest) if i < table.left else c for i, c in enumerate(r)] for r in cut]
-        widths = _widths(table.header, cut)
-    lines = [table.title]
-    for row in [table.header, *cut]:
-        padded = [
-            cell.ljust(size) if i < table.left else cell.rjust(size)
-            for i, (cell, size) in enumerate(zip(row, widths, strict=True))
+        names = [cell for row in (table.header, *table.rows) for cell in row[: table.left]]
+        longest = max(_SHORTEST_NAME, max(map(len, names)) - excess)
+        cut = [
+            [_cut(c, longest) if i < table.left else c for i, c in enumerate(row)]
+            for row in table.rows
         ]
-        lines.append("  " + _GAP.join(padded).rstrip())
+        found = _aligned(table, cut)
+    lines = [table.title, *found]
     for note in table.note.splitlines():
         lines += _wrap(note, width, "  ", "    ")
     return "\n".join(lines)
 
 
-def _widths(header: list[str], rows: list[list[str]]) -> list[int]:
-    return [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+def _aligned(table: Table, rows: list[list[str]]) -> list[str]:
+    sides = ["left"] * table.left + ["right"] * (len(table.header) - table.left)
+    text = tabulate(rows, table.header, "plain", colalign=sides, disable_numparse=True)
+    return [f"  {line.rstrip()}" for line in text.splitlines()]
 
 
 def _cut(name: str, longest: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .cells import count, equals, points, probability, share, signed, span
 from .planning import MOST_SEEDS
-from .results import Comparison, Settings
+from .results import Comparison, Report, Settings
 
 BETTER, WORSE, EQUIVALENT = "better", "worse", "equivalent"
 UNDECIDED, NO_EVIDENCE, SECONDARY = "undecided", "no evidence", "secondary"
@@ -114,3 +114,17 @@ def looks_warning(settings: Settings) -> str:
         f"{share(min(1.0, looks * settings.alpha))} of studies, and in more if what was added "
         "depended on what was seen. New seeds, planned beforehand, would settle it"
     )
+
+
+def interval_warnings(report: Report) -> list[str]:
+    """A sentence for each interval over seeds that holds scores which the metric cannot give."""
+    found = []
+    for s in report.summaries:
+        low, high = s.limits
+        if s.interval is not None and not low <= s.interval[0] <= s.interval[1] <= high:
+            found.append(
+                f"{s.system} on {s.test_set}: the 95 % interval of {s.metric}, "
+                f"{span(s.interval, sign=False)}, holds scores that do not exist; {s.runs} runs "
+                "that differ so much say next to nothing about the mean"
+            )
+    return found

@@ -150,13 +150,15 @@ def _sections(part: str, look: Look, sheet: Sheet) -> list[Section]:
         rows = [f"head {head}" for head in look.heads]
     if part == "source2token":
         title = "source2token: weight of a token for the whole sentence"
-        return [strip_section(sheet, title, "weight (a row sums to 1)", values, rows, None)]
+        return [strip_section(sheet, title, "weight", values, rows, None)]
     title = "fusion gate: share of itself that a token keeps beside what it attends to"
     return [strip_section(sheet, title, "share, 0 to 1", values, rows, 1.0)]
 
 
 def _legend(look: Look, parts: Sequence[str]) -> str:
     words = []
+    if "token2token" in parts or "source2token" in parts:
+        words.append("a row of weights sums to 1")
     if "token2token" in parts:
         hidden = "not visible" if look.inspection.heads is None else "not visible or not selected"
         words.append(f"white: weight near 0; hatched grey: {hidden}")

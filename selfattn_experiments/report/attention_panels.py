@@ -16,7 +16,10 @@ _TITLE, _GAP, _BAR, _BAR_ROOM = 0.26, 0.25, 0.14, 0.95
 _HIDDEN, _HATCH = "#e9e9e9", "#c4c4c4"
 _BLUE = ("#ffffff", "#9ecae8", "#0072B2", "#00243d")
 _ROW = 0.2
-_SENSE = {"forward": "a token sees those before it", "backward": "a token sees those behind it"}
+_SENSE = {
+    "forward": "each token attends to earlier tokens",
+    "backward": "each token attends to later tokens",
+}
 # Queries that see fewer keys are at the edge of a mask.
 _EDGE = 10
 
@@ -101,8 +104,8 @@ def _grid(
             else:
                 panel.set_yticks([])
         across = label + (columns - 1) * step + side + 0.15
-        unit = "weight (a row sums to 1" + ("; arrow: this or more)" if clipped else ")")
-        _bar(place, image, across, 0.15 + _TITLE, min(side, 3.0), unit, clipped)
+        unit = "weight (arrow: this or more)" if clipped else "weight"
+        _bar(place, image, across, 0.15 + _TITLE, min(max(side, 0.8), 3.0), unit, clipped)
 
     width = label + columns * step + _BAR_ROOM
     return Section(heading, width, 0.15 + rows * pitch + 0.2, paint)
@@ -212,7 +215,10 @@ def _heat(panel: Any, values: np.ndarray, top: float, aspect: str = "equal") -> 
 def _bar(
     place: Place, image: Any, x: float, y: float, height: float, unit: str, clipped: bool = False
 ) -> None:
-    """A bar of the colours, with an arrow at its end where there are larger values."""
+    """A bar of the colours, with an arrow at its end where there are larger values.
+
+    ``unit`` stands along the bar: if it is longer, it runs into what is above.
+    """
     ends = "max" if clipped else "neither"
     bar = place.figure.colorbar(image, cax=place.axes(x, y, _BAR, height), extend=ends)
     bar.set_label(unit, fontsize=8, color=INK)

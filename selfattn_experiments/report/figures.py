@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from selfattn.errors import UserError
+from selfattn.errors import needed
 from selfattn.files import writing
 
 # Okabe and Ito's palette: told apart by colour-blind readers and in print.
@@ -21,13 +21,7 @@ def new_figure(width: float, height: float) -> Any:
     Raises:
         UserError: if matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UserError(
-            "matplotlib is not installed: install it with `pip install matplotlib`"
-        ) from None
-    return Figure(figsize=(width, height), layout="constrained")
+    return needed("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
 
 
 def tidy(axes: Any, grid: str = "both") -> None:

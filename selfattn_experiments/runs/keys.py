@@ -1,4 +1,9 @@
-"""The keys of a grid file, and their values as typed things."""
+"""The keys of a grid file, and their values as typed things.
+
+Own code, because omegaconf has no type for a system (flags, or a mapping of flags and seeds), takes
+the text "5" for the number and "yes" for true, and its errors name neither the file nor what is
+allowed.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from selfattn.errors import UserError
+from selfattn.errors import UserError, needed
 from selfattn_tasks.registry import TASKS
 from selfattn_tasks.task import Task
 
@@ -24,12 +29,9 @@ _SEEDS = "a list of different whole numbers, such as [1, 2, 3]"
 
 def load(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file."""
-    try:
-        import yaml  # type: ignore[import-untyped]
-    except ImportError:
-        raise UserError("PyYAML is not installed: install it with `pip install pyyaml`") from None
+    yaml = needed("yaml", "PyYAML")
 
-    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+    class Loader(yaml.SafeLoader):  # type: ignore[misc, name-defined]
         """YAML itself lets a key that is given twice overwrite itself."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:

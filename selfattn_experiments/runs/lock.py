@@ -1,4 +1,8 @@
-"""One runner at a time works on a grid: a lock of the kernel, which a killed runner gives back."""
+"""One runner at a time works on a grid: a lock of the kernel, which a killed runner gives back.
+
+Own code, because a training inherits the lock and so outlives a killed runner with it. filelock 4
+closes its descriptors in a forked process, and its FileLock cannot be shared, as ``--only`` asks.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError
+from selfattn_tasks.folder import is_alive
 
 # The processes of a runner that was killed hold its lock until they have noticed.
 _PATIENCE = 10.0
@@ -98,10 +103,4 @@ def _may_be_alive(owner: dict[str, Any]) -> bool:
     """False only if the process ran on this machine and is gone."""
     if owner.get("host") != socket.gethostname() or not isinstance(owner.get("pid"), int):
         return bool(owner)
-    try:
-        os.kill(owner["pid"], 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
+    return is_alive(owner["pid"])

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from statistics import mean, stdev
 from typing import Any
 
-from selfattn.files import write_json, write_text
+from selfattn.files import csv_text, write_json, write_text
 from selfattn.info import installed
 
 from .grid import Grid
@@ -54,11 +52,9 @@ def write_summary(grid: Grid, runs: Sequence[Run]) -> dict[str, Any]:
     write_json(grid.output / "summary.json", summary)
     columns = list(dict.fromkeys(name for row in rows for name in row if name != "scores"))
     scores = list(dict.fromkeys(name for row in rows for name in row["scores"]))
-    text = io.StringIO()
-    table = csv.DictWriter(text, [*columns, *scores], lineterminator="\n", extrasaction="ignore")
-    table.writeheader()
-    table.writerows({**row, **row["scores"]} for row in rows)
-    write_text(grid.output / "summary.csv", text.getvalue())
+    names = [*columns, *scores]
+    table = [[{**row, **row["scores"]}.get(name) for name in names] for row in rows]
+    write_text(grid.output / "summary.csv", csv_text([names, *table]))
     return summary
 
 

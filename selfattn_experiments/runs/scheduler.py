@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from selfattn.cli import is_disk_full
 from selfattn.errors import UserError
 
+from ..process import ending
 from .attempts import Attempts
 from .child import Child, Step, stop_all, tail
 from .follow import Follower
@@ -198,12 +199,3 @@ class Scheduler:
         if job.slot is not None:
             self._free.append(job.slot)
             job.slot = None
-
-
-def ending(code: int) -> str:
-    """How a process ended, in words."""
-    if code >= 0:
-        return f"ended with code {code}"
-    return f"was killed by signal {-code}" + (
-        ", perhaps because the memory was full" if code == -9 else ""
-    )

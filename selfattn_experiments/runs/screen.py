@@ -1,4 +1,8 @@
-"""How far the runs are: a block that is redrawn on a terminal, elsewhere a line now and then."""
+"""How far the runs are: a block that is redrawn on a terminal, elsewhere a line now and then.
+
+Own code, because tqdm gives each row a bar of its own: it has no row for a run that waits or has
+failed, and cannot hide the least important rows of a block that is longer than the terminal.
+"""
 
 from __future__ import annotations
 

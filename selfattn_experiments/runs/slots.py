@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from selfattn.errors import UserError
 
-# glibc gives freed memory back and asks for it again in every update, which costs CPU time.
-_KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
+from ..process import frugal
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Slot:
         if self.threads is not None:
             added["OMP_NUM_THREADS"] = str(self.threads)
         if not self.gpus:
-            added |= {name: os.environ.get(name, value) for name, value in _KEEP_MEMORY.items()}
+            added |= frugal()
         return added
 
 

@@ -1,4 +1,8 @@
-"""Scripts for a SLURM cluster: an array job with a task a run, and a job that collects."""
+"""Scripts for a SLURM cluster: an array job with a task a run, and a job that collects.
+
+Own code, because submitit pickles a function and submits it at once: here a user gets scripts to
+read and to change, on a machine that need not have SLURM, and a task is an ordinary command.
+"""
 
 from __future__ import annotations
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from selfattn.errors import UserError
+from selfattn.errors import needed
 
 from .bio import to_bio
 from .propositions import Sentence
@@ -22,10 +21,7 @@ def tag_f1(gold: Sequence[Sentence], predicted: Sequence[Sentence]) -> dict[str,
     Raises:
         UserError: if seqeval is not installed, or spans nest, which BIO tags cannot hold.
     """
-    try:
-        from seqeval.metrics import f1_score, precision_score, recall_score
-    except ImportError:
-        raise UserError("seqeval is not installed: install it with `pip install seqeval`") from None
+    metrics = needed("seqeval.metrics")
     wanted: list[list[str]] = []
     given: list[list[str]] = []
     for ours, theirs in zip(gold, predicted, strict=True):
@@ -33,9 +29,7 @@ def tag_f1(gold: Sequence[Sentence], predicted: Sequence[Sentence]) -> dict[str,
         for proposition in ours.propositions:
             wanted.append(to_bio(proposition.spans, len(ours.words)))
             given.append(to_bio(answers.get(proposition.predicate, ()), len(ours.words)))
-    figures: dict[str, Any] = {
-        "precision": precision_score, "recall": recall_score, "f1": f1_score
-    }  # fmt: skip
+    figures = {name: getattr(metrics, f"{name}_score") for name in ("precision", "recall", "f1")}
     if not any(tag != "O" for side in (wanted, given) for tags in side for tag in tags):
         return dict.fromkeys(figures, 0.0)
     return {

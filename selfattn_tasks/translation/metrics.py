@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from selfattn.errors import UserError
+from selfattn.errors import UserError, needed
 
 from ..metric import Counts, SentenceCounts, compact
 
@@ -130,12 +130,8 @@ def translation_metrics(
     Raises:
         UserError: if sacrebleu is not installed or has no such tokenizer.
     """
-    try:
-        from sacrebleu.metrics import BLEU, CHRF, TER
-    except ImportError:
-        raise UserError(
-            "sacrebleu is not installed: install it with `pip install sacrebleu`"
-        ) from None
+    offered = needed("sacrebleu.metrics")
+    BLEU = offered.BLEU
     if tokenize not in BLEU.TOKENIZERS:
         raise UserError(
             f"--tokenize is {tokenize!r}, but must be one of {', '.join(sorted(BLEU.TOKENIZERS))}"
@@ -143,8 +139,8 @@ def translation_metrics(
     makers = {
         # force: sacreBLEU would print advice that the checks of this package give as a warning.
         "BLEU": lambda: BLEU(lowercase=lowercase, tokenize=tokenize, force=True),
-        "chrF": lambda: CHRF(lowercase=lowercase),
-        "TER": TER,
+        "chrF": lambda: offered.CHRF(lowercase=lowercase),
+        "TER": offered.TER,
     }
     try:
         metrics = [TranslationMetric(name, makers[name]()) for name in names]

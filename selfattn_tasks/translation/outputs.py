@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from selfattn.errors import UserError
+from selfattn.errors import UserError, needed
 
 from ..text import iter_lines
 
@@ -168,12 +168,6 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool =
             f"{len(hypotheses)} translations cannot be scored against {len(references)} "
             f"references; the numbers must be equal"
         )
-    try:
-        from sacrebleu.metrics import BLEU
-    except ImportError:
-        raise UserError(
-            "sacrebleu is not installed: install it with `pip install sacrebleu`"
-        ) from None
-    metric = BLEU(lowercase=lowercase)
+    metric = needed("sacrebleu.metrics").BLEU(lowercase=lowercase)
     result = metric.corpus_score(list(hypotheses), [list(references)])
     return Score(round(float(result.score), 2), str(metric.get_signature()))

@@ -6,9 +6,9 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from selfattn.errors import UserError
+from selfattn.errors import UserError, needed
 from selfattn.files import write_lines
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def learn(
             f"--vocab-type is {model_type!r}, but must be one of {', '.join(MODEL_TYPES)}"
         )
     check_size(vocab_size)
-    spm = _import_sentencepiece()
+    spm = needed("sentencepiece")
     # Into memory: a model that is written to a file holds the file's name.
     model = io.BytesIO()
     try:
@@ -107,7 +107,7 @@ def load(model: Path) -> SentencePieceProcessor:
     if not model.is_file():
         raise UserError(f"there is no SentencePiece model {model}")
     try:
-        processor: SentencePieceProcessor = _import_sentencepiece().SentencePieceProcessor(
+        processor: SentencePieceProcessor = needed("sentencepiece").SentencePieceProcessor(
             model_file=str(model)
         )
     except RuntimeError:
@@ -122,13 +122,3 @@ def encode(
     if not sentences:
         return []
     return processor.encode(list(sentences), out_type=str, num_threads=threads)
-
-
-def _import_sentencepiece() -> Any:
-    try:
-        import sentencepiece
-    except ImportError:
-        raise UserError(
-            "sentencepiece is not installed: install it with `pip install sentencepiece`"
-        ) from None
-    return sentencepiece

@@ -73,7 +73,7 @@ def test_the_screen_says_everything(first, place):
 
 
 def test_progress_is_shown_line_by_line(first):
-    lines = [line for line in first.stdout.splitlines() if "/10  " in line]
+    lines = [line for line in first.stdout.splitlines() if "/10, " in line]
     assert len(lines) > 3
     assert "valid BLEU" in lines[-1]
     assert lines[-1].endswith("0:00 left")

@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+from selfattn.errors import UserError, needed
+
 SCRIPT = """
 import errno, os, sys, time
 from selfattn.cli import run
@@ -137,3 +139,11 @@ def test_modules_that_are_commands_end_in_the_same_way(module, monkeypatch):
     monkeypatch.setattr("selfattn.cli.run", lambda main, prog=None: called.append(prog))
     runpy.run_module(module, run_name="__main__")
     assert called == [{"selfattn._user_dir": "selfattn-user-dir"}.get(module, module)]
+
+
+def test_a_package_that_is_missing_is_one_sentence():
+    assert needed("json.decoder").JSONDecoder
+    with pytest.raises(UserError, match="^PyNone is not installed: install it with `pip install"):
+        needed("no_such_package.part", "PyNone")
+    with pytest.raises(UserError, match="^no_such_package is not installed"):
+        needed("no_such_package.part")

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from selfattn.errors import UserError
-from selfattn_experiments.process import die_with_parent
+from selfattn_experiments.process import die_with_parent, ending
 
 
 def run_logged(
@@ -79,7 +79,4 @@ def _fail(what: str, code: int, last: list[str], log: Path) -> None:
         if any(os.strerror(number) in line for line in last):
             raise OSError(number, os.strerror(number), str(log.parent))
     reason = next((line.strip() for line in reversed(last) if line.strip()), "no output")
-    how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-    if code == -9:
-        how += ", perhaps because the memory was full"
-    raise UserError(f"{what} {how} ({reason[:200]}); its log is {log}")
+    raise UserError(f"{what} {ending(code)} ({reason[:200]}); its log is {log}")

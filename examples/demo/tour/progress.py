@@ -1,9 +1,8 @@
-"""Progress on a terminal as one line that moves, elsewhere as a line every so often."""
+"""What the demo shows of its training, and how long its steps took."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -13,72 +12,48 @@ from typing import TextIO
 
 from selfattn.files import write_json
 from selfattn_experiments.report import Record
-from selfattn_tasks.progress import clock
+from selfattn_tasks.progress import Progress
 
-SECONDS_BETWEEN_LINES = 20.0
+_FORM = "  {bar:20} {n:,}/{total:,}{postfix}  {remaining} left"
 
 
-class Progress:
+class TrainingProgress:
     """Show the training's update, loss, validation BLEU and the time that is left.
 
     Args:
-        total (int): updates of the whole training.
-        stream (TextIO): where to write; a moving line if it is a terminal. Default: stdout.
+        total: updates of the whole training.
+        stream: where to write; a moving line if it is a terminal. Default: stdout.
     """
 
     def __init__(self, total: int, stream: TextIO | None = None) -> None:
-        self.total = total
-        self.stream = stream or sys.stdout
-        self.moving = self.stream.isatty()
-        self.loss: float | None = None
-        self.bleu: tuple[int, float] | None = None
-        self._first: tuple[int, float] | None = None
-        self._last_line = -SECONDS_BETWEEN_LINES
+        self.total, self.stream = total, stream or sys.stdout
+        self._words = {"loss": "-", "valid BLEU": "-"}
+        self._bar: Progress | None = None
 
     def show(self, record: Record) -> None:
         """Take the numbers of a log record and draw them."""
         if record.kind == "valid" and "bleu" in record.values:
-            self.bleu = record.update, record.values["bleu"]
-        elif record.kind == "train_inner":
-            self.loss = record.values.get("loss", self.loss)
+            self._words["valid BLEU"] = f"{record.values['bleu']:.1f}"
+        elif record.kind == "train_inner" and "loss" in record.values:
+            self._words["loss"] = f"{record.values['loss']:.2f}"
         else:
             return
-        now = time.monotonic()
-        if self._first is None:
-            self._first = record.update, now
-        text = self._text(record.update, now)
-        if self.moving:
-            width = shutil.get_terminal_size().columns - 1
-            self.stream.write("\r" + text[:width].ljust(width))
-        elif now - self._last_line >= SECONDS_BETWEEN_LINES or record.kind == "valid":
-            self._last_line = now
-            self.stream.write(text + "\n")
-        self.stream.flush()
+        words = "  ".join(f"{name} {value}" for name, value in self._words.items())
+        if self._bar is None:
+            self._bar = Progress(
+                None, "", self.total, "updates", record.update, self.stream,
+                postfix=words, bar_format=_FORM, ascii="░█", delay=0,
+            )  # fmt: skip
+            return
+        self._bar.set_postfix_str(words, refresh=False)
+        self._bar.to(record.update)
+        if record.kind == "valid":
+            self._bar.refresh()
 
     def close(self) -> None:
         """End the moving line, so that the next output starts on a line of its own."""
-        if self.moving and self._first is not None:
-            self.stream.write("\n")
-            self.stream.flush()
-
-    def _text(self, update: int, now: float) -> str:
-        done = min(1.0, update / self.total)
-        filled = round(20 * done)
-        bar = "█" * filled + "░" * (20 - filled)
-        parts = [f"  {bar} {update:,}/{self.total:,}"]
-        if self.loss is not None:
-            parts.append(f"loss {self.loss:.2f}")
-        parts.append("valid BLEU " + (f"{self.bleu[1]:.1f}" if self.bleu else "-"))
-        parts.append(self._time_left(update, now))
-        return "  ".join(parts)
-
-    def _time_left(self, update: int, now: float) -> str:
-        assert self._first is not None
-        first_update, first_time = self._first
-        if update <= first_update:
-            return "time left ?"
-        seconds = (now - first_time) / (update - first_update) * max(0, self.total - update)
-        return f"{clock(seconds)} left"
+        if self._bar is not None:
+            self._bar.close()
 
 
 class Stopwatch:

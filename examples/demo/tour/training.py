@@ -15,12 +15,13 @@ import torch
 from selfattn.errors import UserError
 from selfattn.files import write_json, write_lines
 from selfattn_experiments import averaging
+from selfattn_experiments.process import frugal
 from selfattn_experiments.report import parse_line
 from selfattn_tasks import checkpoints
 from selfattn_tasks.translation.outputs import in_corpus_order, parse_hypothesis
 
 from .process import run_logged
-from .progress import Progress, Stopwatch
+from .progress import Stopwatch, TrainingProgress
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +110,7 @@ class Run:
         """
         if self.updates_done() >= self.size.updates:
             return False
-        progress = Progress(self.size.updates)
+        progress = TrainingProgress(self.size.updates)
 
         def on_line(line: str) -> None:
             if record := parse_line(line):
@@ -231,19 +232,14 @@ def _device() -> list[str]:
 def _environment() -> dict[str, str]:
     """What the subprocesses add to the environment; the user's own settings win."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
-    # Threads that wait for each other on busy cores make small updates several times slower.
     threads = max(1, min(4, cores - round(os.getloadavg()[0])))
     ours = {
         "OMP_NUM_THREADS": str(threads),
-        # Else glibc returns freed memory to the system and asks for it again in every update, which
-        # was an eighth of the CPU time.
-        "MALLOC_TRIM_THRESHOLD_": "1000000000",
-        "MALLOC_MMAP_THRESHOLD_": "1000000000",
         "PYTHONWARNINGS": "ignore",
         "PYTHONUNBUFFERED": "1",
         "PYTHONIOENCODING": "utf-8",
     }
-    return ours | {name: os.environ[name] for name in ours if name in os.environ}
+    return frugal() | ours | {name: os.environ[name] for name in ours if name in os.environ}
 
 
 def _lines(path: Path) -> list[str]:

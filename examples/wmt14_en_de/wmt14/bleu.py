@@ -28,9 +28,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
-from selfattn.errors import UserError
+from selfattn.errors import UserError, needed
 from selfattn_tasks.translation.outputs import Score
 
 TENSOR2TENSOR, FAIRSEQ = "get_ende_bleu.sh", "compound_split_bleu.sh"
@@ -69,7 +68,7 @@ def replace_punctuation(sentences: Sequence[str]) -> list[str]:
     Raises:
         UserError: if sacremoses is not installed.
     """
-    normaliser = _sacremoses().MosesPunctNormalizer(lang="de")
+    normaliser = needed("sacremoses").MosesPunctNormalizer(lang="de")
     return [str(normaliser.replace_unicode_punct(sentence)) for sentence in sentences]
 
 
@@ -79,7 +78,7 @@ def tokenise(sentences: Sequence[str], language: str = "de") -> list[str]:
     Raises:
         UserError: if sacremoses is not installed.
     """
-    tokenizer = _sacremoses().MosesTokenizer(lang=language)
+    tokenizer = needed("sacremoses").MosesTokenizer(lang=language)
     return [str(tokenizer.tokenize(sentence, return_str=True)) for sentence in sentences]
 
 
@@ -98,7 +97,7 @@ def bleu_flavours(hypotheses: Sequence[str], references: Sequence[str]) -> dict[
             f"{len(hypotheses)} translations cannot be scored against {len(references)} "
             f"references; the numbers must be equal"
         )
-    moses = f"moses-de-sacremoses-{_sacremoses().__version__}"
+    moses = f"moses-de-sacremoses-{needed('sacremoses').__version__}"
     plain = list(hypotheses), list(references)
     tokens = tokenise(plain[0]), tokenise(plain[1])
     quoted = [plain_quotes(reference) for reference in references]
@@ -118,12 +117,7 @@ def _split(texts: tuple[list[str], ...]) -> tuple[list[str], ...]:
 
 def _score(texts: tuple[list[str], ...], tokenizer: str, name: str | None = None) -> Score:
     """BLEU of hypotheses and references; with a ``name``, of text that is tokenised already."""
-    try:
-        from sacrebleu.metrics import BLEU
-    except ImportError:
-        raise UserError(
-            "sacrebleu is not installed: install it with `pip install sacrebleu`"
-        ) from None
+    BLEU = needed("sacrebleu.metrics").BLEU
     if name is None:
         metric = BLEU(tokenize=tokenizer)
     else:
@@ -135,13 +129,3 @@ def _score(texts: tuple[list[str], ...], tokenizer: str, name: str | None = None
     if name is not None:
         signature = signature.replace(f"tok:{tokenizer}", f"tok:{name}")
     return Score(round(float(result.score), 2), signature)
-
-
-def _sacremoses() -> Any:
-    try:
-        import sacremoses
-    except ImportError:
-        raise UserError(
-            "sacremoses is not installed: install it with `pip install sacremoses`"
-        ) from None
-    return sacremoses

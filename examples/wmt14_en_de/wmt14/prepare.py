@@ -151,7 +151,7 @@ def _learn(
         progress = Progress(show, "vocabulary: reading", used, "pairs")
         with _open(text / "train.en") as left, _open(text / "train.de") as right:
             for pair in islice(zip(left, right, strict=True), 0, None, step):
-                progress.add(1)
+                progress.update(1)
                 for line in pair:
                     yield line.rstrip("\n")
 
@@ -198,7 +198,7 @@ def _encode(
                         file.write(" ".join(line) + "\n")
                         found[f"{language} pieces"] += len(line)
                         found[f"{language} unknown"] += sum(piece not in known for piece in line)
-                progress.add(len(batch))
+                progress.update(len(batch))
         result[part] = dict(found)
     return result
 

@@ -5,10 +5,12 @@ import random
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from selfattn.errors import UserError
 from selfattn_experiments.compare.compare import Request, compare
+from selfattn_experiments.compare.plots import _differences, _runs
 from selfattn_experiments.compare.results import Settings
 from selfattn_experiments.compare.runs import name_logs, name_systems, name_test_sets
 from selfattn_experiments.compare.text import render
@@ -268,3 +270,21 @@ def test_names_given_twice_and_unknown_ones_are_refused():
         name_test_sets(["a/test.de", "b/test.de"])
     with pytest.raises(UserError, match="NAME of x, y"):
         name_logs(["z=*/train.log"], name_systems(["x=a/*", "y=b/*"]))
+
+
+def test_an_interval_beyond_the_metric_is_warned_of_and_cut(folder):
+    pytest.importorskip("matplotlib")
+    # One of two runs translates nothing well: Student's interval of two reaches far below 0.
+    Path("runs/good-1/one.out").write_text("x y z .\n" * len(LINES), "utf-8")
+    report = found(system="runs/good-[12]/one.out")
+    system = report.systems[1]
+    low, high = report.summary("one", system, "BLEU").interval
+    assert low < 0 and high > 100
+    (warning,) = (w for w in report.warnings if "do not exist" in w)
+    assert warning.startswith(f"{system} on one: the 95 % interval of BLEU, {low:.2f} to ")
+    for figure, axis in ((_runs(report), "y"), (_differences(report), "x")):
+        assert "cut where it holds scores that do not exist" in figure.get_suptitle()
+        (axes,) = figure.axes
+        drawn = np.concatenate([getattr(line, f"get_{axis}data")() for line in axes.lines])
+        shift = report.summary("one", report.baseline, "BLEU").mean if axis == "x" else 0.0
+        assert drawn.min() + shift >= -1e-9 and drawn.max() + shift <= 100 + 1e-9

@@ -13,7 +13,11 @@ pytest.importorskip("matplotlib")
 
 from selfattn_experiments.report.attention import Look, draw  # noqa: E402
 from selfattn_experiments.report.attention_layout import Sheet, stack  # noqa: E402
-from selfattn_experiments.report.attention_panels import PARTS, pairs_section  # noqa: E402
+from selfattn_experiments.report.attention_panels import (  # noqa: E402
+    PARTS,
+    pairs_section,
+    strip_section,
+)
 
 
 def pixel(figure, panel, column, row):
@@ -55,7 +59,7 @@ def test_the_scale_is_one_for_all_heads_and_the_mask_s_edge_does_not_set_it():
     images = [axes.images[0] for axes in figure.axes if axes.images]
     assert [image.norm.vmax for image in images] == pytest.approx([0.1, 0.1])
     units = [axes.get_ylabel() for axes in figure.axes]
-    assert units.count("weight (a row sums to 1; arrow: this or more)") == 2
+    assert units.count("weight (arrow: this or more)") == 2
     assert not any(image.norm.vmin for image in images)
 
 
@@ -70,6 +74,26 @@ def test_labels_never_touch_and_pages_stay_printable(length):
     weights = np.full((8, length, length), 1 / length)
     (section,) = pairs_section(sheet, weights, range(1, 9), ["no direction"] * 8)
     assert section.width < 26 and section.height < 50
+
+
+@pytest.mark.parametrize("length", [1, 3, 5, 40])
+def test_the_colour_bar_s_label_touches_no_other_words(length):
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.text import Text
+
+    sheet, values = Sheet(["x"] * length), np.tril(np.full((2, length, length), 1 / length))
+    strip = strip_section(
+        sheet, "the whole", "share, 0 to 1", values[:, 0], ["head 1", "head 2"], 1
+    )
+    figure = stack([*pairs_section(sheet, values, [1, 2], ["forward"] * 2), strip])
+    FigureCanvasAgg(figure).draw()
+    words = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+    boxes = {text: text.get_window_extent() for text in words}
+    units = [text for text in words if text.get_text().startswith(("weight", "share"))]
+    assert len(units) == 2
+    for unit in units:
+        touched = [t.get_text() for t in words if t is not unit and boxes[t].overlaps(boxes[unit])]
+        assert not touched
 
 
 def full(length=5):

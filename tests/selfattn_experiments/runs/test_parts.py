@@ -122,7 +122,7 @@ def test_gpus_of_the_environment():
     assert visible_gpus(1, {"CUDA_VISIBLE_DEVICES": "2,-1,3"}) == ["2"]
 
 
-def test_slots():
+def test_slots(monkeypatch):
     four = ["0", "1", "2", "3"]
     assert [slot.gpus for slot in gpu_slots(four, 1, 1, None)] == [("0",), ("1",), ("2",), ("3",)]
     assert [slot.gpus for slot in gpu_slots(four[:3], 2, 1, None)] == [("0", "1")]
@@ -131,8 +131,12 @@ def test_slots():
     with pytest.raises(UserError, match="gpus_per_run is 2, but torch finds 1"):
         gpu_slots(["0"], 2, 1, None)
     assert len(cpu_slots(7, 2)) == 3 and len(cpu_slots(1, 2)) == 1
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     environment = cpu_slots(4, 2)[0].environment()
     assert environment["OMP_NUM_THREADS"] == "2" and environment["CUDA_VISIBLE_DEVICES"] == ""
+    assert environment["OMP_WAIT_POLICY"] == "PASSIVE", "threads that wait do not spin"
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    assert cpu_slots(4, 2)[0].environment()["OMP_WAIT_POLICY"] == "ACTIVE"
     assert gpu_slots(four, 2, 1, None)[1].environment()["CUDA_VISIBLE_DEVICES"] == "2,3"
 
 
