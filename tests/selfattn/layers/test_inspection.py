@@ -67,9 +67,14 @@ def test_a_sentence_shows_the_same_without_its_batch(name, preset, x, row, real)
             assert_close(field, single[0].double(), part.double(), 1e-12)
 
 
+@pytest.mark.parametrize(
+    "switches",
+    [{}, {"masks": "forward_backward", "distance": "linear"}, {"masks": "backward", "window": 2}],
+    ids=str,
+)
 @pytest.mark.parametrize("padding", [None, PADDING], ids=["whole", "padded"])
-def test_multihead_weights_times_values_are_the_output(padding, x):
-    layer = make("multihead", None)
+def test_multihead_weights_times_values_are_the_output(padding, switches, x):
+    layer = make("multihead", None, **switches)
     weights = layer.inspect(x, padding).token2token
     y = layer.out_proj(join_heads(weights @ split_heads(layer.v_proj(x), HEADS)))
     assert_close("output", layer(x, padding), y, 1e-12)

@@ -200,7 +200,7 @@ def test_a_compiled_layer_gives_the_same():
         ({"name_or_config": "mtsaa"}, "'mtsaa' is unknown; allowed are multihead, mtsa"),
         ({"preset": "papr"}, "preset 'papr' is unknown for 'mtsa'; allowed: paper, nmt"),
         ({"name_or_config": "multihead", "preset": "nmt"}, "it has no presets"),
-        ({"name_or_config": "multihead", "masks": "none"}, "has no switch 'masks'"),
+        ({"name_or_config": "multihead", "sigma_s": "identity"}, "has no switch 'sigma_s'"),
         ({"depth": 3}, "has no switch 'depth'; its switches are .*s2t_layers"),
         ({"num_heads": 3}, "must be even"),
         ({"num_heads": 5, "masks": "none"}, "num_heads 5 does not divide embed_dim 12"),
