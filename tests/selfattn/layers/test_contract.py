@@ -17,6 +17,7 @@ FORMS = [
     (name, preset, {}) for name in ATTENTIONS for preset in (list(CONFIGS[name].presets) or [None])
 ]
 # Switches that make another mechanism of one.
+FORMS += [("mtsa", "paper", {"scores": "token2token"}), ("mtsa", "srl", {"scores": "source2token"})]
 FORMS += [
     ("multihead", None, switches)
     for switches in (

@@ -82,8 +82,13 @@ def test_multihead_weights_times_values_are_the_output(padding, switches, x):
 
 @pytest.mark.parametrize(
     ("preset", "switches"),
-    [*((preset, {}) for preset in MTSA_FORMS), ("paper", {"distance": "linear", "window": 3})],
-    ids=lambda part: part if isinstance(part, str) else "-".join(part),
+    [
+        *((preset, {}) for preset in MTSA_FORMS),
+        ("paper", {"distance": "linear", "window": 3}),
+        ("paper", {"scores": "token2token"}),
+        ("sentence", {"scores": "source2token"}),
+    ],
+    ids=lambda part: part if isinstance(part, str) else "-".join(map(str, part.values())),
 )
 @pytest.mark.parametrize("padding", [None, PADDING], ids=["whole", "padded"])
 def test_mtsa_weights_are_what_the_operator_gives_one_hot_values(
