@@ -105,6 +105,9 @@ def _multihead_rivals() -> list[LayerMethod]:
             "multi-head layer, masks, window 64",
             config.make(masks="forward_backward", window=64),
         ),
+        _layer("multihead:relative", "multi-head, relative", config.make(positions="relative")),
+        _layer("multihead:rotary", "multi-head, rotary", config.make(positions="rotary")),
+        _layer("multihead:alibi", "multi-head, ALiBi", config.make(positions="alibi")),
     ]
 
 

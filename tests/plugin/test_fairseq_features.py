@@ -216,6 +216,20 @@ def test_multihead_with_masks_starts_as_multihead(batch):
             assert (same - loss).abs() > 1e-4
 
 
+@pytest.mark.parametrize(("positions", "more"), [("relative", 2 * 33 * 8), ("rotary", 0)])
+def test_multihead_with_positions_trains(batch, positions, more):
+    """Also without the sines that fairseq adds; what is new has a gradient."""
+    flags = (*SMALL, "--encoder-attention", "multihead", "--no-token-positional-embeddings")
+    own, ours = build(*flags), build(*flags, "--multihead-positions", positions)
+    sizes = [sum(p.numel() for p in model.parameters()) for model in (own, ours)]
+    assert sizes[1] - sizes[0] == 2 * more  # two layers
+    _, gradients = loss_and_gradients(ours, batch)
+    new = [name for name in gradients if ".relative." in name]
+    assert len(new) == (4 if more else 0)
+    assert all(gradients[name].abs().max() > 0 for name in new)
+    assert ours.encoder.embed_positions is None
+
+
 def fairseqs(name: str) -> str:
     return name.replace("self_attn.attention.", "self_attn.")
 

@@ -136,7 +136,8 @@ def test_tagging_trains(mechanism, tagging_data, run_cli, tmp_path):
     """With MTSA's masks where they are a choice beside the published form."""
     arch = "deepatt" if mechanism == "multihead" else f"deepatt_{mechanism}"
     command = ["-m", "fairseq_cli.train", tagging_data, "--arch", arch, *TAGGER]
-    command += ["--multihead-masks", "forward_backward"] if mechanism == "multihead" else []
+    if mechanism == "multihead":
+        command += ["--multihead-masks", "forward_backward", "--multihead-positions", "rotary"]
     done = run_cli([*command, "--save-dir", tmp_path])
     assert done.returncode == 0, done.stderr
     lines = (done.stdout + done.stderr).splitlines()

@@ -25,6 +25,11 @@ FORMS += [
         {"masks": "backward", "include_self": True},
         {"window": 2},
         {"masks": "forward", "distance": "log"},
+        {"positions": "relative", "relative_clip": 3},
+        {"positions": "rotary"},
+        {"positions": "alibi"},
+        {"positions": "relative", "masks": "forward_backward"},
+        {"positions": "rotary", "masks": "backward"},
     )
 ]
 WIDTH, HEADS = 24, 4

@@ -69,12 +69,21 @@ def test_a_sentence_shows_the_same_without_its_batch(name, preset, x, row, real)
 
 @pytest.mark.parametrize(
     "switches",
-    [{}, {"masks": "forward_backward", "distance": "linear"}, {"masks": "backward", "window": 2}],
+    [
+        {},
+        {"masks": "forward_backward", "distance": "linear"},
+        {"masks": "backward", "window": 2},
+        {"positions": "rotary"},
+        {"positions": "alibi"},
+        {"positions": "relative", "masks": "forward"},
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("padding", [None, PADDING], ids=["whole", "padded"])
 def test_multihead_weights_times_values_are_the_output(padding, switches, x):
     layer = make("multihead", None, **switches)
+    if layer.relative is not None:  # eq. 3 without what it adds to the values
+        torch.nn.init.zeros_(layer.relative.values)
     weights = layer.inspect(x, padding).token2token
     y = layer.out_proj(join_heads(weights @ split_heads(layer.v_proj(x), HEADS)))
     assert_close("output", layer(x, padding), y, 1e-12)

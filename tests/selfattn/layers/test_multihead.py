@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from selfattn.errors import UserError
 from selfattn.layers import build_attention
 from selfattn.masks import head_masks
 from selfattn.ops.dot_product import dot_product, strictly_directed
@@ -21,7 +22,15 @@ SWITCHES = [
     {"masks": "forward_backward", "window": (1, 3, 2, 70)},
     {"distance": "linear"},
     {"masks": "forward_backward", "distance": "log", "window": 5},
+    {"positions": "relative", "relative_clip": 3},
+    {"positions": "relative", "masks": "forward_backward", "distance": "log"},
+    {"positions": "rotary"},
+    {"positions": "rotary", "masks": "forward_backward"},
+    {"positions": "alibi"},
+    {"positions": "alibi", "masks": "forward_backward"},
 ]
+# Where a sentence of padding alone sees itself.
+UNMASKED = [{}, {"positions": "rotary"}]
 
 
 def made(**switches):
@@ -57,22 +66,46 @@ def equation(layer, x, padding):
     """Vaswani et al. 2017, eq. 1, head by head, with the weights of what is hidden set to 0."""
     length, width = x.shape[1], WIDTH // HEADS
     config = layer.config
-    far = (torch.arange(length) - torch.arange(length)[:, None]).abs().double()
-    far = {"none": 0 * far, "linear": far, "log": torch.log(1 + far)}[config.distance]
+    ahead = torch.arange(length) - torch.arange(length)[:, None]
+    far = ahead.abs().double()
+    cost = {"none": 0 * far, "linear": far, "log": torch.log(1 + far)}[config.distance]
+    if config.positions == "relative":  # Shaw et al. 2018, eq. 3 and 4: (T, T, D)
+        row = ahead.clamp(-config.relative_clip, config.relative_clip) + config.relative_clip
+        a_k, a_v = layer.relative.keys[row], layer.relative.values[row]
     contexts = []
     for head in range(HEADS):
         part = slice(head * width, (head + 1) * width)
         q, k, v = (m(x)[..., part] for m in (layer.q_proj, layer.k_proj, layer.v_proj))
+        if config.positions == "rotary":
+            q, k = turned(q), turned(k)
         score = torch.einsum("bid,bjd->bij", q, k) / math.sqrt(width)
+        if config.positions == "relative":
+            score = score + torch.einsum("bid,ijd->bij", q, a_k) / math.sqrt(width)
+        if config.positions == "alibi":
+            count = HEADS // 2 if config.masks == "forward_backward" else HEADS
+            score = score - 2 ** (-8 * (head % count + 1) / count) * far
         if config.distance != "none":
-            score = score - layer.distance.log_slope[head].exp() * far
+            score = score - layer.distance.log_slope[head].exp() * cost
         seen = sees(config, head, length).expand_as(score)
         if padding is not None:
             seen = seen & ~padding[:, None]
         weight = torch.where(seen, score.exp(), 0.0)
         total = weight.sum(-1, keepdim=True)
-        contexts.append(weight @ v / torch.where(total > 0, total, 1.0))
+        weight = weight / torch.where(total > 0, total, 1.0)
+        context = weight @ v
+        if config.positions == "relative":
+            context = context + torch.einsum("bij,ijd->bid", weight, a_v)
+        contexts.append(context)
     return layer.out_proj(torch.cat(contexts, -1))
+
+
+def turned(x):
+    """RoFormer, eq. 14 and 15, by complex numbers: ``(B, T, D)``."""
+    length, width = x.shape[1:]
+    theta = torch.tensor([10_000.0 ** (-2 * i / width) for i in range(width // 2)], dtype=x.dtype)
+    angle = torch.outer(torch.arange(length).double(), theta)
+    pairs = torch.view_as_complex(x.reshape(*x.shape[:2], -1, 2).contiguous())
+    return torch.view_as_real(pairs * torch.polar(torch.ones_like(angle), angle)).reshape(x.shape)
 
 
 @pytest.mark.parametrize("switches", SWITCHES, ids=str)
@@ -94,7 +127,7 @@ def test_output_and_gradients_are_the_equation_s(switches, kind, length):
         assert_close(name, want, got, 1e-12)
 
 
-@pytest.mark.parametrize("switches", SWITCHES[1:], ids=str)
+@pytest.mark.parametrize("switches", [s for s in SWITCHES if s not in UNMASKED], ids=str)
 def test_a_query_without_a_key_gives_exactly_0(switches):
     """Sentences of padding alone, and the ends of a direction; no NaN comes back."""
     layer = made(**switches)
@@ -110,13 +143,15 @@ def test_a_query_without_a_key_gives_exactly_0(switches):
     assert x.grad.isfinite().all() and (x.grad[-1] == 0).all()
 
 
-def test_directions_have_no_parameters():
+def test_what_has_parameters():
     sizes = {
         str(switches): sum(p.numel() for p in made(**switches).parameters())
         for switches in SWITCHES
-        if "distance" not in switches
+        if "distance" not in switches and switches.get("positions") != "relative"
     }
     assert set(sizes.values()) == {4 * WIDTH * (WIDTH + 1)}
+    relative = made(positions="relative")
+    assert sum(p.numel() for p in relative.relative.parameters()) == 2 * 33 * WIDTH // HEADS
     plain, directed = made(), made(masks="forward_backward")
     directed.load_state_dict(plain.state_dict())
 
@@ -174,6 +209,8 @@ def test_dropout_drops_weights_and_keeps_their_mean(switches):
     torch.manual_seed(3)
     many = layer.train()(x.expand(6000, -1, -1), padding.expand(6000, -1))
     assert_close("mean", layer.eval()(x, padding)[0], many.mean(0), 0.05)
+    if layer.relative is not None:
+        return
     hidden = dot_product(
         *qkv(5, batch=1), masks=layer.masks, padding_mask=padding, dropout_p=0.999,
         distance_bias=layer._distance_bias(5),
@@ -193,3 +230,28 @@ def test_memory_is_linear_in_the_length(switches):
     with LargestTensor() as seen:
         layer(x.requires_grad_(), padding).sum().backward()
     assert seen.size < 2048 * 2048  # bytes: a quarter of one head's scores
+
+
+@pytest.mark.parametrize(
+    ("sizes", "switches", "message"),
+    [
+        ((20, 4), {"positions": "rotary"}, r"a head has 5 \(embed_dim 20 / num_heads 4\); it must"),
+        ((20, 4), {"positions": "alibi", "distance": "log"}, "distance 'log' is a cost of dist"),
+        ((20, 4), {"positions": "sines"}, "positions 'sines' is not allowed"),
+        ((20, 4), {"positions": "relative", "relative_clip": 0}, "relative_clip 0 is not allowed"),
+        ((15, 3), {"masks": "forward_backward"}, "the number of heads is 3; it must be even"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused(sizes, switches, message):
+    with pytest.raises(UserError, match=message):
+        build_attention("multihead", *sizes, **switches)
+
+
+@pytest.mark.parametrize("positions", ["relative", "rotary", "alibi"])
+def test_positions_tell_the_order_of_words(positions):
+    """Without them the tokens of a sentence are a set."""
+    x, order = tokens(6), torch.tensor([3, 0, 5, 1, 4, 2])
+    plain, layer = made(), made(positions=positions)
+    assert_close("a set", plain(x)[:, order], plain(x[:, order]), 1e-12)
+    assert (layer(x)[:, order] - layer(x[:, order])).abs().max() > 1e-3
