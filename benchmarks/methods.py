@@ -95,6 +95,22 @@ def _family(name: str) -> list[LayerMethod]:
     ] or [_layer(name, label, config.make())]
 
 
+def _multihead_rivals() -> list[LayerMethod]:
+    """The multi-head layer with what a user would pick instead of MTSA."""
+    config = CONFIGS["multihead"]
+    return [
+        _layer("multihead:masks", "multi-head layer, masks", config.make(masks="forward_backward")),
+        _layer(
+            "multihead:window",
+            "multi-head layer, masks, window 64",
+            config.make(masks="forward_backward", window=64),
+        ),
+        _layer("multihead:relative", "multi-head, relative", config.make(positions="relative")),
+        _layer("multihead:rotary", "multi-head, rotary", config.make(positions="rotary")),
+        _layer("multihead:alibi", "multi-head, ALiBi", config.make(positions="alibi")),
+    ]
+
+
 def _as_published(method: LayerMethod) -> LayerMethod:
     """Algorithm 1 overflows by large scores, also at padded keys: check it with moderate ones."""
     method.garbage = 1.0
@@ -132,6 +148,7 @@ def _layers() -> list[Method]:
         family = _family(name)
         if name == "multihead":  # the name belongs to torch's own, the reference
             family[0].name = "multihead:layer"
+            family += _multihead_rivals()
         found += family
     found += [
         _as_published(

@@ -19,8 +19,8 @@ from selfattn.config.base import is_constant
 from selfattn.errors import UserError
 from selfattn.layers import ATTENTIONS
 
-# Has no flags of its own: in translation fairseq's attention with fairseq's flags, in tagging the
-# core's layer.
+# Without a switch: in translation fairseq's attention with fairseq's flags, in tagging the core's
+# layer. With one: the core's layer in both.
 BASELINE = "multihead"
 # fairseq's own --attention-dropout sets it.
 _NOT_A_FLAG = ("attention_dropout",)
@@ -41,16 +41,16 @@ def add_attention_args(parser: ArgumentParser) -> None:
         choices=tuple(ATTENTIONS),
         default=argparse.SUPPRESS,
         help="self-attention of the encoder; multihead is dot-product attention: fairseq's own in "
-        "translation",
+        "translation, unless a --multihead switch asks for more",
     )
-    for name in mechanisms():
-        config = CONFIGS[name]
-        parser.add_argument(
-            _flag(name, "preset"),
-            choices=tuple(config.presets),
-            default=argparse.SUPPRESS,
-            help=f"published form of {name} (default: the architecture's)",
-        )
+    for name, config in CONFIGS.items():
+        if config.presets:
+            parser.add_argument(
+                _flag(name, "preset"),
+                choices=tuple(config.presets),
+                default=argparse.SUPPRESS,
+                help=f"published form of {name} (default: the architecture's)",
+            )
         if _as_fairseq(config):
             parser.add_argument(
                 _flag(name, "projections"),
@@ -65,7 +65,7 @@ def add_attention_args(parser: ArgumentParser) -> None:
 
 
 def attention_config(args: Namespace) -> AttentionConfig | None:
-    """The configuration that the arguments ask for; None for the baseline.
+    """The configuration that the arguments ask for; None for the baseline without a switch.
 
     The resolved values are written back into ``args``.
 
@@ -84,8 +84,6 @@ def attention_config(args: Namespace) -> AttentionConfig | None:
             f"--encoder-attention {name!r} is unknown; allowed are {', '.join(ATTENTIONS)}"
         )
     _refuse_foreign_switches(args, name)
-    if name == BASELINE:
-        return None
     config_class = CONFIGS[name]
     switches = {
         f.name: getattr(args, f"{name}_{f.name}")
@@ -102,6 +100,8 @@ def attention_config(args: Namespace) -> AttentionConfig | None:
         config = config_class.make(getattr(args, f"{name}_preset", None), **switches)
     except UserError as error:
         raise UserError(f"--encoder-attention {name}: {error}") from None
+    if config == CONFIGS[BASELINE].make(attention_dropout=config.attention_dropout):
+        return None
     for f in _switches(config_class):
         setattr(args, f"{name}_{f.name}", getattr(config, f.name))
     return config
@@ -170,14 +170,14 @@ def _switches(config: type[AttentionConfig]) -> list[Field[Any]]:
 def _as_fairseq(config: type[AttentionConfig]) -> dict[str, Any]:
     """Those of ``_AS_FAIRSEQ`` that a mechanism has; Fast-DiSA's maps are none of fairseq's."""
     known = {f.name for f in _switches(config)}
-    if "output_bias" not in known:
+    if "output_bias" not in known:  # multihead has them anyhow
         return {}
     return {name: value for name, value in _AS_FAIRSEQ.items() if name in known}
 
 
 def _refuse_foreign_switches(args: Namespace, chosen: str) -> None:
     """A switch of another mechanism would change nothing: that is a mistake, a preset a habit."""
-    for name in mechanisms():
+    for name in CONFIGS:
         if name == chosen:
             continue
         for f in _switches(CONFIGS[name]):

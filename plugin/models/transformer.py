@@ -19,6 +19,7 @@ from fairseq.models.transformer.transformer_legacy import (
 )
 from torch import nn
 
+from selfattn.config import MultiHeadConfig
 from selfattn.layers import build_attention
 
 from .. import hub
@@ -34,6 +35,7 @@ from ..args import (
 from ..block_length import resolve_block_length
 from ..compat import warm_start
 from ..modules.encoder import AttentionEncoder
+from ..modules.multihead import build_multihead
 
 MODEL = "attention_transformer"
 Sizes = Callable[[Namespace], None]
@@ -44,7 +46,8 @@ class AttentionTransformerModel(TransformerModel):
     """The Transformer of the MTSA paper's translation experiments (section 4.4), for any mechanism.
 
     ``--encoder-attention`` names the attention of the encoder; ``multihead`` is fairseq's own,
-    which makes this model fairseq's ``transformer``. The decoder is fairseq's.
+    which makes this model fairseq's ``transformer``; with a ``--multihead`` switch it is ours, with
+    the weights that fairseq would draw. The decoder is fairseq's.
 
     Differs:
         tensor2tensor, which the paper used, has no biases in its attention and a target-space
@@ -81,6 +84,8 @@ class AttentionTransformerModel(TransformerModel):
             encoder: nn.Module = super().build_encoder(args, src_dict, embed_tokens)
             return encoder
         make = partial(build_attention, config)
+        if isinstance(config, MultiHeadConfig):
+            make = partial(build_multihead, config)
         return AttentionEncoder(args, src_dict, embed_tokens, make, config.name)
 
     def load_state_dict(self, state_dict: dict[str, Any], *args: Any, **kwargs: Any) -> Any:

@@ -103,5 +103,6 @@ def _refuse_unsupported(cfg: Any, name: str) -> None:
         if value:
             raise UserError(
                 f"{flag} {value} does not work with the encoder's attention {name}, whose weights "
-                f"are not all linear maps; leave it out or use --encoder-attention multihead"
+                f"are not all linear maps; leave it out or use --encoder-attention multihead "
+                f"without switches"
             )

@@ -25,7 +25,7 @@ class FastDiSAConfig(MTSAConfig):
     """
 
     name: ClassVar[str] = "fast_disa"
-    formerly: ClassVar[Mapping[str, Any]] = {"value_bias": True}
+    formerly: ClassVar[Mapping[str, Any]] = {"value_bias": True, "scores": "both"}
 
     # What the note's equations leave no choice about.
     sigma_s: str = constant("identity")

@@ -27,6 +27,13 @@ class MTSAConfig(MaskedConfig):
     name: ClassVar[str] = "mtsa"
     default_preset: ClassVar[str | None] = "paper"
 
+    # The ablations of tables 2 and 3 that are not masks.
+    scores: str = switch(
+        "both",
+        "what a key's score is made of: both, token2token (no score of its own, no source2token "
+        "network) or source2token (the same for every query, no query projection)",
+        ("both", "token2token", "source2token"),
+    )
     sigma_t: str = switch(
         "logsigmoid", "function on the token2token score", ("identity", "logsigmoid")
     )

@@ -5,13 +5,48 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from selfattn.config.base import AttentionConfig, switch
+from selfattn.config.base import switch
+from selfattn.config.masked import MaskedConfig
+from selfattn.errors import UserError
+from selfattn.masks import MASK_LAYOUTS
 
 
 @dataclass(frozen=True)
-class MultiHeadConfig(AttentionConfig):
-    """Dot-product multi-head attention (Vaswani et al. 2017), the baseline of all papers."""
+class MultiHeadConfig(MaskedConfig):
+    """Dot-product multi-head attention (Vaswani et al. 2017), the baseline of all papers.
+
+    With ``masks`` it is that baseline under MTSA's positional masks, with nothing else changed;
+    with ``positions`` it knows them by other ways than what is added to the embeddings.
+
+    Raises:
+        UserError: if a switch has a value that is not allowed.
+    """
 
     name: ClassVar[str] = "multihead"
 
+    masks: str = switch(
+        "none",
+        "positional masks of the heads, as MTSA has them; forward_backward gives half of them to "
+        "each direction",
+        MASK_LAYOUTS,
+    )
     bias: bool = switch(True, "biases on the query, key, value and output projections")
+    positions: str = switch(
+        "none",
+        "positions inside of the attention: relative (Shaw et al. 2018), rotary (RoFormer) or "
+        "alibi (Press et al. 2022, the same cost before and behind); the sines that are added to "
+        "embeddings stay beside them unless they are switched off "
+        "(--no-token-positional-embeddings, which is the decoder's too; --no-timing-signal)",
+        ("none", "relative", "rotary", "alibi"),
+    )
+    relative_clip: int = switch(
+        16, "the distance in tokens beyond which positions relative knows no difference"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.positions == "alibi" and self.distance != "none":
+            raise UserError(
+                f"distance {self.distance!r} is a cost of distance beside that of positions "
+                "'alibi'; choose one of them"
+            )

@@ -66,16 +66,33 @@ class MTSA(SelfAttention):
         self.dropout = nn.Dropout(config.dense_dropout)
         self.v_proj = xavier_linear(embed_dim, num_heads * width, config.value_bias, gain)
         self.value_activation = activation(config.value_activation)
-        self.q_proj: nn.Module
-        self.k_proj: nn.Module
-        if config.qk_input == "input":
-            self.q_proj = xavier_linear(embed_dim, num_heads * key_width, config.qk_bias, gain)
-            self.k_proj = xavier_linear(embed_dim, num_heads * key_width, config.qk_bias, gain)
-        else:
-            self.q_proj = PerHeadLinear(num_heads, width, key_width, config.qk_bias, gain)
-            self.k_proj = PerHeadLinear(num_heads, width, key_width, config.qk_bias, gain)
-        self.source2token = Source2TokenScores(
-            num_heads,
+        pairs = config.scores != "source2token"
+        keys = pairs or config.s2t_input == "key"
+        self.q_proj = self._key_projection(width, key_width) if pairs else None
+        self.k_proj = self._key_projection(width, key_width) if keys else None
+        self.source2token = (
+            None if config.scores == "token2token" else self._scores(width, key_width)
+        )
+        self.gate = (
+            FusionGate(num_heads, width, config.dense_dropout) if config.fusion_gate else None
+        )
+        self.out_proj: nn.Module | None = None
+        if config.output_projection:
+            self.out_proj = xavier_linear(num_heads * width, embed_dim, config.output_bias)
+        self.output_activation = activation(config.output_activation)
+
+    def _key_projection(self, width: int, key_width: int) -> nn.Module:
+        """That of queries or of keys (eq. 7)."""
+        heads, bias, gain = self.num_heads, self.config.qk_bias, self.config.qkv_init_gain
+        if self.config.qk_input == "input":
+            return xavier_linear(self.embed_dim, heads * key_width, bias, gain)
+        return PerHeadLinear(heads, width, key_width, bias, gain)
+
+    def _scores(self, width: int, key_width: int) -> Source2TokenScores:
+        """The source2token network (eq. 9)."""
+        config = self.config
+        return Source2TokenScores(
+            self.num_heads,
             self._s2t_width(width, key_width),
             width,
             layers=config.s2t_layers,
@@ -85,13 +102,6 @@ class MTSA(SelfAttention):
             bias_init=config.s2t_bias_init,
             dropout=config.dense_dropout,
         )
-        self.gate = (
-            FusionGate(num_heads, width, config.dense_dropout) if config.fusion_gate else None
-        )
-        self.out_proj: nn.Module | None = None
-        if config.output_projection:
-            self.out_proj = xavier_linear(num_heads * width, embed_dim, config.output_bias)
-        self.output_activation = activation(config.output_activation)
 
     def _s2t_width(self, width: int, key_width: int) -> int:
         """Input width of the source2token network."""
@@ -128,8 +138,10 @@ class MTSA(SelfAttention):
             weights = torch.zeros_like(pair)
             for feature in s.unbind(-1):  # eq. 11; all at once would be T x T x D
                 weights += visible_softmax(pair + feature[:, :, None], visible)
-            real = real_tokens(x, padding_mask)[:, None, None]
-            source = visible_softmax(s.transpose(-1, -2), real).mean(-2)
+            source = None
+            if self.source2token is not None:
+                real = real_tokens(x, padding_mask)[:, None, None]
+                source = visible_softmax(s.transpose(-1, -2), real).mean(-2)
             gate = None
             if self.gate is not None:
                 gate = self.gate.share(v, self._attend(q, k, v, s, padding_mask)).mean(-1)
@@ -142,13 +154,25 @@ class MTSA(SelfAttention):
         self.check_input(x, padding_mask)
         config = self.config
         v = split_heads(self.value_activation(self.v_proj(self.dropout(x))), self.num_heads)
-        if config.qk_input == "input":  # eq. 7
-            q = split_heads(self.q_proj(self.dropout(x)), self.num_heads)
-            k = split_heads(self.k_proj(self.dropout(x)), self.num_heads)
-        else:
-            q, k = self.q_proj(self.dropout(v)), self.k_proj(self.dropout(v))
-        s = self.source2token({"key": k, "value": v, "input": x}[config.s2t_input])  # eq. 9
-        return q, k, v, self._sigma_s(s)
+        q, k = self._map(self.q_proj, x, v), self._map(self.k_proj, x, v)  # eq. 7
+        s = None
+        if self.source2token is not None:
+            source = {"key": k, "value": v, "input": x}[config.s2t_input]
+            s = self._sigma_s(self.source2token(source))  # eq. 9
+        if q is None:  # all scores of pairs are alike
+            k = torch.zeros_like(v) if k is None else k
+            q = torch.zeros_like(k)
+        assert k is not None
+        return q, k, v, torch.zeros_like(v) if s is None else s
+
+    def _map(self, projection: nn.Module | None, x: Tensor, v: Tensor) -> Tensor | None:
+        """Queries or keys ``(B, H, T, D)``, if there is a projection."""
+        if projection is None:
+            return None
+        if self.config.qk_input == "input":
+            return split_heads(projection(self.dropout(x)), self.num_heads)
+        y: Tensor = projection(self.dropout(v))
+        return y
 
     def _attend(
         self, q: Tensor, k: Tensor, v: Tensor, s: Tensor, padding_mask: Tensor | None

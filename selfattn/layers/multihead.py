@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selfattn.config import MultiHeadConfig
+from selfattn.errors import UserError
 from selfattn.layers.base import SelfAttention, join_heads, split_heads, xavier_linear
-from selfattn.layers.inspection import Inspection, looking_into, mask_names, visible_softmax
-from selfattn.masks import PositionalMask
+from selfattn.layers.distance import distance_bias
+from selfattn.layers.inspection import (
+    Inspection,
+    looking_into,
+    mask_names,
+    visible_keys,
+    visible_softmax,
+)
+from selfattn.layers.positions import Alibi, rotate
+from selfattn.layers.relative import RelativePositions
+from selfattn.masks import head_masks
+from selfattn.ops._distance import by_position
+from selfattn.ops.dot_product import dot_product, not_padding
 
 
 class MultiHead(SelfAttention):
-    """Multi-head self-attention (Vaswani et al. 2017) on PyTorch's fused operator.
+    """Multi-head self-attention (Vaswani et al. 2017), also with masks and positions of its own.
 
     Args:
         config: the switches.
@@ -23,17 +33,31 @@ class MultiHead(SelfAttention):
         num_heads: number of heads H.
 
     Raises:
-        UserError: if the heads do not divide the width.
+        UserError: if the heads do not divide the width, the masks do not fit the heads, or heads
+            of an odd width have rotary positions.
     """
 
     def __init__(self, config: MultiHeadConfig, embed_dim: int, num_heads: int) -> None:
         super().__init__(embed_dim, num_heads)
         self.config = config
-        self.head_width(None)  # refuses heads that do not divide the width
+        width = self.head_width(None)  # refuses heads that do not divide the width
+        if config.positions == "rotary" and width % 2:
+            raise UserError(
+                f"positions 'rotary' turn pairs of features, but a head has {width} (embed_dim "
+                f"{embed_dim} / num_heads {num_heads}); it must be an even number"
+            )
+        self.masks = head_masks(config.masks, num_heads, config.include_self, config.window)
         self.q_proj = xavier_linear(embed_dim, embed_dim, config.bias)
         self.k_proj = xavier_linear(embed_dim, embed_dim, config.bias)
         self.v_proj = xavier_linear(embed_dim, embed_dim, config.bias)
         self.out_proj = xavier_linear(embed_dim, embed_dim, config.bias)
+        self.distance = (
+            Alibi(self.masks)
+            if config.positions == "alibi"
+            else distance_bias(self.masks, config.distance)
+        )
+        relative = config.positions == "relative"
+        self.relative = RelativePositions(width, config.relative_clip) if relative else None
 
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         """See ``SelfAttention.forward``.
@@ -43,9 +67,24 @@ class MultiHead(SelfAttention):
         """
         self.check_input(x, padding_mask)
         q, k, v = self._heads(x, self.q_proj, self.k_proj, self.v_proj)
-        visible = None if padding_mask is None else _visible(padding_mask)
         dropout = self.config.attention_dropout if self.training else 0.0
-        context = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=dropout)
+        bias = self._distance_bias(x.shape[1])
+        if self.relative is not None:
+            visible = visible_keys(self.masks, x.shape[1], padding_mask, x)
+            far = None if bias is None else by_position(bias)
+            context = self.relative(q, k, v, visible, far, dropout)
+        else:
+            if self.config.positions == "rotary":
+                q, k = rotate(q), rotate(k)
+            context = dot_product(
+                q,
+                k,
+                v,
+                masks=self.masks,
+                padding_mask=padding_mask,
+                distance_bias=bias,
+                dropout_p=dropout,
+            )
         y: Tensor = self.out_proj(join_heads(context))
         return y
 
@@ -54,17 +93,32 @@ class MultiHead(SelfAttention):
         self.check_input(x, padding_mask)
         with looking_into(self):
             q, k = self._heads(x, self.q_proj, self.k_proj)
-            score = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
-            none = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device)
-            visible = _visible(none if padding_mask is None else padding_mask)
-            masks = mask_names([PositionalMask()] * self.num_heads)
-            return Inspection(masks, visible_softmax(score, visible))
+            if self.relative is not None:
+                score = self.relative.scores(q, k)
+            else:
+                if self.config.positions == "rotary":
+                    q, k = rotate(q), rotate(k)
+                score = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+            bias = self._distance_bias(x.shape[1])
+            if bias is not None:
+                score = score + by_position(bias)
+            visible = visible_keys(self.masks, x.shape[1], padding_mask, x)
+            if padding_mask is not None and self._sees_everything():
+                visible = not_padding(padding_mask)
+            return Inspection(mask_names(self.masks), visible_softmax(score, visible))
 
     def _heads(self, x: Tensor, *projections: nn.Module) -> Iterator[Tensor]:
         return (split_heads(project(x), self.num_heads) for project in projections)
 
+    def _distance_bias(self, length: int) -> Tensor | None:
+        """The bias by distance, ``(H, length)``."""
+        return None if self.distance is None else self.distance(length)
 
-def _visible(padding_mask: Tensor) -> Tensor:
-    """Visible keys ``(B, 1, 1, T)``: a sentence of padding alone sees itself, lest it be NaN."""
-    empty = padding_mask.all(1, keepdim=True)
-    return (~padding_mask | empty)[:, None, None, :]
+    def _sees_everything(self) -> bool:
+        """Whether the operator is PyTorch's own, where a sentence of padding alone sees itself."""
+        masked = self.config.masks != "none" or self.config.window is not None
+        return not (masked or self.distance or self.relative)
+
+    def extra_repr(self) -> str:
+        """The switches, for ``print(module)``."""
+        return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, config={self.config}"

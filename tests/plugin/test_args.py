@@ -9,7 +9,7 @@ from dataclasses import fields
 
 import pytest
 
-from selfattn.config import CONFIGS, FastDiSAConfig, MTSAConfig
+from selfattn.config import CONFIGS, FastDiSAConfig, MTSAConfig, MultiHeadConfig
 from selfattn.config.base import is_constant
 from selfattn.errors import UserError
 
@@ -36,8 +36,6 @@ def test_every_switch_of_every_mechanism_is_a_flag(plugin_args):
     plugin_args.add_attention_args(parser)
     known = {option for action in parser._actions for option in action.option_strings}
     for name in CONFIGS:
-        if name == "multihead":
-            continue
         for f in fields(CONFIGS[name]):
             if f.name != "attention_dropout":  # fairseq's own flag
                 flag = f"--{name}-{f.name}".replace("_", "-")
@@ -111,6 +109,17 @@ def test_multihead_is_fairseqs_own(plugin_args):
     assert plugin_args.attention_config(parse(plugin_args)) is None
     both = parse(plugin_args, "--encoder-attention", "multihead", "--mtsa-preset", "nmt")
     assert plugin_args.attention_config(both) is None  # the same command with another word
+    off = parse(plugin_args, "--encoder-attention", "multihead", "--multihead-masks", "none")
+    assert plugin_args.attention_config(off) is None
+
+
+def test_multihead_with_a_switch_is_ours(plugin_args):
+    flags = ("--multihead-masks", "forward_backward", "--multihead-window", "3,5")
+    args = parse(plugin_args, "--encoder-attention", "multihead", *flags)
+    config = plugin_args.attention_config(args)
+    assert config == MultiHeadConfig(masks="forward_backward", window=(3, 5))
+    assert (args.multihead_distance, args.multihead_bias) == ("none", True)
+    assert plugin_args.attention_config(args) == config
 
 
 @pytest.mark.parametrize(
@@ -120,6 +129,10 @@ def test_multihead_is_fairseqs_own(plugin_args):
         (
             {"encoder_attention": "multihead", "mtsa_window": 3},
             "--mtsa-window 3 is a switch of --encoder-attention mtsa, not of multihead",
+        ),
+        (
+            {"encoder_attention": "mtsa", "multihead_masks": "forward"},
+            "--multihead-masks forward is a switch of --encoder-attention multihead, not of mtsa",
         ),
         ({"encoder_attention": "mtsa", "mtsa_preset": "tri"}, "preset 'tri' is unknown"),
         ({"encoder_attention": "mtsa", "mtsa_window": 0}, "window 0"),

@@ -196,17 +196,56 @@ def test_multihead_is_fairseq_s_own_transformer(batch):
     assert all(torch.equal(others[name], gradients[name]) for name in gradients)
 
 
+def test_multihead_with_masks_starts_as_multihead(batch):
+    """Equal weights, the decoder's too; a window beyond the sentence changes nothing."""
+    own = build(*SMALL, *NO_DROPOUT, arch="transformer")
+    flags = (*SMALL, *NO_DROPOUT, "--encoder-attention", "multihead")
+    loss, gradients = loss_and_gradients(own, batch)
+    for switch in (("--multihead-window", "99"), ("--multihead-masks", "forward_backward")):
+        ours = build(*flags, *switch)
+        weights = {fairseqs(name): value for name, value in ours.state_dict().items()}
+        expected = own.state_dict()
+        assert set(weights) == set(expected)
+        assert all(torch.equal(weights[name], expected[name]) for name in expected)
+        same, others = loss_and_gradients(ours, batch)
+        if "99" in switch:
+            torch.testing.assert_close(same, loss, rtol=0, atol=1e-6)
+            for name, gradient in others.items():
+                torch.testing.assert_close(gradient, gradients[fairseqs(name)], rtol=0, atol=1e-6)
+        else:
+            assert (same - loss).abs() > 1e-4
+
+
+@pytest.mark.parametrize(("positions", "more"), [("relative", 2 * 33 * 8), ("rotary", 0)])
+def test_multihead_with_positions_trains(batch, positions, more):
+    """Also without the sines that fairseq adds; what is new has a gradient."""
+    flags = (*SMALL, "--encoder-attention", "multihead", "--no-token-positional-embeddings")
+    own, ours = build(*flags), build(*flags, "--multihead-positions", positions)
+    sizes = [sum(p.numel() for p in model.parameters()) for model in (own, ours)]
+    assert sizes[1] - sizes[0] == 2 * more  # two layers
+    _, gradients = loss_and_gradients(ours, batch)
+    new = [name for name in gradients if ".relative." in name]
+    assert len(new) == (4 if more else 0)
+    assert all(gradients[name].abs().max() > 0 for name in new)
+    assert ours.encoder.embed_positions is None
+
+
+def fairseqs(name: str) -> str:
+    return name.replace("self_attn.attention.", "self_attn.")
+
+
 def test_published_parameter_counts():
     """61.38 M and 61.58 M in the paper; fairseq has 20,480 more: biases, no target-space table."""
 
-    def count(attention: str) -> int:
-        flags = ["--share-all-embeddings", "--encoder-attention", attention]
+    def count(attention: str, *more: str) -> int:
+        flags = ["--share-all-embeddings", "--encoder-attention", attention, *more]
         with torch.device("meta"):  # shapes without memory
             model = build(*flags, arch="transformer_mtsa_wmt_en_de", entries=33708)
         assert all(parameter.is_meta for parameter in model.parameters())
         return sum(parameter.numel() for parameter in model.parameters())
 
     assert count("multihead") == 61_399_040
+    assert count("multihead", "--multihead-masks", "forward_backward") == 61_399_040
     assert count("mtsa") == 61_598_720 == 61_399_040 + 199_680
 
 

@@ -88,6 +88,17 @@ def test_from_one_mechanism_to_another_and_back():
     )
 
 
+def test_multihead_goes_under_masks_and_back():
+    stock = build("--encoder-attention", "multihead", seed=2)
+    flags = ("--encoder-attention", "multihead", "--multihead-masks", "forward_backward")
+    directed = build(*flags, seed=3)
+    start(directed, stock.state_dict())
+    again = build("--encoder-attention", "multihead", seed=4)
+    start(again, directed.state_dict())
+    for name, value in stock.state_dict().items():
+        assert torch.equal(again.state_dict()[name], value), name
+
+
 def test_projections_of_old_checkpoints_are_one_tensor():
     stock = build(arch="transformer_tiny", seed=2).state_dict()
     old = {name: value for name, value in stock.items() if not inside(name) or "out" in name}

@@ -14,16 +14,37 @@ from selfattn.layers import ATTENTIONS, build_attention
 from selfattn.testing import assert_close
 
 FORMS = [
-    (name, preset) for name in ATTENTIONS for preset in (list(CONFIGS[name].presets) or [None])
+    (name, preset, {}) for name in ATTENTIONS for preset in (list(CONFIGS[name].presets) or [None])
+]
+# Switches that make another mechanism of one.
+FORMS += [("mtsa", "paper", {"scores": "token2token"}), ("mtsa", "srl", {"scores": "source2token"})]
+FORMS += [
+    ("multihead", None, switches)
+    for switches in (
+        {"masks": "forward_backward"},
+        {"masks": "backward", "include_self": True},
+        {"window": 2},
+        {"masks": "forward", "distance": "log"},
+        {"positions": "relative", "relative_clip": 3},
+        {"positions": "rotary"},
+        {"positions": "alibi"},
+        {"positions": "relative", "masks": "forward_backward"},
+        {"positions": "rotary", "masks": "backward"},
+    )
 ]
 WIDTH, HEADS = 24, 4
 
 
-@pytest.fixture(params=FORMS, ids=lambda form: "-".join(filter(None, form)))
+def title(form):
+    name, preset, switches = form
+    return "-".join(filter(None, (name, preset, *map(str, switches.values()))))
+
+
+@pytest.fixture(params=FORMS, ids=title)
 def layer(request):
     torch.manual_seed(0)
-    name, preset = request.param
-    module = build_attention(name, WIDTH, HEADS, preset=preset).double()
+    name, preset, switches = request.param
+    module = build_attention(name, WIDTH, HEADS, preset=preset, **switches).double()
     with torch.no_grad():  # away from zero biases and unit gains
         for parameter in module.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))

@@ -67,9 +67,23 @@ def test_a_sentence_shows_the_same_without_its_batch(name, preset, x, row, real)
             assert_close(field, single[0].double(), part.double(), 1e-12)
 
 
+@pytest.mark.parametrize(
+    "switches",
+    [
+        {},
+        {"masks": "forward_backward", "distance": "linear"},
+        {"masks": "backward", "window": 2},
+        {"positions": "rotary"},
+        {"positions": "alibi"},
+        {"positions": "relative", "masks": "forward"},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("padding", [None, PADDING], ids=["whole", "padded"])
-def test_multihead_weights_times_values_are_the_output(padding, x):
-    layer = make("multihead", None)
+def test_multihead_weights_times_values_are_the_output(padding, switches, x):
+    layer = make("multihead", None, **switches)
+    if layer.relative is not None:  # eq. 3 without what it adds to the values
+        torch.nn.init.zeros_(layer.relative.values)
     weights = layer.inspect(x, padding).token2token
     y = layer.out_proj(join_heads(weights @ split_heads(layer.v_proj(x), HEADS)))
     assert_close("output", layer(x, padding), y, 1e-12)
@@ -77,8 +91,13 @@ def test_multihead_weights_times_values_are_the_output(padding, x):
 
 @pytest.mark.parametrize(
     ("preset", "switches"),
-    [*((preset, {}) for preset in MTSA_FORMS), ("paper", {"distance": "linear", "window": 3})],
-    ids=lambda part: part if isinstance(part, str) else "-".join(part),
+    [
+        *((preset, {}) for preset in MTSA_FORMS),
+        ("paper", {"distance": "linear", "window": 3}),
+        ("paper", {"scores": "token2token"}),
+        ("sentence", {"scores": "source2token"}),
+    ],
+    ids=lambda part: part if isinstance(part, str) else "-".join(map(str, part.values())),
 )
 @pytest.mark.parametrize("padding", [None, PADDING], ids=["whole", "padded"])
 def test_mtsa_weights_are_what_the_operator_gives_one_hot_values(

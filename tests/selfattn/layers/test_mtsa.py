@@ -113,9 +113,43 @@ def test_published_parameter_counts():
     assert 10 * (srl - size(build_attention("multihead", 200, 8))) == 402_000
     # The SNLI encoder's share of 2,885,403: all but source2token 721,200, hidden layer 720,300,
     # highway layer 180,600 and logits 903.
-    sentence = build_attention("mtsa", 300, 2, preset="sentence", head_dim=300)
-    assert sentence.output_dim == 600
-    assert size(sentence) == 2_885_403 - 721_200 - 720_300 - 180_600 - 903
+    rest = 721_200 + 720_300 + 180_600 + 903
+    sentence = {"preset": "sentence", "head_dim": 300}
+    layer = build_attention("mtsa", 300, 2, **sentence)
+    assert layer.output_dim == 600
+    assert size(layer) == 2_885_403 - rest
+    # Table 3: 2.5m without token2token, 2.5m without source2token.
+    assert size(build_attention("mtsa", 300, 2, **sentence, scores="source2token")) == (
+        2_525_403 - rest
+    )
+    assert size(build_attention("mtsa", 300, 2, **sentence, scores="token2token")) == (
+        2_524_203 - rest
+    )
+
+
+@pytest.mark.parametrize("scores", ["token2token", "source2token"])
+@pytest.mark.parametrize("preset", ["paper", "srl"])
+def test_each_score_alone(preset, scores):
+    """What is left away is 0 before sigma_t; the key stays where source2token is made of it."""
+    layer, x = built(preset, scores=scores)
+    pairs, keys = scores == "token2token", scores == "token2token" or preset == "paper"
+    assert (layer.q_proj is not None, layer.k_proj is not None) == (pairs, keys)
+    assert (layer.source2token is None) == pairs
+    v, k, q = (
+        t and t(x).unflatten(-1, (2, -1)).transpose(1, 2)
+        for t in (layer.v_proj, layer.k_proj, layer.q_proj)
+    )
+    zero = torch.zeros_like(v)
+    s = zero if pairs else layer.source2token({"paper": k, "srl": x}[preset])
+    q, k = (q, k) if pairs else (zero, zero)
+    sigma = F.logsigmoid if preset == "paper" else lambda r: r
+    directions = ("forward", "backward")
+    contexts = [
+        torch.cat([attend(q[b, c], k[b, c], v[b, c], s[b, c], d, sigma)
+                   for c, d in enumerate(directions)], -1)
+        for b in range(2)
+    ]  # fmt: skip
+    assert_close(scores, layer.out_proj(torch.stack(contexts)), layer(x), 1e-12)
 
 
 @pytest.mark.parametrize("preset", ["paper", "nmt", "srl", "sentence"])
@@ -151,6 +185,8 @@ def test_strict_directions_leak_nothing(preset):
         {"output_activation": "relu"},
         {"output_projection": False},
         {"qkv_init_gain": 0.5},
+        {"scores": "token2token"},
+        {"scores": "source2token"},
     ],
     ids=lambda s: "-".join(map(str, s)),
 )
@@ -200,7 +236,7 @@ def test_a_compiled_layer_gives_the_same():
         ({"name_or_config": "mtsaa"}, "'mtsaa' is unknown; allowed are multihead, mtsa"),
         ({"preset": "papr"}, "preset 'papr' is unknown for 'mtsa'; allowed: paper, nmt"),
         ({"name_or_config": "multihead", "preset": "nmt"}, "it has no presets"),
-        ({"name_or_config": "multihead", "masks": "none"}, "has no switch 'masks'"),
+        ({"name_or_config": "multihead", "sigma_s": "identity"}, "has no switch 'sigma_s'"),
         ({"depth": 3}, "has no switch 'depth'; its switches are .*s2t_layers"),
         ({"num_heads": 3}, "must be even"),
         ({"num_heads": 5, "masks": "none"}, "num_heads 5 does not divide embed_dim 12"),

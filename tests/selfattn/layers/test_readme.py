@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -190,6 +191,17 @@ def test_a_cell(way, mechanism, works, request):
 def test_multihead_has_derivatives_of_all_orders_under_math(way):
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         way("multihead")
+
+
+@pytest.mark.parametrize("way", [second, forward_mode, samples, meta, compiled])
+@pytest.mark.parametrize(
+    "switches", [{"masks": "forward_backward"}, {"positions": "alibi"}, {"positions": "relative"}]
+)
+def test_multihead_with_switches_has_derivatives_of_all_orders(way, switches, monkeypatch):
+    """Its operator is then MTSA's."""
+    build = partial(build_attention, **switches)
+    monkeypatch.setitem(globals(), "build_attention", build)
+    way("multihead")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,81 @@
+"""Relative position representations: learnt vectors of the distance in keys and values."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from selfattn.layers.inspection import visible_softmax
+
+
+class RelativePositions(nn.Module):
+    """``a^K`` and ``a^V`` of Shaw et al. (2018), shared by the heads of a layer.
+
+    Distances beyond ``clip`` share a vector: ``a_ij = w[clip(j - i, -clip, clip)]``. Both tables
+    have ``2 clip + 1`` vectors as wide as a head. Memory is quadratic in T: scores and weights are
+    written out, ``B H T T``; the paper's tensor ``T T D`` is not.
+
+    Args:
+        width: features D of a head.
+        clip: the largest distance with a vector of its own, k in the paper, in tokens.
+
+    Differs:
+        The paper does not name an initialisation; here it is Xavier uniform.
+    """
+
+    def __init__(self, width: int, clip: int) -> None:
+        super().__init__()
+        self.clip = clip
+        self.keys = nn.Parameter(torch.empty(2 * clip + 1, width))
+        self.values = nn.Parameter(torch.empty(2 * clip + 1, width))
+        nn.init.xavier_uniform_(self.keys)
+        nn.init.xavier_uniform_(self.values)
+
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        """``q_i (k_j + a^K_ij)^T / sqrt(D)``, ``(B, H, T, T)`` (eq. 4)."""
+        by_distance = q @ self.keys.transpose(0, 1)  # (B, H, T, 2 clip + 1)
+        pairs = q @ k.transpose(-1, -2)
+        scores: Tensor = pairs + by_distance.gather(-1, self._rows(pairs))
+        return scores * q.shape[-1] ** -0.5
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        visible: Tensor,
+        bias: Tensor | None = None,
+        dropout_p: float = 0.0,
+    ) -> Tensor:
+        """``sum_j alpha_ij (v_j + a^V_ij)`` (eq. 3), alpha the softmax of the scores.
+
+        Args:
+            q: ``(B, H, T, D)``, as k and v.
+            k: see q.
+            v: see q.
+            visible: bool ``(B or 1, H, T, T)``, [query, key].
+            bias: added to the scores, ``(H, T, T)``.
+            dropout_p: probability of dropping a weight.
+
+        Returns:
+            ``(B, H, T, D)``, exactly 0 where a query sees no key.
+        """
+        scores = self.scores(q, k)
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        weights = visible_softmax(scores if bias is None else scores + bias, visible)
+        weights = F.dropout(weights, dropout_p).to(v.dtype)
+        by_distance = weights.new_zeros(*weights.shape[:3], 2 * self.clip + 1)
+        by_distance = by_distance.scatter_add(-1, self._rows(weights), weights)
+        y: Tensor = weights @ v + by_distance @ self.values.to(v.dtype)
+        return y
+
+    def _rows(self, pairs: Tensor) -> Tensor:
+        """Row of the tables for each pair, expanded to ``(B, H, T, T)``."""
+        position = torch.arange(pairs.shape[-1], device=pairs.device)
+        ahead = position - position[:, None]  # j - i
+        return (ahead.clamp(-self.clip, self.clip) + self.clip).expand_as(pairs)
+
+    def extra_repr(self) -> str:
+        """Sizes, for ``print(module)``."""
+        return f"width={self.keys.shape[1]}, clip={self.clip}"

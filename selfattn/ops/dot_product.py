@@ -1,0 +1,166 @@
+"""Dot-product attention under positional masks and a bias by distance, for all heads at once.
+
+Without masks and bias it is PyTorch's operator. A strict direction is causal attention of every
+query on the keys before it (or behind it, on reversed tensors): on a GPU, flash attention on half
+of the pairs. Everything else, and all of it on a CPU, is the operator of MTSA with source2token
+scores of 0, where every feature has the softmax of the dot products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from selfattn.masks import PositionalMask
+from selfattn.ops._distance import by_position
+from selfattn.ops.mtsa import mtsa
+
+
+def dot_product(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    masks: Sequence[PositionalMask],
+    padding_mask: Tensor | None = None,
+    distance_bias: Tensor | None = None,
+    dropout_p: float = 0.0,
+) -> Tensor:
+    """``softmax(q k^T / sqrt(D) + bias + M) v`` over the visible keys (Vaswani et al. 2017, eq. 1).
+
+    Memory is linear in T, but for dropout under a mask or a bias, which PyTorch has so
+    for strict directions on a GPU alone.
+
+    Args:
+        q: queries ``(B, H, T, D)``.
+        k: keys ``(B, H, T, D)``.
+        v: values ``(B, H, T, D)``.
+        masks: one for each head.
+        padding_mask: bool ``(B, T)``, True = padding.
+        distance_bias: ``(H, T)``, finite; added to the score of a key at that distance.
+        dropout_p: probability of dropping a weight; drawn from torch's global generator.
+
+    Returns:
+        ``(B, H, T, D)``. A query without a visible key gives exactly 0; only without masks and bias
+        a sentence of padding alone sees itself.
+    """
+    if distance_bias is None and all(mask.offsets == (None, None) for mask in masks):
+        visible = None if padding_mask is None else not_padding(padding_mask)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=dropout_p)
+    if not v.numel():
+        return v * 1.0
+    strict = distance_bias is None and all(_is_strict(mask) for mask in masks)
+    if strict and (q.is_cuda or dropout_p):
+        return strictly_directed(q, k, v, masks, padding_mask, dropout_p)
+    if dropout_p:
+        return _with_matrix(q, k, v, masks, padding_mask, distance_bias, dropout_p)
+    none = torch.zeros_like(v)
+    return mtsa(
+        q, k, v, none, masks=masks, padding_mask=padding_mask, distance_bias=distance_bias
+    )  # fmt: skip
+
+
+def not_padding(padding_mask: Tensor) -> Tensor:
+    """Visible keys ``(B, 1, 1, T)``: a sentence of padding alone sees itself, lest it be NaN."""
+    empty = padding_mask.all(1, keepdim=True)
+    return (~padding_mask | empty)[:, None, None, :]
+
+
+def strictly_directed(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    masks: Sequence[PositionalMask],
+    padding_mask: Tensor | None,
+    dropout_p: float = 0.0,
+) -> Tensor:
+    """Heads that see what is strictly before them, or strictly behind: causal attention.
+
+    Padding has no mask, which excludes causal attention in PyTorch: a further feature, 1 in every
+    query and hugely negative in padded keys, takes their weight to exactly 0.
+
+    Args:
+        q: ``(B, H, T, D)``, as k and v.
+        k: see q.
+        v: see q.
+        masks: one for each head, forward or backward, without window and without itself.
+        padding_mask: bool ``(B, T)``, True = padding.
+        dropout_p: see ``dot_product``.
+
+    Returns:
+        ``(B, H, T, D)``, exactly 0 where a query sees no key.
+    """
+    width = q.shape[-1]
+    if padding_mask is not None:
+        q, k, v = _with_padding_feature(q, k, v, padding_mask)
+    parts = []
+    start = 0
+    while start < len(masks):  # neighbours of one direction go together
+        direction = masks[start].direction
+        stop = start + 1
+        while stop < len(masks) and masks[stop].direction == direction:
+            stop += 1
+        heads = [t[:, start:stop] for t in (q, k, v)]
+        if direction == "backward":
+            heads = [t.flip(2) for t in heads]
+        seen = F.scaled_dot_product_attention(
+            heads[0][:, :, 1:], heads[1][:, :, :-1], heads[2][:, :, :-1],
+            is_causal=True, dropout_p=dropout_p, scale=width**-0.5,
+        )  # fmt: skip
+        seen = F.pad(seen, (0, 0, 1, 0))  # the first query sees nothing
+        parts.append(seen.flip(2) if direction == "backward" else seen)
+        start = stop
+    y = torch.cat(parts, 1)[..., :width]
+    if padding_mask is None:
+        return y
+    return y.masked_fill(_sees_nothing(masks, padding_mask), 0.0)
+
+
+def _is_strict(mask: PositionalMask) -> bool:
+    return mask.direction != "none" and mask.window is None and not mask.include_self
+
+
+def _sees_nothing(masks: Sequence[PositionalMask], padding_mask: Tensor) -> Tensor:
+    """Queries without a visible key, bool ``(B, H, T, 1)``."""
+    empty = {mask: mask.visible_keys(padding_mask) == 0 for mask in set(masks)}
+    return torch.stack([empty[mask] for mask in masks], 1)[..., None]
+
+
+def _with_padding_feature(
+    q: Tensor, k: Tensor, v: Tensor, padding_mask: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Eight features more, a multiple that kernels like; the first makes padded keys invisible."""
+    large, factor = (2.0**15, 2.0**7) if q.dtype is torch.float16 else (1e30, 1.0)
+    first = torch.zeros(8, dtype=q.dtype, device=q.device)
+    first[0] = 1.0
+    more_q = (factor * first).expand(*q.shape[:-1], 8)
+    hidden = padding_mask[:, None, :, None].to(k.dtype) * (-large * first)
+    more_k = hidden.expand(*k.shape[:-1], 8)
+    more_v = torch.zeros_like(more_q)
+    return torch.cat([q, more_q], -1), torch.cat([k, more_k], -1), torch.cat([v, more_v], -1)
+
+
+def _with_matrix(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    masks: Sequence[PositionalMask],
+    padding_mask: Tensor | None,
+    distance_bias: Tensor | None,
+    dropout_p: float,
+) -> Tensor:
+    """With the masks of all heads as one matrix; a query that sees nothing is cleared after."""
+    length = q.shape[2]
+    visible = torch.stack([mask.allowed(length, q.device) for mask in masks])[None]
+    if padding_mask is not None:
+        visible = visible & ~padding_mask[:, None, None, :]
+    empty = ~visible.any(-1, keepdim=True)
+    matrix = visible | empty
+    if distance_bias is not None:
+        bias = by_position(distance_bias).to(q.dtype)
+        matrix = torch.where(matrix, bias, torch.full_like(bias, float("-inf")))
+    y = F.scaled_dot_product_attention(q, k, v, attn_mask=matrix, dropout_p=dropout_p)
+    return y.masked_fill(empty, 0.0)
