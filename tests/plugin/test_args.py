@@ -90,7 +90,7 @@ def test_a_checkpoint_of_when_the_value_bias_was_no_switch_has_it(plugin_args):
     """Its flags hold every other switch; a command that names some of them is no checkpoint."""
     args = parse(plugin_args, "--encoder-attention", "fast_disa", "--fast-disa-window", "3")
     assert not plugin_args.attention_config(args).value_bias
-    del args.fast_disa_value_bias
+    del args.fast_disa_value_bias, args.fast_disa_scores  # newer still
     args.fast_disa_value_activation = "relu"
     config = plugin_args.attention_config(args)
     assert (config.value_bias, config.value_activation, config.window) == (True, "relu", 3)
