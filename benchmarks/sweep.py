@@ -170,7 +170,7 @@ def _worker(
     plan: Plan, kind: str, method: str, progress: Callable[[Result], None] | None = None
 ) -> dict[int, Result]:
     """Run a worker and collect its results by length; each length gets one."""
-    own = {"kind": kind, "method": method}
+    own: dict[str, Any] = {"kind": kind, "method": method}
     shared = {f.name: getattr(plan, f.name) for f in fields(Task) if f.name not in own}
     task = Task(**own, **shared)
     found: dict[int, Result] = {}
