@@ -65,7 +65,9 @@ def _table(table: Table, width: int) -> str:
 
 def _aligned(table: Table, rows: list[list[str]]) -> list[str]:
     sides = ["left"] * table.left + ["right"] * (len(table.header) - table.left)
-    text = tabulate(rows, table.header, "plain", colalign=sides, disable_numparse=True)
+    # As a row, because tabulate makes the column of a header wider than the header.
+    lines = [table.header, *rows]
+    text = tabulate(lines, tablefmt="plain", colalign=sides, disable_numparse=True)
     return [f"  {line.rstrip()}" for line in text.splitlines()]
 
 
