@@ -13,8 +13,8 @@ from selfattn.layers.distance import distance_bias
 from selfattn.layers.inspection import visible_keys, visible_softmax
 from selfattn.layers.linear import PerHeadLinear
 from selfattn.masks import PositionalMask, check_selections
-from selfattn.ops._autograd import has_values
-from selfattn.ops._distance import by_position
+from selfattn.ops.common.autograd import has_values
+from selfattn.ops.common.distance import by_position
 from selfattn.ops.disa import LARGEST_C, SMALLEST_C, disa
 
 

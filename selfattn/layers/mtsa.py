@@ -29,7 +29,7 @@ from selfattn.layers.selection import real_tokens
 from selfattn.layers.source2token_scores import Source2TokenScores
 from selfattn.masks import head_masks
 from selfattn.ops import mtsa
-from selfattn.ops._distance import by_position
+from selfattn.ops.common.distance import by_position
 
 
 class MTSA(SelfAttention):

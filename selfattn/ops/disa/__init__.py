@@ -11,8 +11,8 @@ from torch import Tensor
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask, check_padding_mask, check_selections
-from selfattn.ops import _dispatch, _distance
-from selfattn.ops._autograd import has_values
+from selfattn.ops.common import dispatch, distance
+from selfattn.ops.common.autograd import has_values
 from selfattn.ops.disa import fused, native, packing
 from selfattn.ops.disa.eager import disa_eager
 from selfattn.ops.disa.fused import disa_fused
@@ -28,9 +28,9 @@ def _fused(x: Tensor, *rest: Any) -> Tensor:
 def _fused_refusal(*inputs: Any) -> str | None:
     """Asked once for each graph of torch.compile."""
     if torch.compiler.is_compiling():
-        from selfattn.ops import _compiled
+        from selfattn.ops.common import compiled
 
-        return _compiled.disa_refusal(*inputs)
+        return compiled.disa_refusal(*inputs)
     return fused_refusal(*inputs)
 
 
@@ -42,9 +42,9 @@ def fused_refusal(device: str, dtype: torch.dtype, c: float) -> str | None:
 def _eager(*inputs: Any) -> Tensor:
     """Out of torch.compile's graphs: its blocks depend on the padding."""
     if torch.compiler.is_compiling():
-        from selfattn.ops import _compiled
+        from selfattn.ops.common import compiled
 
-        return _compiled.disa_eager(*inputs)
+        return compiled.disa_eager(*inputs)
     return disa_eager(*inputs)
 
 
@@ -133,16 +133,16 @@ def disa(
         x, a, b = (t.to(widest) for t in (x, a, b))
     masks = _check(x, a, b, mask, c, dropout_p)
     hidden, hidden_keys = _hidden(x.shape[:2], padding_mask, queries, keys)
-    _distance.check(distance_bias, len(masks), x.shape[1])
+    distance.check(distance_bias, len(masks), x.shape[1])
     if not x.numel():
         return x * 1.0  # no sentence or no token: nothing to attend to, but still part of the graph
-    refused = _dispatch.unfit(x)
+    refused = dispatch.unfit(x)
     if backend in ("auto", "fused"):
         reason = _fused_refusal(x.device.type, x.dtype, float(c))
         if distance_bias is not None:
-            reason = _distance.NOT_FUSED
+            reason = distance.NOT_FUSED
         refused |= {} if reason is None else {"fused": reason}
-    name = _dispatch.choose(backend, refused)
+    name = dispatch.choose(backend, refused)
     run, numbers = _RUN[name], (float(c), float(dropout_p))
     bias = () if name == "fused" else (distance_bias,)
     packs_itself = name == "reference" or (name == "fused" and x.device.type == "cpu")

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
-from selfattn.ops import _autograd
-from selfattn.ops._distance import DistanceTable
+from selfattn.ops.common import autograd
+from selfattn.ops.common.distance import DistanceTable
 from selfattn.ops.disa import tiling
 from selfattn.ops.disa.part import Buffers, Part, part_of, scores_of, weights
 from selfattn.ops.disa.reference import DiSACall
@@ -47,7 +47,7 @@ def disa_eager(
     seed = torch.randint(1 << 62, ()) if dropout_p else None
     hidden = (padding_mask, hidden_keys)
     projected = (t.to(work) for t in (x, a, b))
-    return _autograd.run(call, *projected, distance_bias, *hidden, seed).to(x.dtype)
+    return autograd.run(call, *projected, distance_bias, *hidden, seed).to(x.dtype)
 
 
 class _Eager(DiSACall):

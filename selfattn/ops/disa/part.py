@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
-from selfattn.ops._distance import DistanceTable
+from selfattn.ops.common.distance import DistanceTable
 from selfattn.ops.disa import tiling
 from selfattn.ops.disa.tiling import Block
 from selfattn.ops.mtsa.tiling import FactorDropout

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
-from selfattn.ops._autograd import Call, Outputs
-from selfattn.ops._distance import by_position
+from selfattn.ops.common.autograd import Call, Outputs
+from selfattn.ops.common.distance import by_position
 
 
 def disa_reference(

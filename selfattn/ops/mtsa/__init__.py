@@ -10,7 +10,7 @@ from torch import Tensor
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask, check_padding_mask
-from selfattn.ops import _dispatch, _distance
+from selfattn.ops.common import dispatch, distance
 from selfattn.ops.mtsa import fused, native
 from selfattn.ops.mtsa.eager import mtsa_eager
 from selfattn.ops.mtsa.fused import mtsa_fused
@@ -26,9 +26,9 @@ def _fused(q: Tensor, *rest: Any) -> Tensor:
 def _fused_refusal(*inputs: Any) -> str | None:
     """Asked once for each graph of torch.compile."""
     if torch.compiler.is_compiling():
-        from selfattn.ops import _compiled
+        from selfattn.ops.common import compiled
 
-        return _compiled.mtsa_refusal(*inputs)
+        return compiled.mtsa_refusal(*inputs)
     return fused_refusal(*inputs)
 
 
@@ -42,9 +42,9 @@ def fused_refusal(device: str, dtype: torch.dtype, key_width: int, width: int) -
 def _eager(*inputs: Any) -> Tensor:
     """Out of torch.compile's graphs: which blocks it computes again depends on the numbers."""
     if torch.compiler.is_compiling():
-        from selfattn.ops import _compiled
+        from selfattn.ops.common import compiled
 
-        return _compiled.mtsa_eager(*inputs)
+        return compiled.mtsa_eager(*inputs)
     return mtsa_eager(*inputs)
 
 
@@ -116,19 +116,19 @@ def mtsa(
             "attention 'mtsa' cannot be traced: its blocks depend on the length; run it in Python"
         )
     masks = _check(q, k, v, s, masks, padding_mask, dropout_p)
-    _distance.check(distance_bias, *q.shape[1:3])
+    distance.check(distance_bias, *q.shape[1:3])
     sigma_t = sigma_t.replace("-", "").replace("_", "")
     if sigma_t not in SIGMA_T:
         raise UserError(f"sigma_t {sigma_t!r} is unknown; allowed are {', '.join(SIGMA_T)}")
     if not v.numel():
         return v * 1.0  # no sentence or no token: nothing to attend to, but still part of the graph
-    refused = _dispatch.unfit(q)
+    refused = dispatch.unfit(q)
     if backend in ("auto", "fused"):
         reason = _fused_refusal(q.device.type, q.dtype, q.shape[-1], v.shape[-1])
         if distance_bias is not None and q.device.type != "cpu":
-            reason = _distance.NOT_FUSED
+            reason = distance.NOT_FUSED
         refused |= {} if reason is None else {"fused": reason}
-    run = _RUN[_dispatch.choose(backend, refused)]
+    run = _RUN[dispatch.choose(backend, refused)]
     return run(q, k, v, s, masks, padding_mask, sigma_t, float(dropout_p), distance_bias)
 
 

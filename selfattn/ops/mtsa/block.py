@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
-from selfattn.ops._distance import DistanceTable
+from selfattn.ops.common.distance import DistanceTable
 from selfattn.ops.mtsa.tiling import FactorDropout, Part, Tile, tiles
 
 LOG2E = math.log2(math.e)

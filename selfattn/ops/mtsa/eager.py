@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
-from selfattn.ops import _autograd
-from selfattn.ops._distance import DistanceTable
+from selfattn.ops.common import autograd
+from selfattn.ops.common.distance import DistanceTable
 from selfattn.ops.mtsa.block import Block, Saved, Shared, Sum, Workspace
 from selfattn.ops.mtsa.reference import MTSACall
 from selfattn.ops.mtsa.rescue import Failure, rescue_backward, rescue_forward
@@ -46,7 +46,7 @@ def mtsa_eager(
     call = _Eager(tuple(masks), sigma_t, dropout_p)
     seed = torch.randint(1 << 62, ()) if dropout_p else None
     projected = (t.to(work) for t in (q, k, v, s))
-    return _autograd.run(call, *projected, distance_bias, padding_mask, seed).to(q.dtype)
+    return autograd.run(call, *projected, distance_bias, padding_mask, seed).to(q.dtype)
 
 
 class _Eager(MTSACall):

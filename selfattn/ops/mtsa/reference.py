@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
-from selfattn.ops._autograd import Call, Outputs
-from selfattn.ops._distance import by_position
+from selfattn.ops.common.autograd import Call, Outputs
+from selfattn.ops.common.distance import by_position
 
 
 def mtsa_reference(

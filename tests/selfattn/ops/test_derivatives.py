@@ -8,7 +8,8 @@ from torch.func import grad, jacrev, vmap
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
-from selfattn.ops import _autograd, disa, mtsa
+from selfattn.ops import disa, mtsa
+from selfattn.ops.common import autograd
 from selfattn.ops.disa import eager as disa_eager
 from selfattn.ops.disa import native as disa_native
 from selfattn.ops.mtsa import eager as mtsa_eager
@@ -133,14 +134,14 @@ def test_pieces_of_sentences_and_of_queries(monkeypatch, name, elements):
     values, hidden = inputs(name, torch.float64), padding_mask("left", BATCH, LENGTH)
     run = attend(name, "eager", hidden, 0.3)
     expected = by_autograd(run, values)
-    monkeypatch.setattr(_autograd, "PIECE_ELEMENTS", elements)
+    monkeypatch.setattr(autograd, "PIECE_ELEMENTS", elements)
     for want, found in zip(expected, by_autograd(run, values), strict=True):
         assert_close("in pieces", want, found, 1e-12)
 
 
 @operators
 def test_memory_of_a_second_derivative_is_that_of_its_pieces(monkeypatch, name):
-    monkeypatch.setattr(_autograd, "PIECE_ELEMENTS", 1 << 12)
+    monkeypatch.setattr(autograd, "PIECE_ELEMENTS", 1 << 12)
     values = inputs(name, torch.float64, bias=False, length=96)
     with LargestTensor() as seen:
         by_autograd(attend(name, "eager"), values)

@@ -5,7 +5,8 @@ import torch
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
-from selfattn.ops import _distance, disa, mtsa
+from selfattn.ops import disa, mtsa
+from selfattn.ops.common import distance
 from selfattn.ops.disa import tiling as disa_tiling
 from selfattn.ops.disa.reference import equation as disa_equation
 from selfattn.ops.mtsa import eager, native, tiling
@@ -118,7 +119,7 @@ def test_dropout_of_the_kernel(sigma_t, fused):
         visible = torch.stack([mask.allowed(40) for mask in MASKS])
         r = q @ k.mT * q.shape[-1] ** -0.5
         r = torch.nn.functional.logsigmoid(r) if sigma_t == "logsigmoid" else r
-        score = (r + _distance.by_position(bias))[..., None] + s[:, :, None]
+        score = (r + distance.by_position(bias))[..., None] + s[:, :, None]
         alive = visible.any(-1)[..., None, None]
         score = score.masked_fill(~visible[..., None] & alive, float("-inf"))
         p = torch.softmax(score, -2) * alive * pairs[..., None] * features[:, :, None]
@@ -204,7 +205,7 @@ def test_no_square_tensor_exists():
 
 
 def test_the_sum_of_block_gradients_by_brute_force():
-    table = _distance.DistanceTable(torch.zeros(2, 9), torch.float64)
+    table = distance.DistanceTable(torch.zeros(2, 9), torch.float64)
     expected = torch.zeros(2, 9, dtype=torch.float64)
     for start, stop, lo, hi in ((0, 4, 0, 9), (4, 9, 2, 3), (8, 9, 0, 9), (3, 5, 7, 9)):
         grad = torch.randn(2, stop - start, hi - lo, dtype=torch.float64)

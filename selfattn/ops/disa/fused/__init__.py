@@ -15,7 +15,7 @@ from torch import Tensor
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
-from selfattn.ops import _autograd
+from selfattn.ops.common import autograd
 from selfattn.ops.disa.eager import LARGEST_C_FLOAT32
 from selfattn.ops.disa.fused import operators
 from selfattn.ops.disa.reference import DiSACall
@@ -65,13 +65,13 @@ def disa_fused(
     if reason is not None:
         raise UserError(f"backend 'fused' cannot be used: {reason}")
     seed = draw_seed(x.device) if dropout_p else None
-    given = any(t.requires_grad for t in (x, a, b)) or _autograd.is_transformed()
+    given = any(t.requires_grad for t in (x, a, b)) or autograd.is_transformed()
     call = _Triton(tuple(masks), c, dropout_p, torch.is_grad_enabled() and given)
     hidden = (padding_mask, hidden_keys)
-    if _autograd.is_traced(x):
+    if autograd.is_traced(x):
         out: Tensor = operators.fused_forward(x, a, b, *hidden, seed, *call.options, call.save)[0]
         return out
-    return _autograd.run(call, x, a, b, None, *hidden, seed)
+    return autograd.run(call, x, a, b, None, *hidden, seed)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
-from selfattn.ops._autograd import refuse_derivative
+from selfattn.ops.common.autograd import refuse_derivative
 from selfattn.ops.mtsa.fused import dropout
 from selfattn.ops.mtsa.fused.launch import UNBOUNDED
 from selfattn.ops.mtsa.tiling import runs

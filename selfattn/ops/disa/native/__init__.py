@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
-from selfattn.ops import _autograd, _native
+from selfattn.ops.common import autograd, native
 from selfattn.ops.disa.eager import LARGEST_C_FLOAT32
 from selfattn.ops.disa.reference import DiSACall
 from selfattn.ops.mtsa import native as mtsa_native
@@ -34,7 +34,7 @@ class _Task(ctypes.Structure):
     """``Task`` in task.h: change both."""
 
     _fields_ = (
-        *((name, _native.View) for name in _TENSORS),
+        *((name, native.View) for name in _TENSORS),
         *((name, ctypes.c_void_p) for name in _POINTERS),
         *((name, ctypes.c_int64) for name in _SIZES),
         *((name, ctypes.c_float) for name in _FLOATS),
@@ -44,7 +44,7 @@ class _Task(ctypes.Structure):
 
 def refusal(dtype: torch.dtype, c: float = 5.0) -> str | None:
     """Why the kernel cannot be used for a type of numbers and a bound of scores, or None."""
-    reason = _native.refusal(HERE, dtype)
+    reason = native.refusal(HERE, dtype)
     if reason is None and c > LARGEST_C_FLOAT32:
         reason = f"c {c} is above {LARGEST_C_FLOAT32}, the largest that float32 sums allow"
     return reason
@@ -71,11 +71,11 @@ def disa_native(
     inputs = tuple(t.to(torch.float32) for t in (x, a, b))
     hidden = (padding_mask, hidden_keys)
     call = _Native(tuple(masks), c, dropout_p)
-    if _autograd.is_traced(x):
+    if autograd.is_traced(x):
         options = (*call.options(x), seed)
         found = torch.ops.selfattn.disa_native_forward(*inputs, *hidden, *options)[0]
     else:
-        found = _autograd.run(call, *inputs, None, *hidden, seed)
+        found = autograd.run(call, *inputs, None, *hidden, seed)
     return found.to(x.dtype)
 
 
@@ -84,7 +84,7 @@ class _Native(DiSACall):
 
     def options(self, x: Tensor) -> tuple[list[int], list[int], float, float]:
         """What both operators take between tensors and seed."""
-        return *_native.offsets(self.masks, x.shape[1]), self.c, self.dropout_p
+        return *native.offsets(self.masks, x.shape[1]), self.c, self.dropout_p
 
     def forward(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """See ``Call.forward``."""
@@ -179,7 +179,7 @@ def _differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]
 
 
 _OP.register_autograd(_differentiate, setup_context=_save)
-_autograd.refuse_derivative(_BACKWARD_OP)
+autograd.refuse_derivative(_BACKWARD_OP)
 
 
 def _run(
@@ -221,10 +221,10 @@ def _run(
     )
     views = {n: t if t.stride(-1) == 1 else t.contiguous() for n, t in tensors.items()}
     for name, t in views.items():
-        setattr(task, name, _native.View.of(t[:, None]))
+        setattr(task, name, native.View.of(t[:, None]))
     for name, t in pointers.items():
         setattr(task, name, t.data_ptr())
-    if _native.library(HERE).disa_run(ctypes.byref(task), backward):
+    if native.library(HERE).disa_run(ctypes.byref(task), backward):
         raise MemoryError("the DiSA kernel found no memory for its buffers")
 
 

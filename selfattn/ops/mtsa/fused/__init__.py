@@ -17,7 +17,7 @@ from torch import Tensor
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
-from selfattn.ops import _autograd
+from selfattn.ops.common import autograd
 from selfattn.ops.mtsa.fused import configs, dropout, launch, operators
 from selfattn.ops.mtsa.reference import MTSACall
 
@@ -89,13 +89,13 @@ def mtsa_fused(
         if reason is not None:
             raise UserError(f"backend 'fused' cannot be used: {reason}")
     seed = draw_seed(q.device) if dropout_p else None
-    given = any(t.requires_grad for t in (q, k, v, s)) or _autograd.is_transformed()
+    given = any(t.requires_grad for t in (q, k, v, s)) or autograd.is_transformed()
     call = _Triton(tuple(masks), sigma_t, dropout_p, torch.is_grad_enabled() and given)
-    if _autograd.is_traced(q):
+    if autograd.is_traced(q):
         options = (*call.options, call.save)
         out: Tensor = operators.fused_forward(q, k, v, s, padding_mask, seed, *options)[0]
         return out
-    return _autograd.run(call, q, k, v, s, None, padding_mask, seed)
+    return autograd.run(call, q, k, v, s, None, padding_mask, seed)
 
 
 @dataclass(frozen=True)

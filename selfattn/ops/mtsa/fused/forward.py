@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """Forward kernel: one program for each query tile, one pass over the key tiles it sees."""
 
-from selfattn.ops._triton import LOG2E, dot, kernel, tl
+from selfattn.ops.common.triton_tools import LOG2E, dot, kernel, tl
 from selfattn.ops.mtsa.fused.tile import (
     key_span,
     load_rows,

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selfattn.ops._autograd import refuse_derivative
+from selfattn.ops.common.autograd import refuse_derivative
 from selfattn.ops.mtsa.fused import dropout, launch
 
 _OPTIONS = "int[] left, int[] right, bool logsigmoid, float dropout_p"

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """Small kernels before the large ones: real keys, dropped values, gradients of the ratio."""
 
-from selfattn.ops._triton import jit, kernel, narrow, tl
+from selfattn.ops.common.triton_tools import jit, kernel, narrow, tl
 from selfattn.ops.mtsa.fused.tile import dropout_factor, key_factor, load_rows, store_rows
 
 

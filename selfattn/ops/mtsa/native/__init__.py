@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
-from selfattn.ops import _autograd, _native
+from selfattn.ops.common import autograd, native
 from selfattn.ops.mtsa.reference import MTSACall
 
 HERE = Path(__file__).parent
@@ -29,7 +29,7 @@ class _Task(ctypes.Structure):
     """``Task`` in task.h: change both."""
 
     _fields_ = (
-        *((name, _native.View) for name in _TENSORS),
+        *((name, native.View) for name in _TENSORS),
         *((name, ctypes.c_void_p) for name in _POINTERS),
         *((name, ctypes.c_int64) for name in _SIZES),
         ("scale", ctypes.c_float),
@@ -40,7 +40,7 @@ class _Task(ctypes.Structure):
 
 def refusal(dtype: torch.dtype) -> str | None:
     """Why the kernel cannot be used for a type of numbers; None if it can."""
-    return _native.refusal(HERE, dtype)
+    return native.refusal(HERE, dtype)
 
 
 def mtsa_native(
@@ -64,10 +64,10 @@ def mtsa_native(
     bias = None if distance_bias is None else distance_bias.to(torch.float32)
     inputs = *(t.to(torch.float32) for t in (q, k, v, s)), bias, padding_mask
     call = _Native(tuple(masks), sigma_t, dropout_p)
-    if _autograd.is_traced(q):
+    if autograd.is_traced(q):
         found = torch.ops.selfattn.mtsa_native_forward(*inputs, *call.options(q), seed)[0]
     else:
-        found = _autograd.run(call, *inputs, seed)
+        found = autograd.run(call, *inputs, seed)
     return found.to(q.dtype)
 
 
@@ -76,7 +76,7 @@ class _Native(MTSACall):
 
     def options(self, q: Tensor) -> tuple[list[int], list[int], bool, float]:
         """What both operators take between tensors and seed."""
-        ends = _native.offsets(self.masks, q.shape[2])
+        ends = native.offsets(self.masks, q.shape[2])
         return *ends, self.sigma_t == "logsigmoid", self.dropout_p
 
     def forward(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
@@ -208,7 +208,7 @@ def _differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]
 
 
 _OP.register_autograd(_differentiate, setup_context=_save)
-_autograd.refuse_derivative(_BACKWARD_OP)
+autograd.refuse_derivative(_BACKWARD_OP)
 
 
 def _rows(t: Tensor) -> Tensor:
@@ -251,9 +251,9 @@ def _run(
         seed=0 if seed is None else int(seed),
     )
     for name, t in tensors.items():
-        value = _native.View.of(t) if name in _TENSORS else t.data_ptr()
+        value = native.View.of(t) if name in _TENSORS else t.data_ptr()
         setattr(task, name, value)
-    if _native.library(HERE).mtsa_run(ctypes.byref(task), backward):
+    if native.library(HERE).mtsa_run(ctypes.byref(task), backward):
         raise MemoryError("the MTSA kernel found no memory for its buffers")
 
 
