@@ -4,14 +4,25 @@ Only a function that is being compiled imports this: torch.compiler's decorators
 compiler, which takes longer than the rest of ``import selfattn``.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import torch
+from torch import Tensor
 
-from selfattn.ops.disa import fused_refusal as _disa_refusal
-from selfattn.ops.disa.eager import disa_eager as _disa_eager
-from selfattn.ops.mtsa import fused_refusal as _mtsa_refusal
-from selfattn.ops.mtsa.eager import mtsa_eager as _mtsa_eager
+from selfattn.ops.common.dispatch import OPERATORS
 
-disa_eager = torch.compiler.disable(_disa_eager)
-mtsa_eager = torch.compiler.disable(_mtsa_eager)
-disa_refusal = torch.compiler.assume_constant_result(_disa_refusal)
-mtsa_refusal = torch.compiler.assume_constant_result(_mtsa_refusal)
+
+def _eager(name: str, *inputs: Any) -> Tensor:
+    """``Operator.eager`` by name."""
+    return OPERATORS[name].eager(*inputs)
+
+
+def _refusal(name: str, *limits: Any) -> str | None:
+    """``Operator.refusal`` by name."""
+    return OPERATORS[name].refusal(*limits)
+
+
+eager = torch.compiler.disable(_eager)
+refusal = torch.compiler.assume_constant_result(_refusal)

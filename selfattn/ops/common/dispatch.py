@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,20 +15,66 @@ from selfattn.errors import UserError
 BACKENDS = ("fused", "eager", "reference")
 
 
+class Operator(NamedTuple):
+    """What the registry knows of an operator.
+
+    Attributes:
+        eager: its backend ``"eager"``.
+        refusal: type of device, dtype, and what else its kernels depend on -> why the kernel for
+            that device cannot be used, or None. All but the first two have a default.
+    """
+
+    eager: Callable[..., Tensor]
+    refusal: Callable[..., str | None]
+
+
+OPERATORS: dict[str, Operator] = {}
+
+
 def backends() -> dict[str, str | None]:
-    """Usability of each backend on this machine.
+    """Usability of each operator's backends on this machine.
 
     Returns:
-        Backend and device -> None if it is usable, else the reason why not in one sentence.
+        ``"operator, backend and device"`` -> None if it is usable, else the reason why not in one
+        sentence.
     """
-    from selfattn.ops.mtsa import fused, native  # here: operators import this module
+    found: dict[str, str | None] = {}
+    for name, operator in OPERATORS.items():
+        found[f"{name}, fused on a CPU"] = operator.refusal("cpu", torch.float32)
+        found[f"{name}, fused on a GPU"] = operator.refusal("cuda", torch.float32)
+        found[f"{name}, eager"] = found[f"{name}, reference"] = None
+    return found
 
-    return {
-        "fused on a CPU": native.refusal(torch.float32),
-        "fused on a GPU": fused.refusal(torch.device("cuda"), torch.float32, (64,)),
-        "eager": None,
-        "reference": None,
-    }
+
+def refusal(name: str, *limits: Any) -> str | None:
+    """``Operator.refusal`` by name; asked once for each graph of torch.compile."""
+    if torch.compiler.is_compiling():
+        from selfattn.ops.common import compiled
+
+        return compiled.refusal(name, *limits)
+    return OPERATORS[name].refusal(*limits)
+
+
+def eager(name: str, *inputs: Any) -> Tensor:
+    """``Operator.eager`` by name, out of torch.compile's graphs: its blocks depend on numbers."""
+    if torch.compiler.is_compiling():
+        from selfattn.ops.common import compiled
+
+        return compiled.eager(name, *inputs)
+    return OPERATORS[name].eager(*inputs)
+
+
+def refuse_tracing(name: str) -> None:
+    """Refuse torch.jit.trace.
+
+    Raises:
+        UserError: if it is under way.
+    """
+    if torch.jit.is_tracing():
+        raise UserError(
+            f"attention {name!r} cannot be traced: its blocks depend on the length; run it in "
+            f"Python"
+        )
 
 
 def unfit(t: Tensor) -> dict[str, str]:

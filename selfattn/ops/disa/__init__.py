@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,37 +19,30 @@ from selfattn.ops.disa.native import disa_native
 from selfattn.ops.disa.reference import disa_reference
 
 
-def _fused(x: Tensor, *rest: Any) -> Tensor:
+def _fused(
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    masks: Sequence[PositionalMask],
+    padding_mask: Tensor | None,
+    c: float,
+    dropout_p: float,
+    hidden_keys: Tensor | None,
+) -> Tensor:
     """The kernel for the device: C on a CPU, Triton elsewhere."""
-    return (disa_native if x.device.type == "cpu" else disa_fused)(x, *rest)
+    kernel = disa_native if x.device.type == "cpu" else disa_fused
+    return kernel(x, a, b, masks, padding_mask, c, dropout_p, hidden_keys)
 
 
-def _fused_refusal(*inputs: Any) -> str | None:
-    """Asked once for each graph of torch.compile."""
-    if torch.compiler.is_compiling():
-        from selfattn.ops.common import compiled
-
-        return compiled.disa_refusal(*inputs)
-    return fused_refusal(*inputs)
-
-
-def fused_refusal(device: str, dtype: torch.dtype, c: float) -> str | None:
+def _refusal(device: str, dtype: torch.dtype, c: float = 5.0) -> str | None:
     """Why the kernel for the device cannot be used; None if it can."""
     return native.refusal(dtype, c) if device == "cpu" else fused.refusal(device, dtype, c)
 
 
-def _eager(*inputs: Any) -> Tensor:
-    """Out of torch.compile's graphs: its blocks depend on the padding."""
-    if torch.compiler.is_compiling():
-        from selfattn.ops.common import compiled
-
-        return compiled.disa_eager(*inputs)
-    return disa_eager(*inputs)
-
-
+dispatch.OPERATORS["disa"] = dispatch.Operator(disa_eager, _refusal)
 _RUN: dict[str, Callable[..., Tensor]] = {
     "reference": disa_reference,
-    "eager": _eager,
+    "eager": functools.partial(dispatch.eager, "disa"),
     "fused": _fused,
 }
 # Below, 2/c leaves float32 for usual inputs; above, exp(-2c) leaves float64.
@@ -123,10 +115,7 @@ def disa(
         >>> disa(x, a, b, mask=masks).shape
         torch.Size([4, 5, 16])
     """
-    if torch.jit.is_tracing():
-        raise UserError(
-            "attention 'disa' cannot be traced: its blocks depend on the length; run it in Python"
-        )
+    dispatch.refuse_tracing("disa")
     if not x.is_meta and torch.is_autocast_enabled(x.device.type):
         # Projections come in half precision there, what was normalised in float32.
         widest = functools.reduce(torch.promote_types, (t.dtype for t in (x, a, b)))
@@ -138,7 +127,7 @@ def disa(
         return x * 1.0  # no sentence or no token: nothing to attend to, but still part of the graph
     refused = dispatch.unfit(x)
     if backend in ("auto", "fused"):
-        reason = _fused_refusal(x.device.type, x.dtype, float(c))
+        reason = dispatch.refusal("disa", x.device.type, x.dtype, float(c))
         if distance_bias is not None:
             reason = distance.NOT_FUSED
         refused |= {} if reason is None else {"fused": reason}

@@ -16,11 +16,11 @@ from torch import Tensor
 from selfattn.masks import PositionalMask
 from selfattn.ops.common import autograd
 from selfattn.ops.common.distance import DistanceTable
+from selfattn.ops.common.dropout import FactorDropout
 from selfattn.ops.disa import tiling
 from selfattn.ops.disa.part import Buffers, Part, part_of, scores_of, weights
 from selfattn.ops.disa.reference import DiSACall
 from selfattn.ops.disa.tiling import Spans
-from selfattn.ops.mtsa.tiling import FactorDropout
 
 # exp(-2c s) loses 2c * 6e-8 of a weight to rounding in float32: above this c, float64 is used.
 LARGEST_C_FLOAT32 = 10.0

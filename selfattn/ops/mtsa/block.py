@@ -9,7 +9,6 @@ does not.
 from __future__ import annotations
 
 import functools
-import math
 from typing import NamedTuple
 
 import torch
@@ -18,9 +17,9 @@ from torch import Tensor
 
 from selfattn.masks import PositionalMask
 from selfattn.ops.common.distance import DistanceTable
-from selfattn.ops.mtsa.tiling import FactorDropout, Part, Tile, tiles
-
-LOG2E = math.log2(math.e)
+from selfattn.ops.common.dropout import FactorDropout
+from selfattn.ops.common.tiling import LOG2E
+from selfattn.ops.mtsa.tiling import Part, Tile, tiles
 
 
 class Workspace:

@@ -8,9 +8,9 @@ import torch
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
+from selfattn.ops.common.fused import draw_seed, offsets
 from selfattn.ops.disa.fused import disa_fused, operators, refusal
 from selfattn.ops.disa.reference import disa_reference, equation
-from selfattn.ops.mtsa.fused import draw_seed
 from selfattn.testing import assert_close, padding_mask, run_with_grads
 
 pytest.importorskip("triton", reason="Triton is not installed")
@@ -182,7 +182,7 @@ def test_operators_keep_the_rules_of_torch(device):
     values, _ = inputs(5, dtype=torch.float16)
     leaves = [t.to(device).requires_grad_() for t in values]
     hidden = padding_mask("left", 2, 5).to(device)
-    left, right = operators.offsets(DIRECTIONS)
+    left, right = offsets(DIRECTIONS)
     seed = torch.tensor([7], device=device)
     arguments = (*leaves, hidden, None, seed, left, right, 5.0, 0.1, True)
     torch.library.opcheck(operators.fused_forward, arguments)
@@ -199,7 +199,7 @@ def test_fake_tensors_and_compiled_graphs(fused):
 
 def test_nothing_is_saved_without_gradients(device):
     values = [t.to(device) for t in inputs(5)[0]]
-    left, right = operators.offsets(DIRECTIONS)
+    left, right = offsets(DIRECTIONS)
     with torch.no_grad():
         done = operators.fused_forward(*values, None, None, None, left, right, 5.0, 0.0, False)
     assert [t.numel() for t in done[1:]] == [0, 0, 0, 0]

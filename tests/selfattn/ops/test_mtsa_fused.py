@@ -13,8 +13,9 @@ import pytest
 import torch
 
 from selfattn.masks import PositionalMask
-from selfattn.ops.mtsa.fused import configs, draw_seed, mtsa_fused, operators
-from selfattn.ops.mtsa.fused.dropout import dropout_factors, keep_probability
+from selfattn.ops.common.dropout import keep_probability
+from selfattn.ops.common.fused import draw_seed, dropout_factors
+from selfattn.ops.mtsa.fused import configs, mtsa_fused, operators
 from selfattn.ops.mtsa.reference import mtsa_reference
 from selfattn.testing import assert_close, error_ratio, padding_mask, run_with_grads
 

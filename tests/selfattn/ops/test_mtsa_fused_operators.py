@@ -12,8 +12,8 @@ from torch.utils.checkpoint import checkpoint
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
-from selfattn.ops.mtsa.fused import configs, draw_seed, launch, mtsa_fused, operators, refusal
-from selfattn.ops.mtsa.fused.dropout import dropout_factors
+from selfattn.ops.common.fused import DTYPES, draw_seed, dropout_factors
+from selfattn.ops.mtsa.fused import configs, launch, mtsa_fused, operators, refusal
 from selfattn.ops.mtsa.reference import equation, mtsa_reference
 from selfattn.testing import assert_close, padding_mask, run_with_grads
 
@@ -223,7 +223,7 @@ def test_importing_the_package_leaves_triton_alone(run_cli):
 
 def test_choices_are_for_tiles_that_fit_each_other():
     """Flags and shifts belong to query tiles of forward: those of backward must lie inside."""
-    for dtype in configs.DTYPES:
+    for dtype in DTYPES:
         for width in (3, 16, 25, 64, 100, 128):
             for logsigmoid in (False, True):
                 for dropped in (False, True):

@@ -9,14 +9,13 @@ import torch
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
+from selfattn.ops.common import fused as common
 from selfattn.ops.common.autograd import refuse_derivative
-from selfattn.ops.mtsa.fused import dropout
-from selfattn.ops.mtsa.fused.launch import UNBOUNDED
-from selfattn.ops.mtsa.tiling import runs
+from selfattn.ops.common.dropout import keep_probability
+from selfattn.ops.common.tiling import LOG2E, rows, runs
 
 _HIDDEN = "Tensor? padding, Tensor? unseen"
 _OPTIONS = "int[] left, int[] right, float c, float dropout_p"
-LOG2E = 1.4426950408889634
 
 
 class Tile(NamedTuple):
@@ -42,13 +41,6 @@ class Forward(NamedTuple):
     bounds: Tensor  # int32 (1 or 2, B, 3): span of the keys, and of the queries where it differs
 
 
-def offsets(masks: Sequence[PositionalMask]) -> tuple[list[int], list[int]]:
-    """Smallest and largest visible ``key - query`` of each mask."""
-    left = [-UNBOUNDED if a is None else a for a, _ in (m.offsets for m in masks)]
-    right = [UNBOUNDED if b is None else b for _, b in (m.offsets for m in masks)]
-    return left, right
-
-
 def forward(
     x: Tensor,
     a: Tensor,
@@ -63,14 +55,14 @@ def forward(
     save: bool,
 ) -> Forward:
     """The output and what backward needs, see ``Forward``."""
+    from selfattn.ops.common.triton_tools import bounds_kernel
     from selfattn.ops.disa.fused.kernels import forward_kernel
-    from selfattn.ops.mtsa.fused.prepare import bounds_kernel
 
     done = _empty_forward(x, padding, unseen, save)
     call = _Call((x, a, b), padding, unseen, done.bounds[:1], seed, left, right, c, dropout_p)
     with torch.cuda.device_of(x):
         for hidden, bounds in zip(call.hidden[::-1], done.bounds, strict=False):
-            bounds_kernel[(x.shape[0],)](hidden, bounds, x.shape[1], SIZE=1024)
+            bounds_kernel[(x.shape[0],)](hidden, bounds, x.shape[1], SIZE=common.KEYS_AT_A_TIME)
         for group in call.groups():
             forward_kernel[call.grid(group)](
                 *call.inputs(group), *(t[..., group.features] for t in done[:4]),
@@ -195,10 +187,10 @@ def dropout_factors(
         (key, feature) pairs ``(B, T, C)``; both float32.
     """
     batch, length, features = x.shape
-    pairs, _ = dropout.dropout_factors(seed, (batch, len(masks), length, 1), dropout_p)
+    pairs, _ = common.dropout_factors(seed, (batch, len(masks), length, 1), dropout_p)
     for _, parts in runs(masks):
         pairs[:, parts] = pairs[:, parts.start, None]
-    return pairs, dropout.dropout_factors(seed, (batch, 1, length, features), dropout_p)[1][:, 0]
+    return pairs, common.dropout_factors(seed, (batch, 1, length, features), dropout_p)[1][:, 0]
 
 
 class _Group(NamedTuple):
@@ -225,7 +217,7 @@ class _Call:
         c: float,
         dropout_p: float,
     ) -> None:
-        self._tensors = [_rows(t) for t in tensors]
+        self._tensors = [rows(t) for t in tensors]
         self._shape = tensors[0].shape
         self._offsets = list(zip(left, right, strict=True))
         both = (padding, padding if unseen is None else unseen)
@@ -235,7 +227,7 @@ class _Call:
         self._others = [self._tensors[0] if t is None else t for t in others]
         self.strides = [stride for t in self._tensors for stride in t.stride()[:2]]
         self._exponents = (2.0 / c * LOG2E, -2.0 * c * LOG2E)
-        self._dropout = dropout.threshold(dropout_p), 1.0 / dropout.keep_probability(dropout_p)
+        self._dropout = common.threshold(dropout_p), 1.0 / keep_probability(dropout_p)
         self._tile = choose(dropout_p > 0)
 
     def groups(self) -> list[_Group]:
@@ -272,8 +264,3 @@ class _Call:
             "DROPOUT": self._dropout[0] > 0,
             "num_warps": self._tile.warps,
         }
-
-
-def _rows(t: Tensor) -> Tensor:
-    """A view whose features lie side by side, which is what projections give; else a copy."""
-    return t if t.stride(-1) == 1 or t.shape[-1] == 1 else t.contiguous()

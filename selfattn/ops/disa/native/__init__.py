@@ -17,13 +17,13 @@ from torch import Tensor
 
 from selfattn.masks import PositionalMask
 from selfattn.ops.common import autograd, native
+from selfattn.ops.common.dropout import keep_probability
+from selfattn.ops.common.native import dropout
+from selfattn.ops.common.tiling import LOG2E, rows, runs
 from selfattn.ops.disa.eager import LARGEST_C_FLOAT32
 from selfattn.ops.disa.reference import DiSACall
-from selfattn.ops.mtsa import native as mtsa_native
-from selfattn.ops.mtsa.tiling import runs
 
 HERE = Path(__file__).parent
-LOG2E = 1.4426950408889634
 _TENSORS = ("x", "a", "b", "out", "grad", "gx", "ga", "gb", "inverse")
 _POINTERS = ("padding", "unseen", "left", "right", "begin", "mask")
 _SIZES = ("batch", "length", "groups", "masks", "threads")
@@ -216,10 +216,10 @@ def _run(
         threads=torch.get_num_threads(),
         gain=2.0 / c * LOG2E,
         low=-2.0 * c * LOG2E,
-        keep=(1.0 - dropout_p) ** 0.5,
+        keep=keep_probability(dropout_p),
         seed=0 if seed is None else int(seed),
     )
-    views = {n: t if t.stride(-1) == 1 else t.contiguous() for n, t in tensors.items()}
+    views = {name: rows(t) for name, t in tensors.items()}
     for name, t in views.items():
         setattr(task, name, native.View.of(t[:, None]))
     for name, t in pointers.items():
@@ -237,10 +237,8 @@ def dropout_factors(
         The factor on (query, key) pairs ``(B, G, T, T)``, one for each mask, and the one on
         (key, feature) pairs ``(B, T, C)``; both float32.
     """
-    batch, length, _ = x.shape
-    lanes = x.new_empty(batch, len(masks), length, 1)
-    pairs, _ = mtsa_native.dropout_factors(lanes, lanes, dropout_p, seed)
+    batch, length, features = x.shape
+    pairs = dropout.factors((batch, len(masks), length), length, dropout.PAIRS, dropout_p, seed)
     for _, parts in runs(masks):
         pairs[:, parts] = pairs[:, parts.start, None]
-    _, features = mtsa_native.dropout_factors(x[:, None], x[:, None], dropout_p, seed)
-    return pairs, features[:, 0]
+    return pairs, dropout.factors((batch, length), features, dropout.FEATURES, dropout_p, seed)

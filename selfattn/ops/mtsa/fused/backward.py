@@ -5,11 +5,10 @@ A weight is P * E / den with the maxima of forward, so that nothing here exceeds
 sees a key, and the flags of forward say all there is to say about lost weights.
 """
 
-from selfattn.ops.common.triton_tools import dot, inline, kernel, tl
+from selfattn.ops.common.triton_tools import dot, inline, kernel, key_span, tl
 from selfattn.ops.mtsa.fused.tile import (
     feature_weight,
     key_factor,
-    key_span,
     load_rows,
     nth_tile,
     operand,

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from selfattn.ops.mtsa.fused import configs, dropout
-
-UNBOUNDED = 1 << 29  # an offset beyond every length
+from selfattn.ops.common import fused as common
+from selfattn.ops.common.tiling import LOG2E, rows
+from selfattn.ops.mtsa.fused import configs
 
 
 class Options(NamedTuple):
@@ -52,7 +52,7 @@ def empty_forward(
         return torch.empty(shape, dtype=dtype, device=v.device)
 
     return Forward(
-        dropout.empty_heads(v),
+        empty_heads(v),
         new(lanes, tiles, dtype=torch.int32),
         new(0 if padding is None else batch, 3, dtype=torch.int32),
         new(kept, length, width),
@@ -69,17 +69,17 @@ def forward(
     save: bool,
 ) -> Forward:
     """Run the forward kernels on q, k, v, s."""
+    from selfattn.ops.common import triton_tools
     from selfattn.ops.mtsa.fused import exact as exact_kernels
     from selfattn.ops.mtsa.fused import forward as kernels
-    from selfattn.ops.mtsa.fused import prepare
 
     call = _Call(tensors, padding, seed, options)
     done = empty_forward(tensors[0], tensors[2], padding, options, save)
     tiles = call.tiles
     with call.device():
         if call.padding is not None:
-            prepare.bounds_kernel[(len(call.padding),)](
-                call.padding, done.bounds, call.length, SIZE=configs.PREPARE_KEYS
+            triton_tools.bounds_kernel[(len(call.padding),)](
+                call.padding, done.bounds, call.length, SIZE=common.KEYS_AT_A_TIME
             )
         inputs = call.inputs(done.bounds)
         kernels.forward_kernel[call.grid(tiles.forward.queries)](
@@ -109,19 +109,19 @@ def backward(
     from selfattn.ops.mtsa.fused import prepare
 
     call = _Call(tensors, padding, seed, options)
-    grad = _rows(grad)
-    dq, dk, dv, ds = (dropout.empty_heads(t) for t in tensors)
+    grad = rows(grad)
+    dq, dk, dv, ds = (empty_heads(t) for t in tensors)
     half = tensors[0].dtype == torch.bfloat16
     dnum = torch.empty_like(done.den, dtype=torch.bfloat16 if half else torch.float32)
     dden = torch.empty_like(dnum)
-    tiles, rows = call.tiles, configs.PREPARE_ROWS
+    tiles, size = call.tiles, configs.PREPARE_ROWS
     unit = (*call.sizes, call.gain)
     with call.device():
         inputs = call.inputs(done.bounds)
-        prepare.ratio_kernel[call.grid(rows)](
+        prepare.ratio_kernel[call.grid(size)](
             grad, done.out, done.den, done.row_max, done.flags, dnum, dden,
             *grad.stride()[:3], call.heads, call.length,
-            DV=call.widths["DV"], SV=call.widths["SV"], BM=tiles.forward.queries, ROWS=rows,
+            DV=call.widths["DV"], SV=call.widths["SV"], BM=tiles.forward.queries, ROWS=size,
         )  # fmt: skip
         ratio = (dnum, dden, done.row_max, done.shift)
         kernels.query_kernel[call.grid(tiles.query.queries)](
@@ -159,7 +159,7 @@ class _Call:
         seed: Tensor | None,
         options: Options,
     ) -> None:
-        self.tensors = [_rows(t) for t in tensors]
+        self.tensors = [rows(t) for t in tensors]
         q, _, v, _ = self.tensors
         self.batch, self.heads, self.length, width = v.shape
         key_width = q.shape[-1]
@@ -169,13 +169,13 @@ class _Call:
         self.seed = seed
         self.gain = key_width**-0.5
         # heads, length, and the scale of eq. 8 in units of log 2
-        self.sizes = (self.heads, self.length, self.gain * 1.4426950408889634)
+        self.sizes = (self.heads, self.length, self.gain * LOG2E)
         p = options.dropout_p
         if seed is not None:
-            self.tensors[2] = dropout.dropped_values(v, seed, p)
+            self.tensors[2] = dropped_values(v, seed, p)
         self.strides = [stride for t in self.tensors for stride in t.stride()[:3]]
         # The scale of both factors: v is only set to 0 where it is dropped.
-        self.dropout = (dropout.threshold(p), 1.0 / (1.0 - p))
+        self.dropout = (common.threshold(p), 1.0 / (1.0 - p))
         self.widths = {
             "DK": key_width,
             "DV": width,
@@ -190,9 +190,9 @@ class _Call:
         """The device that the kernels are launched on."""
         return torch.cuda.device_of(self.tensors[0])
 
-    def grid(self, rows: int) -> tuple[int]:
+    def grid(self, size: int) -> tuple[int]:
         """One program for each tile of that many rows."""
-        return (self.batch * self.heads * -(-self.length // rows),)
+        return (self.batch * self.heads * -(-self.length // size),)
 
     def inputs(self, bounds: Tensor) -> list[Tensor]:
         """q, k, v, s and what says which keys are seen; q stands for what is not there."""
@@ -224,11 +224,6 @@ def _tiles(q: Tensor, v: Tensor, options: Options) -> configs.Tiles:
     return configs.choose(q.dtype, widths, options.logsigmoid, dropped)
 
 
-def _rows(t: Tensor) -> Tensor:
-    """A view whose features lie side by side, which is what projections give; else a copy."""
-    return t if t.stride(-1) == 1 or t.shape[-1] == 1 else t.contiguous()
-
-
 @functools.lru_cache(maxsize=256)
 def _offsets(
     left: tuple[int, ...], right: tuple[int, ...], device: torch.device
@@ -236,3 +231,25 @@ def _offsets(
     """Offsets on the device; kept, since a copy to it would break the capture of a CUDA graph."""
     first = torch.tensor(left, dtype=torch.int32, device=device)
     return first, torch.tensor(right, dtype=torch.int32, device=device)
+
+
+def dropped_values(v: Tensor, seed: Tensor, dropout_p: float) -> Tensor:
+    """v ``(B, H, T, D)`` with 0 where its factor is 0, not scaled: so it stays exact."""
+    from selfattn.ops.mtsa.fused.prepare import drop_kernel
+
+    batch, heads, length, width = v.shape
+    size = configs.PREPARE_ROWS
+    out = empty_heads(v)
+    with torch.cuda.device_of(v):
+        drop_kernel[(batch * heads * -(-length // size),)](
+            v, out, seed, *v.stride()[:3], heads, length, common.threshold(dropout_p),
+            DV=width, SV=configs.padded(width), ROWS=size,
+        )  # fmt: skip
+    return out
+
+
+def empty_heads(like: Tensor) -> Tensor:
+    """Empty ``(B, H, T, D)`` whose heads lie side by side in memory, as ``join_heads`` wants."""
+    batch, heads, length, width = like.shape
+    shape = (batch, length, heads, width)
+    return torch.empty(shape, dtype=like.dtype, device=like.device).transpose(1, 2)

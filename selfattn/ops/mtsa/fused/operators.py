@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from selfattn.ops.common.autograd import refuse_derivative
-from selfattn.ops.mtsa.fused import dropout, launch
+from selfattn.ops.mtsa.fused import launch
 
 _OPTIONS = "int[] left, int[] right, bool logsigmoid, float dropout_p"
 
@@ -86,7 +86,7 @@ def _(
 def _(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, s: Tensor, *rest: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    dq, dk, dv, ds = (dropout.empty_heads(t) for t in (q, k, v, s))
+    dq, dk, dv, ds = (launch.empty_heads(t) for t in (q, k, v, s))
     return dq, dk, dv, ds
 
 

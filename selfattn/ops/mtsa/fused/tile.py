@@ -25,27 +25,6 @@ def slope(x):
 
 
 @inline
-def key_span(first, stop, left, right, length, bounds_ptr, batch, HAS_PADDING: tl.constexpr):
-    """Keys that some of the queries ``[first, stop)`` see, and those that all of them see.
-
-    Returns:
-        ``lo, hi, all_lo, all_hi``; the second range lies in the first one or is empty.
-    """
-    lo = tl.maximum(first + left, 0)
-    hi = tl.minimum(stop + right, length)
-    all_lo = tl.maximum(stop - 1 + left, 0)
-    all_hi = tl.minimum(first + right + 1, length)
-    if HAS_PADDING:
-        begin = tl.load(bounds_ptr + batch * 3)
-        end = tl.load(bounds_ptr + batch * 3 + 1)
-        unbroken = tl.load(bounds_ptr + batch * 3 + 2)
-        lo, hi = tl.maximum(lo, begin), tl.minimum(hi, end)
-        all_lo = tl.maximum(all_lo, begin)
-        all_hi = tl.where(unbroken != 0, tl.minimum(all_hi, end), 0)
-    return lo, hi, all_lo, all_hi
-
-
-@inline
 def tile_span(lo, hi, all_lo, all_hi, SIZE: tl.constexpr):
     """The same two ranges in tiles: touched ``[t0, t1)`` and whole ``[w0, w1)``."""
     t0 = lo // SIZE

@@ -17,6 +17,9 @@ from torch import Tensor
 
 from selfattn.masks import PositionalMask
 from selfattn.ops.common import autograd, native
+from selfattn.ops.common.dropout import keep_probability
+from selfattn.ops.common.native import dropout
+from selfattn.ops.common.tiling import rows
 from selfattn.ops.mtsa.reference import MTSACall
 
 HERE = Path(__file__).parent
@@ -96,8 +99,7 @@ class _Native(MTSACall):
 
     def factors(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """See ``Call.factors``."""
-        q, _, v, *_, seed = inputs
-        return dropout_factors(q, v, self.dropout_p, int(seed))
+        return dropout_factors(inputs[2], self.dropout_p, int(inputs[-1]))
 
 
 def _forward(
@@ -138,7 +140,7 @@ def _room(v: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     batch, heads, length, width = v.shape
     # H in the memory order of v, so that the heads are side by side as the next layer wants them.
     return (
-        _rows(torch.empty_like(v)),
+        rows(torch.empty_like(v)),
         v.new_empty(batch, heads, length, width),
         v.new_empty(batch, heads, length),
         v.new_empty(batch, heads, width),
@@ -168,7 +170,7 @@ def _backward(
     """Gradients of q, k, v, s, and of the bias for each sentence ``(B, H, T)``, if there is one."""
     gq, gk, gv, gs, gbias = _gradients(q, k, v, s, bias)
     tensors = {"h": h, "inverse": inverse, "peak": peak, "shift": shift, "exact": exact}
-    tensors |= {"grad": _rows(grad), "gq": gq, "gk": gk, "gv": gv, "gs": gs, "gbias": gbias}
+    tensors |= {"grad": rows(grad), "gq": gq, "gk": gk, "gv": gv, "gs": gs, "gbias": gbias}
     inputs = (q, k, v, s, bias, padding)
     _run(*inputs, left, right, logsigmoid, dropout_p, seed, tensors, backward=True)
     return gq, gk, gv, gs, gbias
@@ -190,7 +192,7 @@ def _gradients(
     q: Tensor, k: Tensor, v: Tensor, s: Tensor, bias: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Room for what backward returns; C adds to the last one."""
-    gq, gk, gv, gs = (_rows(torch.empty_like(t)) for t in (q, k, v, s))
+    gq, gk, gv, gs = (rows(torch.empty_like(t)) for t in (q, k, v, s))
     return gq, gk, gv, gs, q.new_zeros(q.shape[:3] if bias is not None else 0)
 
 
@@ -211,11 +213,6 @@ _OP.register_autograd(_differentiate, setup_context=_save)
 autograd.refuse_derivative(_BACKWARD_OP)
 
 
-def _rows(t: Tensor) -> Tensor:
-    """The same with a contiguous last dimension, which the kernel asks for."""
-    return t if t.stride(-1) == 1 else t.contiguous()
-
-
 def _run(
     q: Tensor,
     k: Tensor,
@@ -233,7 +230,7 @@ def _run(
     backward: bool,
 ) -> None:
     """Hand everything to C."""
-    tensors |= dict(zip("qkvs", map(_rows, (q, k, v, s)), strict=True))
+    tensors |= dict(zip("qkvs", map(rows, (q, k, v, s)), strict=True))
     tensors |= {"left": torch.tensor(left), "right": torch.tensor(right)}
     optional = {"padding": padding, "bias": bias}
     tensors |= {name: t.contiguous() for name, t in optional.items() if t is not None}
@@ -247,7 +244,7 @@ def _run(
         logsigmoid=logsigmoid,
         threads=torch.get_num_threads(),
         scale=inner**-0.5,
-        keep=(1.0 - dropout_p) ** 0.5,
+        keep=keep_probability(dropout_p),
         seed=0 if seed is None else int(seed),
     )
     for name, t in tensors.items():
@@ -257,43 +254,13 @@ def _run(
         raise MemoryError("the MTSA kernel found no memory for its buffers")
 
 
-def dropout_factors(q: Tensor, v: Tensor, dropout_p: float, seed: int) -> tuple[Tensor, Tensor]:
+def dropout_factors(v: Tensor, dropout_p: float, seed: int) -> tuple[Tensor, Tensor]:
     """The factors that the kernel draws from a seed, as whole tensors, for references.
 
     Returns:
         The factor on (query, key) pairs ``(B, H, T, T)`` and the one on (key, feature) pairs
         ``(B, H, T, D)``, float32.
     """
-    batch, heads, length, width = v.shape
-    keep = (1.0 - dropout_p) ** 0.5
-    lines = torch.arange(batch * heads * length)
-    pairs = _factors(lines, length, 0, keep, seed).view(batch, heads, length, length)
-    features = _factors(lines, width, 1, keep, seed).view(batch, heads, length, width)
-    return pairs, features
-
-
-def _factors(lines: Tensor, count: int, kind: int, keep: float, seed: int) -> Tensor:
-    """``factor`` in rng.h for some lines, ``(lines, count)``."""
-    low, high, golden = seed & 0xFFFFFFFF, seed >> 32, 0x9E3779B9
-    a = _mix(_mix((lines + kind * golden) & 0xFFFFFFFF) ^ low)
-    b = _mix(_mix((lines >> 32) ^ a) ^ high)
-    key = a ^ b, _mix((a + golden) & 0xFFFFFFFF) ^ b
-    drawn = _mix((_mix(torch.arange(count) ^ key[0][:, None]) + key[1][:, None]) & 0xFFFFFFFF)
-    threshold = int(torch.tensor(keep, dtype=torch.float32).double() * 4294967296.0)
-    return (drawn < threshold).float() / keep
-
-
-def _mix(x: Tensor) -> Tensor:
-    """The finaliser of MurmurHash3 on 32-bit numbers held in int64."""
-    x = x ^ (x >> 16)
-    x = _times(x, 0x85EBCA6B)
-    x = x ^ (x >> 13)
-    x = _times(x, 0xC2B2AE35)
-    return x ^ (x >> 16)
-
-
-def _times(x: Tensor, factor: int) -> Tensor:
-    """A product modulo 2^32; in two halves, so that int64 does not overflow."""
-    low = (x & 0xFFFF) * factor
-    high = ((x >> 16) * factor & 0xFFFF) << 16
-    return (low + high) & 0xFFFFFFFF
+    lines = v.shape[:3]
+    pairs = dropout.factors(lines, v.shape[2], dropout.PAIRS, dropout_p, seed)
+    return pairs, dropout.factors(lines, v.shape[3], dropout.FEATURES, dropout_p, seed)
