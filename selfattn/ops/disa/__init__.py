@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 
 import torch
@@ -14,9 +15,9 @@ from selfattn.ops.common import dispatch, distance
 from selfattn.ops.common.autograd import has_values
 from selfattn.ops.disa import fused, native, packing
 from selfattn.ops.disa.eager import disa_eager
+from selfattn.ops.disa.equation import disa_slow
 from selfattn.ops.disa.fused import disa_fused
 from selfattn.ops.disa.native import disa_native
-from selfattn.ops.disa.reference import disa_reference
 
 
 def _fused(
@@ -41,7 +42,7 @@ def _refusal(device: str, dtype: torch.dtype, c: float = 5.0) -> str | None:
 
 dispatch.OPERATORS["disa"] = dispatch.Operator(disa_eager, _refusal)
 _RUN: dict[str, Callable[..., Tensor]] = {
-    "reference": disa_reference,
+    "reference": disa_slow,
     "eager": functools.partial(dispatch.eager, "disa"),
     "fused": _fused,
 }
@@ -56,7 +57,7 @@ def disa(
     a: Tensor,
     b: Tensor,
     *,
-    mask: PositionalMask | Sequence[PositionalMask],
+    masks: PositionalMask | Sequence[PositionalMask] | None = None,
     padding_mask: Tensor | None = None,
     queries: Tensor | None = None,
     keys: Tensor | None = None,
@@ -64,6 +65,7 @@ def disa(
     dropout_p: float = 0.0,
     distance_bias: Tensor | None = None,
     backend: str = "auto",
+    mask: PositionalMask | Sequence[PositionalMask] | None = None,
 ) -> Tensor:
     """Masked multi-dimensional self-attention: eq. 9 and 10 of the Bi-BloSAN paper (DiSAN's DiSA).
 
@@ -76,7 +78,7 @@ def disa(
             is taken.
         a: projection of the keys ("dependent") ``(B, T, C)``.
         b: projection of the queries ("head") with the bias ``(B, T, C)``.
-        mask: one ``PositionalMask``, or one for each of G equal parts of the features: forward and
+        masks: one ``PositionalMask``, or one for each of G equal parts of the features: forward and
             backward run in one call on ``(B, T, 2 d)``.
         padding_mask: bool ``(B, T)``, True = padding; a padded position is never a key.
         queries: bool ``(B, T)``, True = attends (ReSAN eq. 10, its heads); default: all. Offsets
@@ -93,13 +95,14 @@ def disa(
             PyTorch operators anywhere; ``"fused"`` is a kernel, in C on a CPU and in Triton on a
             GPU; ``"auto"`` is the first of ``"fused"``, ``"eager"`` and ``"reference"`` that can
             be used. ``selfattn/layers/README.md`` says what each can be used for.
+        mask: deprecated name of ``masks``.
 
     Returns:
         ``(B, T, C)`` in the dtype of x. A padded or unselected query and one with no visible key
         return 0.
 
     Raises:
-        UserError: if shapes, dtypes, mask, c, dropout_p or backend do not fit, under
+        UserError: if shapes, dtypes, masks, c, dropout_p or backend do not fit, under
             ``torch.jit.trace``, or for a third derivative of another backend than ``"reference"``.
             ``"fused"`` takes no distance bias.
 
@@ -112,15 +115,19 @@ def disa(
         >>> from selfattn.masks import PositionalMask
         >>> x, a, b = torch.randn(3, 4, 5, 16).unbind()
         >>> masks = PositionalMask("forward"), PositionalMask("backward")
-        >>> disa(x, a, b, mask=masks).shape
+        >>> disa(x, a, b, masks=masks).shape
         torch.Size([4, 5, 16])
     """
     dispatch.refuse_tracing("disa")
+    if mask is not None:
+        message = "disa(mask=...) is deprecated; call disa(masks=...)"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        masks = mask if masks is None else masks
     if not x.is_meta and torch.is_autocast_enabled(x.device.type):
         # Projections come in half precision there, what was normalised in float32.
         widest = functools.reduce(torch.promote_types, (t.dtype for t in (x, a, b)))
         x, a, b = (t.to(widest) for t in (x, a, b))
-    masks = _check(x, a, b, mask, c, dropout_p)
+    masks = _check(x, a, b, masks, c, dropout_p)
     hidden, hidden_keys = _hidden(x.shape[:2], padding_mask, queries, keys)
     distance.check(distance_bias, len(masks), x.shape[1])
     if not x.numel():
@@ -145,7 +152,7 @@ def _check(
     x: Tensor,
     a: Tensor,
     b: Tensor,
-    mask: PositionalMask | Sequence[PositionalMask],
+    masks: PositionalMask | Sequence[PositionalMask] | None,
     c: float,
     dropout_p: float,
 ) -> tuple[PositionalMask, ...]:
@@ -158,11 +165,13 @@ def _check(
     if len({t.dtype for t in (x, a, b)}) > 1 or not x.is_floating_point():
         found = ", ".join(str(t.dtype) for t in (x, a, b))
         raise UserError(f"x, a, b have dtypes {found}; they must have one floating dtype")
-    masks = (mask,) if isinstance(mask, PositionalMask) else tuple(mask)
+    if masks is None:
+        raise UserError("masks is missing; give one PositionalMask, or one for each group")
+    masks = (masks,) if isinstance(masks, PositionalMask) else tuple(masks)
     features = x.shape[2]
     if not masks or features % len(masks):
         raise UserError(
-            f"mask lists {len(masks)} masks for {features} features; each must get an equal part "
+            f"masks lists {len(masks)} masks for {features} features; each must get an equal part "
             f"of them"
         )
     if not SMALLEST_C <= c <= LARGEST_C:

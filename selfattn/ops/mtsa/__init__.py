@@ -13,9 +13,9 @@ from selfattn.masks import PositionalMask, check_padding_mask
 from selfattn.ops.common import dispatch, distance
 from selfattn.ops.mtsa import fused, native
 from selfattn.ops.mtsa.eager import mtsa_eager
+from selfattn.ops.mtsa.equation import mtsa_slow
 from selfattn.ops.mtsa.fused import mtsa_fused
 from selfattn.ops.mtsa.native import mtsa_native
-from selfattn.ops.mtsa.reference import mtsa_reference
 
 
 def _fused(
@@ -44,7 +44,7 @@ def _refusal(device: str, dtype: torch.dtype, key_width: int = 64, width: int = 
 
 dispatch.OPERATORS["mtsa"] = dispatch.Operator(mtsa_eager, _refusal)
 _RUN: dict[str, Callable[..., Tensor]] = {
-    "reference": mtsa_reference,
+    "reference": mtsa_slow,
     "eager": functools.partial(dispatch.eager, "mtsa"),
     "fused": _fused,
 }

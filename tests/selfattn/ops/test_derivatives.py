@@ -42,7 +42,7 @@ def attend(name, backend, hidden=None, dropout_p=0.0):
         if name == "mtsa":
             bias = t[4] if len(t) > 4 else None
             return mtsa(*t[:4], masks=MASKS, sigma_t="logsigmoid", distance_bias=bias, **options)
-        return disa(*t[:3], mask=MASKS, distance_bias=t[3] if len(t) > 3 else None, **options)
+        return disa(*t[:3], masks=MASKS, distance_bias=t[3] if len(t) > 3 else None, **options)
 
     return run
 
@@ -183,8 +183,8 @@ def test_jacobians_and_samples(name, backend, bias):
 @both
 def test_dropout_under_vmap_follows_its_randomness(name, backend):
     (first, *rest) = inputs(name, FORMS[backend][0], bias=False)
-    options = {"masks": MASKS} if name == "mtsa" else {"mask": MASKS}
-    run = partial(mtsa if name == "mtsa" else disa, dropout_p=0.4, backend=backend, **options)
+    operator = mtsa if name == "mtsa" else disa
+    run = partial(operator, masks=MASKS, dropout_p=0.4, backend=backend)
     twice = torch.stack([first, first])
     same, different = (
         vmap(lambda t: run(t, *rest), randomness=kind)(twice) for kind in ("same", "different")

@@ -9,8 +9,8 @@ import torch
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops.common.fused import draw_seed, offsets
+from selfattn.ops.disa.equation import disa_slow, equation
 from selfattn.ops.disa.fused import disa_fused, operators, refusal
-from selfattn.ops.disa.reference import disa_reference, equation
 from selfattn.testing import assert_close, padding_mask, run_with_grads
 
 pytest.importorskip("triton", reason="Triton is not installed")
@@ -49,7 +49,7 @@ def exact(values, upstream, masks, hidden=None, c=5.0, dropout_p=0.0):
     """Output and gradients of the reference in float64."""
     options = {"masks": masks, "padding_mask": hidden, "c": c, "dropout_p": dropout_p}
     values = [t.double() for t in values]
-    return run_with_grads(partial(disa_reference, **options), values, upstream)
+    return run_with_grads(partial(disa_slow, **options), values, upstream)
 
 
 def compare(fused, values, upstream, *options, ratio=5e-6):

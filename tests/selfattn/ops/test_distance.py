@@ -8,9 +8,9 @@ from selfattn.masks import PositionalMask
 from selfattn.ops import disa, mtsa
 from selfattn.ops.common import distance
 from selfattn.ops.disa import tiling as disa_tiling
-from selfattn.ops.disa.reference import equation as disa_equation
+from selfattn.ops.disa.equation import equation as disa_equation
 from selfattn.ops.mtsa import eager, native, tiling
-from selfattn.ops.mtsa.reference import equation
+from selfattn.ops.mtsa.equation import equation
 from selfattn.testing import PADDINGS, LargestTensor, assert_close, padding_mask, run_with_grads
 
 FORWARD, BACKWARD, NONE = (PositionalMask(d) for d in ("forward", "backward", "none"))
@@ -302,7 +302,7 @@ def test_disa_with_steep_slopes_and_a_hole_of_padding(dtype):
 def test_disa_refuses_what_does_not_fit():
     x, a, b, bias = (t.float() for t in disa_inputs(5))
     with pytest.raises(UserError, match=r"distance_bias has shape \(3, 5\) .* = \(4, 5\)"):
-        disa(x, a, b, mask=DISA_MASKS, distance_bias=bias[:3])
+        disa(x, a, b, masks=DISA_MASKS, distance_bias=bias[:3])
     with pytest.raises(UserError, match="'fused' cannot be used: it has no distance bias"):
-        disa(x, a, b, mask=DISA_MASKS, distance_bias=bias, backend="fused")
-    assert disa(x, a, b, mask=DISA_MASKS, distance_bias=bias).shape == x.shape
+        disa(x, a, b, masks=DISA_MASKS, distance_bias=bias, backend="fused")
+    assert disa(x, a, b, masks=DISA_MASKS, distance_bias=bias).shape == x.shape

@@ -13,8 +13,8 @@ from torch.utils.checkpoint import checkpoint
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops.common.fused import DTYPES, draw_seed, dropout_factors
+from selfattn.ops.mtsa.equation import equation, mtsa_slow
 from selfattn.ops.mtsa.fused import configs, launch, mtsa_fused, operators, refusal
-from selfattn.ops.mtsa.reference import equation, mtsa_reference
 from selfattn.testing import assert_close, padding_mask, run_with_grads
 
 TRITON = importlib.util.find_spec("triton") is not None
@@ -135,7 +135,7 @@ def test_autocast_takes_mixed_dtypes(device):
     assert [g.dtype for g in mixed[1:]] == [torch.float32] * 4
     rounded = [t.bfloat16().double() for t in x[:3]] + [x[3].double()]
     expected = run_with_grads(
-        lambda *t: mtsa_reference(*t, MASKS, None, "identity", 0.0), rounded, upstream
+        lambda *t: mtsa_slow(*t, MASKS, None, "identity", 0.0), rounded, upstream
     )
     for name, want, found in zip(NAMES, expected, mixed, strict=True):
         assert_close(name, want, found, 2e-2)

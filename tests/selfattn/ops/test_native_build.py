@@ -183,7 +183,7 @@ def calls(backend):
     """One call of each operator with a kernel in C."""
     x, mask = torch.randn(1, 2, 5, 8), PositionalMask("forward")
     yield lambda: mtsa(x, x, x, x, masks=mask, backend=backend)
-    yield lambda: disa(x[0], x[0], x[0], mask=mask, backend=backend)
+    yield lambda: disa(x[0], x[0], x[0], masks=mask, backend=backend)
 
 
 @pytest.mark.parametrize(("compiler", "said"), MISSING.items(), ids=MISSING)

@@ -18,8 +18,8 @@ from selfattn.masks import PositionalMask
 from selfattn.ops.common import autograd
 from selfattn.ops.common import fused as common
 from selfattn.ops.disa.eager import LARGEST_C_FLOAT32
+from selfattn.ops.disa.equation import DiSACall
 from selfattn.ops.disa.fused import operators
-from selfattn.ops.disa.reference import DiSACall
 
 __all__ = ["disa_fused", "refusal"]
 
@@ -87,16 +87,18 @@ class _Triton(DiSACall):
 
     def forward(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """See ``Call.forward``."""
-        x, a, b, _, hidden, unseen, seed = inputs
-        return operators.forward(x, a, b, hidden, unseen, seed, *self.options, self.save)
+        return operators.forward(self._inputs(inputs), self.save)
 
     def backward(
         self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]
     ) -> tuple[Tensor, ...]:
         """See ``Call.backward``."""
+        return operators.backward(grad, self._inputs(inputs), operators.Forward(*outputs))
+
+    def _inputs(self, inputs: Sequence[Any]) -> operators.Inputs:
+        """The same without the bias by distance, which the kernels do not have."""
         x, a, b, _, hidden, unseen, seed = inputs
-        done = (hidden, unseen, seed, outputs)
-        return operators.backward(grad, x, a, b, *done, *self.options)
+        return operators.Inputs(x, a, b, hidden, unseen, seed, *self.options)
 
     def factors(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """See ``Call.factors``."""

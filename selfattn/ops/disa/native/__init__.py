@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from selfattn.ops.common.dropout import keep_probability
 from selfattn.ops.common.native import dropout
 from selfattn.ops.common.tiling import LOG2E, rows, runs
 from selfattn.ops.disa.eager import LARGEST_C_FLOAT32
-from selfattn.ops.disa.reference import DiSACall
+from selfattn.ops.disa.equation import DiSACall
 
 HERE = Path(__file__).parent
 _TENSORS = ("x", "a", "b", "out", "grad", "gx", "ga", "gb", "inverse")
@@ -40,6 +40,16 @@ class _Task(ctypes.Structure):
         *((name, ctypes.c_float) for name in _FLOATS),
         ("seed", ctypes.c_uint64),
     )
+
+
+class _Options(NamedTuple):
+    """What is neither a tensor of the equation nor a size."""
+
+    left: list[int]  # smallest and largest visible ``key - query`` of each mask
+    right: list[int]
+    c: float
+    dropout_p: float
+    seed: Tensor | None  # None: no dropout
 
 
 def refusal(dtype: torch.dtype, c: float = 5.0) -> str | None:
@@ -119,7 +129,7 @@ def _forward(
     """The output, and 1 / denominator for backward."""
     out, inverse = x.new_zeros(x.shape), x.new_zeros(x.shape)
     tensors = {"x": x, "a": a, "b": b, "out": out, "inverse": inverse}
-    _run(tensors, padding, unseen, left, right, c, dropout_p, seed, backward=False)
+    _run(tensors, padding, unseen, _Options(left, right, c, dropout_p, seed), backward=False)
     return out, inverse
 
 
@@ -152,7 +162,7 @@ def _backward(
     gx, ga, gb = (x.new_zeros(x.shape) for _ in range(3))
     tensors = {"x": x, "a": a, "b": b, "out": out, "inverse": inverse}
     tensors |= {"grad": grad, "gx": gx, "ga": ga, "gb": gb}
-    _run(tensors, padding, unseen, left, right, c, dropout_p, seed, backward=True)
+    _run(tensors, padding, unseen, _Options(left, right, c, dropout_p, seed), backward=True)
     return gx, ga, gb
 
 
@@ -186,15 +196,12 @@ def _run(
     tensors: dict[str, Tensor],
     padding: Tensor | None,
     unseen: Tensor | None,
-    left: list[int],
-    right: list[int],
-    c: float,
-    dropout_p: float,
-    seed: Tensor | None,
+    options: _Options,
     *,
     backward: bool,
 ) -> None:
-    """Hand everything to C."""
+    """Hand everything to C; tensors have the names of the fields in ``_Task``."""
+    left, right, c, dropout_p, seed = options
     batch, length, features = tensors["x"].shape
     width = features // len(left)
     groups = list(runs(list(zip(left, right, strict=True))))

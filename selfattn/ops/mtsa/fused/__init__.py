@@ -18,8 +18,8 @@ from selfattn.masks import PositionalMask
 from selfattn.ops.common import autograd
 from selfattn.ops.common import fused as common
 from selfattn.ops.common.fused import draw_seed
+from selfattn.ops.mtsa.equation import MTSACall
 from selfattn.ops.mtsa.fused import configs, launch, operators
-from selfattn.ops.mtsa.reference import MTSACall
 
 __all__ = ["mtsa_fused", "refusal"]
 
@@ -99,16 +99,18 @@ class _Triton(MTSACall):
 
     def forward(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """See ``Call.forward``."""
-        *projected, _, padding, seed = inputs
-        return launch.forward(projected, padding, seed, self.options, self.save)
+        return launch.forward(self._inputs(inputs), self.save)
 
     def backward(
         self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]
     ) -> tuple[Tensor, ...]:
         """See ``Call.backward``."""
-        *projected, _, padding, seed = inputs
-        done = launch.Forward(*outputs)
-        return launch.backward(grad, projected, padding, seed, self.options, done)
+        return launch.backward(grad, self._inputs(inputs), launch.Forward(*outputs))
+
+    def _inputs(self, inputs: Sequence[Any]) -> launch.Inputs:
+        """The same without the bias by distance, which the kernels do not have."""
+        q, k, v, s, _, padding, seed = inputs
+        return launch.Inputs(q, k, v, s, padding, seed, self.options)
 
     def factors(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """See ``Call.factors``."""

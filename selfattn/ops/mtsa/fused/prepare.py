@@ -2,7 +2,7 @@
 """Small kernels before the large ones: dropped values, gradients of the ratio."""
 
 from selfattn.ops.common.triton_tools import kernel, narrow, tl
-from selfattn.ops.mtsa.fused.tile import key_factor, load_rows, store_rows
+from selfattn.ops.mtsa.fused.tile import key_factor, load_rows, own_tile, store_rows
 
 
 @kernel
@@ -16,9 +16,7 @@ def ratio_kernel(
     Both are 0 where the fast kernels have nothing to add: queries without a visible key, and tiles
     that exact.py computes.
     """
-    parts = tl.cdiv(length, ROWS)
-    lane = tl.program_id(0) // parts
-    first = tl.program_id(0) % parts * ROWS
+    lane, first = own_tile(length, ROWS)
     rows = first + tl.arange(0, ROWS)
     b, h = (lane // heads).to(tl.int64), (lane % heads).to(tl.int64)
     real = rows < length
@@ -46,9 +44,7 @@ def drop_kernel(
     DV: tl.constexpr, SV: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """v with 0 where the factor on (key, feature) is 0; pairs carry the scale of both factors."""
-    parts = tl.cdiv(length, ROWS)
-    lane = tl.program_id(0) // parts
-    first = tl.program_id(0) % parts * ROWS
+    lane, first = own_tile(length, ROWS)
     rows = first + tl.arange(0, ROWS)
     b, h = (lane // heads).to(tl.int64), (lane % heads).to(tl.int64)
     v = load_rows(v_ptr + b * v_b + h * v_h, first, v_t, rows < length, ROWS, DV, SV, True)

@@ -25,6 +25,33 @@ def slope(x):
 
 
 @inline
+def own_tile(length, SIZE: tl.constexpr):
+    """What this program computes: its (sentence, head) lane, and the first row of its tile."""
+    tiles = tl.cdiv(length, SIZE)
+    return tl.program_id(0) // tiles, tl.program_id(0) % tiles * SIZE
+
+
+@inline
+def own_head(
+    lane, heads, q_ptr, k_ptr, v_ptr, s_ptr, left_ptr, right_ptr,
+    q_b, q_h, k_b, k_h, v_b, v_h, s_b, s_h,
+):  # fmt: skip
+    """Sentence and head of a lane, where its q, k, v and s begin, and the offsets of its mask.
+
+    Returns:
+        ``batch, b, h, q_ptr, k_ptr, v_ptr, s_ptr, left, right``; b and h count in 64 bits.
+    """
+    batch, head = lane // heads, lane % heads
+    b, h = batch.to(tl.int64), head.to(tl.int64)
+    q_ptr += b * q_b + h * q_h
+    k_ptr += b * k_b + h * k_h
+    v_ptr += b * v_b + h * v_h
+    s_ptr += b * s_b + h * s_h
+    left, right = tl.load(left_ptr + head), tl.load(right_ptr + head)
+    return batch, b, h, q_ptr, k_ptr, v_ptr, s_ptr, left, right
+
+
+@inline
 def tile_span(lo, hi, all_lo, all_hi, SIZE: tl.constexpr):
     """The same two ranges in tiles: touched ``[t0, t1)`` and whole ``[w0, w1)``."""
     t0 = lo // SIZE

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from selfattn.ops.common import autograd, native
 from selfattn.ops.common.dropout import keep_probability
 from selfattn.ops.common.native import dropout
 from selfattn.ops.common.tiling import rows
-from selfattn.ops.mtsa.reference import MTSACall
+from selfattn.ops.mtsa.equation import MTSACall
 
 HERE = Path(__file__).parent
 _TENSORS = ("q", "k", "v", "s", "h", "grad", "gq", "gk", "gv", "gs")
@@ -39,6 +39,16 @@ class _Task(ctypes.Structure):
         ("keep", ctypes.c_float),
         ("seed", ctypes.c_uint64),
     )
+
+
+class _Options(NamedTuple):
+    """What is neither a tensor of the equation nor a size."""
+
+    left: list[int]  # smallest and largest visible ``key - query`` of each head
+    right: list[int]
+    logsigmoid: bool
+    dropout_p: float
+    seed: Tensor | None  # None: no dropout
 
 
 def refusal(dtype: torch.dtype) -> str | None:
@@ -116,12 +126,10 @@ def _forward(
     seed: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """H; and for backward: 1 / denominator, row maxima, key maxima, queries computed in double."""
-    saved = _room(v)
-    names = ("h", "inverse", "peak", "shift", "exact")
-    tensors = dict(zip(names, saved, strict=True))
-    _run(
-        q, k, v, s, bias, padding, left, right, logsigmoid, dropout_p, seed, tensors, backward=False
-    )
+    h, inverse, peak, shift, exact = saved = _room(v)
+    tensors = {"q": q, "k": k, "v": v, "s": s, "bias": bias, "padding": padding}
+    tensors |= {"h": h, "inverse": inverse, "peak": peak, "shift": shift, "exact": exact}
+    _run(tensors, _Options(left, right, logsigmoid, dropout_p, seed), backward=False)
     return saved
 
 
@@ -169,10 +177,10 @@ def _backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of q, k, v, s, and of the bias for each sentence ``(B, H, T)``, if there is one."""
     gq, gk, gv, gs, gbias = _gradients(q, k, v, s, bias)
-    tensors = {"h": h, "inverse": inverse, "peak": peak, "shift": shift, "exact": exact}
-    tensors |= {"grad": rows(grad), "gq": gq, "gk": gk, "gv": gv, "gs": gs, "gbias": gbias}
-    inputs = (q, k, v, s, bias, padding)
-    _run(*inputs, left, right, logsigmoid, dropout_p, seed, tensors, backward=True)
+    tensors = {"q": q, "k": k, "v": v, "s": s, "bias": bias, "padding": padding}
+    tensors |= {"h": h, "inverse": inverse, "peak": peak, "shift": shift, "exact": exact}
+    tensors |= {"grad": grad, "gq": gq, "gk": gk, "gv": gv, "gs": gs, "gbias": gbias}
+    _run(tensors, _Options(left, right, logsigmoid, dropout_p, seed), backward=True)
     return gq, gk, gv, gs, gbias
 
 
@@ -213,41 +221,26 @@ _OP.register_autograd(_differentiate, setup_context=_save)
 autograd.refuse_derivative(_BACKWARD_OP)
 
 
-def _run(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    s: Tensor,
-    bias: Tensor | None,
-    padding: Tensor | None,
-    left: list[int],
-    right: list[int],
-    logsigmoid: bool,
-    dropout_p: float,
-    seed: Tensor | None,
-    tensors: dict[str, Tensor],
-    *,
-    backward: bool,
-) -> None:
-    """Hand everything to C."""
-    tensors |= dict(zip("qkvs", map(rows, (q, k, v, s)), strict=True))
-    tensors |= {"left": torch.tensor(left), "right": torch.tensor(right)}
-    optional = {"padding": padding, "bias": bias}
-    tensors |= {name: t.contiguous() for name, t in optional.items() if t is not None}
-    batch, heads, length, inner = q.shape
+def _run(tensors: dict[str, Tensor | None], options: _Options, *, backward: bool) -> None:
+    """Hand everything to C; tensors have the names of the fields in ``_Task``."""
+    given = {name: t for name, t in tensors.items() if t is not None}
+    batch, heads, length, inner = given["q"].shape
     task = _Task(
         batch=batch,
         heads=heads,
         length=length,
         inner=inner,
-        width=v.shape[-1],
-        logsigmoid=logsigmoid,
+        width=given["v"].shape[-1],
+        logsigmoid=options.logsigmoid,
         threads=torch.get_num_threads(),
         scale=inner**-0.5,
-        keep=keep_probability(dropout_p),
-        seed=0 if seed is None else int(seed),
+        keep=keep_probability(options.dropout_p),
+        seed=0 if options.seed is None else int(options.seed),
     )
-    for name, t in tensors.items():
+    given |= {"left": torch.tensor(options.left), "right": torch.tensor(options.right)}
+    # Kept until C returns: some are copies.
+    held = {n: rows(t) if n in _TENSORS else t.contiguous() for n, t in given.items()}
+    for name, t in held.items():
         value = native.View.of(t) if name in _TENSORS else t.data_ptr()
         setattr(task, name, value)
     if native.library(HERE).mtsa_run(ctypes.byref(task), backward):
