@@ -110,7 +110,7 @@ class MTSA(SelfAttention):
         context = self._attend(q, k, v, s, padding_mask)
         if self.gate is not None:
             context = self.gate(v, context)
-        y = join_heads(context)
+        y = join_heads(context)  # (B, T, H * D)
         if self.out_proj is not None:
             y = self.output_activation(self.out_proj(self.dropout(y)))  # eq. 13
         return zero_padding(y, padding_mask) if self.config.zero_padding else y
@@ -120,7 +120,7 @@ class MTSA(SelfAttention):
         with looking_into(self):
             q, k, v, s = self._project(x, padding_mask)
             visible = visible_keys(self.masks, x.shape[1], padding_mask, x)
-            pair = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # eq. 8
+            pair = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # eq. 8, (B, H, T, T)
             if self.config.sigma_t == "logsigmoid":
                 pair = F.logsigmoid(pair)
             if self.distance is not None:
@@ -129,7 +129,7 @@ class MTSA(SelfAttention):
             for feature in s.unbind(-1):  # eq. 11; all at once would be T x T x D
                 weights += visible_softmax(pair + feature[:, :, None], visible)
             real = real_tokens(x, padding_mask)[:, None, None]
-            source = visible_softmax(s.transpose(-1, -2), real).mean(-2)
+            source = visible_softmax(s.transpose(-1, -2), real).mean(-2)  # (B, H, T)
             gate = None
             if self.gate is not None:
                 gate = self.gate.share(v, self._attend(q, k, v, s, padding_mask)).mean(-1)

@@ -45,6 +45,7 @@ class MultiHead(SelfAttention):
         q, k, v = self._heads(x, self.q_proj, self.k_proj, self.v_proj)
         visible = None if padding_mask is None else _visible(padding_mask)
         dropout = self.config.attention_dropout if self.training else 0.0
+        # (B, H, T, D)
         context = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=dropout)
         y: Tensor = self.out_proj(join_heads(context))
         return y
@@ -54,7 +55,7 @@ class MultiHead(SelfAttention):
         self.check_input(x, padding_mask)
         with looking_into(self):
             q, k = self._heads(x, self.q_proj, self.k_proj)
-            score = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+            score = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # (B, H, T, T)
             none = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device)
             visible = _visible(none if padding_mask is None else padding_mask)
             masks = mask_names([PositionalMask()] * self.num_heads)

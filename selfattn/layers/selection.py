@@ -17,7 +17,6 @@ from selfattn.masks import check_padding_mask
 
 # The authors' code clips probabilities at 1e-10 before their logarithm.
 SMALLEST_LOG = math.log(1e-10)
-HOW = ("sample", "threshold")
 
 
 class Selection(NamedTuple):
