@@ -77,7 +77,7 @@ class DiSAOperator(nn.Module):
         self, x: Tensor, a: Tensor, b: Tensor, padding_mask: Tensor | None = None
     ) -> Tensor:
         """Attend."""
-        return disa(x, a, b, mask=self.masks, padding_mask=padding_mask, backend=self.backend)
+        return disa(x, a, b, masks=self.masks, padding_mask=padding_mask, backend=self.backend)
 
 
 class MTSAOperator(nn.Module):

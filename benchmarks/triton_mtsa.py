@@ -19,13 +19,15 @@ import torch
 
 from selfattn.cli import run
 from selfattn.errors import UserError
+from selfattn.ops.common.fused import KEYS_AT_A_TIME
 from selfattn.ops.mtsa.fused import configs
 
 _MODULES = {
-    "forward": ("forward",),
-    "backward": ("query", "key", "value"),
-    "exact": ("exact_forward", "exact_query", "exact_key"),
-    "prepare": ("bounds", "drop", "ratio"),
+    "mtsa.fused.forward": ("forward",),
+    "mtsa.fused.backward": ("query", "key", "value"),
+    "mtsa.fused.exact": ("exact_forward", "exact_query", "exact_key"),
+    "mtsa.fused.prepare": ("drop", "ratio"),
+    "common.triton_tools": ("bounds",),
 }
 KERNELS = tuple(itertools.chain(*_MODULES.values()))
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -62,9 +64,9 @@ class Job(NamedTuple):
     @property
     def tile(self) -> configs.Tile:
         """The tile of this kernel."""
-        if self.kernel in _MODULES["prepare"]:
+        if self.kernel in ("drop", "ratio", "bounds"):
             return configs.Tile(self.tiles.forward.queries, 0, 4, 3)
-        name = "exact" if self.kernel in _MODULES["exact"] else self.kernel
+        name = "exact" if self.kernel.startswith("exact") else self.kernel
         found: configs.Tile = getattr(self.tiles, name)
         return found
 
@@ -103,7 +105,7 @@ def compiled(job: Job, capability: int, tile: configs.Tile | None = None) -> Any
     from triton.compiler import ASTSource
 
     name = next(module for module, kernels in _MODULES.items() if job.kernel in kernels)
-    module = importlib.import_module(f"selfattn.ops.mtsa.fused.{name}")
+    module = importlib.import_module(f"selfattn.ops.{name}")
     function = getattr(module, f"{job.kernel}_kernel")
     tile = tile or job.tile
     scores, products = configs.precision(job.dtype)
@@ -115,7 +117,7 @@ def compiled(job: Job, capability: int, tile: configs.Tile | None = None) -> Any
         "SC": min(size, tile.features),
         "HAS_PADDING": True, "LOGSIGMOID": job.logsigmoid, "DROPOUT": job.dropout,
         "SAVE": True, "HALF": half, "SCORES": scores, "PRODUCTS": products,
-        "ROWS": configs.PREPARE_ROWS, "SIZE": configs.PREPARE_KEYS,
+        "ROWS": configs.PREPARE_ROWS, "SIZE": KEYS_AT_A_TIME,
     }  # fmt: skip
     names = function.arg_names
     own = _TYPE_NAMES[job.dtype]

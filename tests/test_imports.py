@@ -124,3 +124,45 @@ def test_importing_the_plugin_prints_nothing(run_cli):
     done = run_cli(["-c", "import fairseq.tasks.translation, sys; import plugin"])
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
+
+
+OPERATORS = {"disa", "mtsa"}
+
+
+def ops_imports(source: str) -> set[str]:
+    """Packages and modules of ``selfattn.ops`` that a source imports by name."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        parts = [name.split(".") for name in names]
+        found |= {part[2] for part in parts if part[:2] == ["selfattn", "ops"] and len(part) > 2}
+    return found
+
+
+def test_the_reader_of_operators_sees_each_form():
+    source = """
+import selfattn.ops.mtsa.tiling
+from selfattn.ops.disa import fused
+def late():
+    from selfattn.ops import common
+"""
+    assert ops_imports(source) == {"mtsa", "disa", "common"}
+
+
+@pytest.mark.parametrize("package", ["common", *sorted(OPERATORS)])
+def test_operators_do_not_know_each_other(package):
+    """What two of them share is in ``common``, which knows none of them."""
+    files = python_files(f"selfattn/ops/{package}")
+    assert len(files) > 5
+    others = OPERATORS - {package}
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in files
+        for name in others & ops_imports(path.read_text(encoding="utf-8"))
+    ]
+    assert not wrong, "\n".join(wrong)

@@ -58,10 +58,12 @@ class Blocks:
 
     def join_pairs(self, x: Tensor) -> Tensor:
         """Pairs of tokens of a block ``(B, m, r, r)`` -> all pairs ``(B, T, T)``, 0 elsewhere."""
+        # (B, m, r, m, r), filled where both tokens lie in one block
         whole = x.new_zeros(x.shape[0], self.count, self.length, self.count, self.length)
         whole.diagonal(dim1=1, dim2=3).copy_(x.permute(0, 2, 3, 1))
-        keys = self.join(whole.flatten(3)).transpose(1, 2).unflatten(1, (self.count, self.length))
-        return self.join(keys).transpose(1, 2)
+        by_key = self.join(whole.flatten(3)).transpose(1, 2)  # (B, m * r, T), [key, query]
+        keys = by_key.unflatten(1, (self.count, self.length))  # (B, m, r, T)
+        return self.join(keys).transpose(1, 2)  # (B, T, T), [query, key]
 
     def numbers(self) -> Tensor:
         """Number of each token's block ``(B, T)``, -1 at padding."""

@@ -34,12 +34,13 @@ class FusionGate(nn.Module):
 
     def forward(self, v: Tensor, s: Tensor) -> Tensor:
         """Fuse values and contexts, ``(B, H, T, D)`` each, to ``(B, H, T, D)``."""
-        gate = self.share(v, s)
+        gate = self.share(v, s)  # (B, H, T, D)
         return gate * v + (1 - gate) * s
 
     def share(self, v: Tensor, s: Tensor) -> Tensor:
         """The share g of each value that is kept, ``(B, H, T, D)`` in [0, 1]."""
-        logits: Tensor = self.linear(self.dropout(torch.cat([v, s], -1)))
+        both = torch.cat([v, s], -1)  # (B, H, T, 2 D)
+        logits: Tensor = self.linear(self.dropout(both))  # (B, H, T, D)
         if self.more_biases is not None:
             logits = logits + self.more_biases.sum(0)
         return torch.sigmoid(logits)

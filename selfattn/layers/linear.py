@@ -29,12 +29,12 @@ class PerHeadLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """``(B, H, T, D)`` -> ``(B, H, T, E)``."""
         batch, heads, length, width = x.shape
-        rows = x.transpose(0, 1).reshape(heads, batch * length, width)
+        rows = x.transpose(0, 1).reshape(heads, batch * length, width)  # (H, B * T, D)
         if self.bias is None:
-            y = torch.bmm(rows, self.weight)
+            y = torch.bmm(rows, self.weight)  # (H, B * T, E)
         else:
             y = torch.baddbmm(self.bias[:, None], rows, self.weight)
-        return y.unflatten(1, (batch, length)).transpose(0, 1)
+        return y.unflatten(1, (batch, length)).transpose(0, 1)  # (B, H, T, E)
 
     def extra_repr(self) -> str:
         """Sizes, for ``print(module)``."""

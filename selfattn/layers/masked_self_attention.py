@@ -13,8 +13,8 @@ from selfattn.layers.distance import distance_bias
 from selfattn.layers.inspection import visible_keys, visible_softmax
 from selfattn.layers.linear import PerHeadLinear
 from selfattn.masks import PositionalMask, check_selections
-from selfattn.ops._autograd import has_values
-from selfattn.ops._distance import by_position
+from selfattn.ops.common.autograd import has_values
+from selfattn.ops.common.distance import by_position
 from selfattn.ops.disa import LARGEST_C, SMALLEST_C, disa
 
 
@@ -85,7 +85,7 @@ class MaskedSelfAttention(nn.Module):
             x,
             a,
             b,
-            mask=self.masks,
+            masks=self.masks,
             padding_mask=padding_mask,
             queries=queries,
             keys=keys,
@@ -109,9 +109,9 @@ class MaskedSelfAttention(nn.Module):
         """Project the chosen tokens alone."""
         if chosen is None or not has_values(x):
             return join_heads(linear(split_heads(x, len(self.masks))))
-        rows = chosen.flatten().nonzero()[:, 0]
-        few = x.flatten(0, 1)[None, rows]
-        y = join_heads(linear(split_heads(few, len(self.masks))))[0]
+        rows = chosen.flatten().nonzero()[:, 0]  # (n,), of the B * T
+        few = x.flatten(0, 1)[None, rows]  # (1, n, H * D)
+        y = join_heads(linear(split_heads(few, len(self.masks))))[0]  # (n, H * D)
         return y.new_zeros(x.shape).flatten(0, 1).index_copy(0, rows, y).view(x.shape)
 
     def weights(
@@ -138,8 +138,8 @@ class MaskedSelfAttention(nn.Module):
             visible = visible & queries[:, None, :, None]
         if keys is not None:
             visible = visible & keys[:, None, None, :]
-        a, b = (split_heads(t, len(self.masks)) for t in self.project(x))
-        weights = torch.zeros_like(a[..., :1] + b[..., :1].transpose(-1, -2))
+        a, b = (split_heads(t, len(self.masks)) for t in self.project(x))  # (B, H, T, D)
+        weights = torch.zeros_like(a[..., :1] + b[..., :1].transpose(-1, -2))  # (B, H, T, T)
         far = 0.0 if self.distance is None else by_position(self.distance(x.shape[1]))
         for key, query in zip(a.unbind(-1), b.unbind(-1), strict=True):  # T x T x D at no time
             score = self.c * torch.tanh((key[:, :, None] + query[..., None]) / self.c)  # eq. 9

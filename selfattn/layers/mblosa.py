@@ -78,15 +78,15 @@ class MBloSA(nn.Module):
     def fuse(self, x: Tensor, padding: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """F and its share G of the output, ``(B, m, r, D)`` each; arguments as in ``forward``."""
         tokens = _sentences(x, padding)
-        h = self.within(x.flatten(0, 1), tokens)  # eq. 11
-        v = self.source2token(h, tokens).unflatten(0, x.shape[:2])  # eq. 12
-        e = self.between(v, None if padding is None else padding.all(2))  # eq. 13
+        h = self.within(x.flatten(0, 1), tokens)  # eq. 11, (B m, r, D)
+        v = self.source2token(h, tokens).unflatten(0, x.shape[:2])  # eq. 12, (B, m, D)
+        e = self.between(v, None if padding is None else padding.all(2))  # eq. 13, (B, m, D)
         if self.block_gate is not None:
             e = self.block_gate(e[:, None], v[:, None])[:, 0]  # eq. 14 and 15
         # Eq. 16 and 17 on [x; h; E], where the share of E is computed once for a block.
         w_x, w_h, w_e = self.fusion.weight.split(x.shape[-1], dim=1)
-        h = h.unflatten(0, x.shape[:2])
-        y = F.linear(self.dropout(x), w_x) + F.linear(self.dropout(h), w_h)
+        h = h.unflatten(0, x.shape[:2])  # (B, m, r, D)
+        y = F.linear(self.dropout(x), w_x) + F.linear(self.dropout(h), w_h)  # (B, m, r, 2 D)
         y = y + F.linear(self.dropout(e), w_e, self.fusion.bias)[:, :, None]
         fused, gate = y.chunk(2, -1)
         return self.activation(fused), torch.sigmoid(gate)

@@ -29,7 +29,7 @@ from selfattn.layers.selection import real_tokens
 from selfattn.layers.source2token_scores import Source2TokenScores
 from selfattn.masks import head_masks
 from selfattn.ops import mtsa
-from selfattn.ops._distance import by_position
+from selfattn.ops.common.distance import by_position
 
 
 class MTSA(SelfAttention):
@@ -120,7 +120,7 @@ class MTSA(SelfAttention):
         context = self._attend(q, k, v, s, padding_mask)
         if self.gate is not None:
             context = self.gate(v, context)
-        y = join_heads(context)
+        y = join_heads(context)  # (B, T, H * D)
         if self.out_proj is not None:
             y = self.output_activation(self.out_proj(self.dropout(y)))  # eq. 13
         return zero_padding(y, padding_mask) if self.config.zero_padding else y
@@ -130,7 +130,7 @@ class MTSA(SelfAttention):
         with looking_into(self):
             q, k, v, s = self._project(x, padding_mask)
             visible = visible_keys(self.masks, x.shape[1], padding_mask, x)
-            pair = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # eq. 8
+            pair = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # eq. 8, (B, H, T, T)
             if self.config.sigma_t == "logsigmoid":
                 pair = F.logsigmoid(pair)
             if self.distance is not None:

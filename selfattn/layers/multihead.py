@@ -20,7 +20,7 @@ from selfattn.layers.inspection import (
 from selfattn.layers.positions import Alibi, rotate
 from selfattn.layers.relative import RelativePositions
 from selfattn.masks import head_masks
-from selfattn.ops._distance import by_position
+from selfattn.ops.common.distance import by_position
 from selfattn.ops.dot_product import dot_product, not_padding
 
 

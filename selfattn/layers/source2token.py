@@ -80,7 +80,7 @@ class Source2Token(nn.Module):
             ``(B, T, C)``; sums to 1 over the real tokens of a sentence and is 0 at padding.
         """
         check_padding_mask(padding_mask, x.shape[:2])
-        scores = join_heads(self.scores(split_heads(x, self.heads)))
+        scores = join_heads(self.scores(split_heads(x, self.heads)))  # (B, T, C)
         if padding_mask is None:
             return torch.softmax(scores, 1)
         # A sentence of padding alone keeps its scores, or its softmax would be NaN.

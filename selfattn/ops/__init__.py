@@ -1,6 +1,6 @@
 """Operators: the mathematics of the mechanisms, each beside a slow and obvious reference."""
 
-from selfattn.ops._dispatch import backends
+from selfattn.ops.common.dispatch import backends
 from selfattn.ops.disa import disa
 from selfattn.ops.mtsa import mtsa
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
-from selfattn.ops._distance import by_position
+from selfattn.ops.common.distance import by_position
 from selfattn.ops.mtsa import mtsa
 
 

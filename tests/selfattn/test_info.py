@@ -155,6 +155,15 @@ def test_a_refused_backend_shows_its_reason(monkeypatch):
     assert "too old" in on_gpu.value
 
 
+def test_every_operator_is_reported():
+    from selfattn.ops.common.dispatch import OPERATORS
+
+    ways = ("fused on a CPU", "fused on a GPU", "eager", "reference")
+    names = {record.name for record in info._backends(gpu=False)}
+    assert names == {f"{operator}, {way}" for operator in ("disa", "mtsa") for way in ways}
+    assert sorted(OPERATORS) == ["disa", "mtsa"]
+
+
 def test_an_unknown_flag_is_an_error(run_cli):
     done = run_cli(["-m", "selfattn.info", "--yaml"])
     assert done.returncode == 2

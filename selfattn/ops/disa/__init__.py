@@ -3,54 +3,47 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask, check_padding_mask, check_selections
-from selfattn.ops import _dispatch, _distance
-from selfattn.ops._autograd import has_values
+from selfattn.ops.common import dispatch, distance
+from selfattn.ops.common.autograd import has_values
 from selfattn.ops.disa import fused, native, packing
 from selfattn.ops.disa.eager import disa_eager
+from selfattn.ops.disa.equation import disa_slow
 from selfattn.ops.disa.fused import disa_fused
 from selfattn.ops.disa.native import disa_native
-from selfattn.ops.disa.reference import disa_reference
 
 
-def _fused(x: Tensor, *rest: Any) -> Tensor:
+def _fused(
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    masks: Sequence[PositionalMask],
+    padding_mask: Tensor | None,
+    c: float,
+    dropout_p: float,
+    hidden_keys: Tensor | None,
+) -> Tensor:
     """The kernel for the device: C on a CPU, Triton elsewhere."""
-    return (disa_native if x.device.type == "cpu" else disa_fused)(x, *rest)
+    kernel = disa_native if x.device.type == "cpu" else disa_fused
+    return kernel(x, a, b, masks, padding_mask, c, dropout_p, hidden_keys)
 
 
-def _fused_refusal(*inputs: Any) -> str | None:
-    """Asked once for each graph of torch.compile."""
-    if torch.compiler.is_compiling():
-        from selfattn.ops import _compiled
-
-        return _compiled.disa_refusal(*inputs)
-    return fused_refusal(*inputs)
-
-
-def fused_refusal(device: str, dtype: torch.dtype, c: float) -> str | None:
+def _refusal(device: str, dtype: torch.dtype, c: float = 5.0) -> str | None:
     """Why the kernel for the device cannot be used; None if it can."""
     return native.refusal(dtype, c) if device == "cpu" else fused.refusal(device, dtype, c)
 
 
-def _eager(*inputs: Any) -> Tensor:
-    """Out of torch.compile's graphs: its blocks depend on the padding."""
-    if torch.compiler.is_compiling():
-        from selfattn.ops import _compiled
-
-        return _compiled.disa_eager(*inputs)
-    return disa_eager(*inputs)
-
-
+dispatch.OPERATORS["disa"] = dispatch.Operator(disa_eager, _refusal)
 _RUN: dict[str, Callable[..., Tensor]] = {
-    "reference": disa_reference,
-    "eager": _eager,
+    "reference": disa_slow,
+    "eager": functools.partial(dispatch.eager, "disa"),
     "fused": _fused,
 }
 # Below, 2/c leaves float32 for usual inputs; above, exp(-2c) leaves float64.
@@ -64,7 +57,7 @@ def disa(
     a: Tensor,
     b: Tensor,
     *,
-    mask: PositionalMask | Sequence[PositionalMask],
+    masks: PositionalMask | Sequence[PositionalMask] | None = None,
     padding_mask: Tensor | None = None,
     queries: Tensor | None = None,
     keys: Tensor | None = None,
@@ -72,6 +65,7 @@ def disa(
     dropout_p: float = 0.0,
     distance_bias: Tensor | None = None,
     backend: str = "auto",
+    mask: PositionalMask | Sequence[PositionalMask] | None = None,
 ) -> Tensor:
     """Masked multi-dimensional self-attention: eq. 9 and 10 of the Bi-BloSAN paper (DiSAN's DiSA).
 
@@ -84,7 +78,7 @@ def disa(
             is taken.
         a: projection of the keys ("dependent") ``(B, T, C)``.
         b: projection of the queries ("head") with the bias ``(B, T, C)``.
-        mask: one ``PositionalMask``, or one for each of G equal parts of the features: forward and
+        masks: one ``PositionalMask``, or one for each of G equal parts of the features: forward and
             backward run in one call on ``(B, T, 2 d)``.
         padding_mask: bool ``(B, T)``, True = padding; a padded position is never a key.
         queries: bool ``(B, T)``, True = attends (ReSAN eq. 10, its heads); default: all. Offsets
@@ -101,13 +95,14 @@ def disa(
             PyTorch operators anywhere; ``"fused"`` is a kernel, in C on a CPU and in Triton on a
             GPU; ``"auto"`` is the first of ``"fused"``, ``"eager"`` and ``"reference"`` that can
             be used. ``selfattn/layers/README.md`` says what each can be used for.
+        mask: deprecated name of ``masks``.
 
     Returns:
         ``(B, T, C)`` in the dtype of x. A padded or unselected query and one with no visible key
         return 0.
 
     Raises:
-        UserError: if shapes, dtypes, mask, c, dropout_p or backend do not fit, under
+        UserError: if shapes, dtypes, masks, c, dropout_p or backend do not fit, under
             ``torch.jit.trace``, or for a third derivative of another backend than ``"reference"``.
             ``"fused"`` takes no distance bias.
 
@@ -120,29 +115,30 @@ def disa(
         >>> from selfattn.masks import PositionalMask
         >>> x, a, b = torch.randn(3, 4, 5, 16).unbind()
         >>> masks = PositionalMask("forward"), PositionalMask("backward")
-        >>> disa(x, a, b, mask=masks).shape
+        >>> disa(x, a, b, masks=masks).shape
         torch.Size([4, 5, 16])
     """
-    if torch.jit.is_tracing():
-        raise UserError(
-            "attention 'disa' cannot be traced: its blocks depend on the length; run it in Python"
-        )
+    dispatch.refuse_tracing("disa")
+    if mask is not None:
+        message = "disa(mask=...) is deprecated; call disa(masks=...)"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        masks = mask if masks is None else masks
     if not x.is_meta and torch.is_autocast_enabled(x.device.type):
         # Projections come in half precision there, what was normalised in float32.
         widest = functools.reduce(torch.promote_types, (t.dtype for t in (x, a, b)))
         x, a, b = (t.to(widest) for t in (x, a, b))
-    masks = _check(x, a, b, mask, c, dropout_p)
+    masks = _check(x, a, b, masks, c, dropout_p)
     hidden, hidden_keys = _hidden(x.shape[:2], padding_mask, queries, keys)
-    _distance.check(distance_bias, len(masks), x.shape[1])
+    distance.check(distance_bias, len(masks), x.shape[1])
     if not x.numel():
         return x * 1.0  # no sentence or no token: nothing to attend to, but still part of the graph
-    refused = _dispatch.unfit(x)
+    refused = dispatch.unfit(x)
     if backend in ("auto", "fused"):
-        reason = _fused_refusal(x.device.type, x.dtype, float(c))
+        reason = dispatch.refusal("disa", x.device.type, x.dtype, float(c))
         if distance_bias is not None:
-            reason = _distance.NOT_FUSED
+            reason = distance.NOT_FUSED
         refused |= {} if reason is None else {"fused": reason}
-    name = _dispatch.choose(backend, refused)
+    name = dispatch.choose(backend, refused)
     run, numbers = _RUN[name], (float(c), float(dropout_p))
     bias = () if name == "fused" else (distance_bias,)
     packs_itself = name == "reference" or (name == "fused" and x.device.type == "cpu")
@@ -156,7 +152,7 @@ def _check(
     x: Tensor,
     a: Tensor,
     b: Tensor,
-    mask: PositionalMask | Sequence[PositionalMask],
+    masks: PositionalMask | Sequence[PositionalMask] | None,
     c: float,
     dropout_p: float,
 ) -> tuple[PositionalMask, ...]:
@@ -169,11 +165,13 @@ def _check(
     if len({t.dtype for t in (x, a, b)}) > 1 or not x.is_floating_point():
         found = ", ".join(str(t.dtype) for t in (x, a, b))
         raise UserError(f"x, a, b have dtypes {found}; they must have one floating dtype")
-    masks = (mask,) if isinstance(mask, PositionalMask) else tuple(mask)
+    if masks is None:
+        raise UserError("masks is missing; give one PositionalMask, or one for each group")
+    masks = (masks,) if isinstance(masks, PositionalMask) else tuple(masks)
     features = x.shape[2]
     if not masks or features % len(masks):
         raise UserError(
-            f"mask lists {len(masks)} masks for {features} features; each must get an equal part "
+            f"masks lists {len(masks)} masks for {features} features; each must get an equal part "
             f"of them"
         )
     if not SMALLEST_C <= c <= LARGEST_C:

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
-from selfattn.ops import _autograd
-from selfattn.ops._distance import DistanceTable
+from selfattn.ops.common import autograd
+from selfattn.ops.common.distance import DistanceTable
+from selfattn.ops.common.dropout import FactorDropout
 from selfattn.ops.disa import tiling
+from selfattn.ops.disa.equation import DiSACall
 from selfattn.ops.disa.part import Buffers, Part, part_of, scores_of, weights
-from selfattn.ops.disa.reference import DiSACall
 from selfattn.ops.disa.tiling import Spans
-from selfattn.ops.mtsa.tiling import FactorDropout
 
 # exp(-2c s) loses 2c * 6e-8 of a weight to rounding in float32: above this c, float64 is used.
 LARGEST_C_FLOAT32 = 10.0
@@ -47,7 +47,7 @@ def disa_eager(
     seed = torch.randint(1 << 62, ()) if dropout_p else None
     hidden = (padding_mask, hidden_keys)
     projected = (t.to(work) for t in (x, a, b))
-    return _autograd.run(call, *projected, distance_bias, *hidden, seed).to(x.dtype)
+    return autograd.run(call, *projected, distance_bias, *hidden, seed).to(x.dtype)
 
 
 class _Eager(DiSACall):
@@ -117,12 +117,13 @@ def _forward_part(part: Part, spans: tuple[Spans, Spans], out: Tensor, den: Tens
         queries = (block.rows, slice(block.start, block.stop))
         sums: tuple[Tensor, Tensor] | None = None
         for tile in buffers.tiles(block):
+            # (sentences, queries, keys, W)
             weight = weights(part, block, tile, scores_of(part, tile, buffers.offset, tile.weight))
-            d = weight.sum(2)
+            d = weight.sum(2)  # denominator of the softmax, (sentences, queries, W)
             weight.mul_(tile.value)
             if tile.pairs is not None:
                 weight.mul_(tile.pairs)
-            n = weight.sum(2)
+            n = weight.sum(2)  # numerator, the same shape
             sums = (n, d) if sums is None else (sums[0].add_(n), sums[1].add_(d))
         if sums is not None:
             out[queries], den[queries] = sums
@@ -143,7 +144,7 @@ def _backward_part(
     w g_j (x_i - out_j), which tanh passes on times 1 - tanh^2 = 4 s (1 - s).
     """
     buffers = Buffers(part, 2)
-    out, scaled = out[:, :, None], scaled[:, :, None]
+    out, scaled = out[:, :, None], scaled[:, :, None]  # (B, T, 1, W)
     for block in tiling.blocks(part.mask, *spans, part.x.shape[-1]):
         queries = (block.rows, slice(block.start, block.stop))
         g, h, gb_block = scaled[queries], out[queries], gb[queries]
@@ -164,8 +165,8 @@ def _backward_part(
             if before is not None and part.distance is not None:
                 at = (slice(None), block.start, block.stop, tile.lo, tile.hi)
                 part.distance.add_gradient(*at, before.mul_(weight).sum((0, 3))[None])
-            ga[keys].add_(slope.sum(1))
-            gb_block.add_(slope.sum(2))
+            ga[keys].add_(slope.sum(1))  # over queries, (sentences, keys, W)
+            gb_block.add_(slope.sum(2))  # over keys, (sentences, queries, W)
     ga.mul_(-2.0 / part.c)
     gb.mul_(-2.0 / part.c)
     if part.scale is not None:

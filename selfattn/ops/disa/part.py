@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
-from selfattn.ops._distance import DistanceTable
+from selfattn.ops.common.distance import DistanceTable
+from selfattn.ops.common.dropout import FactorDropout
 from selfattn.ops.disa import tiling
 from selfattn.ops.disa.tiling import Block
-from selfattn.ops.mtsa.tiling import FactorDropout
 
 # Exponents 2a/c and 2b/c are clamped to this. Where one of them is clamped and the other is below
 # the second number, the sum is beyond +-20, and tanh is +-1 to rounding with or without the clamp.

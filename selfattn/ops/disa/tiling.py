@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
-from selfattn.ops.mtsa.tiling import FactorDropout, runs
+from selfattn.ops.common.dropout import FactorDropout
+from selfattn.ops.common.tiling import runs
 
 # Two such buffers stay in a second-level cache of 2 MiB together with what is read beside them.
 TILE_ELEMENTS = 160_000

@@ -2,55 +2,50 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask, check_padding_mask
-from selfattn.ops import _dispatch, _distance
+from selfattn.ops.common import dispatch, distance
 from selfattn.ops.mtsa import fused, native
 from selfattn.ops.mtsa.eager import mtsa_eager
+from selfattn.ops.mtsa.equation import mtsa_slow
 from selfattn.ops.mtsa.fused import mtsa_fused
 from selfattn.ops.mtsa.native import mtsa_native
-from selfattn.ops.mtsa.reference import mtsa_reference
 
 
-def _fused(q: Tensor, *rest: Any) -> Tensor:
+def _fused(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    s: Tensor,
+    masks: Sequence[PositionalMask],
+    padding_mask: Tensor | None,
+    sigma_t: str,
+    dropout_p: float,
+    distance_bias: Tensor | None,
+) -> Tensor:
     """The kernel for the device: C on a CPU, Triton, which has no distance bias, elsewhere."""
-    return mtsa_native(q, *rest) if q.device.type == "cpu" else mtsa_fused(q, *rest[:-1])
+    if q.device.type == "cpu":
+        return mtsa_native(q, k, v, s, masks, padding_mask, sigma_t, dropout_p, distance_bias)
+    return mtsa_fused(q, k, v, s, masks, padding_mask, sigma_t, dropout_p)
 
 
-def _fused_refusal(*inputs: Any) -> str | None:
-    """Asked once for each graph of torch.compile."""
-    if torch.compiler.is_compiling():
-        from selfattn.ops import _compiled
-
-        return _compiled.mtsa_refusal(*inputs)
-    return fused_refusal(*inputs)
-
-
-def fused_refusal(device: str, dtype: torch.dtype, key_width: int, width: int) -> str | None:
+def _refusal(device: str, dtype: torch.dtype, key_width: int = 64, width: int = 64) -> str | None:
     """Why the kernel for the device cannot be used; None if it can."""
     if device == "cpu":
         return native.refusal(dtype)
     return fused.refusal(device, dtype, (key_width, width))
 
 
-def _eager(*inputs: Any) -> Tensor:
-    """Out of torch.compile's graphs: which blocks it computes again depends on the numbers."""
-    if torch.compiler.is_compiling():
-        from selfattn.ops import _compiled
-
-        return _compiled.mtsa_eager(*inputs)
-    return mtsa_eager(*inputs)
-
-
+dispatch.OPERATORS["mtsa"] = dispatch.Operator(mtsa_eager, _refusal)
 _RUN: dict[str, Callable[..., Tensor]] = {
-    "reference": mtsa_reference,
-    "eager": _eager,
+    "reference": mtsa_slow,
+    "eager": functools.partial(dispatch.eager, "mtsa"),
     "fused": _fused,
 }
 SIGMA_T = ("identity", "logsigmoid")
@@ -111,24 +106,21 @@ def mtsa(
         >>> mtsa(q, k, v, s, masks=masks).shape
         torch.Size([2, 8, 5, 16])
     """
-    if torch.jit.is_tracing():
-        raise UserError(
-            "attention 'mtsa' cannot be traced: its blocks depend on the length; run it in Python"
-        )
+    dispatch.refuse_tracing("mtsa")
     masks = _check(q, k, v, s, masks, padding_mask, dropout_p)
-    _distance.check(distance_bias, *q.shape[1:3])
+    distance.check(distance_bias, *q.shape[1:3])
     sigma_t = sigma_t.replace("-", "").replace("_", "")
     if sigma_t not in SIGMA_T:
         raise UserError(f"sigma_t {sigma_t!r} is unknown; allowed are {', '.join(SIGMA_T)}")
     if not v.numel():
         return v * 1.0  # no sentence or no token: nothing to attend to, but still part of the graph
-    refused = _dispatch.unfit(q)
+    refused = dispatch.unfit(q)
     if backend in ("auto", "fused"):
-        reason = _fused_refusal(q.device.type, q.dtype, q.shape[-1], v.shape[-1])
+        reason = dispatch.refusal("mtsa", q.device.type, q.dtype, q.shape[-1], v.shape[-1])
         if distance_bias is not None and q.device.type != "cpu":
-            reason = _distance.NOT_FUSED
+            reason = distance.NOT_FUSED
         refused |= {} if reason is None else {"fused": reason}
-    run = _RUN[_dispatch.choose(backend, refused)]
+    run = _RUN[dispatch.choose(backend, refused)]
     return run(q, k, v, s, masks, padding_mask, sigma_t, float(dropout_p), distance_bias)
 
 

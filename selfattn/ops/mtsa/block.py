@@ -9,7 +9,6 @@ does not.
 from __future__ import annotations
 
 import functools
-import math
 from typing import NamedTuple
 
 import torch
@@ -17,10 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
-from selfattn.ops._distance import DistanceTable
-from selfattn.ops.mtsa.tiling import FactorDropout, Part, Tile, tiles
-
-LOG2E = math.log2(math.e)
+from selfattn.ops.common.distance import DistanceTable
+from selfattn.ops.common.dropout import FactorDropout
+from selfattn.ops.common.tiling import LOG2E
+from selfattn.ops.mtsa.tiling import Part, Tile, tiles
 
 
 class Workspace:
@@ -171,7 +170,7 @@ class Block:
         same = t.dtype == self.space.dtype and t.stride(-1) == 1
         if same and hidden is None and t.shape[1] == 1:
             return t[:, 0]
-        copy = self.space.take(name, *t.shape).copy_(t).flatten(0, 1)
+        copy = self.space.take(name, *t.shape).copy_(t).flatten(0, 1)  # (rows, T, D_i)
         if hidden is not None:
             # So that whatever a padded position holds (a huge score, NaN) stays outside.
             copy.flatten(0, 1).index_fill_(0, hidden, 0.0)
@@ -181,7 +180,7 @@ class Block:
         """E = exp(s - shift) and v * E: lines 4 and 5 of Algorithm 1."""
         space = self.space
         e, ve = space.take("e", *s.shape), space.take("ve", *s.shape)
-        rows = e.view(-1, self.width)
+        rows = e.view(-1, self.width)  # (rows * T, D)
         if hidden is not None:
             s = e.copy_(s)
             rows.index_fill_(0, hidden, float("-inf"))
@@ -216,7 +215,7 @@ class Block:
         if self.sigma_t == "logsigmoid" and self.distance is None:
             return r.sigmoid_()  # at most 1, so that no row needs a shift
         peak = self._saved.peak[..., tile.start : tile.stop]
-        scores = r.view(*peak.shape, -1)
+        scores = r.view(*peak.shape, -1)  # (b, g, n_q, n_k)
         if self.distance is not None:
             self._add_distance(tile, scores)
         if not self._known:
@@ -242,7 +241,7 @@ class Block:
     def add_distance_gradient(self, tile: Tile, grad: Tensor) -> None:
         """Pass on the gradient of the scores of a tile ``(rows, n_q, n_k)``."""
         if self.distance is not None:
-            total = grad.unflatten(0, (len(self.inputs[0]), -1)).sum(0)
+            total = grad.unflatten(0, (len(self.inputs[0]), -1)).sum(0)  # (g, n_q, n_k)
             self.distance.add_gradient(self.part.heads, *tile.bounds, total)
 
     def through_sigma_t(self, grad: Tensor, p: Tensor) -> None:

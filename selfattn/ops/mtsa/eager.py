@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
-from selfattn.ops import _autograd
-from selfattn.ops._distance import DistanceTable
+from selfattn.ops.common import autograd
+from selfattn.ops.common.distance import DistanceTable
+from selfattn.ops.common.dropout import FactorDropout
 from selfattn.ops.mtsa.block import Block, Saved, Shared, Sum, Workspace
-from selfattn.ops.mtsa.reference import MTSACall
+from selfattn.ops.mtsa.equation import MTSACall
 from selfattn.ops.mtsa.rescue import Failure, rescue_backward, rescue_forward
-from selfattn.ops.mtsa.tiling import FactorDropout, Tile, dropout_factors, live_queries, parts
+from selfattn.ops.mtsa.tiling import Tile, dropout_factors, live_queries, parts
 
 # A denominator above this has lost at most T * 1e-13 of its weight to underflow.
 SMALLEST_DENOMINATOR = {torch.float32: 1e-25, torch.float64: 1e-280}
@@ -46,7 +47,7 @@ def mtsa_eager(
     call = _Eager(tuple(masks), sigma_t, dropout_p)
     seed = torch.randint(1 << 62, ()) if dropout_p else None
     projected = (t.to(work) for t in (q, k, v, s))
-    return _autograd.run(call, *projected, distance_bias, padding_mask, seed).to(q.dtype)
+    return autograd.run(call, *projected, distance_bias, padding_mask, seed).to(q.dtype)
 
 
 class _Eager(MTSACall):
@@ -116,7 +117,7 @@ def _forward_part(block: Block, saved: Saved) -> None:
     for tile in block.tiles:
         queries, keys = slice(tile.start, tile.stop), slice(tile.lo, tile.hi)
         p = block.weights(tile)
-        den = space.bmm("den", p, block.e[:, keys])
+        den = space.bmm("den", p, block.e[:, keys])  # Algorithm 1, (rows, n_q, D)
         pair_drop = block.pair_dropout(tile)
         num = space.bmm("num", p if pair_drop is None else p.mul_(pair_drop), block.ve[:, keys])
         dead = block.dead(tile)
@@ -172,7 +173,7 @@ def _backward_part(
     dn, dd = space.take("dn", *four), space.take("dd", *four)
     torch.mul(grad, saved.inverse, out=dn)  # gradient of the numerator
     torch.mul(dn, saved.h, out=dd)  # minus the gradient of the denominator
-    dn, dd = dn.flatten(0, 1), dd.flatten(0, 1)
+    dn, dd = dn.flatten(0, 1), dd.flatten(0, 1)  # (b, g, T, D) -> (rows, T, D)
     g_ve, g_e = (Sum(space.take(name, *dn.shape)) for name in ("g_ve", "g_e"))
     gk = Sum(space.take("gk", *block.q.shape))
     repair = {failure.tile: failure for failure in failed}
@@ -180,25 +181,25 @@ def _backward_part(
     _zero_blind(block, out.q)
     for tile in block.tiles:
         queries, keys = slice(tile.start, tile.stop), slice(tile.lo, tile.hi)
-        p = block.weights(tile)
-        x, y = dn[:, queries], dd[:, queries]
-        gr = space.bmm("gr", x, block.ve[:, keys].mT)
-        g_e.add(keys, space.bmm("term", p.mT, y))
+        p = block.weights(tile)  # (rows, n_q, n_k)
+        x, y = dn[:, queries], dd[:, queries]  # (rows, n_q, D)
+        gr = space.bmm("gr", x, block.ve[:, keys].mT)  # gN (v * E)^T, (rows, n_q, n_k)
+        g_e.add(keys, space.bmm("term", p.mT, y))  # - P^T gD, (rows, n_k, D)
         pair_drop = block.pair_dropout(tile)
         if pair_drop is None:
-            g_ve.add(keys, space.bmm("term", p.mT, x))
+            g_ve.add(keys, space.bmm("term", p.mT, x))  # P^T gN, (rows, n_k, D)
         else:
             if tile in repair:
                 drops[tile] = pair_drop.clone()
             gr.mul_(pair_drop)
             g_ve.add(keys, space.bmm("term", pair_drop.mul_(p).mT, x))
-        gr.baddbmm_(y, block.e[:, keys].mT, alpha=-1)
+        gr.baddbmm_(y, block.e[:, keys].mT, alpha=-1)  # + gD E^T
         gr.mul_(p)  # no row-sum term: the row normaliser of P cancels in H
         block.add_distance_gradient(tile, gr)
         block.through_sigma_t(gr, p)
         gq = out.q[..., queries, :]
         torch.mul(space.bmm("term", gr, block.k[:, keys]).view(gq.shape), block.scale, out=gq)
-        gk.add(keys, space.bmm("term", gr.mT, block.q[:, queries]))
+        gk.add(keys, space.bmm("term", gr.mT, block.q[:, queries]))  # (rows, n_k, D_i)
     _finish(block, gk.result(), g_ve.result(), g_e.result(), out)
     for failure in failed:
         rescued = rescue_backward(block, failure, grad, drops.get(failure.tile))
@@ -213,6 +214,6 @@ def _finish(block: Block, gk: Tensor, g_ve: Tensor, g_e: Tensor, out: _Gradients
     from_ve = torch.mul(block.ve, g_ve, out=block.space.take("term", *g_ve.shape))
     if block.drop is not None:
         g_ve.mul_(block.drop)
-    shape = out.v.shape
+    shape = out.v.shape  # (b, g, T, D)
     torch.mul(g_ve.view(shape), block.e.view(shape), out=out.v)
     torch.addcmul(from_ve.view(shape), block.e.view(shape), g_e.view(shape), value=-1, out=out.s)

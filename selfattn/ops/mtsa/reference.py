@@ -1,19 +1,13 @@
-"""The slow, obvious form of MTSA: equation 11 as printed, with its n x n x d tensor."""
+"""The slow, obvious form of MTSA: equations 8 and 10-12 as printed, with their n x n x d tensor.
+
+It imports torch and nothing else, so that it shares no mistake with the code that it checks.
+"""
 
 from __future__ import annotations
-
-from abc import ABC
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-from selfattn.masks import PositionalMask
-from selfattn.ops._autograd import Call, Outputs
-from selfattn.ops._distance import by_position
 
 
 def mtsa_reference(
@@ -21,84 +15,43 @@ def mtsa_reference(
     k: Tensor,
     v: Tensor,
     s: Tensor,
-    masks: Sequence[PositionalMask],
-    padding_mask: Tensor | None,
-    sigma_t: str,
-    dropout_p: float,
-    distance_bias: Tensor | None = None,
+    allowed: Tensor,
+    sigma_t: str = "identity",
+    bias: Tensor | None = None,
+    pair_dropout: Tensor | None = None,
+    feature_dropout: Tensor | None = None,
 ) -> Tensor:
-    """Equations 8 and 10-12 of the MTSA paper, feature by feature; arguments as in ``mtsa``.
+    """Equations 8 and 10-12 of the MTSA paper, feature by feature.
 
-    Half precision is computed in float32. Memory is O(B H T^2 D): for tests and small examples.
+    Below, Tq queries attend to T keys; the whole sentence has Tq = T.
+
+    Args:
+        q: queries ``(B, H, Tq, D_i)``.
+        k: keys ``(B, H, T, D_i)``.
+        v: values ``(B, H, T, D)``.
+        s: source2token scores after sigma_s (eq. 9) ``(B, H, T, D)``.
+        allowed: bool ``(B or 1, H, Tq, T)``, whether the query may see the key: where the mask of
+            eq. 10 is 0 and not minus infinity.
+        sigma_t: ``"identity"`` or ``"logsigmoid"``.
+        bias: ``(H, Tq, T)``, finite, added where eq. 10 adds the mask.
+        pair_dropout: factor on (query, key) pairs ``(B, H, Tq, T)``, 0 or 1 / keep (appendix A.3).
+        feature_dropout: factor on (key, feature) pairs ``(B, H, T, D)``.
+
+    Returns:
+        ``(B, H, Tq, D)``; 0 for a query that sees no key.
     """
-    work = q.dtype if q.dtype == torch.float64 else torch.float32
-    bias = None if distance_bias is None else distance_bias.to(work)
-    factors = None
-    if dropout_p:  # appendix A.3
-        keep = (1.0 - dropout_p) ** 0.5
-        pairs = torch.rand(*q.shape[:3], q.shape[2], device=q.device) < keep
-        features = torch.rand(v.shape, device=q.device) < keep
-        factors = (pairs.to(work) / keep, features.to(work) / keep)
-    wide = (q.to(work), k.to(work), v.to(work), s.to(work))
-    out = equation(*wide, bias, padding_mask, masks, sigma_t, factors)
-    return out.to(q.dtype)
-
-
-def equation(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    s: Tensor,
-    bias: Tensor | None,
-    padding: Tensor | None,
-    masks: Sequence[PositionalMask],
-    sigma_t: str,
-    factors: Outputs | None = None,
-    queries: slice = slice(None),
-) -> Tensor:
-    """The output at some queries, ``(B, H, queries, D)``.
-
-    ``factors`` are those of dropout on (query, key) pairs ``(B, H, T, T)`` and on (key, feature)
-    pairs ``(B, H, T, D)``; the other arguments are those of ``mtsa``.
-    """
-    visible = torch.stack([m.allowed(q.shape[2], q.device)[queries] for m in masks])[None]
-    if padding is not None:
-        hidden = padding[:, None, :, None]
-        k, v, s = (t.masked_fill(hidden, 0.0) for t in (k, v, s))
-        visible = visible & ~padding[:, None, None, :]
-    visible = visible[..., None]  # (B, H, query, key, 1)
-
-    token2token = q[:, :, queries] @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # eq. 8
+    r = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # eq. 8, (B, H, Tq, T)
     if sigma_t == "logsigmoid":
-        token2token = F.logsigmoid(token2token)
+        r = F.logsigmoid(r)
     if bias is not None:
-        token2token = token2token + by_position(bias)[:, queries]
-    score = token2token[..., None] + s[:, :, None]  # eq. 10, (B, H, query, key, D)
+        r = r + bias
+    score = r[..., None] + s[:, :, None]  # eq. 10 without the mask, (B, H, Tq, T, D)
+    visible = allowed[..., None]  # (B, H, Tq, T, 1)
     # Rows without a visible key: softmax over an arbitrary finite row, then weight 0, so that
     # neither the forward nor the backward pass meets 0 / 0 or inf - inf.
-    alive = visible.any(-2, keepdim=True)
-    score = score.masked_fill(~visible & alive, float("-inf"))
-    p = torch.softmax(score, -2) * alive  # eq. 11
-    if factors is not None:
-        pairs, features = factors
-        p = p * pairs[:, :, queries, :, None] * features[:, :, None]
-    return (p * v[:, :, None]).sum(-2)  # eq. 12
-
-
-@dataclass(frozen=True)
-class MTSACall(Call, ABC):
-    """What every kernel of MTSA computes.
-
-    Inputs are q, k, v, s, the bias by distance, the padding and the seed.
-    """
-
-    masks: tuple[PositionalMask, ...]
-    sigma_t: str
-    dropout_p: float
-    projections = 4
-
-    def equation(self, inputs: Sequence[Any], factors: Outputs | None, queries: slice) -> Tensor:
-        """See ``Call.equation``."""
-        q, k, v, s, bias, padding, _ = inputs
-        options = (self.masks, self.sigma_t, factors, queries)
-        return equation(q, k, v, s, bias, padding, *options)
+    alive = visible.any(-2, keepdim=True)  # (B, H, Tq, 1, 1)
+    score = score.masked_fill(~visible & alive, float("-inf"))  # the mask of eq. 10
+    p = torch.softmax(score, -2) * alive  # eq. 11, (B, H, Tq, T, D)
+    if pair_dropout is not None and feature_dropout is not None:
+        p = p * pair_dropout[..., None] * feature_dropout[:, :, None]
+    return (p * v[:, :, None]).sum(-2)  # eq. 12, (B, H, Tq, D)

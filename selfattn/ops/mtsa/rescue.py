@@ -144,7 +144,7 @@ def _scores(x: _Inputs) -> tuple[Tensor, Tensor]:
 
     A query without one keeps its finite scores; its result is set to 0 afterwards.
     """
-    r = x.q @ x.k.mT  # eq. 8
+    r = x.q @ x.k.mT  # eq. 8, (m, n_q, n_k)
     if x.sigma_t == "logsigmoid":
         r = F.logsigmoid(r)
     if x.bias is not None:
@@ -168,7 +168,7 @@ def _factorised(x: _Inputs) -> Tensor:
     p, e, alive, den = _factorised_terms(x)
     if x.pair_drop is not None:
         p = p * x.pair_drop
-    ve = x.v * e if x.drop is None else x.v * e * x.drop
+    ve = x.v * e if x.drop is None else x.v * e * x.drop  # Algorithm 1, (m, n_k, D)
     return torch.where(alive, p @ ve, 0.0) / den
 
 
@@ -176,9 +176,10 @@ def _log_space(x: _Inputs) -> Tensor:
     """Equation 11 for one query: a softmax over the keys for each feature."""
     r, alive = _scores(x)
     z = r[:, 0, :, None] + torch.where(alive, x.s, 0.0)  # eq. 10, (m, n_k, D)
-    weight = torch.softmax(z, 1)
+    weight = torch.softmax(z, 1)  # eq. 11
     if x.pair_drop is not None:
         weight = weight * x.pair_drop[:, 0, :, None]
     if x.drop is not None:
         weight = weight * x.drop
+    # eq. 12, (m, 1, D)
     return torch.where(alive, (weight * x.v).sum(1, keepdim=True), 0.0)

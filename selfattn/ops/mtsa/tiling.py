@@ -10,18 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
+from selfattn.ops.common.dropout import FactorDropout
+from selfattn.ops.common.tiling import runs
 
 # The scores of one tile for all rows of a part: half of a common second-level cache, because the
 # gradient of the scores lies beside them.
 PART_BYTES = 1 << 19
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -55,15 +54,6 @@ class Part:
     def of(self, t: Tensor) -> Tensor:
         """This part of a tensor ``(B, H, ...)``, a view."""
         return t[self.batch, self.heads]
-
-
-def runs(items: Sequence[T]) -> Iterator[tuple[T, slice]]:
-    """Neighbours that are equal, as ``(item, slice)``."""
-    start = 0
-    for stop in range(1, len(items) + 1):
-        if stop == len(items) or items[stop] != items[start]:
-            yield items[start], slice(start, stop)
-            start = stop
 
 
 def block_size(length: int) -> int:
@@ -103,24 +93,6 @@ def parts(masks: Sequence[PositionalMask], batch: int, length: int) -> Iterator[
         for mask, run in groups:
             for head in range(run.start, run.stop, rows):
                 yield Part(mask, chunk, slice(head, min(head + rows, run.stop)))
-
-
-class FactorDropout:
-    """The two dropout factors of MTSA's numerator (appendix A.3), replayed from a seed.
-
-    Args:
-        dropout_p: probability of dropping a term; each factor is kept with ``sqrt(1 - dropout_p)``.
-        seed: seed of the generator.
-        device: device of the factors.
-    """
-
-    def __init__(self, dropout_p: float, seed: int, device: torch.device) -> None:
-        self.keep = (1.0 - dropout_p) ** 0.5
-        self._generator = torch.Generator(device).manual_seed(seed)
-
-    def factor(self, out: Tensor) -> Tensor:
-        """Fill a tensor with 0 and 1 / keep; successive calls continue the stream."""
-        return out.bernoulli_(self.keep, generator=self._generator).div_(self.keep)
 
 
 def dropout_factors(

@@ -19,7 +19,7 @@ def run_mtsa(*x):
 
 def run_disa(*x):
     q, k, v, _ = (t.transpose(1, 2).flatten(2) * 2 for t in x)
-    return disa(q, k, v, mask=MASKS, backend="eager") + 1
+    return disa(q, k, v, masks=MASKS, backend="eager") + 1
 
 
 @pytest.mark.parametrize("run", [run_mtsa, run_disa])

@@ -8,7 +8,8 @@ from torch.func import grad, jacrev, vmap
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
-from selfattn.ops import _autograd, disa, mtsa
+from selfattn.ops import disa, mtsa
+from selfattn.ops.common import autograd
 from selfattn.ops.disa import eager as disa_eager
 from selfattn.ops.disa import native as disa_native
 from selfattn.ops.mtsa import eager as mtsa_eager
@@ -41,7 +42,7 @@ def attend(name, backend, hidden=None, dropout_p=0.0):
         if name == "mtsa":
             bias = t[4] if len(t) > 4 else None
             return mtsa(*t[:4], masks=MASKS, sigma_t="logsigmoid", distance_bias=bias, **options)
-        return disa(*t[:3], mask=MASKS, distance_bias=t[3] if len(t) > 3 else None, **options)
+        return disa(*t[:3], masks=MASKS, distance_bias=t[3] if len(t) > 3 else None, **options)
 
     return run
 
@@ -133,14 +134,14 @@ def test_pieces_of_sentences_and_of_queries(monkeypatch, name, elements):
     values, hidden = inputs(name, torch.float64), padding_mask("left", BATCH, LENGTH)
     run = attend(name, "eager", hidden, 0.3)
     expected = by_autograd(run, values)
-    monkeypatch.setattr(_autograd, "PIECE_ELEMENTS", elements)
+    monkeypatch.setattr(autograd, "PIECE_ELEMENTS", elements)
     for want, found in zip(expected, by_autograd(run, values), strict=True):
         assert_close("in pieces", want, found, 1e-12)
 
 
 @operators
 def test_memory_of_a_second_derivative_is_that_of_its_pieces(monkeypatch, name):
-    monkeypatch.setattr(_autograd, "PIECE_ELEMENTS", 1 << 12)
+    monkeypatch.setattr(autograd, "PIECE_ELEMENTS", 1 << 12)
     values = inputs(name, torch.float64, bias=False, length=96)
     with LargestTensor() as seen:
         by_autograd(attend(name, "eager"), values)
@@ -182,8 +183,8 @@ def test_jacobians_and_samples(name, backend, bias):
 @both
 def test_dropout_under_vmap_follows_its_randomness(name, backend):
     (first, *rest) = inputs(name, FORMS[backend][0], bias=False)
-    options = {"masks": MASKS} if name == "mtsa" else {"mask": MASKS}
-    run = partial(mtsa if name == "mtsa" else disa, dropout_p=0.4, backend=backend, **options)
+    operator = mtsa if name == "mtsa" else disa
+    run = partial(operator, masks=MASKS, dropout_p=0.4, backend=backend)
     twice = torch.stack([first, first])
     same, different = (
         vmap(lambda t: run(t, *rest), randomness=kind)(twice) for kind in ("same", "different")

@@ -8,7 +8,7 @@ import torch
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops.disa import disa, native, tiling
-from selfattn.ops.disa.reference import equation
+from selfattn.ops.disa.equation import equation
 from selfattn.testing import PADDINGS, LargestTensor, assert_close, padding_mask, run_with_grads
 
 FORWARD, BACKWARD, NONE = (PositionalMask(d) for d in ("forward", "backward", "none"))
@@ -61,7 +61,7 @@ def compare(fast, dtype, ratio, length, padding, scale=1.0, shift=0.0, masks=MAS
     values, upstream = inputs(length, scale=scale, dtype=dtype)
     values[1] += shift
     values[2] -= shift
-    options |= {"mask": masks, "padding_mask": padding_mask(padding, BATCH, length)}
+    options |= {"masks": masks, "padding_mask": padding_mask(padding, BATCH, length)}
     expected = run_with_grads(
         partial(disa, backend="reference", **options), [t.double() for t in values], upstream
     )
@@ -84,9 +84,9 @@ def test_golden_values(backend):
     forward = torch.tensor([[[0.0, 0.0], [1.0, 0.0], [0.686865, 0.728471]]])
     backward = torch.tensor([[[1.690644, 0.756027], [2.0, -1.0], [0.0, 0.0]]])
     for mask, expected in ((FORWARD, forward), (BACKWARD, backward)):
-        out = disa(x, x, x, mask=mask, backend=backend)
+        out = disa(x, x, x, masks=mask, backend=backend)
         torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-6)
-    both = disa(*[torch.cat([x, x], -1)] * 3, mask=(FORWARD, BACKWARD), backend=backend)
+    both = disa(*[torch.cat([x, x], -1)] * 3, masks=(FORWARD, BACKWARD), backend=backend)
     torch.testing.assert_close(both, torch.cat([forward, backward], -1), rtol=1e-5, atol=1e-6)
 
 
@@ -137,7 +137,7 @@ def test_half_precision_is_rounded_once(fast, dtype, scale):
     """No more than twice the error of the exact formula rounded to the dtype at the end."""
     values, upstream = inputs(70, scale=scale, dtype=dtype)
     hidden = padding_mask("left", BATCH, 70)
-    options = {"mask": MASKS, "padding_mask": hidden}
+    options = {"masks": MASKS, "padding_mask": hidden}
     exact = run_with_grads(
         partial(disa, backend="reference", **options), [t.double() for t in values], upstream
     )
@@ -152,7 +152,7 @@ def test_gradients_are_those_of_the_output():
     values, _ = inputs(5, features=4)
     hidden = padding_mask("all", BATCH, 5)
     leaves = [t.requires_grad_() for t in values]
-    function = partial(disa, mask=(FORWARD, BACKWARD), padding_mask=hidden)
+    function = partial(disa, masks=(FORWARD, BACKWARD), padding_mask=hidden)
     assert torch.autograd.gradcheck(function, leaves)
 
 
@@ -162,7 +162,7 @@ def test_gradients_are_those_of_the_output():
 def test_garbage_in_padding_does_not_leak(backend, garbage, padding):
     values, upstream = inputs(17, dtype=torch.float32)
     hidden = padding_mask(padding, BATCH, 17)
-    run = partial(disa, mask=MASKS, padding_mask=hidden, backend=backend)
+    run = partial(disa, masks=MASKS, padding_mask=hidden, backend=backend)
     clean = run_with_grads(run, values, upstream)
     dirty = [t.masked_fill(hidden[..., None], garbage) for t in values]
     got = run_with_grads(run, dirty, upstream)
@@ -176,9 +176,9 @@ def test_a_hole_of_padding_is_like_a_shorter_sentence(backend):
     (x, a, b), _ = inputs(12, dtype=torch.float32)
     hidden = torch.zeros(BATCH, 12, dtype=torch.bool)
     hidden[:, 4:7] = True
-    out = disa(x, a, b, mask=FORWARD, padding_mask=hidden, backend=backend)
+    out = disa(x, a, b, masks=FORWARD, padding_mask=hidden, backend=backend)
     keep = ~hidden[0]
-    short = disa(x[:, keep], a[:, keep], b[:, keep], mask=FORWARD, backend=backend)
+    short = disa(x[:, keep], a[:, keep], b[:, keep], masks=FORWARD, backend=backend)
     torch.testing.assert_close(out[:, keep], short)
     assert (out[:, 4:7] == 0).all()
 
@@ -187,7 +187,7 @@ def test_a_hole_of_padding_is_like_a_shorter_sentence(backend):
 def test_queries_without_keys_are_zero(backend):
     values, upstream = inputs(3, dtype=torch.float32)
     for mask, query in ((FORWARD, 0), (BACKWARD, 2)):
-        run = partial(disa, mask=mask, backend=backend)
+        run = partial(disa, masks=mask, backend=backend)
         out, _, _, gb = run_with_grads(run, values, upstream)
         assert (out[:, query] == 0).all()
         assert (gb[:, query] == 0).all()
@@ -200,7 +200,7 @@ def test_hidden_keys_get_no_gradient(backend):
     for mask in (FORWARD, BACKWARD, PositionalMask(window=2)):
         upstream = torch.zeros(BATCH, 40, values[0].shape[-1], dtype=torch.float64)
         upstream[:, 20] = 1.0
-        _, gx, ga, _ = run_with_grads(partial(disa, mask=mask, backend=backend), values, upstream)
+        _, gx, ga, _ = run_with_grads(partial(disa, masks=mask, backend=backend), values, upstream)
         visible = mask.allowed(40)[20]
         assert (gx[:, visible] != 0).all()
         assert (gx[:, ~visible] == 0).all()
@@ -212,7 +212,7 @@ def test_hidden_keys_get_no_gradient(backend):
 def test_dropout_is_what_its_factors_say(small_tiles, length, padding):
     values, upstream = inputs(length)
     hidden = padding_mask(padding, BATCH, length)
-    run = partial(disa, mask=MASKS, padding_mask=hidden, dropout_p=0.4, backend="eager")
+    run = partial(disa, masks=MASKS, padding_mask=hidden, dropout_p=0.4, backend="eager")
     torch.manual_seed(7)
     got = run_with_grads(run, values, upstream)
     torch.manual_seed(7)
@@ -237,11 +237,11 @@ def test_dropout_keeps_the_mean_and_follows_the_seed(backend):
 
     def draw(value):
         torch.manual_seed(value)
-        return disa(x, a, b, mask=NONE, dropout_p=0.36, backend=backend)
+        return disa(x, a, b, masks=NONE, dropout_p=0.36, backend=backend)
 
     assert torch.equal(draw(1), draw(1))
     assert not torch.equal(draw(1), draw(2))
-    plain = disa(x, a, b, mask=NONE)
+    plain = disa(x, a, b, masks=NONE)
     mean = torch.stack([draw(i) for i in range(400)]).mean(0)
     assert (mean - plain).abs().max() < 0.15
 
@@ -253,7 +253,7 @@ def test_memory_grows_linearly(monkeypatch):
     for length in (256, 512):
         values = [torch.randn(2, length, 32).requires_grad_() for _ in range(3)]
         with LargestTensor() as seen:
-            disa(*values, mask=(FORWARD, BACKWARD), backend="eager").sum().backward()
+            disa(*values, masks=(FORWARD, BACKWARD), backend="eager").sum().backward()
         largest[length] = seen.size
     assert largest[512] <= 2.1 * largest[256]
     assert largest[512] < 512 * 512 * 4  # not even one n x n matrix of float32
@@ -264,8 +264,8 @@ def test_strided_inputs():
     values, upstream = inputs(20)
     whole = torch.stack(values, 2).flatten(2)
     assert not whole.chunk(3, -1)[0].is_contiguous()
-    expected = run_with_grads(partial(disa, mask=MASKS), values, upstream)
-    got = run_with_grads(lambda t: disa(*t.chunk(3, -1), mask=MASKS), [whole], upstream)
+    expected = run_with_grads(partial(disa, masks=MASKS), values, upstream)
+    got = run_with_grads(lambda t: disa(*t.chunk(3, -1), masks=MASKS), [whole], upstream)
     assert torch.equal(expected[0], got[0])
     assert torch.equal(torch.cat(expected[1:], -1), got[1])
 
@@ -273,9 +273,9 @@ def test_strided_inputs():
 def test_autocast_leaves_the_operator_in_float32():
     values, _ = inputs(9, dtype=torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
-        out = disa(*values, mask=MASKS)
+        out = disa(*values, masks=MASKS)
     assert out.dtype == torch.float32
-    assert torch.equal(out, disa(*values, mask=MASKS))
+    assert torch.equal(out, disa(*values, masks=MASKS))
 
 
 def test_autocast_takes_the_widest_dtype():
@@ -283,15 +283,15 @@ def test_autocast_takes_the_widest_dtype():
     (x, a, b), _ = inputs(9, dtype=torch.float32)
     a, b = a.bfloat16(), b.bfloat16()
     with torch.autocast("cpu", torch.bfloat16):
-        out = disa(x, a, b, mask=MASKS)
+        out = disa(x, a, b, masks=MASKS)
     assert out.dtype == torch.float32
-    assert torch.equal(out, disa(x, a.float(), b.float(), mask=MASKS))
+    assert torch.equal(out, disa(x, a.float(), b.float(), masks=MASKS))
 
 
 def test_empty_batches_and_lengths():
     for batch, length in ((0, 3), (2, 0)):
         values = [torch.zeros(batch, length, 4, requires_grad=True) for _ in range(3)]
-        out = disa(*values, mask=NONE)
+        out = disa(*values, masks=NONE)
         out.sum().backward()
         assert out.shape == (batch, length, 4)
 
@@ -302,8 +302,8 @@ def test_empty_batches_and_lengths():
         ({"a": torch.zeros(3, 5, 14).double()}, "one shape"),
         ({"x": torch.zeros(4, 14).double()}, "one shape"),
         ({"b": torch.zeros(3, 4, 14)}, "dtypes"),
-        ({"mask": [NONE] * 4}, "4 masks for 14 features"),
-        ({"mask": []}, "0 masks for 14 features"),
+        ({"masks": [NONE] * 4}, "4 masks for 14 features"),
+        ({"masks": []}, "0 masks for 14 features"),
         ({"padding_mask": torch.zeros(3, 5).bool()}, r"must be \(B, T\)"),
         ({"c": 0.0}, "c 0.0 is not allowed"),
         ({"c": 301}, "c 301 is not allowed"),
@@ -314,6 +314,6 @@ def test_empty_batches_and_lengths():
 )
 def test_bad_arguments_are_refused(change, message):
     values, _ = inputs(4)
-    good = {**dict(zip("xab", values, strict=True)), "mask": MASKS}
+    good = {**dict(zip("xab", values, strict=True)), "masks": MASKS}
     with pytest.raises(UserError, match=message):
         disa(**{**good, **change})

@@ -8,9 +8,9 @@ import torch
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
+from selfattn.ops.common.fused import draw_seed, offsets
+from selfattn.ops.disa.equation import disa_slow, equation
 from selfattn.ops.disa.fused import disa_fused, operators, refusal
-from selfattn.ops.disa.reference import disa_reference, equation
-from selfattn.ops.mtsa.fused import draw_seed
 from selfattn.testing import assert_close, padding_mask, run_with_grads
 
 pytest.importorskip("triton", reason="Triton is not installed")
@@ -49,7 +49,7 @@ def exact(values, upstream, masks, hidden=None, c=5.0, dropout_p=0.0):
     """Output and gradients of the reference in float64."""
     options = {"masks": masks, "padding_mask": hidden, "c": c, "dropout_p": dropout_p}
     values = [t.double() for t in values]
-    return run_with_grads(partial(disa_reference, **options), values, upstream)
+    return run_with_grads(partial(disa_slow, **options), values, upstream)
 
 
 def compare(fused, values, upstream, *options, ratio=5e-6):
@@ -182,7 +182,7 @@ def test_operators_keep_the_rules_of_torch(device):
     values, _ = inputs(5, dtype=torch.float16)
     leaves = [t.to(device).requires_grad_() for t in values]
     hidden = padding_mask("left", 2, 5).to(device)
-    left, right = operators.offsets(DIRECTIONS)
+    left, right = offsets(DIRECTIONS)
     seed = torch.tensor([7], device=device)
     arguments = (*leaves, hidden, None, seed, left, right, 5.0, 0.1, True)
     torch.library.opcheck(operators.fused_forward, arguments)
@@ -199,7 +199,7 @@ def test_fake_tensors_and_compiled_graphs(fused):
 
 def test_nothing_is_saved_without_gradients(device):
     values = [t.to(device) for t in inputs(5)[0]]
-    left, right = operators.offsets(DIRECTIONS)
+    left, right = offsets(DIRECTIONS)
     with torch.no_grad():
         done = operators.fused_forward(*values, None, None, None, left, right, 5.0, 0.0, False)
     assert [t.numel() for t in done[1:]] == [0, 0, 0, 0]

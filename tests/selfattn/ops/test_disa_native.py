@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops.disa import disa, native
-from selfattn.ops.disa.reference import equation
+from selfattn.ops.disa.equation import equation
 from selfattn.testing import PADDINGS, assert_close, padding_mask, run_with_grads
 
 FORWARD, BACKWARD = PositionalMask("forward"), PositionalMask("backward")
@@ -38,7 +38,7 @@ def test_dropout_is_what_its_factors_say(padding, scale):
     (x, a, b), upstream = inputs()
     values = [x, a * scale, b * scale]
     hidden = padding_mask(padding, 2, 33)
-    options = {"mask": MASKS, "padding_mask": hidden, "dropout_p": 0.4}
+    options = {"masks": MASKS, "padding_mask": hidden, "dropout_p": 0.4}
     torch.manual_seed(11)
     got = run_with_grads(partial(disa, backend="fused", **options), values, upstream)
     torch.manual_seed(11)
@@ -57,7 +57,7 @@ def test_dropout_is_what_its_factors_say(padding, scale):
 
 def test_the_number_of_threads_changes_nothing():
     values, upstream = inputs(70)
-    run = partial(disa, mask=MASKS, dropout_p=0.1, backend="fused")
+    run = partial(disa, masks=MASKS, dropout_p=0.1, backend="fused")
     results, before = [], torch.get_num_threads()
     try:
         for threads in (1, 3):
@@ -72,7 +72,7 @@ def test_the_number_of_threads_changes_nothing():
 def test_strided_inputs():
     """Views into one projection of everything, as a layer makes them; a gradient of any order."""
     values, upstream = inputs(20)
-    run = partial(disa, mask=MASKS, backend="fused")
+    run = partial(disa, masks=MASKS, backend="fused")
     expected = run_with_grads(run, values, upstream)
     whole = torch.cat(values, -1)
     got = run_with_grads(lambda t: run(*t.chunk(3, -1)), [whole], upstream.mT.contiguous().mT)
@@ -88,7 +88,7 @@ def test_a_nan_of_a_real_token_is_seen():
             values[1] *= scale
             values[2] *= scale
             values[broken][:, 5, 3] = float("nan")
-            found = disa(*values, mask=FORWARD, backend="fused").isnan()
+            found = disa(*values, masks=FORWARD, backend="fused").isnan()
             expected = torch.zeros_like(found)
             expected[:, 5 if broken == 2 else slice(6, None), 3] = True
             assert torch.equal(found, expected)
@@ -106,7 +106,7 @@ def test_a_compiled_function_holds_the_operator_in_one_graph():
     values, upstream = inputs(12)
 
     def run(*t):
-        return disa(t[0] * 2, *t[1:], mask=MASKS, dropout_p=0.2, backend="fused") + 1
+        return disa(t[0] * 2, *t[1:], masks=MASKS, dropout_p=0.2, backend="fused") + 1
 
     compiled = torch.compile(run, fullgraph=True, backend="aot_eager")
     results = []
@@ -121,7 +121,7 @@ def test_a_compiled_function_holds_the_operator_in_one_graph():
 
 def test_activation_checkpointing_draws_the_same_dropout():
     values, upstream = inputs(12)
-    run = partial(disa, mask=MASKS, dropout_p=0.3, backend="fused")
+    run = partial(disa, masks=MASKS, dropout_p=0.3, backend="fused")
     results = []
     for function in (run, lambda *t: checkpoint(run, *t, use_reentrant=False)):
         torch.manual_seed(5)
@@ -134,9 +134,9 @@ def test_refused_inputs_take_the_next_backend():
     double = [t.double() for t in values]
     for t, c, reason in ((double, 5.0, "float64"), (values, 11.0, "c 11.0 is above 10.0")):
         with pytest.raises(UserError, match=f"backend 'fused' cannot be used: .*{reason}"):
-            disa(*t, mask=MASKS, c=c, backend="fused")
-        expected = disa(*t, mask=MASKS, c=c, backend="eager")
-        assert torch.equal(disa(*t, mask=MASKS, c=c), expected)
+            disa(*t, masks=MASKS, c=c, backend="fused")
+        expected = disa(*t, masks=MASKS, c=c, backend="eager")
+        assert torch.equal(disa(*t, masks=MASKS, c=c), expected)
 
 
 SCRIPT = """
@@ -149,7 +149,7 @@ for scale in (1, 60):
     x = [(torch.randn(2, 70, 38) * s).requires_grad_() for s in (1, scale, scale)]
     results = []
     for backend in ("fused", "eager"):
-        y = disa(*x, mask=masks, backend=backend)
+        y = disa(*x, masks=masks, backend=backend)
         results.append([y, *torch.autograd.grad(y.square().sum(), x)])
     print(max(float((a - b).norm() / b.norm()) for a, b in zip(*results)))
 """

@@ -9,8 +9,8 @@ from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops.disa import _RUN, disa, native, tiling
 from selfattn.ops.disa.eager import disa_eager
+from selfattn.ops.disa.equation import equation
 from selfattn.ops.disa.fused import disa_fused
-from selfattn.ops.disa.reference import equation
 from selfattn.testing import PADDINGS, assert_close, padding_mask, run_with_grads
 
 BATCH, FEATURES = 3, 12
@@ -37,10 +37,10 @@ def selection(share, length, seed=5):
     return torch.rand(BATCH, length, generator=generator) < share
 
 
-def kernel(x, a, b, *, mask, padding_mask, queries, keys):
+def kernel(x, a, b, *, masks, padding_mask, queries, keys):
     """The Triton kernels, in Triton's interpreter without a GPU."""
     hidden = torch.zeros_like(queries) if padding_mask is None else padding_mask
-    return disa_fused(x, a, b, mask, hidden | ~queries, 5.0, 0.0, hidden | ~keys)
+    return disa_fused(x, a, b, masks, hidden | ~queries, 5.0, 0.0, hidden | ~keys)
 
 
 @pytest.fixture(params=["eager", "native", "triton"])
@@ -64,7 +64,7 @@ def test_a_backend_is_the_reference(fast, shares, padding):
     length = 19 if function is kernel else 37
     values, upstream = inputs(length, dtype)
     queries, keys = selection(shares[0], length), selection(shares[1], length, 6)
-    options = {"mask": MASKS, "padding_mask": padding_mask(padding, BATCH, length)}
+    options = {"masks": MASKS, "padding_mask": padding_mask(padding, BATCH, length)}
     options |= {"queries": queries, "keys": keys}
     expected = run_with_grads(
         partial(disa, backend="reference", **options), [t.double() for t in values], upstream
@@ -81,7 +81,7 @@ def test_the_reference_is_a_softmax_over_selected_keys_that_are_visible():
     values, _ = inputs(9)
     queries, keys = selection(0.6, 9), selection(0.6, 9, 6)
     mask = PositionalMask("forward", window=4)
-    out = disa(*values, mask=mask, queries=queries, keys=keys, backend="reference")
+    out = disa(*values, masks=mask, queries=queries, keys=keys, backend="reference")
     x, a, b = values
     for row in range(BATCH):
         for j in range(9):
@@ -101,7 +101,7 @@ def test_what_is_not_selected_may_hold_anything(fast):
     x, a, b = (t.to(device) for t in values)
     broken = [x, a.clone(), b.clone()]
     x[~keys], broken[1][~keys], broken[2][~queries] = (float("nan"),) * 3
-    run = partial(function, mask=MASKS, padding_mask=None, queries=queries, keys=keys)
+    run = partial(function, masks=MASKS, padding_mask=None, queries=queries, keys=keys)
     expected = run_with_grads(run, [x, a, b], upstream.to(device))
     got = run_with_grads(run, broken, upstream.to(device))
     for name, want, found in zip(NAMES, expected, got, strict=True):
@@ -115,7 +115,7 @@ def test_dropout_meets_the_pairs_that_are_left(monkeypatch):
     queries, keys = selection(0.5, 21), selection(0.5, 21, 6)
     hidden, unseen = ~queries | padding, ~keys | padding
     monkeypatch.setattr(tiling, "TILE_ELEMENTS", 256)
-    options = {"mask": MASKS, "padding_mask": padding, "dropout_p": 0.4, "backend": "eager"}
+    options = {"masks": MASKS, "padding_mask": padding, "dropout_p": 0.4, "backend": "eager"}
     torch.manual_seed(8)
     run = partial(disa, queries=queries, keys=keys, **options)
     got = run_with_grads(run, values, upstream)
@@ -142,7 +142,7 @@ def test_backends_that_walk_over_positions_get_short_sequences(monkeypatch, shar
         return disa_eager(x, *rest)
 
     monkeypatch.setitem(_RUN, "eager", run)
-    options = {"mask": MASKS[:2], "padding_mask": hidden, "queries": queries, "keys": keys}
+    options = {"masks": MASKS[:2], "padding_mask": hidden, "queries": queries, "keys": keys}
     expected, got = (
         run_with_grads(partial(disa, backend=name, **options), values, upstream)
         for name in ("reference", "eager")
@@ -156,4 +156,4 @@ def test_backends_that_walk_over_positions_get_short_sequences(monkeypatch, shar
 def test_a_selection_of_another_shape_is_refused():
     values, _ = inputs(4)
     with pytest.raises(UserError, match=r"keys has shape \(3, 5\); it must be \(B, T\) = \(3, 4\)"):
-        disa(*values, mask=MASKS, keys=torch.ones(3, 5, dtype=torch.bool))
+        disa(*values, masks=MASKS, keys=torch.ones(3, 5, dtype=torch.bool))

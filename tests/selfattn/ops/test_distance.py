@@ -5,11 +5,12 @@ import torch
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
-from selfattn.ops import _distance, disa, mtsa
+from selfattn.ops import disa, mtsa
+from selfattn.ops.common import distance
 from selfattn.ops.disa import tiling as disa_tiling
-from selfattn.ops.disa.reference import equation as disa_equation
+from selfattn.ops.disa.equation import equation as disa_equation
 from selfattn.ops.mtsa import eager, native, tiling
-from selfattn.ops.mtsa.reference import equation
+from selfattn.ops.mtsa.equation import equation
 from selfattn.testing import PADDINGS, LargestTensor, assert_close, padding_mask, run_with_grads
 
 FORWARD, BACKWARD, NONE = (PositionalMask(d) for d in ("forward", "backward", "none"))
@@ -111,14 +112,14 @@ def test_dropout_of_the_kernel(sigma_t, fused):
     *x, bias = inputs(40, dtype=torch.float32)
     upstream = torch.randn(x[2].shape, generator=torch.Generator().manual_seed(4))
     torch.manual_seed(9)
-    factors = native.dropout_factors(x[0], x[2], 0.3, int(torch.randint(1 << 62, ())))
+    factors = native.dropout_factors(x[2], 0.3, int(torch.randint(1 << 62, ())))
     pairs, features = (t.double() for t in factors)
 
     def formula(q, k, v, s, bias):
         visible = torch.stack([mask.allowed(40) for mask in MASKS])
         r = q @ k.mT * q.shape[-1] ** -0.5
         r = torch.nn.functional.logsigmoid(r) if sigma_t == "logsigmoid" else r
-        score = (r + _distance.by_position(bias))[..., None] + s[:, :, None]
+        score = (r + distance.by_position(bias))[..., None] + s[:, :, None]
         alive = visible.any(-1)[..., None, None]
         score = score.masked_fill(~visible[..., None] & alive, float("-inf"))
         p = torch.softmax(score, -2) * alive * pairs[..., None] * features[:, :, None]
@@ -204,7 +205,7 @@ def test_no_square_tensor_exists():
 
 
 def test_the_sum_of_block_gradients_by_brute_force():
-    table = _distance.DistanceTable(torch.zeros(2, 9), torch.float64)
+    table = distance.DistanceTable(torch.zeros(2, 9), torch.float64)
     expected = torch.zeros(2, 9, dtype=torch.float64)
     for start, stop, lo, hi in ((0, 4, 0, 9), (4, 9, 2, 3), (8, 9, 0, 9), (3, 5, 7, 9)):
         grad = torch.randn(2, stop - start, hi - lo, dtype=torch.float64)
@@ -301,7 +302,7 @@ def test_disa_with_steep_slopes_and_a_hole_of_padding(dtype):
 def test_disa_refuses_what_does_not_fit():
     x, a, b, bias = (t.float() for t in disa_inputs(5))
     with pytest.raises(UserError, match=r"distance_bias has shape \(3, 5\) .* = \(4, 5\)"):
-        disa(x, a, b, mask=DISA_MASKS, distance_bias=bias[:3])
+        disa(x, a, b, masks=DISA_MASKS, distance_bias=bias[:3])
     with pytest.raises(UserError, match="'fused' cannot be used: it has no distance bias"):
-        disa(x, a, b, mask=DISA_MASKS, distance_bias=bias, backend="fused")
-    assert disa(x, a, b, mask=DISA_MASKS, distance_bias=bias).shape == x.shape
+        disa(x, a, b, masks=DISA_MASKS, distance_bias=bias, backend="fused")
+    assert disa(x, a, b, masks=DISA_MASKS, distance_bias=bias).shape == x.shape

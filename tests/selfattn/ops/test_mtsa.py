@@ -9,7 +9,7 @@ from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops import mtsa
 from selfattn.ops.mtsa import eager, native, rescue, tiling
-from selfattn.ops.mtsa.reference import equation
+from selfattn.ops.mtsa.equation import equation
 from selfattn.testing import PADDINGS, LargestTensor, assert_close, padding_mask, run_with_grads
 
 FORWARD, BACKWARD, NONE = (PositionalMask(d) for d in ("forward", "backward", "none"))

@@ -13,9 +13,10 @@ import pytest
 import torch
 
 from selfattn.masks import PositionalMask
-from selfattn.ops.mtsa.fused import configs, draw_seed, mtsa_fused, operators
-from selfattn.ops.mtsa.fused.dropout import dropout_factors, keep_probability
-from selfattn.ops.mtsa.reference import mtsa_reference
+from selfattn.ops.common.dropout import keep_probability
+from selfattn.ops.common.fused import draw_seed, dropout_factors
+from selfattn.ops.mtsa.equation import mtsa_slow
+from selfattn.ops.mtsa.fused import configs, mtsa_fused, operators
 from selfattn.testing import assert_close, error_ratio, padding_mask, run_with_grads
 
 pytestmark = [
@@ -66,9 +67,7 @@ def both(x, upstream, masks, hidden, sigma_t):
     if hidden is not None:
         hidden = hidden.to(x[0].device)
     options = (masks, hidden, sigma_t, 0.0)
-    expected = run_with_grads(
-        lambda *t: mtsa_reference(*t, *options), [t.double() for t in x], upstream
-    )
+    expected = run_with_grads(lambda *t: mtsa_slow(*t, *options), [t.double() for t in x], upstream)
     return expected, run_with_grads(lambda *t: mtsa_fused(*t, *options), x, upstream)
 
 

@@ -12,9 +12,9 @@ from torch.utils.checkpoint import checkpoint
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
-from selfattn.ops.mtsa.fused import configs, draw_seed, launch, mtsa_fused, operators, refusal
-from selfattn.ops.mtsa.fused.dropout import dropout_factors
-from selfattn.ops.mtsa.reference import equation, mtsa_reference
+from selfattn.ops.common.fused import DTYPES, draw_seed, dropout_factors
+from selfattn.ops.mtsa.equation import equation, mtsa_slow
+from selfattn.ops.mtsa.fused import configs, launch, mtsa_fused, operators, refusal
 from selfattn.testing import assert_close, padding_mask, run_with_grads
 
 TRITON = importlib.util.find_spec("triton") is not None
@@ -135,7 +135,7 @@ def test_autocast_takes_mixed_dtypes(device):
     assert [g.dtype for g in mixed[1:]] == [torch.float32] * 4
     rounded = [t.bfloat16().double() for t in x[:3]] + [x[3].double()]
     expected = run_with_grads(
-        lambda *t: mtsa_reference(*t, MASKS, None, "identity", 0.0), rounded, upstream
+        lambda *t: mtsa_slow(*t, MASKS, None, "identity", 0.0), rounded, upstream
     )
     for name, want, found in zip(NAMES, expected, mixed, strict=True):
         assert_close(name, want, found, 2e-2)
@@ -216,13 +216,14 @@ def test_an_older_gpu_is_refused(monkeypatch):
 
 def test_importing_the_package_leaves_triton_alone(run_cli):
     """torch may have imported Triton; we have no part in it before a kernel is called."""
-    code = "import selfattn.ops.mtsa.fused, sys; print('selfattn.ops._triton' in sys.modules)"
+    tools = "selfattn.ops.common.triton_tools"
+    code = f"import selfattn.ops.mtsa.fused, sys; print('{tools}' in sys.modules)"
     assert run_cli(["-c", code]).stdout == "False\n"
 
 
 def test_choices_are_for_tiles_that_fit_each_other():
     """Flags and shifts belong to query tiles of forward: those of backward must lie inside."""
-    for dtype in configs.DTYPES:
+    for dtype in DTYPES:
         for width in (3, 16, 25, 64, 100, 128):
             for logsigmoid in (False, True):
                 for dropped in (False, True):

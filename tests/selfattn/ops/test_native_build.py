@@ -11,8 +11,9 @@ import torch
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
-from selfattn.ops import _native, disa, mtsa
-from selfattn.ops._native import build
+from selfattn.ops import disa, mtsa
+from selfattn.ops.common import native
+from selfattn.ops.common.native import build
 
 COMPILER = next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
 
 def forget():
     """As in a new process."""
-    for remembered in (_native._load, _native._warn, build._cache, build._own_folder):
+    for remembered in (native._load, native._warn, build._cache, build._own_folder):
         remembered.cache_clear()
 
 
@@ -48,8 +49,8 @@ def kernel(tmp_path):
 def answer(folder):
     """What the kernel says in a new process, as far as one can play it."""
     forget()
-    assert _native.refusal(folder, torch.float32) is None
-    return _native.library(folder).answer()
+    assert native.refusal(folder, torch.float32) is None
+    return native.library(folder).answer()
 
 
 def test_what_was_compiled_is_kept_and_found_again(cache, kernel, caplog):
@@ -182,7 +183,7 @@ def calls(backend):
     """One call of each operator with a kernel in C."""
     x, mask = torch.randn(1, 2, 5, 8), PositionalMask("forward")
     yield lambda: mtsa(x, x, x, x, masks=mask, backend=backend)
-    yield lambda: disa(x[0], x[0], x[0], mask=mask, backend=backend)
+    yield lambda: disa(x[0], x[0], x[0], masks=mask, backend=backend)
 
 
 @pytest.mark.parametrize(("compiler", "said"), MISSING.items(), ids=MISSING)

@@ -16,7 +16,7 @@ from selfattn.config.base import AttentionConfig, switch
 from selfattn.layers.base import SelfAttention, xavier_linear
 from selfattn.layers.inspection import Inspection, mask_names, visible_softmax
 from selfattn.masks import PositionalMask
-from selfattn.ops import _autograd, _dispatch, _native
+from selfattn.ops.common import autograd, dispatch, native
 
 from .reference import decay_reference
 
@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
-class DecayCall(_autograd.Call):
+class DecayCall(autograd.Call):
     """The kernel in C; inputs are the values, no bias, hidden positions and no seed."""
 
     rate: float
@@ -47,7 +47,7 @@ class DecayCall(_autograd.Call):
     def _run(self, t: Tensor, hidden: Tensor | None, *, backward: bool) -> Tensor:
         t, out = t.contiguous(), torch.zeros(t.shape)
         hidden = None if hidden is None else hidden.contiguous()
-        run = _native.library(HERE).decay_run
+        run = native.library(HERE).decay_run
         pointers = (0 if x is None else x.data_ptr() for x in (t, out, hidden))
         sizes = map(ctypes.c_int64, t.shape)
         run(*map(ctypes.c_void_p, pointers), *sizes, ctypes.c_float(self.rate), int(backward))
@@ -56,13 +56,13 @@ class DecayCall(_autograd.Call):
 
 def decay(v: Tensor, padding_mask: Tensor | None, rate: float, backend: str = "auto") -> Tensor:
     """Decay attention: the kernel on a CPU, or the reference."""
-    refused = _dispatch.unfit(v) | {"eager": "decay has no such form"}
+    refused = dispatch.unfit(v) | {"eager": "decay has no such form"}
     device = None if v.device.type == "cpu" else "the kernel runs on a CPU"
-    reason = device or _native.refusal(HERE, v.dtype)
+    reason = device or native.refusal(HERE, v.dtype)
     refused |= {} if reason is None else {"fused": reason}
-    if _dispatch.choose(backend, refused) == "reference":
+    if dispatch.choose(backend, refused) == "reference":
         return decay_reference(v, padding_mask, rate)
-    return _autograd.run(DecayCall(rate), v.float(), None, padding_mask, None).to(v.dtype)
+    return autograd.run(DecayCall(rate), v.float(), None, padding_mask, None).to(v.dtype)
 
 
 @dataclass(frozen=True)

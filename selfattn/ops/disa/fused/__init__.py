@@ -15,12 +15,11 @@ from torch import Tensor
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
-from selfattn.ops import _autograd
+from selfattn.ops.common import autograd
+from selfattn.ops.common import fused as common
 from selfattn.ops.disa.eager import LARGEST_C_FLOAT32
+from selfattn.ops.disa.equation import DiSACall
 from selfattn.ops.disa.fused import operators
-from selfattn.ops.disa.reference import DiSACall
-from selfattn.ops.mtsa.fused import draw_seed
-from selfattn.ops.mtsa.fused import refusal as machine_refusal
 
 __all__ = ["disa_fused", "refusal"]
 
@@ -36,7 +35,7 @@ def refusal(device: torch.device | str, dtype: torch.dtype, c: float = 5.0) -> s
     Returns:
         One sentence, or None if they can run.
     """
-    reason = machine_refusal(device, dtype)
+    reason = common.refusal(device, dtype)
     if reason is None and c > LARGEST_C_FLOAT32:
         reason = f"c {c} is above {LARGEST_C_FLOAT32}, the largest that float32 sums allow"
     return reason
@@ -64,14 +63,14 @@ def disa_fused(
     reason = refusal(x.device, x.dtype, c)
     if reason is not None:
         raise UserError(f"backend 'fused' cannot be used: {reason}")
-    seed = draw_seed(x.device) if dropout_p else None
-    given = any(t.requires_grad for t in (x, a, b)) or _autograd.is_transformed()
+    seed = common.draw_seed(x.device) if dropout_p else None
+    given = any(t.requires_grad for t in (x, a, b)) or autograd.is_transformed()
     call = _Triton(tuple(masks), c, dropout_p, torch.is_grad_enabled() and given)
     hidden = (padding_mask, hidden_keys)
-    if _autograd.is_traced(x):
+    if autograd.is_traced(x):
         out: Tensor = operators.fused_forward(x, a, b, *hidden, seed, *call.options, call.save)[0]
         return out
-    return _autograd.run(call, x, a, b, None, *hidden, seed)
+    return autograd.run(call, x, a, b, None, *hidden, seed)
 
 
 @dataclass(frozen=True)
@@ -84,20 +83,22 @@ class _Triton(DiSACall):
     @property
     def options(self) -> tuple[list[int], list[int], float, float]:
         """What both operators take behind the tensors."""
-        return *operators.offsets(self.masks), self.c, self.dropout_p
+        return *common.offsets(self.masks), self.c, self.dropout_p
 
     def forward(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """See ``Call.forward``."""
-        x, a, b, _, hidden, unseen, seed = inputs
-        return operators.forward(x, a, b, hidden, unseen, seed, *self.options, self.save)
+        return operators.forward(self._inputs(inputs), self.save)
 
     def backward(
         self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]
     ) -> tuple[Tensor, ...]:
         """See ``Call.backward``."""
+        return operators.backward(grad, self._inputs(inputs), operators.Forward(*outputs))
+
+    def _inputs(self, inputs: Sequence[Any]) -> operators.Inputs:
+        """The same without the bias by distance, which the kernels do not have."""
         x, a, b, _, hidden, unseen, seed = inputs
-        done = (hidden, unseen, seed, outputs)
-        return operators.backward(grad, x, a, b, *done, *self.options)
+        return operators.Inputs(x, a, b, hidden, unseen, seed, *self.options)
 
     def factors(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """See ``Call.factors``."""

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
-from selfattn.ops._autograd import refuse_derivative
-from selfattn.ops.mtsa.fused import dropout
-from selfattn.ops.mtsa.fused.launch import UNBOUNDED
-from selfattn.ops.mtsa.tiling import runs
+from selfattn.ops.common import fused as common
+from selfattn.ops.common.autograd import refuse_derivative
+from selfattn.ops.common.dropout import keep_probability
+from selfattn.ops.common.tiling import LOG2E, rows, runs
 
 _HIDDEN = "Tensor? padding, Tensor? unseen"
 _OPTIONS = "int[] left, int[] right, float c, float dropout_p"
-LOG2E = 1.4426950408889634
 
 
 class Tile(NamedTuple):
@@ -32,6 +32,21 @@ def choose(dropout: bool) -> Tile:
     return Tile(16 if dropout else 32, 64, 4)
 
 
+class Inputs(NamedTuple):
+    """What both passes take."""
+
+    x: Tensor  # (B, T, C)
+    a: Tensor  # (B, T, C)
+    b: Tensor  # (B, T, C)
+    padding: Tensor | None  # bool (B, T), does not attend
+    unseen: Tensor | None  # bool (B, T), is no key; None: the same as padding
+    seed: Tensor | None  # int64 (1,), of dropout
+    left: Sequence[int]  # offsets of each mask
+    right: Sequence[int]
+    c: float
+    dropout_p: float
+
+
 class Forward(NamedTuple):
     """What forward hands to backward; what is not saved has no elements."""
 
@@ -42,73 +57,49 @@ class Forward(NamedTuple):
     bounds: Tensor  # int32 (1 or 2, B, 3): span of the keys, and of the queries where it differs
 
 
-def offsets(masks: Sequence[PositionalMask]) -> tuple[list[int], list[int]]:
-    """Smallest and largest visible ``key - query`` of each mask."""
-    left = [-UNBOUNDED if a is None else a for a, _ in (m.offsets for m in masks)]
-    right = [UNBOUNDED if b is None else b for _, b in (m.offsets for m in masks)]
-    return left, right
-
-
-def forward(
-    x: Tensor,
-    a: Tensor,
-    b: Tensor,
-    padding: Tensor | None,
-    unseen: Tensor | None,
-    seed: Tensor | None,
-    left: Sequence[int],
-    right: Sequence[int],
-    c: float,
-    dropout_p: float,
-    save: bool,
-) -> Forward:
+def forward(inputs: Inputs, save: bool) -> Forward:
     """The output and what backward needs, see ``Forward``."""
+    from selfattn.ops.common.triton_tools import bounds_kernel
     from selfattn.ops.disa.fused.kernels import forward_kernel
-    from selfattn.ops.mtsa.fused.prepare import bounds_kernel
 
-    done = _empty_forward(x, padding, unseen, save)
-    call = _Call((x, a, b), padding, unseen, done.bounds[:1], seed, left, right, c, dropout_p)
+    x = inputs.x
+    done = _empty_forward(x, inputs.padding, inputs.unseen, save)
+    launch = _launch(inputs, done.bounds[:1])
     with torch.cuda.device_of(x):
-        for hidden, bounds in zip(call.hidden[::-1], done.bounds, strict=False):
-            bounds_kernel[(x.shape[0],)](hidden, bounds, x.shape[1], SIZE=1024)
-        for group in call.groups():
-            forward_kernel[call.grid(group)](
-                *call.inputs(group), *(t[..., group.features] for t in done[:4]),
-                *call.strides, *done.out.stride()[:2], *call.numbers(group),
-                **call.switches(), SAVE=save, HALF=x.dtype != torch.float32,
-            )  # fmt: skip
+        for hidden, bounds in zip(launch.hidden[::-1], done.bounds, strict=False):
+            bounds_kernel[(x.shape[0],)](
+                padding_ptr=hidden,
+                bounds_ptr=bounds,
+                length=x.shape[1],
+                SIZE=common.KEYS_AT_A_TIME,
+            )
+        for group in launch.groups():
+            forward_kernel[launch.grid(group)](
+                **launch.arguments(group),
+                **_pointers(group, out=done.out, mean=done.mean, den=done.den, change=done.change),
+                **_strides("out", done.out),
+                SAVE=save,
+                HALF=x.dtype != torch.float32,
+            )
     return done
 
 
-def backward(
-    grad: Tensor,
-    x: Tensor,
-    a: Tensor,
-    b: Tensor,
-    padding: Tensor | None,
-    unseen: Tensor | None,
-    seed: Tensor | None,
-    saved: Sequence[Tensor],
-    left: Sequence[int],
-    right: Sequence[int],
-    c: float,
-    dropout_p: float,
-) -> tuple[Tensor, Tensor, Tensor]:
+def backward(grad: Tensor, inputs: Inputs, done: Forward) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of x, a and b."""
     from selfattn.ops.disa.fused.kernels import key_kernel
 
-    done = Forward(*saved)
+    x, padding = inputs.x, inputs.padding
     out = done.out if x.dtype == torch.float32 else done.mean
     scaled = grad.float() / done.den
     gx, ga = torch.empty_like(done.out), torch.empty_like(done.out)
-    call = _Call((x, a, b), padding, unseen, done.bounds[-1:], seed, left, right, c, dropout_p)
+    launch = _launch(inputs, done.bounds[-1:])
     with torch.cuda.device_of(x):
-        for group in call.groups():
-            tensors = (t[..., group.features] for t in (out, scaled, gx, ga))
-            key_kernel[call.grid(group)](
-                *call.inputs(group), *tensors,
-                *call.strides, *out.stride()[:2], *call.numbers(group), **call.switches(),
-            )  # fmt: skip
+        for group in launch.groups():
+            key_kernel[launch.grid(group)](
+                **launch.arguments(group),
+                **_pointers(group, out=out, grad=scaled, gx=gx, ga=ga),
+                **_strides("out", out),
+            )
     gb = (scaled * done.change).to(x.dtype)
     if padding is not None:
         gb.masked_fill_(padding[..., None], 0.0)
@@ -133,18 +124,52 @@ def _empty_forward(x: Tensor, padding: Tensor | None, unseen: Tensor | None, sav
     )
 
 
-fused_forward = torch.library.custom_op(
+@torch.library.custom_op(
     "selfattn::disa_fused_forward",
     mutates_args=(),
     schema=f"(Tensor x, Tensor a, Tensor b, {_HIDDEN}, Tensor? seed, {_OPTIONS}, bool save)"
     " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-)(forward)
-fused_backward = torch.library.custom_op(
+)
+def fused_forward(
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    padding: Tensor | None,
+    unseen: Tensor | None,
+    seed: Tensor | None,
+    left: Sequence[int],
+    right: Sequence[int],
+    c: float,
+    dropout_p: float,
+    save: bool,
+) -> Forward:
+    """``forward`` as torch sees it."""
+    return forward(Inputs(x, a, b, padding, unseen, seed, left, right, c, dropout_p), save)
+
+
+@torch.library.custom_op(
     "selfattn::disa_fused_backward",
     mutates_args=(),
     schema=f"(Tensor grad, Tensor x, Tensor a, Tensor b, {_HIDDEN}, Tensor? seed, "
     f"Tensor[] saved, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
-)(backward)
+)
+def fused_backward(
+    grad: Tensor,
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    padding: Tensor | None,
+    unseen: Tensor | None,
+    seed: Tensor | None,
+    saved: Sequence[Tensor],
+    left: Sequence[int],
+    right: Sequence[int],
+    c: float,
+    dropout_p: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """``backward`` as torch sees it."""
+    inputs = Inputs(x, a, b, padding, unseen, seed, left, right, c, dropout_p)
+    return backward(grad, inputs, Forward(*saved))
 
 
 @fused_forward.register_fake
@@ -165,7 +190,7 @@ def _(
 
 
 @fused_backward.register_fake
-def _(grad: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _(grad: Tensor, x: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
     return x.new_empty(x.shape), x.new_empty(x.shape), x.new_empty(x.shape)
 
 
@@ -195,10 +220,10 @@ def dropout_factors(
         (key, feature) pairs ``(B, T, C)``; both float32.
     """
     batch, length, features = x.shape
-    pairs, _ = dropout.dropout_factors(seed, (batch, len(masks), length, 1), dropout_p)
+    pairs, _ = common.dropout_factors(seed, (batch, len(masks), length, 1), dropout_p)
     for _, parts in runs(masks):
         pairs[:, parts] = pairs[:, parts.start, None]
-    return pairs, dropout.dropout_factors(seed, (batch, 1, length, features), dropout_p)[1][:, 0]
+    return pairs, common.dropout_factors(seed, (batch, 1, length, features), dropout_p)[1][:, 0]
 
 
 class _Group(NamedTuple):
@@ -210,70 +235,82 @@ class _Group(NamedTuple):
     right: int
 
 
-class _Call:
-    """The arguments that the kernels of a call share."""
+@dataclass(frozen=True)
+class _Launch:
+    """The arguments that the kernels of a call share, by the names that the kernels give them."""
 
-    def __init__(
-        self,
-        tensors: Sequence[Tensor],
-        padding: Tensor | None,
-        unseen: Tensor | None,
-        bounds: Tensor,
-        seed: Tensor | None,
-        left: Sequence[int],
-        right: Sequence[int],
-        c: float,
-        dropout_p: float,
-    ) -> None:
-        self._tensors = [_rows(t) for t in tensors]
-        self._shape = tensors[0].shape
-        self._offsets = list(zip(left, right, strict=True))
-        both = (padding, padding if unseen is None else unseen)
-        self.hidden = [t.contiguous().view(torch.uint8) for t in both if t is not None]
-        # x stands for what is not there
-        others = (*(self.hidden or both), bounds, seed)
-        self._others = [self._tensors[0] if t is None else t for t in others]
-        self.strides = [stride for t in self._tensors for stride in t.stride()[:2]]
-        self._exponents = (2.0 / c * LOG2E, -2.0 * c * LOG2E)
-        self._dropout = dropout.threshold(dropout_p), 1.0 / dropout.keep_probability(dropout_p)
-        self._tile = choose(dropout_p > 0)
+    inputs: Inputs
+    tensors: dict[str, Tensor]  # x, a and b
+    hidden: list[Tensor]  # padding and unseen, uint8, if there are any
+    others: dict[str, Tensor]  # which keys are seen, and which terms dropped
+
+    @property
+    def _tile(self) -> Tile:
+        return choose(self.inputs.dropout_p > 0)
 
     def groups(self) -> list[_Group]:
         """The groups of features, one launch each."""
-        width = self._shape[2] // len(self._offsets)
+        offsets = list(zip(self.inputs.left, self.inputs.right, strict=True))
+        width = self.inputs.x.shape[2] // len(offsets)
         return [
-            _Group(parts.start, slice(parts.start * width, parts.stop * width), *offsets)
-            for offsets, parts in runs(self._offsets)
+            _Group(parts.start, slice(parts.start * width, parts.stop * width), *ends)
+            for ends, parts in runs(offsets)
         ]
 
     def grid(self, group: _Group) -> tuple[int]:
         """One program for each tile."""
-        batch, length, _ = self._shape
+        batch, length, _ = self.inputs.x.shape
         width = group.features.stop - group.features.start
         return (batch * -(-length // self._tile.tokens) * -(-width // self._tile.features),)
 
-    def inputs(self, group: _Group) -> list[Tensor]:
-        """x, a, b of a group, and what says which keys are seen and which terms dropped."""
-        return [t[..., group.features] for t in self._tensors] + self._others
-
-    def numbers(self, group: _Group) -> list[float]:
-        """What the kernels take by value."""
-        first, last = group.features.start, group.features.stop
-        seen = (self._shape[1], last - first, group.left, group.right)
-        lane = (len(self._offsets), group.part, first)
-        return [*seen, *lane, *self._exponents, *self._dropout]
-
-    def switches(self) -> dict[str, Any]:
-        """Compile-time arguments."""
+    def arguments(self, group: _Group) -> dict[str, Any]:
+        """What both kernels take for a group."""
+        c, dropout_p = self.inputs.c, self.inputs.dropout_p
         return {
+            **_pointers(group, **self.tensors),
+            **self.others,
+            **_strides("x", self.tensors["x"]),
+            **_strides("a", self.tensors["a"]),
+            **_strides("b", self.tensors["b"]),
+            "length": self.inputs.x.shape[1],
+            "width": group.features.stop - group.features.start,
+            "left": group.left,
+            "right": group.right,
+            "groups": len(self.inputs.left),
+            "group": group.part,
+            "column": group.features.start,
+            "gain": 2.0 / c * LOG2E,
+            "low": -2.0 * c * LOG2E,
+            "threshold": common.threshold(dropout_p),
+            "inverse_keep": 1.0 / keep_probability(dropout_p),
             "BT": self._tile.tokens,
             "BF": self._tile.features,
             "HAS_PADDING": bool(self.hidden),
-            "DROPOUT": self._dropout[0] > 0,
+            "DROPOUT": dropout_p > 0,
             "num_warps": self._tile.warps,
         }
 
 
-def _rows(t: Tensor) -> Tensor:
-    """A view whose features lie side by side, which is what projections give; else a copy."""
-    return t if t.stride(-1) == 1 or t.shape[-1] == 1 else t.contiguous()
+def _launch(inputs: Inputs, bounds: Tensor) -> _Launch:
+    """The arguments of a call; x stands for what is not there."""
+    x, a, b = (rows(t) for t in (inputs.x, inputs.a, inputs.b))
+    padding, unseen, seed = inputs.padding, inputs.unseen, inputs.seed
+    both = (padding, padding if unseen is None else unseen)
+    hidden = [t.contiguous().view(torch.uint8) for t in both if t is not None]
+    others = {
+        "padding_ptr": hidden[0] if hidden else x,
+        "unseen_ptr": hidden[-1] if hidden else x,
+        "bounds_ptr": bounds,
+        "seed_ptr": x if seed is None else seed,
+    }
+    return _Launch(inputs, {"x": x, "a": a, "b": b}, hidden, others)
+
+
+def _pointers(group: _Group, **tensors: Tensor) -> dict[str, Tensor]:
+    """The features of a group ``(B, T, width)`` under the names that kernels give them."""
+    return {f"{name}_ptr": t[..., group.features] for name, t in tensors.items()}
+
+
+def _strides(name: str, t: Tensor) -> dict[str, int]:
+    """Strides of ``(B, T, .)`` under the names that kernels give them."""
+    return {f"{name}_b": t.stride(0), f"{name}_t": t.stride(1)}

@@ -10,20 +10,20 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
-from selfattn.ops import _autograd, _native
+from selfattn.ops.common import autograd, native
+from selfattn.ops.common.dropout import keep_probability
+from selfattn.ops.common.native import dropout
+from selfattn.ops.common.tiling import LOG2E, rows, runs
 from selfattn.ops.disa.eager import LARGEST_C_FLOAT32
-from selfattn.ops.disa.reference import DiSACall
-from selfattn.ops.mtsa import native as mtsa_native
-from selfattn.ops.mtsa.tiling import runs
+from selfattn.ops.disa.equation import DiSACall
 
 HERE = Path(__file__).parent
-LOG2E = 1.4426950408889634
 _TENSORS = ("x", "a", "b", "out", "grad", "gx", "ga", "gb", "inverse")
 _POINTERS = ("padding", "unseen", "left", "right", "begin", "mask")
 _SIZES = ("batch", "length", "groups", "masks", "threads")
@@ -34,7 +34,7 @@ class _Task(ctypes.Structure):
     """``Task`` in task.h: change both."""
 
     _fields_ = (
-        *((name, _native.View) for name in _TENSORS),
+        *((name, native.View) for name in _TENSORS),
         *((name, ctypes.c_void_p) for name in _POINTERS),
         *((name, ctypes.c_int64) for name in _SIZES),
         *((name, ctypes.c_float) for name in _FLOATS),
@@ -42,9 +42,19 @@ class _Task(ctypes.Structure):
     )
 
 
+class _Options(NamedTuple):
+    """What is neither a tensor of the equation nor a size."""
+
+    left: list[int]  # smallest and largest visible ``key - query`` of each mask
+    right: list[int]
+    c: float
+    dropout_p: float
+    seed: Tensor | None  # None: no dropout
+
+
 def refusal(dtype: torch.dtype, c: float = 5.0) -> str | None:
     """Why the kernel cannot be used for a type of numbers and a bound of scores, or None."""
-    reason = _native.refusal(HERE, dtype)
+    reason = native.refusal(HERE, dtype)
     if reason is None and c > LARGEST_C_FLOAT32:
         reason = f"c {c} is above {LARGEST_C_FLOAT32}, the largest that float32 sums allow"
     return reason
@@ -71,11 +81,11 @@ def disa_native(
     inputs = tuple(t.to(torch.float32) for t in (x, a, b))
     hidden = (padding_mask, hidden_keys)
     call = _Native(tuple(masks), c, dropout_p)
-    if _autograd.is_traced(x):
+    if autograd.is_traced(x):
         options = (*call.options(x), seed)
         found = torch.ops.selfattn.disa_native_forward(*inputs, *hidden, *options)[0]
     else:
-        found = _autograd.run(call, *inputs, None, *hidden, seed)
+        found = autograd.run(call, *inputs, None, *hidden, seed)
     return found.to(x.dtype)
 
 
@@ -84,7 +94,7 @@ class _Native(DiSACall):
 
     def options(self, x: Tensor) -> tuple[list[int], list[int], float, float]:
         """What both operators take between tensors and seed."""
-        return *_native.offsets(self.masks, x.shape[1]), self.c, self.dropout_p
+        return *native.offsets(self.masks, x.shape[1]), self.c, self.dropout_p
 
     def forward(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """See ``Call.forward``."""
@@ -119,7 +129,7 @@ def _forward(
     """The output, and 1 / denominator for backward."""
     out, inverse = x.new_zeros(x.shape), x.new_zeros(x.shape)
     tensors = {"x": x, "a": a, "b": b, "out": out, "inverse": inverse}
-    _run(tensors, padding, unseen, left, right, c, dropout_p, seed, backward=False)
+    _run(tensors, padding, unseen, _Options(left, right, c, dropout_p, seed), backward=False)
     return out, inverse
 
 
@@ -152,7 +162,7 @@ def _backward(
     gx, ga, gb = (x.new_zeros(x.shape) for _ in range(3))
     tensors = {"x": x, "a": a, "b": b, "out": out, "inverse": inverse}
     tensors |= {"grad": grad, "gx": gx, "ga": ga, "gb": gb}
-    _run(tensors, padding, unseen, left, right, c, dropout_p, seed, backward=True)
+    _run(tensors, padding, unseen, _Options(left, right, c, dropout_p, seed), backward=True)
     return gx, ga, gb
 
 
@@ -179,22 +189,19 @@ def _differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]
 
 
 _OP.register_autograd(_differentiate, setup_context=_save)
-_autograd.refuse_derivative(_BACKWARD_OP)
+autograd.refuse_derivative(_BACKWARD_OP)
 
 
 def _run(
     tensors: dict[str, Tensor],
     padding: Tensor | None,
     unseen: Tensor | None,
-    left: list[int],
-    right: list[int],
-    c: float,
-    dropout_p: float,
-    seed: Tensor | None,
+    options: _Options,
     *,
     backward: bool,
 ) -> None:
-    """Hand everything to C."""
+    """Hand everything to C; tensors have the names of the fields in ``_Task``."""
+    left, right, c, dropout_p, seed = options
     batch, length, features = tensors["x"].shape
     width = features // len(left)
     groups = list(runs(list(zip(left, right, strict=True))))
@@ -216,15 +223,15 @@ def _run(
         threads=torch.get_num_threads(),
         gain=2.0 / c * LOG2E,
         low=-2.0 * c * LOG2E,
-        keep=(1.0 - dropout_p) ** 0.5,
+        keep=keep_probability(dropout_p),
         seed=0 if seed is None else int(seed),
     )
-    views = {n: t if t.stride(-1) == 1 else t.contiguous() for n, t in tensors.items()}
+    views = {name: rows(t) for name, t in tensors.items()}
     for name, t in views.items():
-        setattr(task, name, _native.View.of(t[:, None]))
+        setattr(task, name, native.View.of(t[:, None]))
     for name, t in pointers.items():
         setattr(task, name, t.data_ptr())
-    if _native.library(HERE).disa_run(ctypes.byref(task), backward):
+    if native.library(HERE).disa_run(ctypes.byref(task), backward):
         raise MemoryError("the DiSA kernel found no memory for its buffers")
 
 
@@ -237,10 +244,8 @@ def dropout_factors(
         The factor on (query, key) pairs ``(B, G, T, T)``, one for each mask, and the one on
         (key, feature) pairs ``(B, T, C)``; both float32.
     """
-    batch, length, _ = x.shape
-    lanes = x.new_empty(batch, len(masks), length, 1)
-    pairs, _ = mtsa_native.dropout_factors(lanes, lanes, dropout_p, seed)
+    batch, length, features = x.shape
+    pairs = dropout.factors((batch, len(masks), length), length, dropout.PAIRS, dropout_p, seed)
     for _, parts in runs(masks):
         pairs[:, parts] = pairs[:, parts.start, None]
-    _, features = mtsa_native.dropout_factors(x[:, None], x[:, None], dropout_p, seed)
-    return pairs, features[:, 0]
+    return pairs, dropout.factors((batch, length), features, dropout.FEATURES, dropout_p, seed)

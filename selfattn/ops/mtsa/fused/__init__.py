@@ -6,8 +6,6 @@ algorithm is in this folder's README.
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +15,11 @@ from torch import Tensor
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
-from selfattn.ops import _autograd
-from selfattn.ops.mtsa.fused import configs, dropout, launch, operators
-from selfattn.ops.mtsa.reference import MTSACall
-
-OLDEST_CAPABILITY = (8, 0)  # bfloat16 and tf32 matrix products
+from selfattn.ops.common import autograd
+from selfattn.ops.common import fused as common
+from selfattn.ops.common.fused import draw_seed
+from selfattn.ops.mtsa.equation import MTSACall
+from selfattn.ops.mtsa.fused import configs, launch, operators
 
 __all__ = ["mtsa_fused", "refusal"]
 
@@ -40,24 +38,10 @@ def refusal(
     Returns:
         One sentence, or None if they can run.
     """
-    device = torch.device(device)
-    if importlib.util.find_spec("triton") is None:
-        return "Triton is not installed"
-    interpreted = os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "on", "true", "yes", "y")
-    if device.type != "cuda" and not (device.type == "cpu" and interpreted):
-        return f"it needs an NVIDIA GPU, and the device is {device.type}"
-    if device.type == "cuda":
-        if not torch.cuda.is_available():
-            return "no NVIDIA GPU is available"
-        found = torch.cuda.get_device_capability(device)
-        if torch.version.hip is None and found < OLDEST_CAPABILITY:
-            return f"the GPU has compute capability {found[0]}.{found[1]}; 8.0 is needed"
-    if dtype not in configs.DTYPES:
-        names = ", ".join(str(d).removeprefix("torch.") for d in configs.DTYPES)
-        return f"dtype {str(dtype).removeprefix('torch.')} is not among {names}"
-    if widths and max(widths) > configs.WIDEST:
-        return f"head width {max(widths)} is above {configs.WIDEST}"
-    return None
+    reason = common.refusal(device, dtype)
+    if reason is None and widths and max(widths) > configs.WIDEST:
+        reason = f"head width {max(widths)} is above {configs.WIDEST}"
+    return reason
 
 
 def mtsa_fused(
@@ -89,13 +73,13 @@ def mtsa_fused(
         if reason is not None:
             raise UserError(f"backend 'fused' cannot be used: {reason}")
     seed = draw_seed(q.device) if dropout_p else None
-    given = any(t.requires_grad for t in (q, k, v, s)) or _autograd.is_transformed()
+    given = any(t.requires_grad for t in (q, k, v, s)) or autograd.is_transformed()
     call = _Triton(tuple(masks), sigma_t, dropout_p, torch.is_grad_enabled() and given)
-    if _autograd.is_traced(q):
+    if autograd.is_traced(q):
         options = (*call.options, call.save)
         out: Tensor = operators.fused_forward(q, k, v, s, padding_mask, seed, *options)[0]
         return out
-    return _autograd.run(call, q, k, v, s, None, padding_mask, seed)
+    return autograd.run(call, q, k, v, s, None, padding_mask, seed)
 
 
 @dataclass(frozen=True)
@@ -108,29 +92,26 @@ class _Triton(MTSACall):
     @property
     def options(self) -> launch.Options:
         """What every launch takes."""
-        offsets = [mask.offsets for mask in self.masks]
-        left = tuple(-launch.UNBOUNDED if a is None else a for a, _ in offsets)
-        right = tuple(launch.UNBOUNDED if b is None else b for _, b in offsets)
-        return launch.Options(left, right, self.sigma_t == "logsigmoid", self.dropout_p)
+        left, right = common.offsets(self.masks)
+        return launch.Options(
+            tuple(left), tuple(right), self.sigma_t == "logsigmoid", self.dropout_p
+        )
 
     def forward(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """See ``Call.forward``."""
-        *projected, _, padding, seed = inputs
-        return launch.forward(projected, padding, seed, self.options, self.save)
+        return launch.forward(self._inputs(inputs), self.save)
 
     def backward(
         self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]
     ) -> tuple[Tensor, ...]:
         """See ``Call.backward``."""
-        *projected, _, padding, seed = inputs
-        done = launch.Forward(*outputs)
-        return launch.backward(grad, projected, padding, seed, self.options, done)
+        return launch.backward(grad, self._inputs(inputs), launch.Forward(*outputs))
+
+    def _inputs(self, inputs: Sequence[Any]) -> launch.Inputs:
+        """The same without the bias by distance, which the kernels do not have."""
+        q, k, v, s, _, padding, seed = inputs
+        return launch.Inputs(q, k, v, s, padding, seed, self.options)
 
     def factors(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """See ``Call.factors``."""
-        return dropout.dropout_factors(inputs[-1], tuple(inputs[2].shape), self.dropout_p)
-
-
-def draw_seed(device: torch.device) -> Tensor:
-    """A seed ``(1,)`` from the device's generator: it stays there, so CUDA graphs can redraw it."""
-    return torch.randint(1 << 62, (1,), dtype=torch.int64, device=device)
+        return common.dropout_factors(inputs[-1], tuple(inputs[2].shape), self.dropout_p)

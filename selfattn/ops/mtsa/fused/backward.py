@@ -5,14 +5,15 @@ A weight is P * E / den with the maxima of forward, so that nothing here exceeds
 sees a key, and the flags of forward say all there is to say about lost weights.
 """
 
-from selfattn.ops._triton import dot, inline, kernel, tl
+from selfattn.ops.common.triton_tools import dot, inline, kernel, key_span, tl
 from selfattn.ops.mtsa.fused.tile import (
     feature_weight,
     key_factor,
-    key_span,
     load_rows,
     nth_tile,
     operand,
+    own_head,
+    own_tile,
     pair_factor,
     real_keys,
     slope,
@@ -34,16 +35,11 @@ def query_kernel(
     HALF: tl.constexpr, SCORES: tl.constexpr, PRODUCTS: tl.constexpr,
 ):  # fmt: skip
     """Gradient of q: one program for each query tile. BF is the query tile of forward."""
-    tiles = tl.cdiv(length, BM)
-    lane = tl.program_id(0) // tiles
-    batch, head = lane // heads, lane % heads
-    b, h = batch.to(tl.int64), head.to(tl.int64)
-    q_ptr += b * q_b + h * q_h
-    k_ptr += b * k_b + h * k_h
-    v_ptr += b * v_b + h * v_h
-    s_ptr += b * s_b + h * s_h
-    left, right = tl.load(left_ptr + head), tl.load(right_ptr + head)
-    first = tl.program_id(0) % tiles * BM
+    lane, first = own_tile(length, BM)
+    batch, b, h, q_ptr, k_ptr, v_ptr, s_ptr, left, right = own_head(
+        lane, heads, q_ptr, k_ptr, v_ptr, s_ptr, left_ptr, right_ptr,
+        q_b, q_h, k_b, k_h, v_b, v_h, s_b, s_h,
+    )  # fmt: skip
     stop = tl.minimum(first + BM, length)
     rows = first + tl.arange(0, BM)
     real_rows = rows < length
@@ -152,16 +148,11 @@ def key_kernel(
 
     SC: how many features are in registers at a time.
     """
-    tiles = tl.cdiv(length, BN)
-    lane = tl.program_id(0) // tiles
-    batch, head = lane // heads, lane % heads
-    b, h = batch.to(tl.int64), head.to(tl.int64)
-    q_ptr += b * q_b + h * q_h
-    k_ptr += b * k_b + h * k_h
-    v_ptr += b * v_b + h * v_h
-    s_ptr += b * s_b + h * s_h
-    left, right = tl.load(left_ptr + head), tl.load(right_ptr + head)
-    first = tl.program_id(0) % tiles * BN
+    lane, first = own_tile(length, BN)
+    batch, b, h, q_ptr, k_ptr, v_ptr, s_ptr, left, right = own_head(
+        lane, heads, q_ptr, k_ptr, v_ptr, s_ptr, left_ptr, right_ptr,
+        q_b, q_h, k_b, k_h, v_b, v_h, s_b, s_h,
+    )  # fmt: skip
     stop = tl.minimum(first + BN, length)
     keys = first + tl.arange(0, BN)
     real, t0, t1, w0, w1 = query_span(
@@ -227,16 +218,11 @@ def value_kernel(
     HALF: tl.constexpr, SCORES: tl.constexpr, PRODUCTS: tl.constexpr,
 ):  # fmt: skip
     """Gradients of v and s: one program for each key tile, with keys as rows."""
-    tiles = tl.cdiv(length, BN)
-    lane = tl.program_id(0) // tiles
-    batch, head = lane // heads, lane % heads
-    b, h = batch.to(tl.int64), head.to(tl.int64)
-    q_ptr += b * q_b + h * q_h
-    k_ptr += b * k_b + h * k_h
-    v_ptr += b * v_b + h * v_h
-    s_ptr += b * s_b + h * s_h
-    left, right = tl.load(left_ptr + head), tl.load(right_ptr + head)
-    first = tl.program_id(0) % tiles * BN
+    lane, first = own_tile(length, BN)
+    batch, b, h, q_ptr, k_ptr, v_ptr, s_ptr, left, right = own_head(
+        lane, heads, q_ptr, k_ptr, v_ptr, s_ptr, left_ptr, right_ptr,
+        q_b, q_h, k_b, k_h, v_b, v_h, s_b, s_h,
+    )  # fmt: skip
     stop = tl.minimum(first + BN, length)
     keys = first + tl.arange(0, BN)
     real, t0, t1, w0, w1 = query_span(

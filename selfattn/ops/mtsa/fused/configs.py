@@ -13,8 +13,6 @@ import torch
 
 WIDEST = 128  # features of a head
 PREPARE_ROWS = 32  # of a program in the small kernels of prepare.py
-PREPARE_KEYS = 1024  # at a time, where they look for padding
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 class Tile(NamedTuple):

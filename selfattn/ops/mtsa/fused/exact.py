@@ -5,11 +5,12 @@ They run after the fast kernels over the same grid and return at once where no f
 the host never waits for a flag. In a flagged tile ``den`` holds the logarithm of the normaliser.
 """
 
-from selfattn.ops._triton import LOG2E, inline, kernel, tl
+from selfattn.ops.common.triton_tools import LOG2E, inline, kernel, key_span, tl
 from selfattn.ops.mtsa.fused.tile import (
     key_factor,
-    key_span,
     load_rows,
+    own_head,
+    own_tile,
     pair_factor,
     real_keys,
     slope,
@@ -39,24 +40,17 @@ def exact_forward_kernel(
     SAVE: tl.constexpr,
 ):  # fmt: skip
     """Forward, two passes over the keys: the maximum for each query and feature, then the sums."""
-    tiles = tl.cdiv(length, BM)
-    lane = tl.program_id(0) // tiles
-    first = tl.program_id(0) % tiles * BM
+    lane, first = own_tile(length, BM)
     if tl.load(flag_ptr + lane * tl.cdiv(length, BF) + first // BF) == 0:
         return
-    batch, head = lane // heads, lane % heads
-    b, h = batch.to(tl.int64), head.to(tl.int64)
-    q_ptr += b * q_b + h * q_h
-    k_ptr += b * k_b + h * k_h
-    v_ptr += b * v_b + h * v_h
-    s_ptr += b * s_b + h * s_h
-    left, right = tl.load(left_ptr + head), tl.load(right_ptr + head)
+    batch, b, h, q_ptr, k_ptr, v_ptr, s_ptr, left, right = own_head(
+        lane, heads, q_ptr, k_ptr, v_ptr, s_ptr, left_ptr, right_ptr,
+        q_b, q_h, k_b, k_h, v_b, v_h, s_b, s_h,
+    )  # fmt: skip
     stop = tl.minimum(first + BM, length)
     rows = first + tl.arange(0, BM)
     real_rows = rows < length
-    lo, hi, all_lo, all_hi = key_span(
-        first, stop, left, right, length, bounds_ptr, batch, HAS_PADDING
-    )
+    lo, hi, _, _ = key_span(first, stop, left, right, length, bounds_ptr, batch, HAS_PADDING)
     q = load_rows(q_ptr, first, q_t, real_rows, BM, DK, SK, True).to(tl.float32)
 
     m = tl.full([BM], -1e30, tl.float32)
@@ -137,24 +131,17 @@ def exact_query_kernel(
     HAS_PADDING: tl.constexpr, LOGSIGMOID: tl.constexpr, DROPOUT: tl.constexpr,
 ):  # fmt: skip
     """Gradient of q for the rows of flagged tiles, instead of what the fast kernel wrote."""
-    tiles = tl.cdiv(length, BM)
-    lane = tl.program_id(0) // tiles
-    first = tl.program_id(0) % tiles * BM
+    lane, first = own_tile(length, BM)
     if tl.load(flag_ptr + lane * tl.cdiv(length, BF) + first // BF) == 0:
         return
-    batch, head = lane // heads, lane % heads
-    b, h = batch.to(tl.int64), head.to(tl.int64)
-    q_ptr += b * q_b + h * q_h
-    k_ptr += b * k_b + h * k_h
-    v_ptr += b * v_b + h * v_h
-    s_ptr += b * s_b + h * s_h
-    left, right = tl.load(left_ptr + head), tl.load(right_ptr + head)
+    batch, b, h, q_ptr, k_ptr, v_ptr, s_ptr, left, right = own_head(
+        lane, heads, q_ptr, k_ptr, v_ptr, s_ptr, left_ptr, right_ptr,
+        q_b, q_h, k_b, k_h, v_b, v_h, s_b, s_h,
+    )  # fmt: skip
     stop = tl.minimum(first + BM, length)
     rows = first + tl.arange(0, BM)
     real_rows = rows < length
-    lo, hi, all_lo, all_hi = key_span(
-        first, stop, left, right, length, bounds_ptr, batch, HAS_PADDING
-    )
+    lo, hi, _, _ = key_span(first, stop, left, right, length, bounds_ptr, batch, HAS_PADDING)
     seed = tl.load(seed_ptr) if DROPOUT else 0
     row = lane.to(tl.int64) * length
     whole = b * length * heads * DV + h * DV
@@ -199,13 +186,13 @@ def exact_key_kernel(
     HAS_PADDING: tl.constexpr, LOGSIGMOID: tl.constexpr, DROPOUT: tl.constexpr,
 ):  # fmt: skip
     """Adds to the gradients of k, v and s what the queries of flagged tiles contribute."""
-    tiles = tl.cdiv(length, BN)
-    lane = tl.program_id(0) // tiles
-    first = tl.program_id(0) % tiles * BN
-    batch, head = lane // heads, lane % heads
-    left, right = tl.load(left_ptr + head), tl.load(right_ptr + head)
+    lane, first = own_tile(length, BN)
+    batch, b, h, q_ptr, k_ptr, v_ptr, s_ptr, left, right = own_head(
+        lane, heads, q_ptr, k_ptr, v_ptr, s_ptr, left_ptr, right_ptr,
+        q_b, q_h, k_b, k_h, v_b, v_h, s_b, s_h,
+    )  # fmt: skip
     stop = tl.minimum(first + BN, length)
-    lo, hi, all_lo, all_hi = key_span(first, stop, -right, -left, length, bounds_ptr, batch, False)
+    lo, hi, _, _ = key_span(first, stop, -right, -left, length, bounds_ptr, batch, False)
     flags = flag_ptr + lane * tl.cdiv(length, BF)
     tile0, tile1 = lo // BF, tl.cdiv(tl.maximum(hi, lo), BF)
     flagged = 0
@@ -214,11 +201,6 @@ def exact_key_kernel(
         flagged = tl.maximum(flagged, tl.max(tl.load(flags + some, some < tile1, other=0), 0))
     if flagged == 0:
         return
-    b, h = batch.to(tl.int64), head.to(tl.int64)
-    q_ptr += b * q_b + h * q_h
-    k_ptr += b * k_b + h * k_h
-    v_ptr += b * v_b + h * v_h
-    s_ptr += b * s_b + h * s_h
     grad_ptr += b * g_b + h * g_h
     keys = first + tl.arange(0, BN)
     exist = keys < length

@@ -1,12 +1,13 @@
 # mypy: ignore-errors
 """Forward kernel: one program for each query tile, one pass over the key tiles it sees."""
 
-from selfattn.ops._triton import LOG2E, dot, kernel, tl
+from selfattn.ops.common.triton_tools import LOG2E, dot, kernel, key_span, tl
 from selfattn.ops.mtsa.fused.tile import (
-    key_span,
     load_rows,
     nth_tile,
     operand,
+    own_head,
+    own_tile,
     pair_factor,
     real_keys,
     store_rows,
@@ -31,17 +32,11 @@ def forward_kernel(
     DK, DV: head widths. SK, SV: the same, rounded up to a power of two. SCORES, PRODUCTS: precision
     of q k^T and of the products with P.
     """
-    tiles = tl.cdiv(length, BM)
-    lane = tl.program_id(0) // tiles
-    tile = tl.program_id(0) % tiles
-    batch, head = lane // heads, lane % heads
-    b, h = batch.to(tl.int64), head.to(tl.int64)
-    q_ptr += b * q_b + h * q_h
-    k_ptr += b * k_b + h * k_h
-    v_ptr += b * v_b + h * v_h
-    s_ptr += b * s_b + h * s_h
-    left, right = tl.load(left_ptr + head), tl.load(right_ptr + head)
-    first = tile * BM
+    lane, first = own_tile(length, BM)
+    batch, b, h, q_ptr, k_ptr, v_ptr, s_ptr, left, right = own_head(
+        lane, heads, q_ptr, k_ptr, v_ptr, s_ptr, left_ptr, right_ptr,
+        q_b, q_h, k_b, k_h, v_b, v_h, s_b, s_h,
+    )  # fmt: skip
     stop = tl.minimum(first + BM, length)
     rows = first + tl.arange(0, BM)
     real_rows = rows < length
@@ -96,7 +91,8 @@ def forward_kernel(
     features = tl.arange(0, SV)
     live = (m > -1e29) & real_rows
     lost = live[:, None] & (features < DV)[None, :] & ~(den >= 8.3e-25)  # 2^-80
-    tl.store(flag_ptr + lane * tiles + tile, tl.max(tl.max(lost.to(tl.int32), 1), 0))
+    tile = tl.program_id(0)  # of all lanes
+    tl.store(flag_ptr + tile, tl.max(tl.max(lost.to(tl.int32), 1), 0))
     den = tl.where(live[:, None], den, 1.0)
     out = tl.where(live[:, None], num / den, 0.0)
     store_rows(
@@ -106,4 +102,4 @@ def forward_kernel(
         row = lane.to(tl.int64) * length
         store_rows(den_ptr + row * DV, first, DV, real_rows, den, BM, DV, SV)
         tl.store(row_max_ptr + row + rows, m, mask=real_rows)
-        tl.store(shift_ptr + (lane * tiles + tile) * DV + features, c, mask=features < DV)
+        tl.store(shift_ptr + tile * DV + features, c, mask=features < DV)

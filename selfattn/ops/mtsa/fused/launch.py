@@ -1,17 +1,17 @@
-"""From tensors to kernels: memory, grids and arguments."""
+"""From tensors to kernels: memory, grids, and arguments by name."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from selfattn.ops.mtsa.fused import configs, dropout
-
-UNBOUNDED = 1 << 29  # an offset beyond every length
+from selfattn.ops.common import fused as common
+from selfattn.ops.common.tiling import LOG2E, rows
+from selfattn.ops.mtsa.fused import configs
 
 
 class Options(NamedTuple):
@@ -21,6 +21,25 @@ class Options(NamedTuple):
     right: tuple[int, ...]
     logsigmoid: bool
     dropout_p: float
+
+
+class Inputs(NamedTuple):
+    """What both passes take."""
+
+    q: Tensor  # (B, H, T, D_i)
+    k: Tensor  # (B, H, T, D_i)
+    v: Tensor  # (B, H, T, D)
+    s: Tensor  # (B, H, T, D)
+    padding: Tensor | None  # bool (B, T)
+    seed: Tensor | None  # int64 (1,), of dropout
+    options: Options
+
+    @property
+    def tiles(self) -> configs.Tiles:
+        """The tiles of all kernels."""
+        widths = (self.q.shape[-1], self.v.shape[-1])
+        dropped = self.options.dropout_p > 0
+        return configs.choose(self.q.dtype, widths, self.options.logsigmoid, dropped)
 
 
 class Forward(NamedTuple):
@@ -37,170 +56,141 @@ class Forward(NamedTuple):
     row_max: Tensor  # float32 (B * H, T), in units of log 2
     shift: Tensor  # float32 (B * H, query tiles, D): maxima of the features
 
+    def saved(self, *names: str) -> dict[str, Tensor]:
+        """Some of them as arguments of a kernel."""
+        return {f"{name}_ptr": getattr(self, name) for name in names}
 
-def empty_forward(
-    q: Tensor, v: Tensor, padding: Tensor | None, options: Options, save: bool
-) -> Forward:
+
+def empty_forward(inputs: Inputs, save: bool) -> Forward:
     """The memory that forward fills."""
+    v = inputs.v
     batch, heads, length, width = v.shape
     lanes = batch * heads
-    tile = _tiles(q, v, options).forward.queries
-    tiles = -(-length // tile)
+    tiles = -(-length // inputs.tiles.forward.queries)
     kept = lanes if save else 0
 
     def new(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         return torch.empty(shape, dtype=dtype, device=v.device)
 
     return Forward(
-        dropout.empty_heads(v),
-        new(lanes, tiles, dtype=torch.int32),
-        new(0 if padding is None else batch, 3, dtype=torch.int32),
-        new(kept, length, width),
-        new(kept, length),
-        new(kept, tiles, width),
+        out=empty_heads(v),
+        flags=new(lanes, tiles, dtype=torch.int32),
+        bounds=new(0 if inputs.padding is None else batch, 3, dtype=torch.int32),
+        den=new(kept, length, width),
+        row_max=new(kept, length),
+        shift=new(kept, tiles, width),
     )
 
 
-def forward(
-    tensors: Sequence[Tensor],
-    padding: Tensor | None,
-    seed: Tensor | None,
-    options: Options,
-    save: bool,
-) -> Forward:
-    """Run the forward kernels on q, k, v, s."""
-    from selfattn.ops.mtsa.fused import exact as exact_kernels
-    from selfattn.ops.mtsa.fused import forward as kernels
-    from selfattn.ops.mtsa.fused import prepare
+def forward(inputs: Inputs, save: bool) -> Forward:
+    """Run the forward kernels."""
+    from selfattn.ops.common import triton_tools
+    from selfattn.ops.mtsa.fused import exact, forward
 
-    call = _Call(tensors, padding, seed, options)
-    done = empty_forward(tensors[0], tensors[2], padding, options, save)
-    tiles = call.tiles
-    with call.device():
-        if call.padding is not None:
-            prepare.bounds_kernel[(len(call.padding),)](
-                call.padding, done.bounds, call.length, SIZE=configs.PREPARE_KEYS
+    done = empty_forward(inputs, save)
+    launch = _launch(inputs, done.bounds)
+    tiles = inputs.tiles
+    given = launch.pointers | launch.strides | launch.sizes | launch.dropout
+    with torch.cuda.device_of(inputs.q):
+        if inputs.padding is not None:
+            triton_tools.bounds_kernel[(len(inputs.padding),)](
+                padding_ptr=launch.pointers["padding_ptr"],
+                bounds_ptr=done.bounds,
+                length=launch.length,
+                SIZE=common.KEYS_AT_A_TIME,
             )
-        inputs = call.inputs(done.bounds)
-        kernels.forward_kernel[call.grid(tiles.forward.queries)](
-            *inputs, done.out, done.den, done.row_max, done.shift, done.flags,
-            *call.strides, *call.sizes, *call.dropout,
-            **call.switches(tiles.forward), **call.precision, SAVE=save,
-        )  # fmt: skip
-        exact_kernels.exact_forward_kernel[call.grid(tiles.exact.queries)](
-            *inputs, done.out, done.den, done.row_max, done.flags,
-            *call.strides, *call.sizes, *call.dropout,
-            **call.switches(tiles.exact), BF=tiles.forward.queries, SAVE=save,
-        )  # fmt: skip
+        forward.forward_kernel[launch.grid(tiles.forward.queries)](
+            **given,
+            **done.saved("out", "den", "row_max", "shift"),
+            flag_ptr=done.flags,
+            **launch.switches(tiles.forward),
+            **launch.precision,
+            SAVE=save,
+        )
+        exact.exact_forward_kernel[launch.grid(tiles.exact.queries)](
+            **given,
+            **done.saved("out", "den", "row_max"),
+            flag_ptr=done.flags,
+            **launch.switches(tiles.exact),
+            BF=tiles.forward.queries,
+            SAVE=save,
+        )
     return done
 
 
-def backward(
-    grad: Tensor,
-    tensors: Sequence[Tensor],
-    padding: Tensor | None,
-    seed: Tensor | None,
-    options: Options,
-    done: Forward,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def backward(grad: Tensor, inputs: Inputs, done: Forward) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Run the backward kernels; returns the gradients of q, k, v, s."""
-    from selfattn.ops.mtsa.fused import backward as kernels
-    from selfattn.ops.mtsa.fused import exact as exact_kernels
-    from selfattn.ops.mtsa.fused import prepare
+    from selfattn.ops.mtsa.fused import backward, exact, prepare
 
-    call = _Call(tensors, padding, seed, options)
-    grad = _rows(grad)
-    dq, dk, dv, ds = (dropout.empty_heads(t) for t in tensors)
-    half = tensors[0].dtype == torch.bfloat16
+    launch = _launch(inputs, done.bounds)
+    grad = rows(grad)
+    dq, dk, dv, ds = (empty_heads(t) for t in (inputs.q, inputs.k, inputs.v, inputs.s))
+    half = inputs.q.dtype == torch.bfloat16
     dnum = torch.empty_like(done.den, dtype=torch.bfloat16 if half else torch.float32)
     dden = torch.empty_like(dnum)
-    tiles, rows = call.tiles, configs.PREPARE_ROWS
-    unit = (*call.sizes, call.gain)
-    with call.device():
-        inputs = call.inputs(done.bounds)
-        prepare.ratio_kernel[call.grid(rows)](
-            grad, done.out, done.den, done.row_max, done.flags, dnum, dden,
-            *grad.stride()[:3], call.heads, call.length,
-            DV=call.widths["DV"], SV=call.widths["SV"], BM=tiles.forward.queries, ROWS=rows,
-        )  # fmt: skip
-        ratio = (dnum, dden, done.row_max, done.shift)
-        kernels.query_kernel[call.grid(tiles.query.queries)](
-            *inputs, *ratio, dq, *call.strides, *unit, *call.dropout,
-            **call.switches(tiles.query), **call.precision, BF=tiles.forward.queries,
-        )  # fmt: skip
-        kernels.key_kernel[call.grid(tiles.key.keys)](
-            *inputs, *ratio, dk, *call.strides, *unit, *call.dropout,
-            **call.switches(tiles.key), **call.precision, BF=tiles.forward.queries,
-            SC=min(tiles.key.features, call.widths["SV"]),
-        )  # fmt: skip
-        kernels.value_kernel[call.grid(tiles.value.keys)](
-            *inputs, *ratio, dv, ds, *call.strides, *unit, *call.dropout,
-            **call.switches(tiles.value), **call.precision, BF=tiles.forward.queries,
-        )  # fmt: skip
-        saved = (grad, done.out, done.den, done.row_max, done.flags)
-        strides = (*call.strides, *grad.stride()[:3])
-        switches = call.switches(tiles.exact) | {"BF": tiles.forward.queries}
-        exact_kernels.exact_query_kernel[call.grid(tiles.exact.queries)](
-            *inputs, *saved, dq, *strides, *unit, *call.dropout, **switches
+    tiles = inputs.tiles
+    queries = tiles.forward.queries  # of the tiles that flags and shifts belong to
+    given = launch.pointers | launch.strides | launch.sizes | launch.dropout
+    given |= {"gain": launch.gain}
+    ratio = {"dnum_ptr": dnum, "dden_ptr": dden, **done.saved("row_max", "shift")}
+    fast = {**launch.precision, "BF": queries}
+    grad_strides = _strides("g", grad)
+    saved = {"grad_ptr": grad, "flag_ptr": done.flags, **done.saved("out", "den", "row_max")}
+    with torch.cuda.device_of(inputs.q):
+        prepare.ratio_kernel[launch.grid(configs.PREPARE_ROWS)](
+            **saved,
+            dnum_ptr=dnum,
+            dden_ptr=dden,
+            **grad_strides,
+            heads=launch.heads,
+            length=launch.length,
+            DV=launch.widths["DV"],
+            SV=launch.widths["SV"],
+            BM=queries,
+            ROWS=configs.PREPARE_ROWS,
         )
-        exact_kernels.exact_key_kernel[call.grid(tiles.exact.keys)](
-            *inputs, *saved, dk, dv, ds, *strides, *unit, *call.dropout, **switches
+        backward.query_kernel[launch.grid(tiles.query.queries)](
+            **given, **ratio, dq_ptr=dq, **launch.switches(tiles.query), **fast
+        )
+        backward.key_kernel[launch.grid(tiles.key.keys)](
+            **given,
+            **ratio,
+            dk_ptr=dk,
+            **launch.switches(tiles.key),
+            **fast,
+            SC=min(tiles.key.features, launch.widths["SV"]),
+        )
+        backward.value_kernel[launch.grid(tiles.value.keys)](
+            **given, **ratio, dv_ptr=dv, ds_ptr=ds, **launch.switches(tiles.value), **fast
+        )
+        flagged = {**saved, **grad_strides, **launch.switches(tiles.exact), "BF": queries}
+        exact.exact_query_kernel[launch.grid(tiles.exact.queries)](**given, **flagged, dq_ptr=dq)
+        exact.exact_key_kernel[launch.grid(tiles.exact.keys)](
+            **given, **flagged, dk_ptr=dk, dv_ptr=dv, ds_ptr=ds
         )
     return dq, dk, dv, ds
 
 
-class _Call:
-    """The arguments that all kernels of a call share."""
+@dataclass(frozen=True)
+class _Launch:
+    """The arguments that all kernels of a call share, by the names that the kernels give them."""
 
-    def __init__(
-        self,
-        tensors: Sequence[Tensor],
-        padding: Tensor | None,
-        seed: Tensor | None,
-        options: Options,
-    ) -> None:
-        self.tensors = [_rows(t) for t in tensors]
-        q, _, v, _ = self.tensors
-        self.batch, self.heads, self.length, width = v.shape
-        key_width = q.shape[-1]
-        self.tiles = _tiles(q, v, options)
-        self.options = options
-        self.padding = None if padding is None else padding.contiguous().view(torch.uint8)
-        self.seed = seed
-        self.gain = key_width**-0.5
-        # heads, length, and the scale of eq. 8 in units of log 2
-        self.sizes = (self.heads, self.length, self.gain * 1.4426950408889634)
-        p = options.dropout_p
-        if seed is not None:
-            self.tensors[2] = dropout.dropped_values(v, seed, p)
-        self.strides = [stride for t in self.tensors for stride in t.stride()[:3]]
-        # The scale of both factors: v is only set to 0 where it is dropped.
-        self.dropout = (dropout.threshold(p), 1.0 / (1.0 - p))
-        self.widths = {
-            "DK": key_width,
-            "DV": width,
-            "SK": configs.padded(key_width),
-            "SV": configs.padded(width),
-        }
-        scores, products = configs.precision(q.dtype)
-        half = products == "half"
-        self.precision = {"HALF": half, "SCORES": scores, "PRODUCTS": products}
+    batch: int
+    heads: int
+    length: int
+    gain: float  # of eq. 8, 1 / sqrt(D_i)
+    pointers: dict[str, Tensor]
+    strides: dict[str, int]
+    sizes: dict[str, float]  # heads, length, and the gain in units of log 2
+    dropout: dict[str, float]
+    widths: dict[str, int]  # of heads, and the same rounded up
+    precision: dict[str, Any]
+    padded: bool
+    options: Options
 
-    def device(self) -> Any:
-        """The device that the kernels are launched on."""
-        return torch.cuda.device_of(self.tensors[0])
-
-    def grid(self, rows: int) -> tuple[int]:
+    def grid(self, size: int) -> tuple[int]:
         """One program for each tile of that many rows."""
-        return (self.batch * self.heads * -(-self.length // rows),)
-
-    def inputs(self, bounds: Tensor) -> list[Tensor]:
-        """q, k, v, s and what says which keys are seen; q stands for what is not there."""
-        q = self.tensors[0]
-        left, right = _offsets(self.options.left, self.options.right, q.device)
-        padding = q if self.padding is None else self.padding
-        seed = q if self.seed is None else self.seed
-        return [*self.tensors, padding, bounds, left, right, seed]
+        return (self.batch * self.heads * -(-self.length // size),)
 
     def switches(self, tile: configs.Tile) -> dict[str, Any]:
         """Compile-time arguments."""
@@ -208,7 +198,7 @@ class _Call:
             **self.widths,
             "BM": tile.queries,
             "BN": tile.keys,
-            "HAS_PADDING": self.padding is not None,
+            "HAS_PADDING": self.padded,
             "LOGSIGMOID": self.options.logsigmoid,
             "DROPOUT": self.options.dropout_p > 0,
             "num_warps": tile.warps,
@@ -217,16 +207,54 @@ class _Call:
         }
 
 
-def _tiles(q: Tensor, v: Tensor, options: Options) -> configs.Tiles:
-    """The tiles of a call."""
-    widths = (q.shape[-1], v.shape[-1])
-    dropped = options.dropout_p > 0
-    return configs.choose(q.dtype, widths, options.logsigmoid, dropped)
+def _launch(inputs: Inputs, bounds: Tensor) -> _Launch:
+    """The arguments of a call; q stands for what is not there."""
+    q, k, v, s = (rows(t) for t in (inputs.q, inputs.k, inputs.v, inputs.s))
+    padding, seed, options = inputs.padding, inputs.seed, inputs.options
+    batch, heads, length, width = v.shape
+    if seed is not None:
+        v = dropped_values(v, seed, options.dropout_p)
+    left, right = _offsets(options.left, options.right, q.device)
+    key_width = q.shape[-1]
+    scores, products = configs.precision(q.dtype)
+    return _Launch(
+        batch=batch,
+        heads=heads,
+        length=length,
+        gain=key_width**-0.5,
+        pointers={
+            "q_ptr": q,
+            "k_ptr": k,
+            "v_ptr": v,
+            "s_ptr": s,
+            "padding_ptr": q if padding is None else padding.contiguous().view(torch.uint8),
+            "bounds_ptr": bounds,
+            "left_ptr": left,
+            "right_ptr": right,
+            "seed_ptr": q if seed is None else seed,
+        },
+        strides=_strides("q", q) | _strides("k", k) | _strides("v", v) | _strides("s", s),
+        sizes={"heads": heads, "length": length, "scale": key_width**-0.5 * LOG2E},
+        # The scale of both factors: v is only set to 0 where it is dropped.
+        dropout={
+            "threshold": common.threshold(options.dropout_p),
+            "pair_scale": 1.0 / (1.0 - options.dropout_p),
+        },
+        widths={
+            "DK": key_width,
+            "DV": width,
+            "SK": configs.padded(key_width),
+            "SV": configs.padded(width),
+        },
+        precision={"HALF": products == "half", "SCORES": scores, "PRODUCTS": products},
+        padded=padding is not None,
+        options=options,
+    )
 
 
-def _rows(t: Tensor) -> Tensor:
-    """A view whose features lie side by side, which is what projections give; else a copy."""
-    return t if t.stride(-1) == 1 or t.shape[-1] == 1 else t.contiguous()
+def _strides(name: str, t: Tensor) -> dict[str, int]:
+    """Strides of ``(B, H, T, .)`` under the names that kernels give them."""
+    return {f"{name}_{axis}": stride for axis, stride in zip("bht", t.stride()[:3], strict=True)}
 
 
 @functools.lru_cache(maxsize=256)
@@ -236,3 +264,33 @@ def _offsets(
     """Offsets on the device; kept, since a copy to it would break the capture of a CUDA graph."""
     first = torch.tensor(left, dtype=torch.int32, device=device)
     return first, torch.tensor(right, dtype=torch.int32, device=device)
+
+
+def dropped_values(v: Tensor, seed: Tensor, dropout_p: float) -> Tensor:
+    """v ``(B, H, T, D)`` with 0 where its factor is 0, not scaled: so it stays exact."""
+    from selfattn.ops.mtsa.fused.prepare import drop_kernel
+
+    batch, heads, length, width = v.shape
+    size = configs.PREPARE_ROWS
+    out = empty_heads(v)
+    with torch.cuda.device_of(v):
+        drop_kernel[(batch * heads * -(-length // size),)](
+            v_ptr=v,
+            out_ptr=out,
+            seed_ptr=seed,
+            **_strides("v", v),
+            heads=heads,
+            length=length,
+            threshold=common.threshold(dropout_p),
+            DV=width,
+            SV=configs.padded(width),
+            ROWS=size,
+        )
+    return out
+
+
+def empty_heads(like: Tensor) -> Tensor:
+    """Empty ``(B, H, T, D)`` whose heads lie side by side in memory, as ``join_heads`` wants."""
+    batch, heads, length, width = like.shape
+    shape = (batch, length, heads, width)
+    return torch.empty(shape, dtype=like.dtype, device=like.device).transpose(1, 2)

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selfattn.ops._autograd import refuse_derivative
-from selfattn.ops.mtsa.fused import dropout, launch
+from selfattn.ops.common.autograd import refuse_derivative
+from selfattn.ops.mtsa.fused import launch
 
 _OPTIONS = "int[] left, int[] right, bool logsigmoid, float dropout_p"
 
@@ -35,7 +35,7 @@ def fused_forward(
 ) -> launch.Forward:
     """H and what backward needs, see ``launch.Forward``."""
     options = launch.Options(tuple(left), tuple(right), logsigmoid, dropout_p)
-    return launch.forward((q, k, v, s), padding, seed, options, save)
+    return launch.forward(launch.Inputs(q, k, v, s, padding, seed, options), save)
 
 
 @torch.library.custom_op(
@@ -60,8 +60,8 @@ def fused_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of q, k, v and s."""
     options = launch.Options(tuple(left), tuple(right), logsigmoid, dropout_p)
-    done = launch.Forward(*saved)
-    return launch.backward(grad, (q, k, v, s), padding, seed, options, done)
+    inputs = launch.Inputs(q, k, v, s, padding, seed, options)
+    return launch.backward(grad, inputs, launch.Forward(*saved))
 
 
 @fused_forward.register_fake
@@ -79,14 +79,14 @@ def _(
     save: bool,
 ) -> launch.Forward:
     options = launch.Options(tuple(left), tuple(right), logsigmoid, dropout_p)
-    return launch.empty_forward(q, v, padding, options, save)
+    return launch.empty_forward(launch.Inputs(q, k, v, s, padding, seed, options), save)
 
 
 @fused_backward.register_fake
 def _(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, s: Tensor, *rest: Any
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, s: Tensor, *_: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    dq, dk, dv, ds = (dropout.empty_heads(t) for t in (q, k, v, s))
+    dq, dk, dv, ds = (launch.empty_heads(t) for t in (q, k, v, s))
     return dq, dk, dv, ds
 
 

@@ -1,25 +1,8 @@
 # mypy: ignore-errors
-"""Small kernels before the large ones: real keys, dropped values, gradients of the ratio."""
+"""Small kernels before the large ones: dropped values, gradients of the ratio."""
 
-from selfattn.ops._triton import jit, kernel, narrow, tl
-from selfattn.ops.mtsa.fused.tile import dropout_factor, key_factor, load_rows, store_rows
-
-
-@kernel
-def bounds_kernel(padding_ptr, bounds_ptr, length, SIZE: tl.constexpr):
-    """For each sentence: first real key, one past the last, whether all between are real."""
-    batch = tl.program_id(0)
-    begin, end, real_keys = length, 0, 0
-    for start in range(0, length, SIZE):
-        keys = start + tl.arange(0, SIZE)
-        hidden = tl.load(padding_ptr + batch.to(tl.int64) * length + keys, keys < length, other=1)
-        real = hidden == 0
-        begin = tl.minimum(begin, tl.min(tl.where(real, keys, length), 0))
-        end = tl.maximum(end, tl.max(tl.where(real, keys + 1, 0), 0))
-        real_keys += tl.sum(real.to(tl.int32), 0)
-    tl.store(bounds_ptr + batch * 3, begin)
-    tl.store(bounds_ptr + batch * 3 + 1, end)
-    tl.store(bounds_ptr + batch * 3 + 2, (real_keys == end - begin).to(tl.int32))
+from selfattn.ops.common.triton_tools import kernel, narrow, tl
+from selfattn.ops.mtsa.fused.tile import key_factor, load_rows, own_tile, store_rows
 
 
 @kernel
@@ -33,9 +16,7 @@ def ratio_kernel(
     Both are 0 where the fast kernels have nothing to add: queries without a visible key, and tiles
     that exact.py computes.
     """
-    parts = tl.cdiv(length, ROWS)
-    lane = tl.program_id(0) // parts
-    first = tl.program_id(0) % parts * ROWS
+    lane, first = own_tile(length, ROWS)
     rows = first + tl.arange(0, ROWS)
     b, h = (lane // heads).to(tl.int64), (lane % heads).to(tl.int64)
     real = rows < length
@@ -63,9 +44,7 @@ def drop_kernel(
     DV: tl.constexpr, SV: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """v with 0 where the factor on (key, feature) is 0; pairs carry the scale of both factors."""
-    parts = tl.cdiv(length, ROWS)
-    lane = tl.program_id(0) // parts
-    first = tl.program_id(0) % parts * ROWS
+    lane, first = own_tile(length, ROWS)
     rows = first + tl.arange(0, ROWS)
     b, h = (lane // heads).to(tl.int64), (lane % heads).to(tl.int64)
     v = load_rows(v_ptr + b * v_b + h * v_h, first, v_t, rows < length, ROWS, DV, SV, True)
@@ -73,17 +52,3 @@ def drop_kernel(
     v = tl.where(kept, v, 0.0).to(out_ptr.dtype.element_ty)
     whole = b * length * heads * DV + h * DV
     store_rows(out_ptr + whole, first, heads * DV, rows < length, v, ROWS, DV, SV)
-
-
-@jit
-def factor_kernel(
-    seed_ptr, out_ptr, rows, columns, threshold, scale, STREAM: tl.constexpr, SIZE: tl.constexpr
-):
-    """The dropout factors of one stream as a tensor ``(lanes, rows, columns)``: for tests."""
-    lane, row = tl.program_id(0) // rows, tl.program_id(0) % rows
-    seed = tl.load(seed_ptr)
-    for start in range(0, columns, SIZE):
-        column = start + tl.arange(0, SIZE)
-        factor = dropout_factor(seed, row + column * 0, column, lane, STREAM, threshold, scale)
-        pointers = out_ptr + (lane.to(tl.int64) * rows + row) * columns + column
-        tl.store(pointers, factor, mask=column < columns)

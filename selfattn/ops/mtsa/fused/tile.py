@@ -5,7 +5,7 @@ Scores of pairs are kept in units of log 2, so that ``exp2`` needs no further mu
 of keys stay natural until the shift is subtracted, which is then exact for the keys that matter.
 """
 
-from selfattn.ops._triton import LOG2E, dropout_factor, inline, narrow, tl
+from selfattn.ops.common.triton_tools import LOG2E, dropout_factor, inline, narrow, tl
 
 
 @inline
@@ -25,24 +25,30 @@ def slope(x):
 
 
 @inline
-def key_span(first, stop, left, right, length, bounds_ptr, batch, HAS_PADDING: tl.constexpr):
-    """Keys that some of the queries ``[first, stop)`` see, and those that all of them see.
+def own_tile(length, SIZE: tl.constexpr):
+    """What this program computes: its (sentence, head) lane, and the first row of its tile."""
+    tiles = tl.cdiv(length, SIZE)
+    return tl.program_id(0) // tiles, tl.program_id(0) % tiles * SIZE
+
+
+@inline
+def own_head(
+    lane, heads, q_ptr, k_ptr, v_ptr, s_ptr, left_ptr, right_ptr,
+    q_b, q_h, k_b, k_h, v_b, v_h, s_b, s_h,
+):  # fmt: skip
+    """Sentence and head of a lane, where its q, k, v and s begin, and the offsets of its mask.
 
     Returns:
-        ``lo, hi, all_lo, all_hi``; the second range lies in the first one or is empty.
+        ``batch, b, h, q_ptr, k_ptr, v_ptr, s_ptr, left, right``; b and h count in 64 bits.
     """
-    lo = tl.maximum(first + left, 0)
-    hi = tl.minimum(stop + right, length)
-    all_lo = tl.maximum(stop - 1 + left, 0)
-    all_hi = tl.minimum(first + right + 1, length)
-    if HAS_PADDING:
-        begin = tl.load(bounds_ptr + batch * 3)
-        end = tl.load(bounds_ptr + batch * 3 + 1)
-        unbroken = tl.load(bounds_ptr + batch * 3 + 2)
-        lo, hi = tl.maximum(lo, begin), tl.minimum(hi, end)
-        all_lo = tl.maximum(all_lo, begin)
-        all_hi = tl.where(unbroken != 0, tl.minimum(all_hi, end), 0)
-    return lo, hi, all_lo, all_hi
+    batch, head = lane // heads, lane % heads
+    b, h = batch.to(tl.int64), head.to(tl.int64)
+    q_ptr += b * q_b + h * q_h
+    k_ptr += b * k_b + h * k_h
+    v_ptr += b * v_b + h * v_h
+    s_ptr += b * s_b + h * s_h
+    left, right = tl.load(left_ptr + head), tl.load(right_ptr + head)
+    return batch, b, h, q_ptr, k_ptr, v_ptr, s_ptr, left, right
 
 
 @inline

@@ -10,14 +10,17 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
-from selfattn.ops import _autograd, _native
-from selfattn.ops.mtsa.reference import MTSACall
+from selfattn.ops.common import autograd, native
+from selfattn.ops.common.dropout import keep_probability
+from selfattn.ops.common.native import dropout
+from selfattn.ops.common.tiling import rows
+from selfattn.ops.mtsa.equation import MTSACall
 
 HERE = Path(__file__).parent
 _TENSORS = ("q", "k", "v", "s", "h", "grad", "gq", "gk", "gv", "gs")
@@ -29,7 +32,7 @@ class _Task(ctypes.Structure):
     """``Task`` in task.h: change both."""
 
     _fields_ = (
-        *((name, _native.View) for name in _TENSORS),
+        *((name, native.View) for name in _TENSORS),
         *((name, ctypes.c_void_p) for name in _POINTERS),
         *((name, ctypes.c_int64) for name in _SIZES),
         ("scale", ctypes.c_float),
@@ -38,9 +41,19 @@ class _Task(ctypes.Structure):
     )
 
 
+class _Options(NamedTuple):
+    """What is neither a tensor of the equation nor a size."""
+
+    left: list[int]  # smallest and largest visible ``key - query`` of each head
+    right: list[int]
+    logsigmoid: bool
+    dropout_p: float
+    seed: Tensor | None  # None: no dropout
+
+
 def refusal(dtype: torch.dtype) -> str | None:
     """Why the kernel cannot be used for a type of numbers; None if it can."""
-    return _native.refusal(HERE, dtype)
+    return native.refusal(HERE, dtype)
 
 
 def mtsa_native(
@@ -64,10 +77,10 @@ def mtsa_native(
     bias = None if distance_bias is None else distance_bias.to(torch.float32)
     inputs = *(t.to(torch.float32) for t in (q, k, v, s)), bias, padding_mask
     call = _Native(tuple(masks), sigma_t, dropout_p)
-    if _autograd.is_traced(q):
+    if autograd.is_traced(q):
         found = torch.ops.selfattn.mtsa_native_forward(*inputs, *call.options(q), seed)[0]
     else:
-        found = _autograd.run(call, *inputs, seed)
+        found = autograd.run(call, *inputs, seed)
     return found.to(q.dtype)
 
 
@@ -76,7 +89,7 @@ class _Native(MTSACall):
 
     def options(self, q: Tensor) -> tuple[list[int], list[int], bool, float]:
         """What both operators take between tensors and seed."""
-        ends = _native.offsets(self.masks, q.shape[2])
+        ends = native.offsets(self.masks, q.shape[2])
         return *ends, self.sigma_t == "logsigmoid", self.dropout_p
 
     def forward(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
@@ -96,8 +109,7 @@ class _Native(MTSACall):
 
     def factors(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """See ``Call.factors``."""
-        q, _, v, *_, seed = inputs
-        return dropout_factors(q, v, self.dropout_p, int(seed))
+        return dropout_factors(inputs[2], self.dropout_p, int(inputs[-1]))
 
 
 def _forward(
@@ -114,12 +126,10 @@ def _forward(
     seed: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """H; and for backward: 1 / denominator, row maxima, key maxima, queries computed in double."""
-    saved = _room(v)
-    names = ("h", "inverse", "peak", "shift", "exact")
-    tensors = dict(zip(names, saved, strict=True))
-    _run(
-        q, k, v, s, bias, padding, left, right, logsigmoid, dropout_p, seed, tensors, backward=False
-    )
+    h, inverse, peak, shift, exact = saved = _room(v)
+    tensors = {"q": q, "k": k, "v": v, "s": s, "bias": bias, "padding": padding}
+    tensors |= {"h": h, "inverse": inverse, "peak": peak, "shift": shift, "exact": exact}
+    _run(tensors, _Options(left, right, logsigmoid, dropout_p, seed), backward=False)
     return saved
 
 
@@ -138,7 +148,7 @@ def _room(v: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     batch, heads, length, width = v.shape
     # H in the memory order of v, so that the heads are side by side as the next layer wants them.
     return (
-        _rows(torch.empty_like(v)),
+        rows(torch.empty_like(v)),
         v.new_empty(batch, heads, length, width),
         v.new_empty(batch, heads, length),
         v.new_empty(batch, heads, width),
@@ -167,10 +177,10 @@ def _backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of q, k, v, s, and of the bias for each sentence ``(B, H, T)``, if there is one."""
     gq, gk, gv, gs, gbias = _gradients(q, k, v, s, bias)
-    tensors = {"h": h, "inverse": inverse, "peak": peak, "shift": shift, "exact": exact}
-    tensors |= {"grad": _rows(grad), "gq": gq, "gk": gk, "gv": gv, "gs": gs, "gbias": gbias}
-    inputs = (q, k, v, s, bias, padding)
-    _run(*inputs, left, right, logsigmoid, dropout_p, seed, tensors, backward=True)
+    tensors = {"q": q, "k": k, "v": v, "s": s, "bias": bias, "padding": padding}
+    tensors |= {"h": h, "inverse": inverse, "peak": peak, "shift": shift, "exact": exact}
+    tensors |= {"grad": grad, "gq": gq, "gk": gk, "gv": gv, "gs": gs, "gbias": gbias}
+    _run(tensors, _Options(left, right, logsigmoid, dropout_p, seed), backward=True)
     return gq, gk, gv, gs, gbias
 
 
@@ -190,7 +200,7 @@ def _gradients(
     q: Tensor, k: Tensor, v: Tensor, s: Tensor, bias: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Room for what backward returns; C adds to the last one."""
-    gq, gk, gv, gs = (_rows(torch.empty_like(t)) for t in (q, k, v, s))
+    gq, gk, gv, gs = (rows(torch.empty_like(t)) for t in (q, k, v, s))
     return gq, gk, gv, gs, q.new_zeros(q.shape[:3] if bias is not None else 0)
 
 
@@ -208,92 +218,42 @@ def _differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]
 
 
 _OP.register_autograd(_differentiate, setup_context=_save)
-_autograd.refuse_derivative(_BACKWARD_OP)
+autograd.refuse_derivative(_BACKWARD_OP)
 
 
-def _rows(t: Tensor) -> Tensor:
-    """The same with a contiguous last dimension, which the kernel asks for."""
-    return t if t.stride(-1) == 1 else t.contiguous()
-
-
-def _run(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    s: Tensor,
-    bias: Tensor | None,
-    padding: Tensor | None,
-    left: list[int],
-    right: list[int],
-    logsigmoid: bool,
-    dropout_p: float,
-    seed: Tensor | None,
-    tensors: dict[str, Tensor],
-    *,
-    backward: bool,
-) -> None:
-    """Hand everything to C."""
-    tensors |= dict(zip("qkvs", map(_rows, (q, k, v, s)), strict=True))
-    tensors |= {"left": torch.tensor(left), "right": torch.tensor(right)}
-    optional = {"padding": padding, "bias": bias}
-    tensors |= {name: t.contiguous() for name, t in optional.items() if t is not None}
-    batch, heads, length, inner = q.shape
+def _run(tensors: dict[str, Tensor | None], options: _Options, *, backward: bool) -> None:
+    """Hand everything to C; tensors have the names of the fields in ``_Task``."""
+    given = {name: t for name, t in tensors.items() if t is not None}
+    batch, heads, length, inner = given["q"].shape
     task = _Task(
         batch=batch,
         heads=heads,
         length=length,
         inner=inner,
-        width=v.shape[-1],
-        logsigmoid=logsigmoid,
+        width=given["v"].shape[-1],
+        logsigmoid=options.logsigmoid,
         threads=torch.get_num_threads(),
         scale=inner**-0.5,
-        keep=(1.0 - dropout_p) ** 0.5,
-        seed=0 if seed is None else int(seed),
+        keep=keep_probability(options.dropout_p),
+        seed=0 if options.seed is None else int(options.seed),
     )
-    for name, t in tensors.items():
-        value = _native.View.of(t) if name in _TENSORS else t.data_ptr()
+    given |= {"left": torch.tensor(options.left), "right": torch.tensor(options.right)}
+    # Kept until C returns: some are copies.
+    held = {n: rows(t) if n in _TENSORS else t.contiguous() for n, t in given.items()}
+    for name, t in held.items():
+        value = native.View.of(t) if name in _TENSORS else t.data_ptr()
         setattr(task, name, value)
-    if _native.library(HERE).mtsa_run(ctypes.byref(task), backward):
+    if native.library(HERE).mtsa_run(ctypes.byref(task), backward):
         raise MemoryError("the MTSA kernel found no memory for its buffers")
 
 
-def dropout_factors(q: Tensor, v: Tensor, dropout_p: float, seed: int) -> tuple[Tensor, Tensor]:
+def dropout_factors(v: Tensor, dropout_p: float, seed: int) -> tuple[Tensor, Tensor]:
     """The factors that the kernel draws from a seed, as whole tensors, for references.
 
     Returns:
         The factor on (query, key) pairs ``(B, H, T, T)`` and the one on (key, feature) pairs
         ``(B, H, T, D)``, float32.
     """
-    batch, heads, length, width = v.shape
-    keep = (1.0 - dropout_p) ** 0.5
-    lines = torch.arange(batch * heads * length)
-    pairs = _factors(lines, length, 0, keep, seed).view(batch, heads, length, length)
-    features = _factors(lines, width, 1, keep, seed).view(batch, heads, length, width)
-    return pairs, features
-
-
-def _factors(lines: Tensor, count: int, kind: int, keep: float, seed: int) -> Tensor:
-    """``factor`` in rng.h for some lines, ``(lines, count)``."""
-    low, high, golden = seed & 0xFFFFFFFF, seed >> 32, 0x9E3779B9
-    a = _mix(_mix((lines + kind * golden) & 0xFFFFFFFF) ^ low)
-    b = _mix(_mix((lines >> 32) ^ a) ^ high)
-    key = a ^ b, _mix((a + golden) & 0xFFFFFFFF) ^ b
-    drawn = _mix((_mix(torch.arange(count) ^ key[0][:, None]) + key[1][:, None]) & 0xFFFFFFFF)
-    threshold = int(torch.tensor(keep, dtype=torch.float32).double() * 4294967296.0)
-    return (drawn < threshold).float() / keep
-
-
-def _mix(x: Tensor) -> Tensor:
-    """The finaliser of MurmurHash3 on 32-bit numbers held in int64."""
-    x = x ^ (x >> 16)
-    x = _times(x, 0x85EBCA6B)
-    x = x ^ (x >> 13)
-    x = _times(x, 0xC2B2AE35)
-    return x ^ (x >> 16)
-
-
-def _times(x: Tensor, factor: int) -> Tensor:
-    """A product modulo 2^32; in two halves, so that int64 does not overflow."""
-    low = (x & 0xFFFF) * factor
-    high = ((x >> 16) * factor & 0xFFFF) << 16
-    return (low + high) & 0xFFFFFFFF
+    lines = v.shape[:3]
+    pairs = dropout.factors(lines, v.shape[2], dropout.PAIRS, dropout_p, seed)
+    return pairs, dropout.factors(lines, v.shape[3], dropout.FEATURES, dropout_p, seed)

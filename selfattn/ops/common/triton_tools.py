@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""What all Triton kernels share: the import that may fail, matrix products, dropout factors.
+"""What all Triton kernels share: the import that may fail, spans, products, dropout factors.
 
 Only kernel modules import this one, and they are imported when a kernel is first called: a machine
 without Triton never notices. There the module still loads, with decorators that do nothing.
@@ -13,7 +13,7 @@ import types
 try:
     import triton
     import triton.language as tl
-except ImportError:  # the machine has no Triton: see ``selfattn.ops.mtsa.fused.refusal``
+except ImportError:  # the machine has no Triton: see ``selfattn.ops.common.fused.refusal``
     triton = None
     tl = types.SimpleNamespace(constexpr=lambda value=None: value)
 
@@ -81,3 +81,55 @@ def dropout_factor(seed, row, column, lane, STREAM: tl.constexpr, threshold, sca
     """
     drawn, _, _, _ = tl.philox(seed, column, row, lane, STREAM, n_rounds=7)
     return tl.where((drawn >> 1).to(tl.int32) < threshold, scale, 0.0)
+
+
+@inline
+def key_span(first, stop, left, right, length, bounds_ptr, batch, HAS_PADDING: tl.constexpr):
+    """Keys that some of the queries ``[first, stop)`` see, and those that all of them see.
+
+    Returns:
+        ``lo, hi, all_lo, all_hi``; the second range lies in the first one or is empty.
+    """
+    lo = tl.maximum(first + left, 0)
+    hi = tl.minimum(stop + right, length)
+    all_lo = tl.maximum(stop - 1 + left, 0)
+    all_hi = tl.minimum(first + right + 1, length)
+    if HAS_PADDING:
+        begin = tl.load(bounds_ptr + batch * 3)
+        end = tl.load(bounds_ptr + batch * 3 + 1)
+        unbroken = tl.load(bounds_ptr + batch * 3 + 2)
+        lo, hi = tl.maximum(lo, begin), tl.minimum(hi, end)
+        all_lo = tl.maximum(all_lo, begin)
+        all_hi = tl.where(unbroken != 0, tl.minimum(all_hi, end), 0)
+    return lo, hi, all_lo, all_hi
+
+
+@kernel
+def bounds_kernel(padding_ptr, bounds_ptr, length, SIZE: tl.constexpr):
+    """For each sentence: first real key, one past the last, whether all between are real."""
+    batch = tl.program_id(0)
+    begin, end, real_keys = length, 0, 0
+    for start in range(0, length, SIZE):
+        keys = start + tl.arange(0, SIZE)
+        hidden = tl.load(padding_ptr + batch.to(tl.int64) * length + keys, keys < length, other=1)
+        real = hidden == 0
+        begin = tl.minimum(begin, tl.min(tl.where(real, keys, length), 0))
+        end = tl.maximum(end, tl.max(tl.where(real, keys + 1, 0), 0))
+        real_keys += tl.sum(real.to(tl.int32), 0)
+    tl.store(bounds_ptr + batch * 3, begin)
+    tl.store(bounds_ptr + batch * 3 + 1, end)
+    tl.store(bounds_ptr + batch * 3 + 2, (real_keys == end - begin).to(tl.int32))
+
+
+@jit
+def factor_kernel(
+    seed_ptr, out_ptr, rows, columns, threshold, scale, STREAM: tl.constexpr, SIZE: tl.constexpr
+):
+    """The dropout factors of one stream as a tensor ``(lanes, rows, columns)``: for tests."""
+    lane, row = tl.program_id(0) // rows, tl.program_id(0) % rows
+    seed = tl.load(seed_ptr)
+    for start in range(0, columns, SIZE):
+        column = start + tl.arange(0, SIZE)
+        factor = dropout_factor(seed, row + column * 0, column, lane, STREAM, threshold, scale)
+        pointers = out_ptr + (lane.to(tl.int64) * rows + row) * columns + column
+        tl.store(pointers, factor, mask=column < columns)

@@ -1,5 +1,5 @@
-/* Dropout factors from a counter: the same in forward, backward and in `dropout_factors`, which
- * computes them again in Python. Change both. */
+/* Dropout factors from a counter: the same in forward, backward and in `dropout.py`, which computes
+ * them again in Python. Change both. */
 #ifndef SELFATTN_RNG_H
 #define SELFATTN_RNG_H
 #include "simd.h"

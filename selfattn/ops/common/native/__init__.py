@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from selfattn.masks import PositionalMask
-from selfattn.ops._native import build
+from selfattn.ops.common.native import build
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,28 @@
+"""What ``torch.compile`` takes in place of the functions that it must not look into.
+
+Only a function that is being compiled imports this: torch.compiler's decorators import the whole
+compiler, which takes longer than the rest of ``import selfattn``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from selfattn.ops.common.dispatch import OPERATORS
+
+
+def _eager(name: str, *inputs: Any) -> Tensor:
+    """``Operator.eager`` by name."""
+    return OPERATORS[name].eager(*inputs)
+
+
+def _refusal(name: str, *limits: Any) -> str | None:
+    """``Operator.refusal`` by name."""
+    return OPERATORS[name].refusal(*limits)
+
+
+eager = torch.compiler.disable(_eager)
+refusal = torch.compiler.assume_constant_result(_refusal)

@@ -1,0 +1,52 @@
+"""Attention dropout of the numerator: two factors that multiply (MTSA, appendix A.3).
+
+One factor belongs to the (query, key) pairs, the other one to the (key, feature) pairs. Each keeps
+an entry with probability ``sqrt(1 - dropout_p)`` and scales it by the inverse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def keep_probability(dropout_p: float) -> float:
+    """Probability that one of the two factors keeps an entry."""
+    return float((1.0 - dropout_p) ** 0.5)
+
+
+def draw_factors(
+    pairs: Sequence[int], features: Sequence[int], dropout_p: float, like: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Both factors from torch's global generator, for the backend ``"reference"``.
+
+    Args:
+        pairs: shape of the factor on (query, key) pairs.
+        features: shape of the factor on (key, feature) pairs.
+        dropout_p: attention dropout.
+        like: gives dtype and device.
+    """
+    keep = keep_probability(dropout_p)
+    drawn = (torch.rand(*shape, device=like.device) < keep for shape in (pairs, features))
+    on_pairs, on_features = (kept.to(like.dtype) / keep for kept in drawn)
+    return on_pairs, on_features
+
+
+class FactorDropout:
+    """Both factors piece by piece, replayed from a seed.
+
+    Args:
+        dropout_p: probability of dropping a term.
+        seed: seed of the generator.
+        device: device of the factors.
+    """
+
+    def __init__(self, dropout_p: float, seed: int, device: torch.device) -> None:
+        self.keep = keep_probability(dropout_p)
+        self._generator = torch.Generator(device).manual_seed(seed)
+
+    def factor(self, out: Tensor) -> Tensor:
+        """Fill a tensor with 0 and 1 / keep; successive calls continue the stream."""
+        return out.bernoulli_(self.keep, generator=self._generator).div_(self.keep)

@@ -1,0 +1,96 @@
+"""What all Triton kernels share on the host: refusals, offsets, and the seed of dropout.
+
+Nothing here imports Triton; ``triton_tools`` holds what the kernels themselves share.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from selfattn.masks import PositionalMask
+from selfattn.ops.common.dropout import keep_probability
+
+OLDEST_CAPABILITY = (8, 0)  # bfloat16 and tf32 matrix products
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+UNBOUNDED = 1 << 29  # an offset beyond every length
+KEYS_AT_A_TIME = 1024  # where a program looks for padding
+
+
+def refusal(device: torch.device | str, dtype: torch.dtype) -> str | None:
+    """Why no kernel can run on such inputs.
+
+    Args:
+        device: device of the inputs. A CPU will do under ``TRITON_INTERPRET=1`` only: that is
+            Triton's interpreter, for tests.
+        dtype: dtype of the inputs.
+
+    Returns:
+        One sentence, or None if kernels can run.
+    """
+    device = torch.device(device)
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed"
+    interpreted = os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "on", "true", "yes", "y")
+    if device.type != "cuda" and not (device.type == "cpu" and interpreted):
+        return f"it needs an NVIDIA GPU, and the device is {device.type}"
+    if device.type == "cuda":
+        if not torch.cuda.is_available():
+            return "no NVIDIA GPU is available"
+        found = torch.cuda.get_device_capability(device)
+        if torch.version.hip is None and found < OLDEST_CAPABILITY:
+            return f"the GPU has compute capability {found[0]}.{found[1]}; 8.0 is needed"
+    if dtype not in DTYPES:
+        names = ", ".join(str(d).removeprefix("torch.") for d in DTYPES)
+        return f"dtype {str(dtype).removeprefix('torch.')} is not among {names}"
+    return None
+
+
+def offsets(masks: Sequence[PositionalMask]) -> tuple[list[int], list[int]]:
+    """Smallest and largest visible ``key - query`` of each mask."""
+    left = [-UNBOUNDED if a is None else a for a, _ in (m.offsets for m in masks)]
+    right = [UNBOUNDED if b is None else b for _, b in (m.offsets for m in masks)]
+    return left, right
+
+
+def draw_seed(device: torch.device) -> Tensor:
+    """A seed ``(1,)`` from the device's generator: it stays there, so CUDA graphs can redraw it."""
+    return torch.randint(1 << 62, (1,), dtype=torch.int64, device=device)
+
+
+def threshold(dropout_p: float) -> int:
+    """What 31 random bits must stay below for a factor to be kept."""
+    return int(keep_probability(dropout_p) * (1 << 31)) if dropout_p else 0
+
+
+def dropout_factors(
+    seed: Tensor, shape: tuple[int, int, int, int], dropout_p: float
+) -> tuple[Tensor, Tensor]:
+    """What the kernels multiply with, made by the same function on the device of the seed.
+
+    Args:
+        seed: int64 ``(1,)``.
+        shape: ``(B, H, T, D)`` of the values.
+        dropout_p: attention dropout.
+
+    Returns:
+        The factor on (query, key) pairs ``(B, H, T, T)`` and the one on (key, feature) pairs
+        ``(B, H, T, D)``, float32.
+    """
+    from selfattn.ops.common.triton_tools import factor_kernel
+
+    batch, heads, length, width = shape
+    found = []
+    for stream, columns in ((0, length), (1, width)):
+        factor = torch.empty(batch, heads, length, columns, device=seed.device)
+        with torch.cuda.device_of(seed):
+            factor_kernel[(batch * heads * length,)](
+                seed, factor, length, columns, threshold(dropout_p),
+                1 / keep_probability(dropout_p), STREAM=stream, SIZE=64,
+            )  # fmt: skip
+        found.append(factor)
+    return found[0], found[1]

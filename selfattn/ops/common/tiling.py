@@ -1,0 +1,27 @@
+"""What the walks of the operators share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+from torch import Tensor
+
+LOG2E = math.log2(math.e)
+
+T = TypeVar("T")
+
+
+def runs(items: Sequence[T]) -> Iterator[tuple[T, slice]]:
+    """Neighbours that are equal, as ``(item, slice)``."""
+    start = 0
+    for stop in range(1, len(items) + 1):
+        if stop == len(items) or items[stop] != items[start]:
+            yield items[start], slice(start, stop)
+            start = stop
+
+
+def rows(t: Tensor) -> Tensor:
+    """A view whose features lie side by side, which is what projections give; else a copy."""
+    return t if t.stride(-1) == 1 or t.shape[-1] == 1 else t.contiguous()

@@ -1,0 +1,95 @@
+"""The reference under the arguments of ``mtsa``: as a backend, and where a kernel has no gradient.
+
+A second derivative is that of the equation, some queries at a time.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from selfattn.masks import PositionalMask
+from selfattn.ops.common.autograd import Call, Outputs
+from selfattn.ops.common.distance import by_position
+from selfattn.ops.common.dropout import draw_factors
+from selfattn.ops.mtsa.reference import mtsa_reference
+
+
+def mtsa_slow(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    s: Tensor,
+    masks: Sequence[PositionalMask],
+    padding_mask: Tensor | None,
+    sigma_t: str,
+    dropout_p: float,
+    distance_bias: Tensor | None = None,
+) -> Tensor:
+    """The backend ``"reference"``; arguments as in ``mtsa``.
+
+    Half precision is computed in float32. Memory is O(B H T^2 D): for tests and small examples.
+    """
+    work = q.dtype if q.dtype == torch.float64 else torch.float32
+    bias = None if distance_bias is None else distance_bias.to(work)
+    wide = (q.to(work), k.to(work), v.to(work), s.to(work))
+    factors = None
+    if dropout_p:
+        pairs = (*q.shape[:3], q.shape[2])
+        factors = draw_factors(pairs, v.shape, dropout_p, wide[2])
+    out = equation(*wide, bias, padding_mask, masks, sigma_t, factors)
+    return out.to(q.dtype)
+
+
+def equation(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    s: Tensor,
+    bias: Tensor | None,
+    padding: Tensor | None,
+    masks: Sequence[PositionalMask],
+    sigma_t: str,
+    factors: Outputs | None = None,
+    queries: slice = slice(None),
+) -> Tensor:
+    """The output at some queries, ``(B, H, queries, D)``.
+
+    ``factors`` are those of dropout on (query, key) pairs ``(B, H, T, T)`` and on (key, feature)
+    pairs ``(B, H, T, D)``; the other arguments are those of ``mtsa``.
+    """
+    # (1, H, queries, T)
+    allowed = torch.stack([m.allowed(q.shape[2], q.device)[queries] for m in masks])[None]
+    if padding is not None:
+        # Zeros, so that whatever a padded position holds, even NaN, stays outside.
+        k, v, s = (t.masked_fill(padding[:, None, :, None], 0.0) for t in (k, v, s))
+        allowed = allowed & ~padding[:, None, None, :]  # (B, H, queries, T)
+    far = None if bias is None else by_position(bias)[:, queries]  # (H, queries, T)
+    pairs, features = (None, None) if factors is None else factors
+    if pairs is not None:
+        pairs = pairs[:, :, queries]
+    return mtsa_reference(q[:, :, queries], k, v, s, allowed, sigma_t, far, pairs, features)
+
+
+@dataclass(frozen=True)
+class MTSACall(Call, ABC):
+    """What every kernel of MTSA computes.
+
+    Inputs are q, k, v, s, the bias by distance, the padding and the seed.
+    """
+
+    masks: tuple[PositionalMask, ...]
+    sigma_t: str
+    dropout_p: float
+    projections = 4
+
+    def equation(self, inputs: Sequence[Any], factors: Outputs | None, queries: slice) -> Tensor:
+        """See ``Call.equation``."""
+        q, k, v, s, bias, padding, _ = inputs
+        options = (self.masks, self.sigma_t, factors, queries)
+        return equation(q, k, v, s, bias, padding, *options)

@@ -1,0 +1,75 @@
+"""What all operators have in common: their arguments, and references that stand alone."""
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+import torch
+
+from selfattn import ops
+from selfattn.errors import UserError
+from selfattn.masks import PositionalMask
+from selfattn.ops import disa, mtsa
+from selfattn.ops.common.dispatch import OPERATORS
+
+FOLDER = Path(ops.__file__).parent
+# Arguments of one mechanism alone; the last one is the old name of masks.
+OWN = {"mtsa": ["sigma_t"], "disa": ["queries", "keys", "c", "mask"]}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_have_the_same_arguments_in_the_same_order(name):
+    parameters = inspect.signature(getattr(ops, name)).parameters.values()
+    shared = [p.name for p in parameters if p.kind == p.KEYWORD_ONLY and p.name not in OWN[name]]
+    assert shared == ["masks", "padding_mask", "dropout_p", "distance_bias", "backend"]
+    assert set(OWN[name]) < {p.name for p in parameters}
+
+
+def test_the_old_name_of_masks_still_works():
+    x = torch.randn(2, 5, 4)
+    mask = PositionalMask("forward")
+    with pytest.warns(DeprecationWarning, match=r"call disa\(masks=...\)"):
+        found = disa(x, x, x, mask=mask)
+    assert torch.equal(found, disa(x, x, x, masks=mask))
+    with pytest.raises(UserError, match="masks is missing"):
+        disa(x, x, x)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_reference_imports_torch_alone(name):
+    source = (FOLDER / name / "reference.py").read_text(encoding="utf-8")
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add((node.module or "").split(".")[0] if not node.level else ".")
+    assert found == {"__future__", "torch"}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_reference_runs_without_the_rest_of_the_project(name, run_cli):
+    """As a reader would try it: the one file, copied out."""
+    path = FOLDER / name / "reference.py"
+    code = f"""
+import runpy, sys, torch
+run = runpy.run_path({str(path)!r})[{name + "_reference"!r}]
+torch.manual_seed(0)
+x = torch.randn(4, 2, 3, 5, 4)
+before = torch.arange(5)[:, None] > torch.arange(5)
+if {name!r} == "mtsa":
+    y = run(*x, before[None, None])
+else:
+    y = run(*x[:3, 0], before[None, ..., None])
+assert (y[..., 0, :] == 0).all() and not (y[..., 1:, :] == 0).any()
+assert torch.allclose(y[..., 1, :], (x[2] if {name!r} == "mtsa" else x[0, 0])[..., 0, :])
+print("selfattn" in sys.modules)
+"""
+    assert run_cli(["-c", code]).stdout == "False\n"
+
+
+def test_mtsa_takes_one_mask_for_all_heads():
+    x = torch.randn(4, 1, 2, 5, 3)
+    mask = PositionalMask("backward")
+    assert torch.equal(mtsa(*x, masks=mask), mtsa(*x, masks=[mask, mask]))
