@@ -8,7 +8,7 @@ import torch
 
 from selfattn.layers import ATTENTIONS
 from selfattn.testing import PADDINGS, assert_close, padding_mask
-from tests.toys.decay import HERE, DecayCall, _native, decay
+from tests.toys.decay import HERE, DecayCall, decay, native
 from tests.toys.decay.reference import decay_reference
 
 CONTRACT = "tests/selfattn/layers/test_contract.py"
@@ -28,7 +28,7 @@ def test_the_list_names_files_that_mechanisms_have(repo_root):
 @pytest.mark.parametrize("padding", PADDINGS)
 @pytest.mark.parametrize("length", [1, 2, 9])
 def test_the_kernel_against_the_reference(length, padding):
-    reason = _native.refusal(HERE, torch.float32)
+    reason = native.refusal(HERE, torch.float32)
     if reason:
         pytest.skip(reason)
     hidden = padding_mask(padding, 3, length)
