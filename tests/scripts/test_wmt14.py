@@ -292,7 +292,7 @@ args = parse(["--arch", "transformer_mtsa_wmt_en_de", "--warmup-updates", "16000
               "--lr-scheduler", "inverse_sqrt", "--max-tokens", "2048", "--max-update", "9"])
 print(json.dumps([found, sizes, check(args, 1, 1)]))
 """
-    done = run_cli(["-c", code, EXAMPLE, tmp_path])
+    done = run_cli(["-c", code, EXAMPLE, tmp_path], PYTHONPATH=str(EXAMPLE))
     assert done.returncode == 0, done.stderr
     found, sizes, others = json.loads(done.stdout.splitlines()[-1])
     assert found == []
