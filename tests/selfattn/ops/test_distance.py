@@ -237,7 +237,7 @@ def run_disa(backend, hidden, dropout_p=0.0, **selected):
     def run(x, a, b, bias):
         torch.manual_seed(9)
         return disa(
-            x, a, b, mask=DISA_MASKS, padding_mask=hidden, dropout_p=dropout_p, c=3.0,
+            x, a, b, masks=DISA_MASKS, padding_mask=hidden, dropout_p=dropout_p, c=3.0,
             distance_bias=bias, backend=backend, **selected,
         )  # fmt: skip
 
