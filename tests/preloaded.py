@@ -35,9 +35,10 @@ from typing import Any
 LIBRARIES = "numpy scipy.stats matplotlib sacrebleu sentencepiece torch torch._dynamo fairseq"
 # Read when Python or a library starts: for other values than the server's own, a fresh process.
 AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "MPL", "LANG", "LC_")
-# But these are taken over in a running process, and PYTHON is what scripts call their Python.
+# But these are taken over in a running process or, like what scripts call their Python, no matter
+# to it: a single thread waits for no other.
 TAKEN_OVER = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONWARNINGS", "PYTHONIOENCODING",
-              "PYTHONDONTWRITEBYTECODE", "PYTHON"}  # fmt: skip
+              "PYTHONDONTWRITEBYTECODE", "PYTHON", "OMP_WAIT_POLICY"}  # fmt: skip
 TESTS = Path(__file__).resolve().parent
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
