@@ -46,6 +46,12 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
     return argname if isinstance(val, bytes) else None
 
 
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    """A test draws the same numbers alone, beside others, and in whatever order."""
+    torch.manual_seed(1)
+
+
 @pytest.fixture(scope="session")
 def device(request: pytest.FixtureRequest) -> torch.device:
     """The device named by --device."""

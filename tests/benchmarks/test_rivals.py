@@ -41,8 +41,9 @@ def test_shapes(module, width):
 
 def test_the_windows_of_a_cnn_see_what_they_should():
     """Window 4 sees one token before and two after; with 3 and 5, nothing beyond two."""
-    x = torch.randn(1, 9, 6, requires_grad=True)
-    wide, even = MultiWindowCNN(6), MultiWindowCNN(6, windows=(4,), filters=50)
+    # So many filters that some are above zero in each window.
+    x = torch.randn(1, 9, 60, requires_grad=True)
+    wide, even = MultiWindowCNN(60), MultiWindowCNN(60, windows=(4,), filters=50)
     for module, seen in ((wide, {2, 3, 4, 5, 6}), (even, {3, 4, 5, 6})):
         (gradient,) = torch.autograd.grad(module(x)[0, 4].sum(), x)
         assert set(gradient[0].abs().sum(1).nonzero().flatten().tolist()) == seen

@@ -134,7 +134,7 @@ LIMITED = """
 import sys
 from pathlib import Path
 import torch
-from selfattn import checkpoints
+from selfattn_tasks import checkpoints
 from selfattn.errors import UserError
 folder = Path(sys.argv[1])
 try:
