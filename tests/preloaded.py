@@ -37,8 +37,8 @@ LIBRARIES = "numpy scipy.stats matplotlib sacrebleu sentencepiece torch torch._d
 AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "MPL", "LANG", "LC_")
 # But these are taken over in a running process or, like what scripts call their Python, no matter
 # to it: a single thread waits for no other.
-TAKEN_OVER = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONWARNINGS", "PYTHONIOENCODING",
-              "PYTHONDONTWRITEBYTECODE", "PYTHON", "OMP_WAIT_POLICY"}  # fmt: skip
+TAKEN_OVER = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONWARNINGS", "PYTHONIOENCODING", "PYTHON",
+              "PYTHONDONTWRITEBYTECODE", "OMP_WAIT_POLICY", "MKL_NUM_THREADS"}  # fmt: skip
 TESTS = Path(__file__).resolve().parent
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
