@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
+from selfattn.files import writing
 from selfattn_tasks.metric import Metric, SentenceCounts
 
 _VERSION = "selfattn counts 1"
@@ -49,15 +49,9 @@ def store(hypotheses: Path, metric: Metric, key: str, counts: SentenceCounts) ->
     """Keep counts, if the folder can be written to."""
     array = io.BytesIO()
     np.save(array, counts, allow_pickle=False)
-    place = _place(hypotheses, metric)
-    partial = place.with_name(f"{place.name}.{os.getpid()}")
     # Without the file, the next comparison is slower and nothing else.
-    with suppress(OSError):
-        try:
-            partial.write_bytes(_hash(key, array.getvalue()) + array.getvalue())
-            partial.replace(place)
-        finally:
-            partial.unlink(missing_ok=True)
+    with suppress(OSError), writing(_place(hypotheses, metric)) as file:
+        file.write(_hash(key, array.getvalue()) + array.getvalue())
 
 
 def _place(hypotheses: Path, metric: Metric) -> Path:
