@@ -71,8 +71,8 @@ def check(args: argparse.Namespace) -> None:
         args.refuse("--predicates belongs to sentences; --input names its predicates itself")
     if args.input and len(args.input) > 2:
         args.refuse("--input takes one file or folder, or a words and a props file")
-    if args.output and args.output.is_dir():
-        raise UserError(f"--output is {args.output}, which cannot be written: Is a directory")
+    if args.output:
+        check_output("--output", args.output)
 
 
 def typed() -> list[str]:
@@ -139,8 +139,6 @@ def main(args: argparse.Namespace) -> None:
     """Label the sentences, write them, and say how fast it was."""
     check(args)
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
-    if args.output:
-        check_output("--output", args.output)
     sentences = wanted(args)
     import torch
 
