@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ class Scores:
     signatures: dict[str, str]
 
 
-class Task:
+class Task(ABC):
     """A task; its own ``task.py`` has a subclass, which ``selfattn_tasks.registry`` lists.
 
     In a run, fairseq-train trains a system. Then fairseq-generate, or a command of this project
@@ -63,30 +64,31 @@ class Task:
         """The keys of a grid file that belong to the task."""
         return (self.flags_key, self.gold_key, *(["lowercase"] if self.ignores_case else []))
 
+    @abstractmethod
     def recognise(self, path: Path) -> list[Any] | None:
         """The gold sentences of a file that shows that it is of this task; else None.
 
         Raises:
             UserError: if the file cannot be read, and no other task would be asked.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def read_gold(self, path: Path) -> list[Any]:
         """The references, or the gold sentences, of a test set.
 
         Raises:
             UserError: if the file cannot be read.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def read_outputs(self, path: Path, gold: Sequence[Any], gold_path: Path) -> list[Any]:
         """What a system made of a test set, one item a sentence of it.
 
         Raises:
             UserError: if it belongs to another test set, or is not complete.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def make_metrics(
         self, names: Sequence[str], *, lowercase: bool, tokenize: str
     ) -> Sequence[Metric]:
@@ -100,8 +102,8 @@ class Task:
         Raises:
             UserError: if a package is missing.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def score(self, output: Path, gold: Path, hypotheses: Path, lowercase: bool) -> Scores:
         """Score a test set of a run, and leave the hypotheses in a file of their own.
 
@@ -114,7 +116,6 @@ class Task:
         Raises:
             UserError: as ``read_outputs``, or if a package is missing.
         """
-        raise NotImplementedError
 
     def usual_gold(self, data: Path, common: Mapping[str, Sequence[str]]) -> Path | None:
         """The gold file that ``prepare`` left beside the data, if there is one.
