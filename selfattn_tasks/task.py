@@ -31,7 +31,8 @@ class Task(ABC):
         metrics: names of all metrics in the order of tables. The first is the primary one, unless
             the user names another.
         packages: whose versions a report gives, beside those of NumPy and SciPy.
-        prepare: the script that makes its data.
+        valid_metrics: scores of a validation, by their names in fairseq's log; value: in pictures.
+        prepare: the command that makes its data.
         gold_key: the key of a grid file for the references or gold files of the test sets.
         flags_key: the key of a grid file for the flags of what applies a checkpoint.
         ignores_case: whether its scores can: then a grid file may hold ``lowercase``.
@@ -48,6 +49,7 @@ class Task(ABC):
     gold_holds: str
     metrics: tuple[str, ...]
     packages: tuple[str, ...] = ()
+    valid_metrics: Mapping[str, str] = {}
     prepare: str
     gold_key: str = "gold"
     flags_key: str = "predict"

@@ -19,7 +19,7 @@ def read_grid(path: Path) -> Grid:
     """Read and check a grid file.
 
     Args:
-        path (Path): YAML, as ``scripts/run_seeds.py --help`` shows it.
+        path (Path): YAML, as ``selfattn runs --help`` shows it.
 
     Raises:
         UserError: for the first mistake found.
@@ -71,7 +71,7 @@ def _data_folder(folder: Path, task: Task) -> Path:
     for place in (folder, folder / "data-bin"):
         if any(place.glob("dict.*.txt")):
             return place
-    raise UserError(f"`data` is {folder}, which holds no dictionary: make it with {task.prepare}")
+    raise UserError(f"`data` is {folder}, which holds no dictionary: make it with `{task.prepare}`")
 
 
 def _tests(reader: Reader, task: Task, data: Path, common: flag.Flags) -> dict[str, Path]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from selfattn.errors import UserError
+from selfattn_tasks.registry import TASKS
 
 from ...report import Curves, read_curves
 from ...report.figures import FORMATS, colours, new_figure, save, tidy
@@ -18,11 +19,6 @@ from . import cells
 
 _STRIP = 0.16  # half the width over which the runs of a system are spread
 _CUT = ", cut where it holds scores that do not exist"
-_CURVES = (
-    ("valid_loss", "validation loss (bits per token)"),
-    ("valid_bleu", "validation BLEU"),
-    ("valid_f1", "validation F1"),
-)
 
 
 def draw(report: Report, folder: Path, logs: Mapping[str, Sequence[Path]]) -> list[Path]:
@@ -46,7 +42,7 @@ def draw(report: Report, folder: Path, logs: Mapping[str, Sequence[Path]]) -> li
     figures = {"runs": _runs(report), "differences": _differences(report)}
     curves = {system: _read(report, system, logs.get(system)) for system in report.systems}
     if any(curves.values()):
-        figures["curves"] = _learning(curves)
+        figures["curves"] = _learning(curves, TASKS[report.settings.task].valid_metrics)
     paths = [folder / (name + ending) for name in figures for ending in FORMATS]
     for path in paths:
         save(figures[path.stem], path)
@@ -159,18 +155,22 @@ def _read(report: Report, system: str, given: Sequence[Path] | None) -> list[Cur
     return [read_curves(log) for log in given or dict.fromkeys(beside)]
 
 
-def _learning(curves: Mapping[str, Sequence[Curves]]) -> Any:
+def _learning(curves: Mapping[str, Sequence[Curves]], scores: Mapping[str, str]) -> Any:
     """Mean over seeds with a band of one standard deviation, over updates."""
+    labels = {"loss": "validation loss (bits per token)"}
+    labels |= {name: f"validation {score}" for name, score in scores.items()}
     shown = [
         (name, label)
-        for name, label in _CURVES
-        if any(getattr(run, name) for runs in curves.values() for run in runs)
-    ] or [("train_loss", "training loss (bits per token)")]
+        for name, label in labels.items()
+        if any(name in run.valid for runs in curves.values() for run in runs)
+    ] or [("", "training loss (bits per token)")]
     figure = new_figure(5.2 * len(shown), 4.0)
     panels = figure.subplots(1, len(shown), squeeze=False)[0]
     for (name, label), axes in zip(shown, panels, strict=True):
         for (system, runs), colour in zip(curves.items(), colours(len(curves)), strict=True):
-            updates, values = over_seeds([getattr(run, name) for run in runs])
+            updates, values = over_seeds(
+                [run.valid.get(name, []) if name else run.train_loss for run in runs]
+            )
             if not updates:
                 continue
             mean = values.mean(axis=0)
