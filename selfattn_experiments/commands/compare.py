@@ -20,6 +20,7 @@ test sets; the other metrics are shown beside it.
 import argparse
 import math
 import shutil
+from dataclasses import fields
 from pathlib import Path
 
 from selfattn.cli import moving_line, typed_command
@@ -105,11 +106,8 @@ def check(args: argparse.Namespace) -> None:
 def main(args: argparse.Namespace) -> None:
     """Compare the systems, print the report and write the files that are asked for."""
     check(args)
-    settings = Settings(
-        task=args.task, metrics=(), lowercase=args.lowercase, tokenize=args.tokenize,
-        alpha=args.alpha, power=args.power, relevant=args.relevant, samples=args.samples,
-        seed=args.seed, primary=args.primary, looked_after=tuple(sorted(set(args.looked_after))),
-    )  # fmt: skip
+    args.looked_after = tuple(sorted(set(args.looked_after)))
+    settings = Settings(**{field.name: getattr(args, field.name) for field in fields(Settings)})
     systems = name_systems([args.baseline, *args.system])
     logs = name_logs(args.logs, systems)
     request = Request(

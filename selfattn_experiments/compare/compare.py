@@ -149,7 +149,7 @@ def _compare_on(
 def _summarise(report: Report, name: str) -> None:
     for metric in report.settings.metrics:
         for system in report.systems:
-            scores = _scores(report, name, system, metric)
+            scores = report.scores(name, system, metric)
             report.summaries.append(
                 Summary(
                     name,
@@ -161,14 +161,6 @@ def _summarise(report: Report, name: str) -> None:
                     run_level.mean_interval(scores),
                 )
             )
-
-
-def _scores(report: Report, test_set: str, system: str, metric: str) -> list[float]:
-    return [
-        run.scores[metric]
-        for run in report.runs
-        if (run.test_set, run.system) == (test_set, system)
-    ]
 
 
 def _tests(report: Report, scored: Scored, name: str, metric: Metric) -> list[Comparison]:
@@ -237,7 +229,7 @@ def _correct(report: Report, family: Sequence[Comparison]) -> list[Comparison]:
     p_values = holm([c.welch.p if c.welch else None for c in family])
     tests = sum(p is not None for p in p_values)
     scores = [
-        [_scores(report, c.test_set, system, c.metric) for system in (c.baseline, c.system)]
+        [report.scores(c.test_set, system, c.metric) for system in (c.baseline, c.system)]
         for c in family
     ]
     same = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 from .run_level import Effect, Interval, Order, Permutation, TTest
 from .sentence_level import SentenceTests
@@ -79,6 +79,7 @@ class Summary:
         return 0.0, math.inf if self.metric == "TER" else 100.0
 
 
+@final
 @dataclass(frozen=True)
 class Planning:
     """What a number of seeds can detect, with the spread that was seen.
@@ -230,6 +231,11 @@ class Report:
         worse = {c.metric for c in self.comparisons if not c.higher_is_better}
         return [name for name in self.settings.metrics if name in worse]
 
+    def scores(self, test_set: str, system: str, metric: str) -> list[float]:
+        """Of the runs of one system by one metric."""
+        key = test_set, system
+        return [run.scores[metric] for run in self.runs if (run.test_set, run.system) == key]
+
     def summary(self, test_set: str, system: str, metric: str) -> Summary:
         """The summary of one system by one metric."""
         key = test_set, system, metric
@@ -237,13 +243,8 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain dictionaries, lists, numbers and strings."""
-        plain: dict[str, Any] = _plain(asdict(self))
-        return plain
+        return asdict(self, dict_factory=_plain)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
+def _plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {key: str(item) if isinstance(item, Path) else item for key, item in items}

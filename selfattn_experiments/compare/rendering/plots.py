@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -49,44 +50,44 @@ def draw(report: Report, folder: Path, logs: Mapping[str, Sequence[Path]]) -> li
     return paths
 
 
-def _panels(report: Report, height: float) -> tuple[Any, Any]:
-    """A figure with a row of panels for each test set and a panel for each metric."""
+def _panels(report: Report, height: float) -> tuple[Any, list[tuple[str, str, Any]]]:
+    """A figure with a row of panels for each test set and a panel for each metric.
+
+    Returns:
+        The figure, and for each panel the test set, the metric and matplotlib's axes.
+    """
     rows, columns = len(report.test_sets), len(report.settings.metrics)
     figure = new_figure(max(4.6, 3.4 * columns), height * rows)
-    panels = figure.subplots(rows, columns, squeeze=False)
-    for corpus, row in zip(report.test_sets, panels, strict=True):
-        for metric, axes in zip(report.settings.metrics, row, strict=True):
-            arrow = " (lower is better)" if metric in report.error_rates else ""
-            arrow += " (primary)" * (metric == report.settings.primary and columns > 1)
-            lead = f"{corpus.name}: " if rows > 1 else ""
-            axes.set_title(f"{lead}{metric}{arrow}", fontsize=11)
-    return figure, panels
+    named = product([corpus.name for corpus in report.test_sets], report.settings.metrics)
+    panels = figure.subplots(rows, columns, squeeze=False).flat
+    found = [(corpus, metric, axes) for (corpus, metric), axes in zip(named, panels, strict=True)]
+    for corpus, metric, axes in found:
+        arrow = " (lower is better)" if metric in report.error_rates else ""
+        arrow += " (primary)" * (metric == report.settings.primary and columns > 1)
+        lead = f"{corpus}: " if rows > 1 else ""
+        axes.set_title(f"{lead}{metric}{arrow}", fontsize=11)
+    return figure, found
 
 
 def _runs(report: Report) -> Any:
     """Every run as a point, the mean with its 95 % interval beside them."""
     systems, cut = report.systems, False
     figure, panels = _panels(report, 3.6)
-    for corpus, row in zip(report.test_sets, panels, strict=True):
-        for metric, axes in zip(report.settings.metrics, row, strict=True):
-            for place, (system, colour) in enumerate(
-                zip(systems, colours(len(systems)), strict=True)
-            ):
-                scores = [
-                    run.scores[metric]
-                    for run in report.runs
-                    if (run.test_set, run.system) == (corpus.name, system)
-                ]
-                # Side by side in the order of the seeds, so that equal scores stay visible.
-                across = place - 0.12 + np.linspace(-_STRIP, _STRIP, len(scores) + 2)[1:-1]
-                axes.plot(across, scores, "o", color=colour, markersize=5, alpha=0.65, mew=0)
-                summary = report.summary(corpus.name, system, metric)
-                drawn = _cut(summary.interval, summary.limits)
-                cut = cut or drawn != summary.interval
-                _whisker(axes, place + 0.2, summary.mean, drawn, colour)
-            axes.set_xticks(range(len(systems)), systems, rotation=0 if len(systems) < 4 else 30)
-            axes.set_xlim(-0.5, len(systems) - 0.5)
-            tidy(axes, grid="y")
+    for corpus, metric, axes in panels:
+        for place, (system, colour) in enumerate(zip(systems, colours(len(systems)), strict=True)):
+            scores = report.scores(corpus, system, metric)
+            # Side by side in the order of the seeds, so that equal scores stay visible.
+            across = place - 0.12 + np.linspace(-_STRIP, _STRIP, len(scores) + 2)[1:-1]
+            axes.plot(across, scores, "o", color=colour, markersize=5, alpha=0.65, mew=0)
+            summary = report.summary(corpus, system, metric)
+            drawn = _cut(summary.interval, summary.limits)
+            cut = cut or drawn != summary.interval
+            if drawn is not None:
+                axes.plot([place + 0.2] * 2, drawn, color=colour, linewidth=2)
+            axes.plot([place + 0.2], [summary.mean], "D", color=colour, markersize=6)
+        axes.set_xticks(range(len(systems)), systems, rotation=0 if len(systems) < 4 else 30)
+        axes.set_xlim(-0.5, len(systems) - 0.5)
+        tidy(axes, grid="y")
     title = "every run; mean with 95 % interval over seeds" + _CUT * cut
     figure.suptitle(title, fontsize=10)
     return figure
@@ -99,48 +100,38 @@ def _cut(interval: Interval | None, limits: Interval) -> Interval | None:
     return max(interval[0], limits[0]), min(interval[1], limits[1])
 
 
-def _whisker(axes: Any, x: float, mean: float, interval: Any, colour: str) -> None:
-    if interval is not None:
-        axes.plot([x, x], interval, color=colour, linewidth=2)
-    axes.plot([x], [mean], "D", color=colour, markersize=6)
-
-
 def _differences(report: Report) -> Any:
     """A forest: the difference of each system from the baseline with Welch's interval."""
     systems = [system for system in report.systems if system != report.baseline]
     figure, panels = _panels(report, 1.3 + 0.5 * len(systems))
     relevant, cut = report.settings.relevant, False
-    for corpus, row in zip(report.test_sets, panels, strict=True):
-        for metric, axes in zip(report.settings.metrics, row, strict=True):
-            axes.axvspan(-relevant, relevant, color="#eeeeee", zorder=0)
-            axes.axvline(0.0, color="#000000", linewidth=0.8)
-            words = [""] * len(systems)
-            for c in report.comparisons:
-                if (c.test_set, c.metric) != (corpus.name, metric):
-                    continue
-                place = systems.index(c.system)
-                colour = colours(len(report.systems))[report.systems.index(c.system)]
-                base = report.summary(corpus.name, c.baseline, metric)
-                limits = base.limits[0] - base.mean, base.limits[1] - base.mean
-                for interval, width in (
-                    (c.simultaneous, 0.8),
-                    (c.welch.interval if c.welch else None, 2.5),
-                ):
-                    if interval is not None:
-                        drawn = _cut(interval, limits)
-                        cut = cut or drawn != interval
-                        axes.plot(drawn, [place, place], color=colour, linewidth=width)
-                axes.plot([c.difference], [place], "D", color=colour, markersize=6)
-                words[place] = cells.signed(c.difference) + f"\n{c.verdict}" * c.primary
-            axes.set_yticks(range(len(systems)), systems)
-            axes.set_ylim(len(systems) - 0.5, -0.5)
-            # The numbers stand beside the panel: within it they would cover lines.
-            numbers = axes.secondary_yaxis("right")
-            numbers.set_yticks(range(len(systems)), words, fontsize=8)
-            numbers.tick_params(length=0)
-            numbers.spines[:].set_visible(False)
-            tidy(axes, grid="x")
-        for axes in row[1:]:
+    for corpus, metric, axes in panels:
+        axes.axvspan(-relevant, relevant, color="#eeeeee", zorder=0)
+        axes.axvline(0.0, color="#000000", linewidth=0.8)
+        words = [""] * len(systems)
+        for c in report.comparisons:
+            if (c.test_set, c.metric) != (corpus, metric):
+                continue
+            place = systems.index(c.system)
+            colour = colours(len(report.systems))[report.systems.index(c.system)]
+            base = report.summary(corpus, c.baseline, metric)
+            limits = base.limits[0] - base.mean, base.limits[1] - base.mean
+            for interval, width in ((c.simultaneous, 0.8), (c.welch and c.welch.interval, 2.5)):
+                if interval is not None:
+                    drawn = _cut(interval, limits)
+                    cut = cut or drawn != interval
+                    axes.plot(drawn, [place, place], color=colour, linewidth=width)
+            axes.plot([c.difference], [place], "D", color=colour, markersize=6)
+            words[place] = cells.signed(c.difference) + f"\n{c.verdict}" * c.primary
+        axes.set_yticks(range(len(systems)), systems)
+        axes.set_ylim(len(systems) - 0.5, -0.5)
+        # The numbers stand beside the panel: within it they would cover lines.
+        numbers = axes.secondary_yaxis("right")
+        numbers.set_yticks(range(len(systems)), words, fontsize=8)
+        numbers.tick_params(length=0)
+        numbers.spines[:].set_visible(False)
+        tidy(axes, grid="x")
+        if metric != report.settings.metrics[0]:
             axes.set_yticklabels([])
     figure.suptitle(
         f"difference from {report.baseline} over seeds (Welch)\nthick: 95 % interval, thin: "
