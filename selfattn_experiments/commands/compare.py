@@ -25,7 +25,7 @@ from pathlib import Path
 
 from selfattn.cli import moving_line, typed_command
 from selfattn.errors import UserError
-from selfattn.files import check_output, check_output_folder, write_json, write_text
+from selfattn.files import check_output_folder, write_json, write_text
 
 from ..compare.compare import Request, compare
 from ..compare.reading import TASKS
@@ -34,6 +34,7 @@ from ..compare.rendering.plots import draw
 from ..compare.rendering.text import render
 from ..compare.results import Settings
 from ..compare.runs import name_logs, name_systems, name_test_sets
+from .checks import check_least, check_outputs
 
 FILES = ("json", "csv", "markdown", "latex")
 
@@ -91,12 +92,8 @@ def check(args: argparse.Namespace) -> None:
         raise UserError(f"--looked-after is {min(args.looked_after)}, but must be 1 or more")
     if not 100 <= args.samples <= 1_000_000:
         raise UserError(f"--samples is {args.samples}, but must be from 100 to 1000000")
-    if args.seed < 0:
-        raise UserError(f"--seed is {args.seed}, but must be 0 or more")
-    for name in FILES:
-        path = getattr(args, name)
-        if path is not None:
-            check_output(f"--{name}", path)
+    check_least(args, seed=0)
+    check_outputs(args, *FILES)
     if args.plots is not None:
         check_output_folder("--plots", args.plots)
     if args.logs and args.plots is None:
