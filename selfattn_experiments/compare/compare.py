@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -111,11 +111,8 @@ def _metric_names(task: str, wanted: Sequence[str], primary: str) -> tuple[tuple
 
 
 def _versions(task: str) -> dict[str, str]:
-    packages = ["numpy", "scipy", *TASKS[task].packages]
-    return {
-        "selfattn": __version__,
-        **{name: importlib.metadata.version(name) for name in packages},
-    }
+    packages = ("numpy", "scipy", *TASKS[task].packages)
+    return {"selfattn": __version__} | {name: version(name) for name in packages}
 
 
 def _compare_on(

@@ -222,7 +222,7 @@ class Report:
 
     @property
     def systems(self) -> list[str]:
-        """Names, the baseline first."""
+        """Names of all systems, the baseline first."""
         return list(dict.fromkeys(run.system for run in self.runs))
 
     @property

@@ -29,10 +29,10 @@ class Record:
     """The numbers of one line of a log.
 
     Args:
-        kind (str): ``train_inner`` (since the last such line), ``train`` (an epoch) or the name of
+        kind: ``train_inner`` (since the last such line), ``train`` (an epoch) or the name of
             a validation set, most often ``valid``.
-        update (int): optimizer steps done so far.
-        values (dict[str, float]): loss, bleu, lr and so on, without the prefix ``valid_``.
+        update: optimizer steps done so far.
+        values: loss, bleu, lr and so on, without the prefix ``valid_``.
     """
 
     kind: str
@@ -119,7 +119,7 @@ def read_curves(log: Path) -> Curves:
     """The curves of a run.
 
     Args:
-        log (Path): the output of fairseq-train, or its ``--log-file``.
+        log: the output of fairseq-train, or its ``--log-file``.
 
     Raises:
         UserError: if there is no such file or it holds no training log.

@@ -19,7 +19,7 @@ def read_grid(path: Path) -> Grid:
     """Read and check a grid file.
 
     Args:
-        path (Path): YAML, as ``selfattn runs --help`` shows it.
+        path: YAML, as ``selfattn runs --help`` shows it.
 
     Raises:
         UserError: for the first mistake found.

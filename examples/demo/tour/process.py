@@ -27,11 +27,11 @@ def run_logged(
     """Run a command to its end; when this process is stopped, the command is stopped too.
 
     Args:
-        what (str): the command's name in an error message.
-        command (Sequence[str]): program and arguments.
-        log (Path): gets the command and its output, after what it holds already.
-        on_line (Callable[[str], None]): is called with each line of output.
-        environment (Mapping[str, str], optional): added to this process's environment.
+        what: the command's name in an error message.
+        command: program and arguments.
+        log: gets the command and its output, after what it holds already.
+        on_line: is called with each line of output.
+        environment: added to this process's environment.
 
     Raises:
         UserError: if it ends with another code than 0; names the code, the last line and the log.

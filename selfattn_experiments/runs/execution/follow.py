@@ -42,17 +42,17 @@ class Follower:
     """What the log of a training says so far.
 
     Args:
-        log (Path): the output of fairseq-train with ``--log-format json``, over all attempts.
-        flags (Flags): of the training.
-        clock (Callable[[], float]): seconds.
+        log: the output of fairseq-train with ``--log-format json``, over all attempts.
+        flags: of the training.
+        clock: seconds.
 
     Attributes:
-        update (int): the last one that was logged.
-        loss (float, optional): of the last training record.
-        best (tuple[int, float], optional): update and value of the best validation.
-        metric (str): what chooses the best checkpoint.
-        parameters (int, optional): of the model.
-        gpu (str, optional): the GPU's name.
+        update: the last one that was logged.
+        loss: of the last training record.
+        best: update and value of the best validation.
+        metric: what chooses the best checkpoint.
+        parameters: of the model.
+        gpu: the GPU's name.
     """
 
     def __init__(
