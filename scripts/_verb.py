@@ -1,4 +1,4 @@
-"""The scripts of this folder that are verbs of `selfattn`: for a clone that is not installed."""
+"""What the scripts in this folder that are verbs of `selfattn` share: no installation is needed."""
 
 import sys
 from pathlib import Path
@@ -10,5 +10,5 @@ from selfattn_experiments.commands.verbs import run_script
 
 
 def main() -> None:
-    """Do what the verb does that this script stands for, and leave the process."""
+    """Run the verb that belongs to the script that was started, and exit."""
     run(run_script)

@@ -5,7 +5,8 @@
 
 Standard library only, and nothing newer than Python 3.6 can read, so that an old Python gets a
 sentence and not a syntax error. Each finished step is noted in .venv/.selfattn/state.json: a second
-run has nothing to do, and a run after an interruption takes up the step that was cut short.
+run has nothing to do, and one after an interruption repeats the step that was cut short. It prints
+its progress itself, because tqdm is among the packages that it installs.
 """
 
 import argparse
@@ -86,7 +87,7 @@ def default_torch(root: Path = ROOT) -> str:
     return next(line.strip() for line in lines if line.strip() and line[0] != "#")
 
 
-# -- What is there already ------------------------------------------------------------------------
+# -- What is already there ------------------------------------------------------------------------
 
 
 def read_state(venv: Path) -> "dict[str, Any]":
@@ -153,7 +154,7 @@ def explain(log: str, step: Step) -> str:
 def clean_environment() -> "dict[str, str]":
     """The caller's environment without what would send the packages elsewhere."""
     kept = {name: value for name, value in os.environ.items() if name not in UNWANTED}
-    kept.setdefault("PIP_RETRIES", "2")  # an offline machine shall hear so within seconds
+    kept.setdefault("PIP_RETRIES", "2")  # without a network, fail within seconds
     return dict(kept, PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_NO_INPUT="1", PYTHONUNBUFFERED="1")
 
 
@@ -193,7 +194,7 @@ def make_venv(venv: Path, label: str) -> None:
     if venv.exists():
         ours = logs.exists() or (venv / "pyvenv.cfg").is_file()
         if not ours and (not venv.is_dir() or any(venv.iterdir())):
-            raise SetupError(f"{venv} is there and is no Python environment: move it away")
+            raise SetupError(f"{venv} exists, but is not a Python environment: move it away")
         shutil.rmtree(str(venv))
     logs.mkdir(parents=True, exist_ok=True)
     code, text = run_quietly([sys.executable, "-m", "venv", str(venv)], logs / "venv.log", label)
@@ -203,7 +204,7 @@ def make_venv(venv: Path, label: str) -> None:
 
 
 def install(venv: Path, steps: "list[Step]", torch_spec: str) -> None:
-    """Check the machine, then do each step that is not done; note it at once."""
+    """Check the machine, then do each step that is not done, and note it when it is."""
     state = read_state(venv)
     running = tuple(sys.version_info[:3])
     moved = state["place"] not in (None, str(venv))  # the scripts in bin/ name the old place
@@ -268,7 +269,7 @@ def main(argv: "list[str] | None" = None) -> int:
         print(f"setup_env.py: error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nsetup_env.py: interrupted; the same command takes it up again", file=sys.stderr)
+        print("\nsetup_env.py: interrupted; the same command continues", file=sys.stderr)
         return 130
     print(f"environment ready in {time.time() - start:.0f} s")
     return 0

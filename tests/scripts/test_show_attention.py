@@ -123,7 +123,10 @@ def test_a_mistake_ends_the_command_with_one_sentence(show):
         (["mtsa.pt", CAT, "--predicate", "3", "--layer", "3"], "the model has the layers 1 to 2"),
         (["mtsa.pt", CAT, "--predicate", "3", "--heads", "1,9"], "--heads 9: layer 2 has"),
         (["mtsa.pt", CAT, "--heads", "one"], "--heads one is not allowed"),
-        (["mtsa.pt", CAT, "--predicate", "3", "--what", "selection"], "mtsa has none; it has"),
+        (
+            ["mtsa.pt", CAT, "--predicate", "3", "--what", "selection"],
+            "mtsa does not have it; it has",
+        ),
         (
             ["mtsa.pt", CAT, "--output", "no/cat"],
             "--output is no/cat.png, but there is no folder no",
