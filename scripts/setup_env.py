@@ -60,21 +60,13 @@ def plan(groups: "list[str]", torch_spec: str, root: Path = ROOT) -> "list[Step]
     from_source = ["--no-build-isolation", "--use-pep517"]
     fairseq = ["--no-deps", "--require-hashes", *from_source, "-r", str(folder / "fairseq.txt")]
     base = folder / "base.txt"
+    torch = [torch_spec, "-r", str(build), *pinned]
+    clone = ["--no-deps", "--no-build-isolation", "-e", str(root)]
     steps = [
-        Step(
-            "torch",
-            "PyTorch and build tools",
-            [torch_spec, "-r", str(build), *pinned],
-            [build, constraints],
-        ),
+        Step("torch", "PyTorch and build tools", torch, [build, constraints]),
         Step("fairseq", "fairseq-fixed", fairseq, [folder / "fairseq.txt"]),
         Step("base", "other packages", [*from_source, "-r", str(base), *pinned], [base]),
-        Step(
-            "clone",
-            "this clone",
-            ["--no-deps", "--no-build-isolation", "-e", str(root)],
-            [root / "pyproject.toml", root / "setup.py"],
-        ),
+        Step("clone", "this clone", clone, [root / "pyproject.toml", root / "setup.py"]),
     ]
     if "dev" in groups:
         steps.append(Step("dev", "tests and checks", ["-r", str(dev), *pinned], [dev]))
