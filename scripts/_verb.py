@@ -9,6 +9,10 @@ from selfattn.cli import run
 from selfattn_experiments.commands.verbs import run_script
 
 
-def main() -> None:
-    """Run the verb that belongs to the script that was started, and exit."""
-    run(run_script)
+def main(script: str) -> None:
+    """Run the verb that belongs to a script of this folder, and exit.
+
+    Args:
+        script: the path of the script.
+    """
+    run(lambda: run_script(Path(script).name))

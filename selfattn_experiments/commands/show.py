@@ -131,6 +131,11 @@ def look_into_encoder(args: argparse.Namespace) -> Found:
     return found.pieces, found.layers, found.attention, None
 
 
+# What looks into a checkpoint, by the entry of its `task_state` (`KEY` in the task's `state.py`);
+# one without such an entry is of a task of fairseq's own.
+LOOKING = {"srl_tagging": look_into_tagger}
+
+
 def chosen_layers(text: str, count: int) -> list[int]:
     """Numbers of layers, from 1."""
     if text == "all":
@@ -147,15 +152,11 @@ def main(args: argparse.Namespace) -> None:
     check(args)
     # torch takes seconds to import; a mistake in the flags should be reported at once.
     from selfattn_tasks import checkpoints
-    from selfattn_tasks.srl.state import KEY
 
     from ..report.attention import Look, draw
 
-    # What looks into a checkpoint, by the entry that its task has in it; without one, it is one of
-    # fairseq's own tasks.
-    tasks = {KEY: look_into_tagger}
     entries = checkpoints.read(args.checkpoint).get("task_state") or {}
-    look_into = next((tasks[key] for key in tasks if key in entries), look_into_encoder)
+    look_into = next((LOOKING[key] for key in LOOKING if key in entries), look_into_encoder)
     if args.predicate is not None and look_into is not look_into_tagger:
         raise UserError(f"--predicate is for taggers, and {args.checkpoint} is not a tagger")
     tokens, seen, attention, predicate = look_into(args)

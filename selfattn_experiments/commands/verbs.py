@@ -107,11 +107,10 @@ GROUPS = {
 VERBS = {verb.words: verb for group in GROUPS.values() for verb in group}
 
 
-def run_script() -> int | None:
-    """Run the verb that belongs to the script that was started; return its exit code."""
-    prog = Path(sys.argv[0]).name
-    verb = next(verb for verb in VERBS.values() if verb.script == prog)
-    return verb.run(verb.load_parser(prog, _as_scripts), sys.argv[1:])
+def run_script(name: str) -> int | None:
+    """Run the verb that belongs to a file of ``scripts/``; return its exit code."""
+    verb = next(verb for verb in VERBS.values() if verb.script == name)
+    return verb.run(verb.load_parser(name, _as_scripts), sys.argv[1:])
 
 
 def _as_scripts(text: str) -> str:

@@ -1,7 +1,6 @@
 """scripts/show_attention.py on taggers; translation models: tests/plugin/test_show_attention.py."""
 
 import json
-import runpy
 import struct
 import xml.etree.ElementTree
 
@@ -12,6 +11,7 @@ import torch
 from selfattn.config import CONFIGS
 from selfattn.errors import UserError
 from selfattn.layers.capture import inspections
+from selfattn_experiments.commands.verbs import run_script
 from selfattn_tasks import checkpoints
 from selfattn_tasks.srl.network import Tagger, TaggerConfig
 from selfattn_tasks.srl.predictor import Predictor, Query
@@ -134,12 +134,11 @@ def test_a_mistake_ends_the_command_with_one_sentence(show):
     ],
     ids=lambda value: "" if isinstance(value, str) else " ".join(value[2:]) or value[0],
 )
-def test_mistakes_are_refused(folder, repo_root, monkeypatch, args, words):
+def test_mistakes_are_refused(folder, monkeypatch, args, words):
     monkeypatch.chdir(folder)
     monkeypatch.setattr("sys.argv", ["show_attention.py", *args])
     before = sorted(folder.iterdir())
-    main = runpy.run_path(str(repo_root / "scripts/show_attention.py"))["main"]
     with pytest.raises(UserError) as error:
-        main()
+        run_script("show_attention.py")
     assert words in str(error.value)
     assert sorted(folder.iterdir()) == before
