@@ -13,7 +13,8 @@ from selfattn.config import BiBloSAConfig, MTSAConfig
 from selfattn.errors import UserError
 from selfattn.layers import base, blocks, inspection, mblosa, selection
 from selfattn_tasks import srl
-from selfattn_tasks.srl import decode, decode_structure, network
+from selfattn_tasks.srl import decode, decode_structure
+from selfattn_tasks.srl.tagger import network
 
 PARAMETERS = {"padding_mask", "key_padding_mask", "padding"}
 DTYPES = (torch.int64, torch.int8, torch.uint8, torch.float16, torch.float32, torch.float64)
