@@ -113,7 +113,7 @@ def test_each_task_s_validation_scores_are_drawn(tmp_path):
 
 def test_a_tagger_is_known_by_its_entry_in_a_checkpoint():
     from selfattn_experiments.commands.show import LOOKING
-    from selfattn_tasks.srl.state import KEY
+    from selfattn_tasks.srl.tagger.state import KEY
 
     assert list(LOOKING) == [KEY]
 
