@@ -1,4 +1,7 @@
-"""What the scripts in this folder that are verbs of `selfattn` share: no installation is needed."""
+"""What the scripts in this folder that are verbs of `selfattn` share: no installation is needed.
+
+There is one file per verb, in one folder, so that the names that people have typed so far stay.
+"""
 
 import sys
 from pathlib import Path
