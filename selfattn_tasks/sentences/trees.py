@@ -62,7 +62,7 @@ def parse_tree(line: str) -> tuple[list[str], list[Node]]:
                 raise UserError("broken tree: a node without a word")
             nodes[number] = nodes[number]._replace(end=len(words))
         else:
-            words.append(re.sub(r"\\(.)", r"\1", piece))  # \/ and \*
+            words.append(piece)
         place += 1
     if open_nodes:
         raise UserError(f"broken tree: {len(open_nodes)} brackets are not closed")
