@@ -28,7 +28,7 @@ def find_parts(
             that the model was trained on.
 
     Returns:
-        dict[str, Any]: keyword arguments of ``from_pretrained``; with the SentencePiece model, if
+        keyword arguments of ``from_pretrained``; with the SentencePiece model, if
         one lies in *folder*, with the dictionaries, or in the folder above them.
 
     Raises:

@@ -53,7 +53,7 @@ def safe_types() -> list[Any]:
     """The harmless types beside tensors that a fairseq checkpoint holds.
 
     Returns:
-        list[Any]: for ``torch.serialization.add_safe_globals`` or ``safe_globals``; with them
+        for ``torch.serialization.add_safe_globals`` or ``safe_globals``; with them
         ``torch.load`` reads a checkpoint while it still refuses to run any other code.
     """
     import numpy as np
@@ -171,7 +171,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         path: the file.
 
     Returns:
-        dict[str, Any]: the checkpoint; ``["model"]`` maps names to tensors.
+        the checkpoint; ``["model"]`` maps names to tensors.
 
     Raises:
         UserError: the file is missing, damaged or no fairseq checkpoint, or a weight is NaN or
@@ -256,7 +256,7 @@ def flags(state: dict[str, Any]) -> dict[str, Any]:
         state: a checkpoint, or a dictionary with the model's flags under ``args``.
 
     Returns:
-        dict[str, Any]: values by name as argparse spells it, ``encoder_attention`` for example.
+        values by name as argparse spells it, ``encoder_attention`` for example.
     """
     found = state.get("args") or (state.get("cfg") or {}).get("model") or {}
     return dict(vars(found) if isinstance(found, argparse.Namespace) else found)

@@ -21,9 +21,9 @@ def new_folder(destination: Path, *, overwrite: bool = False, mark: str) -> Iter
     If the block raises, the temporary folder is removed and ``destination`` is as it was before.
 
     Args:
-        destination (Path): the folder to make. Missing parents are made too.
-        overwrite (bool): replace an existing folder, if it is empty or holds a file named ``mark``.
-        mark (str): the file by which a folder that this project wrote is recognised.
+        destination: the folder to make. Missing parents are made too.
+        overwrite: replace an existing folder, if it is empty or holds a file named ``mark``.
+        mark: the file by which a folder that this project wrote is recognised.
 
     Raises:
         UserError: if ``destination`` exists and must not be replaced, or cannot be made.

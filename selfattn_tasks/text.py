@@ -31,13 +31,13 @@ class Cleaning:
     """What a sentence must look like.
 
     Args:
-        lowercase (bool): lower-case the text.
-        max_length (int): the most words that a sentence may have, and after SentencePiece the most
+        lowercase: lower-case the text.
+        max_length: the most words that a sentence may have, and after SentencePiece the most
             pieces.
-        max_ratio (float): the most by which one side may be longer than the other, in characters,
+        max_ratio: the most by which one side may be longer than the other, in characters,
             10 added to both so that a word may become two; infinity: no limit. Not asked of valid
             and test data.
-        strict (bool): refuse training data with a bad pair instead of dropping the pair.
+        strict: refuse training data with a bad pair instead of dropping the pair.
     """
 
     lowercase: bool = False
@@ -144,13 +144,13 @@ def clean_pairs(
     """Clean every pair; drop bad training pairs, refuse bad valid and test pairs.
 
     Args:
-        text (ParallelText): what was read.
-        options (Cleaning): what is bad.
-        training (bool): False for valid and test data, where dropping a pair in silence would
+        text: what was read.
+        options: what is bad.
+        training: False for valid and test data, where dropping a pair in silence would
             change the score.
 
     Returns:
-        tuple: the clean pairs, and counts: ``read``, ``kept`` and one count a reason for dropping.
+        the clean pairs, and counts: ``read``, ``kept`` and one count a reason for dropping.
 
     Raises:
         UserError: for a bad pair that is not dropped, with file and line.
@@ -183,7 +183,7 @@ def first_fault(pair: Pair, options: Cleaning, *, training: bool) -> tuple[str, 
     """What is bad about a clean pair, if anything.
 
     Returns:
-        tuple, optional: a short reason to count, the side (0 source, 1 target) and a sentence.
+        a short reason to count, the side (0 source, 1 target) and a sentence.
     """
     for side, sentence in enumerate(pair):
         if not sentence:

@@ -31,7 +31,7 @@ class PolicyPhases:
         UserError: if one of them is negative.
 
     Attributes:
-        phase (Phase): that of the present update.
+        phase: that of the present update.
     """
 
     def __init__(self, select_all: int, policy_only: int) -> None:

@@ -19,10 +19,10 @@ class Argument:
     """An argument: one span, or several pieces.
 
     Args:
-        label (str): its label, without ``C-``.
-        start (int): first word of the first piece.
-        end (int): last word of the last piece.
-        pieces (list[Argument]): empty if it is one span.
+        label: its label, without ``C-``.
+        start: first word of the first piece.
+        end: last word of the last piece.
+        pieces: empty if it is one span.
     """
 
     label: str
@@ -79,9 +79,9 @@ class Comparison:
     """Gold and predicted arguments side by side.
 
     Args:
-        matched (list[tuple[Argument, Argument]]): gold and predicted, of one extent.
-        missed (list[Argument]): gold ones without a match.
-        excess (list[Argument]): predicted ones without a match.
+        matched: gold and predicted, of one extent.
+        missed: gold ones without a match.
+        excess: predicted ones without a match.
     """
 
     matched: list[tuple[Argument, Argument]]

@@ -30,12 +30,12 @@ class Options:
     """How to build the two dictionaries.
 
     Args:
-        lowercase (bool): lower-case the words of the dictionary, as published. The prepared lines
+        lowercase: lower-case the words of the dictionary, as published. The prepared lines
             keep their case: vectors may exist for the word as it stands.
-        vocab_size (int): the most words; 0 keeps all, as published.
-        min_count (int): a word must occur this often in the training lines.
-        form (str): one of ``conll.FORMATS``.
-        word_column (int, optional): as for ``conll.read``.
+        vocab_size: the most words; 0 keeps all, as published.
+        min_count: a word must occur this often in the training lines.
+        form: one of ``conll.FORMATS``.
+        word_column: as for ``conll.read``.
     """
 
     lowercase: bool = True
@@ -66,14 +66,14 @@ def prepare(
     counted once a line, as deepatt counts them: in a sentence with three predicates, three times.
 
     Args:
-        files (Mapping): for ``train``, ``valid`` and, if there are any, ``test``, ``test1`` and so
+        files: for ``train``, ``valid`` and, if there are any, ``test``, ``test1`` and so
             on: one file, or a folder of CoNLL-2012 files, or a words and a props file.
-        destination (Path): the folder to make.
-        options (Options, optional): the dictionaries.
-        overwrite (bool): replace a folder that was prepared before.
+        destination: the folder to make.
+        options: the dictionaries.
+        overwrite: replace a folder that was prepared before.
 
     Returns:
-        dict: the content of ``meta.json``.
+        the content of ``meta.json``.
 
     Raises:
         UserError: for a bad file or option, or if a split has no proposition.

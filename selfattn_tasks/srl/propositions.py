@@ -14,9 +14,9 @@ class Span:
     """One labelled piece of a proposition.
 
     Args:
-        label (str): for example ``A0``, ``AM-TMP``, ``R-A1``, ``C-A1``, ``V``.
-        start (int): first word, counted from 0.
-        end (int): last word, inclusive.
+        label: for example ``A0``, ``AM-TMP``, ``R-A1``, ``C-A1``, ``V``.
+        start: first word, counted from 0.
+        end: last word, inclusive.
     """
 
     label: str
@@ -29,9 +29,9 @@ class Proposition:
     """A predicate and its spans.
 
     Args:
-        predicate (int): position of the predicate in the sentence, counted from 0.
-        lemma (str): what the predicate column holds; empty if the file has none.
-        spans (tuple[Span, ...]): all pieces, ``V`` and ``C-`` pieces included, by start; of spans
+        predicate: position of the predicate in the sentence, counted from 0.
+        lemma: what the predicate column holds; empty if the file has none.
+        spans: all pieces, ``V`` and ``C-`` pieces included, by start; of spans
             with one start, the outer one first.
     """
 
@@ -45,8 +45,8 @@ class Sentence:
     """Words and their propositions.
 
     Args:
-        words (tuple[str, ...]): the words; empty strings if the file holds propositions alone.
-        propositions (tuple[Proposition, ...]): ordered by predicate, one a predicate.
+        words: the words; empty strings if the file holds propositions alone.
+        propositions: ordered by predicate, one a predicate.
     """
 
     words: tuple[str, ...]

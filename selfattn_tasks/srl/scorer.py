@@ -27,9 +27,9 @@ class Counts:
     """How many arguments were found.
 
     Args:
-        correct (int): predicted and in gold.
-        excess (int): predicted, but not in gold.
-        missed (int): in gold, but not predicted.
+        correct: predicted and in gold.
+        excess: predicted, but not in gold.
+        missed: in gold, but not predicted.
     """
 
     correct: int = 0
@@ -65,15 +65,15 @@ class Result:
     """The scores of a corpus.
 
     Args:
-        overall (Counts): all arguments but ``V``.
-        labels (dict[str, Counts]): by label, ``V`` included.
-        sentences (int): sentences.
-        propositions (int): gold predicates.
-        perfect_props (int): predicates without a missed or excess argument.
-        confusion (dict[tuple[str, str], int]): arguments of equal extent by gold and predicted
+        overall: all arguments but ``V``.
+        labels: by label, ``V`` included.
+        sentences: sentences.
+        propositions: gold predicates.
+        perfect_props: predicates without a missed or excess argument.
+        confusion: arguments of equal extent by gold and predicted
             label; ``-NONE-`` stands for no argument of that extent.
-        spurious (int): predicted predicates that gold does not have, left out.
-        absent (int): gold predicates that were not predicted, or with another lemma.
+        spurious: predicted predicates that gold does not have, left out.
+        absent: gold predicates that were not predicted, or with another lemma.
     """
 
     overall: Counts

@@ -28,9 +28,9 @@ def binarise(folder: Path, tests: list[str], options: Options) -> None:
     The encoded text is removed afterwards: SentencePiece gives it back from the raw text.
 
     Args:
-        folder (Path): holds ``encoded/NAME.LANG`` for ``train``, ``valid`` and each of ``tests``.
-        tests (list[str]): names of the test sets, in order.
-        options (Options): languages and number of processes.
+        folder: holds ``encoded/NAME.LANG`` for ``train``, ``valid`` and each of ``tests``.
+        tests: names of the test sets, in order.
+        options: languages and number of processes.
 
     Raises:
         UserError: if fairseq is not installed or its preprocessing fails.
@@ -56,13 +56,13 @@ def preprocess(
     """Run fairseq-preprocess with one dictionary for both languages.
 
     Args:
-        encoded (Path): holds ``NAME.LANG`` for ``train``, ``valid`` and each of ``tests``.
-        destination (Path): the data-bin to make.
-        languages (tuple): source and target.
-        tests (list[str]): names of the test sets, in order.
-        workers (int): processes.
-        dictionary (Path, optional): the dictionary; default: the pieces that ``train`` holds.
-        watch (Callable): called every second while it runs.
+        encoded: holds ``NAME.LANG`` for ``train``, ``valid`` and each of ``tests``.
+        destination: the data-bin to make.
+        languages: source and target.
+        tests: names of the test sets, in order.
+        workers: processes.
+        dictionary: the dictionary; default: the pieces that ``train`` holds.
+        watch: called every second while it runs.
 
     Raises:
         UserError: if fairseq is not installed or its preprocessing fails.

@@ -31,12 +31,12 @@ class Options:
     """How to prepare a corpus.
 
     Args:
-        source_lang (str): short name, used as file ending, for example ``en``.
-        target_lang (str): the same for the other side.
-        vocab_size (int): SentencePiece pieces, shared by both languages.
-        vocab_type (str): ``bpe`` or ``unigram``.
-        cleaning (Cleaning): what a sentence must look like.
-        workers (int): processes for binarising.
+        source_lang: short name, used as file ending, for example ``en``.
+        target_lang: the same for the other side.
+        vocab_size: SentencePiece pieces, shared by both languages.
+        vocab_type: ``bpe`` or ``unigram``.
+        cleaning: what a sentence must look like.
+        workers: processes for binarising.
     """
 
     source_lang: str
@@ -105,14 +105,14 @@ def prepare(
     with counts, options and the SHA-256 of every input.
 
     Args:
-        options (Options): languages, vocabulary, cleaning.
-        destination (Path): the folder to make.
-        splits (Mapping, optional): source and target file of ``train``, ``valid``, ``test`` and,
+        options: languages, vocabulary, cleaning.
+        destination: the folder to make.
+        splits: source and target file of ``train``, ``valid``, ``test`` and,
             for further test sets, ``test1``, ``test2`` and so on.
-        pair (tuple, optional): instead of ``splits``, one source and one target file to be split.
-        held_out (int): with ``pair``, the pairs in valid and in test.
-        seed (int): with ``pair``, chooses the split.
-        overwrite (bool): replace a folder that was prepared before.
+        pair: instead of ``splits``, one source and one target file to be split.
+        held_out: with ``pair``, the pairs in valid and in test.
+        seed: with ``pair``, chooses the split.
+        overwrite: replace a folder that was prepared before.
 
     Raises:
         UserError: for every mistake in flags or files.

@@ -30,9 +30,9 @@ def split_pairs(pairs: list[Pair], held_out: int, seed: int = 1) -> dict[str, li
     the text of the pairs and the seed only, not on the order of the input.
 
     Args:
-        pairs (list[Pair]): clean pairs.
-        held_out (int): pairs in valid, and in test.
-        seed (int): chooses one of the possible splits.
+        pairs: clean pairs.
+        held_out: pairs in valid, and in test.
+        seed: chooses one of the possible splits.
 
     Raises:
         UserError: if ``held_out`` is below 1, or would leave fewer pairs to train than it takes.

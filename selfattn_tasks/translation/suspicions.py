@@ -25,7 +25,7 @@ def suspicions(inputs: Mapping[str, ParallelText]) -> list[str]:
     if all sets are swapped alike, no count can tell.
 
     Args:
-        inputs (Mapping): what was read; the training text is ``train``, or ``pair``.
+        inputs: what was read; the training text is ``train``, or ``pair``.
     """
     training = inputs["pair" if "pair" in inputs else "train"]
     common = tuple(Counter(_words(pair[side] for pair in training.pairs)) for side in (0, 1))

@@ -41,11 +41,11 @@ def learn(
     every character of it gets a piece.
 
     Args:
-        sentences (Iterable[str]): clean training text of both languages.
-        prefix (Path): where to write.
-        vocab_size (int): pieces, including ``<unk>``, ``<s>`` and ``</s>``.
-        model_type (str): one of MODEL_TYPES.
-        character_coverage (float): the share of the text's characters that get pieces, the most
+        sentences: clean training text of both languages.
+        prefix: where to write.
+        vocab_size: pieces, including ``<unk>``, ``<s>`` and ``</s>``.
+        model_type: one of MODEL_TYPES.
+        character_coverage: the share of the text's characters that get pieces, the most
             frequent ones; below 1 the others become ``<unk>``.
 
     Raises:

@@ -44,8 +44,8 @@ def from_bio(tags: Sequence[str], *, repair: bool = False) -> tuple[Span, ...]:
     (Span(label='A0', start=0, end=1), Span(label='V', start=2, end=2))
 
     Args:
-        tags (Sequence[str]): one a word.
-        repair (bool): read an ``I-`` that continues no span of its label as ``B-`` (what a tagger
+        tags: one a word.
+        repair: read an ``I-`` that continues no span of its label as ``B-`` (what a tagger
             without constraints may produce) instead of refusing it.
 
     Raises:

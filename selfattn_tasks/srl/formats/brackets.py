@@ -16,8 +16,8 @@ class BracketError(UserError):
     """A mistake in a bracket column.
 
     Args:
-        row (int): the word, counted from 0, at which the column goes wrong.
-        message (str): what is wrong there.
+        row: the word, counted from 0, at which the column goes wrong.
+        message: what is wrong there.
     """
 
     def __init__(self, row: int, message: str) -> None:
@@ -37,8 +37,8 @@ def parse_brackets(tags: Sequence[str], *, nested: bool = False) -> tuple[Span, 
     (Span(label='A0', start=0, end=1), Span(label='V', start=2, end=2))
 
     Args:
-        tags (Sequence[str]): one a word.
-        nested (bool): allow a span inside a span, as the official scorer does.
+        tags: one a word.
+        nested: allow a span inside a span, as the official scorer does.
 
     Raises:
         BracketError: for a tag of another form, unbalanced, crossing or forbidden nested brackets.

@@ -39,14 +39,14 @@ def read(
     """The sentences of a file, or of a words file and its props file.
 
     Args:
-        path (Path | str): CoNLL-2005 columns with or without words, CoNLL-2012, or lines of
+        path: CoNLL-2005 columns with or without words, CoNLL-2012, or lines of
             ``index words ||| tags``; plain or gzipped. With ``props``, a words file. A folder
             stands for all CoNLL-2012 files below it.
-        props (Path | str, optional): the props file that belongs to a words file.
-        form (str): one of FORMATS; ``auto`` looks at the content.
-        lenient (bool): accept what the official scorer accepts too (nested spans, a predicate
+        props: the props file that belongs to a words file.
+        form: one of FORMATS; ``auto`` looks at the content.
+        lenient: accept what the official scorer accepts too (nested spans, a predicate
             without ``V``) and, in lines, an ``I-`` tag that continues nothing: for predictions.
-        word_column (int, optional): the column of the words of CoNLL-2005 columns, counted from 1.
+        word_column: the column of the words of CoNLL-2005 columns, counted from 1.
             Default: the first one, or the second where the first counts the words.
 
     Raises:

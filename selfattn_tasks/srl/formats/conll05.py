@@ -35,17 +35,17 @@ def build(
     """Write ``PART.conll`` and ``PART.props`` for train, dev, test.wsj and test.brown.
 
     Args:
-        treebank (Path, optional): the Penn Treebank; not needed for sections whose words the
+        treebank: the Penn Treebank; not needed for sections whose words the
             archives hold too.
-        archives (Sequence[Path]): ``conll05st-release.tar.gz`` and ``conll05st-tests.tar.gz``, or
+        archives: ``conll05st-release.tar.gz`` and ``conll05st-tests.tar.gz``, or
             the folders they unpack to.
-        destination (Path): the folder to make; all or nothing.
-        any_counts (bool): do not ask for the published counts.
-        overwrite (bool): replace a folder that was made before.
-        show (Callable): called with one line a section: its counts.
+        destination: the folder to make; all or nothing.
+        any_counts: do not ask for the published counts.
+        overwrite: replace a folder that was made before.
+        show: called with one line a section: its counts.
 
     Returns:
-        dict: counts by part and section, which ``counts.json`` holds too.
+        counts by part and section, which ``counts.json`` holds too.
 
     Raises:
         UserError: with everything that is missing, or the first section that does not fit.

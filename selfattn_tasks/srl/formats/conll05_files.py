@@ -20,10 +20,10 @@ class Part:
     """One part of the data.
 
     Args:
-        name (str): the name of the files written.
-        folder (str): its folder in the archives.
-        sections (tuple[str, ...]): sections of the Treebank, or ``brown``.
-        published (tuple[int, int, int]): sentences, tokens and propositions by Table 1 of Carreras
+        name: the name of the files written.
+        folder: its folder in the archives.
+        sections: sections of the Treebank, or ``brown``.
+        published: sentences, tokens and propositions by Table 1 of Carreras
             and Marquez (2005).
     """
 
@@ -133,8 +133,8 @@ class Spelling:
     task undid the first; whether it undid the second is read off the words of its test sets.
 
     Args:
-        brackets (bool): turn ``-LRB-`` and the like into characters.
-        slashes (bool): turn ``\\/`` and ``\\*`` into characters.
+        brackets: turn ``-LRB-`` and the like into characters.
+        slashes: turn ``\\/`` and ``\\*`` into characters.
     """
 
     brackets: bool = True

@@ -24,8 +24,8 @@ def sentences_of(path: Path, *, lenient: bool = False) -> list[Sentence]:
     """The sentences of a file.
 
     Args:
-        path (Path): the file.
-        lenient (bool): accept nested spans, and a column without ``V`` where the framesets say
+        path: the file.
+        lenient: accept nested spans, and a column without ``V`` where the framesets say
             which word is the predicate.
 
     Raises:

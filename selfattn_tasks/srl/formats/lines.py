@@ -27,9 +27,9 @@ class Line:
     """One proposition with its words.
 
     Args:
-        predicate (int): position of the predicate, counted from 0.
-        words (tuple[str, ...]): the sentence.
-        tags (tuple[str, ...]): one BIO tag a word.
+        predicate: position of the predicate, counted from 0.
+        words: the sentence.
+        tags: one BIO tag a word.
     """
 
     predicate: int
@@ -95,8 +95,8 @@ def sentences_of(path: Path, *, lenient: bool = False) -> list[Sentence]:
     The file holds no lemmas and no sentence without a predicate.
 
     Args:
-        path (Path): the file.
-        lenient (bool): read an ``I-`` tag that continues nothing as ``B-``, and accept a predicate
+        path: the file.
+        lenient: read an ``I-`` tag that continues nothing as ``B-``, and accept a predicate
             without ``V``: what a tagger may write.
 
     Raises:

@@ -27,9 +27,9 @@ class Block:
     """The rows of one sentence.
 
     Args:
-        path (Path): the file.
-        line (int): the line of the first row, counted from 1.
-        rows (list[list[str]]): one a word, each a list of columns.
+        path: the file.
+        line: the line of the first row, counted from 1.
+        rows: one a word, each a list of columns.
     """
 
     path: Path

@@ -21,9 +21,9 @@ class Tree:
     """The words of one tree.
 
     Args:
-        words (tuple[str, ...]): without traces, as the file writes them.
-        path (Path): the file.
-        line (int): where the tree starts, counted from 1.
+        words: without traces, as the file writes them.
+        path: the file.
+        line: where the tree starts, counted from 1.
     """
 
     words: tuple[str, ...]

@@ -29,8 +29,8 @@ class Query:
     """One predicate of one sentence.
 
     Args:
-        words (Sequence[str]): the sentence.
-        predicate (int): position of the predicate, counted from 0.
+        words: the sentence.
+        predicate: position of the predicate, counted from 0.
     """
 
     words: Sequence[str]

@@ -21,8 +21,8 @@ def as_text(sentence: Sentence, width: int = 100) -> str:
     [A0----]  [V---]
 
     Args:
-        sentence (Sentence): words and propositions.
-        width (int): longer lines are broken between words.
+        sentence: words and propositions.
+        width: longer lines are broken between words.
     """
     columns = _columns(sentence)
     rows = [_lay_out(sentence.words, columns)]
