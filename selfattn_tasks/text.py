@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from selfattn.errors import UserError
 
@@ -76,20 +77,35 @@ def iter_lines(path: Path) -> Iterator[str]:
         UserError: if there is no such file, or it is not UTF-8 text (with the number of the line).
     """
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-                # What follows the last newline is a line only if it holds something.
-                if text:
-                    yield _decode(path, number, text.removesuffix(b"\n"))
+        with path.open("rb") as file:
+            yield from decoded(path, file, gzipped=path.suffix == ".gz")
     except FileNotFoundError:
         raise UserError(f"there is no file {path}") from None
     except IsADirectoryError:
         raise UserError(f"{path} is a folder, but a text file is needed") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise UserError(f"{path} is not a complete gzip file") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def decoded(path: Path, file: IO[bytes], *, gzipped: bool) -> Iterator[str]:
+    """As :func:`iter_lines`, for a file that is open already.
+
+    Args:
+        path: its name, for messages.
+        file: its content.
+        gzipped: unpack it first.
+
+    Raises:
+        UserError: if it is not UTF-8 text, or not a complete gzip file.
+    """
+    try:
+        for number, line in enumerate(gzip.GzipFile(fileobj=file) if gzipped else file, start=1):
+            text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+            # What follows the last newline is a line only if it holds something.
+            if text:
+                yield _decode(path, number, text.removesuffix(b"\n"))
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise UserError(f"{path} is not a complete gzip file") from None
 
 
 def _decode(path: Path, number: int, line: bytes) -> str:

@@ -11,7 +11,8 @@ import torch
 from fairseq.data import FairseqDataset
 
 from selfattn_tasks.srl import Proposition
-from selfattn_tasks.srl.vocabulary import PADDING, spread
+from selfattn_tasks.srl.tagger.network import network_input
+from selfattn_tasks.srl.vocabulary import spread
 
 from ..criterions.bio_tagging import IGNORED
 
@@ -74,19 +75,14 @@ class PropositionDataset(FairseqDataset):
         if not samples:
             return {}
         examples = [example for _, example in samples]
-        words = torch.tensor(spread([example.words for example in examples], PADDING))
-        indicator = torch.zeros_like(words)
-        rows = torch.arange(len(examples))
-        indicator[rows, torch.tensor([example.predicate for example in examples])] = 1
         return {
             "id": torch.tensor([number for number, _ in samples]),
             "nsentences": len(samples),
             "ntokens": sum(len(example.words) for example in examples),
-            "net_input": {
-                "words": words,
-                "indicator": indicator,
-                "padding_mask": words == PADDING,
-            },
+            "net_input": network_input(
+                [example.words for example in examples],
+                [example.predicate for example in examples],
+            ),
             "target": torch.tensor(spread([example.target for example in examples], IGNORED)),
             # Not in training, where batches may cross to other processes for nothing.
             "gold": [example.gold for example in examples if example.gold is not None],

@@ -28,14 +28,21 @@ class Constraints:
     allowed: Tensor
 
 
-def bio_constraints(labels: Sequence[str], kind: str) -> Constraints:
-    """Constraints by name.
+def bio_constraints(
+    labels: Sequence[str], kind: str, device: torch.device | None = None
+) -> Constraints:
+    """The constraints of a published decoder.
 
     * ``tan`` (code of Tan et al. 2018): ``I-X`` may not follow ``B-Y`` or ``I-Y`` with Y != X; it
       may follow ``O`` and open a sentence.
     * ``he`` (code of He et al. 2017): ``I-X`` follows ``B-X`` or ``I-X`` only; it may open a
       sentence.
     * ``strict``: as ``he``, and ``I-X`` may not open a sentence.
+
+    Args:
+        labels: the C tags.
+        kind: ``tan``, ``he`` or ``strict``.
+        device: where the constraints are needed. Default: the CPU.
 
     Differs:
         Tan et al. add probabilities along a path; here, as in He et al., log-probabilities.
@@ -56,7 +63,7 @@ def bio_constraints(labels: Sequence[str], kind: str) -> Constraints:
         for before, other in enumerate(labels):
             continues = other != OUTSIDE and other[2:] == tag[2:]
             allowed[before, after] = continues or (kind == "tan" and other == OUTSIDE)
-    return Constraints(start, allowed)
+    return Constraints(start.to(device), allowed.to(device))
 
 
 def best_step(constraints: Constraints) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
@@ -149,10 +156,7 @@ def decode(
 
         best = best_structured(log_probs, padding_mask, labels)
     else:
-        constraints = bio_constraints(labels, how)
-        constraints = Constraints(
-            constraints.start.to(log_probs.device), constraints.allowed.to(log_probs.device)
-        )
+        constraints = bio_constraints(labels, how, log_probs.device)
         best = viterbi(log_probs, padding_mask, constraints)[0]
     lengths = (~padding_mask).sum(1).tolist()
     tags = [

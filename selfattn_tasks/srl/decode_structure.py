@@ -83,13 +83,11 @@ class _Search:
             self.best = (score, node.path)
         heapq.heappush(self.queue, (-score, order, node))
 
-    def finished(self) -> list[int] | None:
-        """The answer, or None while the best node is broken."""
+    def answer(self, fallback: list[int]) -> list[int] | None:
+        """The best unbroken path, or else ``fallback``; None while the search must go on."""
         if self.queue and self.queue[0][2].broken is not None and self.opened < _MOST_NODES:
             return None
-        if self.best is not None:
-            return self.best[1]
-        return self.queue[0][2].path
+        return fallback if self.best is None else self.best[1]
 
     def open(self) -> _Node:
         self.opened += 1
@@ -134,19 +132,11 @@ def best_structured(log_probs: Tensor, padding_mask: Tensor, labels: Sequence[st
             node = _Node(forbidden, path, _first_violation(path, labels))
             searches[row].add(score, next(order), node)
         for row, search in list(searches.items()):
-            answer = _answer(search, best[row].tolist())
+            answer = search.answer(best[row, : search.length].tolist())
             if answer is not None:
                 best[row, : search.length] = torch.tensor(answer)
                 del searches[row]
     return best.to(device)
-
-
-def _answer(search: _Search, fallback: list[int]) -> list[int] | None:
-    if not search.queue:
-        return fallback[: search.length]
-    if search.opened >= _MOST_NODES and search.best is None:
-        return fallback[: search.length]
-    return search.finished()
 
 
 def _first_violation(path: Sequence[int], labels: Sequence[str]) -> Violation | None:

@@ -30,7 +30,8 @@ def perfect_scores(sums: Counts) -> Counts:
     return percent(sums[..., 3], sums[..., 4])
 
 
-def _row(found: Result) -> tuple[int, ...]:
+def counts_of(found: Result) -> tuple[int, ...]:
+    """The columns of :func:`f1_scores` for some scored sentences."""
     overall = found.overall
     return (
         overall.correct, overall.excess, overall.missed, found.perfect_props, found.propositions,
@@ -61,7 +62,7 @@ class TaggingMetric:
     ) -> list[SentenceCounts]:
         """Counts of each sentence, shape (sentences, 5), columns as in :func:`f1_scores`."""
         return [
-            compact([_row(score([g], [h])) for g, h in zip(gold, out, strict=True)])
+            compact([counts_of(score([g], [h])) for g, h in zip(gold, out, strict=True)])
             for out in outputs
         ]
 

@@ -113,7 +113,7 @@ class Result:
         return 100 * right / found if found else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """What ``scripts/score_srl.py --json`` prints."""
+        """All figures, as ``selfattn score srl --json`` prints them."""
         return {
             "sentences": self.sentences,
             "propositions": self.propositions,
@@ -169,7 +169,7 @@ def score(gold: Sequence[Sentence], predicted: Sequence[Sentence]) -> Result:
     names = sorted(correct.keys() | excess.keys() | missed.keys())
     labels = {name: Counts(correct[name], excess[name], missed[name]) for name in names}
     return Result(
-        overall=_sum([counts for name, counts in labels.items() if name != VERB]),
+        overall=Counts(*(found.total() - found[VERB] for found in (correct, excess, missed))),
         labels=labels,
         sentences=len(gold),
         propositions=propositions,
@@ -183,12 +183,6 @@ def score(gold: Sequence[Sentence], predicted: Sequence[Sentence]) -> Result:
 def _same_lemma(gold: Proposition, predicted: Proposition) -> bool:
     # Lines of `index words ||| tags` hold no lemma.
     return not (gold.lemma and predicted.lemma) or gold.lemma == predicted.lemma
-
-
-def _sum(counts: Sequence[Counts]) -> Counts:
-    return Counts(
-        sum(c.correct for c in counts), sum(c.excess for c in counts), sum(c.missed for c in counts)
-    )
 
 
 def check_same_sentences(

@@ -24,7 +24,7 @@ class SRL(Task):
     name = "srl"
     gold_holds = "propositions"
     metrics = NAMES
-    prepare = "prepare_srl.py"
+    prepare = "selfattn prepare srl"
     train_flags = ("--task", "srl_tagging")
     predictor = "predict"
     predict_flags = ("--format", "props")

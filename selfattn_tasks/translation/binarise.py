@@ -2,45 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib.util
-import logging
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from selfattn.errors import UserError
-
-if TYPE_CHECKING:
-    from .prepare import Options
-
-logger = logging.getLogger(__name__)
-
-
-def binarise(folder: Path, tests: list[str], options: Options) -> None:
-    """Turn ``FOLDER/encoded/*`` into ``FOLDER/data-bin`` with one dictionary for both languages.
-
-    The encoded text is removed afterwards: SentencePiece gives it back from the raw text.
-
-    Args:
-        folder: holds ``encoded/NAME.LANG`` for ``train``, ``valid`` and each of ``tests``.
-        tests: names of the test sets, in order.
-        options: languages and number of processes.
-
-    Raises:
-        UserError: if fairseq is not installed or its preprocessing fails.
-        OSError: if the disk is full.
-    """
-    logger.info("binarising with fairseq-preprocess")
-    encoded = folder / "encoded"
-    languages = (options.source_lang, options.target_lang)
-    preprocess(encoded, folder / "data-bin", languages, tests, workers=options.workers)
-    shutil.rmtree(encoded)
 
 
 def preprocess(
@@ -101,14 +73,12 @@ def _watched(command: list[str], watch: Callable[[], None]) -> tuple[int, str]:
         ) as process,
     ):
         try:
-            while True:
-                try:
-                    code = process.wait(timeout=1)
-                    break
-                except subprocess.TimeoutExpired:
-                    watch()
+            while process.poll() is None:
+                watch()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=1)
         except BaseException:
             process.terminate()
             raise
         output.seek(0)
-        return code, output.read()
+        return process.returncode, output.read()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from selfattn.files import write_json, write_lines
 from ..folder import check_destination, new_folder, sha256_of
 from ..text import Cleaning, Pair, ParallelText, clean_pairs, read_pairs
 from . import vocabulary
-from .binarise import binarise
+from .binarise import preprocess
 from .split import count_overlap, split_pairs
 from .suspicions import suspicions
 
@@ -45,6 +46,11 @@ class Options:
     vocab_type: str = "bpe"
     cleaning: Cleaning = field(default_factory=Cleaning)
     workers: int = 1
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Source and target language."""
+        return self.source_lang, self.target_lang
 
     def __post_init__(self) -> None:
         for flag, value in (
@@ -79,7 +85,7 @@ def find_pair(prefix: str, options: Options, flag: str) -> tuple[Path, Path]:
         UserError: if one is missing.
     """
     found = []
-    for lang in (options.source_lang, options.target_lang):
+    for lang in options.languages:
         candidates = [Path(f"{prefix}.{lang}"), Path(f"{prefix}.{lang}.gz")]
         existing = [path for path in candidates if path.exists()]
         if not existing:
@@ -137,9 +143,15 @@ def prepare(
     _check_sizes(text)
     with new_folder(destination, overwrite=overwrite, mark=SUMMARY) as folder:
         pieces = _write_text(folder, text, options, inputs, counts)
-        binarise(folder, [name for name in text if name.startswith("test")], options)
+        logger.info("binarising with fairseq-preprocess")
+        tests = [name for name in text if name.startswith("test")]
+        preprocess(
+            folder / "encoded", folder / "data-bin", options.languages, tests,
+            workers=options.workers,
+        )  # fmt: skip
+        shutil.rmtree(folder / "encoded")  # SentencePiece gives it back from the raw text
         summary = {
-            "languages": [options.source_lang, options.target_lang],
+            "languages": list(options.languages),
             "pairs": {name: len(pairs) for name, pairs in text.items()},
             "pieces": pieces,
             "counts": counts,
@@ -195,7 +207,6 @@ def _write_text(
     processor = vocabulary.load(folder / "spm.model")
     (folder / "raw").mkdir()
     (folder / "encoded").mkdir()
-    languages = (options.source_lang, options.target_lang)
     limit = options.cleaning.max_length
     pieces: dict[str, dict[str, int]] = {}
     for name, pairs in text.items():
@@ -206,7 +217,7 @@ def _write_text(
             _drop(counts[name if name in inputs else "pair"], "too many pieces", fits.count(False))
             text[name] = [pair for pair, keep in zip(pairs, fits, strict=True) if keep]
         pieces[name] = {}
-        for lang, side, encoded in zip(languages, (0, 1), sides, strict=True):
+        for lang, side, encoded in zip(options.languages, (0, 1), sides, strict=True):
             kept = [line for line, keep in zip(encoded, fits, strict=True) if keep]
             pieces[name][lang] = sum(map(len, kept))
             write_lines(folder / "encoded" / f"{name}.{lang}", [" ".join(line) for line in kept])

@@ -163,12 +163,12 @@ def change(layout, old, new):
     [
         (
             lambda layout, wsj: change(layout, "-      *      *\n\n", "\n"),
-            ["section 05, sentence 1: 6 words in", "wsj_0501.mrg, line 2, and 5 rows in",
+            ["sentence 1 has 6 words in", "05/wsj_0501.mrg, line 2, but 5 rows in",
              "train.05.props.gz, line 1"],
         ),
         (
             lambda layout, wsj: change(layout, PROPS, PROPS + PROPS[:PROPS.index("\n\n")]),
-            ["section 05: 2 sentences of words and 3 of propositions"],
+            ["/05 has 2 sentences, but ", "train.05.props.gz has 3"],
         ),
         (
             lambda layout, wsj: change(layout, "cost   (V*)", "cost   (A0*)"),

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from selfattn_tasks.srl.formats import conll, lines
+from tests.selfattn_tasks.srl.writers import write_words
 
 TRAIN = """\
 We - (A0*)
@@ -98,7 +99,7 @@ def test_the_options(prepare, corpus):
 
 def test_words_and_props_and_lines(prepare, corpus):
     sentences = conll.read(corpus / "valid")
-    conll.write_words(corpus / "words", sentences)
+    write_words(corpus / "words", sentences)
     conll.write_props(corpus / "props", sentences)
     lines.write(corpus / "lines", sentences)
     done = prepare("--test", "corpus/words", "corpus/props", "--test", "corpus/lines")
@@ -121,7 +122,7 @@ def numbered(text, start=1):
 @pytest.mark.parametrize("start", [0, 1])
 def test_a_column_that_counts_the_words_is_not_their_column(prepare, corpus, start):
     assert prepare(dest="plain").returncode == 0
-    conll.write_words(corpus / "words", conll.read(corpus / "valid"))
+    write_words(corpus / "words", conll.read(corpus / "valid"))
     conll.write_props(corpus / "props", conll.read(corpus / "valid"))
     for name in ("train", "valid", "words"):
         (corpus / name).write_text(numbered((corpus / name).read_text(), start))

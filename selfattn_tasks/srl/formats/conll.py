@@ -58,7 +58,9 @@ def read(
         raise UserError(f"the format is {form!r}, but must be one of {', '.join(FORMATS)}")
     path = Path(path)
     if props is not None:
-        return _read_pair(path, Path(props), lenient, word_column)
+        words = read_blocks(path)
+        at = _word_column(words, word_column)
+        return pair(words, read_blocks(Path(props)), (path, props), at, lenient)
     blocks = [] if path.is_dir() else read_blocks(path)
     if not blocks:
         form = "conll12"
@@ -178,24 +180,40 @@ def propositions_of(
     )
 
 
-def _read_pair(path: Path, props: Path, lenient: bool, word_column: int | None) -> list[Sentence]:
-    words, blocks = read_blocks(path), read_blocks(props)
-    for number, (left, right) in enumerate(zip(words, blocks, strict=False), start=1):
+def pair(
+    words: Sequence[Block],
+    props: Sequence[Block],
+    names: tuple[Path | str, Path | str],
+    column: int = 0,
+    lenient: bool = False,
+) -> list[Sentence]:
+    """Join the words of sentences with their propositions.
+
+    Args:
+        words: rows that hold the words.
+        props: rows that begin with the predicates.
+        names: what the two come from, for messages.
+        column: the column of the words, counted from 0.
+        lenient: as for :func:`read`.
+
+    Raises:
+        UserError: if the two do not hold the same sentences, or one of them is bad.
+    """
+    for number, (left, right) in enumerate(zip(words, props, strict=False), start=1):
         if len(left.rows) != len(right.rows):
             raise UserError(
-                f"{path}, line {left.line}, and {props}, line {right.line}: sentence {number} has "
-                f"{len(left.rows)} words in one and {len(right.rows)} rows in the other, but must "
-                "have as many"
+                f"sentence {number} has {len(left.rows)} words in {left.path}, line {left.line}, "
+                f"but {len(right.rows)} rows in {right.path}, line {right.line}: the words and the "
+                "propositions do not belong together"
             )
-    if len(words) != len(blocks):
+    if len(words) != len(props):
         raise UserError(
-            f"{path} has {len(words)} sentences and {props} has {len(blocks)}, but they must have "
-            "as many"
+            f"{names[0]} has {len(words)} sentences, but {names[1]} has {len(props)}: the words "
+            "and the propositions do not belong together"
         )
-    at = _word_column(words, word_column)
     return [
-        Sentence(_words(left, at), propositions_of(right, 0, lenient))
-        for left, right in zip(words, blocks, strict=True)
+        Sentence(_words(left, column), propositions_of(right, 0, lenient))
+        for left, right in zip(words, props, strict=True)
     ]
 
 
@@ -207,11 +225,6 @@ def write_columns(path: Path | str, sentences: Iterable[Sentence]) -> None:
 def write_props(path: Path | str, sentences: Iterable[Sentence]) -> None:
     """Write predicates and brackets, what the official scorer reads; all or nothing."""
     write_text(Path(path), "".join(_format(sentence, words=False) for sentence in sentences))
-
-
-def write_words(path: Path | str, sentences: Iterable[Sentence]) -> None:
-    """Write the words file that belongs to :func:`write_props`; all or nothing."""
-    write_text(Path(path), "".join("\n".join(s.words) + "\n\n" for s in sentences))
 
 
 def lemma_of(sentence: Sentence, proposition: Proposition) -> str:

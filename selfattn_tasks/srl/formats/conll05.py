@@ -17,8 +17,8 @@ from ...folder import check_destination, new_folder
 from ..propositions import Sentence
 from . import conll
 from .conll05_files import BROWN, PARTS, Member, Part, Spelling, read_archives
-from .rows import blocks_of
-from .treebank import Tree, read_section, section_folder
+from .rows import Block, blocks_of
+from .treebank import read_section, section_folder
 
 MARK = "counts.json"
 
@@ -138,31 +138,13 @@ def _section(
     spelling: Spelling,
 ) -> list[Sentence]:
     props = members[part.key(section, "props")]
-    blocks = blocks_of(props.name, props.lines)
     if section in folders:
-        trees = [
-            Tree(tuple(map(spelling, tree.words)), tree.path, tree.line)
-            for tree in read_section(folders[section])
+        source: Path = folders[section]
+        words = [
+            Block(block.path, block.line, [[spelling(word)] for (word,) in block.rows])
+            for block in read_section(source)
         ]
     else:
-        words = members[part.key(section, "words")]
-        trees = [
-            Tree(tuple(row[0] for row in block.rows), block.path, block.line)
-            for block in blocks_of(words.name, words.lines)
-        ]
-    for number, (tree, block) in enumerate(zip(trees, blocks, strict=False), start=1):
-        if len(tree.words) != len(block.rows):
-            raise UserError(
-                f"section {section}, sentence {number}: {len(tree.words)} words in {tree.path}, "
-                f"line {tree.line}, and {len(block.rows)} rows in {block.path}, line {block.line}: "
-                "the words and the propositions do not belong together"
-            )
-    if len(trees) != len(blocks):
-        raise UserError(
-            f"section {section}: {len(trees)} sentences of words and {len(blocks)} of propositions "
-            f"({props.name}), but there must be as many"
-        )
-    return [
-        Sentence(tree.words, conll.propositions_of(block))
-        for tree, block in zip(trees, blocks, strict=True)
-    ]
+        member = members[part.key(section, "words")]
+        source, words = member.name, blocks_of(member.name, member.lines)
+    return conll.pair(words, blocks_of(props.name, props.lines), (source, props.name))

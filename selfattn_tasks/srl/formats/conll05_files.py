@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
+import io
 import re
 import tarfile
 import zlib
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from selfattn.errors import UserError
+
+from ...text import decoded
 
 BROWN = "brown"
 
@@ -70,7 +72,9 @@ def read_archives(paths: Iterable[Path]) -> dict[str, Member]:
     found: dict[str, Member] = {}
     for path in paths:
         for name, key, data in _members(path):
-            member = Member(path / name, _lines(path / name, data))
+            zipped = data.startswith(b"\x1f\x8b")
+            lines = decoded(path / name, io.BytesIO(data), gzipped=zipped)
+            member = Member(path / name, list(lines))
             if found.setdefault(key, member).lines != member.lines:
                 raise UserError(
                     f"--archive: {found[key].name} and {member.name} are both {key}, but differ"
@@ -106,18 +110,6 @@ def _key(name: str) -> str:
     """The key of a file that is needed, or nothing."""
     match = _MEMBER.search(name)
     return match[1] if match and match[1] in _KEYS else ""
-
-
-def _lines(name: Path, data: bytes) -> list[str]:
-    try:
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-        return data.decode("utf-8").split("\n")
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise UserError(f"--archive: {name} is not a complete gzip file") from None
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{name}, line {line}: not UTF-8; only UTF-8 text is allowed") from None
 
 
 _BRACKETS = {

@@ -7,13 +7,10 @@ speaker, entities, then one bracket column a predicate, and coreference. Lines t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from selfattn.files import write_text
-
 from ..propositions import VERB, Proposition, Sentence, Span
-from .brackets import format_brackets
 from .rows import NO_PREDICATE, Block, parse_column, read_blocks
 
 _WORD, _LEMMA, _FRAMESET, _FIRST = 3, 6, 7, 11
@@ -73,19 +70,3 @@ def _predicate(spans: Sequence[Span], framed: Sequence[int]) -> int | None:
         if span.label == VERB:
             return next((i for i in framed if span.start <= i <= span.end), span.start)
     return None
-
-
-def write(path: Path, sentences: Iterable[Sentence], document: str = "document") -> None:
-    """Write one document; what a sentence does not hold is ``-`` or ``*``. All or nothing."""
-    text = [f"#begin document ({document}); part 000\n"]
-    for sentence in sentences:
-        lemmas = {p.predicate: p.lemma for p in sentence.propositions}
-        columns = [format_brackets(p.spans, len(sentence.words)) for p in sentence.propositions]
-        for i, word in enumerate(sentence.words):
-            lemma = lemmas.get(i, NO_PREDICATE) or word.lower()
-            frameset = "01" if i in lemmas else NO_PREDICATE
-            row = [document, "0", str(i), word, "-", "*", lemma, frameset, "-", "-", "*"]
-            text.append("   ".join([*row, *(column[i] for column in columns), "-"]) + "\n")
-        text.append("\n")
-    text.append("#end document\n")
-    write_text(path, "".join(text))

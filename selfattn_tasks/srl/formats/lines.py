@@ -75,7 +75,6 @@ def read_lines_file(path: Path) -> list[Line]:
 
 
 def _numbered(path: Path) -> Iterator[tuple[int, Line]]:
-    number = 0
     found = False
     for number, text in enumerate(read_lines(path), start=1):
         if not text.strip():

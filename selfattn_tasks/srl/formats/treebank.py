@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from selfattn.errors import UserError
 
 from ...text import read_lines
+from .rows import Block
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 _TRACE = "-NONE-"
 # Lines of a notice at the head of some files.
 _NOTICE = "*x*"
-
-
-@dataclass(frozen=True)
-class Tree:
-    """The words of one tree.
-
-    Args:
-        words: without traces, as the file writes them.
-        path: the file.
-        line: where the tree starts, counted from 1.
-    """
-
-    words: tuple[str, ...]
-    path: Path
-    line: int
 
 
 def section_folder(treebank: Path, section: str) -> Path | None:
@@ -50,8 +35,14 @@ def section_folder(treebank: Path, section: str) -> Path | None:
     return found[0] if found else None
 
 
-def read_section(folder: Path) -> list[Tree]:
-    """The trees of all files of a section, by file name.
+def read_section(folder: Path) -> list[Block]:
+    """The sentences of all files of a section, by file name.
+
+    Args:
+        folder: the section's folder.
+
+    Returns:
+        one row a word, which is all that a row holds.
 
     Raises:
         UserError: for a file that is no text or has unbalanced parentheses.
@@ -64,14 +55,17 @@ def _is_tree_file(path: Path) -> bool:
     return path.suffix.lower() == ".mrg"
 
 
-def read_trees(path: Path) -> list[Tree]:
-    """The trees of a file that hold a word.
+def read_trees(path: Path) -> list[Block]:
+    """The words of a file's trees, traces left out; trees without a word are skipped.
+
+    Args:
+        path: the file.
 
     Raises:
         UserError: if the file is no UTF-8 text, or its parentheses are unbalanced.
     """
-    trees: list[Tree] = []
-    words: list[str] = []
+    trees: list[Block] = []
+    words: list[list[str]] = []
     before = ["", ""]
     depth, start = 0, 0
     for number, line in enumerate(read_lines(path), start=1):
@@ -87,11 +81,11 @@ def read_trees(path: Path) -> list[Tree]:
                 if depth < 0:
                     raise UserError(f"{path}, line {number}: ) without a ( that it could close")
                 if depth == 0 and words:
-                    trees.append(Tree(tuple(words), path, start))
+                    trees.append(Block(path, start, words))
                     words = []
             # A leaf is ( TAG WORD ), so the word is the second token after a parenthesis.
             elif before[0] == "(" and before[1] not in "()" and before[1] != _TRACE:
-                words.append(token)
+                words.append([token])
             before = [before[1], token]
     if depth:
         raise UserError(f"{path}, line {start}: the tree that starts here is not closed")

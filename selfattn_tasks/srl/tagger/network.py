@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +15,7 @@ from selfattn.layers import build_attention
 from selfattn.masks import check_padding_mask
 
 from ..initialise import INITIALISERS, initialise
+from ..vocabulary import PADDING, spread
 
 _LAYER_NORM_EPS = 1e-6
 
@@ -80,6 +82,22 @@ class TaggerConfig:
                 f"initialiser {self.initialiser!r} is unknown; allowed are "
                 f"{', '.join(INITIALISERS)}"
             )
+
+
+def network_input(
+    rows: Sequence[Sequence[int]], predicates: Sequence[int], device: torch.device | None = None
+) -> dict[str, Tensor]:
+    """What :meth:`Tagger.forward` takes for a batch, padded on the right.
+
+    Args:
+        rows: the row numbers of each sentence's words.
+        predicates: the position of its predicate, counted from 0.
+        device: where the batch is needed. Default: the CPU.
+    """
+    words = torch.tensor(spread(rows, PADDING), device=device)
+    indicator = torch.zeros_like(words)
+    indicator[torch.arange(len(rows)), list(predicates)] = 1
+    return {"words": words, "indicator": indicator, "padding_mask": words == PADDING}
 
 
 class TaggerLayer(nn.Module):

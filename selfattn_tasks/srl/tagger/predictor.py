@@ -16,8 +16,8 @@ from ... import checkpoints
 from ..decode import decode
 from ..propositions import Sentence
 from ..tags import proposition_of
-from ..vocabulary import PADDING, Vocabulary, spread
-from .network import Tagger
+from ..vocabulary import Vocabulary
+from .network import Tagger, network_input
 from .state import PREFIX, TaggerState
 
 # Words of a batch, padding included: enough to keep the cores busy, little enough for their caches.
@@ -88,15 +88,13 @@ class Predictor:
         """
         sums: Tensor | None = None
         for tagger, vocabulary in self.members:
-            words = torch.tensor(
-                spread([vocabulary.encode(query.words) for query in queries], PADDING),
-                device=self.device,
+            batch = network_input(
+                [vocabulary.encode(query.words) for query in queries],
+                [query.predicate for query in queries],
+                self.device,
             )
-            indicator = torch.zeros_like(words)
-            rows = torch.arange(len(queries), device=self.device)
-            indicator[rows, torch.tensor([query.predicate for query in queries])] = 1
-            padding = words == PADDING
-            scores = tagger(words, indicator, padding if padding.any() else None)
+            padding = batch["padding_mask"]
+            scores = tagger(**batch | {"padding_mask": padding if padding.any() else None})
             found = torch.log_softmax(scores.float(), -1)
             if vocabulary.labels != self.labels:
                 found = found[..., [vocabulary.labels.index(tag) for tag in self.labels]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from selfattn.config import CONFIGS
@@ -33,9 +33,9 @@ class TaggerState:
         """Plain values, for a checkpoint."""
         state: dict[str, Any] = {"vocabulary": self.vocabulary.state()}
         if self.config is not None:
-            values = {f.name: getattr(self.config, f.name) for f in fields(self.config)}
-            attention = {"name": self.config.attention.name, **asdict(self.config.attention)}
-            state["config"] = {**values, "attention": attention}
+            config = asdict(self.config)
+            config["attention"] = {"name": self.config.attention.name, **config["attention"]}
+            state["config"] = config
         return state
 
     @classmethod

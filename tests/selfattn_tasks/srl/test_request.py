@@ -6,7 +6,6 @@ import pytest
 
 from selfattn.errors import UserError
 from selfattn_tasks.srl import Proposition, Sentence, Span
-from selfattn_tasks.srl.formats import conll12
 from selfattn_tasks.srl.tagger.request import (
     read_queries,
     split_words,
@@ -14,6 +13,7 @@ from selfattn_tasks.srl.tagger.request import (
     typed_sentences,
 )
 from selfattn_tasks.srl.tagger.show import as_json, as_text
+from tests.selfattn_tasks.srl.writers import write_conll12
 
 
 def test_words_of_a_typed_sentence():
@@ -65,7 +65,7 @@ def test_files_with_and_without_brackets(tmp_path):
 def test_a_folder_of_conll_2012(tmp_path):
     (tmp_path / "nw").mkdir()
     for number in (1, 2):
-        conll12.write(tmp_path / "nw" / f"{number}.gold_conll", [SENTENCE] * number)
+        write_conll12(tmp_path / "nw" / f"{number}.gold_conll", [SENTENCE] * number)
     found = read_queries(tmp_path)
     assert [s.words for s in found] == [SENTENCE.words] * 3
     assert [p.predicate for p in found[0].propositions] == [1, 4]
