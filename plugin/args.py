@@ -35,11 +35,15 @@ _AS_FAIRSEQ = {
 
 
 def add_attention_args(parser: ArgumentParser) -> None:
-    """Add ``--encoder-attention`` and the switches of every mechanism to fairseq's parser."""
+    """Add ``--encoder-attention`` and the switches of every mechanism to fairseq's parser.
+
+    Args:
+        parser: with ``argument_default=argparse.SUPPRESS``, as fairseq makes it for a model: a flag
+            that is not given must leave no trace in the arguments.
+    """
     parser.add_argument(
         "--encoder-attention",
         choices=tuple(ATTENTIONS),
-        default=argparse.SUPPRESS,
         help="self-attention of the encoder; multihead is dot-product attention: fairseq's own in "
         "translation, unless a --multihead switch asks for more",
     )
@@ -48,14 +52,12 @@ def add_attention_args(parser: ArgumentParser) -> None:
             parser.add_argument(
                 _flag(name, "preset"),
                 choices=tuple(config.presets),
-                default=argparse.SUPPRESS,
                 help=f"published form of {name} (default: the architecture's)",
             )
         if _as_fairseq(config):
             parser.add_argument(
                 _flag(name, "projections"),
                 choices=("fairseq", "preset"),
-                default=argparse.SUPPRESS,
                 help="biases and initialisation of the projections: as in fairseq's multi-head "
                 "attention (default), so that the mechanism is all that differs, or as the "
                 "preset's",
@@ -190,14 +192,12 @@ def _refuse_foreign_switches(args: Namespace, chosen: str) -> None:
 
 def _add_switch(parser: ArgumentParser, flag: str, f: Field[Any]) -> None:
     """One flag from one field; absent from the arguments unless it is given."""
-    common: dict[str, Any] = {"default": argparse.SUPPRESS, "help": f.metadata["help"]}
+    how: dict[str, Any] = {"type": _parser_of(f), "metavar": f.name.upper()}
     if isinstance(f.default, bool):
-        parser.add_argument(flag, action=argparse.BooleanOptionalAction, **common)
-        return
-    if f.metadata["choices"]:
-        parser.add_argument(flag, choices=f.metadata["choices"], **common)
-        return
-    parser.add_argument(flag, type=_parser_of(f), metavar=f.name.upper(), **common)
+        how = {"action": argparse.BooleanOptionalAction}
+    elif f.metadata["choices"]:
+        how = {"choices": f.metadata["choices"]}
+    parser.add_argument(flag, help=f.metadata["help"], **how)
 
 
 def _parser_of(f: Field[Any]) -> Callable[[str], Any]:

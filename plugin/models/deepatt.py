@@ -68,7 +68,7 @@ class DeepAttModel(BaseFairseqModel):
             "100)",
         }
         for flag, text in sizes.items():
-            parser.add_argument(flag, type=int, metavar="N", default=argparse.SUPPRESS, help=text)
+            parser.add_argument(flag, type=int, metavar="N", help=text)
         dropouts = {
             "--dropout": "on the output of each sublayer (default: 0.2)",
             "--attention-dropout": "on attention weights (default: 0.1 with multihead, else 0.19, "
@@ -78,31 +78,27 @@ class DeepAttModel(BaseFairseqModel):
             "else 0)",
         }
         for flag, text in dropouts.items():
-            parser.add_argument(flag, type=float, metavar="P", default=argparse.SUPPRESS, help=text)
+            parser.add_argument(flag, type=float, metavar="P", help=text)
         parser.add_argument(
             "--word-embeddings",
             metavar="FILE",
-            default=argparse.SUPPRESS,
             help="word vectors to start from, in GloVe's text format, plain or gzipped; those of "
             "words that training does not know are stored as they are",
         )
         parser.add_argument(
             "--timing-signal",
             action=argparse.BooleanOptionalAction,
-            default=argparse.SUPPRESS,
             help="add sines of the position (default: with multihead only)",
         )
         parser.add_argument(
             "--no-scale-embedding",
             action="store_true",
-            default=argparse.SUPPRESS,
             help="do not multiply embeddings by the square root of the width (published: they are, "
             "which makes the timing signal small beside them)",
         )
         parser.add_argument(
             "--encoder-freeze-embed",
             action="store_true",
-            default=argparse.SUPPRESS,
             help="leave word vectors as they are in --word-embeddings (published: they are "
             "trained; with little training data, words it does not know then have vectors of "
             "another kind)",
@@ -110,7 +106,6 @@ class DeepAttModel(BaseFairseqModel):
         parser.add_argument(
             "--initialiser",
             choices=INITIALISERS,
-            default=argparse.SUPPRESS,
             help="of matrices and biases: glorot_normal (MTSA's code), orthogonal (Tan et al.), or "
             "layer: each layer's own (default: orthogonal with multihead, else glorot_normal)",
         )
