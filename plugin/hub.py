@@ -11,7 +11,7 @@ from fairseq import checkpoint_utils
 from selfattn.errors import UserError
 
 _CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt", "model.pt")
-# fairseq's name for it in a published folder, and scripts/prepare_translation.py's.
+# Its name in fairseq's published folders, and in those of `selfattn prepare translation`.
 _SENTENCEPIECE = ("sentencepiece.bpe.model", "spm.model")
 
 

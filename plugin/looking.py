@@ -99,7 +99,7 @@ def _check_architecture(path: Path, user_dir: str | None) -> None:
 
 
 def _as_prepared(sentence: str, data: Path) -> str:
-    """The sentence as scripts/prepare_translation.py wrote the training text, lower case or not."""
+    """The sentence cleaned as `selfattn prepare translation` cleaned the training text."""
     summary = data.parent / SUMMARY
     if not summary.is_file():
         return sentence

@@ -31,7 +31,7 @@ class Task(ABC):
         metrics: names of all metrics in the order of tables. The first is the primary one, unless
             the user names another.
         packages: whose versions a report gives, beside those of NumPy and SciPy.
-        prepare: the script that makes its data.
+        prepare: the command that makes its data.
         gold_key: the key of a grid file for the references or gold files of the test sets.
         flags_key: the key of a grid file for the flags of what applies a checkpoint.
         ignores_case: whether its scores can: then a grid file may hold ``lowercase``.

@@ -3,7 +3,7 @@
 import ast
 import os
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from typing import Any
 
 import fairseq
@@ -12,7 +12,7 @@ from fairseq import options, tasks, utils
 
 from selfattn.errors import UserError
 
-from ._patch import wrap
+from ._patch import check_flags, wrap
 from .checkpoint_errors import stored_flag
 
 _MOST_ITEMS = 10_000  # of a list that * repeats
@@ -93,15 +93,13 @@ def check_overrides() -> None:
     Break: fairseq's commands end in a traceback, or run them. Fix: look before anything is loaded.
     """
 
-    @wrap(options, "parse_args_and_arch")
-    def parse_args_and_arch(original: Any, *args: Any, **kwargs: Any) -> Any:
-        found = original(*args, **kwargs)
+    @check_flags
+    def check(flags: Namespace) -> None:
         for name in ("model_overrides", "optimizer_overrides"):
-            value = getattr(found[0] if isinstance(found, tuple) else found, name, None) or "{}"
+            value = getattr(flags, name, None) or "{}"
             if not isinstance(literal(value), dict):
                 flag = "--" + name.replace("_", "-")
                 raise UserError(f"{flag} is {value!r}, but must be a dictionary such as {{'a': 1}}")
-        return found
 
 
 def complete_validation() -> None:

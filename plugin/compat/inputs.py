@@ -3,11 +3,12 @@
 import logging
 import os
 import re
+from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from fairseq import options, tasks, utils
+from fairseq import tasks, utils
 from fairseq.data import FairseqDataset
 from fairseq.iterative_refinement_generator import IterativeRefinementGenerator
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
@@ -15,7 +16,7 @@ from fairseq.tasks import FairseqTask, translation
 
 from selfattn.errors import UserError
 
-from ._patch import wrap
+from ._patch import check_flags, wrap
 
 logger = logging.getLogger(__name__)
 # The schemes of fairseq/data/data_utils.py, post_process.
@@ -68,12 +69,12 @@ def explain_data() -> None:
 
 
 def _check_data(data: str, task: str | None) -> None:
-    writer = "fairseq-preprocess wrote (--destdir)"
-    if task == "srl_tagging":
-        writer = "scripts/prepare_srl.py wrote (--dest)"
+    writer = getattr(tasks.TASK_REGISTRY.get(task), "prepared_by", "fairseq-preprocess")
     for path in utils.split_paths(data):
         if "://" not in path and not os.path.isdir(path):
-            raise UserError(f"the data folder {path} does not exist: give the folder that {writer}")
+            raise UserError(
+                f"the data folder {path} does not exist: give the folder that `{writer}` wrote"
+            )
 
 
 def _warn_about_pieces(task: FairseqTask) -> None:
@@ -111,10 +112,8 @@ def join_once() -> None:
     text alone that the first has joined; two schemes that differ, and unknown ones, are refused.
     """
 
-    @wrap(options, "parse_args_and_arch")
-    def parse_args_and_arch(original: Any, *args: Any, **kwargs: Any) -> Any:
-        parsed = original(*args, **kwargs)
-        flags = parsed[0] if isinstance(parsed, tuple) else parsed
+    @check_flags
+    def check(flags: Namespace) -> None:
         scheme, bpe = getattr(flags, "post_process", None), getattr(flags, "bpe", None)
         _check_scheme("--remove-bpe", scheme)
         if scheme in _REMOVES_BLANKS and bpe not in (None, scheme):
@@ -123,7 +122,6 @@ def join_once() -> None:
                 "own way, which leaves no blanks: leave --remove-bpe out, and read the D lines"
             )
         _Joined.scheme = scheme
-        return parsed
 
     @wrap(FairseqTask, "build_bpe")
     def build_bpe(original: Any, self: FairseqTask, args: Any) -> Any:

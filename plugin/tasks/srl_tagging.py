@@ -3,9 +3,11 @@
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.logging import metrics
@@ -15,10 +17,12 @@ from omegaconf import MISSING
 from torch import Tensor
 
 from selfattn.errors import UserError
+from selfattn_tasks.metric import Counts, percent
 from selfattn_tasks.srl import Proposition, Sentence, read
 from selfattn_tasks.srl.decode import decode
 from selfattn_tasks.srl.embeddings import WordVectors, read_vectors
 from selfattn_tasks.srl.formats.lines import Line, read_lines_file
+from selfattn_tasks.srl.metrics import counts_of, f1_scores, perfect_scores
 from selfattn_tasks.srl.scorer import score
 from selfattn_tasks.srl.tagger.state import KEY, TaggerState
 from selfattn_tasks.srl.tags import DECODERS, proposition_of
@@ -28,7 +32,8 @@ from ..criterions.bio_tagging import IGNORED, BIOTaggingCriterion
 from ..data.propositions import Example, PropositionDataset
 
 logger = logging.getLogger(__name__)
-_COUNTS = ("correct", "excess", "missed", "perfect", "propositions")
+# Where the log keeps the columns of metrics.f1_scores; fairseq hides names that begin with _.
+_COUNTS = ("_srl_correct", "_srl_excess", "_srl_missed", "_srl_perfect", "_srl_propositions")
 
 
 @dataclass
@@ -36,7 +41,7 @@ class SRLTaggingConfig(FairseqDataclass):
     """Flags of the task."""
 
     data: str = field(
-        default=MISSING, metadata={"help": "folder that scripts/prepare_srl.py wrote"}
+        default=MISSING, metadata={"help": "folder that `selfattn prepare srl` wrote"}
     )
     max_length: int = field(
         default=256,
@@ -46,7 +51,7 @@ class SRLTaggingConfig(FairseqDataclass):
         default="argmax",
         metadata={
             "help": "decoder of the validation, and so of the choice of the best checkpoint; "
-            "see scripts/predict_srl.py --help"
+            "see `selfattn predict --help`"
         },
     )
     keep_vectors: ChoiceEnum(("all", "seen")) = field(  # type: ignore[valid-type]
@@ -65,14 +70,16 @@ class SRLTaggingTask(FairseqTask):
 
     Validation logs ``f1``, ``precision``, ``recall`` and ``perfect_props`` in percent, summed over
     all processes before they are divided, so that ``--best-checkpoint-metric f1`` is the score of
-    ``scripts/score_srl.py``. Every checkpoint holds the vocabulary and the sizes of the model:
-    ``scripts/predict_srl.py`` needs nothing else.
+    ``selfattn score srl``. Every checkpoint holds the vocabulary and the sizes of the model:
+    ``selfattn predict`` needs nothing else.
 
     Args:
         cfg: the flags.
         vocabulary: words and labels.
     """
 
+    # For messages of plugin/compat: what makes the data folder.
+    prepared_by = "selfattn prepare srl"
     # What --criterion policy_gradient wraps.
     supervised_criterion = "bio_tagging"
 
@@ -161,7 +168,7 @@ class SRLTaggingTask(FairseqTask):
         path = folder / f"{split}.txt"
         if not path.is_file():
             raise UserError(
-                f"{path} does not exist: give a folder that scripts/prepare_srl.py wrote with "
+                f"{path} does not exist: give a folder that `{self.prepared_by}` wrote with "
                 f"--{split}, or name the sets that there are (--train-subset, --valid-subset)"
             )
         lines = read_lines_file(path)
@@ -221,21 +228,17 @@ class SRLTaggingTask(FairseqTask):
             found = proposition_of(row, proposition.predicate, proposition.lemma, decoder=decoder)
             gold.append(Sentence(words, (proposition,)))
             predicted.append(Sentence(words, (found,)))
-        result = score(gold, predicted)
-        counts = (getattr(result.overall, name) for name in _COUNTS[:3])
-        numbers = (*counts, result.perfect_props, result.propositions)
-        return {f"_srl_{name}": n for name, n in zip(_COUNTS, numbers, strict=True)}
+        return dict(zip(_COUNTS, counts_of(score(gold, predicted)), strict=True))
 
     def reduce_metrics(self, logging_outputs: list[dict[str, Any]], criterion: Any) -> None:
         """fairseq's hook: log the criterion's figures and, in validation, the official score."""
         super().reduce_metrics(logging_outputs, criterion)
-        if not any("_srl_correct" in log for log in logging_outputs):
+        if not any(_COUNTS[0] in log for log in logging_outputs):
             return
         for name in _COUNTS:
-            key = f"_srl_{name}"
-            metrics.log_scalar(key, float(sum(log.get(key, 0) for log in logging_outputs)))
-        for name, derive in _DERIVED.items():
-            metrics.log_derived(name, derive)
+            metrics.log_scalar(name, float(sum(log.get(name, 0) for log in logging_outputs)))
+        for name, figure in _FIGURES.items():
+            metrics.log_derived(name, partial(_figure, figure))
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint stores of the task."""
@@ -267,36 +270,24 @@ class SRLTaggingTask(FairseqTask):
 def _gold(path: Path, lines: list[Line]) -> list[tuple[tuple[str, ...], Proposition]]:
     """Words and propositions of the gold file, which the lines were made from."""
     if not path.is_file():
-        raise UserError(f"{path} does not exist; prepare the folder with scripts/prepare_srl.py")
+        raise UserError(f"{path} does not exist; prepare the folder with `selfattn prepare srl`")
     gold = [(s.words, p) for s in read(path) for p in s.propositions]
     if [(words, p.predicate) for words, p in gold] != [(e.words, e.predicate) for e in lines]:
         raise UserError(
             f"{path} and {path.with_suffix('.txt').name} hold other propositions; prepare the "
-            "folder again with scripts/prepare_srl.py"
+            "folder again with `selfattn prepare srl`"
         )
     return gold
 
 
-def _ratio(right: str, *of: str) -> Callable[[Any], float]:
-    """A figure in percent from the sums over a validation."""
-
-    def derive(meters: Any) -> float:
-        total = sum(meters[f"_srl_{name}"].sum for name in of)
-        return round(100 * meters[f"_srl_{right}"].sum / total, 2) if total else 0.0
-
-    return derive
-
-
-def _f1(meters: Any) -> float:
-    """2 PR / (P + R), which is 2 correct / (2 correct + excess + missed)."""
-    correct, excess, missed = (meters[f"_srl_{name}"].sum for name in _COUNTS[:3])
-    total = 2 * correct + excess + missed
-    return round(200 * correct / total, 2) if total else 0.0
-
-
-_DERIVED: dict[str, Callable[[Any], float]] = {
-    "precision": _ratio("correct", "correct", "excess"),
-    "recall": _ratio("correct", "correct", "missed"),
-    "f1": _f1,
-    "perfect_props": _ratio("perfect", "propositions"),
+# By the sums of _COUNTS over a validation.
+_FIGURES: dict[str, Callable[[Counts], Counts]] = {
+    "precision": lambda sums: percent(sums[0], sums[0] + sums[1]),
+    "recall": lambda sums: percent(sums[0], sums[0] + sums[2]),
+    "f1": f1_scores,
+    "perfect_props": perfect_scores,
 }
+
+
+def _figure(figure: Callable[[Counts], Counts], meters: Any) -> float:
+    return round(float(figure(np.array([meters[name].sum for name in _COUNTS]))), 2)

@@ -20,7 +20,7 @@ class Translation(Task):
     gold_holds = "translations"
     metrics = NAMES
     packages = ("sacrebleu",)
-    prepare = "prepare_translation.py"
+    prepare = "selfattn prepare translation"
     gold_key, flags_key = "references", "generate"
     ignores_case = True
     output, hypotheses = "out", "hyp"
@@ -59,7 +59,7 @@ class Translation(Task):
         )
 
     def usual_gold(self, data: Path, common: Mapping[str, Sequence[str]]) -> Path | None:
-        """What prepare_translation.py writes beside data-bin."""
+        """The test set that ``selfattn prepare translation`` leaves beside data-bin."""
         target = (common.get("--target-lang") or [""])[0] or _target_language(data)
         path = data.parent / "raw" / f"test.{target}"
         return path if path.is_file() else None

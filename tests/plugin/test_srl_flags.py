@@ -78,7 +78,7 @@ def test_training(build, flags, expected):
 
 
 def test_a_missing_folder_names_the_script_that_writes_one(build, tmp_path):
-    with pytest.raises(UserError, match=r"none does not exist: .* scripts/prepare_srl.py wrote"):
+    with pytest.raises(UserError, match=r"none does not exist: .* `selfattn prepare srl` wrote"):
         build(folder=tmp_path / "none")
 
 
