@@ -114,8 +114,11 @@ def explain_reading(path: str | os.PathLike[str]) -> Iterator[None]:
 
 def _check_sums(path: Path) -> None:
     """Refuse a checkpoint of which some part does not have the checksum stored beside it."""
-    if not path.is_file() or _start(path) != b"PK":
-        return  # torch's old format has no checksums; of anything else torch says what is wrong
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        if file.read(2) != b"PK":
+            return  # torch's old format has no checksums; torch says what is wrong with the rest
     try:
         with zipfile.ZipFile(path) as archive:
             record = archive.testzip()
@@ -125,11 +128,6 @@ def _check_sums(path: Path) -> None:
     if name:
         reason = f"the checksum of {name} does not match, and {_damaged(path)}"
         raise UserError(f"cannot read the checkpoint {path}: {reason}")
-
-
-def _start(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(2)
 
 
 def _damaged(path: Path) -> str:

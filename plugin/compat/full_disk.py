@@ -1,11 +1,10 @@
-"""A full disk where curves and log lines are written; for checkpoints see files.py."""
+"""A full disk while curves or log lines are written; files.py does the same for checkpoints."""
 
 import atexit
 import contextlib
 import logging
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 from fairseq.logging import progress_bar
@@ -26,8 +25,16 @@ def explain_curves() -> None:
 
     @wrap(progress_bar.TensorboardProgressBarWrapper, "_log_to_tensorboard")
     def _log_to_tensorboard(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
-        with _explained(f"the curves in --tensorboard-logdir {self.tensorboard_logdir}"):
+        try:
             original(self, *args, **kwargs)
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            raise UserError(
+                f"cannot write the curves in --tensorboard-logdir {self.tensorboard_logdir}: "
+                f"{error.strerror}; checkpoints written before are intact, so free some space and "
+                "run the same command again"
+            ) from error
 
     @wrap(threading, "excepthook")
     def excepthook(original: Any, args: Any) -> None:
@@ -62,16 +69,3 @@ def explain_log() -> None:
         elif not complained:
             complained = True
             print(f"warning: the log is incomplete from here: {error.strerror}", file=sys.stderr)
-
-
-@contextlib.contextmanager
-def _explained(what: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if not is_disk_full(error):
-            raise
-        raise UserError(
-            f"cannot write {what}: {error.strerror}; checkpoints written before are intact, so "
-            "free some space and run the same command again"
-        ) from error
