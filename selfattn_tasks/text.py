@@ -33,11 +33,10 @@ class Cleaning:
 
     Args:
         lowercase: lower-case the text.
-        max_length: the most words that a sentence may have, and after SentencePiece the most
-            pieces.
-        max_ratio: the most by which one side may be longer than the other, in characters,
-            10 added to both so that a word may become two; infinity: no limit. Not asked of valid
-            and test data.
+        max_length: the most words a sentence may have, and the most pieces after SentencePiece.
+        max_ratio: how many times longer one side may be than the other, in characters, with 10
+            added to both so that one word may become two; infinity means no limit. Not applied to
+            valid and test data.
         strict: refuse training data with a bad pair instead of dropping the pair.
     """
 
@@ -55,7 +54,7 @@ class Cleaning:
 
 @dataclass(frozen=True)
 class ParallelText:
-    """Two files of equal line count: their paths and their pairs of lines, in order."""
+    """Two files with equally many lines: their paths, and their pairs of lines in order."""
 
     source: Path
     target: Path
@@ -63,15 +62,18 @@ class ParallelText:
 
 
 def read_lines(path: Path) -> list[str]:
-    """All of :func:`iter_lines`."""
+    """The lines of ``path`` as a list; see :func:`iter_lines`."""
     return list(iter_lines(path))
 
 
 def iter_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 text file, plain or (by the ending ``.gz``) gzipped, without newlines.
+    """Read a UTF-8 text file line by line, without newlines.
 
     A line ends at ``\\n`` or ``\\r\\n`` and nowhere else: not at a lone carriage return, U+0085 or
-    U+2028, which corpora hold inside of sentences. A byte order mark is no part of the first line.
+    U+2028, which occur inside sentences of corpora. A byte order mark is skipped.
+
+    Args:
+        path: the file; gzipped if its name ends in ``.gz``.
 
     Raises:
         UserError: if there is no such file, or it is not UTF-8 text (with the number of the line).
@@ -88,7 +90,7 @@ def iter_lines(path: Path) -> Iterator[str]:
 
 
 def decoded(path: Path, file: IO[bytes], *, gzipped: bool) -> Iterator[str]:
-    """As :func:`iter_lines`, for a file that is open already.
+    """Read an open file as :func:`iter_lines` does.
 
     Args:
         path: its name, for messages.
@@ -125,10 +127,14 @@ def _decode(path: Path, number: int, line: bytes) -> str:
 
 
 def read_pairs(source: Path, target: Path) -> ParallelText:
-    """Read two files whose lines belong together.
+    """Read two files whose lines are translations of each other.
+
+    Args:
+        source: one side.
+        target: the other side.
 
     Raises:
-        UserError: as :func:`read_lines`; if a file has no line; if the line counts differ.
+        UserError: as for :func:`read_lines`, or if the files are empty or differ in line count.
     """
     sources, targets = read_lines(source), read_lines(target)
     if len(sources) != len(targets):
@@ -142,7 +148,11 @@ def read_pairs(source: Path, target: Path) -> ParallelText:
 
 
 def clean_line(text: str, lowercase: bool = False) -> str:
-    """Unicode NFC, no invisible or control characters, single spaces; lower-cased if asked.
+    """Normalise to Unicode NFC, drop invisible and control characters, squeeze spaces.
+
+    Args:
+        text: one line.
+        lowercase: lower-case it too.
 
     >>> clean_line("  A\\tb\\u200b  C ", lowercase=True)
     'a b c'
@@ -157,16 +167,16 @@ def clean_line(text: str, lowercase: bool = False) -> str:
 def clean_pairs(
     text: ParallelText, options: Cleaning, *, training: bool
 ) -> tuple[list[Pair], dict[str, int]]:
-    """Clean every pair; drop bad training pairs, refuse bad valid and test pairs.
+    """Clean all pairs: drop bad training pairs, refuse bad valid and test pairs.
 
     Args:
         text: what was read.
         options: what is bad.
-        training: False for valid and test data, where dropping a pair in silence would
-            change the score.
+        training: False for valid and test data, where silently dropping a pair would change
+            the score.
 
     Returns:
-        the clean pairs, and counts: ``read``, ``kept`` and one count a reason for dropping.
+        the clean pairs, and counts: ``read``, ``kept`` and one for each reason to drop a pair.
 
     Raises:
         UserError: for a bad pair that is not dropped, with file and line.
@@ -196,7 +206,12 @@ def clean_pairs(
 
 
 def first_fault(pair: Pair, options: Cleaning, *, training: bool) -> tuple[str, int, str] | None:
-    """What is bad about a clean pair, if anything.
+    """The first thing that is bad about a pair, or None.
+
+    Args:
+        pair: both sides, clean.
+        options: what is bad.
+        training: False for valid and test data, whose ratio of lengths is not checked.
 
     Returns:
         a short reason to count, the side (0 source, 1 target) and a sentence.

@@ -92,7 +92,7 @@ def test_the_options(prepare, corpus):
     words = (corpus.parent / "data" / "dict.word.txt").read_text()
     assert words == "tea 2\nPoured 1\nWe 1\n"
     refused_again = prepare("--min-count", "2")
-    assert "data exists already" in refused_again.stderr and refused_again.returncode == 2
+    assert "data already exists" in refused_again.stderr and refused_again.returncode == 2
     assert prepare("--min-count", "2", "--overwrite").returncode == 0
     assert (corpus.parent / "data" / "dict.word.txt").read_text() == "tea 2\nwe 2\n"
 
