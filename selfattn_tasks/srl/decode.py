@@ -1,4 +1,4 @@
-"""From label scores to BIO tags: argmax, its published mending, Viterbi under BIO constraints."""
+"""From label scores to BIO tags: argmax, its published repair, Viterbi under BIO constraints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .tags import DECODERS
 
 @dataclass(frozen=True)
 class Constraints:
-    """Which labels may follow which.
+    """Which labels may follow each other.
 
     Args:
         start: bool ``(C,)``, labels that may open a sentence.
@@ -67,10 +67,16 @@ def bio_constraints(
 
 
 def best_step(constraints: Constraints) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-    """A function ``(B, C) -> (B, C), (B, C)``: best allowed predecessor's score, and which it is.
+    """Make the maximisation step of Viterbi, which costs O(C) rather than O(C^2).
 
-    Labels that may follow any other share one maximum; an ``I-X`` has two or three predecessors. So
-    a step costs O(C), not O(C^2).
+    Labels that may follow any other share one maximum; an ``I-X`` has two or three predecessors.
+
+    Args:
+        constraints: which labels may follow each other.
+
+    Returns:
+        a function ``(B, C) -> (B, C), (B, C)``: each label's best predecessor's score, and which
+        one it is.
     """
     allowed = constraints.allowed
     counts = allowed.sum(0)
@@ -98,15 +104,15 @@ def best_step(constraints: Constraints) -> Callable[[Tensor], tuple[Tensor, Tens
 def viterbi(
     log_probs: Tensor, padding_mask: Tensor, constraints: Constraints
 ) -> tuple[Tensor, Tensor]:
-    """The best path of each sentence, all sentences at once.
+    """The best path of each sentence of a batch.
 
     Args:
         log_probs: ``(B, T, C)``; -inf forbids a label at a word.
         padding_mask: bool ``(B, T)``, True = padding, on the right.
-        constraints: what may follow what.
+        constraints: which labels may follow each other.
 
     Returns:
-        Labels ``(B, T)``, 0 at padding, and log-probabilities of the paths ``(B,)``.
+        labels ``(B, T)``, 0 at padding, and log-probabilities of the paths ``(B,)``.
     """
     batch, length, _ = log_probs.shape
     check_padding_mask(padding_mask, (batch, length))
@@ -141,7 +147,7 @@ def decode(
             He et al. 2017 (see ``decode_structure``).
 
     Returns:
-        The tags of each sentence, without padding.
+        the tags of each sentence, without padding.
 
     Raises:
         UserError: if ``how`` is unknown.

@@ -1,4 +1,4 @@
-"""Sentences with predicates and the labelled spans of their arguments."""
+"""Sentences, their predicates, and the labelled spans of the arguments."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Proposition:
 
     Args:
         predicate: position of the predicate in the sentence, counted from 0.
-        lemma: what the predicate column holds; empty if the file has none.
-        spans: all pieces, ``V`` and ``C-`` pieces included, by start; of spans
-            with one start, the outer one first.
+        lemma: the entry of the predicate column; empty if the file has none.
+        spans: all pieces, including ``V`` and ``C-`` pieces, by start; of spans with the same
+            start, the outer one comes first.
     """
 
     predicate: int
@@ -45,8 +45,8 @@ class Sentence:
     """Words and their propositions.
 
     Args:
-        words: the words; empty strings if the file holds propositions alone.
-        propositions: ordered by predicate, one a predicate.
+        words: the words; empty strings if the file holds only propositions.
+        propositions: one per predicate, in order of predicates.
     """
 
     words: tuple[str, ...]
@@ -54,12 +54,12 @@ class Sentence:
 
     @property
     def has_words(self) -> bool:
-        """False if the file held propositions alone."""
+        """False if the file held only propositions."""
         return any(self.words)
 
 
 def covers_predicate(proposition: Proposition) -> bool:
-    """True if a ``V`` or ``C-V`` span holds the predicate's word."""
+    """Whether a ``V`` or ``C-V`` span of ``proposition`` holds the predicate's word."""
     return any(
         span.label.removeprefix(CONTINUATION) == VERB
         and span.start <= proposition.predicate <= span.end

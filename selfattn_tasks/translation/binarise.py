@@ -1,4 +1,4 @@
-"""fairseq's own preprocessing, as a subprocess, so that this package never imports fairseq."""
+"""fairseq-preprocess as a subprocess, so that this package never imports fairseq."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def preprocess(
         destination: the data-bin to make.
         languages: source and target.
         tests: names of the test sets, in order.
-        workers: processes.
-        dictionary: the dictionary; default: the pieces that ``train`` holds.
-        watch: called every second while it runs.
+        workers: number of processes.
+        dictionary: the dictionary. Default: the pieces that occur in ``train``.
+        watch: called about once a second while it runs.
 
     Raises:
         UserError: if fairseq is not installed or its preprocessing fails.
@@ -64,7 +64,7 @@ def preprocess(
 
 
 def _watched(command: list[str], watch: Callable[[], None]) -> tuple[int, str]:
-    """Exit code and whole output of a command; it ends with this process's wait."""
+    """Exit code and complete output of a command, which is terminated if this is interrupted."""
     environment = os.environ | {"PYTHONWARNINGS": "ignore"}
     with (
         tempfile.TemporaryFile("w+", errors="replace") as output,

@@ -32,12 +32,12 @@ class Options:
     """How to prepare a corpus.
 
     Args:
-        source_lang: short name, used as file ending, for example ``en``.
+        source_lang: short name, used as file suffix, for example ``en``.
         target_lang: the same for the other side.
         vocab_size: SentencePiece pieces, shared by both languages.
         vocab_type: ``bpe`` or ``unigram``.
         cleaning: what a sentence must look like.
-        workers: processes for binarising.
+        workers: processes of fairseq-preprocess.
     """
 
     source_lang: str
@@ -72,14 +72,19 @@ class Options:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What :func:`prepare` made: the folder and the content of its ``prepared.json``."""
+    """The folder that :func:`prepare` made, and the content of its ``prepared.json``."""
 
     folder: Path
     summary: dict[str, Any]
 
 
 def find_pair(prefix: str, options: Options, flag: str) -> tuple[Path, Path]:
-    """The two files ``PREFIX.LANG`` (or ``PREFIX.LANG.gz``) that ``flag`` names.
+    """Find the two files ``PREFIX.LANG`` or ``PREFIX.LANG.gz``.
+
+    Args:
+        prefix: the start of their paths.
+        options: their languages.
+        flag: where the user named them, for messages.
 
     Raises:
         UserError: if one is missing.
@@ -106,8 +111,8 @@ def prepare(
 ) -> Prepared:
     """Clean, split if asked, learn a vocabulary, encode and binarise; all or nothing.
 
-    The destination gets ``data-bin/`` for fairseq, ``spm.model`` and ``spm.vocab``, ``raw/`` with
-    the clean text of valid and test (what a translation is compared with), and ``prepared.json``
+    The destination holds ``data-bin/`` for fairseq, ``spm.model`` and ``spm.vocab``, ``raw/`` with
+    the clean text of valid and test, against which translations are scored, and ``prepared.json``
     with counts, options and the SHA-256 of every input.
 
     Args:
@@ -116,8 +121,8 @@ def prepare(
         splits: source and target file of ``train``, ``valid``, ``test`` and,
             for further test sets, ``test1``, ``test2`` and so on.
         pair: instead of ``splits``, one source and one target file to be split.
-        held_out: with ``pair``, the pairs in valid and in test.
-        seed: with ``pair``, chooses the split.
+        held_out: with ``pair``, the number of pairs in valid, and in test.
+        seed: with ``pair``, determines the split.
         overwrite: replace a folder that was prepared before.
 
     Raises:
@@ -125,7 +130,9 @@ def prepare(
     """
     check_destination(destination, overwrite=overwrite, mark=SUMMARY)
     if (splits is None) == (pair is None):
-        raise UserError("give either files for train, valid and test, or one pair to split")
+        raise UserError(
+            "give either files for train, valid and test, or one pair of files to split"
+        )
     files = splits if pair is None else {"pair": pair}
     inputs = {name: read_pairs(*paths) for name, paths in (files or {}).items()}
     warnings = suspicions(inputs)
@@ -178,7 +185,7 @@ def _check_sizes(text: Mapping[str, list[Pair]]) -> None:
     for name, pairs in text.items():
         if not pairs:
             raise UserError(
-                f"the {name} data has no pair left after cleaning, but needs one or more"
+                f"the {name} data has no pair left after cleaning, but needs at least one"
             )
 
 
@@ -195,7 +202,7 @@ def _write_text(
     inputs: Mapping[str, ParallelText],
     counts: dict[str, dict[str, int]],
 ) -> dict[str, dict[str, int]]:
-    """Learn the vocabulary, write raw and encoded text; drops over-long pairs from ``text``."""
+    """Learn the vocabulary, drop over-long pairs from ``text``, write raw and encoded text."""
     train = text["train"]
     logger.info("learning %d %s pieces", options.vocab_size, options.vocab_type)
     vocabulary.learn(
@@ -232,7 +239,7 @@ def _refuse_or_report(
 ) -> None:
     limit = options.cleaning.max_length
     if name in inputs and (name != "train" or options.cleaning.strict):
-        # Nothing was dropped before under these two conditions, so positions are line numbers.
+        # Nothing was dropped before under these conditions, so positions are line numbers.
         number = fits.index(False) + 1
         raise UserError(
             f"{inputs[name].source} or {inputs[name].target}, line {number}: more than "

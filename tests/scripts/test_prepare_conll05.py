@@ -176,11 +176,11 @@ def change(layout, old, new):
         ),
         (
             lambda layout, wsj: (wsj / "05" / "wsj_0501.mrg").write_text("( (S (NN a)) \n"),
-            ["wsj_0501.mrg, line 1: the tree that starts here is not closed"],
+            ["wsj_0501.mrg, line 1: the tree that starts here is never closed"],
         ),
         (
             lambda layout, wsj: (wsj / "05" / "wsj_0501.mrg").write_text("( (NN a)) )\n"),
-            ["wsj_0501.mrg, line 1: ) without a ("],
+            ["wsj_0501.mrg, line 1: ) without a matching ("],
         ),
         (
             lambda layout, wsj: (wsj / "05" / "wsj_0501.mrg").write_bytes(b"( (NN caf\xe9))\n"),
@@ -188,7 +188,7 @@ def change(layout, old, new):
         ),
         (
             lambda layout, wsj: shutil.copytree(wsj / "05", wsj.parent / "copy" / "05"),
-            ["both", "hold section 05, but one is needed"],
+            ["both", "hold section 05: name a folder"],
         ),
     ],
     ids=["rows", "sentences", "no-v", "open", "close", "encoding", "twice"],

@@ -128,7 +128,7 @@ def test_a_column_that_counts_the_words_is_not_their_column(prepare, corpus, sta
         (corpus / name).write_text(numbered((corpus / name).read_text(), start))
     done = prepare("--test", "corpus/words", "corpus/props")
     assert done.returncode == 0, done.stderr
-    assert "corpus/train: the first column counts the words; they are taken from the second" in (
+    assert "corpus/train: the first column numbers the words; they are taken from the second" in (
         done.stdout
     )
     data, plain = corpus.parent / "data", corpus.parent / "plain"
@@ -150,7 +150,7 @@ def test_the_column_of_the_words_by_name(prepare, corpus):
     assert done.returncode == 0, done.stderr
     data, plain = corpus.parent / "data", corpus.parent / "plain"
     assert (data / "train.txt").read_text() == (plain / "train.txt").read_text()
-    for column, words in (("4", "the predicates stand in column 4"), ("0", "must be 1 or more")):
+    for column, words in (("4", "the predicates are in column 4"), ("0", "must be 1 or more")):
         again = prepare("--word-column", column, dest="again")
         assert again.returncode == 2 and "--word-column" in again.stderr and words in again.stderr
 
@@ -158,7 +158,7 @@ def test_the_column_of_the_words_by_name(prepare, corpus):
 def test_rows_that_stand_for_words_of_others_are_named(prepare, corpus):
     text = numbered(TRAIN).replace("2\tPoured", "1-2\tWe've - *\n2\tPoured", 1)
     (corpus / "train").write_text(text)
-    refused(prepare(), corpus.parent, "corpus/train, line 2: the row 1-2 stands for other rows")
+    refused(prepare(), corpus.parent, "corpus/train, line 2: the row 1-2 is not a word")
 
 
 def test_words_of_the_dictionary_itself_are_left_to_it(prepare, corpus):
@@ -173,7 +173,11 @@ def test_words_of_the_dictionary_itself_are_left_to_it(prepare, corpus):
     [
         ("valid", VALID.replace("*) *", "* *"), ["valid, line 3: column 3: the span (V opens ins"]),
         ("train", TRAIN.replace("sip (V*)", "sip (A1*)"), ["corpus/train, line 7", "no V span"]),
-        ("train", "a -\nb -\n", ["corpus/train: no predicate, but the train data needs one"]),
+        (
+            "train",
+            "a -\nb -\n",
+            ["corpus/train: no predicate, but the train data needs at least one"],
+        ),
         ("valid", "", ["corpus/valid, line 1: the file is empty"]),
         ("valid", "- (A0*)\npour (V*)\n", ["propositions without words", "--valid WORDS PROPS"]),
     ],

@@ -1,7 +1,8 @@
 """The CoNLL-2005 data, built from its public archives and the user's own Penn Treebank.
 
 The archives ``conll05st-release`` and ``conll05st-tests`` hold the propositions of all sections and
-the words of the test sets; the words of training and development sections are the Treebank's.
+the words of the test sets; the words of the training and development sections come from the
+Treebank.
 """
 
 from __future__ import annotations
@@ -35,20 +36,19 @@ def build(
     """Write ``PART.conll`` and ``PART.props`` for train, dev, test.wsj and test.brown.
 
     Args:
-        treebank: the Penn Treebank; not needed for sections whose words the
-            archives hold too.
+        treebank: the Penn Treebank; not needed for sections whose words are in the archives.
         archives: ``conll05st-release.tar.gz`` and ``conll05st-tests.tar.gz``, or
             the folders they unpack to.
         destination: the folder to make; all or nothing.
-        any_counts: do not ask for the published counts.
+        any_counts: accept other counts than the published ones.
         overwrite: replace a folder that was made before.
-        show: called with one line a section: its counts.
+        show: called with a line of counts for each section.
 
     Returns:
-        counts by part and section, which ``counts.json`` holds too.
+        counts by part and section, as in ``counts.json``.
 
     Raises:
-        UserError: with everything that is missing, or the first section that does not fit.
+        UserError: naming everything that is missing, or the first section that does not fit.
     """
     check_destination(destination, overwrite=overwrite, mark=MARK)
     members = read_archives(archives)
@@ -72,8 +72,8 @@ def build(
         if total != part.published and not any_counts:
             raise UserError(
                 f"{part.name} has {_say(total)}, but {_say(part.published)} are published: the "
-                "Treebank or the archives are not complete, or another version; --any-counts "
-                "accepts them"
+                "Treebank or the archives are incomplete, or another version; --any-counts accepts "
+                "them"
             )
     with new_folder(destination, overwrite=overwrite, mark=MARK) as folder:
         for name, sentences in data.items():
@@ -95,7 +95,7 @@ def _say(counts: tuple[int, int, int]) -> str:
 def _find_all(
     treebank: Path | None, members: Mapping[str, Member], archives: Sequence[Path]
 ) -> dict[str, Path]:
-    """The Treebank's folder of every section that needs it; all that is missing in one message."""
+    """The Treebank's folder of each section that needs it; one error names all that is missing."""
     if treebank is not None and not treebank.is_dir():
         raise UserError(f"--treebank: there is no folder {treebank}")
     folders: dict[str, Path] = {}

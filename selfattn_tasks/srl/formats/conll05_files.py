@@ -1,4 +1,4 @@
-"""What the CoNLL-2005 archives hold: their layout, their files, and how they spell words."""
+"""The CoNLL-2005 archives: their layout, their files, and how they spell words."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Part:
         name: the name of the files written.
         folder: its folder in the archives.
         sections: sections of the Treebank, or ``brown``.
-        published: sentences, tokens and propositions by Table 1 of Carreras
-            and Marquez (2005).
+        published: sentences, tokens and propositions according to Table 1 of Carreras and
+            Màrquez (2005).
     """
 
     name: str
@@ -35,7 +35,12 @@ class Part:
     published: tuple[int, int, int]
 
     def key(self, section: str, kind: str) -> str:
-        """Where the archives hold the ``props`` or ``words`` of a section, without ``.gz``."""
+        """The path in the archives, without ``.gz``, of a section's file of some ``kind``.
+
+        Args:
+            section: of the Treebank, or ``brown``.
+            kind: ``props`` or ``words``.
+        """
         number = f".{section}" if self.folder in ("train", "devel") else ""
         return f"{self.folder}/{kind}/{self.folder}{number}.{kind}"
 
@@ -64,10 +69,16 @@ class Member:
 
 
 def read_archives(paths: Iterable[Path]) -> dict[str, Member]:
-    """The props and words files of archives or of unpacked ones, by :meth:`Part.key`.
+    """Read the props and words files of archives.
+
+    Args:
+        paths: archives, or the folders they unpack to.
+
+    Returns:
+        the files by :meth:`Part.key`.
 
     Raises:
-        UserError: if one is missing or damaged, or holds two different versions of a file.
+        UserError: if an archive is missing or damaged, or two hold different versions of a file.
     """
     found: dict[str, Member] = {}
     for path in paths:
@@ -83,7 +94,7 @@ def read_archives(paths: Iterable[Path]) -> dict[str, Member]:
 
 
 def _members(path: Path) -> Iterator[tuple[str, str, bytes]]:
-    """Name, key and content of the files that are needed."""
+    """Name, key and content of each file that is needed."""
     try:
         if path.is_dir():
             for file in sorted(path.rglob("*")):
@@ -107,7 +118,7 @@ def _members(path: Path) -> Iterator[tuple[str, str, bytes]]:
 
 
 def _key(name: str) -> str:
-    """The key of a file that is needed, or nothing."""
+    """The key of a file that is needed, or an empty string."""
     match = _MEMBER.search(name)
     return match[1] if match and match[1] in _KEYS else ""
 
@@ -119,10 +130,10 @@ _BRACKETS = {
 
 @dataclass(frozen=True)
 class Spelling:
-    """How words of the Treebank are written, to agree with the test sets of the archives.
+    """How to write words of the Treebank so that they agree with the archives' test sets.
 
     The Treebank writes ``-LRB-`` for an opening parenthesis and ``\\/`` for a slash. The shared
-    task undid the first; whether it undid the second is read off the words of its test sets.
+    task undid the former; whether it undid the latter shows in the words of its test sets.
 
     Args:
         brackets: turn ``-LRB-`` and the like into characters.
@@ -134,7 +145,7 @@ class Spelling:
 
     @classmethod
     def of(cls, members: Mapping[str, Member]) -> Spelling:
-        """The spelling of the words in some archives."""
+        """The spelling of the words in ``members``, the files of archives."""
         words = {
             line.split()[0]
             for key, member in members.items()

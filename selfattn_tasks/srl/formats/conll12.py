@@ -1,8 +1,8 @@
 """CoNLL-2012 files (``*_gold_conll``).
 
 The columns: document, part, word number, word, part of speech, parse, lemma, frameset, sense,
-speaker, entities, then one bracket column a predicate, and coreference. Lines that start with
-``#begin document`` and ``#end document`` stand around documents.
+speaker, entities, then one bracket column per predicate, and coreference. Each document is enclosed
+by lines that start with ``#begin document`` and ``#end document``.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _MARKS = ("#begin document", "#end document")
 
 
 def sentences_of(path: Path, *, lenient: bool = False) -> list[Sentence]:
-    """The sentences of a file.
+    """Read the sentences of a file.
 
     Args:
         path: the file.
-        lenient: accept nested spans, and a column without ``V`` where the framesets say
-            which word is the predicate.
+        lenient: accept nested spans, and a column without ``V`` if the framesets tell which word
+            is the predicate.
 
     Raises:
-        UserError: for a bad file, with its name, the line and what was expected.
+        UserError: for a bad file, naming it, the line and what was expected.
     """
     blocks = read_blocks(path, skip=lambda line: line.lstrip("\ufeff").startswith(_MARKS))
     return [
@@ -38,7 +38,7 @@ def sentences_of(path: Path, *, lenient: bool = False) -> list[Sentence]:
 def _checked(block: Block) -> list[list[str]]:
     if block.width < _FIRST + 1:
         raise block.error(
-            0, f"{block.width} columns, but CoNLL-2012 needs {_FIRST + 1} and one a predicate"
+            0, f"{block.width} columns, but CoNLL-2012 needs {_FIRST + 1} and one per predicate"
         )
     return block.rows
 
@@ -65,7 +65,7 @@ def _propositions(block: Block, lenient: bool) -> tuple[Proposition, ...]:
 
 
 def _predicate(spans: Sequence[Span], framed: Sequence[int]) -> int | None:
-    """The word with a frameset in the V span, or the span's first word; None without a V span."""
+    """The word with a frameset in the V span, or the first word of that span, if there is one."""
     for span in spans:
         if span.label == VERB:
             return next((i for i in framed if span.start <= i <= span.end), span.start)

@@ -1,4 +1,4 @@
-"""The words of Penn Treebank files (``.mrg``), traces left out."""
+"""The words of Penn Treebank files (``.mrg``), without traces."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ from .rows import Block
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 _TRACE = "-NONE-"
-# Lines of a notice at the head of some files.
+# How lines of the notice at the start of some files begin.
 _NOTICE = "*x*"
 
 
 def section_folder(treebank: Path, section: str) -> Path | None:
-    """The folder of a section, such as ``02``: one of that name that holds ``.mrg`` files.
+    """Find the folder of a section: one of its name that holds ``.mrg`` files.
+
+    Args:
+        treebank: the folder to search.
+        section: such as ``02``.
 
     Raises:
-        UserError: if several folders below ``treebank`` are such.
+        UserError: if there are several such folders.
     """
     found = sorted(
         folder
@@ -29,8 +33,8 @@ def section_folder(treebank: Path, section: str) -> Path | None:
     )
     if len(found) > 1:
         raise UserError(
-            f"--treebank {treebank}: both {found[0]} and {found[1]} hold section {section}, but "
-            "one is needed: give a folder further down"
+            f"--treebank {treebank}: both {found[0]} and {found[1]} hold section {section}: name a "
+            "folder further down that holds one of them"
         )
     return found[0] if found else None
 
@@ -45,7 +49,7 @@ def read_section(folder: Path) -> list[Block]:
         one row a word, which is all that a row holds.
 
     Raises:
-        UserError: for a file that is no text or has unbalanced parentheses.
+        UserError: for a file that is not text or has unbalanced parentheses.
     """
     files = sorted(path for path in folder.iterdir() if _is_tree_file(path))
     return [tree for path in files for tree in read_trees(path)]
@@ -56,13 +60,13 @@ def _is_tree_file(path: Path) -> bool:
 
 
 def read_trees(path: Path) -> list[Block]:
-    """The words of a file's trees, traces left out; trees without a word are skipped.
+    """Read the words of a file's trees without traces, skipping trees without a word.
 
     Args:
         path: the file.
 
     Raises:
-        UserError: if the file is no UTF-8 text, or its parentheses are unbalanced.
+        UserError: if the file is not UTF-8 text, or its parentheses are unbalanced.
     """
     trees: list[Block] = []
     words: list[list[str]] = []
@@ -79,7 +83,7 @@ def read_trees(path: Path) -> list[Block]:
             elif token == ")":
                 depth -= 1
                 if depth < 0:
-                    raise UserError(f"{path}, line {number}: ) without a ( that it could close")
+                    raise UserError(f"{path}, line {number}: ) without a matching (")
                 if depth == 0 and words:
                     trees.append(Block(path, start, words))
                     words = []
@@ -88,5 +92,5 @@ def read_trees(path: Path) -> list[Block]:
                 words.append([token])
             before = [before[1], token]
     if depth:
-        raise UserError(f"{path}, line {start}: the tree that starts here is not closed")
+        raise UserError(f"{path}, line {start}: the tree that starts here is never closed")
     return trees

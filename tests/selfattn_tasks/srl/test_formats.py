@@ -129,7 +129,7 @@ def test_a_folder_of_conll_2012_files(tmp_path):
     found = conll.read(tmp_path / "data")
     assert [sentence.words[1] for sentence in found] == ["a", "verb", "b", "verb"]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="is a folder, but there is no .*gold_conll file"):
+    with pytest.raises(UserError, match="is a folder without .*gold_conll files"):
         conll.read(tmp_path / "empty")
 
 
@@ -189,14 +189,14 @@ def changed(old, new, text=COLUMNS):
         ("", "file, line 1: the file is empty"),
         ("\n \n", "file, line 1: the file is empty"),
         (changed("(A0*)\t", "(A0*\t"), r"line 2: column 3: the span \(V opens inside .* \(A0"),
-        (changed("drink\t*)", "drink\t*"), r"line 3: column 3: the span \(A1 .* is not closed"),
+        (changed("drink\t*)", "drink\t*"), r"line 3: column 3: the span \(A1 .* is never closed"),
         (changed("to\t-\t*", "to\t-\t*))"), r"line 4: column 3: '\*\)\)' closes .* none is open"),
-        (changed("tea\t-\t(A1*", "tea\t-\tA1"), "line 3: column 3: 'A1' is no bracket tag"),
+        (changed("tea\t-\t(A1*", "tea\t-\tA1"), "line 3: column 3: 'A1' is not a bracket tag"),
         (changed("tea\t-\t(A1*", "tea\t-"), "line 3: 3 columns, but the first .* has 4"),
         (changed("verb\t-", "verb\t-\t*"), "line 8: 3 columns, but the first .* has 2"),
         (changed("drink\tdrink", "drink\t-"), "line 1: .* 4 columns, .* 1 predicates .* need 3"),
         (changed("verb\t-", "verb\tverb"), "line 7: .* 2 columns, .* 1 predicates .* need 3"),
-        (changed("pour\t(V*)", "pour\t(A2*)"), "line 2: .* no V span over it in column 3"),
+        (changed("pour\t(V*)", "pour\t(A2*)"), "line 2: .* no V span in column 3"),
         (changed("\tpour", "\t-").replace("to\t-", "to\tpour"), "line 4: .* no V span"),
         (COLUMNS.encode().replace(b"tea", b"t\xe9"), "line 3: byte 0xe9 at position 2"),
         (COLUMNS.encode("utf-16"), "line 1: byte 0xff"),
