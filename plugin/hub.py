@@ -1,4 +1,4 @@
-"""Load a trained model in Python from its folder alone."""
+"""Load a trained model in Python, given only its folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SENTENCEPIECE = ("sentencepiece.bpe.model", "spm.model")
 def find_parts(
     folder: Path, checkpoint_file: str | None = None, data: str | None = None
 ) -> dict[str, Any]:
-    """What fairseq's ``from_pretrained`` must be told to load the model in *folder*.
+    """Find what fairseq's ``from_pretrained`` needs to load the model in *folder*.
 
     Args:
         folder: a training's ``--save-dir``, or a folder with a checkpoint, its dictionaries and its

@@ -16,11 +16,11 @@ from ._patch import wrap
 
 
 def explain_curves() -> None:
-    """Say which curves could not be written, once.
+    """Say once which curves could not be written.
 
-    Break: TensorBoard writes in a thread, which dies with a traceback; its error comes up again at
-    the next value (fairseq/logging/progress_bar.py) and at exit (_close_writers), with tracebacks.
-    Fix: one sentence at the next value.
+    Break: TensorBoard writes in a thread, which dies with a traceback; its error is raised again at
+    the next value (fairseq/logging/progress_bar.py) and at exit (_close_writers). Fix: one sentence
+    at the next value.
     """
 
     @wrap(progress_bar.TensorboardProgressBarWrapper, "_log_to_tensorboard")
@@ -56,7 +56,7 @@ def explain_log() -> None:
     """Complain once when a log line cannot be written, and go on.
 
     Break: Python's logging prints a traceback for each line. Fix: one sentence; the training goes
-    on, since its checkpoints may lie on another disk.
+    on, since its checkpoints may be on another disk.
     """
     complained = False
 

@@ -1,4 +1,4 @@
-"""``--fp16``, ``--bf16`` and ``--amp`` do what they say, or say why not."""
+"""Make ``--fp16``, ``--bf16`` and ``--amp`` do what they say, or say why they cannot."""
 
 import importlib.util
 import logging
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_precision() -> None:
-    """Look at the precision flags as soon as they are parsed.
+    """Check the precision flags as soon as they are parsed.
 
     Break 1: fairseq/options.py, parse_args_and_arch, takes ``--bf16`` for a TPU and fails without
     torch_xla, though its trainer handles bfloat16 on every device. Fix: no TPU without torch_xla.

@@ -45,21 +45,21 @@ class SRLTaggingConfig(FairseqDataclass):
     )
     max_length: int = field(
         default=256,
-        metadata={"help": "leave longer training sentences out; all are kept elsewhere"},
+        metadata={"help": "leave out longer training sentences; other sets keep all sentences"},
     )
     eval_decoder: ChoiceEnum(DECODERS) = field(  # type: ignore[valid-type]
         default="argmax",
         metadata={
-            "help": "decoder of the validation, and so of the choice of the best checkpoint; "
+            "help": "decoder for validation, and so for choosing the best checkpoint; "
             "see `selfattn predict --help`"
         },
     )
     keep_vectors: ChoiceEnum(("all", "seen")) = field(  # type: ignore[valid-type]
         default="all",
         metadata={
-            "help": "which vectors of --word-embeddings a checkpoint holds beside those of "
-            "training words: all, or those of words in the prepared files (seen: much smaller, "
-            "but any other word is unknown for good)"
+            "help": "which vectors of --word-embeddings a checkpoint holds besides those of "
+            "training words: all, or only those of words in the prepared files (seen: much "
+            "smaller, but all other words remain unknown)"
         },
     )
 
@@ -86,28 +86,28 @@ class SRLTaggingTask(FairseqTask):
     def __init__(self, cfg: Any, vocabulary: Vocabulary) -> None:
         super().__init__(cfg)
         self.tagger = TaggerState(vocabulary)
-        # While a model is built: the file of word vectors that it starts from.
+        # The word vectors that a model starts from, while it is built.
         self.vectors: WordVectors | None = None
 
     @classmethod
     def setup_task(cls, cfg: Any, **kwargs: Any) -> "SRLTaggingTask":
-        """fairseq's hook: read the dictionaries.
+        """fairseq's hook: read the dictionaries of the folder in ``cfg``.
 
         Raises:
-            UserError: if the folder is not a prepared one.
+            UserError: if it is not a prepared folder.
         """
         return cls(cfg, Vocabulary.read(Path(cfg.data)))
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Words and labels."""
+        """Words and labels of the training data."""
         return self.tagger.vocabulary
 
     def build_criterion(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """fairseq's hook.
+        """fairseq's hook: build the criterion.
 
         Raises:
-            UserError: for a criterion that does not know these batches.
+            UserError: for a criterion that cannot handle these batches.
         """
         criterion = super().build_criterion(cfg, from_checkpoint)
         if not isinstance(getattr(criterion, "supervised", criterion), BIOTaggingCriterion):
@@ -119,15 +119,15 @@ class SRLTaggingTask(FairseqTask):
         return criterion
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """fairseq's hook; reads ``--word-embeddings``, unless a checkpoint's weights follow.
+        """fairseq's hook: build the model from ``--word-embeddings``, or for a checkpoint.
 
         Raises:
-            UserError: if the architecture is no tagger, or a flag of it is wrong.
+            UserError: if the architecture is not a tagger, or one of its flags is wrong.
         """
         arch = getattr(cfg, "arch", None)
         if not getattr(ARCH_MODEL_REGISTRY.get(arch), "is_tagger", False):
             raise UserError(
-                f"--arch {arch} is no tagger; --task srl_tagging needs deepatt, deepatt_mtsa or "
+                f"--arch {arch} is not a tagger; --task srl_tagging needs deepatt, deepatt_mtsa or "
                 "another architecture of the model deepatt"
             )
         path = getattr(cfg, "word_embeddings", None)
@@ -140,7 +140,7 @@ class SRLTaggingTask(FairseqTask):
         return model
 
     def _keep(self, vectors: WordVectors, path: str) -> None:
-        """Add the words whose vectors a checkpoint shall hold, and log the coverage."""
+        """Add the words whose vectors checkpoints will hold, and log the coverage."""
         words: Iterable[str] = vectors.words
         if str(self.cfg.keep_vectors) == "seen":
             files = (f for f in Path(self.cfg.data).glob("*.txt") if not f.name.startswith("dict."))
@@ -159,7 +159,7 @@ class SRLTaggingTask(FairseqTask):
         )  # fmt: skip
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> None:
-        """fairseq's hook: read ``SPLIT.txt``, and ``SPLIT.conll`` for all but training.
+        """fairseq's hook: read ``SPLIT.txt`` and, except for training, ``SPLIT.conll``.
 
         Raises:
             UserError: if the files are missing or do not belong together.
@@ -169,7 +169,7 @@ class SRLTaggingTask(FairseqTask):
         if not path.is_file():
             raise UserError(
                 f"{path} does not exist: give a folder that `{self.prepared_by}` wrote with "
-                f"--{split}, or name the sets that there are (--train-subset, --valid-subset)"
+                f"--{split}, or name existing sets (--train-subset, --valid-subset)"
             )
         lines = read_lines_file(path)
         if split == "train":
@@ -215,7 +215,7 @@ class SRLTaggingTask(FairseqTask):
         return loss, size, {**logged, **self._counts(scores[0], sample)}
 
     def _counts(self, scores: Tensor, sample: dict[str, Any]) -> dict[str, int]:
-        """Counts of the official score for a batch of propositions with their gold spans."""
+        """The official score's counts for a batch of propositions with their gold spans."""
         decoder = str(self.cfg.eval_decoder)
         tags = decode(
             torch.log_softmax(scores.float(), -1),
@@ -241,14 +241,14 @@ class SRLTaggingTask(FairseqTask):
             metrics.log_derived(name, partial(_figure, figure))
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint stores of the task."""
+        """fairseq's hook: what a checkpoint stores about the task."""
         return {**super().state_dict(), KEY: self.tagger.dump()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over a checkpoint's state.
+        """fairseq's hook: restore what a checkpoint stored.
 
         Raises:
-            UserError: if it was trained with other words or labels than this folder has.
+            UserError: if it was trained with other words or labels than those of this folder.
         """
         state = dict(state_dict)
         stored = state.pop(KEY, None)
@@ -260,21 +260,21 @@ class SRLTaggingTask(FairseqTask):
         theirs = vocabulary if self.tagger.config else vocabulary.with_frozen(())
         if different := differences(ours, theirs):
             raise UserError(
-                f"{self.cfg.data} and the checkpoint have other vocabularies: {different}; "
-                "prepare the data again from the files that it was trained on, or train anew in "
-                "another --save-dir"
+                f"{self.cfg.data} and the checkpoint have different vocabularies: {different}; "
+                "prepare the data again from the files that it was trained on, or start a new "
+                "training in another --save-dir"
             )
         self.tagger = TaggerState(vocabulary, self.tagger.config)
 
 
 def _gold(path: Path, lines: list[Line]) -> list[tuple[tuple[str, ...], Proposition]]:
-    """Words and propositions of the gold file, which the lines were made from."""
+    """Words and propositions of the gold file from which the lines were made."""
     if not path.is_file():
         raise UserError(f"{path} does not exist; prepare the folder with `selfattn prepare srl`")
     gold = [(s.words, p) for s in read(path) for p in s.propositions]
     if [(words, p.predicate) for words, p in gold] != [(e.words, e.predicate) for e in lines]:
         raise UserError(
-            f"{path} and {path.with_suffix('.txt').name} hold other propositions; prepare the "
+            f"{path} and {path.with_suffix('.txt').name} hold different propositions; prepare the "
             "folder again with `selfattn prepare srl`"
         )
     return gold
