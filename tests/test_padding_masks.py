@@ -69,8 +69,8 @@ CALLS = {
     "srl.decode_structure.best_structured": lambda m: decode_structure.best_structured(
         scores, m, labels
     ),
-    "srl.network.Tagger.forward": lambda m: network.Tagger(config)(words, words, m),
-    "srl.network.TaggerLayer.forward": lambda m: network.TaggerLayer(config)(x, m),
+    "srl.tagger.network.Tagger.forward": lambda m: network.Tagger(config)(words, words, m),
+    "srl.tagger.network.TaggerLayer.forward": lambda m: network.TaggerLayer(config)(x, m),
 } | {
     f"layers.{layer.__module__.rpartition('.')[2]}.{layer.__name__}.{way}": (
         lambda m, name=name, way=way: getattr(layers.build_attention(name, 8, 2), way)(x, m)

@@ -12,7 +12,7 @@ from fairseq.data import FairseqDataset
 
 from selfattn_tasks.srl import Proposition
 from selfattn_tasks.srl.tagger.network import network_input
-from selfattn_tasks.srl.vocabulary import spread
+from selfattn_tasks.words.vocabulary import spread
 
 from ..criterions.bio_tagging import IGNORED
 

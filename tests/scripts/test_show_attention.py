@@ -16,7 +16,7 @@ from selfattn_tasks import checkpoints
 from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig
 from selfattn_tasks.srl.tagger.predictor import Predictor, Query
 from selfattn_tasks.srl.tagger.state import KEY, PREFIX, TaggerState
-from selfattn_tasks.srl.vocabulary import Vocabulary
+from selfattn_tasks.words.vocabulary import Vocabulary
 
 pytest.importorskip("matplotlib")
 

@@ -14,8 +14,8 @@ from selfattn.errors import UserError, check_integer
 from selfattn.layers import build_attention
 from selfattn.masks import check_padding_mask
 
-from ..initialise import INITIALISERS, initialise
-from ..vocabulary import PADDING, spread
+from ...words.initialise import INITIALISERS, initialise
+from ...words.vocabulary import PADDING, spread
 
 _LAYER_NORM_EPS = 1e-6
 

@@ -13,10 +13,10 @@ from torch import Tensor
 from selfattn.errors import UserError
 
 from ... import checkpoints
+from ...words.vocabulary import Vocabulary
 from ..decode import decode
 from ..propositions import Sentence
 from ..tags import proposition_of
-from ..vocabulary import Vocabulary
 from .network import Tagger, network_input
 from .state import PREFIX, TaggerState
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..results import Comparison, Report
+from ..verdict import seeds_words
 from . import cells
-from .results import Comparison, Report
-from .verdict import seeds_words
 
 
 @dataclass(frozen=True)

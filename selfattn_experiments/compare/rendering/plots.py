@@ -10,11 +10,11 @@ import numpy as np
 
 from selfattn.errors import UserError
 
-from ..report import Curves, read_curves
-from ..report.figures import FORMATS, colours, new_figure, save, tidy
+from ...report import Curves, read_curves
+from ...report.figures import FORMATS, colours, new_figure, save, tidy
+from ..results import Report
+from ..run_level import Interval
 from . import cells
-from .results import Report
-from .run_level import Interval
 
 _STRIP = 0.16  # half the width over which the runs of a system are spread
 _CUT = ", cut where it holds scores that do not exist"

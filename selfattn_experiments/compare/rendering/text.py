@@ -6,7 +6,7 @@ import textwrap
 
 from tabulate import tabulate
 
-from .results import Report
+from ..results import Report
 from .sections import Table, tables, title_of
 
 # A longer name is cut where it makes a table wider than the terminal; never to less than this.

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from selfattn.files import csv_text
 
+from ..results import Comparison, Report, Summary
 from . import cells
-from .results import Comparison, Report, Summary
 from .sections import tables, title_of
 
 COLUMNS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .run_level import Interval
+from ..run_level import Interval
 
 
 def points(value: float) -> str:
