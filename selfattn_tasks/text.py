@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import io
 import logging
 import re
 import unicodedata
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 from selfattn.errors import UserError
 
@@ -66,21 +67,23 @@ def read_lines(path: Path) -> list[str]:
     return list(iter_lines(path))
 
 
-def iter_lines(path: Path) -> Iterator[str]:
-    """Read a UTF-8 text file line by line, without newlines.
+def iter_lines(path: Path, recode: Callable[[int], None] | None = None) -> Iterator[str]:
+    """Read a UTF-8 text file, plain or gzipped, line by line, without newlines.
 
     A line ends at ``\\n`` or ``\\r\\n`` and nowhere else: not at a lone carriage return, U+0085 or
     U+2028, which occur inside sentences of corpora. A byte order mark is skipped.
 
     Args:
-        path: the file; gzipped if its name ends in ``.gz``.
+        path: the file.
+        recode: takes the number of each line that is not UTF-8, which is then read as Latin-1.
+            Default: such a line is an error.
 
     Raises:
         UserError: if there is no such file, or it is not UTF-8 text (with the number of the line).
     """
     try:
         with path.open("rb") as file:
-            yield from decoded(path, file, gzipped=path.suffix == ".gz")
+            yield from decoded(path, file, recode)
     except FileNotFoundError:
         raise UserError(f"there is no file {path}") from None
     except IsADirectoryError:
@@ -89,31 +92,38 @@ def iter_lines(path: Path) -> Iterator[str]:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def decoded(path: Path, file: IO[bytes], *, gzipped: bool) -> Iterator[str]:
+def decoded(
+    path: Path, file: io.BufferedReader[Any], recode: Callable[[int], None] | None = None
+) -> Iterator[str]:
     """Read an open file as :func:`iter_lines` does.
 
     Args:
         path: its name, for messages.
         file: its content.
-        gzipped: unpack it first.
+        recode: as for :func:`iter_lines`.
 
     Raises:
         UserError: if it is not UTF-8 text, or not a complete gzip file.
     """
+    zipped = path.suffix == ".gz" or file.peek(2)[:2] == b"\x1f\x8b"
     try:
-        for number, line in enumerate(gzip.GzipFile(fileobj=file) if gzipped else file, start=1):
+        for number, line in enumerate(gzip.GzipFile(fileobj=file) if zipped else file, start=1):
             text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
             # What follows the last newline is a line only if it holds something.
             if text:
-                yield _decode(path, number, text.removesuffix(b"\n"))
+                yield _decode(path, number, text.removesuffix(b"\n"), recode)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise UserError(f"{path} is not a complete gzip file") from None
 
 
-def _decode(path: Path, number: int, line: bytes) -> str:
+def _decode(path: Path, number: int, line: bytes, recode: Callable[[int], None] | None) -> str:
+    line = line.removesuffix(b"\r")
     try:
-        text = line.removesuffix(b"\r").decode("utf-8")
+        text = line.decode("utf-8")
     except UnicodeDecodeError as error:
+        if recode is not None and b"\0" not in line:
+            recode(number)
+            return line.decode("latin-1")
         raise UserError(
             f"{path}, line {number}: byte 0x{line[error.start]:02x} at position {error.start + 1} "
             "is not UTF-8; only UTF-8 text is allowed"

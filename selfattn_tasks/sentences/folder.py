@@ -45,7 +45,7 @@ class Folder:
         self.path = Path(path)
         self.meta: dict[str, Any] = _json(self.path / META)
         version = self.meta.get("version") if isinstance(self.meta, dict) else None
-        if version != VERSION or "kind" not in self.meta:
+        if version != VERSION or self.meta.get("kind") not in [str(kind) for kind in Kind]:
             raise UserError(
                 f"{self.path / META} is not of `prepare sentences` with version {VERSION}; prepare "
                 "the folder again"
@@ -65,6 +65,16 @@ class Folder:
     def tokens(self) -> Tokens:
         """How texts became words, so that others become words in the same way."""
         return Tokens(**self.meta["tokens"])
+
+    @property
+    def lengths(self) -> tuple[float, float]:
+        """Mean and standard deviation of the words of a training sentence.
+
+        Of trees, those of whole sentences, as the published block lengths are made of. With folds,
+        those of all parts.
+        """
+        own = self.meta["lengths"]["all" if self.fold_count else "train"]
+        return float(own["mean"]), float(own["sd"])
 
     @property
     def fold_count(self) -> int:
@@ -146,7 +156,13 @@ class Folder:
 
     @cached_property
     def _all(self) -> list[Example]:
-        return list(read_examples(self.path / ALL, self.kind))
+        examples = list(read_examples(self.path / ALL, self.kind))
+        if len(examples) != len(self.fold_numbers):
+            raise UserError(
+                f"{self.path / ALL} has {len(examples):,} examples, but {FOLDS} "
+                f"{len(self.fold_numbers):,} numbers; prepare the folder again"
+            )
+        return examples
 
     def _check_fold(self, fold: int | None) -> None:
         if not self.fold_count and fold is not None:
@@ -188,6 +204,6 @@ def _json(path: Path) -> Any:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not JSON"
         raise UserError(
-            f"{path} cannot be read ({reason}); give a folder that scripts/prepare_sentences.py "
+            f"{path} cannot be read ({reason}); give a folder that `selfattn prepare sentences` "
             "wrote"
         ) from None

@@ -83,9 +83,8 @@ def read_archives(paths: Iterable[Path]) -> dict[str, Member]:
     found: dict[str, Member] = {}
     for path in paths:
         for name, key, data in _members(path):
-            zipped = data.startswith(b"\x1f\x8b")
-            lines = decoded(path / name, io.BytesIO(data), gzipped=zipped)
-            member = Member(path / name, list(lines))
+            content = io.BufferedReader(io.BytesIO(data))
+            member = Member(path / name, list(decoded(path / name, content)))
             if found.setdefault(key, member).lines != member.lines:
                 raise UserError(
                     f"--archive: {found[key].name} and {member.name} are both {key}, but differ"
