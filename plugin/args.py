@@ -52,6 +52,7 @@ def add_attention_args(parser: ArgumentParser) -> None:
             parser.add_argument(
                 _flag(name, "preset"),
                 choices=tuple(config.presets),
+                default=argparse.SUPPRESS,
                 help=f"published form of {name} (default: the architecture's)",
             )
         if _as_fairseq(config):
@@ -185,7 +186,7 @@ def _as_fairseq(config: type[AttentionConfig]) -> dict[str, Any]:
 
 
 def _refuse_foreign_switches(args: Namespace, chosen: str) -> None:
-    """Refuse switches of other mechanisms, which have no effect; their presets are harmless."""
+    """A switch of another mechanism would change nothing: that is a mistake, a preset a habit."""
     for name in CONFIGS:
         if name == chosen:
             continue

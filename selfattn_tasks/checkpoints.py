@@ -85,9 +85,6 @@ def explain_reading(path: str | os.PathLike[str]) -> Iterator[None]:
     ``torch.load`` ignores the checksums in a checkpoint; verifying them here takes about as long as
     the loading itself.
 
-    Args:
-        path: the checkpoint that the block reads.
-
     Raises:
         UserError: the file is missing, empty, truncated, damaged, not a checkpoint, or contains
             other classes.

@@ -56,14 +56,7 @@ class Metric(Protocol):
         ...
 
     def scores(self, sums: Counts) -> Counts:
-        """Turn summed counts into scores.
-
-        Args:
-            sums: shape (..., columns).
-
-        Returns:
-            shape (...), in percent.
-        """
+        """Scores from summed counts, shape (..., columns) to (...), in percent."""
         ...
 
 

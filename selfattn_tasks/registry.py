@@ -6,5 +6,5 @@ from .srl.task import SRL
 from .task import Task
 from .translation.task import Translation
 
-# The first takes any text, so a file of unknown kind is offered to the last one first.
+# The first takes any text; of a file of unknown kind, the last is asked first.
 TASKS: dict[str, Task] = {task.name: task for task in (Translation(), SRL())}

@@ -13,7 +13,7 @@ from .metric import Metric
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores by name, and the signatures that make them comparable."""
+    """Figures by name, and what makes them comparable."""
 
     figures: dict[str, float]
     signatures: dict[str, str]
@@ -30,7 +30,7 @@ class Task(ABC):
         gold_holds: what its gold files hold, in the plural, for messages.
         metrics: names of all metrics in the order of tables. The first is the primary one, unless
             the user names another.
-        packages: packages whose versions a report gives, besides NumPy and SciPy.
+        packages: whose versions a report gives, beside those of NumPy and SciPy.
         prepare: the command that makes its data.
         gold_key: the key of a grid file for the references or gold files of the test sets.
         flags_key: the key of a grid file for the flags of the command that applies a checkpoint.
