@@ -66,6 +66,15 @@ def write_roles(folder):
     (folder / "glove.6B.100d.txt").write_text(f"we{vector}\ntea{vector}\ncat{vector}\n")
 
 
+def write_sentences(folder):
+    """SICK's three files, and one of a digit and a text a line."""
+    header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+    rows = "".join(f"{n}\tWe pour {n}\tTea\t{n % 5 + 1}\tNEUTRAL\n" for n in range(10))
+    for name in ("train", "trial", "test_annotated"):
+        (folder / f"SICK_{name}.txt").write_text(header + rows)
+    (folder / "custrev.all").write_text("".join(f"{n % 2} tea {n}\n" for n in range(20)))
+
+
 def write_hypotheses(folder):
     """Translations of ten runs, as run_seeds.py would leave them."""
     lines = (folder / "data-bin/my/raw/test.de").read_text().splitlines()
@@ -86,6 +95,7 @@ def place(tmp_path, repo_root):
         (tmp_path / name).symlink_to(repo_root / name)
     write_text(tmp_path / "corpus")
     write_roles(tmp_path)
+    write_sentences(tmp_path)
     (tmp_path / "grid.yaml").write_text(blocks("yaml")[0])
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "sbatch").write_text("#!/bin/sh\necho 1\n")
