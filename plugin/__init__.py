@@ -1,8 +1,9 @@
 """The fairseq side of selfattn: ``fairseq-train DATA --user-dir plugin --arch transformer_mtsa``.
 
 Importing this package registers everything with fairseq. fairseq itself imports ``models/`` and
-``tasks/`` of a user dir, never ``criterions/``, and nothing if the package was imported before (a
-notebook): so all are imported here, and a new folder needs only its name in ``_REGISTERING``.
+``tasks/`` of a user dir, never ``criterions/``, and nothing at all if the package was imported
+before, as in a notebook. So all of them are imported here; a new folder needs only its name in
+``_REGISTERING``.
 """
 
 import importlib

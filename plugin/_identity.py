@@ -1,4 +1,4 @@
-"""One identity a process: the plugin is importable as ``plugin`` and as ``selfattn_fairseq``.
+"""One identity per process: the plugin is importable as ``plugin`` and as ``selfattn_fairseq``.
 
 fairseq names a user dir by its folder, so a clone gives ``plugin`` and an installation gives
 ``selfattn_fairseq``. Registering the same architectures twice fails, so the second name has to be
@@ -13,14 +13,14 @@ _TWINS = {"plugin": "selfattn_fairseq", "selfattn_fairseq": "plugin"}
 
 
 def join_twin(name: str, folder: Path) -> bool:
-    """Make *name* an alias of the other name's package if that one is loaded already.
+    """Make *name* an alias of the other name's package if that is already loaded.
 
     Args:
         name: the package's name in this import.
         folder: the package's folder.
 
     Returns:
-        True if ``sys.modules`` now holds the other package and its modules under *name*.
+        whether ``sys.modules`` now holds the other package and its modules under *name*.
 
     Raises:
         ImportError: the other name is loaded from another folder, so the code may differ.
@@ -42,7 +42,7 @@ def join_twin(name: str, folder: Path) -> bool:
 
 
 def check_core(folder: Path) -> None:
-    """Check that ``import selfattn`` finds the core that lies beside the plugin.
+    """Check that ``import selfattn`` finds the core next to the plugin.
 
     Args:
         folder: the plugin's folder.
@@ -68,7 +68,7 @@ def check_core(folder: Path) -> None:
 
 
 def _version(package: Path) -> str:
-    """Read the version from the source: the copy that is not loaded cannot be asked."""
+    """Read the version from the source, since one of the two copies is not loaded."""
     try:
         text = (package / "__init__.py").read_text(encoding="utf-8")
     except OSError:

@@ -1,8 +1,8 @@
-"""Flags <-> configuration: the only file that knows both.
+"""Flags <-> configuration; no other file knows both.
 
 Every field of a mechanism's configuration is a flag ``--<mechanism>-<field>``; its help text and
-choices come from the field. A flag that is not given leaves the preset's value, and what was
-resolved is written back into the arguments, so that a checkpoint holds its whole configuration.
+choices come from the field. A flag that is not given leaves the preset's value, and the resolved
+values are written back into the arguments, so that a checkpoint holds its complete configuration.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from selfattn.config.base import is_constant
 from selfattn.errors import UserError
 from selfattn.layers import ATTENTIONS
 
-# Without a switch: in translation fairseq's attention with fairseq's flags, in tagging the core's
-# layer. With one: the core's layer in both.
+# Without a switch it is fairseq's attention with fairseq's flags in translation, and the core's
+# layer in tagging; with a switch, the core's layer in both.
 BASELINE = "multihead"
 # fairseq's own --attention-dropout sets it.
 _NOT_A_FLAG = ("attention_dropout",)
-# What fairseq's multi-head attention has and a comparison must not change along with the mechanism:
-# biases on all projections, and a smaller initialisation of query, key and value.
+# What a comparison of mechanisms must leave as in fairseq's multi-head attention: biases on all
+# projections, and a smaller initialisation of query, key and value.
 _AS_FAIRSEQ = {
     "qk_bias": True,
     "value_bias": True,
@@ -35,11 +35,15 @@ _AS_FAIRSEQ = {
 
 
 def add_attention_args(parser: ArgumentParser) -> None:
-    """Add ``--encoder-attention`` and the switches of every mechanism to fairseq's parser."""
+    """Add ``--encoder-attention`` and the switches of every mechanism to fairseq's parser.
+
+    Args:
+        parser: with ``argument_default=argparse.SUPPRESS``, as fairseq makes it for a model: a flag
+            that is not given must leave no trace in the arguments.
+    """
     parser.add_argument(
         "--encoder-attention",
         choices=tuple(ATTENTIONS),
-        default=argparse.SUPPRESS,
         help="self-attention of the encoder; multihead is dot-product attention: fairseq's own in "
         "translation, unless a --multihead switch asks for more",
     )
@@ -55,7 +59,6 @@ def add_attention_args(parser: ArgumentParser) -> None:
             parser.add_argument(
                 _flag(name, "projections"),
                 choices=("fairseq", "preset"),
-                default=argparse.SUPPRESS,
                 help="biases and initialisation of the projections: as in fairseq's multi-head "
                 "attention (default), so that the mechanism is all that differs, or as the "
                 "preset's",
@@ -73,7 +76,7 @@ def attention_config(args: Namespace) -> AttentionConfig | None:
         args: fairseq's model arguments.
 
     Returns:
-        The validated configuration.
+        the validated configuration.
 
     Raises:
         UserError: if a switch belongs to another mechanism or has a value that is not allowed.
@@ -108,14 +111,17 @@ def attention_config(args: Namespace) -> AttentionConfig | None:
 
 
 def mechanisms() -> list[str]:
-    """Names of all attentions but the baseline."""
+    """The names of all attentions but the baseline."""
     return [name for name in ATTENTIONS if name != BASELINE]
 
 
 def refuse_hydra(args: Any) -> None:
-    """End fairseq-hydra-train, which has no place for flags that are added the argparse way.
+    """End fairseq-hydra-train, which cannot handle flags that are added the argparse way.
 
-    Hydra prints every exception with its traceback, so this one is none to it.
+    Hydra prints the traceback of every exception but SystemExit.
+
+    Args:
+        args: the arguments of an architecture.
 
     Raises:
         SystemExit: if the arguments are Hydra's.
@@ -128,17 +134,17 @@ def refuse_hydra(args: Any) -> None:
 
 
 def set_default(args: Namespace, name: str, value: Any) -> None:
-    """Set an argument that is not given."""
+    """Set the argument ``name`` to ``value`` unless it is given."""
     setattr(args, name, getattr(args, name, value))
 
 
 def choose_presets(args: Namespace, published: str | None = None) -> None:
-    """Give each mechanism a preset that is not given: the published one, or its default.
+    """Choose a preset for each mechanism that has none: the published one, or its default.
 
     Args:
         args: fairseq's model arguments.
-        published: preset of a kind of model, such as ``"nmt"``; mechanisms without it, and all of
-            them for None, get their default.
+        published: the preset for a kind of model, such as ``"nmt"``. Mechanisms without it get
+            their default, as all do with None.
     """
     for name in mechanisms():
         config = CONFIGS[name]
@@ -147,7 +153,11 @@ def choose_presets(args: Namespace, published: str | None = None) -> None:
 
 
 def check_heads(embed_dim: int, num_heads: int) -> None:
-    """Refuse sizes that no attention of the encoder can have.
+    """Refuse sizes that are impossible for any attention.
+
+    Args:
+        embed_dim: width of the encoder.
+        num_heads: number of heads.
 
     Raises:
         UserError: if the heads do not divide the width.
@@ -168,9 +178,9 @@ def _switches(config: type[AttentionConfig]) -> list[Field[Any]]:
 
 
 def _as_fairseq(config: type[AttentionConfig]) -> dict[str, Any]:
-    """Those of ``_AS_FAIRSEQ`` that a mechanism has; Fast-DiSA's maps are none of fairseq's."""
+    """The switches in ``_AS_FAIRSEQ`` that a mechanism has; Fast-DiSA's maps are its own."""
     known = {f.name for f in _switches(config)}
-    if "output_bias" not in known:  # multihead has them anyhow
+    if "output_bias" not in known:  # multihead has them in any case
         return {}
     return {name: value for name, value in _AS_FAIRSEQ.items() if name in known}
 
@@ -189,19 +199,17 @@ def _refuse_foreign_switches(args: Namespace, chosen: str) -> None:
 
 
 def _add_switch(parser: ArgumentParser, flag: str, f: Field[Any]) -> None:
-    """One flag from one field; absent from the arguments unless it is given."""
-    common: dict[str, Any] = {"default": argparse.SUPPRESS, "help": f.metadata["help"]}
+    """Add the flag of one field, which is absent from the arguments unless given."""
+    how: dict[str, Any] = {"type": _parser_of(f), "metavar": f.name.upper()}
     if isinstance(f.default, bool):
-        parser.add_argument(flag, action=argparse.BooleanOptionalAction, **common)
-        return
-    if f.metadata["choices"]:
-        parser.add_argument(flag, choices=f.metadata["choices"], **common)
-        return
-    parser.add_argument(flag, type=_parser_of(f), metavar=f.name.upper(), **common)
+        how = {"action": argparse.BooleanOptionalAction}
+    elif f.metadata["choices"]:
+        how = {"choices": f.metadata["choices"]}
+    parser.add_argument(flag, help=f.metadata["help"], **how)
 
 
 def _parser_of(f: Field[Any]) -> Callable[[str], Any]:
-    """How to read a flag's value: from the field's type, or, with a default of None, an integer."""
+    """The parser of a flag's value, by the type of the field; a default of None means integer."""
     if f.name == "window":
         return _windows
     if f.name == "block_length":
@@ -213,7 +221,7 @@ def _parser_of(f: Field[Any]) -> Callable[[str], Any]:
 
 
 def _windows(text: str) -> int | tuple[int, ...]:
-    """``5`` or ``3,5,7,9``."""
+    """Parse ``5`` or ``3,5,7,9``."""
     try:
         sizes = tuple(int(size) for size in text.split(","))
     except ValueError:
@@ -224,7 +232,7 @@ def _windows(text: str) -> int | tuple[int, ...]:
 
 
 def _block_length(text: str) -> int:
-    """``5``, or ``auto`` for 0."""
+    """Parse ``5``, or ``auto`` as 0."""
     if text != "auto" and not text.isdecimal():
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a block length; give a number of tokens, or auto"

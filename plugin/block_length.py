@@ -1,4 +1,4 @@
-"""``--biblosa-block-length auto``: from the lengths of the training data, once for a model."""
+"""``--biblosa-block-length auto``: derived once from the lengths of the training data."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _LAST = "checkpoint_last.pt"  # fairseq's default of --restore-file: that of --s
 def resolve_block_length(args: Namespace, task: Any) -> None:
     """Replace an automatic block length of Bi-BloSA by a number, which every checkpoint then holds.
 
-    A training that goes on from a checkpoint takes that one's number; a new one asks its training
-    data (Bi-BloSAN, eq. 19-23).
+    A training that starts from a checkpoint takes the number in it; any other derives it from its
+    training data (Bi-BloSAN, eq. 19-23).
 
     Args:
         args: fairseq's model arguments, resolved; changed in place.

@@ -1,4 +1,4 @@
-"""Load a trained model in Python from its folder alone."""
+"""Load a trained model in Python, given only its folder."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fairseq import checkpoint_utils
 from selfattn.errors import UserError
 
 _CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt", "model.pt")
-# fairseq's name for it in a published folder, and scripts/prepare_translation.py's.
+# Its name in fairseq's published folders, and in those of `selfattn prepare translation`.
 _SENTENCEPIECE = ("sentencepiece.bpe.model", "spm.model")
 
 
 def find_parts(
     folder: Path, checkpoint_file: str | None = None, data: str | None = None
 ) -> dict[str, Any]:
-    """What fairseq's ``from_pretrained`` must be told to load the model in *folder*.
+    """Find what fairseq's ``from_pretrained`` needs to load the model in *folder*.
 
     Args:
         folder: a training's ``--save-dir``, or a folder with a checkpoint, its dictionaries and its
@@ -28,7 +28,7 @@ def find_parts(
             that the model was trained on.
 
     Returns:
-        dict[str, Any]: keyword arguments of ``from_pretrained``; with the SentencePiece model, if
+        keyword arguments of ``from_pretrained``; with the SentencePiece model, if
         one lies in *folder*, with the dictionaries, or in the folder above them.
 
     Raises:

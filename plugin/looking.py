@@ -1,4 +1,4 @@
-"""The encoder of a trained translation model on one sentence, layer by layer."""
+"""Look into the encoder of a trained translation model, layer by layer."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from .modules.encoder_attention import EncoderAttention
 
 @dataclass(frozen=True)
 class EncoderLook:
-    """What the layers of an encoder did with a sentence.
+    """What the layers of an encoder do with a sentence.
 
     Args:
-        pieces: the sentence's pieces, end of sentence included.
+        pieces: the sentence's pieces, including the end of sentence.
         unknown: how many of them the model does not know.
         attention: name of the mechanism.
-        layers: one inspection a layer.
+        layers: one inspection per layer.
     """
 
     pieces: tuple[str, ...]
@@ -47,11 +47,11 @@ class EncoderLook:
 def look(
     path: Path, sentence: str, data: str | None = None, user_dir: str | None = None
 ) -> EncoderLook:
-    """Load a translation model, cut a sentence into its pieces, and look into every layer.
+    """Load a translation model, split a sentence into pieces, and look into every layer.
 
     Args:
         path: the checkpoint.
-        sentence: one sentence as a person types it.
+        sentence: one sentence as the user types it.
         data: folder of the dictionaries; default: see ``hub.find_parts``.
         user_dir: folder that registers the model's architecture, if this plugin does not.
 
@@ -60,7 +60,7 @@ def look(
             sentence is empty or too long, or the attention has nothing to show.
     """
     if not sentence.strip():
-        raise UserError("the sentence is empty; type one word at least")
+        raise UserError("the sentence is empty; type at least one word")
     _check_architecture(path, user_dir)
     # fairseq takes a relative path as one below the checkpoint's folder.
     where = None if data is None else str(Path(data).absolute())
@@ -93,13 +93,13 @@ def _check_architecture(path: Path, user_dir: str | None) -> None:
     arch = getattr(model, "arch", None) or getattr(model, "_name", None)
     if arch not in ARCH_MODEL_REGISTRY:
         raise UserError(
-            f"{path} has the architecture {arch}, which nobody has registered; name the folder "
-            "that does with --user-dir"
+            f"{path} has the architecture {arch}, which is not registered; name the folder that "
+            "registers it with --user-dir"
         )
 
 
 def _as_prepared(sentence: str, data: Path) -> str:
-    """The sentence as scripts/prepare_translation.py wrote the training text, lower case or not."""
+    """The sentence cleaned as `selfattn prepare translation` cleaned the training text."""
     summary = data.parent / SUMMARY
     if not summary.is_file():
         return sentence
@@ -112,16 +112,22 @@ def _inspect(module: nn.Module, *args: Any, **kwargs: Any) -> Inspection:
         return module.inspect(*args, **kwargs)
     if isinstance(module, MultiheadAttention):
         return inspect_fairseq_multihead(module, kwargs["query"], kwargs["key_padding_mask"])
-    raise UserError(f"the attention {type(module).__name__} cannot be looked into")
+    raise UserError(f"the attention {type(module).__name__} cannot be inspected")
 
 
 def inspect_fairseq_multihead(
     module: MultiheadAttention, x: Tensor, padding_mask: Tensor | None = None
 ) -> Inspection:
-    """fairseq's own self-attention on ``(T, B, C)``; the softmax is ours, fairseq's is float32."""
+    """Look into fairseq's own self-attention; the softmax is ours, fairseq's is float32.
+
+    Args:
+        module: the attention.
+        x: its input, ``(T, B, C)``.
+        padding_mask: bool ``(B, T)``, True = padding.
+    """
     check_padding_mask(padding_mask, x.shape[1::-1])
     usual = module.skip_embed_dim_check
-    # With the check, fairseq hands over to PyTorch, which gives the mean of the heads alone.
+    # With the check, fairseq calls PyTorch's function, which returns only the mean of the heads.
     module.skip_embed_dim_check = True
     try:
         with looking_into(module):

@@ -1,1 +1,1 @@
-"""What a task is, without a framework: files in, vocabularies, decoders, official scores."""
+"""Tasks without a framework: file formats, vocabularies, decoders and official scores."""

@@ -1,4 +1,4 @@
-"""fairseq checkpoints as files: read them, write them safely; without importing fairseq.
+"""Read and safely write fairseq checkpoints, without importing fairseq.
 
 A checkpoint is a dictionary that ``torch.save`` wrote: ``model`` (the weights), ``cfg`` or ``args``
 (every flag of the training, the model's as an ``argparse.Namespace``), ``task_state``,
@@ -53,7 +53,7 @@ def safe_types() -> list[Any]:
     """The harmless types beside tensors that a fairseq checkpoint holds.
 
     Returns:
-        list[Any]: for ``torch.serialization.add_safe_globals`` or ``safe_globals``; with them
+        for ``torch.serialization.add_safe_globals`` or ``safe_globals``; with them
         ``torch.load`` reads a checkpoint while it still refuses to run any other code.
     """
     import numpy as np
@@ -86,8 +86,8 @@ def explain_reading(path: str | os.PathLike[str]) -> Iterator[None]:
     the loading itself.
 
     Raises:
-        UserError: the file is missing, empty, truncated, damaged, not a checkpoint, or holds other
-            classes.
+        UserError: the file is missing, empty, truncated, damaged, not a checkpoint, or contains
+            other classes.
     """
     try:
         _check_sums(Path(path))
@@ -113,9 +113,12 @@ def explain_reading(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _check_sums(path: Path) -> None:
-    """Refuse a checkpoint of which some part does not have the checksum stored beside it."""
-    if not path.is_file() or _start(path) != b"PK":
-        return  # torch's old format has no checksums; of anything else torch says what is wrong
+    """Refuse a checkpoint if one of its records does not have the checksum stored with it."""
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        if file.read(2) != b"PK":
+            return  # torch's old format has no checksums; torch says what is wrong with the rest
     try:
         with zipfile.ZipFile(path) as archive:
             record = archive.testzip()
@@ -127,11 +130,6 @@ def _check_sums(path: Path) -> None:
         raise UserError(f"cannot read the checkpoint {path}: {reason}")
 
 
-def _start(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(2)
-
-
 def _damaged(path: Path) -> str:
     return (
         f"the file is truncated or damaged ({path.stat().st_size:,} bytes); use another checkpoint "
@@ -140,7 +138,7 @@ def _damaged(path: Path) -> str:
 
 
 def _weight_in(archive: zipfile.ZipFile, record: str, path: Path) -> str | None:
-    """Name of the weight whose numbers are in a damaged record, if it is a weight's."""
+    """The name of the weight that a damaged record stores, if it stores one."""
     info = archive.getinfo(record)
     del info.CRC  # read it as it is
     with contextlib.suppress(Exception):  # anything may be damaged
@@ -159,8 +157,8 @@ def _reason(path: Path, error: Exception) -> str:
     if "EOF" in str(error) or "PytorchStreamReader" in str(error):
         return _damaged(path)
     return (
-        f"it is no fairseq checkpoint ({type(error).__name__}); fairseq-train writes files such as "
-        "checkpoint_best.pt"
+        f"it is not a fairseq checkpoint ({type(error).__name__}); fairseq-train writes files such "
+        "as checkpoint_best.pt"
     )
 
 
@@ -171,10 +169,10 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         path: the file.
 
     Returns:
-        dict[str, Any]: the checkpoint; ``["model"]`` maps names to tensors.
+        the checkpoint; ``["model"]`` maps names to tensors.
 
     Raises:
-        UserError: the file is missing, damaged or no fairseq checkpoint, or a weight is NaN or
+        UserError: the file is missing, damaged or not a fairseq checkpoint, or a weight is NaN or
             infinite.
     """
     with explain_reading(path):
@@ -193,16 +191,20 @@ def _load(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def updates(path: str | os.PathLike[str]) -> int:
-    """How many optimizer steps a checkpoint's training had done.
+    """How many optimizer steps the training of the checkpoint ``path`` had done.
 
     Raises:
-        UserError: the file is missing, truncated or no fairseq checkpoint.
+        UserError: the file is missing, truncated or not a fairseq checkpoint.
     """
     return int(read(path)["optimizer_history"][-1]["num_updates"])
 
 
 def check_content(state: Any, path: str | os.PathLike[str]) -> None:
-    """Check that what was read is a fairseq checkpoint with numbers for weights.
+    """Check that an object is a fairseq checkpoint with finite weights.
+
+    Args:
+        state: what was read.
+        path: where from, for messages.
 
     Raises:
         UserError: it holds no ``model``, or neither ``cfg`` nor ``args``, or a weight is NaN or
@@ -213,7 +215,8 @@ def check_content(state: Any, path: str | os.PathLike[str]) -> None:
     if "model" not in keys or not has_flags:
         found = ", ".join(map(str, keys[:5])) or "nothing"
         raise UserError(
-            f"{path} is no fairseq checkpoint: it holds {found}, but should hold 'model' and 'cfg'"
+            f"{path} is not a fairseq checkpoint: it holds {found}, but should hold 'model' and "
+            "'cfg'"
         )
     for name, tensor in state["model"].items():
         # The two extremes are NaN if any number is; isfinite() would cost eight times as much.
@@ -229,16 +232,20 @@ def check_content(state: Any, path: str | os.PathLike[str]) -> None:
 
 
 class Distinct:
-    """Checkpoints that are averaged or used together, none of them twice."""
+    """Checks that no two of the checkpoints that are used together are the same."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[int, ...], str | os.PathLike[str]] = {}
 
     def add(self, weights: Mapping[str, torch.Tensor], path: str | os.PathLike[str]) -> None:
-        """Take the next one.
+        """Add a checkpoint.
+
+        Args:
+            weights: its tensors by name.
+            path: its file, for messages.
 
         Raises:
-            UserError: an earlier one, under whatever name, holds the same weights.
+            UserError: an earlier one, under whatever name, has the same weights.
         """
         tensors = (t.cpu().contiguous().reshape(-1).view(torch.uint8) for t in weights.values())
         sums = tuple(zlib.crc32(t.numpy().data) for t in tensors)
@@ -256,14 +263,14 @@ def flags(state: dict[str, Any]) -> dict[str, Any]:
         state: a checkpoint, or a dictionary with the model's flags under ``args``.
 
     Returns:
-        dict[str, Any]: values by name as argparse spells it, ``encoder_attention`` for example.
+        values by name as argparse spells it, ``encoder_attention`` for example.
     """
     found = state.get("args") or (state.get("cfg") or {}).get("model") or {}
     return dict(vars(found) if isinstance(found, argparse.Namespace) else found)
 
 
 def model_flags(state: dict[str, Any]) -> dict[str, Any]:
-    """Those of :func:`flags` that decide what the weights mean."""
+    """The :func:`flags` of the checkpoint ``state`` that decide what its weights mean."""
     return {
         name: value
         for name, value in flags(state).items()
@@ -275,8 +282,8 @@ def write(state: Any, path: str | os.PathLike[str]) -> None:
     """Write a checkpoint so that *path* is at any time the old file or the whole new one.
 
     Args:
-        state: what ``torch.save`` shall write.
-        path: the file; ``PATH.tmp`` is used while writing and never left behind by an error.
+        state: what ``torch.save`` is to write.
+        path: the file. While it is written it is ``PATH.tmp``, which no error leaves behind.
 
     Raises:
         UserError: the disk is full.
@@ -287,6 +294,10 @@ def write(state: Any, path: str | os.PathLike[str]) -> None:
 
 def copy(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
     """Copy a file so that *target* is at any time the old file or the whole new one.
+
+    Args:
+        source: the file to copy.
+        target: the file to write.
 
     Raises:
         UserError: the disk is full.
@@ -300,7 +311,7 @@ def copy(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None
 
 @contextlib.contextmanager
 def _writing(path: Path, needed: int) -> Iterator[IO[bytes]]:
-    """`files.writing`, and a full disk in one sentence."""
+    """`files.writing`, with one sentence for a full disk."""
     folder = os.path.dirname(os.path.realpath(path))
     free = shutil.disk_usage(folder).free if os.path.isdir(folder) else 0
     try:

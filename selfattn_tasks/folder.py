@@ -16,14 +16,17 @@ from selfattn.files import check_output_folder
 
 @contextmanager
 def new_folder(destination: Path, *, overwrite: bool = False, mark: str) -> Iterator[Path]:
-    """A temporary folder beside ``destination`` that takes its name when the block succeeds.
+    """Make a folder that takes its name only when the block succeeds.
 
     If the block raises, the temporary folder is removed and ``destination`` is as it was before.
 
     Args:
-        destination (Path): the folder to make. Missing parents are made too.
-        overwrite (bool): replace an existing folder, if it is empty or holds a file named ``mark``.
-        mark (str): the file by which a folder that this project wrote is recognised.
+        destination: the folder to make, along with missing parents.
+        overwrite: replace an existing folder, if it is empty or holds a file named ``mark``.
+        mark: the file that shows that this project wrote a folder.
+
+    Yields:
+        a temporary folder next to ``destination``, to be filled.
 
     Raises:
         UserError: if ``destination`` exists and must not be replaced, or cannot be made.
@@ -46,7 +49,7 @@ def new_folder(destination: Path, *, overwrite: bool = False, mark: str) -> Iter
 
 
 def _remove_remains(destination: Path) -> None:
-    """Remove the temporary folders of processes that were killed."""
+    """Remove the temporary folders that killed processes left behind."""
     for remains in destination.parent.glob(f".{glob.escape(destination.name)}.partial-*"):
         number = remains.name.rpartition("-")[2]
         if number.isdigit() and (int(number) == os.getpid() or not is_alive(int(number))):
@@ -54,7 +57,11 @@ def _remove_remains(destination: Path) -> None:
 
 
 def is_alive(process: int) -> bool:
-    """Whether a process of this machine is running, whoever started it."""
+    """Whether a process of this machine is running, whoever started it.
+
+    Args:
+        process: its number.
+    """
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -65,26 +72,35 @@ def is_alive(process: int) -> bool:
 
 
 def check_destination(destination: Path, *, overwrite: bool, mark: str) -> None:
-    """Refuse a destination that exists and must not be replaced; arguments as in `new_folder`."""
+    """Refuse a destination that exists and must not be replaced.
+
+    Args:
+        destination: as for :func:`new_folder`.
+        overwrite: as for :func:`new_folder`.
+        mark: as for :func:`new_folder`.
+
+    Raises:
+        UserError: if it must not be replaced, or cannot be made.
+    """
     if destination.is_symlink() or destination.exists():
         if not overwrite:
             raise UserError(
-                f"the destination {destination} exists already: choose another or add --overwrite"
+                f"the destination {destination} already exists: choose another or add --overwrite"
             )
         if destination.is_symlink() or not destination.is_dir():
             raise UserError(f"the destination {destination} is not a folder, so it is not replaced")
         if any(destination.iterdir()) and not (destination / mark).is_file():
             raise UserError(
-                f"the destination {destination} holds other things than prepared data (no {mark}), "
-                "so it is not replaced"
+                f"the destination {destination} does not hold prepared data (no {mark}), so it is "
+                "not replaced"
             )
-    # An existing one is renamed: then it is the folder above that counts.
+    # An existing one is renamed, which needs the folder above to be writable.
     place = destination.absolute().parent if destination.exists() else destination
     check_output_folder("the destination", place)
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits."""
+    """The SHA-256 of the file ``path`` in hexadecimal digits."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):

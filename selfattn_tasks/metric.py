@@ -1,4 +1,4 @@
-"""What a metric is here: statistics of each sentence, and scores from their sums.
+"""Metrics: statistics of each sentence, and scores from their sums.
 
 Every score is a function of statistics that are summed over sentences, so a resampled test set is
 scored by one matrix product and no text is read twice. The statistics of a run are an array of
@@ -20,11 +20,11 @@ Counts = NDArray[np.float64]
 
 
 class Metric(Protocol):
-    """What a comparison needs of a metric."""
+    """What a comparison needs to know about a metric."""
 
     @property
     def name(self) -> str:
-        """In tables."""
+        """Its name in tables."""
         ...
 
     @property
@@ -43,12 +43,15 @@ class Metric(Protocol):
         ...
 
     def counts(self, gold: Sequence[Any], outputs: Sequence[Sequence[Any]]) -> list[SentenceCounts]:
-        """Counts of each sentence, shape (sentences, columns), of each output.
+        """Count each sentence of several outputs.
 
         Args:
             gold: some sentences of the test set.
-            outputs: of each run the same sentences. What a reference needs is worked out once for
+            outputs: the same sentences of each run. What a reference needs is worked out once for
                 all of them.
+
+        Returns:
+            an array of shape (sentences, columns) for each output.
         """
         ...
 
@@ -58,14 +61,14 @@ class Metric(Protocol):
 
 
 def compact(rows: Sequence[Sequence[float]]) -> SentenceCounts:
-    """Rows of counts in the smallest unsigned integers that hold them."""
+    """Store rows of counts in the smallest unsigned integers that hold them."""
     # TER gives the length of the one reference as a float.
     table = np.array(rows, dtype=np.uint64)
     return table.astype(np.min_scalar_type(table.max(initial=0)))
 
 
 def percent(part: Counts, whole: Counts) -> Counts:
-    """100 * part / whole, and 0 where the whole is nothing."""
+    """100 * part / whole, or 0 where the whole is 0; both have the same shape."""
     with np.errstate(divide="ignore", invalid="ignore"):
         share: Counts = np.where(whole > 0, 100.0 * part / whole, 0.0)
     return share

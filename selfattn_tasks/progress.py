@@ -1,4 +1,4 @@
-"""The progress of a long step: tqdm's bar on a terminal, elsewhere a line every few seconds."""
+"""Progress of a long step: tqdm's bar on a terminal, a line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 class Progress(tqdm):  # type: ignore[misc]
-    """tqdm's display of a count, and of the rate and the time that is left.
+    """A count with its rate and the time left, displayed by tqdm.
 
     Args:
-        show: takes a line now and then; None draws a bar on ``stream`` if it is a terminal, and
-            writes lines on it if it is not.
-        label: the beginning of each line.
-        total: where the count will end, if known.
+        show: called with a line now and then. None draws a bar on ``stream`` if it is a terminal,
+            and writes lines to it otherwise.
+        label: the start of each line.
+        total: the final count, if known.
         unit: what is counted.
-        start: where the count begins, for work that was partly done before.
+        start: the initial count, for work that was partly done before.
         stream: used without ``show``. Default: stdout.
-        options: further arguments of tqdm's.
+        **options: further arguments of tqdm.
     """
 
-    monitor_interval = 0  # no thread of tqdm's own in a process that may fork
+    monitor_interval = 0  # no thread in a process that may fork
 
     def __init__(
         self,
@@ -58,12 +58,12 @@ class Progress(tqdm):  # type: ignore[misc]
         )  # fmt: skip
 
     def to(self, count: int) -> None:
-        """Set the count."""
+        """Advance the bar to ``count``."""
         self.update(count - self.n)
 
 
 class _Lines:
-    """What tqdm writes to, a line at a time."""
+    """A stream for tqdm that passes on whole lines."""
 
     def __init__(self, show: Callable[[str], object]) -> None:
         self._show = show
@@ -78,7 +78,12 @@ class _Lines:
 
 @contextmanager
 def ticking(show: Show, label: str) -> Iterator[None]:
-    """Show how long a block has taken so far, for work that cannot say how far it is."""
+    """Show how long a block has been running, for work that reports no progress itself.
+
+    Args:
+        show: called with a line now and then.
+        label: the start of each line.
+    """
     stop = threading.Event()
     begin = time.monotonic()
 
@@ -96,5 +101,5 @@ def ticking(show: Show, label: str) -> Iterator[None]:
 
 
 def clock(seconds: float) -> str:
-    """Minutes and seconds, as in ``07:05``; from an hour on with hours, as in ``1:07:05``."""
+    """``seconds`` as minutes and seconds (``07:05``), with hours from one hour on (``1:07:05``)."""
     return str(tqdm.format_interval(round(seconds)))

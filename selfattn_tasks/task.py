@@ -1,4 +1,4 @@
-"""What a task says about itself, once, to runs, comparisons and scripts."""
+"""What runs, comparisons and commands need to know about a task, in one place."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Scores:
 
 
 class Task(ABC):
-    """A task; its own ``task.py`` has a subclass, which ``selfattn_tasks.registry`` lists.
+    """A task: a subclass in the task's own ``task.py``, listed in ``selfattn_tasks.registry``.
 
-    In a run, fairseq-train trains a system. Then fairseq-generate, or a command of this project
-    (``predictor``), applies it to each test set, and ``score`` scores what that wrote.
+    A run trains a system with fairseq-train. Then fairseq-generate, or a command of this project
+    (``predictor``), applies it to each test set, and ``score`` scores the output.
 
     Attributes:
-        name: in grid files, ``--task`` and records.
+        name: what grid files, ``--task`` and records call it.
         gold_holds: what its gold files hold, in the plural, for messages.
         metrics: names of all metrics in the order of tables. The first is the primary one, unless
             the user names another.
@@ -34,15 +34,16 @@ class Task(ABC):
         valid_metrics: scores of a validation, by their names in fairseq's log; value: in pictures.
         prepare: the command that makes its data.
         gold_key: the key of a grid file for the references or gold files of the test sets.
-        flags_key: the key of a grid file for the flags of what applies a checkpoint.
-        ignores_case: whether its scores can: then a grid file may hold ``lowercase``.
+        flags_key: the key of a grid file for the flags of the command that applies a checkpoint.
+        ignores_case: whether its scores can ignore case; if so, a grid file may hold
+            ``lowercase``.
         train_flags: flags of fairseq-train that every system of the task has.
         predictor: the command of this project that applies a checkpoint; None: fairseq-generate.
             It takes a checkpoint, ``--input``, ``--output`` and ``--device``.
         predict_flags: flags of that command that every run has.
-        input_flags: flags of that command that say what it reads, which a grid file must not give.
-        output: ending of the file that the command writes in a run's folder.
-        hypotheses: ending of the file that ``score`` leaves there, which comparisons read.
+        input_flags: flags of that command that name its input; a grid file must not give them.
+        output: suffix of the file that the command writes to a run's folder.
+        hypotheses: suffix of the file that ``score`` leaves there for comparisons.
     """
 
     name: str
@@ -68,15 +69,21 @@ class Task(ABC):
 
     @abstractmethod
     def recognise(self, path: Path) -> list[Any] | None:
-        """The gold sentences of a file that shows that it is of this task; else None.
+        """The gold sentences of a file that clearly belongs to this task, else None.
+
+        Args:
+            path: the file.
 
         Raises:
-            UserError: if the file cannot be read, and no other task would be asked.
+            UserError: if the file cannot be read and no other task is left to ask.
         """
 
     @abstractmethod
     def read_gold(self, path: Path) -> list[Any]:
         """The references, or the gold sentences, of a test set.
+
+        Args:
+            path: the references or gold file.
 
         Raises:
             UserError: if the file cannot be read.
@@ -84,22 +91,27 @@ class Task(ABC):
 
     @abstractmethod
     def read_outputs(self, path: Path, gold: Sequence[Any], gold_path: Path) -> list[Any]:
-        """What a system made of a test set, one item a sentence of it.
+        """A system's output for a test set, one item per sentence.
+
+        Args:
+            path: the output.
+            gold: the gold sentences.
+            gold_path: where they come from, for messages.
 
         Raises:
-            UserError: if it belongs to another test set, or is not complete.
+            UserError: if the output belongs to another test set or is incomplete.
         """
 
     @abstractmethod
     def make_metrics(
         self, names: Sequence[str], *, lowercase: bool, tokenize: str
     ) -> Sequence[Metric]:
-        """Metrics by name.
+        """Make metrics by name.
 
         Args:
             names: some of ``metrics``.
-            lowercase: ignore case, where the task has texts.
-            tokenize: the tokenizer of metrics of texts.
+            lowercase: ignore case, if the outputs are text.
+            tokenize: the tokenizer, if the outputs are text.
 
         Raises:
             UserError: if a package is missing.
@@ -107,20 +119,20 @@ class Task(ABC):
 
     @abstractmethod
     def score(self, output: Path, gold: Path, hypotheses: Path, lowercase: bool) -> Scores:
-        """Score a test set of a run, and leave the hypotheses in a file of their own.
+        """Score a run on a test set, and leave its hypotheses in a file of their own.
 
         Args:
-            output: what the command of the run wrote.
+            output: what the run's command wrote.
             gold: the references or gold file.
             hypotheses: the file to write or rename; it appears complete or not at all.
             lowercase: ignore case.
 
         Raises:
-            UserError: as ``read_outputs``, or if a package is missing.
+            UserError: as for ``read_outputs``, or if a package is missing.
         """
 
     def usual_gold(self, data: Path, common: Mapping[str, Sequence[str]]) -> Path | None:
-        """The gold file that ``prepare`` left beside the data, if there is one.
+        """The gold file that ``prepare`` left with the data, if there is one.
 
         Args:
             data: the folder that fairseq-train reads.
@@ -129,15 +141,34 @@ class Task(ABC):
         return None
 
     def gold_warnings(self, name: str, path: Path, gold: Sequence[Any]) -> list[str]:
-        """What is odd about a gold file."""
+        """Warnings about a gold file.
+
+        Args:
+            name: what to call it.
+            path: the file.
+            gold: what it holds.
+        """
         return []
 
     def output_warnings(
         self, name: str, path: Path, output: Sequence[Any], gold: Sequence[Any], lowercase: bool
     ) -> list[str]:
-        """What is odd about the outputs of a run."""
+        """Warnings about a run's output.
+
+        Args:
+            name: the run.
+            path: the output.
+            output: what it holds.
+            gold: the gold sentences.
+            lowercase: case is ignored.
+        """
         return []
 
     def folder_warnings(self, folder: Path, signatures: Sequence[str]) -> list[str]:
-        """What is odd about a run's folder, if the scores have these signatures."""
+        """Warnings about what else a run's folder holds.
+
+        Args:
+            folder: the run's folder.
+            signatures: those of the scores that are computed now.
+        """
         return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import io
 import logging
 import re
 import unicodedata
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from selfattn.errors import UserError
 
@@ -31,13 +33,12 @@ class Cleaning:
     """What a sentence must look like.
 
     Args:
-        lowercase (bool): lower-case the text.
-        max_length (int): the most words that a sentence may have, and after SentencePiece the most
-            pieces.
-        max_ratio (float): the most by which one side may be longer than the other, in characters,
-            10 added to both so that a word may become two; infinity: no limit. Not asked of valid
-            and test data.
-        strict (bool): refuse training data with a bad pair instead of dropping the pair.
+        lowercase: lower-case the text.
+        max_length: the most words a sentence may have, and the most pieces after SentencePiece.
+        max_ratio: how many times longer one side may be than the other, in characters, with 10
+            added to both so that one word may become two; infinity means no limit. Not applied to
+            valid and test data.
+        strict: refuse training data with a bad pair instead of dropping the pair.
     """
 
     lowercase: bool = False
@@ -54,7 +55,7 @@ class Cleaning:
 
 @dataclass(frozen=True)
 class ParallelText:
-    """Two files of equal line count: their paths and their pairs of lines, in order."""
+    """Two files with equally many lines: their paths, and their pairs of lines in order."""
 
     source: Path
     target: Path
@@ -62,40 +63,57 @@ class ParallelText:
 
 
 def read_lines(path: Path) -> list[str]:
-    """All of :func:`iter_lines`."""
+    """The lines of ``path`` as a list; see :func:`iter_lines`."""
     return list(iter_lines(path))
 
 
 def iter_lines(path: Path, recode: Callable[[int], None] | None = None) -> Iterator[str]:
-    """The lines of a UTF-8 text file, plain or gzipped, without newlines.
+    """Read a UTF-8 text file, plain or gzipped, line by line, without newlines.
 
     A line ends at ``\\n`` or ``\\r\\n`` and nowhere else: not at a lone carriage return, U+0085 or
-    U+2028, which corpora hold inside of sentences. A byte order mark is no part of the first line.
+    U+2028, which occur inside sentences of corpora. A byte order mark is skipped.
 
     Args:
-        path (Path): the file.
-        recode (Callable, optional): takes the number of each line that is not UTF-8, which is then
-            read as Latin-1. Default: such a line is an error.
+        path: the file.
+        recode: takes the number of each line that is not UTF-8, which is then read as Latin-1.
+            Default: such a line is an error.
 
     Raises:
         UserError: if there is no such file, or it is not UTF-8 text (with the number of the line).
     """
     try:
-        with path.open("rb") as raw:
-            zipped = path.suffix == ".gz" or raw.peek(2)[:2] == b"\x1f\x8b"
-            for number, line in enumerate(gzip.GzipFile(fileobj=raw) if zipped else raw, start=1):
-                text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-                # What follows the last newline is a line only if it holds something.
-                if text:
-                    yield _decode(path, number, text.removesuffix(b"\n"), recode)
+        with path.open("rb") as file:
+            yield from decoded(path, file, recode)
     except FileNotFoundError:
         raise UserError(f"there is no file {path}") from None
     except IsADirectoryError:
         raise UserError(f"{path} is a folder, but a text file is needed") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise UserError(f"{path} is not a complete gzip file") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def decoded(
+    path: Path, file: io.BufferedReader[Any], recode: Callable[[int], None] | None = None
+) -> Iterator[str]:
+    """Read an open file as :func:`iter_lines` does.
+
+    Args:
+        path: its name, for messages.
+        file: its content.
+        recode: as for :func:`iter_lines`.
+
+    Raises:
+        UserError: if it is not UTF-8 text, or not a complete gzip file.
+    """
+    zipped = path.suffix == ".gz" or file.peek(2)[:2] == b"\x1f\x8b"
+    try:
+        for number, line in enumerate(gzip.GzipFile(fileobj=file) if zipped else file, start=1):
+            text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+            # What follows the last newline is a line only if it holds something.
+            if text:
+                yield _decode(path, number, text.removesuffix(b"\n"), recode)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise UserError(f"{path} is not a complete gzip file") from None
 
 
 def _decode(path: Path, number: int, line: bytes, recode: Callable[[int], None] | None) -> str:
@@ -119,10 +137,14 @@ def _decode(path: Path, number: int, line: bytes, recode: Callable[[int], None] 
 
 
 def read_pairs(source: Path, target: Path) -> ParallelText:
-    """Read two files whose lines belong together.
+    """Read two files whose lines are translations of each other.
+
+    Args:
+        source: one side.
+        target: the other side.
 
     Raises:
-        UserError: as :func:`read_lines`; if a file has no line; if the line counts differ.
+        UserError: as for :func:`read_lines`, or if the files are empty or differ in line count.
     """
     sources, targets = read_lines(source), read_lines(target)
     if len(sources) != len(targets):
@@ -136,7 +158,11 @@ def read_pairs(source: Path, target: Path) -> ParallelText:
 
 
 def clean_line(text: str, lowercase: bool = False) -> str:
-    """Unicode NFC, no invisible or control characters, single spaces; lower-cased if asked.
+    """Normalise to Unicode NFC, drop invisible and control characters, squeeze spaces.
+
+    Args:
+        text: one line.
+        lowercase: lower-case it too.
 
     >>> clean_line("  A\\tb\\u200b  C ", lowercase=True)
     'a b c'
@@ -151,16 +177,16 @@ def clean_line(text: str, lowercase: bool = False) -> str:
 def clean_pairs(
     text: ParallelText, options: Cleaning, *, training: bool
 ) -> tuple[list[Pair], dict[str, int]]:
-    """Clean every pair; drop bad training pairs, refuse bad valid and test pairs.
+    """Clean all pairs: drop bad training pairs, refuse bad valid and test pairs.
 
     Args:
-        text (ParallelText): what was read.
-        options (Cleaning): what is bad.
-        training (bool): False for valid and test data, where dropping a pair in silence would
-            change the score.
+        text: what was read.
+        options: what is bad.
+        training: False for valid and test data, where silently dropping a pair would change
+            the score.
 
     Returns:
-        tuple: the clean pairs, and counts: ``read``, ``kept`` and one count a reason for dropping.
+        the clean pairs, and counts: ``read``, ``kept`` and one for each reason to drop a pair.
 
     Raises:
         UserError: for a bad pair that is not dropped, with file and line.
@@ -190,10 +216,15 @@ def clean_pairs(
 
 
 def first_fault(pair: Pair, options: Cleaning, *, training: bool) -> tuple[str, int, str] | None:
-    """What is bad about a clean pair, if anything.
+    """The first thing that is bad about a pair, or None.
+
+    Args:
+        pair: both sides, clean.
+        options: what is bad.
+        training: False for valid and test data, whose ratio of lengths is not checked.
 
     Returns:
-        tuple, optional: a short reason to count, the side (0 source, 1 target) and a sentence.
+        a short reason to count, the side (0 source, 1 target) and a sentence.
     """
     for side, sentence in enumerate(pair):
         if not sentence:

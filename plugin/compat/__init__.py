@@ -1,8 +1,11 @@
-"""What fairseq 0.12 needs to run on today's torch and numpy, and to fail in one clear sentence.
+"""Fixes that let fairseq 0.12 run on today's torch and numpy, and fail in one clear sentence.
 
 fairseq imports ``--user-dir`` while it builds its argument parser: before it reads a checkpoint,
 before it wraps a model for several processes, and in each worker process at the top of main. So
 everything here is in time.
+
+There are many modules because each fixes one kind of fault, is a row of docs/fairseq.md, and goes
+when fairseq no longer has that fault.
 """
 
 from . import (
@@ -60,6 +63,6 @@ _FIXES = (
 
 
 def apply() -> None:
-    """Apply every fix. Calling it again changes nothing."""
+    """Apply all fixes; calling it again changes nothing."""
     for fix in _FIXES:
         fix()

@@ -1,4 +1,4 @@
-"""Batches that hold every sentence, and the same ones after a resume."""
+"""Batches that cover every sentence and are the same after a resume."""
 
 import inspect
 from typing import Any
@@ -11,11 +11,11 @@ from ._patch import wrap
 
 
 def keep_last_batch() -> None:
-    """Keep a last batch that is no multiple of ``--required-batch-size-multiple`` (8).
+    """Keep a last batch that is not a multiple of ``--required-batch-size-multiple`` (8).
 
-    Break: fairseq/data/data_utils.py, batch_by_size, drops it without a word, so up to 7 sentences
-    are never trained on, validated or translated, and BLEU is computed without them. Fix: add
-    what is missing at the end.
+    Break: fairseq/data/data_utils.py, batch_by_size, silently drops it, so up to 7 sentences are
+    never trained on, validated or translated, and BLEU is computed without them. Fix: append what
+    is missing.
     """
 
     @wrap(data_utils, "batch_by_size")
@@ -23,7 +23,7 @@ def keep_last_batch() -> None:
         if not isinstance(indices, np.ndarray):
             indices = np.fromiter(indices, dtype=np.int64, count=-1)
         batches = original(indices, *args, **kwargs)
-        if kwargs.get("fixed_shapes") is not None:  # for TPUs, in an order of their own
+        if kwargs.get("fixed_shapes") is not None:  # for TPUs, in another order
             return batches
         missing = indices[sum(map(len, batches)) :]
         return [*batches, missing] if len(missing) else batches
@@ -32,10 +32,10 @@ def keep_last_batch() -> None:
 def resume_with_same_batches() -> None:
     """Give a resumed training the batches of the training that was interrupted.
 
-    Break: fairseq/tasks/fairseq_task.py, get_batch_iterator, puts sentences of equal length into
-    batches at random, by seed and epoch. An uninterrupted training does that once, in epoch 1; a
-    resumed one does it again in its epoch, gets other batches and so other losses. Fix: always as
-    in epoch 1, where batches are made once. The order of batches stays another in each epoch.
+    Break: fairseq/tasks/fairseq_task.py, get_batch_iterator, distributes sentences of equal length
+    over batches at random, by seed and epoch. An uninterrupted training does so once, in epoch 1; a
+    resumed one does so again in its own epoch and gets other batches and losses. Fix: always use
+    the seed of epoch 1 where batches are made once. Their order still differs between epochs.
     """
 
     @wrap(FairseqTask, "get_batch_iterator")

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Reading:
-    """What is known about the checkpoint that this process reads, for the messages."""
+    """The checkpoint that this process is reading, for messages."""
 
     path: str = "the checkpoint"
     flags: dict[str, Any] = {}
@@ -55,7 +55,7 @@ def _upgrade_state_dict(original: Any, state: Any) -> Any:
 
 
 def stored_flag(value: str) -> str | None:
-    """The one flag of the checkpoint that was read last that has this value."""
+    """The only flag with ``value`` in the checkpoint that was read last, if there is one."""
     names = [name for name, stored in _Reading.flags.items() if stored == value]
     if len(names) != 1:
         return None
@@ -63,10 +63,10 @@ def stored_flag(value: str) -> str | None:
 
 
 def _check_flags(cfg: Any) -> None:
-    """Compare a training's flags with the checkpoint's, as far as they decide what weights mean.
+    """Compare the flags that decide what weights mean with those of the checkpoint.
 
-    Weights of the right shapes load under other switches, and are silently wrong there. Somebody
-    who starts a new training from old weights may want that, and gets a warning.
+    Weights of the right shapes would load under other switches and be silently wrong. A new
+    training from old weights may intend that, and gets a warning.
     """
     other = _other_flags(checkpoints.model_flags({"args": cfg.model}))
     if not other:
@@ -113,7 +113,7 @@ def _load_model_ensemble_and_task(
 def _load_checkpoint(original: Any, self: Trainer, filename: str, *args: Any, **kwargs: Any) -> Any:
     wanted = self.cfg.checkpoint.restore_file
     if wanted != "checkpoint_last.pt" and not PathManager.isfile(filename):
-        # fairseq would train from scratch, without a word.
+        # fairseq would silently train from scratch.
         raise UserError(f"--restore-file {wanted} does not exist")
     _Reading.trainer = self
     try:
@@ -149,7 +149,7 @@ def _load_state_dict(
 
 
 def _differences(model: BaseFairseqModel, state: dict[str, torch.Tensor], cfg: Any) -> str:
-    """Say how a checkpoint's weights and a model differ, the most telling way that is known."""
+    """Say how a checkpoint's weights differ from a model, in the most helpful way."""
     advice = f"use the flags of its training{warm_start.advice(model)}"
     own = model.state_dict()
     shapes = {

@@ -1,4 +1,4 @@
-"""How fairseq's commands end: one sentence for a user's mistake, a traceback for a bug only."""
+"""How fairseq's commands end: one sentence for a user's mistake, a traceback only for a bug."""
 
 import re
 import sys
@@ -8,7 +8,7 @@ from types import TracebackType
 from selfattn.cli import disk_full_sentence, is_disk_full
 from selfattn.errors import UserError
 
-# What a spawned process' exception looks like in its parent: text only.
+# How a spawned process's exception looks in its parent: as text.
 _FROM_WORKER = re.compile(r"^selfattn\.errors\.UserError: (.+?)\s*\Z", re.MULTILINE | re.DOTALL)
 # How gloo says that the process at the other end of a connection is gone.
 _LOST = re.compile(r"gloo/transport/.*(?:[Cc]onnection|Broken pipe)", re.DOTALL)
@@ -17,8 +17,8 @@ _LOST = re.compile(r"gloo/transport/.*(?:[Cc]onnection|Broken pipe)", re.DOTALL)
 def end_with_one_sentence() -> None:
     """Print a UserError of fairseq-train and its siblings without its traceback; exit code 1.
 
-    Break: fairseq_cli/*.py let every exception through. Fix: ``sys.excepthook``, but only where one
-    of fairseq's commands is the program, so that a notebook or a user's own script is left alone.
+    Break: fairseq_cli/*.py let every exception through. Fix: ``sys.excepthook``, but only if the
+    program is one of fairseq's commands, so that notebooks and users' scripts are left alone.
     """
     program = _command(Path(sys.argv[0] if sys.argv else ""))
     if program is None or getattr(sys.excepthook, "_selfattn_wrapped", False):
@@ -46,7 +46,7 @@ def _command(argv0: Path) -> str | None:
 
 
 def explain(error: BaseException) -> str | None:
-    """The sentence for a mistake that a user can mend, or None for anything else."""
+    """The sentence for an ``error`` that the user can fix, or None for any other."""
     if isinstance(error, UserError):
         return str(error)
     if isinstance(error, KeyboardInterrupt):

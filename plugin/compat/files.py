@@ -21,7 +21,7 @@ def write_safely() -> None:
 
     Break: fairseq/checkpoint_utils.py copies checkpointN.pt over the good checkpoint_last.pt byte
     by byte, so a kill in between leaves half a file; _torch_persistent_save tries three times and
-    leaves a truncated ``.tmp`` file behind. Fix: the core's writing, for local files.
+    leaves a truncated ``.tmp`` file behind. Fix: local files are written as by this project.
     """
 
     @wrap(checkpoint_utils, "torch_persistent_save")
@@ -45,8 +45,8 @@ def write_safely() -> None:
 def clean_leftovers() -> None:
     """Remove what a killed training left in its ``--save-dir``, and check that it is writable.
 
-    fairseq/checkpoint_utils.py, verify_checkpoint_directory, runs once, on rank 0, before anything
-    is written.
+    Break: fairseq/checkpoint_utils.py, verify_checkpoint_directory, ends in a traceback. It runs
+    once, on rank 0, before anything is written. Fix: one sentence.
     """
 
     @wrap(checkpoint_utils, "verify_checkpoint_directory")

@@ -1,9 +1,9 @@
-"""Flags: what a command needs without the user giving it, and values that are never evaluated."""
+"""Flags: defaults that commands need, and values that are never evaluated as code."""
 
 import ast
 import os
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from typing import Any
 
 import fairseq
@@ -12,7 +12,7 @@ from fairseq import options, tasks, utils
 
 from selfattn.errors import UserError
 
-from ._patch import wrap
+from ._patch import check_flags, wrap
 from .checkpoint_errors import stored_flag
 
 _MOST_ITEMS = 10_000  # of a list that * repeats
@@ -45,10 +45,13 @@ def _replace_eval() -> None:
 
 
 def literal(text: Any) -> Any:
-    """The value of a literal, of lists that ``+`` joins, and of lists that ``*`` repeats.
+    """The value of a literal, where ``+`` may join lists and ``*`` may repeat them.
+
+    Args:
+        text: what the user wrote.
 
     Raises:
-        TypeError: *text* is no text, as Python's ``eval`` says it.
+        TypeError: *text* is not a string; so does Python's ``eval``.
         UserError: it is anything else.
     """
     if not isinstance(text, str):
@@ -59,7 +62,7 @@ def literal(text: Any) -> Any:
         shown = repr(text if len(text) <= 80 else text[:80] + "...")
         raise UserError(
             f"{_flag_of(text)} is {shown}, but must be a number, a text in quotes, or a list, "
-            "tuple or dictionary of such; nothing else is evaluated"
+            "tuple or dictionary of these; nothing else is evaluated"
         ) from None
 
 
@@ -78,7 +81,7 @@ def _value(node: ast.expr) -> Any:
 
 
 def _flag_of(text: str) -> str:
-    """Where a value that fairseq hands over without its name comes from."""
+    """The flag, or other source, of a value that fairseq passes on without its name."""
     words = sys.argv[1:]
     for flag, value in zip(words, words[1:], strict=False):
         if value == text:
@@ -88,20 +91,18 @@ def _flag_of(text: str) -> str:
 
 
 def check_overrides() -> None:
-    """Refuse ``--model-overrides`` and ``--optimizer-overrides`` that are no dictionary.
+    """Refuse ``--model-overrides`` and ``--optimizer-overrides`` that are not dictionaries.
 
     Break: fairseq's commands end in a traceback, or run them. Fix: look before anything is loaded.
     """
 
-    @wrap(options, "parse_args_and_arch")
-    def parse_args_and_arch(original: Any, *args: Any, **kwargs: Any) -> Any:
-        found = original(*args, **kwargs)
+    @check_flags
+    def check(flags: Namespace) -> None:
         for name in ("model_overrides", "optimizer_overrides"):
-            value = getattr(found[0] if isinstance(found, tuple) else found, name, None) or "{}"
+            value = getattr(flags, name, None) or "{}"
             if not isinstance(literal(value), dict):
                 flag = "--" + name.replace("_", "-")
                 raise UserError(f"{flag} is {value!r}, but must be a dictionary such as {{'a': 1}}")
-        return found
 
 
 def complete_validation() -> None:
@@ -123,10 +124,10 @@ def complete_validation() -> None:
 
 
 def complete_help() -> None:
-    """Let ``--help`` show the flags of the architecture, the task and the criterion that are named.
+    """Let ``--help`` show the flags of the given architecture, task and criterion.
 
-    Break: fairseq/options.py, parse_args_and_arch, parses once to learn these names, and a parser
-    that meets ``--help`` prints what it knows so far and exits. Fix: it is left out at first.
+    Break: fairseq/options.py, parse_args_and_arch, parses once to learn their names, and a parser
+    that meets ``--help`` prints what it knows so far and exits. Fix: leave it out at first.
     """
 
     @wrap(options, "parse_args_and_arch")
@@ -151,8 +152,8 @@ def remember_languages() -> None:
     """Store the languages that were inferred from the data's file names in the checkpoint.
 
     Break: fairseq/tasks/translation.py infers them into a copy of the flags, so that a checkpoint
-    does not know its own direction, and loads only beside binarised text. Fix: into the flags that
-    are stored as well.
+    does not know its own direction and loads only next to binarised text. Fix: set them in the
+    flags that are stored, too.
     """
 
     @wrap(tasks, "setup_task")

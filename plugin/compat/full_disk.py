@@ -1,11 +1,10 @@
-"""A full disk where curves and log lines are written; for checkpoints see files.py."""
+"""A full disk while curves or log lines are written; files.py does the same for checkpoints."""
 
 import atexit
 import contextlib
 import logging
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 from fairseq.logging import progress_bar
@@ -17,17 +16,25 @@ from ._patch import wrap
 
 
 def explain_curves() -> None:
-    """Say which curves could not be written, once.
+    """Say once which curves could not be written.
 
-    Break: TensorBoard writes in a thread, which dies with a traceback; its error comes up again at
-    the next value (fairseq/logging/progress_bar.py) and at exit (_close_writers), with tracebacks.
-    Fix: one sentence at the next value.
+    Break: TensorBoard writes in a thread, which dies with a traceback; its error is raised again at
+    the next value (fairseq/logging/progress_bar.py) and at exit (_close_writers). Fix: one sentence
+    at the next value.
     """
 
     @wrap(progress_bar.TensorboardProgressBarWrapper, "_log_to_tensorboard")
     def _log_to_tensorboard(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
-        with _explained(f"the curves in --tensorboard-logdir {self.tensorboard_logdir}"):
+        try:
             original(self, *args, **kwargs)
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            raise UserError(
+                f"cannot write the curves in --tensorboard-logdir {self.tensorboard_logdir}: "
+                f"{error.strerror}; checkpoints written before are intact, so free some space and "
+                "run the same command again"
+            ) from error
 
     @wrap(threading, "excepthook")
     def excepthook(original: Any, args: Any) -> None:
@@ -49,7 +56,7 @@ def explain_log() -> None:
     """Complain once when a log line cannot be written, and go on.
 
     Break: Python's logging prints a traceback for each line. Fix: one sentence; the training goes
-    on, since its checkpoints may lie on another disk.
+    on, since its checkpoints may be on another disk.
     """
     complained = False
 
@@ -62,16 +69,3 @@ def explain_log() -> None:
         elif not complained:
             complained = True
             print(f"warning: the log is incomplete from here: {error.strerror}", file=sys.stderr)
-
-
-@contextlib.contextmanager
-def _explained(what: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if not is_disk_full(error):
-            raise
-        raise UserError(
-            f"cannot write {what}: {error.strerror}; checkpoints written before are intact, so "
-            "free some space and run the same command again"
-        ) from error

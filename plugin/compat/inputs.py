@@ -1,13 +1,14 @@
-"""One sentence for data, vocabularies and sentences that fairseq cannot use."""
+"""One sentence for each kind of data and sentence that fairseq cannot use."""
 
 import logging
 import os
 import re
+from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from fairseq import options, tasks, utils
+from fairseq import tasks, utils
 from fairseq.data import FairseqDataset
 from fairseq.iterative_refinement_generator import IterativeRefinementGenerator
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
@@ -15,7 +16,7 @@ from fairseq.tasks import FairseqTask, translation
 
 from selfattn.errors import UserError
 
-from ._patch import wrap
+from ._patch import check_flags, wrap
 
 logger = logging.getLogger(__name__)
 # The schemes of fairseq/data/data_utils.py, post_process.
@@ -28,8 +29,8 @@ _LINES_READ = "_selfattn_lines_read"
 def explain_data() -> None:
     """Name the data folder, dictionary or split that is missing.
 
-    Break: fairseq/tasks/translation.py ends in os.listdir's or open's traceback, or in "Could not
-    infer language pair". Fix: look first.
+    Break: fairseq/tasks/translation.py ends in a traceback of os.listdir or open, or in "Could not
+    infer language pair". Fix: check first.
     """
 
     @wrap(tasks, "setup_task")
@@ -41,7 +42,7 @@ def explain_data() -> None:
             task = original(cfg, **kwargs)
         except FileNotFoundError as error:
             raise UserError(
-                f"{error.filename or error} does not exist: {data} is no folder that "
+                f"{error.filename or error} does not exist: {data} is not a folder that "
                 "fairseq-preprocess wrote for this task and these languages"
             ) from error
         except Exception as error:
@@ -63,21 +64,21 @@ def explain_data() -> None:
         except FileNotFoundError as error:
             raise UserError(
                 f"the data folder {data_path} has no {split} set ({split}.*.bin): binarise it, or "
-                "name the sets that there are (--train-subset, --valid-subset, --gen-subset)"
+                "name existing sets (--train-subset, --valid-subset, --gen-subset)"
             ) from error
 
 
 def _check_data(data: str, task: str | None) -> None:
-    writer = "fairseq-preprocess wrote (--destdir)"
-    if task == "srl_tagging":
-        writer = "scripts/prepare_srl.py wrote (--dest)"
+    writer = getattr(tasks.TASK_REGISTRY.get(task), "prepared_by", "fairseq-preprocess")
     for path in utils.split_paths(data):
         if "://" not in path and not os.path.isdir(path):
-            raise UserError(f"the data folder {path} does not exist: give the folder that {writer}")
+            raise UserError(
+                f"the data folder {path} does not exist: give the folder that `{writer}` wrote"
+            )
 
 
 def _warn_about_pieces(task: FairseqTask) -> None:
-    """Say that BLEU of pieces, or of text without a blank, is no BLEU of words."""
+    """Warn if BLEU would be that of pieces, or of text without blanks, instead of words."""
     cfg = getattr(task, "cfg", None)
     if not getattr(cfg, "eval_bleu", False):
         return
@@ -92,7 +93,7 @@ def _warn_about_pieces(task: FairseqTask) -> None:
     if scheme == "sentencepiece" and not has_pieces:
         logger.warning(
             "WRONG BLEU AHEAD: --eval-bleu-remove-bpe sentencepiece removes every blank, since no "
-            "word of the target dictionary begins with \u2581: leave it out, or name another scheme"
+            "word of the target dictionary starts with \u2581: leave it out, or name another scheme"
         )
 
 
@@ -106,24 +107,21 @@ def join_once() -> None:
     """Join pieces once where both ``--remove-bpe`` (``--post-process``) and ``--bpe`` would.
 
     Break: fairseq_cli/generate.py and interactive.py join the pieces by the first and then again by
-    the second, which takes the word boundaries for blanks between pieces: no blank is left. A
-    scheme that nobody knows is a NotImplementedError at the first sentence. Fix: the second leaves
-    text alone that the first has joined; two schemes that differ, and unknown ones, are refused.
+    the second, which mistakes the blanks between words for blanks between pieces and removes them.
+    An unknown scheme is a NotImplementedError at the first sentence. Fix: the second leaves text
+    alone that the first has joined; different schemes, and unknown ones, are refused.
     """
 
-    @wrap(options, "parse_args_and_arch")
-    def parse_args_and_arch(original: Any, *args: Any, **kwargs: Any) -> Any:
-        parsed = original(*args, **kwargs)
-        flags = parsed[0] if isinstance(parsed, tuple) else parsed
+    @check_flags
+    def check(flags: Namespace) -> None:
         scheme, bpe = getattr(flags, "post_process", None), getattr(flags, "bpe", None)
         _check_scheme("--remove-bpe", scheme)
         if scheme in _REMOVES_BLANKS and bpe not in (None, scheme):
             raise UserError(
                 f"--remove-bpe {scheme} and --bpe {bpe} would both join the pieces, each in its "
-                "own way, which leaves no blanks: leave --remove-bpe out, and read the D lines"
+                "own way, which leaves no blanks: leave out --remove-bpe, and read the D lines"
             )
         _Joined.scheme = scheme
-        return parsed
 
     @wrap(FairseqTask, "build_bpe")
     def build_bpe(original: Any, self: FairseqTask, args: Any) -> Any:
@@ -183,15 +181,15 @@ def explain_sentences() -> None:
             longest = max(self.num_tokens(index) for index in args[0])
             raise UserError(
                 f"--max-tokens is {limit}, but the longest sentence has {longest} tokens: raise "
-                "--max-tokens, or drop sentences that are as long"
+                "--max-tokens, or drop sentences of that length"
             ) from error
 
 
 def translate_nothing_to_nothing() -> None:
     """Give an empty source, such as an empty line of fairseq-interactive, an empty translation.
 
-    Break: fairseq's generators translate the end of the sentence alone to something. Fix: put the
-    empty hypothesis in its place, whatever else is in the batch.
+    Break: fairseq's generators translate a lone end of sentence to something. Fix: replace it by
+    the empty hypothesis, whatever else is in the batch.
     """
     for kind in (SequenceGenerator, SequenceGeneratorWithAlignment, IterativeRefinementGenerator):
         wrap(kind, "generate")(_generate)
@@ -202,7 +200,7 @@ def _generate(
 ) -> Any:
     found = original(self, models, sample, *args, **kwargs)
     tokens = sample["net_input"].get("src_tokens")
-    # A language model starts from the end of a sentence; speech is no integers.
+    # A language model starts from the end of a sentence; speech is not integers.
     if not hasattr(models[0], "encoder") or tokens is None or tokens.is_floating_point():
         return found
     words = (tokens != self.eos) & (tokens != self.pad)

@@ -1,4 +1,4 @@
-"""Reading checkpoints and archives: nothing that they hold is run or written elsewhere."""
+"""Reading checkpoints and archives without running or misplacing anything in them."""
 
 import atexit
 import contextlib
@@ -28,7 +28,7 @@ from ._patch import wrap
 
 @contextlib.contextmanager
 def _loading(weights_only: bool) -> Iterator[None]:
-    """Let ``torch.load`` read tensors and the allowed types only, or everything."""
+    """Let ``torch.load`` read only tensors and the allowed types, or everything."""
     load = torch.load
     torch.load = functools.partial(load, weights_only=weights_only)
     try:
@@ -56,9 +56,9 @@ def allow_checkpoint_types() -> None:
 def trust_own_broadcast() -> None:
     """Let the other processes unpickle the state that rank 0 sends them when a run resumes.
 
-    Break: fairseq/distributed/utils.py, _broadcast_object_slow, calls torch.load on a buffer that
-    holds a fairseq class of its own. Fix: allow everything there, since the bytes come from our own
-    rank 0 and not from a file.
+    Break: fairseq/distributed/utils.py, _broadcast_object_slow, calls torch.load on a buffer with a
+    class of fairseq's own. Fix: allow everything there, since the bytes come from our own rank 0
+    and not from a file.
     """
 
     @wrap(distributed_utils, "_broadcast_object_slow")
@@ -68,9 +68,10 @@ def trust_own_broadcast() -> None:
 
 
 def restore_meters_only() -> None:
-    """Refuse a checkpoint whose metrics name something else than a meter.
+    """Refuse a checkpoint whose metrics name anything but a meter.
 
-    Break: fairseq/logging/meters.py calls whatever global of that module a checkpoint names.
+    Break: fairseq/logging/meters.py calls any global of that module that a checkpoint names. Fix:
+    check the names.
     """
 
     @wrap(meters.MetersDict, "load_state_dict")
@@ -78,7 +79,9 @@ def restore_meters_only() -> None:
         for _, key, name, _ in state:
             kind = getattr(meters, str(name), None)
             if not (isinstance(kind, type) and issubclass(kind, meters.Meter)):
-                raise UserError(f"the checkpoint's metric {key!r} is a {name!r}, which is no meter")
+                raise UserError(
+                    f"the checkpoint's metric {key!r} is a {name!r}, which is not a meter"
+                )
         return original(self, state)
 
 
@@ -90,10 +93,10 @@ class _Archive(tarfile.TarFile):
             raise tarfile.TarError("this Python is older than 3.10.12 or 3.11.4, which check names")
         for member in self:
             outside = member.name.startswith("/") or ".." in member.name.split("/")
-            # tarfile's "data" would cut the slash off, and let links inside of the target be.
+            # tarfile's "data" would strip the slash, and allow links inside the target.
             if outside or not (member.isfile() or member.isdir()):
                 raise tarfile.TarError(
-                    f"it holds {member.name!r}, which is no file or folder inside of the archive"
+                    f"it holds {member.name!r}, which is not a file or folder inside the archive"
                 )
         super().extractall(path, *args, **{**kwargs, "filter": "data"})
 
@@ -102,8 +105,8 @@ def unpack_safely() -> None:
     """Unpack a model's archive into a folder of its own, and keep the archive.
 
     Break: fairseq/file_utils.py, load_archive_file, follows absolute paths, ``..`` and links out of
-    the folder, and replaces a local archive by what it held. Fix: refuse such members, with
-    tarfile's ``data`` filter behind; a local archive goes to a folder that ends with the process.
+    the folder, and replaces a local archive by its content. Fix: refuse such members, backed by
+    tarfile's ``data`` filter; unpack a local archive to a folder that is removed at exit.
     """
     file_utils.tarfile = types.SimpleNamespace(open=_Archive.open)
 
@@ -115,7 +118,7 @@ def unpack_safely() -> None:
             reason = str(error).partition("\n")[0].rstrip(":")
             raise UserError(f"the archive {archive_file} is not unpacked: {reason}") from error
         if found is None:
-            raise UserError(f"{archive_file} is no folder, archive or address of a model")
+            raise UserError(f"{archive_file} is not a folder, archive or address of a model")
         return str(found)
 
 
@@ -132,12 +135,12 @@ def _unpack(archive_file: str) -> str:
 def keep_names_out_of_the_shell() -> None:
     """Refuse a FASTA file whose name a shell would run.
 
-    Break: fairseq/data/fasta_dataset.py pastes the name into a command line, and a data folder's
-    files are opened so if their names say ``.fasta``, whatever the task.
+    Break: fairseq/data/fasta_dataset.py pastes the name into a command line, and so opens all files
+    of a data folder whose names end in ``.fasta``, whatever the task. Fix: refuse them.
     """
 
     @wrap(FastaDataset, "_build_index")
     def _build_index(original: Any, self: FastaDataset, path: str) -> Any:
         if shlex.quote(path) != path:
-            raise UserError(f"{path}.fasta has a name that a shell would not take for a file's")
+            raise UserError(f"{path}.fasta has a name that a shell would not take literally")
         return original(self, path)

@@ -1,23 +1,21 @@
-"""``--fp16``, ``--bf16`` and ``--amp`` do what they say, or say why not."""
+"""Make ``--fp16``, ``--bf16`` and ``--amp`` do what they say, or say why they cannot."""
 
 import importlib.util
 import logging
 import warnings
 from argparse import Namespace
-from typing import Any
 
 import torch
-from fairseq import options
 
 from selfattn.errors import UserError
 
-from ._patch import wrap
+from ._patch import check_flags
 
 logger = logging.getLogger(__name__)
 
 
 def check_precision() -> None:
-    """Look at the precision flags as soon as they are parsed.
+    """Check the precision flags as soon as they are parsed.
 
     Break 1: fairseq/options.py, parse_args_and_arch, takes ``--bf16`` for a TPU and fails without
     torch_xla, though its trainer handles bfloat16 on every device. Fix: no TPU without torch_xla.
@@ -26,12 +24,7 @@ def check_precision() -> None:
     """
     for message in ("torch.cuda.amp.GradScaler is enabled", "CUDA is not available or torch_xla"):
         warnings.filterwarnings("ignore", message=message, category=UserWarning)
-
-    @wrap(options, "parse_args_and_arch")
-    def parse_args_and_arch(original: Any, *args: Any, **kwargs: Any) -> Any:
-        parsed = original(*args, **kwargs)
-        _check(parsed[0] if isinstance(parsed, tuple) else parsed)
-        return parsed
+    check_flags(_check)
 
 
 def _check(args: Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Several processes train one model, or the command says why not."""
+"""Make several processes train one model, or say why they cannot."""
 
 import os
 from collections.abc import Callable
@@ -23,12 +23,12 @@ _FROM_TORCHRUN = (
 
 
 def join_processes() -> None:
-    """Take part in the group that torchrun made, and refuse what would train nothing.
+    """Join the group that torchrun made, and refuse what would train nothing.
 
     Break 1: fairseq/distributed/utils.py, infer_init_method, reads torchrun's variables only if
-    this host has more than one GPU; else each process trains a model of its own, all into one
-    folder. Break 2: call_main starts one process for each GPU, so none on a CPU, and exits with 0.
-    Break 3: the default backend, nccl, needs GPUs. Fix: the function below.
+    this host has more than one GPU; otherwise each process trains its own model, all in the same
+    folder. Break 2: call_main starts one process per GPU, so none on a CPU, and exits with 0. Break
+    3: the default backend, nccl, needs GPUs. Fix: the function below.
     """
 
     @wrap(distributed_utils, "call_main")

@@ -1,4 +1,4 @@
-"""Leave out layers at generation, on one side alone."""
+"""Leave out layers at generation, on one side only."""
 
 import re
 from typing import Any
@@ -14,7 +14,7 @@ def prune_one_side() -> None:
     """Let ``encoder_layers_to_keep`` stand without ``decoder_layers_to_keep``, and vice versa.
 
     Break: fairseq/checkpoint_utils.py, prune_state_dict, removes all layers of the side that is not
-    named, so the checkpoint does not fit the model. Fix: all layers of that side are kept.
+    named, so that the checkpoint does not fit the model. Fix: keep all layers of that side.
     """
 
     @wrap(checkpoint_utils, "prune_state_dict")

@@ -1,4 +1,4 @@
-"""Small breaks of fairseq on today's torch and numpy, and its noise."""
+"""Small incompatibilities of fairseq with today's torch and numpy, and its noise."""
 
 import logging
 import os
@@ -53,7 +53,7 @@ def log_each_line_once() -> None:
     """Write each line of ``--log-file`` once.
 
     Break: fairseq/logging/progress_bar.py adds a handler for every epoch and every validation, so
-    the tenth one's lines are there ten times. Fix: the first handler of a file stays the only one.
+    the lines of the tenth appear ten times. Fix: add only one handler per file.
     """
 
     @wrap(progress_bar, "progress_bar")
@@ -66,7 +66,7 @@ def log_each_line_once() -> None:
 
 
 def silence_noise() -> None:
-    """Hide known harmless warnings and put the log level back.
+    """Hide known harmless warnings and restore the log level.
 
     Break: fairseq/models/wav2vec/wav2vec2_classification.py sets the root logger to DEBUG when it
     is imported, so every command but fairseq-train logs other packages' debug lines. Fix: LOGLEVEL,

@@ -1,8 +1,8 @@
-"""A checkpoint remembers its vocabularies, so that other ones are refused.
+"""Checkpoints remember their vocabularies, so that others are refused.
 
 Break: a checkpoint holds no trace of the dictionaries. One of another size fails with a traceback,
-and one of the same size with other words translates to nonsense, silently. Fix: a hash of each
-dictionary's words in the task's state, which fairseq stores in every checkpoint.
+and one of the same size with other words silently translates to nonsense. Fix: store a hash of each
+dictionary's words in the task's state, which is part of every checkpoint.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ def remember_vocabularies() -> None:
 
 
 def fingerprints(task: FairseqTask) -> dict[str, tuple[int, str]]:
-    """Number of entries and hash of a task's dictionaries, under ``source`` and ``target``."""
+    """Size and hash of the dictionaries of ``task``, under ``source`` and ``target``."""
     found = {}
     for side in ("source", "target"):
         try:
@@ -45,7 +45,7 @@ def fingerprints(task: FairseqTask) -> dict[str, tuple[int, str]]:
 
 
 def check(task: FairseqTask, state: dict[str, Any], checkpoint: str) -> None:
-    """Compare a task's dictionaries with the ones that a checkpoint was trained with.
+    """Compare a task's dictionaries with those that a checkpoint was trained with.
 
     Args:
         task: the task of this command.

@@ -1,4 +1,4 @@
-"""``--criterion bio_tagging``: label-smoothed cross-entropy of BIO labels."""
+"""``--criterion bio_tagging``: label-smoothed cross-entropy over BIO labels."""
 
 import math
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from selfattn.errors import UserError
 
-# Target of padding, and of labels that training never saw.
+# Target for padding, and for labels that do not occur in training.
 IGNORED = -100
 
 
@@ -22,16 +22,16 @@ class BIOTaggingConfig(FairseqDataclass):
 
     label_smoothing: float = field(
         default=0.1,
-        metadata={"help": "probability that is spread over the other labels, as published"},
+        metadata={"help": "probability that is spread over all other labels, as published"},
     )
 
 
 @register_criterion("bio_tagging", dataclass=BIOTaggingConfig)
 class BIOTaggingCriterion(FairseqCriterion):
-    """The loss of Tan et al. (2018) and the MTSA paper's SRL model, a mean over words.
+    """The loss of Tan et al. (2018) and of the MTSA paper's SRL model, a mean over words.
 
-    The target has 1 - e at the gold label and e / (C - 1) at each other one; its entropy, which the
-    published code subtracts, is subtracted, so that 0 is the smallest loss.
+    The target distribution has 1 - e at the gold label and e / (C - 1) at each other one. As in the
+    published code, its entropy is subtracted, so that the smallest loss is 0.
 
     Args:
         task: the task.
@@ -52,8 +52,8 @@ class BIOTaggingCriterion(FairseqCriterion):
     ) -> tuple[Tensor, int, dict[str, Any]]:
         """fairseq's hook: loss, number of words, what to log.
 
-        Without ``reduce`` the loss is ``(B, T)``, 0 where a word does not count, and so is
-        ``nll_loss``, minus the log probability of the gold label, among what to log.
+        Without ``reduce`` the loss is ``(B, T)``, 0 where a word does not count. So is
+        ``nll_loss``, the negative log-probability of the gold label, in what is logged.
         """
         scores = model(**sample["net_input"])
         target = sample["target"]
@@ -80,7 +80,7 @@ class BIOTaggingCriterion(FairseqCriterion):
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:
-        """Log the mean loss in nats a word, and the share of right labels in percent."""
+        """Log the mean loss in nats per word, and the share of correct labels in percent."""
         loss, correct, words = (
             float(sum(log.get(name, 0) for log in logging_outputs))
             for name in ("loss", "correct_words", "sample_size")
@@ -90,12 +90,12 @@ class BIOTaggingCriterion(FairseqCriterion):
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """True: what is logged are sums."""
+        """True, since only sums are logged."""
         return True
 
 
 def smoothed_loss(log_probs: Tensor, gold: Tensor, smoothing: float) -> Tensor:
-    """Cross-entropy with smoothed targets less their entropy.
+    """Cross-entropy with smoothed targets, minus their entropy.
 
     Args:
         log_probs: ``(N, C)``.

@@ -229,7 +229,7 @@ class PolicyGradientCriterion(FairseqCriterion):
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:
-        """Log what the supervised criterion logs, and means over sentences of the policy's part."""
+        """Log the supervised criterion's figures, and the policy's as means over sentences."""
         for name in SUPERVISED:
             if any(f"supervised_{name}" in log for log in logging_outputs):
                 CRITERION_REGISTRY[name].reduce_metrics(logging_outputs)
@@ -242,5 +242,5 @@ class PolicyGradientCriterion(FairseqCriterion):
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """True: what is logged are sums."""
+        """True, since only sums are logged."""
         return True

@@ -11,7 +11,8 @@ import torch
 from fairseq.data import FairseqDataset
 
 from selfattn_tasks.srl import Proposition
-from selfattn_tasks.words.vocabulary import PADDING, spread
+from selfattn_tasks.srl.tagger.network import network_input
+from selfattn_tasks.words.vocabulary import spread
 
 from ..criterions.bio_tagging import IGNORED
 
@@ -23,8 +24,8 @@ class Example:
     Args:
         words: row numbers.
         predicate: position of the predicate.
-        target: label numbers; ``IGNORED`` for a label that training never saw.
-        gold: the words and the whole proposition, for the official score; None in training.
+        target: label numbers; ``IGNORED`` for a label that does not occur in training.
+        gold: words and complete proposition, for the official score; None in training.
     """
 
     words: Sequence[int]
@@ -34,11 +35,11 @@ class Example:
 
 
 class PropositionDataset(FairseqDataset):
-    """Propositions, batched by length.
+    """Propositions that are batched by length.
 
     Args:
         examples: the propositions.
-        shuffle: put those of equal length in random order.
+        shuffle: order those of equal length randomly.
     """
 
     def __init__(self, examples: Sequence[Example], shuffle: bool) -> None:
@@ -53,41 +54,34 @@ class PropositionDataset(FairseqDataset):
         return len(self.examples)
 
     def num_tokens(self, index: int) -> int:
-        """Words of one proposition."""
+        """Number of words of the proposition at ``index``."""
         return int(self.sizes[index])
 
     def num_tokens_vec(self, indices: Any) -> Any:
-        """Words of several propositions."""
+        """Number of words of each proposition in ``indices``."""
         return self.sizes[indices]
 
-    def size(self, index: int) -> int:
-        """Words of one proposition."""
-        return int(self.sizes[index])
+    size = num_tokens
 
     def ordered_indices(self) -> Any:
-        """Numbers of the propositions, shortest first."""
+        """Indices of all propositions, shortest first."""
         order = np.random.permutation(len(self)) if self.shuffle else np.arange(len(self))
         return order[np.argsort(self.sizes[order], kind="mergesort")]
 
     def collater(self, samples: list[tuple[int, Example]]) -> dict[str, Any]:
-        """A batch, padded on the right."""
+        """Make a batch, padded on the right, of ``samples`` from this dataset."""
         if not samples:
             return {}
         examples = [example for _, example in samples]
-        words = torch.tensor(spread([example.words for example in examples], PADDING))
-        indicator = torch.zeros_like(words)
-        rows = torch.arange(len(examples))
-        indicator[rows, torch.tensor([example.predicate for example in examples])] = 1
         return {
             "id": torch.tensor([number for number, _ in samples]),
             "nsentences": len(samples),
             "ntokens": sum(len(example.words) for example in examples),
-            "net_input": {
-                "words": words,
-                "indicator": indicator,
-                "padding_mask": words == PADDING,
-            },
+            "net_input": network_input(
+                [example.words for example in examples],
+                [example.predicate for example in examples],
+            ),
             "target": torch.tensor(spread([example.target for example in examples], IGNORED)),
-            # Not in training, where batches may cross to other processes for nothing.
+            # Empty in training, where batches are sent to other processes.
             "gold": [example.gold for example in examples if example.gold is not None],
         }

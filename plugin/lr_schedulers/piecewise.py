@@ -1,4 +1,4 @@
-"""``--lr-scheduler piecewise``: a learning rate that changes at given updates."""
+"""``--lr-scheduler piecewise``: a learning rate that changes after given updates."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,14 +26,14 @@ class PiecewiseConfig(FairseqDataclass):
 
 @register_lr_scheduler("piecewise", dataclass=PiecewiseConfig)
 class PiecewiseSchedule(FairseqLRScheduler):
-    """The published schedule of SRL: 1.0, from update 400,000 on 0.5, from 500,000 on 0.25.
+    """The published schedule for SRL: 1.0, then 0.5 from update 400,000, 0.25 from 500,000.
 
     Args:
         cfg: the flags.
         optimizer: fairseq's optimizer.
 
     Raises:
-        UserError: if the boundaries are no growing numbers or the factor is not above 0.
+        UserError: if the boundaries are not increasing numbers or the factor is not above 0.
     """
 
     def __init__(self, cfg: Any, optimizer: Any) -> None:
@@ -45,15 +45,15 @@ class PiecewiseSchedule(FairseqLRScheduler):
         growing = all(a < b for a, b in zip([0, *self.boundaries], self.boundaries, strict=False))
         if not growing:
             raise UserError(
-                f"--lr-boundaries {cfg.lr_boundaries!r} is not allowed; growing numbers of updates "
-                "are, as in 400000,500000"
+                f"--lr-boundaries {cfg.lr_boundaries!r} is not allowed; they must be increasing "
+                "numbers of updates, as in 400000,500000"
             )
         if not cfg.lr_factor > 0:
             raise UserError(f"--lr-factor {cfg.lr_factor} is not allowed; it must be above 0")
         self.step_update(0)
 
     def step_begin_epoch(self, epoch: int) -> float:
-        """The rate does not depend on the epoch."""
+        """Keep the rate, which does not depend on the epoch."""
         return float(self.optimizer.get_lr())
 
     def step_update(self, num_updates: int) -> float:

@@ -47,7 +47,7 @@ class DeepAttModel(BaseFairseqModel):
         tagger: the network.
     """
 
-    # What --task srl_tagging asks of an architecture's class.
+    # By which --task srl_tagging recognises its architectures.
     is_tagger = True
 
     def __init__(self, tagger: Tagger) -> None:
@@ -56,11 +56,11 @@ class DeepAttModel(BaseFairseqModel):
 
     @staticmethod
     def add_args(parser: ArgumentParser) -> None:
-        """Add the flags of the sizes and those of the attentions."""
+        """Add the flags of sizes and attentions to ``parser``."""
         sizes = {
             "--encoder-layers": "layers (default: 10)",
-            "--encoder-embed-dim": "width of the model: of a word vector and of the predicate's "
-            "indicator together (default: 200, or enough for the vectors and 100 more)",
+            "--encoder-embed-dim": "width of the model, that is, of word vector and predicate "
+            "indicator together (default: 200, or the width of the vectors plus at least 100)",
             "--encoder-ffn-embed-dim": "hidden width of the feed-forward sublayers (default: 4 x "
             "the width)",
             "--encoder-attention-heads": "heads (default: 8)",
@@ -68,60 +68,59 @@ class DeepAttModel(BaseFairseqModel):
             "100)",
         }
         for flag, text in sizes.items():
-            parser.add_argument(flag, type=int, metavar="N", default=argparse.SUPPRESS, help=text)
+            parser.add_argument(flag, type=int, metavar="N", help=text)
         dropouts = {
             "--dropout": "on the output of each sublayer (default: 0.2)",
             "--attention-dropout": "on attention weights (default: 0.1 with multihead, else 0.19, "
             "which is 0.1 on each of two factors)",
-            "--activation-dropout": "inside of the feed-forward sublayers (default: 0.1)",
+            "--activation-dropout": "inside the feed-forward sublayers (default: 0.1)",
             "--embedding-dropout": "on the embeddings (default: that of --dropout with multihead, "
             "else 0)",
         }
         for flag, text in dropouts.items():
-            parser.add_argument(flag, type=float, metavar="P", default=argparse.SUPPRESS, help=text)
+            parser.add_argument(flag, type=float, metavar="P", help=text)
         parser.add_argument(
             "--word-embeddings",
             metavar="FILE",
-            default=argparse.SUPPRESS,
             help="word vectors to start from, in GloVe's text format, plain or gzipped; those of "
-            "words that training does not know are stored as they are",
+            "words that do not occur in training are stored unchanged",
         )
         parser.add_argument(
             "--timing-signal",
             action=argparse.BooleanOptionalAction,
-            default=argparse.SUPPRESS,
-            help="add sines of the position (default: with multihead only)",
+            help="add sinusoids of the position (default: with multihead only)",
         )
         parser.add_argument(
             "--no-scale-embedding",
             action="store_true",
-            default=argparse.SUPPRESS,
-            help="do not multiply embeddings by the square root of the width (published: they are, "
-            "which makes the timing signal small beside them)",
+            help="do not multiply embeddings by the square root of the width (the published models "
+            "do, which makes the timing signal small in comparison)",
         )
         parser.add_argument(
             "--encoder-freeze-embed",
             action="store_true",
-            default=argparse.SUPPRESS,
-            help="leave word vectors as they are in --word-embeddings (published: they are "
-            "trained; with little training data, words it does not know then have vectors of "
-            "another kind)",
+            help="do not train the word vectors of --word-embeddings (the published models do, but "
+            "with little training data the vectors of all other words then no longer match)",
         )
         parser.add_argument(
             "--initialiser",
             choices=INITIALISERS,
-            default=argparse.SUPPRESS,
-            help="of matrices and biases: glorot_normal (MTSA's code), orthogonal (Tan et al.), or "
-            "layer: each layer's own (default: orthogonal with multihead, else glorot_normal)",
+            help="initialiser of matrices and biases: glorot_normal (MTSA's code), orthogonal (Tan "
+            "et al.), or layer, each layer's own (default: orthogonal with multihead, else "
+            "glorot_normal)",
         )
         add_attention_args(parser)
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> DeepAttModel:
-        """Build the model for a task with a vocabulary.
+        """Build the model.
+
+        Args:
+            args: fairseq's model arguments.
+            task: ``srl_tagging``, with its vocabulary.
 
         Raises:
-            UserError: if the flags do not fit each other, or the task is another one.
+            UserError: if the flags contradict each other, or the task is another one.
         """
         vocabulary = getattr(task, "vocabulary", None)
         if not isinstance(vocabulary, Vocabulary):
@@ -143,13 +142,18 @@ class DeepAttModel(BaseFairseqModel):
         return cls(tagger)
 
     def forward(self, words: Tensor, indicator: Tensor, padding_mask: Tensor) -> Tensor:
-        """Scores ``(B, T, labels)``; see :meth:`Tagger.forward`."""
+        """Compute scores ``(B, T, labels)`` as :meth:`Tagger.forward` does."""
         scores: Tensor = self.tagger(words, indicator, padding_mask)
         return scores
 
 
 def tagger_config(args: Namespace, vocabulary: Vocabulary) -> TaggerConfig:
-    """The network's configuration from resolved flags."""
+    """The network's configuration.
+
+    Args:
+        args: fairseq's model arguments, resolved.
+        vocabulary: of the training data.
+    """
     config = _attention(args)
     return TaggerConfig(
         words=vocabulary.trained_rows,
@@ -173,9 +177,14 @@ def tagger_config(args: Namespace, vocabulary: Vocabulary) -> TaggerConfig:
 
 @torch.no_grad()
 def start_from(tagger: Tagger, vocabulary: Vocabulary, vectors: WordVectors) -> None:
-    """Put the file's vectors into the trained table; words without one start close to 0.
+    """Start the trained table from vectors; words without one start close to 0.
 
-    The published code draws those from U(-s, s), s = 3 / max(1, (words + width) / 2).
+    The published code draws the latter from U(-s, s), s = 3 / max(1, (words + width) / 2).
+
+    Args:
+        tagger: the network.
+        vocabulary: the words of its table.
+        vectors: read from ``--word-embeddings``.
     """
     table = tagger.words.weight
     bound = 3 / max(1.0, sum(table.shape) / 2)
@@ -194,7 +203,7 @@ def _attention(args: Namespace) -> AttentionConfig:
 
 
 def _resolve_sizes(args: Namespace, vectors: WordVectors | None) -> None:
-    """Fill in the sizes that follow from the vectors' width.
+    """Fill in the sizes that follow from the width of the vectors.
 
     Raises:
         UserError: if a size contradicts the vectors, or the width does not hold them.
@@ -226,7 +235,7 @@ def _resolve_sizes(args: Namespace, vectors: WordVectors | None) -> None:
 
 @register_model_architecture("deepatt", "deepatt")
 def deepatt(args: Namespace) -> None:
-    """The published sizes; multi-head attention unless a flag names another."""
+    """Fill in the published sizes, with multi-head attention unless ``args`` name another."""
     refuse_hydra(args)
     attention = args.encoder_attention = getattr(args, "encoder_attention", BASELINE)
     baseline = attention == BASELINE
@@ -252,7 +261,7 @@ def deepatt(args: Namespace) -> None:
 
 @register_model_architecture("deepatt", "deepatt_tiny")
 def deepatt_tiny(args: Namespace) -> None:
-    """Two layers, 32 wide, for tests."""
+    """Fill in sizes for tests: two layers, 32 wide, unless ``args`` name others."""
     refuse_hydra(args)
     small = {"encoder_layers": 2, "encoder_attention_heads": 2, "encoder_embed_dim": 32}
     for name, value in {**small, "word_embed_dim": 16}.items():
@@ -261,7 +270,7 @@ def deepatt_tiny(args: Namespace) -> None:
 
 
 def _with_attention(mechanism: str) -> Callable[[Namespace], None]:
-    """The MTSA paper's SRL model (table 4) around a mechanism; ``--encoder-attention`` wins."""
+    """The MTSA paper's SRL model (table 4) with ``mechanism``, unless a flag names another."""
 
     def architecture(args: Namespace) -> None:
         refuse_hydra(args)

@@ -55,21 +55,25 @@ class AttentionTransformerModel(TransformerModel):
         published ones) and no such embedding.
     """
 
-    # What plugin/compat/warm_start.py asks: load_state_dict calls its fit.
+    # For plugin/compat/warm_start.py: load_state_dict calls its fit.
     starts_from_other_attentions = True
 
     @staticmethod
     def add_args(parser: ArgumentParser) -> None:
-        """Add fairseq's Transformer flags and those of the attentions."""
+        """Add fairseq's Transformer flags and those of the attentions to ``parser``."""
         TransformerModel.add_args(parser)
         add_attention_args(parser)
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> AttentionTransformerModel:
-        """Build the model; old arguments get today's defaults.
+        """Build the model; arguments of old checkpoints get today's defaults.
+
+        Args:
+            args: fairseq's model arguments.
+            task: fairseq's task.
 
         Raises:
-            UserError: if the arguments do not fit each other.
+            UserError: if the arguments contradict each other.
         """
         _resolve(args)
         resolve_block_length(args, task)
@@ -121,7 +125,7 @@ class AttentionTransformerModel(TransformerModel):
 
 
 def _resolve(args: Namespace) -> None:
-    """Fill in what the attention needs, and refuse what it cannot have before anything is built."""
+    """Fill in what the attention needs, and refuse what it cannot use, before building it."""
     args.encoder_attention = getattr(args, "encoder_attention", "mtsa")  # as the oldest checkpoints
     base_architecture(args)
     check_heads(args.encoder_embed_dim, args.encoder_attention_heads)
@@ -153,7 +157,7 @@ SIZES: dict[str, Sizes] = {
 
 
 def _architecture(mechanism: str, sizes: Sizes) -> Sizes:
-    """``--arch transformer_<mechanism>`` in some sizes; ``--encoder-attention`` still chooses."""
+    """``--arch transformer_<mechanism>`` in some size; ``--encoder-attention`` overrides it."""
 
     def architecture(args: Namespace) -> None:
         refuse_hydra(args)

@@ -1,4 +1,4 @@
-"""The model of :mod:`.transformer` under the name that it had in version 0.1."""
+"""The model of :mod:`.transformer` under its name in version 0.1."""
 
 from .transformer import AttentionTransformerModel as TransformerMTSAModel
 

@@ -27,13 +27,13 @@ class AttentionEncoderLayer(TransformerEncoderLayerBase):
         cfg: fairseq's Transformer configuration.
         make_attention: makes the layer's attention from ``embed_dim`` and ``num_heads``.
         name: the attention's name, for messages.
-        return_fc: see fairseq.
+        return_fc: as in fairseq.
     """
 
     def __init__(
         self, cfg: Any, make_attention: MakeAttention, name: str, return_fc: bool = False
     ) -> None:
-        # Plain objects: fairseq's constructor calls build_self_attention.
+        # Set first, since fairseq's constructor calls build_self_attention.
         self._make_attention = make_attention
         self._attention_name = name
         super().__init__(cfg, return_fc=return_fc)
@@ -60,12 +60,12 @@ class AttentionEncoder(TransformerEncoderBase):
         cfg: fairseq's Transformer configuration.
         dictionary: source dictionary.
         embed_tokens: source embedding.
-        make_attention: makes the attention of one layer from ``embed_dim`` and ``num_heads``, e.g.
+        make_attention: makes a layer's attention from ``embed_dim`` and ``num_heads``, such as
             the class of an attention, or ``functools.partial(build_attention, "mtsa")``.
-        name: the attention's name, for messages; the default is that of ``make_attention``.
+        name: the attention's name, for messages. Default: that of ``make_attention``.
 
     Raises:
-        UserError: if a feature of fairseq is asked for that would not apply to this attention.
+        UserError: if a feature of fairseq is requested that would not apply to this attention.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class AttentionEncoder(TransformerEncoderBase):
         super().__init__(cfg, dictionary, embed_tokens)
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
-        """fairseq's hook for one layer; activation checkpointing and sharding as it has them."""
+        """fairseq's hook for one layer, with its activation checkpointing and sharding."""
         layer = AttentionEncoderLayer(
             cfg, self._make_attention, self._attention_name, return_fc=self.return_fc
         )
@@ -93,7 +93,7 @@ class AttentionEncoder(TransformerEncoderBase):
 
 
 def _refuse_unsupported(cfg: Any, name: str) -> None:
-    """What wraps or replaces the linear maps of multi-head attention does not see these layers."""
+    """Refuse what wraps or replaces the linear maps of fairseq's multi-head attention."""
     refused = {
         "--quant-noise-pq": cfg.quant_noise.pq,
         "--quant-noise-scalar": cfg.quant_noise.scalar,

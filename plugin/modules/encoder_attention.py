@@ -12,7 +12,7 @@ from selfattn.masks import check_padding_mask
 
 
 class EncoderAttention(nn.Module):
-    """Time-first tensors in, time-first tensors out; this file alone turns them.
+    """Time-first tensors in, time-first tensors out; no other file transposes them.
 
     Args:
         attention: a layer of the core with ``output_dim`` equal to ``embed_dim``.
@@ -50,9 +50,9 @@ class EncoderAttention(nn.Module):
             key: see query.
             value: see query.
             key_padding_mask: bool ``(B, T)``, True = padding.
-            need_weights: accepted for fairseq's sake; there is no single weight for a pair of
-                tokens, so None is returned in its place.
-            attn_mask: refused, since a mask here belongs to a head.
+            need_weights: accepted for fairseq's sake; since a pair of tokens has no single weight,
+                None is returned.
+            attn_mask: refused, since masks here belong to heads.
 
         Returns:
             ``(T, B, C)`` and None.
@@ -63,11 +63,11 @@ class EncoderAttention(nn.Module):
         """
         if (key is not None and key is not query) or (value is not None and value is not query):
             raise UserError(
-                f"attention {self.name!r} is self-attention; key and value must be query"
+                f"attention {self.name!r} is self-attention; key and value must be the query"
             )
         if attn_mask is not None:
             raise UserError(
-                f"attention {self.name!r} takes no attn_mask; its positional masks are switches"
+                f"attention {self.name!r} takes no attn_mask; its switches set positional masks"
             )
         x = query.transpose(0, 1)
         check_padding_mask(key_padding_mask, x.shape[:2])
@@ -80,24 +80,24 @@ class EncoderAttention(nn.Module):
         retain_dropout_modules: list[str] | None = None,
         **kwargs: Any,
     ) -> None:
-        """fairseq's hook before generation: honour ``--retain-dropout`` for attention dropout."""
+        """fairseq's hook before generation; makes ``--retain-dropout`` keep attention dropout."""
         listed = retain_dropout_modules is None or type(self).__name__ in retain_dropout_modules
         self.retain_dropout = retain_dropout and listed
         self.train(self.training)
 
     def train(self, mode: bool = True) -> EncoderAttention:
-        """As usual, but dropout that is to be retained stays on."""
+        """Set the mode, except that dropout to be retained stays on."""
         super().train(mode)
         self.attention.train(mode or self.retain_dropout)
         return self
 
-    # What fairseq offers for its own attention and would be silently wrong for this one.
+    # What fairseq offers for its own attention would be silently wrong for this one.
 
     def __prepare_scriptable__(self) -> NoReturn:
         self._refuse("TorchScript export", "run the model in Python, or export multihead")
 
     def prepare_for_onnx_export_(self, **kwargs: Any) -> NoReturn:
-        """Refuse ONNX export."""
+        """Refuse fairseq's export to ONNX."""
         self._refuse("ONNX export", "run the model in Python, or export multihead")
 
     def _get_reserve_head_index(self, num_heads_to_keep: int) -> NoReturn:

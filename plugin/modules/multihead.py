@@ -10,10 +10,9 @@ from selfattn.layers import SelfAttention, build_attention
 
 
 def build_multihead(config: MultiHeadConfig, embed_dim: int, num_heads: int) -> SelfAttention:
-    """A layer with the weights that fairseq's own attention draws from the same seed.
+    """Build a layer with the weights that fairseq's own attention draws from the same seed.
 
-    So a training with masks and one without start from equal models, and the masks are all that
-    differs.
+    Trainings with and without masks thus start from equal models and differ only in the masks.
 
     Args:
         config: the switches.

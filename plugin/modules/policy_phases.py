@@ -1,4 +1,4 @@
-"""When the selections of ReSA are trained, and when the rest of the model."""
+"""When to train the selections of ReSA, and when the rest of the model."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ class Phase(Enum):
     """What an update trains."""
 
     SUPERVISED = "all but the selection; every token is selected"
-    POLICY = "the selection alone"
+    POLICY = "only the selection"
     JOINT = "everything"
 
 
 class PolicyPhases:
-    """Which phase an update is in, for the layers and for the optimizer.
+    """The phase of an update, as the layers and the optimizer need it.
 
     Args:
         select_all: length of the first phase in updates.
-        policy_only: length of the second one.
+        policy_only: length of the second phase in updates.
 
     Raises:
         UserError: if one of them is negative.
 
     Attributes:
-        phase (Phase): that of the present update.
+        phase: that of the current update.
     """
 
     def __init__(self, select_all: int, policy_only: int) -> None:
@@ -43,7 +43,7 @@ class PolicyPhases:
         self.phase = Phase.SUPERVISED if select_all else Phase.POLICY
 
     def follow(self, task: Any) -> None:
-        """Hear of a task's epochs, updates and steps: fairseq tells a criterion none of them."""
+        """Wrap the hooks of ``task``, since fairseq tells a criterion nothing about updates."""
         begin_epoch, train_step, step = task.begin_epoch, task.train_step, task.optimizer_step
 
         def begin(epoch: int, model: Any) -> None:
@@ -64,7 +64,7 @@ class PolicyPhases:
         task.begin_epoch, task.train_step, task.optimizer_step = begin, train, freeze_and_step
 
     def at(self, update: int) -> None:
-        """Take the phase after that many updates."""
+        """Enter the phase that follows ``update`` updates."""
         if update < self.select_all:
             self.phase = Phase.SUPERVISED
         elif update < self.select_all + self.policy_only:
@@ -73,13 +73,13 @@ class PolicyPhases:
             self.phase = Phase.JOINT
 
     def prepare(self, layers: Sequence[ReSA]) -> None:
-        """Tell the layers before a forward pass of training."""
+        """Prepare ``layers`` for a forward pass of training."""
         for layer in layers:
             layer.select_all = self.phase is Phase.SUPERVISED
             layer.has_policy = True
 
     def freeze(self, model: torch.nn.Module) -> None:
-        """Drop the gradients, which are 0, of what stays: an optimizer moves by inertia, too."""
+        """Drop the zero gradients of fixed weights of ``model``, which momentum could move."""
         if self.phase is Phase.JOINT:
             return
         policy = {id(p) for layer in _layers(model) for p in layer.policy_parameters()}
@@ -88,11 +88,11 @@ class PolicyPhases:
                 parameter.grad = None
 
     def check(self, model: Any) -> None:
-        """Refuse what would be silently wrong.
+        """Refuse a ``model`` for which training would be silently wrong.
 
         Raises:
-            UserError: if the model selects nothing, computes forward twice, or has parameters that
-                the optimizer copies.
+            UserError: if the model selects nothing, runs its forward pass twice, or has parameters
+                that the optimizer copies.
         """
         if not _layers(model):
             raise UserError(

@@ -3,9 +3,11 @@
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.logging import metrics
@@ -15,9 +17,11 @@ from omegaconf import MISSING
 from torch import Tensor
 
 from selfattn.errors import UserError
+from selfattn_tasks.metric import Counts, percent
 from selfattn_tasks.srl import Proposition, Sentence, read
 from selfattn_tasks.srl.decode import decode
 from selfattn_tasks.srl.formats.lines import Line, read_lines_file
+from selfattn_tasks.srl.metrics import counts_of, f1_scores, perfect_scores
 from selfattn_tasks.srl.scorer import score
 from selfattn_tasks.srl.tagger.state import KEY, TaggerState
 from selfattn_tasks.srl.tags import DECODERS, proposition_of
@@ -28,7 +32,8 @@ from ..criterions.bio_tagging import IGNORED, BIOTaggingCriterion
 from ..data.propositions import Example, PropositionDataset
 
 logger = logging.getLogger(__name__)
-_COUNTS = ("correct", "excess", "missed", "perfect", "propositions")
+# Where the log keeps the columns of metrics.f1_scores; fairseq hides names that begin with _.
+_COUNTS = ("_srl_correct", "_srl_excess", "_srl_missed", "_srl_perfect", "_srl_propositions")
 
 
 @dataclass
@@ -36,25 +41,25 @@ class SRLTaggingConfig(FairseqDataclass):
     """Flags of the task."""
 
     data: str = field(
-        default=MISSING, metadata={"help": "folder that scripts/prepare_srl.py wrote"}
+        default=MISSING, metadata={"help": "folder that `selfattn prepare srl` wrote"}
     )
     max_length: int = field(
         default=256,
-        metadata={"help": "leave longer training sentences out; all are kept elsewhere"},
+        metadata={"help": "leave out longer training sentences; other sets keep all sentences"},
     )
     eval_decoder: ChoiceEnum(DECODERS) = field(  # type: ignore[valid-type]
         default="argmax",
         metadata={
-            "help": "decoder of the validation, and so of the choice of the best checkpoint; "
-            "see scripts/predict_srl.py --help"
+            "help": "decoder for validation, and so for choosing the best checkpoint; "
+            "see `selfattn predict --help`"
         },
     )
     keep_vectors: ChoiceEnum(("all", "seen")) = field(  # type: ignore[valid-type]
         default="all",
         metadata={
-            "help": "which vectors of --word-embeddings a checkpoint holds beside those of "
-            "training words: all, or those of words in the prepared files (seen: much smaller, "
-            "but any other word is unknown for good)"
+            "help": "which vectors of --word-embeddings a checkpoint holds besides those of "
+            "training words: all, or only those of words in the prepared files (seen: much "
+            "smaller, but all other words remain unknown)"
         },
     )
 
@@ -65,43 +70,45 @@ class SRLTaggingTask(FairseqTask):
 
     Validation logs ``f1``, ``precision``, ``recall`` and ``perfect_props`` in percent, summed over
     all processes before they are divided, so that ``--best-checkpoint-metric f1`` is the score of
-    ``scripts/score_srl.py``. Every checkpoint holds the vocabulary and the sizes of the model:
-    ``scripts/predict_srl.py`` needs nothing else.
+    ``selfattn score srl``. Every checkpoint holds the vocabulary and the sizes of the model:
+    ``selfattn predict`` needs nothing else.
 
     Args:
         cfg: the flags.
         vocabulary: words and labels.
     """
 
+    # For messages of plugin/compat: what makes the data folder.
+    prepared_by = "selfattn prepare srl"
     # What --criterion policy_gradient wraps.
     supervised_criterion = "bio_tagging"
 
     def __init__(self, cfg: Any, vocabulary: Vocabulary) -> None:
         super().__init__(cfg)
         self.tagger = TaggerState(vocabulary)
-        # While a model is built: the file of word vectors that it starts from.
+        # The word vectors that a model starts from, while it is built.
         self.vectors: WordVectors | None = None
 
     @classmethod
     def setup_task(cls, cfg: Any, **kwargs: Any) -> "SRLTaggingTask":
-        """fairseq's hook: read the dictionaries.
+        """fairseq's hook: read the dictionaries of the folder in ``cfg``.
 
         Raises:
-            UserError: if the folder is not a prepared one.
+            UserError: if it is not a prepared folder.
         """
         files = (Path(cfg.data, f"dict.{name}.txt") for name in ("word", "label"))
         return cls(cfg, Vocabulary(*map(read_symbols, files)))
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Words and labels."""
+        """Words and labels of the training data."""
         return self.tagger.vocabulary
 
     def build_criterion(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """fairseq's hook.
+        """fairseq's hook: build the criterion.
 
         Raises:
-            UserError: for a criterion that does not know these batches.
+            UserError: for a criterion that cannot handle these batches.
         """
         criterion = super().build_criterion(cfg, from_checkpoint)
         if not isinstance(getattr(criterion, "supervised", criterion), BIOTaggingCriterion):
@@ -113,15 +120,15 @@ class SRLTaggingTask(FairseqTask):
         return criterion
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """fairseq's hook; reads ``--word-embeddings``, unless a checkpoint's weights follow.
+        """fairseq's hook: build the model from ``--word-embeddings``, or for a checkpoint.
 
         Raises:
-            UserError: if the architecture is no tagger, or a flag of it is wrong.
+            UserError: if the architecture is not a tagger, or one of its flags is wrong.
         """
         arch = getattr(cfg, "arch", None)
         if not getattr(ARCH_MODEL_REGISTRY.get(arch), "is_tagger", False):
             raise UserError(
-                f"--arch {arch} is no tagger; --task srl_tagging needs deepatt, deepatt_mtsa or "
+                f"--arch {arch} is not a tagger; --task srl_tagging needs deepatt, deepatt_mtsa or "
                 "another architecture of the model deepatt"
             )
         path = getattr(cfg, "word_embeddings", None)
@@ -134,7 +141,7 @@ class SRLTaggingTask(FairseqTask):
         return model
 
     def _keep(self, vectors: WordVectors, path: str) -> None:
-        """Add the words whose vectors a checkpoint shall hold, and log the coverage."""
+        """Add the words whose vectors checkpoints will hold, and log the coverage."""
         words: Iterable[str] = vectors.words
         if str(self.cfg.keep_vectors) == "seen":
             files = (f for f in Path(self.cfg.data).glob("*.txt") if not f.name.startswith("dict."))
@@ -153,7 +160,7 @@ class SRLTaggingTask(FairseqTask):
         )  # fmt: skip
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> None:
-        """fairseq's hook: read ``SPLIT.txt``, and ``SPLIT.conll`` for all but training.
+        """fairseq's hook: read ``SPLIT.txt`` and, except for training, ``SPLIT.conll``.
 
         Raises:
             UserError: if the files are missing or do not belong together.
@@ -162,8 +169,8 @@ class SRLTaggingTask(FairseqTask):
         path = folder / f"{split}.txt"
         if not path.is_file():
             raise UserError(
-                f"{path} does not exist: give a folder that scripts/prepare_srl.py wrote with "
-                f"--{split}, or name the sets that there are (--train-subset, --valid-subset)"
+                f"{path} does not exist: give a folder that `{self.prepared_by}` wrote with "
+                f"--{split}, or name existing sets (--train-subset, --valid-subset)"
             )
         lines = read_lines_file(path)
         if split == "train":
@@ -209,7 +216,7 @@ class SRLTaggingTask(FairseqTask):
         return loss, size, {**logged, **self._counts(scores[0], sample)}
 
     def _counts(self, scores: Tensor, sample: dict[str, Any]) -> dict[str, int]:
-        """Counts of the official score for a batch of propositions with their gold spans."""
+        """The official score's counts for a batch of propositions with their gold spans."""
         decoder = str(self.cfg.eval_decoder)
         tags = decode(
             torch.log_softmax(scores.float(), -1),
@@ -222,31 +229,27 @@ class SRLTaggingTask(FairseqTask):
             found = proposition_of(row, proposition.predicate, proposition.lemma, decoder=decoder)
             gold.append(Sentence(words, (proposition,)))
             predicted.append(Sentence(words, (found,)))
-        result = score(gold, predicted)
-        counts = (getattr(result.overall, name) for name in _COUNTS[:3])
-        numbers = (*counts, result.perfect_props, result.propositions)
-        return {f"_srl_{name}": n for name, n in zip(_COUNTS, numbers, strict=True)}
+        return dict(zip(_COUNTS, counts_of(score(gold, predicted)), strict=True))
 
     def reduce_metrics(self, logging_outputs: list[dict[str, Any]], criterion: Any) -> None:
         """fairseq's hook: log the criterion's figures and, in validation, the official score."""
         super().reduce_metrics(logging_outputs, criterion)
-        if not any("_srl_correct" in log for log in logging_outputs):
+        if not any(_COUNTS[0] in log for log in logging_outputs):
             return
         for name in _COUNTS:
-            key = f"_srl_{name}"
-            metrics.log_scalar(key, float(sum(log.get(key, 0) for log in logging_outputs)))
-        for name, derive in _DERIVED.items():
-            metrics.log_derived(name, derive)
+            metrics.log_scalar(name, float(sum(log.get(name, 0) for log in logging_outputs)))
+        for name, figure in _FIGURES.items():
+            metrics.log_derived(name, partial(_figure, figure))
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint stores of the task."""
+        """fairseq's hook: what a checkpoint stores about the task."""
         return {**super().state_dict(), KEY: self.tagger.dump()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over a checkpoint's state.
+        """fairseq's hook: restore what a checkpoint stored.
 
         Raises:
-            UserError: if it was trained with other words or labels than this folder has.
+            UserError: if it was trained with other words or labels than those of this folder.
         """
         state = dict(state_dict)
         stored = state.pop(KEY, None)
@@ -258,46 +261,34 @@ class SRLTaggingTask(FairseqTask):
         theirs = vocabulary if self.tagger.config else vocabulary.with_frozen(())
         if different := differences(ours, theirs):
             raise UserError(
-                f"{self.cfg.data} and the checkpoint have other vocabularies: {different}; "
-                "prepare the data again from the files that it was trained on, or train anew in "
-                "another --save-dir"
+                f"{self.cfg.data} and the checkpoint have different vocabularies: {different}; "
+                "prepare the data again from the files that it was trained on, or start a new "
+                "training in another --save-dir"
             )
         self.tagger = TaggerState(vocabulary, self.tagger.config)
 
 
 def _gold(path: Path, lines: list[Line]) -> list[tuple[tuple[str, ...], Proposition]]:
-    """Words and propositions of the gold file, which the lines were made from."""
+    """Words and propositions of the gold file from which the lines were made."""
     if not path.is_file():
-        raise UserError(f"{path} does not exist; prepare the folder with scripts/prepare_srl.py")
+        raise UserError(f"{path} does not exist; prepare the folder with `selfattn prepare srl`")
     gold = [(s.words, p) for s in read(path) for p in s.propositions]
     if [(words, p.predicate) for words, p in gold] != [(e.words, e.predicate) for e in lines]:
         raise UserError(
-            f"{path} and {path.with_suffix('.txt').name} hold other propositions; prepare the "
-            "folder again with scripts/prepare_srl.py"
+            f"{path} and {path.with_suffix('.txt').name} hold different propositions; prepare the "
+            "folder again with `selfattn prepare srl`"
         )
     return gold
 
 
-def _ratio(right: str, *of: str) -> Callable[[Any], float]:
-    """A figure in percent from the sums over a validation."""
-
-    def derive(meters: Any) -> float:
-        total = sum(meters[f"_srl_{name}"].sum for name in of)
-        return round(100 * meters[f"_srl_{right}"].sum / total, 2) if total else 0.0
-
-    return derive
-
-
-def _f1(meters: Any) -> float:
-    """2 PR / (P + R), which is 2 correct / (2 correct + excess + missed)."""
-    correct, excess, missed = (meters[f"_srl_{name}"].sum for name in _COUNTS[:3])
-    total = 2 * correct + excess + missed
-    return round(200 * correct / total, 2) if total else 0.0
-
-
-_DERIVED: dict[str, Callable[[Any], float]] = {
-    "precision": _ratio("correct", "correct", "excess"),
-    "recall": _ratio("correct", "correct", "missed"),
-    "f1": _f1,
-    "perfect_props": _ratio("perfect", "propositions"),
+# By the sums of _COUNTS over a validation.
+_FIGURES: dict[str, Callable[[Counts], Counts]] = {
+    "precision": lambda sums: percent(sums[0], sums[0] + sums[1]),
+    "recall": lambda sums: percent(sums[0], sums[0] + sums[2]),
+    "f1": f1_scores,
+    "perfect_props": perfect_scores,
 }
+
+
+def _figure(figure: Callable[[Counts], Counts], meters: Any) -> float:
+    return round(float(figure(np.array([meters[name].sum for name in _COUNTS]))), 2)

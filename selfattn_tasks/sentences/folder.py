@@ -204,6 +204,6 @@ def _json(path: Path) -> Any:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not JSON"
         raise UserError(
-            f"{path} cannot be read ({reason}); give a folder that scripts/prepare_sentences.py "
+            f"{path} cannot be read ({reason}); give a folder that `selfattn prepare sentences` "
             "wrote"
         ) from None

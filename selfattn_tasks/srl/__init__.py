@@ -1,8 +1,8 @@
-"""Semantic role labelling: files in, an official score out.
+"""Semantic role labelling: from files to the official score.
 
-``conll`` reads every format; ``bio`` and ``brackets`` are two ways to write spans down; ``lines``
-is the one-proposition-a-line form that training reads; ``scorer`` equals the official CoNLL-2005
-script.
+``formats.conll`` reads every format; ``formats.bio`` and ``formats.brackets`` are two notations for
+spans; ``formats.lines``, one proposition per line, is what training reads. ``tagger`` applies a
+checkpoint without fairseq. ``scorer`` equals the official CoNLL-2005 script.
 """
 
 from .formats.bio import from_bio, to_bio

@@ -1,9 +1,9 @@
 """The arguments of a proposition as the official CoNLL-2005 scorer sees and compares them.
 
-A ``C-X`` piece joins the latest ``X`` before it; without one it becomes an ``X`` itself. The
-official script also has rules for spans inside spans, which sound annotations do not hold: an outer
-span counts as discontinuous, with the spans directly inside it as its pieces. They are kept here,
-to the letter, so that the numbers agree on any file.
+A ``C-X`` piece joins the last ``X`` before it; without one it becomes an ``X`` itself. The official
+script also has rules for nested spans, which valid annotations do not contain: an outer span counts
+as discontinuous, with the spans directly inside it as its pieces. These rules are followed to the
+letter, so that the scores agree on any file.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ class Argument:
     """An argument: one span, or several pieces.
 
     Args:
-        label (str): its label, without ``C-``.
-        start (int): first word of the first piece.
-        end (int): last word of the last piece.
-        pieces (list[Argument]): empty if it is one span.
+        label: its label, without ``C-``.
+        start: first word of the first piece.
+        end: last word of the last piece.
+        pieces: empty if it is one span.
     """
 
     label: str
@@ -32,12 +32,12 @@ class Argument:
 
     @property
     def range(self) -> tuple[int, int]:
-        """First and last word."""
+        """First and last word, as a pair."""
         return self.start, self.end
 
 
 def arguments_of(spans: Iterable[Span]) -> list[Argument]:
-    """The arguments that some spans form, ``V`` included."""
+    """The arguments that ``spans`` form, including ``V``."""
     found: list[Argument] = []
     latest: dict[str, Argument] = {}
     for piece in _as_tree(spans):
@@ -57,9 +57,9 @@ def arguments_of(spans: Iterable[Span]) -> list[Argument]:
 
 
 def _as_tree(spans: Iterable[Span]) -> list[Argument]:
-    """All spans by start, outer ones first; each holds those directly inside it.
+    """All spans by start, outer ones first; each holds the spans directly inside it.
 
-    Of several spans over the same words only the innermost is listed.
+    Of several spans over the same words, only the innermost is listed.
     """
     listed: dict[tuple[int, int], Argument] = {}
     around: list[Argument] = []
@@ -79,9 +79,9 @@ class Comparison:
     """Gold and predicted arguments side by side.
 
     Args:
-        matched (list[tuple[Argument, Argument]]): gold and predicted, of one extent.
-        missed (list[Argument]): gold ones without a match.
-        excess (list[Argument]): predicted ones without a match.
+        matched: pairs of gold and predicted arguments of the same extent.
+        missed: gold arguments without a match.
+        excess: predicted arguments without a match.
     """
 
     matched: list[tuple[Argument, Argument]]
@@ -92,7 +92,13 @@ class Comparison:
 def compare(
     gold: Sequence[Argument], predicted: Sequence[Argument], *, labelled: bool = True
 ) -> Comparison:
-    """Match arguments of equal extent, piece by piece, and of equal label if ``labelled``."""
+    """Match arguments of equal extent, piece by piece.
+
+    Args:
+        gold: those of a gold proposition.
+        predicted: those of a predicted one.
+        labelled: match only arguments of the same label.
+    """
     open_gold = {argument.range: argument for argument in gold}
     matched: list[tuple[Argument, Argument]] = []
     excess: list[Argument] = []
@@ -110,7 +116,7 @@ def compare(
 
 
 def _same_pieces(gold: Argument, predicted: Argument) -> bool:
-    # A set against a list: with nested spans a piece can be there twice, which never matches.
+    # A set and a list: with nested spans a piece can occur twice, which never matches.
     wanted = {piece.range for piece in gold.pieces}
     given = [piece.range for piece in predicted.pieces]
     return len(given) == len(wanted) and set(given) == wanted

@@ -1,4 +1,4 @@
-"""From label scores to BIO tags: argmax, its published mending, Viterbi under BIO constraints."""
+"""From label scores to BIO tags: argmax, its published repair, Viterbi under BIO constraints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .tags import DECODERS
 
 @dataclass(frozen=True)
 class Constraints:
-    """Which labels may follow which.
+    """Which labels may follow each other.
 
     Args:
         start: bool ``(C,)``, labels that may open a sentence.
@@ -28,14 +28,21 @@ class Constraints:
     allowed: Tensor
 
 
-def bio_constraints(labels: Sequence[str], kind: str) -> Constraints:
-    """Constraints by name.
+def bio_constraints(
+    labels: Sequence[str], kind: str, device: torch.device | None = None
+) -> Constraints:
+    """The constraints of a published decoder.
 
     * ``tan`` (code of Tan et al. 2018): ``I-X`` may not follow ``B-Y`` or ``I-Y`` with Y != X; it
       may follow ``O`` and open a sentence.
     * ``he`` (code of He et al. 2017): ``I-X`` follows ``B-X`` or ``I-X`` only; it may open a
       sentence.
     * ``strict``: as ``he``, and ``I-X`` may not open a sentence.
+
+    Args:
+        labels: the C tags.
+        kind: ``tan``, ``he`` or ``strict``.
+        device: where the constraints are needed. Default: the CPU.
 
     Differs:
         Tan et al. add probabilities along a path; here, as in He et al., log-probabilities.
@@ -56,14 +63,20 @@ def bio_constraints(labels: Sequence[str], kind: str) -> Constraints:
         for before, other in enumerate(labels):
             continues = other != OUTSIDE and other[2:] == tag[2:]
             allowed[before, after] = continues or (kind == "tan" and other == OUTSIDE)
-    return Constraints(start, allowed)
+    return Constraints(start.to(device), allowed.to(device))
 
 
 def best_step(constraints: Constraints) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-    """A function ``(B, C) -> (B, C), (B, C)``: best allowed predecessor's score, and which it is.
+    """Make the maximisation step of Viterbi, which costs O(C) rather than O(C^2).
 
-    Labels that may follow any other share one maximum; an ``I-X`` has two or three predecessors. So
-    a step costs O(C), not O(C^2).
+    Labels that may follow any other share one maximum; an ``I-X`` has two or three predecessors.
+
+    Args:
+        constraints: which labels may follow each other.
+
+    Returns:
+        a function ``(B, C) -> (B, C), (B, C)``: each label's best predecessor's score, and which
+        one it is.
     """
     allowed = constraints.allowed
     counts = allowed.sum(0)
@@ -91,15 +104,15 @@ def best_step(constraints: Constraints) -> Callable[[Tensor], tuple[Tensor, Tens
 def viterbi(
     log_probs: Tensor, padding_mask: Tensor, constraints: Constraints
 ) -> tuple[Tensor, Tensor]:
-    """The best path of each sentence, all sentences at once.
+    """The best path of each sentence of a batch.
 
     Args:
         log_probs: ``(B, T, C)``; -inf forbids a label at a word.
         padding_mask: bool ``(B, T)``, True = padding, on the right.
-        constraints: what may follow what.
+        constraints: which labels may follow each other.
 
     Returns:
-        Labels ``(B, T)``, 0 at padding, and log-probabilities of the paths ``(B,)``.
+        labels ``(B, T)``, 0 at padding, and log-probabilities of the paths ``(B,)``.
     """
     batch, length, _ = log_probs.shape
     check_padding_mask(padding_mask, (batch, length))
@@ -134,7 +147,7 @@ def decode(
             He et al. 2017 (see ``decode_structure``).
 
     Returns:
-        The tags of each sentence, without padding.
+        the tags of each sentence, without padding.
 
     Raises:
         UserError: if ``how`` is unknown.
@@ -149,10 +162,7 @@ def decode(
 
         best = best_structured(log_probs, padding_mask, labels)
     else:
-        constraints = bio_constraints(labels, how)
-        constraints = Constraints(
-            constraints.start.to(log_probs.device), constraints.allowed.to(log_probs.device)
-        )
+        constraints = bio_constraints(labels, how, log_probs.device)
         best = viterbi(log_probs, padding_mask, constraints)[0]
     lengths = (~padding_mask).sum(1).tolist()
     tags = [

@@ -1,9 +1,9 @@
 """The structural constraints of He et al. 2017, found exactly by branch and bound.
 
 A node of the search is a sentence with some labels forbidden at some words; Viterbi gives its best
-path, whose score bounds everything below the node. If the path breaks a constraint, the node is
-split into nodes that together hold every path that keeps the constraint, and not this one. The
-first path that leaves the queue unbroken is the best. Each round runs one Viterbi over the new
+path, whose score bounds everything below the node. If the path violates a constraint, the node is
+split into nodes that together contain every path that satisfies the constraint, but not this one.
+The first valid path to leave the queue is the best one. Each round runs one Viterbi over the new
 nodes of all sentences together.
 """
 
@@ -25,19 +25,22 @@ from .formats.bio import from_bio
 from .propositions import Span
 
 CORE = frozenset([*(f"A{i}" for i in range(6)), "AA", *(f"ARG{i}" for i in range(6)), "ARGA"])
-# Nodes that are opened for a sentence before its best unbroken path so far is taken.
+# Nodes that are expanded for a sentence before its best valid path so far is taken.
 _MOST_NODES = 60
 _ROWS_AT_ONCE = 512
 
-# Kind, label, and the words where the first and the second span open.
+# Kind, label, and the first words of the first and the second span.
 Violation = tuple[str, str, int, int]
 
 
 def violations(spans: Sequence[Span]) -> Iterator[Violation]:
-    """Broken constraints of one proposition (He et al. 2017, section 3.3).
+    """Find the violated constraints of one proposition (He et al. 2017, section 3.3).
+
+    Args:
+        spans: of the proposition.
 
     Yields:
-        ``unique``: a core role that occurs again; ``continuation``: a ``C-X`` without an X before
+        ``unique``: a core role that occurs twice; ``continuation``: a ``C-X`` without an X before
         it; ``reference``: an ``R-X`` without an X anywhere.
     """
     first: dict[str, int] = {}
@@ -56,7 +59,7 @@ def violations(spans: Sequence[Span]) -> Iterator[Violation]:
 
 
 def count_violations(propositions: Sequence[Sequence[Span]]) -> Counter[str]:
-    """How often each kind of constraint is broken."""
+    """How often each kind of constraint is violated, over the spans of all ``propositions``."""
     return Counter(kind for spans in propositions for kind, *_ in violations(spans))
 
 
@@ -83,13 +86,11 @@ class _Search:
             self.best = (score, node.path)
         heapq.heappush(self.queue, (-score, order, node))
 
-    def finished(self) -> list[int] | None:
-        """The answer, or None while the best node is broken."""
+    def answer(self, fallback: list[int]) -> list[int] | None:
+        """The best valid path, or else ``fallback``; None while the search must go on."""
         if self.queue and self.queue[0][2].broken is not None and self.opened < _MOST_NODES:
             return None
-        if self.best is not None:
-            return self.best[1]
-        return self.queue[0][2].path
+        return fallback if self.best is None else self.best[1]
 
     def open(self) -> _Node:
         self.opened += 1
@@ -97,10 +98,10 @@ class _Search:
 
 
 def best_structured(log_probs: Tensor, padding_mask: Tensor, labels: Sequence[str]) -> Tensor:
-    """The best paths that keep BIO (``strict``) and the structural constraints.
+    """The best paths under the BIO (``strict``) and the structural constraints.
 
-    A sentence that needs more than a fixed number of nodes gets the best unbroken path found until
-    then, or, if there is none, the best path of BIO alone.
+    A sentence that needs more than a fixed number of nodes gets the best valid path found until
+    then, or, if there is none, the best path under the BIO constraints alone.
 
     Args:
         log_probs: ``(B, T, C)``.
@@ -108,7 +109,7 @@ def best_structured(log_probs: Tensor, padding_mask: Tensor, labels: Sequence[st
         labels: the C tags.
 
     Returns:
-        Labels ``(B, T)``, 0 at padding.
+        labels ``(B, T)``, 0 at padding.
     """
     check_padding_mask(padding_mask, log_probs.shape[:2])
     device, log_probs, padding_mask = log_probs.device, log_probs.cpu(), padding_mask.cpu()
@@ -134,19 +135,11 @@ def best_structured(log_probs: Tensor, padding_mask: Tensor, labels: Sequence[st
             node = _Node(forbidden, path, _first_violation(path, labels))
             searches[row].add(score, next(order), node)
         for row, search in list(searches.items()):
-            answer = _answer(search, best[row].tolist())
+            answer = search.answer(best[row, : search.length].tolist())
             if answer is not None:
                 best[row, : search.length] = torch.tensor(answer)
                 del searches[row]
     return best.to(device)
-
-
-def _answer(search: _Search, fallback: list[int]) -> list[int] | None:
-    if not search.queue:
-        return fallback[: search.length]
-    if search.opened >= _MOST_NODES and search.best is None:
-        return fallback[: search.length]
-    return search.finished()
 
 
 def _first_violation(path: Sequence[int], labels: Sequence[str]) -> Violation | None:
@@ -154,12 +147,12 @@ def _first_violation(path: Sequence[int], labels: Sequence[str]) -> Violation | 
 
 
 def _split(node: _Node, labels: Sequence[str]) -> Iterator[Tensor]:
-    """What is forbidden in each child."""
+    """The forbidden labels of each child."""
     assert node.broken is not None
     kind, label, first, second = node.broken
     opens = labels.index(f"B-{label}") if f"B-{label}" in labels else None
     if kind == "unique":
-        # The one span of this role opens either up to `first`, or behind it.
+        # The one span of this role opens either at `first` or before it, or after it.
         for words in (slice(first + 1, None), slice(None, first + 1)):
             child = node.forbidden.clone()
             child[words, opens] = True
@@ -168,13 +161,13 @@ def _split(node: _Node, labels: Sequence[str]) -> Iterator[Tensor]:
     prefix, before = ("C", second) if kind == "continuation" else ("R", len(node.path))
     words = slice(None, second + 1) if kind == "continuation" else slice(None)
     child = node.forbidden.clone()
-    child[words, labels.index(f"B-{prefix}-{label}")] = True  # there is no X ...
+    child[words, labels.index(f"B-{prefix}-{label}")] = True  # either there is no X ...
     if opens is not None:
         child[:before, opens] = True
     yield child
     if opens is None:
         return
-    for word in range(before):  # ... or it opens at one of these words, first at this one
+    for word in range(before):  # ... or one opens, the first at this word
         child = node.forbidden.clone()
         child[:word, opens] = True
         child[word] = True

@@ -1,4 +1,4 @@
-"""F1 and perfect propositions from summed counts, equal to the official CoNLL-2005 script."""
+"""F1 and perfect propositions from summed counts, equal to the official CoNLL-2005 script's."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ def f1_scores(sums: Counts) -> Counts:
 
 
 def perfect_scores(sums: Counts) -> Counts:
-    """Perfect propositions ("Comp."); columns as in :func:`f1_scores`."""
+    """The share of perfect propositions ("Comp."); ``sums`` as for :func:`f1_scores`."""
     return percent(sums[..., 3], sums[..., 4])
 
 
-def _row(found: Result) -> tuple[int, ...]:
+def counts_of(found: Result) -> tuple[int, ...]:
+    """The counts of scored sentences in the order of :func:`f1_scores`."""
     overall = found.overall
     return (
         overall.correct, overall.excess, overall.missed, found.perfect_props, found.propositions,
@@ -39,12 +40,12 @@ def _row(found: Result) -> tuple[int, ...]:
 
 @dataclass
 class TaggingMetric:
-    """A score of semantic roles, equal to the official CoNLL-2005 script.
+    """A score of semantic roles, equal to that of the official CoNLL-2005 script.
 
     Args:
         name: one of NAMES.
-        higher_is_better: both are.
-        source: both are read off the same counts.
+        higher_is_better: true of both.
+        source: both come from the same counts.
     """
 
     name: str
@@ -53,18 +54,18 @@ class TaggingMetric:
 
     @property
     def signature(self) -> str:
-        """What the score is, and of which version."""
+        """The script that the score follows, and the version that computed it."""
         return f"script:srl-eval|V:no|version:selfattn-{__version__}"
 
     def counts(
         self, gold: Sequence[Sentence], outputs: Sequence[Sequence[Sentence]]
     ) -> list[SentenceCounts]:
-        """Counts of each sentence, shape (sentences, 5), columns as in :func:`f1_scores`."""
+        """Count each sentence of several outputs, with the columns of :func:`f1_scores`."""
         return [
-            compact([_row(score([g], [h])) for g, h in zip(gold, out, strict=True)])
+            compact([counts_of(score([g], [h])) for g, h in zip(gold, out, strict=True)])
             for out in outputs
         ]
 
     def scores(self, sums: Counts) -> Counts:
-        """Scores from summed counts, shape (..., 5) to (...)."""
+        """Turn summed counts, shape (..., 5), into scores, shape (...)."""
         return f1_scores(sums) if self.name == "F1" else perfect_scores(sums)

@@ -1,4 +1,4 @@
-"""From SRL files to the folder that training loads."""
+"""Turn SRL files into the folder that training loads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 META = "meta.json"
 VERSION = 1
 
-# Symbols that fairseq's dictionary has anyway.
+# Symbols that every fairseq dictionary has.
 _RESERVED = {"<s>", "<pad>", "</s>", "<unk>"}
 
 
@@ -30,12 +30,12 @@ class Options:
     """How to build the two dictionaries.
 
     Args:
-        lowercase (bool): lower-case the words of the dictionary, as published. The prepared lines
-            keep their case: vectors may exist for the word as it stands.
-        vocab_size (int): the most words; 0 keeps all, as published.
-        min_count (int): a word must occur this often in the training lines.
-        form (str): one of ``conll.FORMATS``.
-        word_column (int, optional): as for ``conll.read``.
+        lowercase: lower-case the words of the dictionary, as published. The prepared lines keep
+            their case, since there may be vectors for cased words.
+        vocab_size: the largest number of words; 0 keeps all, as published.
+        min_count: how often a word must occur in the training lines.
+        form: one of ``conll.FORMATS``.
+        word_column: as for ``conll.read``.
     """
 
     lowercase: bool = True
@@ -60,23 +60,24 @@ def prepare(
 ) -> dict[str, Any]:
     """Write the folder; all or nothing.
 
-    It gets ``SPLIT.txt`` (one proposition a line, ``lines.py``), for every split but ``train`` also
-    ``SPLIT.conll`` (the whole gold sentences; its n-th proposition is line n), ``dict.word.txt``
-    and ``dict.label.txt`` in fairseq's format, most frequent first, and ``meta.json``. Words are
-    counted once a line, as deepatt counts them: in a sentence with three predicates, three times.
+    It holds ``SPLIT.txt`` (one proposition per line, see ``formats.lines``), for all splits but
+    ``train`` also ``SPLIT.conll`` (the complete gold sentences; their n-th proposition is line n),
+    ``dict.word.txt`` and ``dict.label.txt`` in fairseq's format, most frequent first, and
+    ``meta.json``. Words are counted once per line, as in deepatt: in a sentence with three
+    predicates, three times.
 
     Args:
-        files (Mapping): for ``train``, ``valid`` and, if there are any, ``test``, ``test1`` and so
-            on: one file, or a folder of CoNLL-2012 files, or a words and a props file.
-        destination (Path): the folder to make.
-        options (Options, optional): the dictionaries.
-        overwrite (bool): replace a folder that was prepared before.
+        files: for ``train``, ``valid`` and, optionally, ``test``, ``test1`` and so on: a file, a
+            folder of CoNLL-2012 files, or a words and a props file.
+        destination: the folder to make.
+        options: how to build the dictionaries.
+        overwrite: replace a folder that was prepared before.
 
     Returns:
-        dict: the content of ``meta.json``.
+        the content of ``meta.json``.
 
     Raises:
-        UserError: for a bad file or option, or if a split has no proposition.
+        UserError: for a bad file or option, or a split without a proposition.
     """
     options = options or Options()
     check_destination(destination, overwrite=overwrite, mark=META)
@@ -131,7 +132,7 @@ def prepare(
 def _check(name: str, paths: Sequence[Path], sentences: Sequence[Sentence]) -> None:
     where = " and ".join(map(str, paths))
     if not any(sentence.propositions for sentence in sentences):
-        raise UserError(f"{where}: no predicate, but the {name} data needs one at least")
+        raise UserError(f"{where}: no predicate, but the {name} data needs at least one")
     if not any(sentence.has_words for sentence in sentences):
         raise UserError(
             f"{where}: propositions without words; give the words file before it, as in "

@@ -1,4 +1,4 @@
-"""Sentences with predicates and the labelled spans of their arguments."""
+"""Sentences, their predicates, and the labelled spans of the arguments."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Span:
     """One labelled piece of a proposition.
 
     Args:
-        label (str): for example ``A0``, ``AM-TMP``, ``R-A1``, ``C-A1``, ``V``.
-        start (int): first word, counted from 0.
-        end (int): last word, inclusive.
+        label: for example ``A0``, ``AM-TMP``, ``R-A1``, ``C-A1``, ``V``.
+        start: first word, counted from 0.
+        end: last word, inclusive.
     """
 
     label: str
@@ -29,10 +29,10 @@ class Proposition:
     """A predicate and its spans.
 
     Args:
-        predicate (int): position of the predicate in the sentence, counted from 0.
-        lemma (str): what the predicate column holds; empty if the file has none.
-        spans (tuple[Span, ...]): all pieces, ``V`` and ``C-`` pieces included, by start; of spans
-            with one start, the outer one first.
+        predicate: position of the predicate in the sentence, counted from 0.
+        lemma: the entry of the predicate column; empty if the file has none.
+        spans: all pieces, including ``V`` and ``C-`` pieces, by start; of spans with the same
+            start, the outer one comes first.
     """
 
     predicate: int
@@ -45,8 +45,8 @@ class Sentence:
     """Words and their propositions.
 
     Args:
-        words (tuple[str, ...]): the words; empty strings if the file holds propositions alone.
-        propositions (tuple[Proposition, ...]): ordered by predicate, one a predicate.
+        words: the words; empty strings if the file holds only propositions.
+        propositions: one per predicate, in order of predicates.
     """
 
     words: tuple[str, ...]
@@ -54,12 +54,12 @@ class Sentence:
 
     @property
     def has_words(self) -> bool:
-        """False if the file held propositions alone."""
+        """False if the file held only propositions."""
         return any(self.words)
 
 
 def covers_predicate(proposition: Proposition) -> bool:
-    """True if a ``V`` or ``C-V`` span holds the predicate's word."""
+    """Whether a ``V`` or ``C-V`` span of ``proposition`` holds the predicate's word."""
     return any(
         span.label.removeprefix(CONTINUATION) == VERB
         and span.start <= proposition.predicate <= span.end

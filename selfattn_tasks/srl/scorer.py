@@ -1,8 +1,8 @@
 """Precision, recall and F1 of semantic roles, equal to the official CoNLL-2005 script.
 
 ``V`` (with its ``C-V`` pieces) is counted under its own label but not in the totals, and a wrong
-``V`` does not spoil a proposition. A predicted predicate that gold does not have is left out; the
-arguments of a gold predicate that was not predicted, or predicted with another lemma, are missed.
+``V`` does not spoil a proposition. Predicted predicates that are not in gold are ignored; the
+arguments of a gold predicate that was not predicted, or only with another lemma, are missed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ NONE = "-NONE-"
 
 @dataclass(frozen=True)
 class Counts:
-    """How many arguments were found.
+    """How many arguments were found and missed.
 
     Args:
-        correct (int): predicted and in gold.
-        excess (int): predicted, but not in gold.
-        missed (int): in gold, but not predicted.
+        correct: predicted and in gold.
+        excess: predicted, but not in gold.
+        missed: in gold, but not predicted.
     """
 
     correct: int = 0
@@ -55,7 +55,7 @@ class Counts:
         return 2 * p * r / (p + r) if p + r else 0.0
 
     def as_dict(self) -> dict[str, float]:
-        """The six figures under their names."""
+        """All six figures by name."""
         names = ("correct", "excess", "missed", "precision", "recall", "f1")
         return {name: getattr(self, name) for name in names}
 
@@ -65,15 +65,15 @@ class Result:
     """The scores of a corpus.
 
     Args:
-        overall (Counts): all arguments but ``V``.
-        labels (dict[str, Counts]): by label, ``V`` included.
-        sentences (int): sentences.
-        propositions (int): gold predicates.
-        perfect_props (int): predicates without a missed or excess argument.
-        confusion (dict[tuple[str, str], int]): arguments of equal extent by gold and predicted
-            label; ``-NONE-`` stands for no argument of that extent.
-        spurious (int): predicted predicates that gold does not have, left out.
-        absent (int): gold predicates that were not predicted, or with another lemma.
+        overall: all arguments but ``V``.
+        labels: by label, including ``V``.
+        sentences: number of sentences.
+        propositions: number of gold predicates.
+        perfect_props: predicates without a missed or excess argument.
+        confusion: arguments of equal extent by gold and predicted label; ``-NONE-`` stands for no
+            argument of that extent.
+        spurious: predicted predicates that are not in gold and were ignored.
+        absent: gold predicates that were not predicted, or only with another lemma.
     """
 
     overall: Counts
@@ -92,7 +92,7 @@ class Result:
 
     @property
     def unlabelled(self) -> Counts:
-        """Extents alone, labels ignored; arguments matched with a ``V`` are left out."""
+        """Extents without labels; arguments matched with a ``V`` are left out."""
         both = excess = missed = 0
         for (gold, predicted), number in self.confusion.items():
             if VERB in (gold, predicted):
@@ -107,13 +107,13 @@ class Result:
 
     @property
     def label_accuracy(self) -> float:
-        """The share of the right labels among arguments of the right extent, in percent."""
+        """Share of correct labels among arguments of the correct extent, in percent."""
         right = sum(n for (g, p), n in self.confusion.items() if g == p and g != VERB)
         found = self.unlabelled.correct
         return 100 * right / found if found else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """What ``scripts/score_srl.py --json`` prints."""
+        """All figures, as ``selfattn score srl --json`` prints them."""
         return {
             "sentences": self.sentences,
             "propositions": self.propositions,
@@ -137,6 +137,10 @@ class Result:
 
 def score(gold: Sequence[Sentence], predicted: Sequence[Sentence]) -> Result:
     """Compare predicted propositions with gold ones.
+
+    Args:
+        gold: the sentences of a test set.
+        predicted: the same sentences, as a system labelled them.
 
     Raises:
         UserError: if the two do not hold the same sentences.
@@ -169,7 +173,7 @@ def score(gold: Sequence[Sentence], predicted: Sequence[Sentence]) -> Result:
     names = sorted(correct.keys() | excess.keys() | missed.keys())
     labels = {name: Counts(correct[name], excess[name], missed[name]) for name in names}
     return Result(
-        overall=_sum([counts for name, counts in labels.items() if name != VERB]),
+        overall=Counts(*(found.total() - found[VERB] for found in (correct, excess, missed))),
         labels=labels,
         sentences=len(gold),
         propositions=propositions,
@@ -185,21 +189,20 @@ def _same_lemma(gold: Proposition, predicted: Proposition) -> bool:
     return not (gold.lemma and predicted.lemma) or gold.lemma == predicted.lemma
 
 
-def _sum(counts: Sequence[Counts]) -> Counts:
-    return Counts(
-        sum(c.correct for c in counts), sum(c.excess for c in counts), sum(c.missed for c in counts)
-    )
-
-
 def check_same_sentences(
     gold: Sequence[Sentence],
     predicted: Sequence[Sentence],
     names: tuple[str | Path, str | Path] = ("gold", "predicted"),
 ) -> None:
-    """Refuse a pair that does not hold the same sentences; words are compared where both have them.
+    """Check that two files hold the same sentences, comparing words where both have them.
+
+    Args:
+        gold: the sentences of one.
+        predicted: those of the other.
+        names: what to call the two.
 
     Raises:
-        UserError: with the first place where they part; sentences and words are counted from 1.
+        UserError: naming the first difference; sentences and words are counted from 1.
     """
     for number, (ours, theirs) in enumerate(zip(gold, predicted, strict=False), start=1):
         if ours.has_words and theirs.has_words:

@@ -1,4 +1,4 @@
-"""Scores printed the way the official CoNLL-2005 script prints them."""
+"""Scores as the official CoNLL-2005 script prints them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LONG_RULE = "-" * 68
 
 
 def format_scores(result: Result) -> str:
-    """The official table: totals, one line a label, and ``V`` below, outside the totals."""
+    """The official table of ``result``: totals, a line per label, and ``V`` outside the totals."""
     lines = [
         f"Number of Sentences    :      {result.sentences:6d}",
         f"Number of Propositions :      {result.propositions:6d}",
@@ -29,7 +29,7 @@ def format_scores(result: Result) -> str:
 
 
 def format_confusion(result: Result) -> str:
-    """What the official script adds with ``-C``: unlabelled scores and the confusion matrix."""
+    """What ``-C`` adds to the table of ``result``: unlabelled scores and the confusion matrix."""
     labels = sorted({NONE, *(label for pair in result.confusion for label in pair)})
     lines = [
         _LONG_RULE,

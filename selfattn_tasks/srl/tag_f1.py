@@ -1,4 +1,4 @@
-"""A second figure: F1 of tagged spans as the package seqeval counts them."""
+"""A second score: F1 of tagged spans as the package seqeval counts them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,12 @@ NAME = "seqeval F1 of BIO spans, V included, C-X a label of its own"
 def tag_f1(gold: Sequence[Sentence], predicted: Sequence[Sentence]) -> dict[str, float]:
     """Precision, recall and F1 of the spans of gold predicates, in percent, by seqeval.
 
-    Not the score of papers on semantic roles: ``V``, which is nearly always right, counts, and a
-    discontinuous argument counts once a piece.
+    This is not the score that papers on semantic roles report: ``V``, which is nearly always
+    correct, counts, and each piece of a discontinuous argument counts.
+
+    Args:
+        gold: the sentences of a test set.
+        predicted: the same sentences, as a system labelled them.
 
     Raises:
         UserError: if seqeval is not installed, or spans nest, which BIO tags cannot hold.

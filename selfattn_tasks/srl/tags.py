@@ -1,4 +1,4 @@
-"""What a tagger's BIO tags say about one predicate."""
+"""Turn a tagger's BIO tags for one predicate into a proposition."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ DECODERS = ("argmax", "published", "tan", "he", "strict", "structured")
 def proposition_of(
     tags: Sequence[str], predicate: int, lemma: str = "", *, decoder: str = "argmax"
 ) -> Proposition:
-    """Spans of predicted tags, so that every file format can hold them.
+    """The spans of predicted tags, in a form that every file format can hold.
 
-    An ``I-`` that continues nothing opens a span; the predicate's word is ``V`` whatever its tag,
-    and there is no other ``V``. The official score is the same, since it does not count ``V``,
-    unless an argument was put over the predicate, where no argument can be. The published
-    post-processing does neither: with ``published`` the tags stand as they are.
+    An ``I-`` that continues nothing opens a span; the predicate's word becomes ``V`` whatever its
+    tag, and no other word does. This leaves the official score as it is, since ``V`` does not
+    count, unless an argument was put over the predicate, where there can be none. The published
+    post-processing does neither, so ``published`` leaves the tags as they are.
 
     Args:
-        tags: one a word.
-        predicate: position of the predicate, from 0.
-        lemma: what the predicate column shall hold.
-        decoder: what made the tags.
+        tags: one per word.
+        predicate: position of the predicate, counted from 0.
+        lemma: the entry of the predicate column.
+        decoder: the decoder that made the tags.
 
     >>> proposition_of(["I-A0", "O", "B-A1"], 1).spans[1]
     Span(label='V', start=1, end=1)

@@ -14,12 +14,12 @@ from .metrics import NAMES, TaggingMetric
 from .propositions import Sentence
 from .scorer import check_same_sentences, score
 
-# How much of a file is looked at for roles: some sentence, or a line of them, ends before.
+# How many bytes of a file are searched for roles: enough for a whole sentence, or line.
 _HEAD = 1 << 20
 
 
 class SRL(Task):
-    """Files of every format of :mod:`.conll`, scored as the official CoNLL-2005 script does."""
+    """Files of any format of :mod:`.formats.conll`, scored as by the official CoNLL-2005 script."""
 
     name = "srl"
     gold_holds = "propositions"
@@ -33,7 +33,7 @@ class SRL(Task):
     hypotheses = "props"
 
     def recognise(self, path: Path) -> list[Sentence] | None:
-        """The sentences of a file with a proposition at least."""
+        """The sentences of a file that holds at least one proposition."""
         if not _may_hold_roles(path):
             return None
         try:
@@ -43,11 +43,11 @@ class SRL(Task):
         return gold if any(sentence.propositions for sentence in gold) else None
 
     def read_gold(self, path: Path) -> list[Sentence]:
-        """What the official script accepts, even where training would refuse it."""
+        """Gold sentences as the official script accepts them, even where training would not."""
         return conll.read(path, lenient=True)
 
     def read_outputs(self, path: Path, gold: Sequence[Sentence], gold_path: Path) -> list[Sentence]:
-        """Predicted propositions, in the sentences of the gold file."""
+        """Predicted propositions, grouped into the sentences of the gold file."""
         predicted = regrouped(conll.read(path, lenient=True), gold)
         check_same_sentences(gold, predicted, (gold_path, path))
         return predicted
@@ -55,11 +55,11 @@ class SRL(Task):
     def make_metrics(
         self, names: Sequence[str], *, lowercase: bool, tokenize: str
     ) -> list[TaggingMetric]:
-        """Scores of arguments; case and tokenizer do not matter to them."""
+        """Scores of arguments, which depend on neither case nor tokenizer."""
         return [TaggingMetric(name) for name in names]
 
     def score(self, output: Path, gold: Path, hypotheses: Path, lowercase: bool) -> Scores:
-        """Score predicted roles; their file then gets its final name."""
+        """Score predicted roles, then give their file its final name."""
         wanted = self.read_gold(gold)
         found = self.read_outputs(output, wanted, gold)
         result = score(wanted, found)
@@ -75,11 +75,11 @@ class SRL(Task):
 
 
 def _may_hold_roles(path: Path) -> bool:
-    """False for a large text without any sign of them: to read it as columns takes memory."""
+    """False for a large text without a trace of roles, which would take much memory as columns."""
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD)
     except OSError:
-        return True  # a folder, or what cannot be read and is refused there
+        return True  # a folder, or a file that the reader will refuse
     signs = (b"\n\n", b"\n\r\n", b"|||", b"#begin document", b"\x1f\x8b")
     return len(head) < _HEAD or any(sign in head for sign in signs)

@@ -1,9 +1,9 @@
-"""From pairs of text files to data that fairseq trains on.
+"""Translation: from pairs of text files to fairseq's data, and from its output to scores.
 
-``text`` reads and cleans, ``suspicions`` warns about what looks wrong, ``split`` cuts one corpus
-into train, valid and test, ``vocabulary`` learns and applies SentencePiece, ``prepare`` does all of
-it and ends in a fairseq data-bin. ``outputs`` reads translations, ``metrics`` scores them, and
-``output_warnings`` says what in their look spoils the scores.
+``suspicions`` warns about text that looks wrong, ``split`` divides a corpus into train, valid and
+test, ``vocabulary`` learns and applies SentencePiece, ``binarise`` runs fairseq-preprocess, and
+``prepare`` does all of it. ``outputs`` reads translations, ``metrics`` scores them, and
+``output_warnings`` warns about what spoils the scores.
 """
 
 from ..text import Cleaning, clean_pairs, read_pairs

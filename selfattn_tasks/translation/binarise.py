@@ -1,46 +1,18 @@
-"""fairseq's own preprocessing, as a subprocess, so that this package never imports fairseq."""
+"""fairseq-preprocess as a subprocess, so that this package never imports fairseq."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib.util
-import logging
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from selfattn.errors import UserError
-
-if TYPE_CHECKING:
-    from .prepare import Options
-
-logger = logging.getLogger(__name__)
-
-
-def binarise(folder: Path, tests: list[str], options: Options) -> None:
-    """Turn ``FOLDER/encoded/*`` into ``FOLDER/data-bin`` with one dictionary for both languages.
-
-    The encoded text is removed afterwards: SentencePiece gives it back from the raw text.
-
-    Args:
-        folder (Path): holds ``encoded/NAME.LANG`` for ``train``, ``valid`` and each of ``tests``.
-        tests (list[str]): names of the test sets, in order.
-        options (Options): languages and number of processes.
-
-    Raises:
-        UserError: if fairseq is not installed or its preprocessing fails.
-        OSError: if the disk is full.
-    """
-    logger.info("binarising with fairseq-preprocess")
-    encoded = folder / "encoded"
-    languages = (options.source_lang, options.target_lang)
-    preprocess(encoded, folder / "data-bin", languages, tests, workers=options.workers)
-    shutil.rmtree(encoded)
 
 
 def preprocess(
@@ -56,13 +28,13 @@ def preprocess(
     """Run fairseq-preprocess with one dictionary for both languages.
 
     Args:
-        encoded (Path): holds ``NAME.LANG`` for ``train``, ``valid`` and each of ``tests``.
-        destination (Path): the data-bin to make.
-        languages (tuple): source and target.
-        tests (list[str]): names of the test sets, in order.
-        workers (int): processes.
-        dictionary (Path, optional): the dictionary; default: the pieces that ``train`` holds.
-        watch (Callable): called every second while it runs.
+        encoded: holds ``NAME.LANG`` for ``train``, ``valid`` and each of ``tests``.
+        destination: the data-bin to make.
+        languages: source and target.
+        tests: names of the test sets, in order.
+        workers: number of processes.
+        dictionary: the dictionary. Default: the pieces that occur in ``train``.
+        watch: called about once a second while it runs.
 
     Raises:
         UserError: if fairseq is not installed or its preprocessing fails.
@@ -92,7 +64,7 @@ def preprocess(
 
 
 def _watched(command: list[str], watch: Callable[[], None]) -> tuple[int, str]:
-    """Exit code and whole output of a command; it ends with this process's wait."""
+    """Exit code and complete output of a command, which is terminated if this is interrupted."""
     environment = os.environ | {"PYTHONWARNINGS": "ignore"}
     with (
         tempfile.TemporaryFile("w+", errors="replace") as output,
@@ -101,14 +73,12 @@ def _watched(command: list[str], watch: Callable[[], None]) -> tuple[int, str]:
         ) as process,
     ):
         try:
-            while True:
-                try:
-                    code = process.wait(timeout=1)
-                    break
-                except subprocess.TimeoutExpired:
-                    watch()
+            while process.poll() is None:
+                watch()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=1)
         except BaseException:
             process.terminate()
             raise
         output.seek(0)
-        return code, output.read()
+        return process.returncode, output.read()

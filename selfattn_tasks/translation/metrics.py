@@ -1,6 +1,6 @@
 """BLEU, chrF and TER from summed counts.
 
-sacreBLEU counts each sentence; the formulas below work on whole arrays of sums and equal
+sacreBLEU counts each sentence; the formulas below work on whole arrays of sums and agree with
 sacreBLEU's to the last digit.
 """
 
@@ -18,7 +18,7 @@ from ..metric import Counts, SentenceCounts, compact
 
 _ORDERS = 4  # BLEU: n-grams of 1 to 4 words
 _CHAR_ORDERS = 6  # chrF: n-grams of 1 to 6 characters
-_BETA2 = 4.0  # chrF2 weighs recall twice: beta = 2
+_BETA2 = 4.0  # chrF2 weights recall twice: beta = 2
 # What sacreBLEU calls log(0).
 _LOG_ZERO = -9999999999.0
 
@@ -28,11 +28,11 @@ def bleu_scores(sums: Counts) -> Counts:
 
     Args:
         sums: shape (..., 10): words of the hypotheses, words of the references, matching n-grams
-            of 1 to 4 words, n-grams of 1 to 4 words.
+            of 1 to 4 words, all n-grams of 1 to 4 words.
     """
     words, reference = sums[..., 0], sums[..., 1]
     correct, total = sums[..., 2 : 2 + _ORDERS], sums[..., 2 + _ORDERS :]
-    # The k-th order without a match counts as 1 / 2^k matches.
+    # The k-th order without a match counts as 1 / 2^k of a match.
     zero = (correct == 0) & (total > 0)
     matches = np.where(zero, 0.5 ** np.cumsum(zero, axis=-1), correct)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -48,8 +48,8 @@ def chrf_scores(sums: Counts) -> Counts:
     """chrF2 (Popović 2015): the F score of mean precision and mean recall over the orders.
 
     Args:
-        sums: shape (..., 18): for n-grams of 1 to 6 characters, how many the hypotheses have, how
-            many the references have, and how many match.
+        sums: shape (..., 18): for n-grams of 1 to 6 characters, how many are in the hypotheses,
+            in the references, and in both.
     """
     hypothesis, reference, match = (sums[..., first::3] for first in range(3))
     used = (hypothesis > 0) & (reference > 0)
@@ -63,7 +63,7 @@ def chrf_scores(sums: Counts) -> Counts:
 
 
 def ter_scores(sums: Counts) -> Counts:
-    """TER (Snover et al. 2006): edits by words of the reference.
+    """TER (Snover et al. 2006): edits per word of the reference.
 
     Args:
         sums: shape (..., 2): edits, words of the references.
@@ -81,7 +81,7 @@ NAMES = tuple(_FORMULAS)
 
 @dataclass
 class TranslationMetric:
-    """A metric of sacreBLEU with one reference for each sentence.
+    """A metric of sacreBLEU with one reference per sentence.
 
     Args:
         name: one of NAMES.
@@ -103,28 +103,28 @@ class TranslationMetric:
 
     @property
     def signature(self) -> str:
-        """sacreBLEU's signature."""
+        """The signature that sacreBLEU gives."""
         return str(self.engine.get_signature())
 
     def counts(self, gold: Sequence[str], outputs: Sequence[Sequence[str]]) -> list[SentenceCounts]:
-        """Counts of each sentence, shape (sentences, columns), of each output."""
-        # What sacreBLEU's own significance tests call; corpus_score forgets the sentences.
+        """Count each sentence of several outputs: arrays of shape (sentences, columns)."""
+        # What sacreBLEU's own significance tests call; corpus_score does not return sentences.
         self.engine._ref_cache = self.engine._cache_references([list(gold)])
         return [compact(self.engine._extract_corpus_statistics(out, None)) for out in outputs]
 
     def scores(self, sums: Counts) -> Counts:
-        """Scores from summed counts, shape (..., columns) to (...)."""
+        """Turn summed counts, shape (..., columns), into scores, shape (...)."""
         return _FORMULAS[self.name](sums)
 
 
 def translation_metrics(
     names: Sequence[str], *, lowercase: bool, tokenize: str
 ) -> list[TranslationMetric]:
-    """Metrics of sacreBLEU.
+    """Make metrics of sacreBLEU.
 
     Args:
         names: some of NAMES.
-        lowercase: whether case is ignored. TER always ignores it, as sacreBLEU's default does.
+        lowercase: ignore case. TER always does, as is sacreBLEU's default.
         tokenize: BLEU's tokenizer, ``13a`` by default.
 
     Raises:
@@ -137,7 +137,7 @@ def translation_metrics(
             f"--tokenize is {tokenize!r}, but must be one of {', '.join(sorted(BLEU.TOKENIZERS))}"
         )
     makers = {
-        # force: sacreBLEU would print advice that the checks of this package give as a warning.
+        # force: sacreBLEU would print advice that this package gives as warnings of its own.
         "BLEU": lambda: BLEU(lowercase=lowercase, tokenize=tokenize, force=True),
         "chrF": lambda: offered.CHRF(lowercase=lowercase),
         "TER": offered.TER,

@@ -1,4 +1,4 @@
-"""What in the look of translations spoils their scores: warnings, because it may be meant."""
+"""Warnings about translations that look as if their scores were spoiled; it may be intended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-# What text that is ready to be scored does not hold, and what it comes from.
+# What text that is ready to be scored does not contain, and where it comes from.
 _REMAINS = {
     name: (re.compile(pattern), origin)
     for name, pattern, origin in (
@@ -21,7 +21,7 @@ _REMAINS = {
         ("'\u2581'", "\u2581", "pieces that were not joined"),
     )
 }
-_FEWEST = 50  # translations from which a correlation of lengths says something
+_FEWEST = 50  # translations for a meaningful correlation of lengths
 _LOWEST = 0.3
 _SIGNATURE = re.compile(r"nrefs:\w+\|[\w:|.+-]+\|version:[\d.]+")
 _MOST_JSON = 1 << 20
@@ -30,12 +30,12 @@ _MOST_JSON = 1 << 20
 def text_warnings(
     name: str, hypotheses: Sequence[str], references: Sequence[str], lowercase: bool
 ) -> list[str]:
-    """Warnings for translations whose look differs from that of the references.
+    """Warn about translations that look different from the references.
 
     Args:
-        name: of the run, for the warnings.
-        hypotheses: one a sentence.
-        references: likewise.
+        name: the run.
+        hypotheses: one per sentence.
+        references: one per sentence.
         lowercase: case is ignored.
     """
     warnings = []
@@ -45,13 +45,14 @@ def text_warnings(
     blanks = sum(" " in line.strip() for line in references)
     if blanks > len(references) / 2 and not any(" " in line.strip() for line in hypotheses):
         warnings.append(
-            f"{name}: no translation holds a blank, but {blanks:,} of {len(references):,} "
-            "references do: generate with one of --remove-bpe and --bpe, and one that fits the data"
+            f"{name}: no translation contains a blank, but {blanks:,} of {len(references):,} "
+            "references do: generate with either --remove-bpe or --bpe, with a scheme that fits "
+            "the data"
         )
     if (spaced := _spaced(hypotheses)) > 0.1 > _spaced(references):
         warnings.append(
             f"{name}: {100 * spaced:.0f} % of the translations end in ' .', as tokenised text "
-            "does; sacreBLEU tokenises by itself"
+            "does; sacreBLEU does its own tokenisation"
         )
     if not lowercase and _is_lower(hypotheses) and not _is_lower(references):
         warnings.append(
@@ -62,32 +63,47 @@ def text_warnings(
         held = _count(pattern, hypotheses)
         if held and held > (usual := _count(pattern, references)):
             warnings.append(
-                f"{name}: {held:,} of {len(hypotheses):,} translations hold {remains} ({origin}), "
-                f"but {usual:,} references do"
+                f"{name}: {held:,} of {len(hypotheses):,} translations contain {remains} "
+                f"({origin}), but {usual:,} references do"
             )
     return [*warnings, *_order_warnings(name, hypotheses, references)]
 
 
 def reference_warnings(name: str, references: Sequence[str]) -> list[str]:
-    """Warnings for references that are no plain text, so that pieces would be scored as words."""
+    """Warn about references that are not plain text, so that pieces would count as words.
+
+    Args:
+        name: the test set.
+        references: one per sentence.
+    """
     return [
-        f"{name}: {held:,} of {len(references):,} references hold {remains} ({origin}); they are "
-        "scored as they are"
+        f"{name}: {held:,} of {len(references):,} references contain {remains} ({origin}); they "
+        "are scored as they are"
         for remains, (pattern, origin) in _REMAINS.items()
         if (held := _count(pattern, references)) > len(references) / 100
     ]
 
 
 def mark_warnings(name: str, path: Path) -> list[str]:
-    """A warning for a byte order mark, which would be a part of the first word."""
+    """Warn about a byte order mark at the start of a file.
+
+    Args:
+        name: what to call the file.
+        path: the file.
+    """
     with path.open("rb") as file:
         if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
             return []
-    return [f"{name} begins with a byte order mark, which is left out"]
+    return [f"{name} starts with a byte order mark, which is skipped"]
 
 
 def signature_warnings(folder: Path, ours: Sequence[str]) -> list[str]:
-    """Warnings for scores of another sacreBLEU signature in the JSON files of a run's folder."""
+    """Warn about scores of another sacreBLEU signature in the JSON files of a run's folder.
+
+    Args:
+        folder: the run's folder.
+        ours: the signatures that are used now.
+    """
     recorded = {
         signature
         for file in sorted(folder.glob("*.json"))
@@ -97,15 +113,15 @@ def signature_warnings(folder: Path, ours: Sequence[str]) -> list[str]:
     mine = {_parts(signature) for signature in ours}
     used = {_kind(signature) for signature in ours}
     return [
-        f"{folder} records scores with the signature {signature}, which is none of those used "
-        "here: do not mix them with these"
+        f"{folder} records scores with the signature {signature}, which is not used here: do not "
+        "mix them with these scores"
         for signature in sorted(recorded)
         if _kind(signature) in used and _parts(signature) not in mine
     ]
 
 
 def _kind(signature: str) -> str:
-    """What tells the signatures of sacreBLEU's metrics apart; one of another metric is no clash."""
+    """What tells apart the signatures of sacreBLEU's metrics, which may differ between metrics."""
     return next((key for key in ("nc:", "norm:", "smooth:") if f"|{key}" in signature), "")
 
 
@@ -119,7 +135,7 @@ def _count(pattern: re.Pattern[str], lines: Sequence[str]) -> int:
 
 
 def _order_warnings(name: str, hypotheses: Sequence[str], references: Sequence[str]) -> list[str]:
-    """Long sentences have long translations, unless the lines are in another order."""
+    """Warn about lines in another order: long sentences should have long translations."""
     if list(hypotheses) == list(references):
         return [f"{name}: the translations are the references themselves"]
     lengths = np.array([[len(line) for line in text] for text in (hypotheses, references)])

@@ -16,7 +16,7 @@ from ..text import iter_lines
 _HYPOTHESIS = re.compile(r"D-(\d+)\t\S+\t(.*)")
 # The reference of a sentence, likewise.
 _TARGET = re.compile(r"T-(\d+)\t(.*)")
-# SentencePiece's mark, and subword-nmt's; the flag that removes each.
+# The marks of SentencePiece and of subword-nmt, and the schemes that remove them.
 _SUBWORD_MARKS = ((re.compile("\u2581"), "sentencepiece"), (re.compile("@@(?: |$)"), "subword_nmt"))
 
 
@@ -29,7 +29,7 @@ class Score:
 
 
 def parse_hypothesis(line: str) -> tuple[int, str] | None:
-    """Number and text of the sentence if the line holds a detokenised hypothesis, else None."""
+    """Number and text of a sentence if ``line`` is a detokenised hypothesis, else None."""
     match = _HYPOTHESIS.fullmatch(line.rstrip("\n"))
     return (int(match[1]), match[2]) if match else None
 
@@ -37,11 +37,11 @@ def parse_hypothesis(line: str) -> tuple[int, str] | None:
 def in_corpus_order(
     hypotheses: Iterable[tuple[int, str]], expected: int | None = None
 ) -> list[str]:
-    """Hypotheses sorted by their number.
+    """Sort hypotheses by their number.
 
     Args:
-        hypotheses: numbers and texts; of a repeated number the first one (the best) counts.
-        expected: number of sentences of the corpus, if known.
+        hypotheses: numbers and texts; the first (best) text of a number counts.
+        expected: number of sentences in the corpus, if known.
 
     Raises:
         UserError: if sentences are missing or too many.
@@ -55,12 +55,12 @@ def in_corpus_order(
         first = f", without number {missing[0]}" if missing else ""
         raise UserError(
             f"the output of fairseq-generate has {len(found)} translations of {count} sentences"
-            f"{first}; it must have them all, so let the command finish"
+            f"{first}; it must have all of them, so let the command finish"
         )
     if len(found) > count:
         raise UserError(
             f"the output of fairseq-generate has {len(found)} translations, but the corpus has "
-            f"{count} sentences; take the file that was translated"
+            f"{count} sentences; give the corpus that was translated"
         )
     return [found[number] for number in range(count)]
 
@@ -68,11 +68,11 @@ def in_corpus_order(
 def read_translations(
     path: Path, expected: int | None = None, *, subwords: bool = False
 ) -> list[str]:
-    """Read translations in corpus order; a byte order mark at the beginning is no part of them.
+    """Read translations in corpus order, skipping a byte order mark.
 
     Args:
-        path: the output of fairseq-generate, or plain text with one translation a line.
-        expected: number of sentences of the corpus, if known.
+        path: the output of fairseq-generate, or plain text with one translation per line.
+        expected: number of sentences in the corpus, if known.
         subwords: accept subword marks.
 
     Raises:
@@ -98,27 +98,37 @@ def read_translations(
 
 
 def check_subwords(path: Path, translations: Sequence[str], references: Sequence[str] = ()) -> None:
-    """Refuse translations with a subword mark that no reference holds.
+    """Refuse translations that contain a subword mark, unless references do too.
+
+    Args:
+        path: where the translations come from, for messages.
+        translations: one per sentence.
+        references: one per sentence.
 
     Raises:
-        UserError: with the first such translation.
+        UserError: naming the first such translation.
     """
     for mark, scheme in _SUBWORD_MARKS:
         number = next((n for n, line in enumerate(translations, 1) if mark.search(line)), None)
         if number is not None and not any(mark.search(line) for line in references):
             held = mark.findall(translations[number - 1])[0].strip()
             raise UserError(
-                f"{path}: translation {number} holds the subword mark {held!r}; "
+                f"{path}: translation {number} contains the subword mark {held!r}; "
                 f"generate with --remove-bpe {scheme}"
             )
 
 
 def read_hypotheses(path: Path, references: Sequence[str], references_path: Path) -> list[str]:
-    """The translations of a test set in the order of its references.
+    """Read the translations of a test set in the order of its references.
+
+    Args:
+        path: as for :func:`read_translations`.
+        references: one per sentence.
+        references_path: where they come from, for messages.
 
     Raises:
-        UserError: if they are of another test set, not complete, or hold subword marks that the
-            references lack.
+        UserError: if the translations are of another test set, incomplete, or contain subword
+            marks that the references do not.
     """
     try:
         translations = read_translations(path, len(references), subwords=True)
@@ -131,7 +141,7 @@ def read_hypotheses(path: Path, references: Sequence[str], references_path: Path
 
 
 def _check_targets(path: Path, references: Sequence[str], references_path: Path) -> None:
-    """Refuse an output of fairseq-generate whose own references are other ones."""
+    """Refuse an output of fairseq-generate that contains other references."""
     known = same = 0
     for line in iter_lines(path):
         match = _TARGET.fullmatch(line)
@@ -140,7 +150,7 @@ def _check_targets(path: Path, references: Sequence[str], references_path: Path)
         known += 1
         number = int(match[1])
         same += number < len(references) and _bare(references[number]) == _bare(match[2])
-    # Not all: a vocabulary may have normalised characters.
+    # Not all of them: a vocabulary may have normalised characters.
     if same < known / 2:
         raise UserError(
             f"{path} was generated for other references: of the {known} that it holds, {same} "
@@ -157,8 +167,8 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool =
 
     Args:
         hypotheses: plain text, one sentence each.
-        references: likewise.
-        lowercase: whether case is ignored.
+        references: plain text, one sentence each.
+        lowercase: ignore case.
 
     Raises:
         UserError: if the numbers of sentences differ or sacrebleu is not installed.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from selfattn.files import write_json, write_lines
 from ..folder import check_destination, new_folder, sha256_of
 from ..text import Cleaning, Pair, ParallelText, clean_pairs, read_pairs
 from . import vocabulary
-from .binarise import binarise
+from .binarise import preprocess
 from .split import count_overlap, split_pairs
 from .suspicions import suspicions
 
@@ -31,12 +32,12 @@ class Options:
     """How to prepare a corpus.
 
     Args:
-        source_lang (str): short name, used as file ending, for example ``en``.
-        target_lang (str): the same for the other side.
-        vocab_size (int): SentencePiece pieces, shared by both languages.
-        vocab_type (str): ``bpe`` or ``unigram``.
-        cleaning (Cleaning): what a sentence must look like.
-        workers (int): processes for binarising.
+        source_lang: short name, used as file suffix, for example ``en``.
+        target_lang: the same for the other side.
+        vocab_size: SentencePiece pieces, shared by both languages.
+        vocab_type: ``bpe`` or ``unigram``.
+        cleaning: what a sentence must look like.
+        workers: processes of fairseq-preprocess.
     """
 
     source_lang: str
@@ -45,6 +46,11 @@ class Options:
     vocab_type: str = "bpe"
     cleaning: Cleaning = field(default_factory=Cleaning)
     workers: int = 1
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Source and target language."""
+        return self.source_lang, self.target_lang
 
     def __post_init__(self) -> None:
         for flag, value in (
@@ -66,20 +72,25 @@ class Options:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What :func:`prepare` made: the folder and the content of its ``prepared.json``."""
+    """The folder that :func:`prepare` made, and the content of its ``prepared.json``."""
 
     folder: Path
     summary: dict[str, Any]
 
 
 def find_pair(prefix: str, options: Options, flag: str) -> tuple[Path, Path]:
-    """The two files ``PREFIX.LANG`` (or ``PREFIX.LANG.gz``) that ``flag`` names.
+    """Find the two files ``PREFIX.LANG`` or ``PREFIX.LANG.gz``.
+
+    Args:
+        prefix: the start of their paths.
+        options: their languages.
+        flag: where the user named them, for messages.
 
     Raises:
         UserError: if one is missing.
     """
     found = []
-    for lang in (options.source_lang, options.target_lang):
+    for lang in options.languages:
         candidates = [Path(f"{prefix}.{lang}"), Path(f"{prefix}.{lang}.gz")]
         existing = [path for path in candidates if path.exists()]
         if not existing:
@@ -100,26 +111,28 @@ def prepare(
 ) -> Prepared:
     """Clean, split if asked, learn a vocabulary, encode and binarise; all or nothing.
 
-    The destination gets ``data-bin/`` for fairseq, ``spm.model`` and ``spm.vocab``, ``raw/`` with
-    the clean text of valid and test (what a translation is compared with), and ``prepared.json``
+    The destination holds ``data-bin/`` for fairseq, ``spm.model`` and ``spm.vocab``, ``raw/`` with
+    the clean text of valid and test, against which translations are scored, and ``prepared.json``
     with counts, options and the SHA-256 of every input.
 
     Args:
-        options (Options): languages, vocabulary, cleaning.
-        destination (Path): the folder to make.
-        splits (Mapping, optional): source and target file of ``train``, ``valid``, ``test`` and,
+        options: languages, vocabulary, cleaning.
+        destination: the folder to make.
+        splits: source and target file of ``train``, ``valid``, ``test`` and,
             for further test sets, ``test1``, ``test2`` and so on.
-        pair (tuple, optional): instead of ``splits``, one source and one target file to be split.
-        held_out (int): with ``pair``, the pairs in valid and in test.
-        seed (int): with ``pair``, chooses the split.
-        overwrite (bool): replace a folder that was prepared before.
+        pair: instead of ``splits``, one source and one target file to be split.
+        held_out: with ``pair``, the number of pairs in valid, and in test.
+        seed: with ``pair``, determines the split.
+        overwrite: replace a folder that was prepared before.
 
     Raises:
         UserError: for every mistake in flags or files.
     """
     check_destination(destination, overwrite=overwrite, mark=SUMMARY)
     if (splits is None) == (pair is None):
-        raise UserError("give either files for train, valid and test, or one pair to split")
+        raise UserError(
+            "give either files for train, valid and test, or one pair of files to split"
+        )
     files = splits if pair is None else {"pair": pair}
     inputs = {name: read_pairs(*paths) for name, paths in (files or {}).items()}
     warnings = suspicions(inputs)
@@ -137,9 +150,15 @@ def prepare(
     _check_sizes(text)
     with new_folder(destination, overwrite=overwrite, mark=SUMMARY) as folder:
         pieces = _write_text(folder, text, options, inputs, counts)
-        binarise(folder, [name for name in text if name.startswith("test")], options)
+        logger.info("binarising with fairseq-preprocess")
+        tests = [name for name in text if name.startswith("test")]
+        preprocess(
+            folder / "encoded", folder / "data-bin", options.languages, tests,
+            workers=options.workers,
+        )  # fmt: skip
+        shutil.rmtree(folder / "encoded")  # SentencePiece gives it back from the raw text
         summary = {
-            "languages": [options.source_lang, options.target_lang],
+            "languages": list(options.languages),
             "pairs": {name: len(pairs) for name, pairs in text.items()},
             "pieces": pieces,
             "counts": counts,
@@ -166,7 +185,7 @@ def _check_sizes(text: Mapping[str, list[Pair]]) -> None:
     for name, pairs in text.items():
         if not pairs:
             raise UserError(
-                f"the {name} data has no pair left after cleaning, but needs one or more"
+                f"the {name} data has no pair left after cleaning, but needs at least one"
             )
 
 
@@ -183,7 +202,7 @@ def _write_text(
     inputs: Mapping[str, ParallelText],
     counts: dict[str, dict[str, int]],
 ) -> dict[str, dict[str, int]]:
-    """Learn the vocabulary, write raw and encoded text; drops over-long pairs from ``text``."""
+    """Learn the vocabulary, drop over-long pairs from ``text``, write raw and encoded text."""
     train = text["train"]
     logger.info("learning %d %s pieces", options.vocab_size, options.vocab_type)
     vocabulary.learn(
@@ -195,7 +214,6 @@ def _write_text(
     processor = vocabulary.load(folder / "spm.model")
     (folder / "raw").mkdir()
     (folder / "encoded").mkdir()
-    languages = (options.source_lang, options.target_lang)
     limit = options.cleaning.max_length
     pieces: dict[str, dict[str, int]] = {}
     for name, pairs in text.items():
@@ -206,7 +224,7 @@ def _write_text(
             _drop(counts[name if name in inputs else "pair"], "too many pieces", fits.count(False))
             text[name] = [pair for pair, keep in zip(pairs, fits, strict=True) if keep]
         pieces[name] = {}
-        for lang, side, encoded in zip(languages, (0, 1), sides, strict=True):
+        for lang, side, encoded in zip(options.languages, (0, 1), sides, strict=True):
             kept = [line for line, keep in zip(encoded, fits, strict=True) if keep]
             pieces[name][lang] = sum(map(len, kept))
             write_lines(folder / "encoded" / f"{name}.{lang}", [" ".join(line) for line in kept])
@@ -221,7 +239,7 @@ def _refuse_or_report(
 ) -> None:
     limit = options.cleaning.max_length
     if name in inputs and (name != "train" or options.cleaning.strict):
-        # Nothing was dropped before under these two conditions, so positions are line numbers.
+        # Nothing was dropped before under these conditions, so positions are line numbers.
         number = fits.index(False) + 1
         raise UserError(
             f"{inputs[name].source} or {inputs[name].target}, line {number}: more than "

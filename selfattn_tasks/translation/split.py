@@ -1,4 +1,4 @@
-"""Cut one corpus into train, valid and test so that no sentence leaks from one to another."""
+"""Split a corpus into train, valid and test without leaking sentences between them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ _NOT_A_LETTER = re.compile(r"[\W\d_]+")
 
 
 def sentence_key(text: str) -> str:
-    """What two sentences share if they differ only in case, digits, punctuation or spaces.
+    """A key that is equal for texts that differ only in case, digits, punctuation or spaces.
 
     >>> sentence_key("Turn off, zone 1!") == sentence_key("turn off zone 2")
     True
+
+    Args:
+        text: one sentence.
     """
     folded = text.casefold()
     return _NOT_A_LETTER.sub("", folded) or folded
@@ -25,17 +28,17 @@ def sentence_key(text: str) -> str:
 def split_pairs(pairs: list[Pair], held_out: int, seed: int = 1) -> dict[str, list[Pair]]:
     """Split into ``train``, ``valid`` and ``test`` with ``held_out`` pairs in each of the last two.
 
-    Within all three together no source side and no target side occurs twice, compared by
-    :func:`sentence_key`; later duplicates are left out. The order, and so the split, depends on
-    the text of the pairs and the seed only, not on the order of the input.
+    In all three together, no source side and no target side occurs twice, compared by
+    :func:`sentence_key`; later duplicates are left out. The order, and so the split, depends only
+    on the text of the pairs and the seed, not on the order of the input.
 
     Args:
-        pairs (list[Pair]): clean pairs.
-        held_out (int): pairs in valid, and in test.
-        seed (int): chooses one of the possible splits.
+        pairs: clean pairs.
+        held_out: number of pairs in valid, and in test.
+        seed: determines the split.
 
     Raises:
-        UserError: if ``held_out`` is below 1, or would leave fewer pairs to train than it takes.
+        UserError: if ``held_out`` is below 1, or would take more than half of the pairs.
     """
     if held_out < 1:
         raise UserError(f"--held-out is {held_out}, but must be 1 or more")
@@ -56,7 +59,7 @@ def split_pairs(pairs: list[Pair], held_out: int, seed: int = 1) -> dict[str, li
     if held_out > largest:
         raise UserError(
             f"--held-out is {held_out}, but with {len(distinct)} distinct pairs it must be at most "
-            f"{largest}, so that half of them remain to train on"
+            f"{largest}, so that half of them remain for training"
         )
     return {
         "train": distinct[2 * held_out :],
@@ -66,6 +69,6 @@ def split_pairs(pairs: list[Pair], held_out: int, seed: int = 1) -> dict[str, li
 
 
 def count_overlap(pairs: list[Pair], train: list[Pair]) -> int:
-    """How many of ``pairs`` have exactly a source or target side that ``train`` has."""
+    """How many of ``pairs`` have a source or target side that also occurs in ``train``."""
     sources, targets = ({pair[side] for pair in train} for side in (0, 1))
     return sum(source in sources or target in targets for source, target in pairs)

@@ -1,4 +1,4 @@
-"""What looks wrong in parallel text that can still be used: it is warned about, not dropped."""
+"""Warnings about parallel text that looks wrong but can still be used."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..text import Pair, ParallelText
 
-# Above this share of a set's pairs, copies and swapped sides are no longer single accidents.
+# Above this share of all pairs, copies and swapped sides are no longer isolated accidents.
 _MANY = 0.05
 # UTF-8 read as Latin-1 or Windows-1252: two characters for one, the first of them C2, C3 or E2.
 _MOJIBAKE = re.compile(
@@ -18,14 +18,14 @@ _ENTITY = re.compile(r"&(?:quot|amp|lt|gt|apos|nbsp|#\d+|#[xX][0-9a-fA-F]+);")
 
 
 def suspicions(inputs: Mapping[str, ParallelText]) -> list[str]:
-    """What looks wrong, each with its count and the first line of it.
+    """Warnings about what looks wrong, each with a count and the first line concerned.
 
-    Sides count as swapped where the words of each are more common on the other side of the training
-    text. That finds single swapped pairs, and a whole set that is swapped against the training set;
-    if all sets are swapped alike, no count can tell.
+    Sides count as swapped if the words of each are more common on the other side of the training
+    text. This finds single swapped pairs, and a set that is swapped relative to the training set;
+    if all sets are swapped alike, counts cannot tell.
 
     Args:
-        inputs (Mapping): what was read; the training text is ``train``, or ``pair``.
+        inputs: what was read; ``train`` or ``pair`` is the training text.
     """
     training = inputs["pair" if "pair" in inputs else "train"]
     common = tuple(Counter(_words(pair[side] for pair in training.pairs)) for side in (0, 1))
@@ -35,14 +35,14 @@ def suspicions(inputs: Mapping[str, ParallelText]) -> list[str]:
         copies = _lines(bool(a.strip()) and a.split() == b.split() for a, b in text.pairs)
         if len(copies) > _MANY * count:
             found.append(
-                f"{both}: pairs that are the same text twice: {len(copies):,} of {count:,}, the "
-                f"first in line {copies[0]}; leave untranslated text out"
+                f"{both}: pairs of identical sides: {len(copies):,} of {count:,}, the first in "
+                f"line {copies[0]}; leave untranslated text out"
             )
         swapped = _lines(_is_swapped(pair, common) for pair in text.pairs)
         if len(swapped) > _MANY * count:
             found.append(
                 f"{both}: pairs whose words are more common on the other side of the training "
-                f"text: {len(swapped):,} of {count:,}, the first in line {swapped[0]}; look "
+                f"text: {len(swapped):,} of {count:,}, the first in line {swapped[0]}; check "
                 "whether the two sides are swapped there"
             )
         for side, path in enumerate((text.source, text.target)):
@@ -50,7 +50,7 @@ def suspicions(inputs: Mapping[str, ParallelText]) -> list[str]:
             if misread := _lines(bool(_MOJIBAKE.search(line)) for line in lines):
                 found.append(
                     f"{path}: lines that look like UTF-8 read as Latin-1 ('\u00c3\u00a4' for "
-                    f"'\u00e4'): {len(misread):,}, the first is {misread[0]}; convert them anew"
+                    f"'\u00e4'): {len(misread):,}, the first is {misread[0]}; convert them again"
                 )
             if escaped := _lines(bool(_ENTITY.search(line)) for line in lines):
                 found.append(
@@ -61,7 +61,7 @@ def suspicions(inputs: Mapping[str, ParallelText]) -> list[str]:
 
 
 def _lines(holds: Iterable[bool]) -> list[int]:
-    """Numbers of the lines for which something holds."""
+    """Numbers of the lines for which ``holds`` is true."""
     return [number for number, held in enumerate(holds, start=1) if held]
 
 

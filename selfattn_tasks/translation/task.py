@@ -14,7 +14,7 @@ from .outputs import bleu, read_hypotheses, read_translations
 
 
 class Translation(Task):
-    """Plain text, one sentence a line, scored by sacreBLEU."""
+    """Plain text, one sentence per line, scored by sacreBLEU."""
 
     name = "translation"
     gold_holds = "translations"
@@ -27,25 +27,25 @@ class Translation(Task):
     output, hypotheses = "out", "hyp"
 
     def recognise(self, path: Path) -> list[str]:
-        """Any text may be translations."""
+        """Accept any text, since it may be translations."""
         return self.read_gold(path)
 
     def read_gold(self, path: Path) -> list[str]:
-        """References; marks of subwords in them are the user's choice."""
+        """References; subword marks in them are the user's choice."""
         return read_translations(path, subwords=True)
 
     def read_outputs(self, path: Path, gold: Sequence[str], gold_path: Path) -> list[str]:
-        """Translations in the order of the references."""
+        """Read translations in the order of the references."""
         return read_hypotheses(path, gold, gold_path)
 
     def make_metrics(
         self, names: Sequence[str], *, lowercase: bool, tokenize: str
     ) -> list[TranslationMetric]:
-        """sacreBLEU's metrics."""
+        """Make metrics of sacreBLEU."""
         return translation_metrics(names, lowercase=lowercase, tokenize=tokenize)
 
     def score(self, output: Path, gold: Path, hypotheses: Path, lowercase: bool) -> Scores:
-        """Write the translations in corpus order and score them."""
+        """Write translations in corpus order and score them."""
         wanted = self.read_gold(gold)
         found = self.read_outputs(output, wanted, gold)
         first = bleu(found, wanted, lowercase)
@@ -66,7 +66,7 @@ class Translation(Task):
         return path if path.is_file() else None
 
     def gold_warnings(self, name: str, path: Path, gold: Sequence[str]) -> list[str]:
-        """Byte order marks, and what is no plain text."""
+        """Warn about byte order marks and references that are not plain text."""
         return [
             *output_warnings.mark_warnings(name, path),
             *output_warnings.reference_warnings(name, gold),
@@ -75,18 +75,18 @@ class Translation(Task):
     def output_warnings(
         self, name: str, path: Path, output: Sequence[str], gold: Sequence[str], lowercase: bool
     ) -> list[str]:
-        """Byte order marks, and a look that differs from that of the references."""
+        """Warn about byte order marks and text that looks different from the references."""
         return [
             *output_warnings.mark_warnings(name, path),
             *output_warnings.text_warnings(name, output, gold, lowercase),
         ]
 
     def folder_warnings(self, folder: Path, signatures: Sequence[str]) -> list[str]:
-        """Recorded scores of another signature."""
+        """Warn about recorded scores of another signature."""
         return output_warnings.signature_warnings(folder, signatures)
 
 
 def _target_language(data: Path) -> str:
-    """The target language of binarised data, if its files name one pair."""
+    """The target language of binarised data, if its files name exactly one pair."""
     pairs = {path.name.split(".")[1] for path in data.glob("train.*-*.*.idx")}
     return pairs.pop().partition("-")[2] if len(pairs) == 1 else ""

@@ -19,7 +19,7 @@ _LARGEST = 2**31 - 1
 
 
 def check_size(vocab_size: int) -> None:
-    """Refuse a size that no vocabulary can have.
+    """Refuse an impossible ``vocab_size``.
 
     Raises:
         UserError: if it is below 4 or beyond SentencePiece's integers.
@@ -37,19 +37,19 @@ def learn(
 ) -> None:
     """Learn a vocabulary and write ``PREFIX.model`` and ``PREFIX.vocab``; deterministic.
 
-    The text is taken as it is (no further normalisation), so decoding gives it back exactly, and
-    every character of it gets a piece.
+    The text is not normalised further, so that decoding restores it exactly, and every character
+    of it gets a piece.
 
     Args:
-        sentences (Iterable[str]): clean training text of both languages.
-        prefix (Path): where to write.
-        vocab_size (int): pieces, including ``<unk>``, ``<s>`` and ``</s>``.
-        model_type (str): one of MODEL_TYPES.
-        character_coverage (float): the share of the text's characters that get pieces, the most
-            frequent ones; below 1 the others become ``<unk>``.
+        sentences: clean training text of both languages.
+        prefix: where to write.
+        vocab_size: pieces, including ``<unk>``, ``<s>`` and ``</s>``.
+        model_type: one of MODEL_TYPES.
+        character_coverage: the share of the text that the characters with pieces make up; the
+            rarest others become ``<unk>``.
 
     Raises:
-        UserError: if the text does not allow this vocabulary size; the message says what it allows.
+        UserError: if the text does not allow this size; the message says which it allows.
     """
     if model_type not in MODEL_TYPES:
         raise UserError(
@@ -67,9 +67,9 @@ def learn(
             model_type=model_type,
             normalization_rule_name="identity",
             character_coverage=character_coverage,
-            # Longer lines would be left out in silence.
+            # Longer lines would be skipped silently.
             max_sentence_length=1 << 20,
-            # With more threads, unigram sums floats in another order on another machine.
+            # More threads would sum floats in another order on another machine.
             num_threads=1,
             minloglevel=2,
         )
@@ -99,10 +99,10 @@ def _explained(error: RuntimeError, vocab_size: int) -> Exception:
 
 
 def load(model: Path) -> SentencePieceProcessor:
-    """Load a learned ``.model`` file.
+    """Load the vocabulary in the file ``model``.
 
     Raises:
-        UserError: if the file is missing or is no SentencePiece model.
+        UserError: if the file is missing or not a SentencePiece model.
     """
     if not model.is_file():
         raise UserError(f"there is no SentencePiece model {model}")
@@ -118,7 +118,16 @@ def load(model: Path) -> SentencePieceProcessor:
 def encode(
     processor: SentencePieceProcessor, sentences: Sequence[str], threads: int = 1
 ) -> list[list[str]]:
-    """The pieces of each sentence."""
+    """Split sentences into pieces.
+
+    Args:
+        processor: the vocabulary.
+        sentences: clean text.
+        threads: number of threads.
+
+    Returns:
+        the pieces of each sentence.
+    """
     if not sentences:
         return []
     return processor.encode(list(sentences), out_type=str, num_threads=threads)

@@ -275,7 +275,7 @@ def test_no_archive(content, place):
     (place / "x.tar.gz").write_bytes(content)
     with pytest.raises(UserError, match="x.tar.gz is not unpacked"):
         TransformerModel.from_pretrained("x.tar.gz")
-    with pytest.raises(UserError, match="^y.tar.gz is no folder, archive or address"):
+    with pytest.raises(UserError, match="^y.tar.gz is not a folder, archive or address"):
         TransformerModel.from_pretrained("y.tar.gz")
 
 
@@ -308,7 +308,7 @@ def test_a_metric_is_a_meter(name):
     found = MetersDict()
     found.load_state_dict([(0, "loss", "AverageMeter", {"val": 1, "sum": 2, "count": 1})])
     assert found["loss"].sum == 2
-    with pytest.raises(UserError, match=f"metric 'loss' is a '{name}', which is no meter"):
+    with pytest.raises(UserError, match=f"metric 'loss' is a '{name}', which is not a meter"):
         found.load_state_dict([(0, "loss", name, {})])
 
 

@@ -68,7 +68,7 @@ def build(data, repo_root):
         ("--max-length 2", "--max-length 2 leaves none of the"),
         ("--mtsa-masks none", "--mtsa-masks none is a switch of --encoder-attention mtsa"),
         ("--valid-subset dev", "dev.txt does not exist"),
-        ("--arch transformer_mtsa_tiny", "--arch transformer_mtsa_tiny is no tagger"),
+        ("--arch transformer_mtsa_tiny", "--arch transformer_mtsa_tiny is not a tagger"),
     ],
 )
 def test_training(build, flags, expected):
@@ -78,7 +78,7 @@ def test_training(build, flags, expected):
 
 
 def test_a_missing_folder_names_the_script_that_writes_one(build, tmp_path):
-    with pytest.raises(UserError, match=r"none does not exist: .* scripts/prepare_srl.py wrote"):
+    with pytest.raises(UserError, match=r"none does not exist: .* `selfattn prepare srl` wrote"):
         build(folder=tmp_path / "none")
 
 
@@ -147,7 +147,7 @@ def test_vectors_that_are_kept_and_how_many_there_are(build, tmp_path, caplog, k
         ("none.pt --sentence Go --predicates went", "--predicates went"),
         ("none.pt --input none.conll --output none/a.props", "there is no folder none"),
         ("none.pt --input none.conll --output tests", "--output is tests, which cannot be written"),
-        ("tests/data/checkpoint_v0_1/nmt.pt --sentence Go --predicates 0", "is no tagger"),
+        ("tests/data/checkpoint_v0_1/nmt.pt --sentence Go --predicates 0", "is not a tagger"),
     ],
 )
 def test_prediction(run_cli, args, expected):

@@ -163,12 +163,12 @@ def change(layout, old, new):
     [
         (
             lambda layout, wsj: change(layout, "-      *      *\n\n", "\n"),
-            ["section 05, sentence 1: 6 words in", "wsj_0501.mrg, line 2, and 5 rows in",
+            ["sentence 1 has 6 words in", "05/wsj_0501.mrg, line 2, but 5 rows in",
              "train.05.props.gz, line 1"],
         ),
         (
             lambda layout, wsj: change(layout, PROPS, PROPS + PROPS[:PROPS.index("\n\n")]),
-            ["section 05: 2 sentences of words and 3 of propositions"],
+            ["/05 has 2 sentences, but ", "train.05.props.gz has 3"],
         ),
         (
             lambda layout, wsj: change(layout, "cost   (V*)", "cost   (A0*)"),
@@ -176,11 +176,11 @@ def change(layout, old, new):
         ),
         (
             lambda layout, wsj: (wsj / "05" / "wsj_0501.mrg").write_text("( (S (NN a)) \n"),
-            ["wsj_0501.mrg, line 1: the tree that starts here is not closed"],
+            ["wsj_0501.mrg, line 1: the tree that starts here is never closed"],
         ),
         (
             lambda layout, wsj: (wsj / "05" / "wsj_0501.mrg").write_text("( (NN a)) )\n"),
-            ["wsj_0501.mrg, line 1: ) without a ("],
+            ["wsj_0501.mrg, line 1: ) without a matching ("],
         ),
         (
             lambda layout, wsj: (wsj / "05" / "wsj_0501.mrg").write_bytes(b"( (NN caf\xe9))\n"),
@@ -188,7 +188,7 @@ def change(layout, old, new):
         ),
         (
             lambda layout, wsj: shutil.copytree(wsj / "05", wsj.parent / "copy" / "05"),
-            ["both", "hold section 05, but one is needed"],
+            ["both", "hold section 05: name a folder"],
         ),
     ],
     ids=["rows", "sentences", "no-v", "open", "close", "encoding", "twice"],

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from selfattn_tasks.srl.formats import conll, lines
+from tests.selfattn_tasks.srl.writers import write_words
 
 TRAIN = """\
 We - (A0*)
@@ -91,14 +92,14 @@ def test_the_options(prepare, corpus):
     words = (corpus.parent / "data" / "dict.word.txt").read_text()
     assert words == "tea 2\nPoured 1\nWe 1\n"
     refused_again = prepare("--min-count", "2")
-    assert "data exists already" in refused_again.stderr and refused_again.returncode == 2
+    assert "data already exists" in refused_again.stderr and refused_again.returncode == 2
     assert prepare("--min-count", "2", "--overwrite").returncode == 0
     assert (corpus.parent / "data" / "dict.word.txt").read_text() == "tea 2\nwe 2\n"
 
 
 def test_words_and_props_and_lines(prepare, corpus):
     sentences = conll.read(corpus / "valid")
-    conll.write_words(corpus / "words", sentences)
+    write_words(corpus / "words", sentences)
     conll.write_props(corpus / "props", sentences)
     lines.write(corpus / "lines", sentences)
     done = prepare("--test", "corpus/words", "corpus/props", "--test", "corpus/lines")
@@ -121,13 +122,13 @@ def numbered(text, start=1):
 @pytest.mark.parametrize("start", [0, 1])
 def test_a_column_that_counts_the_words_is_not_their_column(prepare, corpus, start):
     assert prepare(dest="plain").returncode == 0
-    conll.write_words(corpus / "words", conll.read(corpus / "valid"))
+    write_words(corpus / "words", conll.read(corpus / "valid"))
     conll.write_props(corpus / "props", conll.read(corpus / "valid"))
     for name in ("train", "valid", "words"):
         (corpus / name).write_text(numbered((corpus / name).read_text(), start))
     done = prepare("--test", "corpus/words", "corpus/props")
     assert done.returncode == 0, done.stderr
-    assert "corpus/train: the first column counts the words; they are taken from the second" in (
+    assert "corpus/train: the first column numbers the words; they are taken from the second" in (
         done.stdout
     )
     data, plain = corpus.parent / "data", corpus.parent / "plain"
@@ -149,7 +150,7 @@ def test_the_column_of_the_words_by_name(prepare, corpus):
     assert done.returncode == 0, done.stderr
     data, plain = corpus.parent / "data", corpus.parent / "plain"
     assert (data / "train.txt").read_text() == (plain / "train.txt").read_text()
-    for column, words in (("4", "the predicates stand in column 4"), ("0", "must be 1 or more")):
+    for column, words in (("4", "the predicates are in column 4"), ("0", "must be 1 or more")):
         again = prepare("--word-column", column, dest="again")
         assert again.returncode == 2 and "--word-column" in again.stderr and words in again.stderr
 
@@ -157,7 +158,7 @@ def test_the_column_of_the_words_by_name(prepare, corpus):
 def test_rows_that_stand_for_words_of_others_are_named(prepare, corpus):
     text = numbered(TRAIN).replace("2\tPoured", "1-2\tWe've - *\n2\tPoured", 1)
     (corpus / "train").write_text(text)
-    refused(prepare(), corpus.parent, "corpus/train, line 2: the row 1-2 stands for other rows")
+    refused(prepare(), corpus.parent, "corpus/train, line 2: the row 1-2 is not a word")
 
 
 def test_words_of_the_dictionary_itself_are_left_to_it(prepare, corpus):
@@ -172,7 +173,11 @@ def test_words_of_the_dictionary_itself_are_left_to_it(prepare, corpus):
     [
         ("valid", VALID.replace("*) *", "* *"), ["valid, line 3: column 3: the span (V opens ins"]),
         ("train", TRAIN.replace("sip (V*)", "sip (A1*)"), ["corpus/train, line 7", "no V span"]),
-        ("train", "a -\nb -\n", ["corpus/train: no predicate, but the train data needs one"]),
+        (
+            "train",
+            "a -\nb -\n",
+            ["corpus/train: no predicate, but the train data needs at least one"],
+        ),
         ("valid", "", ["corpus/valid, line 1: the file is empty"]),
         ("valid", "- (A0*)\npour (V*)\n", ["propositions without words", "--valid WORDS PROPS"]),
     ],

@@ -72,7 +72,7 @@ def test_pair_is_split_and_the_same_every_time(prepare, corpus):
 def test_an_existing_destination_is_kept_unless_asked(prepare, corpus):
     assert prepare("--dest", "toy", "--vocab-size", "90").returncode == 0
     before = (corpus.parent / "toy" / "prepared.json").read_bytes()
-    refused(prepare("--dest", "toy", "--vocab-size", "80"), "toy exists already", "--overwrite")
+    refused(prepare("--dest", "toy", "--vocab-size", "80"), "toy already exists", "--overwrite")
     refused(prepare("--dest", "toy", "--vocab-size", "9999", "--overwrite"), "--vocab-size is 9999")
     assert (corpus.parent / "toy" / "prepared.json").read_bytes() == before
     assert prepare("--dest", "toy", "--vocab-size", "80", "--overwrite").returncode == 0

@@ -113,7 +113,7 @@ def test_gold_without_a_predicate(score):
         (
             GOLD,
             PREDICTED.replace("(A1*", "(A1"),
-            "predicted, line 3: column 2: '(A1' is no bracket",
+            "predicted, line 3: column 2: '(A1' is not a bracket",
         ),
         ("", PREDICTED, "gold, line 1: the file is empty"),
     ],

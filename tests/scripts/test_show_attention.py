@@ -115,9 +115,9 @@ def test_a_mistake_ends_the_command_with_one_sentence(show):
     ("args", "words"),
     [
         (["none.pt", CAT], "the checkpoint none.pt does not exist"),
-        (["text.pt", CAT], "text.pt: it is no fairseq checkpoint"),
+        (["text.pt", CAT], "text.pt: it is not a fairseq checkpoint"),
         (["mtsa.pt", CAT], "no predicate is named; give --predicate WORD or POSITION"),
-        (["mtsa.pt", CAT, "--predicate", "dog"], "--predicate dog: it is neither a word"),
+        (["mtsa.pt", CAT, "--predicate", "dog"], "--predicate dog is neither a word"),
         (["mtsa.pt", CAT, "--predicate", "the"], "the sentence has it at 0 and 4"),
         (["mtsa.pt", " ", "--predicate", "0"], "the sentence is empty"),
         (["mtsa.pt", CAT, "--predicate", "3", "--layer", "3"], "the model has the layers 1 to 2"),

@@ -22,11 +22,11 @@ from typing import IO, Any
 from selfattn.errors import UserError
 from selfattn.files import write_json, write_lines
 from selfattn_tasks.progress import Progress, Show, ticking
-from selfattn_tasks.steps import made_of, run_step
 from selfattn_tasks.translation import vocabulary
 from selfattn_tasks.translation.binarise import preprocess
 
 from .sources import PARTS, Sources, as_inputs
+from .steps import made_of, run_step
 from .text import LANGUAGES, write_text
 
 SUMMARY = "prepared.json"

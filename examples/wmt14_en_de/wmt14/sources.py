@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError
-from selfattn_tasks.download import fetch, verify
 from selfattn_tasks.progress import Show
+
+from .download import fetch, verify
 
 PARTS = ("train", "valid", "test")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError
-from selfattn_tasks.archive import line_pairs, member_lines
 from selfattn_tasks.progress import Progress, Show
 from selfattn_tasks.text import Cleaning, clean_line, first_fault
 
+from .archive import line_pairs, member_lines
 from .sgm import segment_pairs
 from .sources import PARTS, Corpus, Sources
 

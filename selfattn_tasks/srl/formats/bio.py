@@ -1,4 +1,4 @@
-"""Spans as BIO tags, and back."""
+"""Spans as BIO tags and BIO tags as spans."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ OUTSIDE = "O"
 
 
 def to_bio(spans: Iterable[Span], length: int) -> list[str]:
-    """One tag a word: ``B-LABEL`` opens a span, ``I-LABEL`` continues it, ``O`` is outside.
+    """Tag each word: ``B-LABEL`` opens a span, ``I-LABEL`` continues it, ``O`` is outside.
 
     >>> to_bio([Span("A0", 0, 1), Span("V", 2, 2)], 4)
     ['B-A0', 'I-A0', 'B-V', 'O']
 
+    Args:
+        spans: of one proposition.
+        length: number of words.
+
     Raises:
-        UserError: if two spans share a word, which BIO cannot hold, or one leaves the sentence.
+        UserError: if two spans share a word, which BIO cannot express, or one leaves the sentence.
     """
     tags = [OUTSIDE] * length
     for span in spans:
@@ -31,7 +35,7 @@ def to_bio(spans: Iterable[Span], length: int) -> list[str]:
             if tags[i] != OUTSIDE:
                 raise UserError(
                     f"the spans {tags[i][2:]} and {span.label} share word {i}, but BIO tags allow "
-                    "one span a word"
+                    "one span per word"
                 )
             tags[i] = f"{'B' if i == span.start else 'I'}-{span.label}"
     return tags
@@ -44,9 +48,9 @@ def from_bio(tags: Sequence[str], *, repair: bool = False) -> tuple[Span, ...]:
     (Span(label='A0', start=0, end=1), Span(label='V', start=2, end=2))
 
     Args:
-        tags (Sequence[str]): one a word.
-        repair (bool): read an ``I-`` that continues no span of its label as ``B-`` (what a tagger
-            without constraints may produce) instead of refusing it.
+        tags: one per word.
+        repair: read an ``I-`` that continues no span of its label as ``B-`` instead of refusing
+            it; a tagger without constraints may produce such tags.
 
     Raises:
         UserError: for a tag that is neither ``O`` nor ``B-LABEL`` nor ``I-LABEL``, or an ``I-``
@@ -77,10 +81,13 @@ def from_bio(tags: Sequence[str], *, repair: bool = False) -> tuple[Span, ...]:
 
 
 def joined(tags: Sequence[str]) -> list[str]:
-    """Well-formed tags by the published post-processing: any ``I-`` goes on with the span before.
+    """Make tags well formed by the published post-processing: ``I-`` continues any span.
 
-    The first tag of a span names it; an ``I-`` behind ``O`` opens one (``convert_to_conll.py`` of
-    Tan et al. 2018, whose model the MTSA paper's table 4 takes over).
+    The first tag of a span names it; an ``I-`` after ``O`` opens one (``convert_to_conll.py`` of
+    Tan et al. 2018, whose model the MTSA paper's table 4 adopts).
+
+    Args:
+        tags: one per word.
 
     >>> joined(["B-A0", "I-A1", "O", "I-V"])
     ['B-A0', 'I-A0', 'O', 'B-V']

@@ -1,4 +1,4 @@
-"""A bracket column of CoNLL-2005: ``(A0*``, ``*``, ``*)``, ``(V*)``."""
+"""Bracket columns of CoNLL-2005: ``(A0*``, ``*``, ``*)``, ``(V*)``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class BracketError(UserError):
     """A mistake in a bracket column.
 
     Args:
-        row (int): the word, counted from 0, at which the column goes wrong.
-        message (str): what is wrong there.
+        row: the word, counted from 0, at which the column goes wrong.
+        message: what is wrong there.
     """
 
     def __init__(self, row: int, message: str) -> None:
@@ -26,7 +26,7 @@ class BracketError(UserError):
 
 
 def looks_like_brackets(tag: str) -> bool:
-    """True if ``tag`` can stand in a bracket column."""
+    """Whether ``tag`` may occur in a bracket column."""
     return _TAG.fullmatch(tag) is not None
 
 
@@ -37,8 +37,8 @@ def parse_brackets(tags: Sequence[str], *, nested: bool = False) -> tuple[Span, 
     (Span(label='A0', start=0, end=1), Span(label='V', start=2, end=2))
 
     Args:
-        tags (Sequence[str]): one a word.
-        nested (bool): allow a span inside a span, as the official scorer does.
+        tags: one per word.
+        nested: allow a span inside a span, as the official scorer does.
 
     Raises:
         BracketError: for a tag of another form, unbalanced, crossing or forbidden nested brackets.
@@ -50,9 +50,7 @@ def parse_brackets(tags: Sequence[str], *, nested: bool = False) -> tuple[Span, 
             continue
         found = _TAG.fullmatch(tag)
         if found is None:
-            raise BracketError(
-                row, f"{tag!r} is no bracket tag; forms like (A0* and * and *) and (V*) are allowed"
-            )
+            raise BracketError(row, f"{tag!r} is not a bracket tag such as (A0* or * or *) or (V*)")
         for label in found[1].split("(")[1:]:
             if unclosed and not nested:
                 outer = spans[unclosed[-1]].label
@@ -77,16 +75,20 @@ def parse_brackets(tags: Sequence[str], *, nested: bool = False) -> tuple[Span, 
     if unclosed:
         span = spans[unclosed[-1]]
         raise BracketError(
-            span.start, f"the span ({span.label} that opens here is not closed in its sentence"
+            span.start, f"the span ({span.label} that opens here is never closed in its sentence"
         )
     return tuple(spans)
 
 
 def format_brackets(spans: Sequence[Span], length: int) -> list[str]:
-    """The column of some spans, one tag a word; nested spans must come outer first.
+    """Write spans as a column, one tag per word.
 
     >>> format_brackets([Span("A0", 0, 1), Span("V", 2, 2)], 4)
     ['(A0*', '*)', '(V*)', '*']
+
+    Args:
+        spans: of one proposition; of nested spans, the outer one comes first.
+        length: number of words.
     """
     opening, closing = [""] * length, [""] * length
     for span in spans:

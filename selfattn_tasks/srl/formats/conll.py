@@ -1,10 +1,10 @@
 """CoNLL-2005 columns, read and written, and the one function that reads every format.
 
-A sentence is one row a word and ends at an empty line. The columns are the word, any number of
-others, the lemma of the predicate (or ``-``), and then one bracket column a predicate, in the order
-of the predicates. A props file starts at the lemma column; the official data pairs it with a words
-file. Columns are separated by spaces or tabs. If the first one counts the words of each sentence,
-the words are in the second.
+A sentence has one row per word and ends at an empty line. The columns are the word, any number of
+others, the lemma of the predicate (or ``-``), and then one bracket column per predicate, in the
+order of the predicates. A props file starts at the lemma column; the official data pairs it with a
+words file. Columns are separated by spaces or tabs. If the first one numbers the words of each
+sentence, the words are in the second.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ def read(
     lenient: bool = False,
     word_column: int | None = None,
 ) -> list[Sentence]:
-    """The sentences of a file, or of a words file and its props file.
+    """Read the sentences of a file, or of a words file and its props file.
 
     Args:
-        path (Path | str): CoNLL-2005 columns with or without words, CoNLL-2012, or lines of
+        path: CoNLL-2005 columns with or without words, CoNLL-2012, or lines of
             ``index words ||| tags``; plain or gzipped. With ``props``, a words file. A folder
             stands for all CoNLL-2012 files below it.
-        props (Path | str, optional): the props file that belongs to a words file.
-        form (str): one of FORMATS; ``auto`` looks at the content.
-        lenient (bool): accept what the official scorer accepts too (nested spans, a predicate
-            without ``V``) and, in lines, an ``I-`` tag that continues nothing: for predictions.
-        word_column (int, optional): the column of the words of CoNLL-2005 columns, counted from 1.
-            Default: the first one, or the second where the first counts the words.
+        props: the props file that belongs to a words file.
+        form: one of FORMATS; ``auto`` looks at the content.
+        lenient: for predictions: accept what the official scorer accepts (nested spans, a
+            predicate without ``V``) and, in lines, an ``I-`` tag that continues nothing.
+        word_column: the column of the words in CoNLL-2005 columns, counted from 1. Default: the
+            first one, or the second if the first numbers the words.
 
     Raises:
-        UserError: for a bad file, with its name, the line, and what was expected.
+        UserError: for a bad file, naming it, the line and what was expected.
     """
     if word_column is not None and word_column < 1:
         raise UserError(f"--word-column is {word_column}, but must be 1 or more")
@@ -58,14 +58,18 @@ def read(
         raise UserError(f"the format is {form!r}, but must be one of {', '.join(FORMATS)}")
     path = Path(path)
     if props is not None:
-        return _read_pair(path, Path(props), lenient, word_column)
+        words = read_blocks(path)
+        at = _word_column(words, word_column)
+        return pair(words, read_blocks(Path(props)), (path, props), at, lenient)
     blocks = [] if path.is_dir() else read_blocks(path)
     if not blocks:
         form = "conll12"
     elif form == "auto":
         form = _guess(blocks)
     if word_column is not None and form != "conll05":
-        raise UserError(f"--word-column is of CoNLL-2005 columns, but {path} is of {form}")
+        raise UserError(
+            f"--word-column is for CoNLL-2005 columns, but {path} has the format {form}"
+        )
     if form == "lines":
         return lines.sentences_of(path, lenient=lenient)
     if form == "conll12":
@@ -78,8 +82,8 @@ def read(
     at = _word_column(blocks, word_column)
     if word_column is not None and at >= column:
         raise UserError(
-            f"--word-column is {word_column}, but in {path} the predicates stand in column "
-            f"{column + 1}, and words must stand before them"
+            f"--word-column is {word_column}, but in {path} the predicates are in column "
+            f"{column + 1}, and the words must come before them"
         )
     return [
         Sentence(
@@ -93,6 +97,9 @@ def read(
 def files_of(path: Path) -> list[Path]:
     """The file itself, or the ``*gold_conll`` files below a folder, by name.
 
+    Args:
+        path: a file or a folder.
+
     Raises:
         UserError: if a folder holds none.
     """
@@ -100,7 +107,7 @@ def files_of(path: Path) -> list[Path]:
         return [path]
     files = sorted(file for file in path.rglob("*gold_conll") if file.is_file())
     if not files:
-        raise UserError(f"{path} is a folder, but there is no *gold_conll file (CoNLL-2012) below")
+        raise UserError(f"{path} is a folder without *gold_conll files (CoNLL-2012)")
     return files
 
 
@@ -118,7 +125,7 @@ def _word_column(blocks: Sequence[Block], given: int | None) -> int:
     counted = counts_words(blocks)
     if counted:
         logger.info(
-            "%s: the first column counts the words; they are taken from the second", blocks[0].path
+            "%s: the first column numbers the words; they are taken from the second", blocks[0].path
         )
     return int(counted)
 
@@ -127,16 +134,16 @@ def _words(block: Block, column: int) -> tuple[str, ...]:
     short = next((i for i, row in enumerate(block.rows) if len(row) <= column), None)
     if short is not None:
         raise block.error(
-            short, f"{len(block.rows[short])} columns, but the words stand in column {column + 1}"
+            short, f"{len(block.rows[short])} columns, but the words are in column {column + 1}"
         )
     return tuple(row[column] for row in block.rows)
 
 
 def _lemma_column(blocks: Sequence[Block]) -> int:
-    """The column of the predicates, by two votes of each of the first sentences.
+    """The column of the predicates, by two votes from each of the first sentences.
 
-    One for the column before the brackets at the end, one for every column that names as many
-    predicates as columns follow; a mistake in a short file spoils one of the two.
+    One vote is for the column before the brackets at the end, one for each column that names as
+    many predicates as there are columns after it; a mistake in a short file spoils only one.
     """
     votes: Counter[int] = Counter()
     for block in itertools.islice(blocks, 200):
@@ -156,21 +163,26 @@ def _lemma_column(blocks: Sequence[Block]) -> int:
 def propositions_of(
     block: Block, column: int = 0, lenient: bool = False
 ) -> tuple[Proposition, ...]:
-    """The propositions of a sentence whose predicates stand in ``column``, counted from 0.
+    """Read the propositions of a sentence.
+
+    Args:
+        block: the sentence.
+        column: the column of the predicates, counted from 0.
+        lenient: as for :func:`read`.
 
     Raises:
-        UserError: for a bad sentence, with file, line and what was expected.
+        UserError: for a bad sentence, naming file, line and what was expected.
     """
     found = block.width
     if found <= column:
-        raise block.error(0, f"{found} columns, but the predicates stand in column {column + 1}")
+        raise block.error(0, f"{found} columns, but the predicates are in column {column + 1}")
     predicates = [i for i, row in enumerate(block.rows) if row[column] != NO_PREDICATE]
     expected = column + 1 + len(predicates)
     if found != expected:
         raise block.error(
             0,
             f"this sentence has {found} columns, but its {len(predicates)} predicates in column "
-            f"{column + 1} need {expected}: the columns up to the predicates and one a predicate",
+            f"{column + 1} need {expected}: those up to the predicates and one per predicate",
         )
     return tuple(
         Proposition(i, block.rows[i][column], parse_column(block, column + 1 + k, i, lenient))
@@ -178,44 +190,55 @@ def propositions_of(
     )
 
 
-def _read_pair(path: Path, props: Path, lenient: bool, word_column: int | None) -> list[Sentence]:
-    words, blocks = read_blocks(path), read_blocks(props)
-    for number, (left, right) in enumerate(zip(words, blocks, strict=False), start=1):
+def pair(
+    words: Sequence[Block],
+    props: Sequence[Block],
+    names: tuple[Path | str, Path | str],
+    column: int = 0,
+    lenient: bool = False,
+) -> list[Sentence]:
+    """Join the words of sentences with their propositions.
+
+    Args:
+        words: rows that hold the words.
+        props: rows that begin with the predicates.
+        names: what the two come from, for messages.
+        column: the column of the words, counted from 0.
+        lenient: as for :func:`read`.
+
+    Raises:
+        UserError: if the two do not hold the same sentences, or one of them is bad.
+    """
+    for number, (left, right) in enumerate(zip(words, props, strict=False), start=1):
         if len(left.rows) != len(right.rows):
             raise UserError(
-                f"{path}, line {left.line}, and {props}, line {right.line}: sentence {number} has "
-                f"{len(left.rows)} words in one and {len(right.rows)} rows in the other, but must "
-                "have as many"
+                f"sentence {number} has {len(left.rows)} words in {left.path}, line {left.line}, "
+                f"but {len(right.rows)} rows in {right.path}, line {right.line}: the words and the "
+                "propositions do not belong together"
             )
-    if len(words) != len(blocks):
+    if len(words) != len(props):
         raise UserError(
-            f"{path} has {len(words)} sentences and {props} has {len(blocks)}, but they must have "
-            "as many"
+            f"{names[0]} has {len(words)} sentences, but {names[1]} has {len(props)}: the words "
+            "and the propositions do not belong together"
         )
-    at = _word_column(words, word_column)
     return [
-        Sentence(_words(left, at), propositions_of(right, 0, lenient))
-        for left, right in zip(words, blocks, strict=True)
+        Sentence(_words(left, column), propositions_of(right, 0, lenient))
+        for left, right in zip(words, props, strict=True)
     ]
 
 
 def write_columns(path: Path | str, sentences: Iterable[Sentence]) -> None:
-    """Write words, predicates and brackets, tab-separated; all or nothing."""
+    """Write the words, predicates and brackets of ``sentences`` to ``path``; all or nothing."""
     write_text(Path(path), "".join(_format(sentence, words=True) for sentence in sentences))
 
 
 def write_props(path: Path | str, sentences: Iterable[Sentence]) -> None:
-    """Write predicates and brackets, what the official scorer reads; all or nothing."""
+    """Write what the official scorer reads, predicates and brackets; all or nothing."""
     write_text(Path(path), "".join(_format(sentence, words=False) for sentence in sentences))
 
 
-def write_words(path: Path | str, sentences: Iterable[Sentence]) -> None:
-    """Write the words file that belongs to :func:`write_props`; all or nothing."""
-    write_text(Path(path), "".join("\n".join(s.words) + "\n\n" for s in sentences))
-
-
 def lemma_of(sentence: Sentence, proposition: Proposition) -> str:
-    """What the predicate column shows: the lemma, or without one the word in lower case."""
+    """The entry of the predicate column: the lemma, or the lower-cased word if there is none."""
     lemma = proposition.lemma or sentence.words[proposition.predicate].lower()
     return "_" if lemma in ("", NO_PREDICATE) else lemma
 

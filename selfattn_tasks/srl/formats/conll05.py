@@ -1,7 +1,8 @@
 """The CoNLL-2005 data, built from its public archives and the user's own Penn Treebank.
 
 The archives ``conll05st-release`` and ``conll05st-tests`` hold the propositions of all sections and
-the words of the test sets; the words of training and development sections are the Treebank's.
+the words of the test sets; the words of the training and development sections come from the
+Treebank.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from ...folder import check_destination, new_folder
 from ..propositions import Sentence
 from . import conll
 from .conll05_files import BROWN, PARTS, Member, Part, Spelling, read_archives
-from .rows import blocks_of
-from .treebank import Tree, read_section, section_folder
+from .rows import Block, blocks_of
+from .treebank import read_section, section_folder
 
 MARK = "counts.json"
 
@@ -35,20 +36,19 @@ def build(
     """Write ``PART.conll`` and ``PART.props`` for train, dev, test.wsj and test.brown.
 
     Args:
-        treebank (Path, optional): the Penn Treebank; not needed for sections whose words the
-            archives hold too.
-        archives (Sequence[Path]): ``conll05st-release.tar.gz`` and ``conll05st-tests.tar.gz``, or
+        treebank: the Penn Treebank; not needed for sections whose words are in the archives.
+        archives: ``conll05st-release.tar.gz`` and ``conll05st-tests.tar.gz``, or
             the folders they unpack to.
-        destination (Path): the folder to make; all or nothing.
-        any_counts (bool): do not ask for the published counts.
-        overwrite (bool): replace a folder that was made before.
-        show (Callable): called with one line a section: its counts.
+        destination: the folder to make; all or nothing.
+        any_counts: accept other counts than the published ones.
+        overwrite: replace a folder that was made before.
+        show: called with a line of counts for each section.
 
     Returns:
-        dict: counts by part and section, which ``counts.json`` holds too.
+        counts by part and section, as in ``counts.json``.
 
     Raises:
-        UserError: with everything that is missing, or the first section that does not fit.
+        UserError: naming everything that is missing, or the first section that does not fit.
     """
     check_destination(destination, overwrite=overwrite, mark=MARK)
     members = read_archives(archives)
@@ -72,8 +72,8 @@ def build(
         if total != part.published and not any_counts:
             raise UserError(
                 f"{part.name} has {_say(total)}, but {_say(part.published)} are published: the "
-                "Treebank or the archives are not complete, or another version; --any-counts "
-                "accepts them"
+                "Treebank or the archives are incomplete, or another version; --any-counts accepts "
+                "them"
             )
     with new_folder(destination, overwrite=overwrite, mark=MARK) as folder:
         for name, sentences in data.items():
@@ -95,7 +95,7 @@ def _say(counts: tuple[int, int, int]) -> str:
 def _find_all(
     treebank: Path | None, members: Mapping[str, Member], archives: Sequence[Path]
 ) -> dict[str, Path]:
-    """The Treebank's folder of every section that needs it; all that is missing in one message."""
+    """The Treebank's folder of each section that needs it; one error names all that is missing."""
     if treebank is not None and not treebank.is_dir():
         raise UserError(f"--treebank: there is no folder {treebank}")
     folders: dict[str, Path] = {}
@@ -138,31 +138,13 @@ def _section(
     spelling: Spelling,
 ) -> list[Sentence]:
     props = members[part.key(section, "props")]
-    blocks = blocks_of(props.name, props.lines)
     if section in folders:
-        trees = [
-            Tree(tuple(map(spelling, tree.words)), tree.path, tree.line)
-            for tree in read_section(folders[section])
+        source: Path = folders[section]
+        words = [
+            Block(block.path, block.line, [[spelling(word)] for (word,) in block.rows])
+            for block in read_section(source)
         ]
     else:
-        words = members[part.key(section, "words")]
-        trees = [
-            Tree(tuple(row[0] for row in block.rows), block.path, block.line)
-            for block in blocks_of(words.name, words.lines)
-        ]
-    for number, (tree, block) in enumerate(zip(trees, blocks, strict=False), start=1):
-        if len(tree.words) != len(block.rows):
-            raise UserError(
-                f"section {section}, sentence {number}: {len(tree.words)} words in {tree.path}, "
-                f"line {tree.line}, and {len(block.rows)} rows in {block.path}, line {block.line}: "
-                "the words and the propositions do not belong together"
-            )
-    if len(trees) != len(blocks):
-        raise UserError(
-            f"section {section}: {len(trees)} sentences of words and {len(blocks)} of propositions "
-            f"({props.name}), but there must be as many"
-        )
-    return [
-        Sentence(tree.words, conll.propositions_of(block))
-        for tree, block in zip(trees, blocks, strict=True)
-    ]
+        member = members[part.key(section, "words")]
+        source, words = member.name, blocks_of(member.name, member.lines)
+    return conll.pair(words, blocks_of(props.name, props.lines), (source, props.name))

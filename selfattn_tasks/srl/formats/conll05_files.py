@@ -1,8 +1,8 @@
-"""What the CoNLL-2005 archives hold: their layout, their files, and how they spell words."""
+"""The CoNLL-2005 archives: their layout, their files, and how they spell words."""
 
 from __future__ import annotations
 
-import gzip
+import io
 import re
 import tarfile
 import zlib
@@ -12,6 +12,8 @@ from pathlib import Path
 
 from selfattn.errors import UserError
 
+from ...text import decoded
+
 BROWN = "brown"
 
 
@@ -20,11 +22,11 @@ class Part:
     """One part of the data.
 
     Args:
-        name (str): the name of the files written.
-        folder (str): its folder in the archives.
-        sections (tuple[str, ...]): sections of the Treebank, or ``brown``.
-        published (tuple[int, int, int]): sentences, tokens and propositions by Table 1 of Carreras
-            and Marquez (2005).
+        name: the name of the files written.
+        folder: its folder in the archives.
+        sections: sections of the Treebank, or ``brown``.
+        published: sentences, tokens and propositions according to Table 1 of Carreras and
+            Màrquez (2005).
     """
 
     name: str
@@ -33,7 +35,12 @@ class Part:
     published: tuple[int, int, int]
 
     def key(self, section: str, kind: str) -> str:
-        """Where the archives hold the ``props`` or ``words`` of a section, without ``.gz``."""
+        """The path in the archives, without ``.gz``, of a section's file of some ``kind``.
+
+        Args:
+            section: of the Treebank, or ``brown``.
+            kind: ``props`` or ``words``.
+        """
         number = f".{section}" if self.folder in ("train", "devel") else ""
         return f"{self.folder}/{kind}/{self.folder}{number}.{kind}"
 
@@ -62,15 +69,22 @@ class Member:
 
 
 def read_archives(paths: Iterable[Path]) -> dict[str, Member]:
-    """The props and words files of archives or of unpacked ones, by :meth:`Part.key`.
+    """Read the props and words files of archives.
+
+    Args:
+        paths: archives, or the folders they unpack to.
+
+    Returns:
+        the files by :meth:`Part.key`.
 
     Raises:
-        UserError: if one is missing or damaged, or holds two different versions of a file.
+        UserError: if an archive is missing or damaged, or two hold different versions of a file.
     """
     found: dict[str, Member] = {}
     for path in paths:
         for name, key, data in _members(path):
-            member = Member(path / name, _lines(path / name, data))
+            content = io.BufferedReader(io.BytesIO(data))
+            member = Member(path / name, list(decoded(path / name, content)))
             if found.setdefault(key, member).lines != member.lines:
                 raise UserError(
                     f"--archive: {found[key].name} and {member.name} are both {key}, but differ"
@@ -79,7 +93,7 @@ def read_archives(paths: Iterable[Path]) -> dict[str, Member]:
 
 
 def _members(path: Path) -> Iterator[tuple[str, str, bytes]]:
-    """Name, key and content of the files that are needed."""
+    """Name, key and content of each file that is needed."""
     try:
         if path.is_dir():
             for file in sorted(path.rglob("*")):
@@ -103,21 +117,9 @@ def _members(path: Path) -> Iterator[tuple[str, str, bytes]]:
 
 
 def _key(name: str) -> str:
-    """The key of a file that is needed, or nothing."""
+    """The key of a file that is needed, or an empty string."""
     match = _MEMBER.search(name)
     return match[1] if match and match[1] in _KEYS else ""
-
-
-def _lines(name: Path, data: bytes) -> list[str]:
-    try:
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-        return data.decode("utf-8").split("\n")
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise UserError(f"--archive: {name} is not a complete gzip file") from None
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{name}, line {line}: not UTF-8; only UTF-8 text is allowed") from None
 
 
 _BRACKETS = {
@@ -127,14 +129,14 @@ _BRACKETS = {
 
 @dataclass(frozen=True)
 class Spelling:
-    """How words of the Treebank are written, to agree with the test sets of the archives.
+    """How to write words of the Treebank so that they agree with the archives' test sets.
 
     The Treebank writes ``-LRB-`` for an opening parenthesis and ``\\/`` for a slash. The shared
-    task undid the first; whether it undid the second is read off the words of its test sets.
+    task undid the former; whether it undid the latter shows in the words of its test sets.
 
     Args:
-        brackets (bool): turn ``-LRB-`` and the like into characters.
-        slashes (bool): turn ``\\/`` and ``\\*`` into characters.
+        brackets: turn ``-LRB-`` and the like into characters.
+        slashes: turn ``\\/`` and ``\\*`` into characters.
     """
 
     brackets: bool = True
@@ -142,7 +144,7 @@ class Spelling:
 
     @classmethod
     def of(cls, members: Mapping[str, Member]) -> Spelling:
-        """The spelling of the words in some archives."""
+        """The spelling of the words in ``members``, the files of archives."""
         words = {
             line.split()[0]
             for key, member in members.items()

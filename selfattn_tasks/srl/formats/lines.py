@@ -1,6 +1,6 @@
-"""One proposition a line: ``index words ||| tags``, the form that deepatt trains on.
+"""One proposition per line: ``index words ||| tags``, the format that deepatt trains on.
 
-The index is the position of the predicate, counted from 0; there is one BIO tag a word, for example
+The index is the position of the predicate, counted from 0, and there is one BIO tag per word, as in
 ``1 Cats sleep . ||| B-A0 B-V O``.
 """
 
@@ -27,9 +27,9 @@ class Line:
     """One proposition with its words.
 
     Args:
-        predicate (int): position of the predicate, counted from 0.
-        words (tuple[str, ...]): the sentence.
-        tags (tuple[str, ...]): one BIO tag a word.
+        predicate: position of the predicate, counted from 0.
+        words: the sentence.
+        tags: one BIO tag per word.
     """
 
     predicate: int
@@ -41,10 +41,13 @@ class Line:
 
 
 def parse_line(text: str) -> Line:
-    """Read one line.
+    """Parse one line.
+
+    Args:
+        text: the line.
 
     Raises:
-        UserError: if it has another form; the message names neither file nor line.
+        UserError: if it is malformed; the message names neither file nor line.
     """
     row = fields(text)
     if SEPARATOR not in row:
@@ -66,16 +69,18 @@ def parse_line(text: str) -> Line:
 
 
 def read_lines_file(path: Path) -> list[Line]:
-    """All lines of a file, empty ones left out; the tags are not checked against the BIO scheme.
+    """Read all lines of a file but empty ones; the tags need not follow the BIO scheme.
+
+    Args:
+        path: the file.
 
     Raises:
-        UserError: for a line of another form, with file and line; if there is no line.
+        UserError: for a malformed line, naming file and line, or if there is none.
     """
     return [line for _, line in _numbered(path)]
 
 
 def _numbered(path: Path) -> Iterator[tuple[int, Line]]:
-    number = 0
     found = False
     for number, text in enumerate(read_lines(path), start=1):
         if not text.strip():
@@ -90,17 +95,17 @@ def _numbered(path: Path) -> Iterator[tuple[int, Line]]:
 
 
 def sentences_of(path: Path, *, lenient: bool = False) -> list[Sentence]:
-    """The lines of a file as sentences: lines of one sentence follow each other, by predicate.
+    """Read the lines of a file as sentences, whose propositions are consecutive lines.
 
-    The file holds no lemmas and no sentence without a predicate.
+    The file holds neither lemmas nor sentences without a predicate.
 
     Args:
-        path (Path): the file.
-        lenient (bool): read an ``I-`` tag that continues nothing as ``B-``, and accept a predicate
-            without ``V``: what a tagger may write.
+        path: the file.
+        lenient: accept what a tagger may write: read an ``I-`` tag that continues nothing as
+            ``B-``, and allow a predicate without ``V``.
 
     Raises:
-        UserError: as :func:`read_lines_file`, and for tags outside the BIO scheme.
+        UserError: as for :func:`read_lines_file`, and for tags outside the BIO scheme.
     """
     sentences: list[Sentence] = []
     for number, line in _numbered(path):
@@ -126,10 +131,14 @@ def sentences_of(path: Path, *, lenient: bool = False) -> list[Sentence]:
 
 
 def regrouped(sentences: Sequence[Sentence], like: Sequence[Sentence]) -> list[Sentence]:
-    """The propositions of a file of lines, in the sentences of another file.
+    """Group the propositions of a file of lines into the sentences of another file.
 
-    Lines hold no sentence without a predicate, and do not tell where a sentence ends that is there
-    twice. Sentences that have lemmas, which lines have not, or that do not fit, stay as they are.
+    Lines leave out sentences without a predicate and do not tell where a repeated sentence ends.
+    Sentences with lemmas, which lines do not have, or that do not fit, stay as they are.
+
+    Args:
+        sentences: those of the file of lines.
+        like: those of the other file.
     """
     rest = deque((s.words, p) for s in sentences for p in s.propositions)
     if any(proposition.lemma for _, proposition in rest):
@@ -150,10 +159,13 @@ def regrouped(sentences: Sequence[Sentence], like: Sequence[Sentence]) -> list[S
 
 
 def lines_of(sentences: Iterable[Sentence]) -> list[Line]:
-    """One line a proposition, in reading order.
+    """The propositions of sentences as lines, in order.
+
+    Args:
+        sentences: with their words.
 
     Raises:
-        UserError: for spans that BIO tags cannot hold.
+        UserError: for spans that BIO tags cannot express.
     """
     return [
         Line(p.predicate, s.words, tuple(to_bio(p.spans, len(s.words))))
@@ -163,5 +175,5 @@ def lines_of(sentences: Iterable[Sentence]) -> list[Line]:
 
 
 def write(path: Path, sentences: Iterable[Sentence]) -> None:
-    """Write :func:`lines_of` the sentences; all or nothing."""
+    """Write the :func:`lines_of` ``sentences`` to ``path``; all or nothing."""
     write_text(path, "".join(f"{line}\n" for line in lines_of(sentences)))

@@ -1,4 +1,4 @@
-"""Files of rows: sentences end at empty lines, columns at spaces or tabs."""
+"""Files of rows, with empty lines between sentences and spaces or tabs between columns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_PREDICATE = "-"
 
 # Not str.split(): a word may hold a no-break space.
 _FIELD = re.compile(r"[^ \t\r\n\f\v]+")
-# CoNLL-U's rows beside the words: 2-3 is a contraction of two, 8.1 a word that is only understood.
+# CoNLL-U's rows other than words: 2-3 is a contraction of two words, 8.1 an elided word.
 _NO_WORD = re.compile(r"[0-9]+[-.][0-9]+")
 
 
@@ -27,9 +27,9 @@ class Block:
     """The rows of one sentence.
 
     Args:
-        path (Path): the file.
-        line (int): the line of the first row, counted from 1.
-        rows (list[list[str]]): one a word, each a list of columns.
+        path: the file.
+        line: the line of the first row, counted from 1.
+        rows: one per word, each a list of columns.
     """
 
     path: Path
@@ -41,7 +41,7 @@ class Block:
         """The number of columns.
 
         Raises:
-            UserError: if a row has more or fewer than the first one.
+            UserError: if the rows differ in it.
         """
         width = len(self.rows[0])
         for i, row in enumerate(self.rows):
@@ -52,20 +52,29 @@ class Block:
         return width
 
     def error(self, row: int, message: str) -> UserError:
-        """An error at a row, counted from 0."""
+        """An error at a row.
+
+        Args:
+            row: counted from 0.
+            message: what is wrong.
+        """
         return UserError(f"{self.path}, line {self.line + row}: {message}")
 
 
 def fields(line: str) -> list[str]:
-    """The columns of a line."""
+    """Split ``line`` into its columns."""
     return _FIELD.findall(line)
 
 
 def read_blocks(path: Path, skip: Callable[[str], bool] | None = None) -> list[Block]:
-    """The sentences of a file; lines for which ``skip`` is true end a sentence too.
+    """Read the sentences of a file.
+
+    Args:
+        path: the file.
+        skip: lines for which this is true are left out and end a sentence, too.
 
     Raises:
-        UserError: if the file cannot be read, is no UTF-8 text or has no sentence.
+        UserError: if the file cannot be read, is not UTF-8 text or has no sentence.
     """
     return blocks_of(path, read_lines(path), skip)
 
@@ -73,7 +82,16 @@ def read_blocks(path: Path, skip: Callable[[str], bool] | None = None) -> list[B
 def blocks_of(
     path: Path, lines: Iterable[str], skip: Callable[[str], bool] | None = None
 ) -> list[Block]:
-    """As :func:`read_blocks`, of lines that were read already; ``path`` is for messages."""
+    """Group lines into sentences, as :func:`read_blocks` does.
+
+    Args:
+        path: where the lines come from, for messages.
+        lines: the lines.
+        skip: as for :func:`read_blocks`.
+
+    Raises:
+        UserError: if there is no sentence.
+    """
     blocks: list[Block] = []
     is_open = False
     for number, line in enumerate(lines, start=1):
@@ -91,10 +109,13 @@ def blocks_of(
 
 
 def counts_words(blocks: Sequence[Block]) -> bool:
-    """True if the first column counts the words of each sentence, as in CoNLL-U and CoNLL-2009.
+    """Whether the first column numbers the words of each sentence, as in CoNLL-U and CoNLL-2009.
+
+    Args:
+        blocks: the sentences of a file.
 
     Raises:
-        UserError: if it does, and there are rows beside those of the words.
+        UserError: if it does, and some rows are not words.
     """
     longest = 0
     for block in blocks:
@@ -111,7 +132,7 @@ def counts_words(blocks: Sequence[Block]) -> bool:
         for i, row in enumerate(block.rows):
             if _NO_WORD.fullmatch(row[0]):
                 raise block.error(
-                    i, f"the row {row[0]} stands for other rows or for no word: take such rows out"
+                    i, f"the row {row[0]} is not a word but a contraction or ellipsis: remove it"
                 )
     return True
 
@@ -119,11 +140,16 @@ def counts_words(blocks: Sequence[Block]) -> bool:
 def parse_column(
     block: Block, column: int, predicate: int | None, lenient: bool
 ) -> tuple[Span, ...]:
-    """The spans of one bracket column; columns and predicates are counted from 0.
+    """Read the spans of one bracket column.
+
+    Args:
+        block: the sentence.
+        column: counted from 0.
+        predicate: the word that a ``V`` span must cover, counted from 0; None for any.
+        lenient: allow nested spans, and a predicate without ``V``.
 
     Raises:
-        UserError: as ``brackets.parse_brackets``; unless ``lenient``, also if no
-            ``V`` span covers the predicate. ``predicate`` None leaves this to the caller.
+        UserError: as for ``brackets.parse_brackets``, or if no ``V`` span covers the predicate.
     """
     try:
         spans = parse_brackets([row[column] for row in block.rows], nested=lenient)
@@ -131,6 +157,6 @@ def parse_column(
         raise block.error(error.row, f"column {column + 1}: {error}") from None
     if not (lenient or predicate is None or covers_predicate(Proposition(predicate, "", spans))):
         raise block.error(
-            predicate, f"the predicate in this line has no V span over it in column {column + 1}"
+            predicate, f"the predicate in this line has no V span in column {column + 1}"
         )
     return spans

@@ -1,41 +1,30 @@
-"""The words of Penn Treebank files (``.mrg``), traces left out."""
+"""The words of Penn Treebank files (``.mrg``), without traces."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from selfattn.errors import UserError
 
 from ...text import read_lines
+from .rows import Block
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 _TRACE = "-NONE-"
-# Lines of a notice at the head of some files.
+# How lines of the notice at the start of some files begin.
 _NOTICE = "*x*"
 
 
-@dataclass(frozen=True)
-class Tree:
-    """The words of one tree.
+def section_folder(treebank: Path, section: str) -> Path | None:
+    """Find the folder of a section: one of its name that holds ``.mrg`` files.
 
     Args:
-        words (tuple[str, ...]): without traces, as the file writes them.
-        path (Path): the file.
-        line (int): where the tree starts, counted from 1.
-    """
-
-    words: tuple[str, ...]
-    path: Path
-    line: int
-
-
-def section_folder(treebank: Path, section: str) -> Path | None:
-    """The folder of a section, such as ``02``: one of that name that holds ``.mrg`` files.
+        treebank: the folder to search.
+        section: such as ``02``.
 
     Raises:
-        UserError: if several folders below ``treebank`` are such.
+        UserError: if there are several such folders.
     """
     found = sorted(
         folder
@@ -44,17 +33,23 @@ def section_folder(treebank: Path, section: str) -> Path | None:
     )
     if len(found) > 1:
         raise UserError(
-            f"--treebank {treebank}: both {found[0]} and {found[1]} hold section {section}, but "
-            "one is needed: give a folder further down"
+            f"--treebank {treebank}: both {found[0]} and {found[1]} hold section {section}: name a "
+            "folder further down that holds one of them"
         )
     return found[0] if found else None
 
 
-def read_section(folder: Path) -> list[Tree]:
-    """The trees of all files of a section, by file name.
+def read_section(folder: Path) -> list[Block]:
+    """The sentences of all files of a section, by file name.
+
+    Args:
+        folder: the section's folder.
+
+    Returns:
+        one row a word, which is all that a row holds.
 
     Raises:
-        UserError: for a file that is no text or has unbalanced parentheses.
+        UserError: for a file that is not text or has unbalanced parentheses.
     """
     files = sorted(path for path in folder.iterdir() if _is_tree_file(path))
     return [tree for path in files for tree in read_trees(path)]
@@ -64,14 +59,17 @@ def _is_tree_file(path: Path) -> bool:
     return path.suffix.lower() == ".mrg"
 
 
-def read_trees(path: Path) -> list[Tree]:
-    """The trees of a file that hold a word.
+def read_trees(path: Path) -> list[Block]:
+    """Read the words of a file's trees without traces, skipping trees without a word.
+
+    Args:
+        path: the file.
 
     Raises:
-        UserError: if the file is no UTF-8 text, or its parentheses are unbalanced.
+        UserError: if the file is not UTF-8 text, or its parentheses are unbalanced.
     """
-    trees: list[Tree] = []
-    words: list[str] = []
+    trees: list[Block] = []
+    words: list[list[str]] = []
     before = ["", ""]
     depth, start = 0, 0
     for number, line in enumerate(read_lines(path), start=1):
@@ -85,14 +83,14 @@ def read_trees(path: Path) -> list[Tree]:
             elif token == ")":
                 depth -= 1
                 if depth < 0:
-                    raise UserError(f"{path}, line {number}: ) without a ( that it could close")
+                    raise UserError(f"{path}, line {number}: ) without a matching (")
                 if depth == 0 and words:
-                    trees.append(Tree(tuple(words), path, start))
+                    trees.append(Block(path, start, words))
                     words = []
             # A leaf is ( TAG WORD ), so the word is the second token after a parenthesis.
             elif before[0] == "(" and before[1] not in "()" and before[1] != _TRACE:
-                words.append(token)
+                words.append([token])
             before = [before[1], token]
     if depth:
-        raise UserError(f"{path}, line {start}: the tree that starts here is not closed")
+        raise UserError(f"{path}, line {start}: the tree that starts here is never closed")
     return trees

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,19 +15,20 @@ from selfattn.layers import build_attention
 from selfattn.masks import check_padding_mask
 
 from ...words.initialise import INITIALISERS, initialise
+from ...words.vocabulary import PADDING, spread
 
 _LAYER_NORM_EPS = 1e-6
 
 
 @dataclass(frozen=True)
 class TaggerConfig:
-    """Sizes and switches of the tagger; the defaults are the published ones.
+    """Sizes and switches of the tagger; the defaults are the published values.
 
     Args:
-        words: rows of the trained word table, padding (row 0) and unknown (row 1) included.
+        words: rows of the trained word table, including padding (row 0) and unknown (row 1).
         labels: number of BIO labels.
-        attention: configuration of the attention, its dropout included.
-        frozen_words: rows of the table of words that only the vectors' file knows.
+        attention: configuration of the attention, including its dropout.
+        frozen_words: rows of the table of words that occur only in the file of vectors.
         word_dim: width of a word vector.
         predicate_dim: width of the predicate-indicator embedding; the model's width is the sum.
         layers: number of layers.
@@ -35,13 +37,13 @@ class TaggerConfig:
         dropout: on the output of each sublayer.
         activation_dropout: on the hidden layer of the feed-forward sublayer.
         embedding_dropout: on the sum of embedding and timing signal.
-        timing: add the sinusoidal timing signal.
+        timing: add a sinusoidal timing signal.
         scale_embedding: multiply embeddings by the square root of the width, as published.
-        freeze_words: leave the word table as it starts.
+        freeze_words: do not train the word table.
         initialiser: one of ``INITIALISERS``.
 
     Raises:
-        UserError: if a size is below 1, a dropout outside of [0, 1) or the initialiser unknown.
+        UserError: if a size is below 1, a dropout outside [0, 1) or the initialiser unknown.
     """
 
     words: int
@@ -82,8 +84,24 @@ class TaggerConfig:
             )
 
 
+def network_input(
+    rows: Sequence[Sequence[int]], predicates: Sequence[int], device: torch.device | None = None
+) -> dict[str, Tensor]:
+    """Make a batch, padded on the right, with the arguments of :meth:`Tagger.forward`.
+
+    Args:
+        rows: the row numbers of each sentence's words.
+        predicates: the position of its predicate, counted from 0.
+        device: where the batch is needed. Default: the CPU.
+    """
+    words = torch.tensor(spread(rows, PADDING), device=device)
+    indicator = torch.zeros_like(words)
+    indicator[torch.arange(len(rows)), list(predicates)] = 1
+    return {"words": words, "indicator": indicator, "padding_mask": words == PADDING}
+
+
 class TaggerLayer(nn.Module):
-    """A feed-forward sublayer, then an attention sublayer, each with a layer norm behind it.
+    """A feed-forward sublayer, then an attention sublayer, each followed by a layer norm.
 
     Args:
         config: the tagger's configuration.
@@ -107,7 +125,15 @@ class TaggerLayer(nn.Module):
         self.activation_dropout = nn.Dropout(config.activation_dropout)
 
     def forward(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        """``(B, T, C)`` -> ``(B, T, C)``."""
+        """Apply both sublayers.
+
+        Args:
+            x: ``(B, T, C)``.
+            padding_mask: bool ``(B, T)``, True = padding.
+
+        Returns:
+            ``(B, T, C)``.
+        """
         hidden = self.activation_dropout(torch.relu(self.expand(x)))
         x = self.ffn_norm(x + self.dropout(self.contract(hidden)))
         attended = self.attention(x, padding_mask)
@@ -118,14 +144,15 @@ class TaggerLayer(nn.Module):
 class Tagger(nn.Module):
     """Scores of BIO labels for the words of a sentence and one predicate (Tan et al. 2018).
 
-    Words and predicate indicator are embedded and joined, scaled by the square root of the width,
-    and go through post-norm layers with the feed-forward sublayer first; a linear map gives the
-    scores. With MTSA (Shen et al. 2019, table 4) there is no timing signal: masks tell the order.
+    The embeddings of words and predicate indicator are concatenated, scaled by the square root of
+    the width, and passed through post-norm layers whose feed-forward sublayer comes first; a linear
+    map gives the scores. With MTSA (Shen et al. 2019, table 4) there is no timing signal, since its
+    masks encode the order.
 
     Args:
         config: sizes and switches.
-        frozen: ``(config.frozen_words, word_dim)`` vectors of words that training does not know;
-            None leaves the place for a checkpoint to fill.
+        frozen: ``(config.frozen_words, word_dim)``, vectors of words that do not occur in training.
+            Default: zeros, for a checkpoint to replace.
 
     Raises:
         UserError: if the sizes do not fit each other.
@@ -166,7 +193,7 @@ class Tagger(nn.Module):
         """Scores before the softmax.
 
         Args:
-            words: ``(B, T)`` row numbers; those from ``config.words`` on are of the frozen table.
+            words: ``(B, T)`` row numbers; those from ``config.words`` on index the frozen table.
             indicator: ``(B, T)``, 1 at the predicate and 0 elsewhere.
             padding_mask: bool ``(B, T)``, True = padding.
 
@@ -190,7 +217,7 @@ class Tagger(nn.Module):
         return scores
 
     def _look_up(self, words: Tensor) -> Tensor:
-        """Trained vectors, and frozen ones for words that training does not know."""
+        """Trained vectors, and frozen ones for words that do not occur in training."""
         known = self.words.num_embeddings
         vectors: Tensor = self.words(words.clamp(max=known - 1))
         if not len(self.frozen):
@@ -201,6 +228,10 @@ class Tagger(nn.Module):
 
 def timing_signal(length: int, width: int) -> Tensor:
     """Sines in one half of the features, cosines in the other (Vaswani et al. 2017, section 3.5).
+
+    Args:
+        length: number of positions.
+        width: number of features.
 
     Returns:
         ``(length, width)``; wavelengths from 2 pi to 20,000 pi.

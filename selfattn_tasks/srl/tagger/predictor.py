@@ -1,4 +1,4 @@
-"""Trained taggers at work: one checkpoint, or several whose probabilities are averaged."""
+"""Apply trained taggers: one checkpoint, or an ensemble whose probabilities are averaged."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch import Tensor
 from selfattn.errors import UserError
 
 from ... import checkpoints
-from ...words.vocabulary import PADDING, Vocabulary, spread
+from ...words.vocabulary import Vocabulary
 from ..decode import decode
 from ..propositions import Sentence
 from ..tags import proposition_of
-from .network import Tagger
+from .network import Tagger, network_input
 from .state import PREFIX, TaggerState
 
-# Words of a batch, padding included: enough to keep the cores busy, little enough for their caches.
+# Words of a batch, including padding: enough to keep the cores busy, few enough for their caches.
 BATCH_WORDS = 4096
 
 
@@ -29,8 +29,8 @@ class Query:
     """One predicate of one sentence.
 
     Args:
-        words (Sequence[str]): the sentence.
-        predicate (int): position of the predicate, counted from 0.
+        words: the sentence.
+        predicate: position of the predicate, counted from 0.
     """
 
     words: Sequence[str]
@@ -38,11 +38,11 @@ class Query:
 
 
 class Predictor:
-    """Tags propositions with one tagger or an ensemble.
+    """A tagger, or an ensemble of them, that labels propositions.
 
     Args:
-        members: networks, each with its vocabulary.
-        device: where to compute.
+        members: networks and their vocabularies.
+        device: where to run.
 
     Raises:
         UserError: if the members were trained with different labels.
@@ -66,37 +66,42 @@ class Predictor:
         paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         device: torch.device | str = "cpu",
     ) -> Predictor:
-        """Read one checkpoint or several of ``--task srl_tagging``; nothing else is needed.
+        """Load one or more checkpoints of ``--task srl_tagging``, which hold all that is needed.
+
+        Args:
+            paths: the checkpoints.
+            device: where to run.
 
         Raises:
-            UserError: if there is none, a file is missing, broken, or no tagger, or two hold the
+            UserError: if there is none, a file is missing, broken or not a tagger, or two hold the
                 same weights.
         """
         if isinstance(paths, str | os.PathLike):
             paths = [paths]
         if not paths:
-            raise UserError("no checkpoint is given, but one is needed at least")
+            raise UserError("no checkpoint is given, but at least one is needed")
         seen = checkpoints.Distinct()
         return cls([_load(path, seen) for path in paths], device)
 
     @torch.inference_mode()
     def log_probs(self, queries: Sequence[Query]) -> tuple[Tensor, Tensor]:
-        """Log-probabilities of the labels, averaged over the members as probabilities.
+        """Log-probabilities of the labels; the members' probabilities are averaged.
+
+        Args:
+            queries: the batch.
 
         Returns:
             ``(B, T, labels)`` and the padding mask ``(B, T)``, True = padding.
         """
         sums: Tensor | None = None
         for tagger, vocabulary in self.members:
-            words = torch.tensor(
-                spread([vocabulary.encode(query.words) for query in queries], PADDING),
-                device=self.device,
+            batch = network_input(
+                [vocabulary.encode(query.words) for query in queries],
+                [query.predicate for query in queries],
+                self.device,
             )
-            indicator = torch.zeros_like(words)
-            rows = torch.arange(len(queries), device=self.device)
-            indicator[rows, torch.tensor([query.predicate for query in queries])] = 1
-            padding = words == PADDING
-            scores = tagger(words, indicator, padding if padding.any() else None)
+            padding = batch["padding_mask"]
+            scores = tagger(**batch | {"padding_mask": padding if padding.any() else None})
             found = torch.log_softmax(scores.float(), -1)
             if vocabulary.labels != self.labels:
                 found = found[..., [vocabulary.labels.index(tag) for tag in self.labels]]
@@ -118,7 +123,7 @@ class Predictor:
             progress: called with the number of finished queries after each batch.
 
         Returns:
-            One list of tags a query, in the given order.
+            one list of tags per query, in the given order.
         """
         tags: list[list[str]] = [[] for _ in queries]
         done = 0
@@ -137,7 +142,13 @@ class Predictor:
         decoder: str = "argmax",
         progress: Callable[[int], None] | None = None,
     ) -> list[Sentence]:
-        """The sentences with predicted spans; of theirs only the predicates are used."""
+        """Replace the spans of sentences by predicted ones.
+
+        Args:
+            sentences: of which only words and predicates are used.
+            decoder: as for :meth:`tag`.
+            progress: as for :meth:`tag`.
+        """
         queries = [Query(s.words, p.predicate) for s in sentences for p in s.propositions]
         tags = iter(self.tag(queries, decoder, progress))
         return [
@@ -166,12 +177,12 @@ def _load(path: str | os.PathLike[str], seen: checkpoints.Distinct) -> tuple[Tag
     try:
         tagger.load_state_dict(weights)
     except RuntimeError as error:
-        raise UserError(f"{path} does not hold the weights that it describes: {error}") from None
+        raise UserError(f"the weights in {path} do not fit its configuration: {error}") from None
     return tagger, loaded.vocabulary
 
 
 def _batches(lengths: Sequence[int]) -> Iterable[list[int]]:
-    """Numbers of queries, of similar lengths, the longest first: memory is known at once."""
+    """Indices of queries of similar length, longest first, so that memory peaks at once."""
     batch: list[int] = []
     for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
         if batch and lengths[batch[0]] * (len(batch) + 1) > BATCH_WORDS:

@@ -1,4 +1,4 @@
-"""What to tag: the predicates of a file, or sentences that a person typed."""
+"""What to tag: the predicates of a file, or sentences that the user typed."""
 
 from __future__ import annotations
 
@@ -25,10 +25,16 @@ def read_queries(
     *,
     word_column: int | None = None,
 ) -> list[Sentence]:
-    """The sentences of a file whose predicates are to be labelled; their spans do not matter.
+    """Read the sentences whose predicates are to be labelled; their spans do not matter.
 
-    Beside the formats of ``conll.read``, two columns without any brackets are read: the word, and
-    the predicate's lemma or ``-`` (and before them, if there is one, the column that counts).
+    Besides the formats of ``conll.read``, two columns without brackets are accepted: the word, and
+    the predicate's lemma or ``-``, optionally after a column that numbers the words.
+
+    Args:
+        path: the file.
+        props: as for ``conll.read``.
+        form: as for ``conll.read``.
+        word_column: as for ``conll.read``.
 
     Raises:
         UserError: for a bad file, and for one without words or without a predicate.
@@ -37,14 +43,14 @@ def read_queries(
     bare = _two_columns(path) if may_be_bare and not path.is_dir() else None
     sentences = bare or conll.read(path, props, form=form, lenient=True, word_column=word_column)
     if not any(sentence.has_words for sentence in sentences):
-        raise UserError(f"{path} holds no words; give the words file and then this one")
+        raise UserError(f"{path} holds no words; give the words file before it")
     if not any(sentence.propositions for sentence in sentences):
         raise UserError(f"{path} holds no predicate, so there is nothing to label")
     return sentences
 
 
 def _two_columns(path: Path) -> list[Sentence] | None:
-    """The sentences of a file of words and lemmas alone; None if it is another file."""
+    """The sentences of a file of words and lemmas alone; None if the file has another format."""
     blocks = read_blocks(path)
     rows = [row for block in blocks for row in block.rows]
     width = len(rows[0])
@@ -55,8 +61,8 @@ def _two_columns(path: Path) -> list[Sentence] | None:
     counted = counts_words(blocks)
     if counted and width == 2:
         raise UserError(
-            f"{path}: the first column counts the words, so that 2 columns leave none for the "
-            "predicates: their lemmas, or - at the other words, must stand in a third"
+            f"{path}: the first column numbers the words, so that 2 columns leave none for the "
+            "predicates: add a third with their lemmas, and - for the other words"
         )
     if not counted and width == 3:
         return None
@@ -74,7 +80,7 @@ def _two_columns(path: Path) -> list[Sentence] | None:
 
 
 def split_words(text: str) -> tuple[str, ...]:
-    """Words and punctuation of a sentence as English treebanks split them, roughly.
+    """Split ``text`` into words and punctuation, roughly as English treebanks do.
 
     >>> split_words("She didn't pay $5.50.")
     ('She', 'did', "n't", 'pay', '$', '5.50', '.')
@@ -85,21 +91,21 @@ def split_words(text: str) -> tuple[str, ...]:
 def typed_sentence(
     text: str, predicates: Sequence[str], *, split: bool = True, flag: str = "--predicates"
 ) -> Sentence:
-    """A sentence with the predicates that a person named.
+    """A sentence with the predicates that the user named.
 
     Args:
         text: the sentence.
-        predicates: words of it (each place where one occurs counts, in any case), or positions
-            counted from 0.
-        split: take punctuation off the words; otherwise spaces alone separate words.
-        flag: what names the predicates, for messages.
+        predicates: words of it, regardless of case, each of whose occurrences counts, or
+            positions counted from 0.
+        split: split off punctuation; otherwise only spaces separate words.
+        flag: where the predicates are named, for messages.
 
     Raises:
         UserError: if the sentence is empty, no predicate is named, or one is not in it.
     """
     words = split_words(text) if split else tuple(text.split())
     if not words:
-        raise UserError("the sentence is empty; type one word at least")
+        raise UserError("the sentence is empty; type at least one word")
     named = [name for item in predicates for name in item.split(",") if name]
     if not named:
         raise UserError(f"no predicate is named; give {flag} WORD or POSITION")
@@ -111,8 +117,8 @@ def typed_sentence(
             found = [int(name)]
         if not found:
             raise UserError(
-                f"{flag} {name}: it is neither a word of the sentence nor a position in it; "
-                f"its words are {numbered}"
+                f"{flag} {name} is neither a word of the sentence nor a position in it; its words "
+                f"are {numbered}"
             )
         places.update(found)
     return Sentence(words, tuple(Proposition(i, words[i].lower(), ()) for i in sorted(places)))
@@ -121,28 +127,28 @@ def typed_sentence(
 def typed_sentences(
     texts: Sequence[str], predicates: Sequence[str], *, split: bool = True
 ) -> list[Sentence]:
-    """Sentences that a person typed, with the same predicates or each with its own.
+    """Sentences that the user typed, with common predicates or each with its own.
 
     Args:
-        texts: the sentences; behind a tab, one may name its own predicates.
-        predicates: those of the others, as for ``typed_sentence``.
+        texts: the sentences; each may name its own predicates after a tab.
+        predicates: those of the other sentences, as for ``typed_sentence``.
         split: as for ``typed_sentence``.
 
     Raises:
-        UserError: as for ``typed_sentence``, with the number of the sentence.
+        UserError: as for ``typed_sentence``, naming the sentence by number.
     """
     found = []
     for number, line in enumerate(texts, start=1):
         text, tab, own = line.rpartition("\t")
         try:
             if tab:
-                found.append(typed_sentence(text, own.split(), split=split, flag="behind the tab"))
+                found.append(typed_sentence(text, own.split(), split=split, flag="after the tab"))
             elif predicates:
                 found.append(typed_sentence(line, predicates, split=split))
             else:
                 raise UserError(
-                    "no predicate is named; give --predicates WORD or POSITION, or the sentence's "
-                    "own behind a tab"
+                    "no predicate is named; give --predicates WORD or POSITION, or name the "
+                    "sentence's own after a tab"
                 )
         except UserError as error:
             raise UserError(f"sentence {number}: {error}") from None

@@ -1,4 +1,4 @@
-"""Predicted roles for a person to read, and as JSON."""
+"""Predicted roles as text for people to read, and as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _GAP = "  "
 
 
 def as_text(sentence: Sentence, width: int = 100) -> str:
-    """The words of a sentence with one row of roles below them for each predicate.
+    """The words of a sentence above one row of roles for each predicate.
 
     >>> from selfattn_tasks.srl.propositions import Proposition
     >>> spans = (Span("A0", 0, 1), Span("V", 2, 2))
@@ -21,8 +21,8 @@ def as_text(sentence: Sentence, width: int = 100) -> str:
     [A0----]  [V---]
 
     Args:
-        sentence (Sentence): words and propositions.
-        width (int): longer lines are broken between words.
+        sentence: words and propositions.
+        width: longer lines are broken between words.
     """
     columns = _columns(sentence)
     rows = [_lay_out(sentence.words, columns)]
@@ -36,7 +36,10 @@ def as_text(sentence: Sentence, width: int = 100) -> str:
 
 
 def as_json(sentence: Sentence) -> str:
-    """One line of JSON: words, and for each predicate its spans and BIO tags; counted from 0."""
+    """``sentence`` as a line of JSON: words, and each predicate's spans and BIO tags.
+
+    Positions are counted from 0.
+    """
     propositions = [
         {
             "predicate": p.predicate,
@@ -59,7 +62,7 @@ def as_json(sentence: Sentence) -> str:
 
 
 def _columns(sentence: Sentence) -> list[tuple[int, int]]:
-    """First and last character (exclusive) of each word, so wide that every label fits."""
+    """First and last character (exclusive) of each word, wide enough for every label."""
     widths = [len(word) for word in sentence.words]
     for span in (span for p in sentence.propositions for span in p.spans):
         inside = widths[span.start : span.end + 1]
@@ -87,7 +90,7 @@ def _roles(spans: Sequence[Span], columns: Sequence[tuple[int, int]]) -> str:
 
 
 def _pieces(columns: Sequence[tuple[int, int]], width: int) -> Iterator[tuple[int, int]]:
-    """Where to break lines: stretches of whole words that fit ``width`` where they can."""
+    """Where to break lines: ranges of whole words that fit ``width`` if possible."""
     start = 0
     for i, (_, end) in enumerate(columns):
         if end - start > width and columns[i][0] > start:

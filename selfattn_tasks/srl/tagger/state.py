@@ -1,9 +1,9 @@
-"""What a checkpoint must hold so that the tagger can be used from it alone."""
+"""What a checkpoint must hold so that the tagger needs nothing else."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from selfattn.config import CONFIGS
@@ -30,24 +30,28 @@ class TaggerState:
     config: TaggerConfig | None = None
 
     def dump(self) -> dict[str, Any]:
-        """Plain values, for a checkpoint."""
+        """As plain values, for a checkpoint."""
         state: dict[str, Any] = {"vocabulary": self.vocabulary.state()}
         if self.config is not None:
-            values = {f.name: getattr(self.config, f.name) for f in fields(self.config)}
-            attention = {"name": self.config.attention.name, **asdict(self.config.attention)}
-            state["config"] = {**values, "attention": attention}
+            config = asdict(self.config)
+            config["attention"] = {"name": self.config.attention.name, **config["attention"]}
+            state["config"] = config
         return state
 
     @classmethod
     def load(cls, task_state: Mapping[str, Any], path: object) -> TaggerState:
-        """Read a checkpoint's ``task_state``.
+        """Read what :meth:`dump` gave.
+
+        Args:
+            task_state: of a checkpoint.
+            path: of that checkpoint, for messages.
 
         Raises:
-            UserError: if it is not that of a tagger, or of a newer version of this project.
+            UserError: if it is not a tagger's, or written by another version of this project.
         """
         state = task_state.get(KEY)
         if not state or "config" not in state:
-            raise UserError(f"{path} is no tagger: its training had another task than srl_tagging")
+            raise UserError(f"{path} is not a tagger: it was not trained with --task srl_tagging")
         values = dict(state["config"])
         attention = dict(values.pop("attention"))
         name = attention.pop("name")

@@ -98,17 +98,17 @@ def test_a_byte_order_mark_is_no_part_of_the_text(folder, marked):
     report = run(folder)
     assert [r.scores["BLEU"] for r in report.runs] == expected
     (doubt,) = doubts(report)
-    assert doubt.endswith(f"{marked} begins with a byte order mark, which is left out")
+    assert doubt.endswith(f"{marked} starts with a byte order mark, which is skipped")
 
 
 @pytest.mark.parametrize(
     ("remains", "words"),
     [
-        ("<unk>", "3 of 60 translations hold '<unk>'"),
-        ("&quot;", "hold entities such as '&quot;' (escaped text), but 0 references do"),
-        ("&#124;", "hold entities"),
-        ("##ing", "hold '##' before a piece"),
-        ("@-@", "hold '@-@' (tokenised text)"),
+        ("<unk>", "3 of 60 translations contain '<unk>'"),
+        ("&quot;", "contain entities such as '&quot;' (escaped text), but 0 references do"),
+        ("&#124;", "contain entities"),
+        ("##ing", "contain '##' before a piece"),
+        ("@-@", "contain '@-@' (tokenised text)"),
     ],
 )
 def test_remains_of_other_steps_are_counted(folder, remains, words):
@@ -149,7 +149,9 @@ def test_subwords_in_translations_alone_are_refused(folder, mark, scheme):
     write(folder / "ref.de", [f"Bo{mark} ot", *references[1:]])
     doubt = doubts(run(folder))
     assert (
-        len(doubt) == 1 and "of 60 references hold" in doubt[0] and "scored as they are" in doubt[0]
+        len(doubt) == 1
+        and "of 60 references contain" in doubt[0]
+        and "scored as they are" in doubt[0]
     )
 
 

@@ -7,8 +7,9 @@ import pytest
 
 from selfattn.errors import UserError
 from selfattn_tasks.srl import Proposition, Sentence, Span, from_bio, to_bio
-from selfattn_tasks.srl.formats import bio, brackets, conll, conll12, lines
+from selfattn_tasks.srl.formats import bio, brackets, conll, lines
 from selfattn_tasks.srl.formats.brackets import BracketError, format_brackets, parse_brackets
+from tests.selfattn_tasks.srl.writers import write_conll12, write_words
 
 COLUMNS = """\
 We\t-\t(A0*)\t(A0*
@@ -128,7 +129,7 @@ def test_a_folder_of_conll_2012_files(tmp_path):
     found = conll.read(tmp_path / "data")
     assert [sentence.words[1] for sentence in found] == ["a", "verb", "b", "verb"]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="is a folder, but there is no .*gold_conll file"):
+    with pytest.raises(UserError, match="is a folder without .*gold_conll files"):
         conll.read(tmp_path / "empty")
 
 
@@ -152,7 +153,7 @@ def test_what_is_written_is_read(tmp_path, generator):
     path, other = tmp_path / "a", tmp_path / "b"
     conll.write_columns(path, sentences)
     assert conll.read(path, lenient=True) == sentences
-    conll.write_words(path, sentences)
+    write_words(path, sentences)
     conll.write_props(other, sentences)
     with pytest.raises(UserError, match="no V span"):
         conll.read(path, other)
@@ -168,9 +169,9 @@ def test_the_round_trip_of_whole_files(write, tmp_path):
     path = tmp_path / "copy"
     conll.write_columns(path, SENTENCES)
     assert path.read_text() == COLUMNS
-    conll12.write(path, SENTENCES)
+    write_conll12(path, SENTENCES)
     assert conll.read(path) == SENTENCES
-    conll.write_words(path, SENTENCES)
+    write_words(path, SENTENCES)
     conll.write_props(tmp_path / "props", SENTENCES)
     assert conll.read(path, tmp_path / "props") == SENTENCES
     lines.write(path, SENTENCES)
@@ -188,14 +189,14 @@ def changed(old, new, text=COLUMNS):
         ("", "file, line 1: the file is empty"),
         ("\n \n", "file, line 1: the file is empty"),
         (changed("(A0*)\t", "(A0*\t"), r"line 2: column 3: the span \(V opens inside .* \(A0"),
-        (changed("drink\t*)", "drink\t*"), r"line 3: column 3: the span \(A1 .* is not closed"),
+        (changed("drink\t*)", "drink\t*"), r"line 3: column 3: the span \(A1 .* is never closed"),
         (changed("to\t-\t*", "to\t-\t*))"), r"line 4: column 3: '\*\)\)' closes .* none is open"),
-        (changed("tea\t-\t(A1*", "tea\t-\tA1"), "line 3: column 3: 'A1' is no bracket tag"),
+        (changed("tea\t-\t(A1*", "tea\t-\tA1"), "line 3: column 3: 'A1' is not a bracket tag"),
         (changed("tea\t-\t(A1*", "tea\t-"), "line 3: 3 columns, but the first .* has 4"),
         (changed("verb\t-", "verb\t-\t*"), "line 8: 3 columns, but the first .* has 2"),
         (changed("drink\tdrink", "drink\t-"), "line 1: .* 4 columns, .* 1 predicates .* need 3"),
         (changed("verb\t-", "verb\tverb"), "line 7: .* 2 columns, .* 1 predicates .* need 3"),
-        (changed("pour\t(V*)", "pour\t(A2*)"), "line 2: .* no V span over it in column 3"),
+        (changed("pour\t(V*)", "pour\t(A2*)"), "line 2: .* no V span in column 3"),
         (changed("\tpour", "\t-").replace("to\t-", "to\tpour"), "line 4: .* no V span"),
         (COLUMNS.encode().replace(b"tea", b"t\xe9"), "line 3: byte 0xe9 at position 2"),
         (COLUMNS.encode("utf-16"), "line 1: byte 0xff"),
@@ -220,9 +221,9 @@ def test_bad_files_are_named(write, text, message):
 
 def test_words_and_props_that_do_not_belong_together(write):
     props = write(PROPS, "props")
-    with pytest.raises(UserError, match=r"words, line 1, and .*props, line 1: sentence 1 has 4 w"):
+    with pytest.raises(UserError, match=r"has 4 words in .*words, line 1, but 5 .*props, line 1:"):
         conll.read(write("We\npoured\ntea\nto\n\nNo\nverb\n", "words"), props)
-    with pytest.raises(UserError, match=r"words has 1 sentences and .*props has 2"):
+    with pytest.raises(UserError, match=r"words has 1 sentences, but .*props has 2"):
         conll.read(write("We\npoured\ntea\nto\ndrink\n", "words"), props)
     with pytest.raises(UserError, match="no file"):
         conll.read(props.with_name("none"))

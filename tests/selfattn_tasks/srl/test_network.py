@@ -121,7 +121,7 @@ def test_vocabulary_looks_in_the_training_first_then_in_the_vectors():
 def test_state_comes_back_from_plain_values():
     state = TaggerState(Vocabulary(("a",), ("O",)), TaggerConfig(3, 1, MTSA, timing=True))
     assert TaggerState.load({KEY: state.dump()}, "x.pt") == state
-    with pytest.raises(UserError, match="x.pt is no tagger"):
+    with pytest.raises(UserError, match="x.pt is not a tagger"):
         TaggerState.load({}, "x.pt")
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from selfattn.errors import UserError
 from selfattn_tasks.srl import Proposition, Sentence, Span
-from selfattn_tasks.srl.formats import conll12
 from selfattn_tasks.srl.tagger.request import (
     read_queries,
     split_words,
@@ -14,6 +13,7 @@ from selfattn_tasks.srl.tagger.request import (
     typed_sentences,
 )
 from selfattn_tasks.srl.tagger.show import as_json, as_text
+from tests.selfattn_tasks.srl.writers import write_conll12
 
 
 def test_words_of_a_typed_sentence():
@@ -36,7 +36,7 @@ def test_a_word_that_occurs_twice_and_one_beside_it():
 @pytest.mark.parametrize(
     ("text", "named", "sentence"),
     [
-        ("Ann saw it .", ["sees"], "--predicates sees: .* its words are 0:Ann 1:saw 2:it 3:."),
+        ("Ann saw it .", ["sees"], "--predicates sees is .* its words are 0:Ann 1:saw 2:it 3:."),
         ("Ann saw it .", ["4"], "--predicates 4"),
         ("Ann saw it .", [], "no predicate is named"),
         ("  ", ["1"], "the sentence is empty"),
@@ -65,11 +65,11 @@ def test_files_with_and_without_brackets(tmp_path):
 def test_a_folder_of_conll_2012(tmp_path):
     (tmp_path / "nw").mkdir()
     for number in (1, 2):
-        conll12.write(tmp_path / "nw" / f"{number}.gold_conll", [SENTENCE] * number)
+        write_conll12(tmp_path / "nw" / f"{number}.gold_conll", [SENTENCE] * number)
     found = read_queries(tmp_path)
     assert [s.words for s in found] == [SENTENCE.words] * 3
     assert [p.predicate for p in found[0].propositions] == [1, 4]
-    with pytest.raises(UserError, match="--word-column is of CoNLL-2005 columns"):
+    with pytest.raises(UserError, match="--word-column is for CoNLL-2005 columns"):
         read_queries(tmp_path, word_column=4)
 
 
@@ -77,11 +77,11 @@ def test_each_typed_sentence_may_name_its_own_predicates():
     made = typed_sentences(["Ann saw it.", "We ran and fell.\tran,fell", "Go on!\t0"], ["saw"])
     assert [[p.predicate for p in s.propositions] for s in made] == [[1], [1, 3], [0]]
     assert made[1].words == ("We", "ran", "and", "fell", ".")
-    with pytest.raises(UserError, match="sentence 2: --predicates saw: it is neither"):
+    with pytest.raises(UserError, match="sentence 2: --predicates saw is neither"):
         typed_sentences(["Ann saw it.", "We ran."], ["saw"])
-    with pytest.raises(UserError, match="sentence 1: behind the tab swam: it is neither"):
+    with pytest.raises(UserError, match="sentence 1: after the tab swam is neither"):
         typed_sentences(["We ran.\tswam"], ["ran"])
-    with pytest.raises(UserError, match="sentence 1: no predicate is named; .* behind a tab"):
+    with pytest.raises(UserError, match="sentence 1: no predicate is named; .* after a tab"):
         typed_sentences(["We ran."], [])
 
 
@@ -92,7 +92,7 @@ def test_a_first_column_that_counts(tmp_path):
     assert (first.words, second.words) == (("Ann", "saw"), ("No",))
     assert [(p.predicate, p.lemma) for p in first.propositions] == [(1, "see")]
     path.write_text("1\tAnn\n2\tsaw\n")
-    with pytest.raises(UserError, match="the first column counts the words, so that 2 columns"):
+    with pytest.raises(UserError, match="the first column numbers the words, so that 2 columns"):
         read_queries(path)
 
 

@@ -38,7 +38,7 @@ def test_a_failure_leaves_nothing_and_keeps_what_was_there(tmp_path):
 
 def test_overwriting_is_asked_for(tmp_path):
     make(tmp_path / "data", "old")
-    with pytest.raises(UserError, match="exists already: choose another or add --overwrite"):
+    with pytest.raises(UserError, match="already exists: choose another or add --overwrite"):
         make(tmp_path / "data", "new")
     make(tmp_path / "data", "new", overwrite=True)
     assert (tmp_path / "data" / MARK).read_text() == "new"

@@ -49,7 +49,7 @@ def test_lines_end_where_those_of_a_corpus_do(tmp_path):
         ("eins\nzwei\n", 3, "has 2 translations; it must have 3"),
         ("", None, "is empty, but needs at least one line"),
         ("", 1, "is empty, but needs at least one line"),
-        ("eins\n▁zwei\n", None, "translation 2 holds the subword mark '▁'"),
+        ("eins\n▁zwei\n", None, "translation 2 contains the subword mark '▁'"),
         ("ei@@ ns\n", None, "the subword mark '@@'; generate with --remove-bpe subword_nmt"),
     ],
 )
@@ -117,6 +117,6 @@ def test_the_script_warns_about_translations_without_blanks(tmp_path, run_cli):
     command = ["scripts/score_translation.py", output, "--ref", references]
     done = run_cli(command)
     assert done.returncode == 0 and done.stdout.startswith("BLEU ")
-    assert "no translation holds a blank, but 2 of 3 references do" in done.stderr
+    assert "no translation contains a blank, but 2 of 3 references do" in done.stderr
     done = run_cli([*command, "--save", missing])
     assert done.returncode == 2 and f"--save is {missing}, but there is no folder" in done.stderr

@@ -36,9 +36,7 @@ def test_clean_text_raises_no_suspicion():
 def test_copies(name):
     copies = [(f"line {n}", f"line  {n} ") for n in range(4)]
     (warning,) = suspicions({name: ParallelText(Path("a"), Path("b"), [*PAIRS, *copies])})
-    assert warning.startswith(
-        "a and b: pairs that are the same text twice: 4 of 40, the first in line 37"
-    )
+    assert warning.startswith("a and b: pairs of identical sides: 4 of 40, the first in line 37")
 
 
 def test_swapped_sides():

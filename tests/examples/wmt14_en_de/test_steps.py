@@ -3,7 +3,7 @@
 import pytest
 
 from selfattn_tasks.progress import SECONDS_BETWEEN_LINES, Progress, clock
-from selfattn_tasks.steps import made_of, run_step
+from wmt14.steps import made_of, run_step
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from selfattn.errors import UserError
-from selfattn_tasks import download
-from selfattn_tasks.download import fetch, verify
+from wmt14 import download
+from wmt14.download import fetch, verify
 
 CONTENT = random.Random(1).randbytes(300_000)
 DIGEST = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"

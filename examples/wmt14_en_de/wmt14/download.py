@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from selfattn.errors import UserError
-
-from .progress import Progress, Show
+from selfattn_tasks.progress import Progress, Show
 
 TIMEOUT = 30.0
 ATTEMPTS = 3

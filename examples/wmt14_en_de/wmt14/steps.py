@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from selfattn.files import write_json
-
-from .folder import new_folder, sha256_of
-from .progress import Show
+from selfattn_tasks.folder import new_folder, sha256_of
+from selfattn_tasks.progress import Show
 
 RECORD = "step.json"
 

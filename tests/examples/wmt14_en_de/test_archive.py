@@ -6,7 +6,7 @@ import tarfile
 import pytest
 
 from selfattn.errors import UserError
-from selfattn_tasks.archive import line_pairs, member_lines
+from wmt14.archive import line_pairs, member_lines
 from wmt14.sgm import segment_pairs, segments
 
 

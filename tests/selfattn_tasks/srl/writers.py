@@ -1,0 +1,23 @@
+"""Writers of formats that the project reads and never writes."""
+
+from selfattn_tasks.srl.formats.brackets import format_brackets
+
+
+def write_words(path, sentences):
+    """The words file that belongs to a props file."""
+    path.write_text("".join("\n".join(s.words) + "\n\n" for s in sentences))
+
+
+def write_conll12(path, sentences, document="document"):
+    """One CoNLL-2012 document; what a sentence does not hold is ``-`` or ``*``."""
+    text = [f"#begin document ({document}); part 000\n"]
+    for sentence in sentences:
+        lemmas = {p.predicate: p.lemma for p in sentence.propositions}
+        columns = [format_brackets(p.spans, len(sentence.words)) for p in sentence.propositions]
+        for i, word in enumerate(sentence.words):
+            lemma = lemmas.get(i, "-") or word.lower()
+            frameset = "01" if i in lemmas else "-"
+            row = [document, "0", str(i), word, "-", "*", lemma, frameset, "-", "-", "*"]
+            text.append("   ".join([*row, *(column[i] for column in columns), "-"]) + "\n")
+        text.append("\n")
+    path.write_text("".join([*text, "#end document\n"]))
