@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from selfattn.testing import error_ratio, padding_mask, run_with_grads
 
 if TYPE_CHECKING:
-    from benchmarks.method import Method, Setup
+    from .method import Method, Setup
 
 # Bounds on the relative error of outputs and gradients of a whole module against float64. The low
 # precisions round between the maps too; a wrong formula is off by far more.

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import memory, plots, table
-from benchmarks.compare import regressions
-from benchmarks.method import DTYPES, MODES, PADDINGS, REFERENCES, Setup
-from benchmarks.methods import choose
-from benchmarks.sweep import Plan, run
-from benchmarks.table import Row
-from benchmarks.timing import Effort
 from selfattn.errors import UserError, needed
 from selfattn.files import check_output, check_output_folder, regular_target
+
+from . import memory, plots, table
+from .compare import regressions
+from .method import DTYPES, MODES, PADDINGS, REFERENCES, Setup
+from .methods import choose
+from .sweep import Plan, run
+from .table import Row
+from .timing import Effort
 
 QUICK = Effort(seconds=0.2, sample=0.01, least=3, most=3)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.table import Row, number
 from selfattn.errors import UserError
+
+from .table import Row, number
 
 # On a shared machine, medians of the same code differ by up to so much between two runs.
 NOISE = 0.10

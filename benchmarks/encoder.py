@@ -7,8 +7,9 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from benchmarks.method import Case, Method, Setup
 from selfattn import testing
+
+from .method import Case, Method, Setup
 
 
 class PreNormLayer(nn.Module):

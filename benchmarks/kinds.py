@@ -7,10 +7,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from benchmarks.method import Method, Setup
 from selfattn.layers.base import split_heads
 from selfattn.masks import head_masks
 from selfattn.ops import disa
+
+from .method import Method, Setup
 
 Build = Callable[[Setup], nn.Module]
 Reference = Callable[[nn.Module, Setup], nn.Module]

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from benchmarks import checks
 from selfattn import testing
+
+from . import checks
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 MODES = ("training", "inference")

@@ -11,8 +11,14 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from benchmarks.encoder import EncoderMethod
-from benchmarks.kinds import (
+from selfattn.config import CONFIGS, AttentionConfig
+from selfattn.errors import UserError
+from selfattn.layers import ATTENTIONS, build_attention
+from selfattn.masks import head_masks
+from selfattn.ops import mtsa
+
+from .encoder import EncoderMethod
+from .kinds import (
     DiSAOperator,
     DiSAOperatorMethod,
     LayerMethod,
@@ -20,22 +26,17 @@ from benchmarks.kinds import (
     OperatorMethod,
     Reference,
 )
-from benchmarks.method import Method, Setup
-from benchmarks.rivals.algorithm1 import AlgorithmOneLayer, algorithm1, mtsa_by_reference
-from benchmarks.rivals.convolution import HierarchicalCNN, MultiWindowCNN
-from benchmarks.rivals.dot_product import (
+from .method import Method, Setup
+from .rivals.algorithm1 import AlgorithmOneLayer, algorithm1, mtsa_by_reference
+from .rivals.convolution import HierarchicalCNN, MultiWindowCNN
+from .rivals.dot_product import (
     Directed,
     Explicit,
     MultiHeadAround,
     TorchMultiHead,
     Undirected,
 )
-from benchmarks.rivals.recurrent import BiRecurrent
-from selfattn.config import CONFIGS, AttentionConfig
-from selfattn.errors import UserError
-from selfattn.layers import ATTENTIONS, build_attention
-from selfattn.masks import head_masks
-from selfattn.ops import mtsa
+from .rivals.recurrent import BiRecurrent
 
 _LABELS = {
     "multihead": "multi-head layer",

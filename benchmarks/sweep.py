@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import selfattn
-from benchmarks import memory
-from benchmarks.method import Method, Setup
-from benchmarks.table import Row, number
-from benchmarks.timing import Effort
-from benchmarks.worker import FAILED, OK, OUT_OF_MEMORY, WRONG, Task
 from selfattn.machine import facts
+
+from . import memory
+from .method import Method, Setup
+from .table import Row, number
+from .timing import Effort
+from .worker import FAILED, OK, OUT_OF_MEMORY, WRONG, Task
 
 Say = Callable[[str], None]
 Result = dict[str, Any]

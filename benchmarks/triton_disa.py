@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from benchmarks.triton_mtsa import usage
 from selfattn.cli import run
 from selfattn.ops.disa.fused import operators
+
+from .triton_mtsa import usage
 
 DTYPES = ("fp32", "bf16", "fp16")
 _INPUTS = ("x_ptr", "a_ptr", "b_ptr")

@@ -15,11 +15,12 @@ from typing import Any, TextIO
 
 import torch
 
-from benchmarks import memory, timing
-from benchmarks.checks import CheckFailed
-from benchmarks.method import Method, Setup
-from benchmarks.methods import choose
 from selfattn.errors import UserError
+
+from . import memory, timing
+from .checks import CheckFailed
+from .method import Method, Setup
+from .methods import choose
 
 # Ends of a row that may be reported, and ends that may not.
 OK, OUT_OF_MEMORY, SKIPPED = "ok", "out of memory", "skipped"

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from selfattn import __version__, _user_dir
-from selfattn.cli import run
+from . import __version__, _user_dir
+from .cli import run
 
 FAIRSEQ = "fairseq-fixed==0.12.3.1"
 # What the layers alone do not need, and how it is had.
@@ -183,7 +183,7 @@ def _backends(gpu: bool) -> list[Record]:
     """Each backend of the attention operators."""
     section = "Attention backends"
     try:
-        from selfattn.ops import backends
+        from .ops import backends
 
         found = backends()
     except Exception as error:  # whatever breaks here is what the user wants to read about

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import torch
 
-from selfattn import __version__
-from selfattn.cli import typed_command
-from selfattn.info import installed
+from . import __version__
+from .cli import typed_command
+from .info import installed
 
 FACTS = (
     "cpu",

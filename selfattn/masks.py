@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selfattn.errors import UserError, check_integer
+from .errors import UserError, check_integer
 
 # Beyond every length, and offsets that far fit into the 32 bits of kernels on GPUs.
 LONGEST_WINDOW = 1 << 29

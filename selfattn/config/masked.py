@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from selfattn.config.base import DISTANCES, AttentionConfig, switch
-from selfattn.masks import MASK_LAYOUTS, head_masks
+from ..masks import MASK_LAYOUTS, head_masks
+from .base import DISTANCES, AttentionConfig, switch
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from selfattn.config.base import switch
-from selfattn.config.masked import MaskedConfig
-from selfattn.errors import UserError
-from selfattn.masks import MASK_LAYOUTS
+from ..errors import UserError
+from ..masks import MASK_LAYOUTS
+from .base import switch
+from .masked import MaskedConfig
 
 
 @dataclass(frozen=True)

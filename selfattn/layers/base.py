@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
-from selfattn.errors import UserError, check_integer
-from selfattn.layers.inspection import Inspection
-from selfattn.masks import check_padding_mask
+from ..errors import UserError, check_integer
+from ..masks import check_padding_mask
+from .inspection import Inspection
 
 
 class SelfAttention(nn.Module, ABC):

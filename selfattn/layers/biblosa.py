@@ -7,14 +7,14 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from selfattn.block_length import block_length
-from selfattn.config.biblosa import BiBloSAConfig
-from selfattn.errors import UserError
-from selfattn.layers.base import SelfAttention, activation, xavier_linear, zero_padding
-from selfattn.layers.blocks import Blocks
-from selfattn.layers.inspection import Inspection, looking_into, mask_names
-from selfattn.layers.mblosa import MBloSA
-from selfattn.masks import head_masks
+from ..block_length import block_length
+from ..config.biblosa import BiBloSAConfig
+from ..errors import UserError
+from ..masks import head_masks
+from .base import SelfAttention, activation, xavier_linear, zero_padding
+from .blocks import Blocks
+from .inspection import Inspection, looking_into, mask_names
+from .mblosa import MBloSA
 
 # Length of the sentences that blocks are made for where no training data is known.
 DEFAULT_TOKENS = 32

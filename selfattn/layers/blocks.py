@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from selfattn.masks import check_padding_mask
+from ..masks import check_padding_mask
 
 
 class Blocks:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from selfattn.config.disa import DiSAConfig
-from selfattn.errors import UserError
-from selfattn.layers.base import (
+from ..config.disa import DiSAConfig
+from ..errors import UserError
+from ..masks import head_masks
+from .base import (
     SelfAttention,
     activation,
     join_heads,
@@ -14,10 +15,9 @@ from selfattn.layers.base import (
     xavier_linear,
     zero_padding,
 )
-from selfattn.layers.fusion_gate import FusionGate
-from selfattn.layers.inspection import Inspection, looking_into, mask_names
-from selfattn.layers.masked_self_attention import MaskedSelfAttention
-from selfattn.masks import head_masks
+from .fusion_gate import FusionGate
+from .inspection import Inspection, looking_into, mask_names
+from .masked_self_attention import MaskedSelfAttention
 
 
 class DiSA(SelfAttention):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from selfattn.layers.linear import PerHeadLinear
+from .linear import PerHeadLinear
 
 
 class FusionGate(nn.Module):

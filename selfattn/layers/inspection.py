@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from selfattn.masks import PositionalMask, check_padding_mask
+from ..masks import PositionalMask, check_padding_mask
 
 
 @dataclass(frozen=True)

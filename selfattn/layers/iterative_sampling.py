@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from selfattn.layers.selection import Sampler, decide, working
+from .selection import Sampler, decide, working
 
 
 class IterativeSampling(Sampler):

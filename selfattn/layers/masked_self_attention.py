@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from selfattn.errors import UserError
-from selfattn.layers.base import join_heads, split_heads
-from selfattn.layers.distance import distance_bias
-from selfattn.layers.inspection import visible_keys, visible_softmax
-from selfattn.layers.linear import PerHeadLinear
-from selfattn.masks import PositionalMask, check_selections
-from selfattn.ops.common.autograd import has_values
-from selfattn.ops.common.distance import by_position
-from selfattn.ops.disa import LARGEST_C, SMALLEST_C, disa
+from ..errors import UserError
+from ..masks import PositionalMask, check_selections
+from ..ops.common.autograd import has_values
+from ..ops.common.distance import by_position
+from ..ops.disa import LARGEST_C, SMALLEST_C, disa
+from .base import join_heads, split_heads
+from .distance import distance_bias
+from .inspection import visible_keys, visible_softmax
+from .linear import PerHeadLinear
 
 
 class MaskedSelfAttention(nn.Module):

@@ -8,14 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selfattn.config.biblosa import BiBloSAConfig
-from selfattn.config.disa import DiSAConfig
-from selfattn.layers.base import activation, xavier_linear
-from selfattn.layers.disa import DiSA
-from selfattn.layers.fusion_gate import FusionGate
-from selfattn.layers.masked_self_attention import MaskedSelfAttention
-from selfattn.layers.source2token import Source2Token
-from selfattn.masks import PositionalMask, check_padding_mask
+from ..config.biblosa import BiBloSAConfig
+from ..config.disa import DiSAConfig
+from ..masks import PositionalMask, check_padding_mask
+from .base import activation, xavier_linear
+from .disa import DiSA
+from .fusion_gate import FusionGate
+from .masked_self_attention import MaskedSelfAttention
+from .source2token import Source2Token
 
 
 class MBloSA(nn.Module):

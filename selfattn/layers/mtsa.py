@@ -6,8 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selfattn.config import MTSAConfig
-from selfattn.layers.base import (
+from ..config import MTSAConfig
+from ..masks import head_masks
+from ..ops import mtsa
+from ..ops.common.distance import by_position
+from .base import (
     SelfAttention,
     activation,
     join_heads,
@@ -15,21 +18,18 @@ from selfattn.layers.base import (
     xavier_linear,
     zero_padding,
 )
-from selfattn.layers.distance import distance_bias
-from selfattn.layers.fusion_gate import FusionGate
-from selfattn.layers.inspection import (
+from .distance import distance_bias
+from .fusion_gate import FusionGate
+from .inspection import (
     Inspection,
     looking_into,
     mask_names,
     visible_keys,
     visible_softmax,
 )
-from selfattn.layers.linear import PerHeadLinear
-from selfattn.layers.selection import real_tokens
-from selfattn.layers.source2token_scores import Source2TokenScores
-from selfattn.masks import head_masks
-from selfattn.ops import mtsa
-from selfattn.ops.common.distance import by_position
+from .linear import PerHeadLinear
+from .selection import real_tokens
+from .source2token_scores import Source2TokenScores
 
 
 class MTSA(SelfAttention):

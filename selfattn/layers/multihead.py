@@ -6,22 +6,22 @@ from collections.abc import Iterator
 
 from torch import Tensor, nn
 
-from selfattn.config import MultiHeadConfig
-from selfattn.errors import UserError
-from selfattn.layers.base import SelfAttention, join_heads, split_heads, xavier_linear
-from selfattn.layers.distance import distance_bias
-from selfattn.layers.inspection import (
+from ..config import MultiHeadConfig
+from ..errors import UserError
+from ..masks import head_masks
+from ..ops.common.distance import by_position
+from ..ops.dot_product import dot_product, not_padding
+from .base import SelfAttention, join_heads, split_heads, xavier_linear
+from .distance import distance_bias
+from .inspection import (
     Inspection,
     looking_into,
     mask_names,
     visible_keys,
     visible_softmax,
 )
-from selfattn.layers.positions import Alibi, rotate
-from selfattn.layers.relative import RelativePositions
-from selfattn.masks import head_masks
-from selfattn.ops.common.distance import by_position
-from selfattn.ops.dot_product import dot_product, not_padding
+from .positions import Alibi, rotate
+from .relative import RelativePositions
 
 
 class MultiHead(SelfAttention):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from selfattn.masks import PositionalMask
+from ..masks import PositionalMask
 
 _BASE = 10_000.0
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selfattn.layers.inspection import visible_softmax
+from .inspection import visible_softmax
 
 
 class RelativePositions(nn.Module):

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from selfattn.config.resa import ReSAConfig
-from selfattn.errors import UserError
-from selfattn.layers.disa import DiSA
-from selfattn.layers.inspection import Inspection
-from selfattn.layers.iterative_sampling import IterativeSampling
-from selfattn.layers.rss import RSS
-from selfattn.layers.selection import Sampler, Selection, real_tokens, scale_learning_rate
+from ..config.resa import ReSAConfig
+from ..errors import UserError
+from .disa import DiSA
+from .inspection import Inspection
+from .iterative_sampling import IterativeSampling
+from .rss import RSS
+from .selection import Sampler, Selection, real_tokens, scale_learning_rate
 
 logger = logging.getLogger(__name__)
 _SAMPLERS: Mapping[str, type[Sampler]] = {"parallel": RSS, "iterative": IterativeSampling}

@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from selfattn.errors import UserError
-from selfattn.layers.base import activation, xavier_linear
-from selfattn.masks import check_padding_mask
+from ..errors import UserError
+from ..masks import check_padding_mask
+from .base import activation, xavier_linear
 
 # The authors' code clips probabilities at 1e-10 before their logarithm.
 SMALLEST_LOG = math.log(1e-10)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from selfattn.errors import UserError
-from selfattn.layers.base import join_heads, split_heads
-from selfattn.layers.source2token_scores import Source2TokenScores
-from selfattn.masks import check_padding_mask
+from ..errors import UserError
+from ..masks import check_padding_mask
+from .base import join_heads, split_heads
+from .source2token_scores import Source2TokenScores
 
 
 class Source2Token(nn.Module):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from selfattn.layers.base import activation, join_heads, split_heads, xavier_linear
-from selfattn.layers.linear import PerHeadLinear
+from .base import activation, join_heads, split_heads, xavier_linear
+from .linear import PerHeadLinear
 
 
 class Source2TokenScores(nn.Module):

@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
-from selfattn.ops.common.distance import by_position
-from selfattn.ops.mtsa import mtsa
+from ..masks import PositionalMask
+from .common.distance import by_position
+from .mtsa import mtsa
 
 
 def dot_product(

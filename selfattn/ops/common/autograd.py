@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from selfattn.errors import UserError
+from ...errors import UserError
 
 # Scores that a second derivative holds at once: some twenty such tensors, 64 MiB each in float64.
 PIECE_ELEMENTS = 1 << 23

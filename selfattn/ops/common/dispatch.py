@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from selfattn.errors import UserError
+from ...errors import UserError
 
 # "auto" is not listed: it stands for the first usable backend in this order.
 BACKENDS = ("fused", "eager", "reference")
@@ -49,7 +49,7 @@ def backends() -> dict[str, str | None]:
 def refusal(name: str, *limits: Any) -> str | None:
     """``Operator.refusal`` by name; asked once for each graph of torch.compile."""
     if torch.compiler.is_compiling():
-        from selfattn.ops.common import compiled
+        from . import compiled
 
         return compiled.refusal(name, *limits)
     return OPERATORS[name].refusal(*limits)
@@ -58,7 +58,7 @@ def refusal(name: str, *limits: Any) -> str | None:
 def eager(name: str, *inputs: Any) -> Tensor:
     """``Operator.eager`` by name, out of torch.compile's graphs: its blocks depend on numbers."""
     if torch.compiler.is_compiling():
-        from selfattn.ops.common import compiled
+        from . import compiled
 
         return compiled.eager(name, *inputs)
     return OPERATORS[name].eager(*inputs)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from selfattn.errors import UserError
+from ...errors import UserError
 
 NOT_FUSED = "it has no distance bias; 'eager' and 'auto' have"
 

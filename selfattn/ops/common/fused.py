@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
-from selfattn.ops.common.dropout import keep_probability
+from ...masks import PositionalMask
+from .dropout import keep_probability
 
 OLDEST_CAPABILITY = (8, 0)  # bfloat16 and tf32 matrix products
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -81,7 +81,7 @@ def dropout_factors(
         The factor on (query, key) pairs ``(B, H, T, T)`` and the one on (key, feature) pairs
         ``(B, H, T, D)``, float32.
     """
-    from selfattn.ops.common.triton_tools import factor_kernel
+    from .triton_tools import factor_kernel
 
     batch, heads, length, width = shape
     found = []

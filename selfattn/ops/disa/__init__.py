@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from selfattn.errors import UserError
-from selfattn.masks import PositionalMask, check_padding_mask, check_selections
-from selfattn.ops.common import dispatch, distance
-from selfattn.ops.common.autograd import has_values
-from selfattn.ops.disa import fused, native, packing
-from selfattn.ops.disa.eager import disa_eager
-from selfattn.ops.disa.equation import disa_slow
-from selfattn.ops.disa.fused import disa_fused
-from selfattn.ops.disa.native import disa_native
+from ...errors import UserError
+from ...masks import PositionalMask, check_padding_mask, check_selections
+from ..common import dispatch, distance
+from ..common.autograd import has_values
+from . import fused, native, packing
+from .eager import disa_eager
+from .equation import disa_slow
+from .fused import disa_fused
+from .native import disa_native
 
 
 def _fused(

@@ -13,14 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
-from selfattn.ops.common import autograd
-from selfattn.ops.common.distance import DistanceTable
-from selfattn.ops.common.dropout import FactorDropout
-from selfattn.ops.disa import tiling
-from selfattn.ops.disa.equation import DiSACall
-from selfattn.ops.disa.part import Buffers, Part, part_of, scores_of, weights
-from selfattn.ops.disa.tiling import Spans
+from ...masks import PositionalMask
+from ..common import autograd
+from ..common.distance import DistanceTable
+from ..common.dropout import FactorDropout
+from . import tiling
+from .equation import DiSACall
+from .part import Buffers, Part, part_of, scores_of, weights
+from .tiling import Spans
 
 # exp(-2c s) loses 2c * 6e-8 of a weight to rounding in float32: above this c, float64 is used.
 LARGEST_C_FLOAT32 = 10.0

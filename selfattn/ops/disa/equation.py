@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
-from selfattn.ops.common.autograd import Call, Outputs
-from selfattn.ops.common.distance import by_position
-from selfattn.ops.common.dropout import draw_factors
-from selfattn.ops.disa.reference import disa_reference
+from ...masks import PositionalMask
+from ..common.autograd import Call, Outputs
+from ..common.distance import by_position
+from ..common.dropout import draw_factors
+from .reference import disa_reference
 
 
 def disa_slow(

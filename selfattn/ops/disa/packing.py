@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
+from ...masks import PositionalMask
 
 
 def keeps_masks(masks: Sequence[PositionalMask]) -> bool:

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
-from selfattn.ops.common.distance import DistanceTable
-from selfattn.ops.common.dropout import FactorDropout
-from selfattn.ops.disa import tiling
-from selfattn.ops.disa.tiling import Block
+from ...masks import PositionalMask
+from ..common.distance import DistanceTable
+from ..common.dropout import FactorDropout
+from . import tiling
+from .tiling import Block
 
 # Exponents 2a/c and 2b/c are clamped to this. Where one of them is clamped and the other is below
 # the second number, the sum is beyond +-20, and tanh is +-1 to rounding with or without the clamp.

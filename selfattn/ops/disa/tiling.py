@@ -13,9 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
-from selfattn.ops.common.dropout import FactorDropout
-from selfattn.ops.common.tiling import runs
+from ...masks import PositionalMask
+from ..common.dropout import FactorDropout
+from ..common.tiling import runs
 
 # Two such buffers stay in a second-level cache of 2 MiB together with what is read beside them.
 TILE_ELEMENTS = 160_000

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from selfattn.errors import UserError
-from selfattn.masks import PositionalMask, check_padding_mask
-from selfattn.ops.common import dispatch, distance
-from selfattn.ops.mtsa import fused, native
-from selfattn.ops.mtsa.eager import mtsa_eager
-from selfattn.ops.mtsa.equation import mtsa_slow
-from selfattn.ops.mtsa.fused import mtsa_fused
-from selfattn.ops.mtsa.native import mtsa_native
+from ...errors import UserError
+from ...masks import PositionalMask, check_padding_mask
+from ..common import dispatch, distance
+from . import fused, native
+from .eager import mtsa_eager
+from .equation import mtsa_slow
+from .fused import mtsa_fused
+from .native import mtsa_native
 
 
 def _fused(

@@ -15,11 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
-from selfattn.ops.common.distance import DistanceTable
-from selfattn.ops.common.dropout import FactorDropout
-from selfattn.ops.common.tiling import LOG2E
-from selfattn.ops.mtsa.tiling import Part, Tile, tiles
+from ...masks import PositionalMask
+from ..common.distance import DistanceTable
+from ..common.dropout import FactorDropout
+from ..common.tiling import LOG2E
+from .tiling import Part, Tile, tiles
 
 
 class Workspace:

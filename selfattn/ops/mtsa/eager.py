@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
-from selfattn.ops.common import autograd
-from selfattn.ops.common.distance import DistanceTable
-from selfattn.ops.common.dropout import FactorDropout
-from selfattn.ops.mtsa.block import Block, Saved, Shared, Sum, Workspace
-from selfattn.ops.mtsa.equation import MTSACall
-from selfattn.ops.mtsa.rescue import Failure, rescue_backward, rescue_forward
-from selfattn.ops.mtsa.tiling import Tile, dropout_factors, live_queries, parts
+from ...masks import PositionalMask
+from ..common import autograd
+from ..common.distance import DistanceTable
+from ..common.dropout import FactorDropout
+from .block import Block, Saved, Shared, Sum, Workspace
+from .equation import MTSACall
+from .rescue import Failure, rescue_backward, rescue_forward
+from .tiling import Tile, dropout_factors, live_queries, parts
 
 # A denominator above this has lost at most T * 1e-13 of its weight to underflow.
 SMALLEST_DENOMINATOR = {torch.float32: 1e-25, torch.float64: 1e-280}

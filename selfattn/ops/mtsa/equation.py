@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
-from selfattn.ops.common.autograd import Call, Outputs
-from selfattn.ops.common.distance import by_position
-from selfattn.ops.common.dropout import draw_factors
-from selfattn.ops.mtsa.reference import mtsa_reference
+from ...masks import PositionalMask
+from ..common.autograd import Call, Outputs
+from ..common.distance import by_position
+from ..common.dropout import draw_factors
+from .reference import mtsa_reference
 
 
 def mtsa_slow(

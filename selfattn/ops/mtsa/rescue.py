@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from selfattn.ops.mtsa.tiling import Tile
+from .tiling import Tile
 
 if TYPE_CHECKING:
-    from selfattn.ops.mtsa.block import Block
+    from .block import Block
 
 SMALLEST_DENOMINATOR = 1e-280
 

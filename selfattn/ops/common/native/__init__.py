@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
-from selfattn.ops.common.native import build
+from ....masks import PositionalMask
+from . import build
 
 logger = logging.getLogger(__name__)
 

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selfattn.errors import UserError
-from selfattn.masks import PositionalMask
-from selfattn.ops.common import autograd
-from selfattn.ops.common import fused as common
-from selfattn.ops.disa.eager import LARGEST_C_FLOAT32
-from selfattn.ops.disa.equation import DiSACall
-from selfattn.ops.disa.fused import operators
+from ....errors import UserError
+from ....masks import PositionalMask
+from ...common import autograd
+from ...common import fused as common
+from ..eager import LARGEST_C_FLOAT32
+from ..equation import DiSACall
+from . import operators
 
 __all__ = ["disa_fused", "refusal"]
 

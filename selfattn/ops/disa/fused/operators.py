@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
-from selfattn.ops.common import fused as common
-from selfattn.ops.common.autograd import refuse_derivative
-from selfattn.ops.common.dropout import keep_probability
-from selfattn.ops.common.tiling import LOG2E, rows, runs
+from ....masks import PositionalMask
+from ...common import fused as common
+from ...common.autograd import refuse_derivative
+from ...common.dropout import keep_probability
+from ...common.tiling import LOG2E, rows, runs
 
 _HIDDEN = "Tensor? padding, Tensor? unseen"
 _OPTIONS = "int[] left, int[] right, float c, float dropout_p"
@@ -59,8 +59,8 @@ class Forward(NamedTuple):
 
 def forward(inputs: Inputs, save: bool) -> Forward:
     """The output and what backward needs, see ``Forward``."""
-    from selfattn.ops.common.triton_tools import bounds_kernel
-    from selfattn.ops.disa.fused.kernels import forward_kernel
+    from ...common.triton_tools import bounds_kernel
+    from .kernels import forward_kernel
 
     x = inputs.x
     done = _empty_forward(x, inputs.padding, inputs.unseen, save)
@@ -86,7 +86,7 @@ def forward(inputs: Inputs, save: bool) -> Forward:
 
 def backward(grad: Tensor, inputs: Inputs, done: Forward) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of x, a and b."""
-    from selfattn.ops.disa.fused.kernels import key_kernel
+    from .kernels import key_kernel
 
     x, padding = inputs.x, inputs.padding
     out = done.out if x.dtype == torch.float32 else done.mean

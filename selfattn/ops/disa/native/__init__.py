@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
-from selfattn.ops.common import autograd, native
-from selfattn.ops.common.dropout import keep_probability
-from selfattn.ops.common.native import dropout
-from selfattn.ops.common.tiling import LOG2E, rows, runs
-from selfattn.ops.disa.eager import LARGEST_C_FLOAT32
-from selfattn.ops.disa.equation import DiSACall
+from ....masks import PositionalMask
+from ...common import autograd, native
+from ...common.dropout import keep_probability
+from ...common.native import dropout
+from ...common.tiling import LOG2E, rows, runs
+from ..eager import LARGEST_C_FLOAT32
+from ..equation import DiSACall
 
 HERE = Path(__file__).parent
 _TENSORS = ("x", "a", "b", "out", "grad", "gx", "ga", "gb", "inverse")

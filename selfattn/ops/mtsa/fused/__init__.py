@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selfattn.errors import UserError
-from selfattn.masks import PositionalMask
-from selfattn.ops.common import autograd
-from selfattn.ops.common import fused as common
-from selfattn.ops.common.fused import draw_seed
-from selfattn.ops.mtsa.equation import MTSACall
-from selfattn.ops.mtsa.fused import configs, launch, operators
+from ....errors import UserError
+from ....masks import PositionalMask
+from ...common import autograd
+from ...common import fused as common
+from ...common.fused import draw_seed
+from ..equation import MTSACall
+from . import configs, launch, operators
 
 __all__ = ["mtsa_fused", "refusal"]
 

@@ -5,8 +5,8 @@ A weight is P * E / den with the maxima of forward, so that nothing here exceeds
 sees a key, and the flags of forward say all there is to say about lost weights.
 """
 
-from selfattn.ops.common.triton_tools import dot, inline, kernel, key_span, tl
-from selfattn.ops.mtsa.fused.tile import (
+from ...common.triton_tools import dot, inline, kernel, key_span, tl
+from .tile import (
     feature_weight,
     key_factor,
     load_rows,

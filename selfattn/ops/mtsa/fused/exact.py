@@ -5,8 +5,8 @@ They run after the fast kernels over the same grid and return at once where no f
 the host never waits for a flag. In a flagged tile ``den`` holds the logarithm of the normaliser.
 """
 
-from selfattn.ops.common.triton_tools import LOG2E, inline, kernel, key_span, tl
-from selfattn.ops.mtsa.fused.tile import (
+from ...common.triton_tools import LOG2E, inline, kernel, key_span, tl
+from .tile import (
     key_factor,
     load_rows,
     own_head,

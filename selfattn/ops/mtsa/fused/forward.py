@@ -1,8 +1,8 @@
 # mypy: ignore-errors
 """Forward kernel: one program for each query tile, one pass over the key tiles it sees."""
 
-from selfattn.ops.common.triton_tools import LOG2E, dot, kernel, key_span, tl
-from selfattn.ops.mtsa.fused.tile import (
+from ...common.triton_tools import LOG2E, dot, kernel, key_span, tl
+from .tile import (
     load_rows,
     nth_tile,
     operand,

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from selfattn.ops.common import fused as common
-from selfattn.ops.common.tiling import LOG2E, rows
-from selfattn.ops.mtsa.fused import configs
+from ...common import fused as common
+from ...common.tiling import LOG2E, rows
+from . import configs
 
 
 class Options(NamedTuple):
@@ -84,8 +84,8 @@ def empty_forward(inputs: Inputs, save: bool) -> Forward:
 
 def forward(inputs: Inputs, save: bool) -> Forward:
     """Run the forward kernels."""
-    from selfattn.ops.common import triton_tools
-    from selfattn.ops.mtsa.fused import exact, forward
+    from ...common import triton_tools
+    from . import exact, forward
 
     done = empty_forward(inputs, save)
     launch = _launch(inputs, done.bounds)
@@ -120,7 +120,7 @@ def forward(inputs: Inputs, save: bool) -> Forward:
 
 def backward(grad: Tensor, inputs: Inputs, done: Forward) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Run the backward kernels; returns the gradients of q, k, v, s."""
-    from selfattn.ops.mtsa.fused import backward, exact, prepare
+    from . import backward, exact, prepare
 
     launch = _launch(inputs, done.bounds)
     grad = rows(grad)
@@ -268,7 +268,7 @@ def _offsets(
 
 def dropped_values(v: Tensor, seed: Tensor, dropout_p: float) -> Tensor:
     """v ``(B, H, T, D)`` with 0 where its factor is 0, not scaled: so it stays exact."""
-    from selfattn.ops.mtsa.fused.prepare import drop_kernel
+    from .prepare import drop_kernel
 
     batch, heads, length, width = v.shape
     size = configs.PREPARE_ROWS

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selfattn.ops.common.autograd import refuse_derivative
-from selfattn.ops.mtsa.fused import launch
+from ...common.autograd import refuse_derivative
+from . import launch
 
 _OPTIONS = "int[] left, int[] right, bool logsigmoid, float dropout_p"
 

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
-from selfattn.ops.common import autograd, native
-from selfattn.ops.common.dropout import keep_probability
-from selfattn.ops.common.native import dropout
-from selfattn.ops.common.tiling import rows
-from selfattn.ops.mtsa.equation import MTSACall
+from ....masks import PositionalMask
+from ...common import autograd, native
+from ...common.dropout import keep_probability
+from ...common.native import dropout
+from ...common.tiling import rows
+from ..equation import MTSACall
 
 HERE = Path(__file__).parent
 _TENSORS = ("q", "k", "v", "s", "h", "grad", "gq", "gk", "gv", "gs")
