@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from selfattn.cli import run
-from selfattn.ops.disa.fused import operators
+from selfattn.ops.disa.fused import launch
 
 from .triton_mtsa import usage
 
@@ -46,7 +46,7 @@ def compiled(job: Job, capability: int) -> Any:
     from selfattn.ops.disa.fused import kernels
 
     function = getattr(kernels, f"{job.kernel}_kernel")
-    tile = operators.choose(job.dropout)
+    tile = launch.choose(job.dropout)
     constants = {
         "BT": tile.tokens, "BF": tile.features, "HAS_PADDING": True, "DROPOUT": job.dropout,
         "SAVE": True, "HALF": job.dtype != "fp32",

@@ -73,18 +73,6 @@ def is_transformed() -> bool:
     return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
 
 
-def refuse_derivative(backward: torch.library.CustomOpDef) -> None:
-    """Refuse to differentiate the gradient that torch.compile sees."""
-
-    def refuse(*_: Any) -> Any:
-        raise UserError(
-            "a compiled attention kernel has no second derivative; call the layer outside of "
-            "torch.compile, or choose backend 'reference'"
-        )
-
-    backward.register_autograd(refuse)
-
-
 def has_values(t: Tensor) -> bool:
     """Whether the numbers of a tensor can be read: not in a graph, under vmap or on "meta"."""
     return not (torch.compiler.is_compiling() or is_transformed() or t.is_meta)

@@ -53,10 +53,15 @@ def disa_eager(
 class _Eager(DiSACall):
     """Tiles; saves the output and the denominator."""
 
+    def room(self, inputs: Sequence[Any]) -> tuple[Tensor, Tensor]:
+        """See ``KernelCall.room``."""
+        x = inputs[0]
+        return x.new_zeros(x.shape), x.new_zeros(x.shape)
+
     def forward(self, inputs: Sequence[Any]) -> tuple[Tensor, Tensor]:
         """See ``Call.forward``."""
         x, _, _, _, hidden, unseen, _ = inputs
-        out, den = x.new_zeros(x.shape), x.new_zeros(x.shape)
+        out, den = self.room(inputs)
         spans = _spans(x, hidden, unseen)
         for group, part in self._parts(inputs):
             _forward_part(part, spans, out[..., group], den[..., group])

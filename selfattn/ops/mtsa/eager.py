@@ -53,10 +53,23 @@ def mtsa_eager(
 class _Eager(MTSACall):
     """Algorithm 1 in blocks; saves H and 1 / denominator, O(T D) each."""
 
+    def room(self, inputs: Sequence[Any]) -> Saved:
+        """See ``KernelCall.room``."""
+        v = inputs[2]
+        batch, heads, length, width = v.shape
+
+        def room(*shape: int) -> Tensor:
+            """``(B, H, ...)``, each head's memory in one piece."""
+            return torch.empty(heads, batch, *shape, dtype=v.dtype, device=v.device).transpose(0, 1)
+
+        # H in the memory order of v, so that the heads are side by side as the next layer wants.
+        h, rescued = torch.empty_like(v), v.new_zeros(v.shape[:3], dtype=torch.bool)
+        return Saved(h, room(length, width), room(length), room(1, width), rescued)
+
     def forward(self, inputs: Sequence[Any]) -> Saved:
         """See ``Call.forward``."""
         q, k, v, s, _, padding, _ = inputs
-        saved = _room(v)
+        saved = self.room(inputs)
         shared = self._shared(inputs)
         with torch.autocast(q.device.type, enabled=False):
             for part in parts(self.masks, len(q), q.shape[2]):
@@ -95,19 +108,6 @@ class _Eager(MTSACall):
         dropout = None if seed is None else FactorDropout(self.dropout_p, int(seed), q.device)
         distance = None if bias is None else DistanceTable(bias, q.dtype)
         return Shared(self.sigma_t, Workspace(q.dtype, q.device), dropout, distance)
-
-
-def _room(v: Tensor) -> Saved:
-    """Empty tensors for what forward keeps."""
-    batch, heads, length, width = v.shape
-
-    def room(*shape: int) -> Tensor:
-        """``(B, H, ...)``, each head's memory in one piece."""
-        return torch.empty(heads, batch, *shape, dtype=v.dtype, device=v.device).transpose(0, 1)
-
-    # H in the memory order of v, so that the heads are side by side as the next layer wants them.
-    h, rescued = torch.empty_like(v), v.new_zeros(v.shape[:3], dtype=torch.bool)
-    return Saved(h, room(length, width), room(length), room(1, width), rescued)
 
 
 def _forward_part(block: Block, saved: Saved) -> None:

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from ...masks import PositionalMask
-from ..common.autograd import Call, Outputs
+from ..common.autograd import Outputs
 from ..common.distance import by_position
 from ..common.dropout import draw_factors
+from ..common.operators import KernelCall, offsets
 from .reference import mtsa_reference
 
 
@@ -77,7 +78,7 @@ def equation(
 
 
 @dataclass(frozen=True)
-class MTSACall(Call, ABC):
+class MTSACall(KernelCall, ABC):
     """What every kernel of MTSA computes.
 
     Inputs are q, k, v, s, the bias by distance, the padding and the seed.
@@ -87,6 +88,12 @@ class MTSACall(Call, ABC):
     sigma_t: str
     dropout_p: float
     projections = 4
+    tensors = "Tensor q, Tensor k, Tensor v, Tensor s, Tensor? bias, Tensor? padding, Tensor? seed"
+    declared = "int[] left, int[] right, str sigma_t, float dropout_p"
+
+    def options(self) -> tuple[Any, ...]:
+        """See ``KernelCall.options``."""
+        return *offsets(self.masks), self.sigma_t, self.dropout_p
 
     def equation(self, inputs: Sequence[Any], factors: Outputs | None, queries: slice) -> Tensor:
         """See ``Call.equation``."""

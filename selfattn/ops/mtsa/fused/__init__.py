@@ -7,8 +7,6 @@ algorithm is in this folder's README.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,8 +16,7 @@ from ....masks import PositionalMask
 from ...common import autograd
 from ...common import fused as common
 from ...common.fused import draw_seed
-from ..equation import MTSACall
-from . import configs, launch, operators
+from . import configs, launch
 
 __all__ = ["mtsa_fused", "refusal"]
 
@@ -74,44 +71,5 @@ def mtsa_fused(
             raise UserError(f"backend 'fused' cannot be used: {reason}")
     seed = draw_seed(q.device) if dropout_p else None
     given = any(t.requires_grad for t in (q, k, v, s)) or autograd.is_transformed()
-    call = _Triton(tuple(masks), sigma_t, dropout_p, torch.is_grad_enabled() and given)
-    if autograd.is_traced(q):
-        options = (*call.options, call.save)
-        out: Tensor = operators.fused_forward(q, k, v, s, padding_mask, seed, *options)[0]
-        return out
-    return autograd.run(call, q, k, v, s, None, padding_mask, seed)
-
-
-@dataclass(frozen=True)
-class _Triton(MTSACall):
-    """The kernels in Triton."""
-
-    save: bool
-    folds = False
-
-    @property
-    def options(self) -> launch.Options:
-        """What every launch takes."""
-        left, right = common.offsets(self.masks)
-        return launch.Options(
-            tuple(left), tuple(right), self.sigma_t == "logsigmoid", self.dropout_p
-        )
-
-    def forward(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
-        """See ``Call.forward``."""
-        return launch.forward(self._inputs(inputs), self.save)
-
-    def backward(
-        self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]
-    ) -> tuple[Tensor, ...]:
-        """See ``Call.backward``."""
-        return launch.backward(grad, self._inputs(inputs), launch.Forward(*outputs))
-
-    def _inputs(self, inputs: Sequence[Any]) -> launch.Inputs:
-        """The same without the bias by distance, which the kernels do not have."""
-        q, k, v, s, _, padding, seed = inputs
-        return launch.Inputs(q, k, v, s, padding, seed, self.options)
-
-    def factors(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
-        """See ``Call.factors``."""
-        return common.dropout_factors(inputs[-1], tuple(inputs[2].shape), self.dropout_p)
+    call = launch.Triton(tuple(masks), sigma_t, dropout_p, torch.is_grad_enabled() and given)
+    return launch.run(call, q, k, v, s, None, padding_mask, seed)
