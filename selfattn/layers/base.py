@@ -64,6 +64,11 @@ class SelfAttention(nn.Module, ABC):
         """Parameters that only a policy gradient trains: the output's gradient there is 0."""
         return []
 
+    def extra_repr(self) -> str:
+        """Sizes and switches, for ``print(module)``."""
+        sizes = f"embed_dim={self.embed_dim}, num_heads={self.num_heads}"
+        return f"{sizes}, config={self.config}" if hasattr(self, "config") else sizes
+
     def head_width(self, width: int | None) -> int:
         """``width``, or ``embed_dim / num_heads`` where it is None.
 

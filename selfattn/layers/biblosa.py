@@ -106,7 +106,3 @@ class BiBloSA(SelfAttention):
         blocks = Blocks(x, padding_mask, self.block_length)
         tokens = blocks.cut(x)
         return blocks, [self.activation(m(self.dropout(tokens))) for m in self.input_maps]
-
-    def extra_repr(self) -> str:
-        """The switches, for ``print(module)``."""
-        return f"embed_dim={self.embed_dim}, config={self.config}"

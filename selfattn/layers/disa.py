@@ -62,15 +62,8 @@ class DiSA(SelfAttention):
         if config.input_map:
             self.input_map = xavier_linear(embed_dim, heads * width, heads=heads)
         self.activation = activation(config.activation)
-        self.attention = MaskedSelfAttention(
-            head_masks(config.masks, heads, config.include_self, config.window),
-            width,
-            c=config.c,
-            dropout=dropout,
-            attention_dropout=config.attention_dropout,
-            distance=config.distance,
-            backend=config.backend,
-        )
+        masks = head_masks(config.masks, heads, config.include_self, config.window)
+        self.attention = MaskedSelfAttention.of(config, masks, width)
         self.gate: FusionGate | None = None
         if config.fusion_gate:
             self.gate = FusionGate(heads, width, dropout, biases=config.gate_biases, maps=2)
@@ -119,7 +112,3 @@ class DiSA(SelfAttention):
             return x
         h: Tensor = self.activation(self.input_map(self.dropout(x)))
         return h
-
-    def extra_repr(self) -> str:
-        """The switches, for ``print(module)``."""
-        return f"embed_dim={self.embed_dim}, config={self.config}"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from ..config.disa import DiSAConfig
 from ..errors import UserError
 from ..masks import PositionalMask, check_selections
 from ..ops.common.autograd import has_values
@@ -60,6 +61,27 @@ class MaskedSelfAttention(nn.Module):
         heads = len(self.masks)
         self.k_proj = PerHeadLinear(heads, width, width, bias=False)  # W1
         self.q_proj = PerHeadLinear(heads, width, width)  # W2 and b1
+
+    @classmethod
+    def of(
+        cls, config: DiSAConfig, masks: Sequence[PositionalMask], width: int
+    ) -> MaskedSelfAttention:
+        """What a configuration says.
+
+        Args:
+            config: the switches.
+            masks: positional mask of each of H heads.
+            width: features D of a head.
+        """
+        return cls(
+            masks,
+            width,
+            c=config.c,
+            dropout=config.dense_dropout,
+            attention_dropout=config.attention_dropout,
+            distance=config.distance,
+            backend=config.backend,
+        )
 
     def forward(
         self,

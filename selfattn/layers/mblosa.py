@@ -43,7 +43,7 @@ class MBloSA(nn.Module):
         self.mask = mask
         self.activation = activation(config.activation)
         self.dropout = nn.Dropout(config.dense_dropout)
-        self.within = _attention(config, width, mask)
+        self.within = MaskedSelfAttention.of(config, [mask], width)  # g^m of eq. 11
         self.source2token = Source2Token(
             width,
             layers=config.s2t_layers,
@@ -58,7 +58,7 @@ class MBloSA(nn.Module):
         if config.between == "disa":
             self.between = DiSA(_disa(config, far), width, 1)
         else:
-            self.between = _attention(config, width, far)
+            self.between = MaskedSelfAttention.of(config, [far], width)  # g^m of eq. 13
             self.block_gate = FusionGate(1, width, config.dense_dropout, maps=2)
         self.fusion = xavier_linear(3 * width, 2 * width)
 
@@ -101,19 +101,6 @@ def _sentences(x: Tensor, padding: Tensor | None) -> Tensor | None:
     """Padding of blocks as that of sentences, ``(B m, r)``."""
     check_padding_mask(padding, x.shape[:3], "(B, m, r)")
     return None if padding is None else padding.flatten(0, 1)
-
-
-def _attention(config: BiBloSAConfig, width: int, mask: PositionalMask) -> MaskedSelfAttention:
-    """g^m of eq. 11 and 13."""
-    return MaskedSelfAttention(
-        [mask],
-        width,
-        c=config.c,
-        dropout=config.dense_dropout,
-        attention_dropout=config.attention_dropout,
-        distance=config.distance,
-        backend=config.backend,
-    )
 
 
 def _disa(config: BiBloSAConfig, mask: PositionalMask) -> DiSAConfig:

@@ -198,7 +198,3 @@ class MTSA(SelfAttention):
         if self.config.sigma_s == "scaled_logsigmoid":
             s = s * s.shape[-1] ** -0.5  # the bias is inside of the scaling, as in the code
         return F.logsigmoid(s)
-
-    def extra_repr(self) -> str:
-        """The switches, for ``print(module)``."""
-        return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, config={self.config}"

@@ -118,7 +118,3 @@ class MultiHead(SelfAttention):
         """Whether the operator is PyTorch's own, where a sentence of padding alone sees itself."""
         masked = self.config.masks != "none" or self.config.window is not None
         return not (masked or self.distance or self.relative)
-
-    def extra_repr(self) -> str:
-        """The switches, for ``print(module)``."""
-        return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, config={self.config}"

@@ -53,17 +53,23 @@ class Sampler(nn.Module, ABC):
     The input is detached: what is learned from a selection reaches the sampler alone.
 
     Args:
-        inputs: width of what ``network`` turns into the logit of a token.
-        hidden: width of its hidden layer.
+        width: width C of the input.
+        hidden: width of the hidden layer.
         activation_name: a name in ``selfattn.config.ACTIVATIONS``.
         dropout: dropout on the input of both linear maps.
         bias_init: initial value of the last bias.
     """
 
     def __init__(
-        self, inputs: int, hidden: int, activation_name: str, dropout: float, bias_init: float
+        self,
+        width: int,
+        hidden: int,
+        activation_name: str = "elu",
+        dropout: float = 0.0,
+        bias_init: float = 0.0,
     ) -> None:
         super().__init__()
+        inputs = self.features(width, hidden)
         self.network = nn.Sequential(
             nn.Dropout(dropout),
             xavier_linear(inputs, hidden),
@@ -72,6 +78,10 @@ class Sampler(nn.Module, ABC):
             last := xavier_linear(hidden, 1),
         )
         nn.init.constant_(last.bias, bias_init)
+
+    @abstractmethod
+    def features(self, width: int, hidden: int) -> int:
+        """Width of what ``network`` turns into the logit of a token; arguments as of the class."""
 
     def kept_parameters(self) -> list[nn.Parameter]:
         """What an initialiser of the whole model leaves as it is."""

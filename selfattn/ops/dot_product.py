@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..masks import PositionalMask
 from .common.distance import by_position
+from .common.tiling import runs
 from .mtsa import mtsa
 
 
@@ -97,13 +98,8 @@ def strictly_directed(
     if padding_mask is not None:
         q, k, v = _with_padding_feature(q, k, v, padding_mask)
     parts = []
-    start = 0
-    while start < len(masks):  # neighbours of one direction go together
-        direction = masks[start].direction
-        stop = start + 1
-        while stop < len(masks) and masks[stop].direction == direction:
-            stop += 1
-        heads = [t[:, start:stop] for t in (q, k, v)]
+    for direction, which in runs([mask.direction for mask in masks]):
+        heads = [t[:, which] for t in (q, k, v)]
         if direction == "backward":
             heads = [t.flip(2) for t in heads]
         seen = F.scaled_dot_product_attention(
@@ -112,7 +108,6 @@ def strictly_directed(
         )  # fmt: skip
         seen = F.pad(seen, (0, 0, 1, 0))  # the first query sees nothing
         parts.append(seen.flip(2) if direction == "backward" else seen)
-        start = stop
     y = torch.cat(parts, 1)[..., :width]
     if padding_mask is None:
         return y

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -90,6 +90,49 @@ def unfit(t: Tensor) -> dict[str, str]:
         reason = "it has no forward-mode derivative, which torch.func.jvp, jacfwd and hessian take"
         return dict.fromkeys(("fused", "eager"), reason)
     return {}
+
+
+def backend_for(
+    name: str, t: Tensor, backend: str, limits: Sequence[Any], lacking: str | None = None
+) -> str:
+    """The backend that computes an operator for an input.
+
+    Args:
+        name: of the operator.
+        t: an input.
+        backend: what a caller asked for.
+        limits: what ``Operator.refusal`` takes beside type of device and dtype.
+        lacking: why the kernel cannot be used, whatever the machine; None if it can.
+
+    Returns:
+        A name from ``BACKENDS``.
+
+    Raises:
+        UserError: if the backend is unknown or cannot be used here.
+    """
+    refused = unfit(t)
+    if backend in ("auto", "fused"):
+        reason = lacking or refusal(name, t.device.type, t.dtype, *limits)
+        refused |= {} if reason is None else {"fused": reason}
+    return choose(backend, refused)
+
+
+def check_inputs(dropout_p: float, **inputs: Tensor) -> None:
+    """Refuse inputs of different dtypes, and dropout that is no probability below 1.
+
+    Args:
+        dropout_p: attention dropout.
+        **inputs: the tensors by name.
+
+    Raises:
+        UserError: if they are.
+    """
+    dtypes = [t.dtype for t in inputs.values()]
+    if len(set(dtypes)) > 1 or not dtypes[0].is_floating_point:
+        names, found = ", ".join(inputs), ", ".join(map(str, dtypes))
+        raise UserError(f"{names} have dtypes {found}; they must have one floating dtype")
+    if not 0.0 <= dropout_p < 1.0:
+        raise UserError(f"dropout_p {dropout_p} is not allowed; it must be in [0, 1)")
 
 
 def choose(backend: str, refused: Mapping[str, str | None]) -> str:

@@ -132,13 +132,8 @@ def disa(
     distance.check(distance_bias, len(masks), x.shape[1])
     if not x.numel():
         return x * 1.0  # no sentence or no token: nothing to attend to, but still part of the graph
-    refused = dispatch.unfit(x)
-    if backend in ("auto", "fused"):
-        reason = dispatch.refusal("disa", x.device.type, x.dtype, float(c))
-        if distance_bias is not None:
-            reason = distance.NOT_FUSED
-        refused |= {} if reason is None else {"fused": reason}
-    name = dispatch.choose(backend, refused)
+    lacking = None if distance_bias is None else distance.NOT_FUSED
+    name = dispatch.backend_for("disa", x, backend, (float(c),), lacking)
     run, numbers = _RUN[name], (float(c), float(dropout_p))
     bias = () if name == "fused" else (distance_bias,)
     packs_itself = name == "reference" or (name == "fused" and x.device.type == "cpu")
@@ -162,9 +157,7 @@ def _check(
             f"x {tuple(x.shape)}, a {tuple(a.shape)} and b {tuple(b.shape)} must have one shape "
             f"(B, T, C)"
         )
-    if len({t.dtype for t in (x, a, b)}) > 1 or not x.is_floating_point():
-        found = ", ".join(str(t.dtype) for t in (x, a, b))
-        raise UserError(f"x, a, b have dtypes {found}; they must have one floating dtype")
+    dispatch.check_inputs(dropout_p, x=x, a=a, b=b)
     if masks is None:
         raise UserError("masks is missing; give one PositionalMask, or one for each group")
     masks = (masks,) if isinstance(masks, PositionalMask) else tuple(masks)
@@ -176,8 +169,6 @@ def _check(
         )
     if not SMALLEST_C <= c <= LARGEST_C:
         raise UserError(f"c {c} is not allowed; it must be in [{SMALLEST_C}, {LARGEST_C}]")
-    if not 0.0 <= dropout_p < 1.0:
-        raise UserError(f"dropout_p {dropout_p} is not allowed; it must be in [0, 1)")
     return masks
 
 

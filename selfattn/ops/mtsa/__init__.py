@@ -114,13 +114,10 @@ def mtsa(
         raise UserError(f"sigma_t {sigma_t!r} is unknown; allowed are {', '.join(SIGMA_T)}")
     if not v.numel():
         return v * 1.0  # no sentence or no token: nothing to attend to, but still part of the graph
-    refused = dispatch.unfit(q)
-    if backend in ("auto", "fused"):
-        reason = dispatch.refusal("mtsa", q.device.type, q.dtype, q.shape[-1], v.shape[-1])
-        if distance_bias is not None and q.device.type != "cpu":
-            reason = distance.NOT_FUSED
-        refused |= {} if reason is None else {"fused": reason}
-    run = _RUN[dispatch.choose(backend, refused)]
+    on_cpu = distance_bias is None or q.device.type == "cpu"
+    lacking = None if on_cpu else distance.NOT_FUSED
+    widths = (q.shape[-1], v.shape[-1])
+    run = _RUN[dispatch.backend_for("mtsa", q, backend, widths, lacking)]
     return run(q, k, v, s, masks, padding_mask, sigma_t, float(dropout_p), distance_bias)
 
 
@@ -143,15 +140,11 @@ def _check(
             f"v {tuple(v.shape)} and s {tuple(s.shape)} must have one shape (B, H, T, D) with the "
             f"B, H, T of q {tuple(q.shape)}"
         )
-    if len({t.dtype for t in (q, k, v, s)}) > 1 or not q.is_floating_point():
-        found = ", ".join(str(t.dtype) for t in (q, k, v, s))
-        raise UserError(f"q, k, v, s have dtypes {found}; they must have one floating dtype")
+    dispatch.check_inputs(dropout_p, q=q, k=k, v=v, s=s)
     batch, heads, length = q.shape[:3]
     if isinstance(masks, PositionalMask):
         masks = [masks] * heads
     if len(masks) != heads:
         raise UserError(f"masks lists {len(masks)} masks for {heads} heads; give one for each head")
     check_padding_mask(padding_mask, (batch, length))
-    if not 0.0 <= dropout_p < 1.0:
-        raise UserError(f"dropout_p {dropout_p} is not allowed; it must be in [0, 1)")
     return tuple(masks)

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .reference import mtsa_reference
 from .tiling import Tile
 
 if TYPE_CHECKING:
@@ -174,12 +175,7 @@ def _factorised(x: _Inputs) -> Tensor:
 
 def _log_space(x: _Inputs) -> Tensor:
     """Equation 11 for one query: a softmax over the keys for each feature."""
-    r, alive = _scores(x)
-    z = r[:, 0, :, None] + torch.where(alive, x.s, 0.0)  # eq. 10, (m, n_k, D)
-    weight = torch.softmax(z, 1)  # eq. 11
-    if x.pair_drop is not None:
-        weight = weight * x.pair_drop[:, 0, :, None]
-    if x.drop is not None:
-        weight = weight * x.drop
-    # eq. 12, (m, 1, D)
-    return torch.where(alive, (weight * x.v).sum(1, keepdim=True), 0.0)
+    q, k, v, s, visible = (t[:, None] for t in (x.q, x.k, x.v, x.s, x.visible))  # (m, 1, ., .)
+    q = q * q.shape[-1] ** 0.5  # not scaled
+    others = (None if t is None else t[:, None] for t in (x.bias, x.pair_drop, x.drop))
+    return mtsa_reference(q, k, v, s, visible, x.sigma_t, *others)[:, 0]  # eq. 10-12, (m, 1, D)
