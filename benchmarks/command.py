@@ -171,9 +171,10 @@ def _plan(args: argparse.Namespace) -> Plan:
         reference=REFERENCES.get(args.level, "multihead"),
         methods=choose(args.level, args.methods, args.methods_module),
         setup=setup,
-        lengths=sorted(set(args.lengths)),
-        batch=args.batch,
-        max_tokens=args.max_tokens,
+        shapes=[
+            (length, max(1, min(args.batch, args.max_tokens // length)))
+            for length in sorted(set(args.lengths))
+        ],
         threads=args.threads,
         effort=QUICK if args.quick else Effort(seconds=args.seconds),
         longest=args.longest,

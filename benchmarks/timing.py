@@ -38,16 +38,16 @@ class Timing:
         seconds: of the method.
         reference_seconds: of the reference.
         ratio: median over pairs of method / reference.
-        low: lower quartile of the same.
-        high: upper quartile.
+        ratio_low: lower quartile of the same.
+        ratio_high: upper quartile.
         pairs: how many there were.
     """
 
     seconds: float
     reference_seconds: float
     ratio: float
-    low: float
-    high: float
+    ratio_low: float
+    ratio_high: float
     pairs: int
 
 

@@ -28,26 +28,22 @@ WRONG, FAILED = "wrong", "failed"
 
 
 @dataclass(frozen=True)
-class Task:
-    """What a worker is to do.
+class Conditions:
+    """What all measurements of a run share.
 
     Args:
-        kind: ``"time"`` or ``"memory"``.
         level: of the methods.
-        method: name of the method to measure.
-        reference: name of the method to compare it with; only for ``"time"``.
-        setup: what all methods of the run share.
-        shapes: pairs (length, batch).
+        reference: name of the method that ratios are taken to.
+        setup: device, dtype, mode and widths.
+        shapes: pairs (length, batch) in tokens and sentences, ascending.
         threads: of the CPU.
         effort: how long to time.
         longest: skip a length if one step must take longer than this, in seconds.
-        memory_limit: bytes that this process may allocate on a CPU; None sets no limit.
+        memory_limit: bytes that a process may allocate on a CPU; None sets no limit.
         methods_module: a Python file with further methods.
     """
 
-    kind: str
     level: str
-    method: str
     reference: str
     setup: Setup
     shapes: list[tuple[int, int]]
@@ -56,6 +52,19 @@ class Task:
     longest: float
     memory_limit: int | None
     methods_module: Path | None
+
+
+@dataclass(frozen=True)
+class Task(Conditions):
+    """What a worker is to do.
+
+    Args:
+        kind: ``"time"`` or ``"memory"``.
+        method: name of the method to measure.
+    """
+
+    kind: str
+    method: str
 
     def to_json(self) -> str:
         """One line."""
