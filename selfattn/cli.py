@@ -63,8 +63,8 @@ def run(main: Callable[[], int | None], prog: str | None = None) -> NoReturn:
     Any other exception is a bug and keeps its traceback.
 
     Args:
-        main (Callable[[], int | None]): the command, without arguments.
-        prog (str, optional): the name shown before the message. Default: the script's file name.
+        main: the command, without arguments.
+        prog: the name shown before the message. Default: the script's file name.
     """
     name = prog or Path(sys.argv[0]).name
     # The default action of SIGTERM ends Python at once and leaves temporary folders behind.

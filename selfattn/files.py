@@ -28,8 +28,8 @@ def writing(path: str | os.PathLike[str], temporary: str | None = None) -> Itera
     descriptors (``/dev/null``, ``/dev/stdout``, ``>(command)``) get the bytes at the end.
 
     Args:
-        path (path-like): the file.
-        temporary (str, optional): its name while it is written, in the same folder. Default: a
+        path: the file.
+        temporary: its name while it is written, in the same folder. Default: a
             hidden name with the number of the process.
 
     Yields:

@@ -45,12 +45,12 @@ class Record:
     """One line of the report.
 
     Attributes:
-        section (str): the heading it stands under.
-        name (str): the package, device or backend.
-        value (str): its version or state.
-        usable (bool): whether it can be used as it is.
-        advice (str, optional): one sentence that says what to do; always given where not usable.
-        extra (str, optional): what brings it, where the layers alone do not need it.
+        section: the heading it stands under.
+        name: the package, device or backend.
+        value: its version or state.
+        usable: whether it can be used as it is.
+        advice: one sentence that says what to do; always given where not usable.
+        extra: what brings it, where the layers alone do not need it.
     """
 
     section: str
@@ -258,7 +258,7 @@ def render(records: Sequence[Record]) -> str:
     """Format the report for one screen: a line each, and a line of advice where there is one.
 
     Args:
-        records (Sequence[Record]): what `collect` returned.
+        records: what `collect` returned.
 
     Returns:
         The text, without a final line break.

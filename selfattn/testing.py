@@ -88,7 +88,7 @@ class LargestTensor(TorchDispatchMode):
     """Within ``with LargestTensor() as seen``, ``seen.size`` is the largest memory of a tensor.
 
     Attributes:
-        size (int): bytes of the largest storage that an operator returned so far.
+        size: bytes of the largest storage that an operator returned so far.
     """
 
     size = 0

@@ -64,9 +64,9 @@ class ReSA(DiSA):
         UserError: if the heads do not divide the width, or the masks do not fit the heads.
 
     Attributes:
-        select_all (bool): select every token, without the samplers.
-        reward_mean (float | None): a running mean that training may keep here, in the checkpoint.
-        has_policy (bool): set to True by what trains the samplers; else training warns once.
+        select_all: select every token, without the samplers.
+        reward_mean: a running mean that training may keep here, in the checkpoint.
+        has_policy: set to True by what trains the samplers; else training warns once.
 
     Differs:
         At test time a token is selected where its probability is at least 0.5; the authors' code

@@ -122,11 +122,11 @@ class Block:
         known: whether ``saved`` is filled: False in forward.
 
     Attributes:
-        q (Tensor): ``(rows, T, D_i)``, not yet scaled by ``1 / sqrt(D_i)``.
-        k (Tensor): ``(rows, T, D_i)``, 0 at padding.
-        e (Tensor): E, ``(rows, T, D)``, contiguous, 0 at padding.
-        ve (Tensor): v * E with dropout, as ``e``.
-        drop (Tensor | None): the dropout factor on (key, feature) pairs, as ``e``.
+        q: ``(rows, T, D_i)``, not yet scaled by ``1 / sqrt(D_i)``.
+        k: ``(rows, T, D_i)``, 0 at padding.
+        e: E, ``(rows, T, D)``, contiguous, 0 at padding.
+        ve: v * E with dropout, as ``e``.
+        drop: the dropout factor on (key, feature) pairs, as ``e``.
     """
 
     def __init__(
