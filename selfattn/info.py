@@ -85,22 +85,28 @@ def _python() -> Record:
     return Record("Versions", "python", platform.python_version(), tried, advice)
 
 
-def _torch_version(error: str | None) -> Record:
-    version = installed("torch")
+def _version(name: str, advice: str, extra: str | None = None) -> Record:
+    """An installed distribution; the advice is for where it is missing."""
+    version = installed(name)
     if version is None:
-        return Record("Versions", "torch", "missing", False, "pip install 'torch>=2.6'")
-    if error is not None:
-        return Record("Versions", "torch", version, False, f"install it again; it says: {error}")
-    return Record("Versions", "torch", version)
+        return Record("Versions", name, "missing", False, advice, extra)
+    return Record("Versions", name, version, extra=extra)
+
+
+def _torch_version(error: str | None) -> Record:
+    record = _version("torch", "pip install 'torch>=2.6'")
+    if error is None or not record.usable:
+        return record
+    advice = f"install it again; it says: {error}"
+    return dataclasses.replace(record, usable=False, advice=advice)
 
 
 def _numpy() -> Record:
-    version = installed("numpy")
-    if version is None:
-        return Record("Versions", "numpy", "missing", False, "pip install numpy==2.3.5")
-    number = tuple(int(part) for part in version.split(".")[:2])
-    note = "fairseq's --num-batch-buckets needs numpy<2.4" if number > (2, 3) else None
-    return Record("Versions", "numpy", version, True, note)
+    record = _version("numpy", "pip install numpy==2.3.5")
+    if record.usable and tuple(map(int, record.value.split(".")[:2])) > (2, 3):
+        note = "fairseq's --num-batch-buckets needs numpy<2.4"
+        return dataclasses.replace(record, advice=note)
+    return record
 
 
 def _fairseq() -> Record:
@@ -119,25 +125,18 @@ def _fairseq() -> Record:
             f"pip uninstall fairseq fairseq-fixed, then pip install {FAIRSEQ}",
             EXTRA,
         )
-    if fixed is None:
-        advice = f"to train and translate: make env in a clone, or pip install {FAIRSEQ}"
-        return Record("Versions", "fairseq-fixed", "missing", False, advice, EXTRA)
-    if importlib.util.find_spec("fairseq") is None:
+    advice = f"to train and translate: make env in a clone, or pip install {FAIRSEQ}"
+    record = _version("fairseq-fixed", advice, EXTRA)
+    if fixed and importlib.util.find_spec("fairseq") is None:
         advice = f"its files are gone: pip install --force-reinstall --no-deps {FAIRSEQ}"
-        return Record("Versions", "fairseq-fixed", fixed, False, advice, EXTRA)
-    return Record("Versions", "fairseq-fixed", fixed, extra=EXTRA)
+        return dataclasses.replace(record, usable=False, advice=advice)
+    return record
 
 
 def _package(name: str, purpose: str) -> Record:
-    version = installed(name)
-    if version is None and name == "tensorboard":
-        other = installed("tensorboardX")
-        if other is not None:
-            return Record("Versions", "tensorboardX", other, extra=EXTRA)
-    if version is None:
-        advice = f"{purpose}: pip install {name}"
-        return Record("Versions", name, "missing", False, advice, EXTRA)
-    return Record("Versions", name, version, extra=EXTRA)
+    if name == "tensorboard" and installed(name) is None and installed("tensorboardX"):
+        name = "tensorboardX"  # serves as well
+    return _version(name, f"{purpose}: pip install {name}", EXTRA)
 
 
 def _triton(gpu: bool) -> Record:

@@ -69,9 +69,9 @@ def register(
     define = functools.partial(torch.library.custom_op, mutates_args=(), device_types=device)
 
     def call_of(given: Sequence[Any]) -> KernelCall:
-        left, right, *rest = given[count:]
+        left, right, *numbers = given[count:]
         masks = tuple(mask_of(*ends) for ends in zip(left, right, strict=True))
-        return kind(masks, *rest)  # type: ignore[call-arg]
+        return kind(masks, *numbers)  # type: ignore[call-arg]
 
     @define(f"selfattn::{name}_forward", schema=f"({arguments}) -> ({returned})")
     def forward(*given: Any) -> Outputs:

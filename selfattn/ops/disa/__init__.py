@@ -20,21 +20,6 @@ from .fused import disa_fused
 from .native import disa_native
 
 
-def _fused(
-    x: Tensor,
-    a: Tensor,
-    b: Tensor,
-    masks: Sequence[PositionalMask],
-    padding_mask: Tensor | None,
-    c: float,
-    dropout_p: float,
-    hidden_keys: Tensor | None,
-) -> Tensor:
-    """The kernel for the device: C on a CPU, Triton elsewhere."""
-    kernel = disa_native if x.device.type == "cpu" else disa_fused
-    return kernel(x, a, b, masks, padding_mask, c, dropout_p, hidden_keys)
-
-
 def _refusal(device: str, dtype: torch.dtype, c: float = 5.0) -> str | None:
     """Why the kernel for the device cannot be used; None if it can."""
     return native.refusal(dtype, c) if device == "cpu" else fused.refusal(device, dtype, c)
@@ -44,7 +29,7 @@ dispatch.OPERATORS["disa"] = dispatch.Operator(disa_eager, _refusal)
 _RUN: dict[str, Callable[..., Tensor]] = {
     "reference": disa_slow,
     "eager": functools.partial(dispatch.eager, "disa"),
-    "fused": _fused,
+    "fused": disa_fused,  # elsewhere than on a CPU
 }
 # Below, 2/c leaves float32 for usual inputs; above, exp(-2c) leaves float64.
 SMALLEST_C, LARGEST_C = 0.01, 300.0
@@ -134,12 +119,13 @@ def disa(
         return x * 1.0  # no sentence or no token: nothing to attend to, but still part of the graph
     lacking = None if distance_bias is None else distance.NOT_FUSED
     name = dispatch.backend_for("disa", x, backend, (float(c),), lacking)
-    run, numbers = _RUN[name], (float(c), float(dropout_p))
-    bias = () if name == "fused" else (distance_bias,)
-    packs_itself = name == "reference" or (name == "fused" and x.device.type == "cpu")
+    in_c = name == "fused" and x.device.type == "cpu"
+    run: Callable[..., Tensor] = disa_native if in_c else _RUN[name]
+    numbers = (float(c), float(dropout_p))
+    packs_itself = name == "reference" or in_c
     by_position = distance_bias is not None or not packing.keeps_masks(masks)
     if hidden is None or hidden_keys is None or packs_itself or by_position or not has_values(x):
-        return run(x, a, b, masks, hidden, *numbers, hidden_keys, *bias)
+        return run(x, a, b, masks, hidden, *numbers, hidden_keys, distance_bias)
     return packing.packed(run, x, a, b, masks, hidden, *numbers, hidden_keys)
 
 

@@ -45,9 +45,8 @@ def disa_eager(
     work = torch.float64 if x.dtype == torch.float64 or c > LARGEST_C_FLOAT32 else torch.float32
     call = _Eager(tuple(masks), c, dropout_p)
     seed = torch.randint(1 << 62, ()) if dropout_p else None
-    hidden = (padding_mask, hidden_keys)
-    projected = (t.to(work) for t in (x, a, b))
-    return autograd.run(call, *projected, distance_bias, *hidden, seed).to(x.dtype)
+    inputs = (x.to(work), a.to(work), b.to(work), distance_bias, padding_mask, hidden_keys, seed)
+    return autograd.run(call, *inputs).to(x.dtype)
 
 
 class _Eager(DiSACall):
@@ -93,8 +92,10 @@ class _Eager(DiSACall):
     def factors(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """See ``Call.factors``."""
         x, _, _, bias, hidden, unseen, seed = inputs
-        options = (hidden, self.dropout_p, int(seed), unseen, bias is not None)
-        return tiling.dropout_factors(x, self.masks, *options)
+        apart = bias is not None
+        return tiling.dropout_factors(
+            x, self.masks, hidden, self.dropout_p, int(seed), unseen, apart
+        )
 
     def _parts(self, inputs: Sequence[Any]) -> Iterator[tuple[slice, Part]]:
         """Every group and its features."""

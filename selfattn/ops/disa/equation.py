@@ -107,5 +107,4 @@ class DiSACall(KernelCall, ABC):
     def equation(self, inputs: Sequence[Any], factors: Outputs | None, queries: slice) -> Tensor:
         """See ``Call.equation``."""
         x, a, b, bias, hidden, unseen, _ = inputs
-        options = (self.masks, self.c, factors, queries)
-        return equation(x, a, b, bias, hidden, unseen, *options)
+        return equation(x, a, b, bias, hidden, unseen, self.masks, self.c, factors, queries)

@@ -156,8 +156,8 @@ def weights(part: Part, block: Block, tile: Tile, scores: Tensor) -> Tensor:
     hi = min(max(hi, lo), tile.hi)
     for first, last in ((tile.lo, lo), (hi, tile.hi)):  # keys that only some of the queries see
         if first < last:
-            where = first - block.start, block.queries, last - first
-            visible = _visible(part.mask, *where, weight.dtype, str(weight.device))
+            offset, width, device = first - block.start, last - first, str(weight.device)
+            visible = _visible(part.mask, offset, block.queries, width, weight.dtype, device)
             weight[:, :, first - tile.lo : last - tile.lo].mul_(visible)
     if part.real is not None and block.padded:
         weight.mul_(part.real[block.rows, :, tile.lo : tile.hi])

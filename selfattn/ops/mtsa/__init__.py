@@ -18,23 +18,6 @@ from .fused import mtsa_fused
 from .native import mtsa_native
 
 
-def _fused(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    s: Tensor,
-    masks: Sequence[PositionalMask],
-    padding_mask: Tensor | None,
-    sigma_t: str,
-    dropout_p: float,
-    distance_bias: Tensor | None,
-) -> Tensor:
-    """The kernel for the device: C on a CPU, Triton, which has no distance bias, elsewhere."""
-    if q.device.type == "cpu":
-        return mtsa_native(q, k, v, s, masks, padding_mask, sigma_t, dropout_p, distance_bias)
-    return mtsa_fused(q, k, v, s, masks, padding_mask, sigma_t, dropout_p)
-
-
 def _refusal(device: str, dtype: torch.dtype, key_width: int = 64, width: int = 64) -> str | None:
     """Why the kernel for the device cannot be used; None if it can."""
     if device == "cpu":
@@ -46,7 +29,7 @@ dispatch.OPERATORS["mtsa"] = dispatch.Operator(mtsa_eager, _refusal)
 _RUN: dict[str, Callable[..., Tensor]] = {
     "reference": mtsa_slow,
     "eager": functools.partial(dispatch.eager, "mtsa"),
-    "fused": _fused,
+    "fused": mtsa_fused,  # elsewhere than on a CPU
 }
 SIGMA_T = ("identity", "logsigmoid")
 
@@ -114,10 +97,10 @@ def mtsa(
         raise UserError(f"sigma_t {sigma_t!r} is unknown; allowed are {', '.join(SIGMA_T)}")
     if not v.numel():
         return v * 1.0  # no sentence or no token: nothing to attend to, but still part of the graph
-    on_cpu = distance_bias is None or q.device.type == "cpu"
-    lacking = None if on_cpu else distance.NOT_FUSED
-    widths = (q.shape[-1], v.shape[-1])
-    run = _RUN[dispatch.backend_for("mtsa", q, backend, widths, lacking)]
+    on_cpu = q.device.type == "cpu"
+    lacking = None if on_cpu or distance_bias is None else distance.NOT_FUSED
+    name = dispatch.backend_for("mtsa", q, backend, (q.shape[-1], v.shape[-1]), lacking)
+    run = mtsa_native if on_cpu and name == "fused" else _RUN[name]
     return run(q, k, v, s, masks, padding_mask, sigma_t, float(dropout_p), distance_bias)
 
 

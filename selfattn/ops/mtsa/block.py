@@ -209,9 +209,9 @@ class Block:
         common = self.part.mask.common_range(tile.start, tile.stop, self.length)
         for lo, hi in ((tile.lo, min(common[0], tile.hi)), (max(common[1], tile.lo), tile.hi)):
             if lo < hi:
-                height = tile.stop - tile.start
-                args = (lo - tile.start, height, hi - lo, r.dtype, str(r.device))
-                r[..., lo - tile.lo : hi - tile.lo] += _bias(self.part.mask, *args)
+                offset, height, width = lo - tile.start, tile.stop - tile.start, hi - lo
+                hidden = _bias(self.part.mask, offset, height, width, r.dtype, str(r.device))
+                r[..., lo - tile.lo : hi - tile.lo] += hidden
         if self.sigma_t == "logsigmoid" and self.distance is None:
             return r.sigmoid_()  # at most 1, so that no row needs a shift
         peak = self._saved.peak[..., tile.start : tile.stop]

@@ -46,8 +46,8 @@ def mtsa_eager(
     work = torch.float64 if q.dtype == torch.float64 else torch.float32
     call = _Eager(tuple(masks), sigma_t, dropout_p)
     seed = torch.randint(1 << 62, ()) if dropout_p else None
-    projected = (t.to(work) for t in (q, k, v, s))
-    return autograd.run(call, *projected, distance_bias, padding_mask, seed).to(q.dtype)
+    wide = (q.to(work), k.to(work), v.to(work), s.to(work))
+    return autograd.run(call, *wide, distance_bias, padding_mask, seed).to(q.dtype)
 
 
 class _Eager(MTSACall):
@@ -99,12 +99,12 @@ class _Eager(MTSACall):
 
     def factors(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """See ``Call.factors``."""
-        q, _, v, *_, seed = inputs
+        q, _, v, _, _, _, seed = inputs
         return dropout_factors(q, v, self.masks, self.dropout_p, int(seed))
 
     def _shared(self, inputs: Sequence[Any]) -> Shared:
         """What all parts share; the stream of dropout factors is the same in both passes."""
-        q, *_, bias, _, seed = inputs
+        q, _, _, _, bias, _, seed = inputs
         dropout = None if seed is None else FactorDropout(self.dropout_p, int(seed), q.device)
         distance = None if bias is None else DistanceTable(bias, q.dtype)
         return Shared(self.sigma_t, Workspace(q.dtype, q.device), dropout, distance)

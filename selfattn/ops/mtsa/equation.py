@@ -98,5 +98,4 @@ class MTSACall(KernelCall, ABC):
     def equation(self, inputs: Sequence[Any], factors: Outputs | None, queries: slice) -> Tensor:
         """See ``Call.equation``."""
         q, k, v, s, bias, padding, _ = inputs
-        options = (self.masks, self.sigma_t, factors, queries)
-        return equation(q, k, v, s, bias, padding, *options)
+        return equation(q, k, v, s, bias, padding, self.masks, self.sigma_t, factors, queries)

@@ -47,12 +47,13 @@ def disa_fused(
     c: float,
     dropout_p: float,
     hidden_keys: Tensor | None = None,
+    distance_bias: None = None,
 ) -> Tensor:
     """Equations 9 and 10 of the Bi-BloSAN paper in fused kernels; arguments as in ``disa``.
 
     ``padding_mask`` hides queries, and keys unless ``hidden_keys`` says which of them are hidden.
-    Views whose last dimension is contiguous are read in place. Arithmetic is float32 whatever the
-    dtype; the output is rounded once.
+    The kernels have no distance bias. Views whose last dimension is contiguous are read in place.
+    Arithmetic is float32 whatever the dtype; the output is rounded once.
 
     Raises:
         UserError: if ``refusal`` gives a reason.

@@ -52,12 +52,13 @@ def disa_native(
     c: float,
     dropout_p: float,
     hidden_keys: Tensor | None = None,
+    distance_bias: None = None,
 ) -> Tensor:
     """Equations 9 and 10 of the Bi-BloSAN paper; arguments as in ``disa``.
 
     ``padding_mask`` hides queries, and keys unless ``hidden_keys`` says which of them are hidden.
-    Half precision is computed in float32 and rounded once at the end. Memory is O(B T C). The
-    result does not depend on the number of threads.
+    The kernel has no distance bias. Half precision is computed in float32 and rounded once at the
+    end. Memory is O(B T C). The result does not depend on the number of threads.
     """
     # A tensor, so that a compiled model draws a new one each time.
     seed = torch.randint(1 << 62, ()) if dropout_p else None

@@ -15,6 +15,7 @@ from ....errors import UserError
 from ....masks import PositionalMask
 from ...common import autograd
 from ...common import fused as common
+from ...common.distance import NOT_FUSED
 from ...common.fused import draw_seed
 from . import configs, launch
 
@@ -50,6 +51,7 @@ def mtsa_fused(
     padding_mask: Tensor | None,
     sigma_t: str,
     dropout_p: float,
+    distance_bias: Tensor | None = None,
 ) -> Tensor:
     """Equations 10-12 of the MTSA paper in fused kernels; arguments as in ``mtsa``.
 
@@ -60,8 +62,10 @@ def mtsa_fused(
         ``(B, H, T, D)`` in the dtype of v after autocast, in memory ``(B, T, H, D)``.
 
     Raises:
-        UserError: if ``refusal`` gives a reason.
+        UserError: if ``refusal`` gives a reason, or there is a distance bias.
     """
+    if distance_bias is not None:
+        raise UserError(f"backend 'fused' cannot be used: {NOT_FUSED}")
     if torch.is_autocast_enabled(q.device.type):
         work = torch.get_autocast_dtype(q.device.type)
         q, k, v = (t if t.dtype == torch.float64 else t.to(work) for t in (q, k, v))
