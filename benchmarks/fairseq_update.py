@@ -52,7 +52,7 @@ class FairseqMethod(Method):
         self.preset = preset
 
     def build(self, setup: Setup) -> nn.Module:
-        """The model alone."""
+        """The model alone, without its trainer."""
         model: nn.Module = self._trainer(setup, 64).model
         return model
 

@@ -1,4 +1,4 @@
-"""A run: one process for each method's times, another for its memory."""
+"""A run: for each method one process for its times, another for its memory."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Plan(Conditions):
 
 @dataclass
 class Outcome:
-    """What a run gave.
+    """The results of a run.
 
     Args:
-        rows: that may be reported.
-        refused: sentences about rows that may not be, since their results are wrong.
+        rows: rows that may be reported.
+        refused: a sentence for each row that may not be, because its results are wrong.
     """
 
     rows: list[Row]
@@ -177,7 +177,7 @@ def _environment(threads: int, kind: str) -> dict[str, str]:
 
 
 def _ending(code: int, errors: str) -> Result:
-    """What became of the lengths that a dead worker did not report."""
+    """The result for lengths that a dead worker did not report."""
     if code == -signal.SIGKILL:  # the system's answer to a process that takes too much memory
         return {"status": OUT_OF_MEMORY, "reason": "killed"}
     last = next((line for line in reversed(errors.splitlines()) if line.strip()), "no message")

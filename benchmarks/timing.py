@@ -1,4 +1,4 @@
-"""Two steps timed in turns, so that what slows the machine slows both."""
+"""Time two steps in turns, so that whatever slows the machine slows both."""
 
 from __future__ import annotations
 

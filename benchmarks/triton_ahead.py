@@ -1,4 +1,4 @@
-"""Triton kernels compiled for a GPU that need not be there, and what they take of it."""
+"""Compile Triton kernels for a GPU that need not be present, and read the resources they use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def usage(
     capability: int,
     options: Mapping[str, Any],
 ) -> Usage:
-    """Compile one kernel and read what it takes from its machine code.
+    """Compile one kernel and read the resources it uses from its machine code.
 
     Args:
         function: the kernel.

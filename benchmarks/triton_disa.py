@@ -1,4 +1,4 @@
-"""Compile the kernels of DiSA ahead and print what they take of the machine; no GPU is needed.
+"""Compile the kernels of DiSA ahead of time and print the resources they use; no GPU is needed.
 
 ``python -m benchmarks.triton_disa --capability 90``. A kernel that spills registers to
 memory is slow; the table shows it before a GPU does, and the command fails.
@@ -38,7 +38,7 @@ def jobs() -> Iterator[Job]:
 
 
 def compiled(job: Job, capability: int) -> Usage:
-    """Compile one kernel, and say what it takes.
+    """Compile one kernel and return the resources it uses.
 
     Args:
         job: which, and for which inputs.

@@ -1,4 +1,4 @@
-"""Compile the kernels of MTSA ahead and print what they take of the machine; no GPU is needed.
+"""Compile the kernels of MTSA ahead of time and print the resources they use; no GPU is needed.
 
 ``python -m benchmarks.triton_mtsa --capability 90``. A kernel that spills registers to
 memory is slow; the table shows it before a GPU does, and the command fails.
@@ -55,7 +55,7 @@ class Job(NamedTuple):
 
     @property
     def tiles(self) -> configs.Tiles:
-        """The shipped tiles."""
+        """The tiles that ship for these inputs."""
         widths = (self.width, self.width)
         return configs.choose(self.dtype, widths, self.logsigmoid, self.dropout)
 
@@ -81,7 +81,7 @@ def jobs(
 
 
 def compiled(job: Job, capability: int) -> Usage:
-    """Compile one kernel, and say what it takes.
+    """Compile one kernel and return the resources it uses.
 
     Args:
         job: which, and for which inputs.

@@ -67,12 +67,12 @@ class Task(Conditions):
     method: str
 
     def to_json(self) -> str:
-        """One line."""
+        """The task as one line of JSON."""
         return json.dumps(asdict(self), default=str)  # a path is written as text
 
     @classmethod
     def from_json(cls, line: str) -> Task:
-        """The reverse of ``to_json``."""
+        """The task that ``to_json`` wrote."""
         values = json.loads(line)
         values["setup"] = Setup(**values["setup"])
         values["effort"] = timing.Effort(**values["effort"])
@@ -83,7 +83,7 @@ class Task(Conditions):
 
 
 def main() -> int:
-    """Run the task on stdin."""
+    """Read a task from stdin, run it and print its results."""
     # Results go to the real stdout; whatever a library prints must not stand between them.
     results = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)

@@ -1,4 +1,4 @@
-"""The one place where files are written: whole or not at all, and never over what is no file."""
+"""The one place where files are written: whole or not at all, and over nothing but files."""
 
 from __future__ import annotations
 

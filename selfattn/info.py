@@ -187,7 +187,7 @@ def _backends(gpu: bool) -> list[Record]:
         found = backends()
     except Exception as error:  # whatever breaks here is what the user wants to read about
         said = f"{type(error).__name__}: {error}".splitlines()[0]
-        advice = f"mend what stands above; the import says: {said}"
+        advice = f"fix what is listed above; the import says: {said}"
         return [Record(section, "all", "not usable", False, advice)]
     records = []
     for name, reason in found.items():
@@ -292,10 +292,10 @@ def report(args: argparse.Namespace) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Be ``python -m selfattn.info``; ``selfattn info`` is the same."""
+    """Run ``python -m selfattn.info``; ``selfattn info`` does the same."""
     parser = argparse.ArgumentParser(
         prog="python -m selfattn.info",
-        description="Say what is installed, what is usable, and what to do about what is not.",
+        description="Show what is installed and usable, and how to fix what is not.",
         epilog="example: python -m selfattn.info --json > machine.json",
     )
     add_flags(parser)

@@ -74,7 +74,7 @@ class PositionalMask:
         window: if given, only keys with ``|key - query| <= window`` (in tokens) are visible.
 
     Raises:
-        UserError: if the direction is unknown, or the window is no whole number from 1 to
+        UserError: if the direction is unknown, or the window is not an integer from 1 to
             ``LONGEST_WINDOW``.
 
     Example:

@@ -47,6 +47,6 @@ class MultiHeadConfig(MaskedConfig):
         super().__post_init__()
         if self.positions == "alibi" and self.distance != "none":
             raise UserError(
-                f"distance {self.distance!r} is a cost of distance beside that of positions "
-                "'alibi'; choose one of them"
+                f"distance {self.distance!r} and positions 'alibi' both penalise distance; "
+                "choose one of them"
             )

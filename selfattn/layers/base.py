@@ -19,7 +19,7 @@ class SelfAttention(nn.Module, ABC):
         num_heads: number of heads H.
 
     Raises:
-        UserError: if one of them is no whole number of at least 1.
+        UserError: if one of them is not an integer of at least 1.
 
     Attributes:
         embed_dim: width of the input.
@@ -56,7 +56,7 @@ class SelfAttention(nn.Module, ABC):
             UserError: if the mechanism has nothing to show.
         """
         raise UserError(
-            f"{type(self).__name__} cannot be looked into; give the layer a method inspect() that "
+            f"{type(self).__name__} cannot be inspected; give the layer a method inspect() that "
             "returns an Inspection"
         )
 

@@ -28,7 +28,7 @@ class BiBloSA(SelfAttention):
 
     A direction holds between the tokens of a block and between blocks, not across both: a token of
     a forward head depends on later tokens of its own block, through the block's vector (eq. 12),
-    which eq. 14-18 give back to each of the block's tokens. It is no causal attention.
+    which eq. 14-18 give back to each of the block's tokens. It is not causal attention.
 
     Args:
         config: the switches; ``BiBloSAConfig.make("paper")`` is the paper's form.

@@ -12,8 +12,8 @@ from ..masks import check_padding_mask
 class Blocks:
     """Where the tokens of a batch lie in m blocks of r tokens (Bi-BloSAN, section 3.1).
 
-    A sentence is turned round until its first real token comes first, so that its blocks do not
-    depend on how much is padded in front of it. Nothing is read back from the device for that.
+    A sentence is rotated until its first real token comes first, so that its blocks do not depend
+    on the padding in front of it. This needs no transfer from the device.
 
     Args:
         x: the batch ``(B, T, C)``; only its shape and device count.

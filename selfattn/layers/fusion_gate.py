@@ -1,4 +1,4 @@
-"""The fusion gate of the papers: how much of a token to keep beside its context."""
+"""The fusion gate of the papers: how much of a token to keep next to its context."""
 
 from __future__ import annotations
 

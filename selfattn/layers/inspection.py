@@ -1,4 +1,4 @@
-"""What a layer did with its input, to look at."""
+"""What a layer did with its input, for inspection."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Inspection:
 
 @contextmanager
 def looking_into(module: nn.Module) -> Iterator[None]:
-    """Inside of the block nothing drops out and nothing is recorded for gradients."""
+    """Within the block there is no dropout, and nothing is recorded for gradients."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -82,7 +82,7 @@ def visible_softmax(score: Tensor, visible: Tensor) -> Tensor:
 
 
 def mask_names(masks: Sequence[PositionalMask]) -> tuple[str, ...]:
-    """Names for people: ``forward``, ``backward, window 5``, ``no direction``."""
+    """Readable names: ``forward``, ``backward, window 5``, ``no direction``."""
     names = []
     for mask in masks:
         name = "no direction" if mask.direction == "none" else mask.direction

@@ -122,7 +122,7 @@ class MaskedSelfAttention(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """``W1 x`` of the keys and ``W2 x + b1`` of the queries, ``(B, T, H * D)``.
 
-        Other tokens hold 0, or their own numbers where nobody can say which tokens these are.
+        Other tokens get 0, or their own projections where the choice is not known in advance.
         """
         x = self.dropout(x)
         return self._project(self.k_proj, x, keys), self._project(self.q_proj, x, queries)
@@ -143,7 +143,7 @@ class MaskedSelfAttention(nn.Module):
         queries: Tensor | None = None,
         keys: Tensor | None = None,
     ) -> Tensor:
-        """Attention weights averaged over a head's features, to look at.
+        """Attention weights averaged over a head's features, for inspection.
 
         Args:
             x: ``(B, T, H * D)``.
@@ -169,5 +169,5 @@ class MaskedSelfAttention(nn.Module):
         return weights / a.shape[-1]
 
     def extra_repr(self) -> str:
-        """What is no submodule, for ``print(module)``."""
+        """What is not a submodule, for ``print(module)``."""
         return f"masks={self.masks}, c={self.c}, attention_dropout={self.attention_dropout}"

@@ -31,7 +31,7 @@ class MBloSA(nn.Module):
         block_length: tokens r of a block.
 
     Differs:
-        A block of padding alone is never a key. In the authors' code it is one: a backward
+        A block of padding only is never a key. In the authors' code it is one: a backward
         direction then sees how much is padded. Dropout on the input of eq. 16 and 17 is drawn once
         for the vector E of a block, which its tokens share.
     """
@@ -92,7 +92,7 @@ class MBloSA(nn.Module):
         return self.activation(fused), torch.sigmoid(gate)
 
     def weights(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
-        """Weights of eq. 11 within blocks, ``(B, m, r, r)``, averaged over features, to look at."""
+        """Weights of eq. 11 within blocks, ``(B, m, r, r)``, averaged over features."""
         tokens = _sentences(x, padding)
         return self.within.weights(x.flatten(0, 1), tokens)[:, 0].unflatten(0, x.shape[:2])
 

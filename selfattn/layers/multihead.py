@@ -115,6 +115,6 @@ class MultiHead(SelfAttention):
         return None if self.distance is None else self.distance(length)
 
     def _sees_everything(self) -> bool:
-        """Whether the operator is PyTorch's own, where a sentence of padding alone sees itself."""
+        """Whether the operator is PyTorch's own, where a sentence of padding only sees itself."""
         masked = self.config.masks != "none" or self.config.window is not None
         return not (masked or self.distance or self.relative)

@@ -45,7 +45,7 @@ class Alibi(nn.Module):
 
     Differs:
         The paper has decoders, which see keys before the query alone; here the cost is the same
-        before and behind it. For numbers of heads that are no power of 2 the authors' code mixes
+        before and behind it. For numbers of heads that are not powers of 2 the authors' code mixes
         two ranges; here the paper's formula serves all.
     """
 
@@ -66,5 +66,5 @@ class Alibi(nn.Module):
         return -slopes[:, None] * torch.arange(length, dtype=slopes.dtype, device=slopes.device)
 
     def extra_repr(self) -> str:
-        """Sizes, for ``print(module)``."""
+        """The sizes that ``print(module)`` shows."""
         return f"num_heads={len(self.slopes)}"

@@ -77,5 +77,5 @@ class RelativePositions(nn.Module):
         return (ahead.clamp(-self.clip, self.clip) + self.clip).expand_as(pairs)
 
     def extra_repr(self) -> str:
-        """Sizes, for ``print(module)``."""
+        """The sizes that ``print(module)`` shows."""
         return f"width={self.keys.shape[1]}, clip={self.clip}"

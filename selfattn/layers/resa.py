@@ -147,12 +147,12 @@ class ReSA(DiSA):
         return {**self.__dict__, "_choice": None}
 
     def get_extra_state(self) -> Tensor:
-        """What ``state_dict`` stores beside the parameters; numbers, which averages can take."""
+        """What ``state_dict`` stores besides the parameters; numbers, which can be averaged."""
         mean = [] if self.reward_mean is None else [self.reward_mean]
         return torch.tensor([float(self.select_all), *mean], dtype=torch.float64)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """What ``load_state_dict`` reads."""
+        """Restore what ``get_extra_state`` stored."""
         select_all, *mean = state.tolist()
         self.select_all = select_all > 0.5
         self.reward_mean = mean[0] if mean else None

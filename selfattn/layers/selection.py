@@ -26,11 +26,11 @@ class Selection(NamedTuple):
     probability: Tensor  # (B, T), of being selected; 0 at padding
     log_probability: Tensor  # (B,), of the whole selection, in nats; differentiable
     entropy: Tensor  # (B,), mean over the real tokens, in nats
-    share: Tensor  # (B,), selected / real tokens; 0 for a sentence of padding alone
+    share: Tensor  # (B,), selected / real tokens; 0 for a sentence of padding only
 
     @classmethod
     def everything(cls, real: Tensor) -> Selection:
-        """All of the real tokens ``(B, T)``, without any choice."""
+        """All real tokens ``(B, T)``, without a choice."""
         zeros = torch.zeros(real.shape[0], device=real.device)  # len() would fix an export's B
         return cls(real, real.float(), zeros, zeros, real.any(1).float())
 

@@ -60,7 +60,7 @@ class Source2TokenScores(nn.Module):
 
     def kept_parameters(self) -> list[nn.Parameter]:
         """What an initialiser of the whole model leaves as it is."""
-        # 0 is no choice: in the published taggers this bias is random, too.
+        # 0 means no choice was made: in the published taggers this bias is random, too.
         return [self.network[-1].get_parameter("bias")] if self.bias_init else []
 
     def forward(self, x: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ def dot_product(
 
     Returns:
         ``(B, H, T, D)``. A query without a visible key gives exactly 0; only without masks and bias
-        a sentence of padding alone sees itself.
+        a sentence of padding only sees itself.
     """
     if distance_bias is None and all(mask.offsets == (None, None) for mask in masks):
         visible = None if padding_mask is None else not_padding(padding_mask)
@@ -65,7 +65,7 @@ def dot_product(
 
 
 def not_padding(padding_mask: Tensor) -> Tensor:
-    """Visible keys ``(B, 1, 1, T)``: a sentence of padding alone sees itself, lest it be NaN."""
+    """Visible keys ``(B, 1, 1, T)``: a sentence of padding only sees itself, to avoid NaN."""
     empty = padding_mask.all(1, keepdim=True)
     return (~padding_mask | empty)[:, None, None, :]
 

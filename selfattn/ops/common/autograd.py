@@ -1,6 +1,6 @@
 """How kernels that know their own gradient meet autograd: twice, and under torch.func.
 
-A kernel is no PyTorch operator, so that autograd sees what a ``Call`` says of it: its output, its
+A kernel is not a PyTorch operator, so autograd sees what a ``Call`` says about it: its output, its
 gradient, and the equation that both of them compute. The gradient of the gradient is that of the
 equation, some sentences and queries at a time.
 """
@@ -61,7 +61,7 @@ def run(call: Call, *inputs: Tensor | None) -> Tensor:
 
 
 def is_traced(t: Tensor) -> bool:
-    """Whether something records operators, so that only those of ``torch.library`` are seen."""
+    """Whether operators are being recorded, so that only those of ``torch.library`` are seen."""
     if torch.compiler.is_compiling():
         return True
     keys = torch._C._dispatch_keys(t)
@@ -74,7 +74,7 @@ def is_transformed() -> bool:
 
 
 def has_values(t: Tensor) -> bool:
-    """Whether the numbers of a tensor can be read: not in a graph, under vmap or on "meta"."""
+    """Whether the values of a tensor can be read: not in a graph, under vmap or on "meta"."""
     return not (torch.compiler.is_compiling() or is_transformed() or t.is_meta)
 
 

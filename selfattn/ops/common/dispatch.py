@@ -80,7 +80,7 @@ def refuse_tracing(name: str) -> None:
 def unfit(t: Tensor) -> dict[str, str]:
     """Why backends cannot be used for what PyTorch does with an input, whatever the machine."""
     if t.is_meta:
-        return dict.fromkeys(("fused", "eager"), "a tensor on 'meta' holds no numbers")
+        return dict.fromkeys(("fused", "eager"), "a tensor on 'meta' has no values")
     if torch.compiler.is_exporting():
         found = {"eager": "its blocks depend on the length, which an export may leave open"}
         if torch.onnx.is_in_onnx_export():

@@ -1,4 +1,4 @@
-"""A bias by the distance between query and key, where no ``T x T`` tensor may exist."""
+"""A bias by the distance between query and key, without a ``T x T`` tensor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOT_FUSED = "it has no distance bias; 'eager' and 'auto' have"
 
 
 def check(bias: Tensor | None, heads: int, length: int) -> None:
-    """Refuse a table that does not fit.
+    """Refuse a table of the wrong shape or dtype.
 
     Raises:
         UserError: if it is not a floating ``(heads, length)``.

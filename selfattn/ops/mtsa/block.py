@@ -189,7 +189,7 @@ class Block:
             torch.amax(s, 2, keepdim=True, out=shift) if s.dtype == shift.dtype else shift.copy_(
                 s.amax(2, keepdim=True)
             )
-            shift.clamp_min_(torch.finfo(shift.dtype).min)  # a sentence of padding alone: not -inf
+            shift.clamp_min_(torch.finfo(shift.dtype).min)  # a sentence of padding only: not -inf
         torch.sub(s, shift, out=e)
         e.mul_(LOG2E).exp2_()
         torch.mul(v, e, out=ve)

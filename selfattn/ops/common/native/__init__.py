@@ -1,4 +1,4 @@
-"""C kernels for the CPU: compiled when first needed, kept for later, never missed where absent.
+"""C kernels for the CPU: compiled when first needed and cached; everything works without them.
 
 The sources are plain C without dependencies, so that compiling takes seconds; ``build`` does it.
 """
@@ -42,7 +42,7 @@ def fields(
     Args:
         tensors: names of what C reads by its strides, ``(B, H, T, n)`` or ``(B, T, n)``.
         pointers: names of contiguous memory.
-        sizes: names of whole numbers.
+        sizes: names of integers.
         floats: names of other numbers.
     """
     return [
@@ -55,7 +55,7 @@ def fields(
 
 
 def run(folder: Path, task: Task, tensors: Mapping[str, Tensor | None], *, backward: bool) -> None:
-    """Let C compute a task, in the memory that the tensors have.
+    """Let C compute a task, in the memory of the tensors.
 
     Args:
         folder: holds ``kernel.c``.

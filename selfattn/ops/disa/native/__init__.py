@@ -105,7 +105,7 @@ class _Native(DiSACall):
         *,
         backward: bool,
     ) -> None:
-        """Hand everything to C."""
+        """Pass everything to C."""
         x, a, b, _, padding, unseen, seed = inputs
         batch, length, features = x.shape
         width = features // len(self.masks)

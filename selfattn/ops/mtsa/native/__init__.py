@@ -109,7 +109,7 @@ class _Native(MTSACall):
         *,
         backward: bool,
     ) -> None:
-        """Hand everything to C."""
+        """Pass everything to C."""
         q, v, seed = inputs[0], inputs[2], inputs[-1]
         batch, heads, length, inner = q.shape
         left, right = operators.offsets(self.masks)
