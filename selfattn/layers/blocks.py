@@ -50,11 +50,11 @@ class Blocks:
     def cut(self, x: Tensor) -> Tensor:
         """``(B, T, C)`` -> ``(B, m, r, C)``."""
         padded = F.pad(x, (0, 0, 0, self.extra)) if self.extra else x
-        return _turn(padded, self.there).unflatten(1, (self.count, self.length))
+        return _turn(padded, self.there).unflatten(1, (self.count, self.length))  # (B, m, r, C)
 
     def join(self, x: Tensor) -> Tensor:
         """``(B, m, r, C)`` -> ``(B, T, C)``, the inverse of ``cut``."""
-        return _turn(x.flatten(1, 2), self.back)[:, : self.tokens]
+        return _turn(x.flatten(1, 2), self.back)[:, : self.tokens]  # (B, T, C)
 
     def join_pairs(self, x: Tensor) -> Tensor:
         """Pairs of tokens of a block ``(B, m, r, r)`` -> all pairs ``(B, T, T)``, 0 elsewhere."""

@@ -130,7 +130,7 @@ class MaskedSelfAttention(nn.Module):
     def _project(self, linear: nn.Module, x: Tensor, chosen: Tensor | None) -> Tensor:
         """Project the chosen tokens alone."""
         if chosen is None or not has_values(x):
-            return join_heads(linear(split_heads(x, len(self.masks))))
+            return join_heads(linear(split_heads(x, len(self.masks))))  # (B, T, H * D)
         rows = chosen.flatten().nonzero()[:, 0]  # (n,), of the B * T
         few = x.flatten(0, 1)[None, rows]  # (1, n, H * D)
         y = join_heads(linear(split_heads(few, len(self.masks))))[0]  # (n, H * D)

@@ -141,7 +141,7 @@ class MTSA(SelfAttention):
             source = None
             if self.source2token is not None:
                 real = real_tokens(x, padding_mask)[:, None, None]
-                source = visible_softmax(s.transpose(-1, -2), real).mean(-2)
+                source = visible_softmax(s.transpose(-1, -2), real).mean(-2)  # (B, H, T)
             gate = None
             if self.gate is not None:
                 gate = self.gate.share(v, self._attend(q, k, v, s, padding_mask)).mean(-1)

@@ -85,7 +85,7 @@ class MultiHead(SelfAttention):
                 distance_bias=bias,
                 dropout_p=dropout,
             )
-        y: Tensor = self.out_proj(join_heads(context))
+        y: Tensor = self.out_proj(join_heads(context))  # (B, T, C)
         return y
 
     def inspect(self, x: Tensor, padding_mask: Tensor | None = None) -> Inspection:
@@ -98,7 +98,7 @@ class MultiHead(SelfAttention):
             else:
                 if self.config.positions == "rotary":
                     q, k = rotate(q), rotate(k)
-                score = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+                score = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # (B, H, T, T)
             bias = self._distance_bias(x.shape[1])
             if bias is not None:
                 score = score + by_position(bias)

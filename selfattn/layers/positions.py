@@ -29,10 +29,10 @@ def rotate(x: Tensor) -> Tensor:
     pair = torch.arange(width // 2, dtype=work, device=x.device)
     theta = _BASE ** (-2 * pair / width)  # section 3.2.2
     angle = torch.arange(length, dtype=work, device=x.device)[:, None] * theta
-    first, second = x.to(work).unflatten(-1, (-1, 2)).unbind(-1)
+    first, second = x.to(work).unflatten(-1, (-1, 2)).unbind(-1)  # (B, H, T, D / 2)
     cos, sin = angle.cos(), angle.sin()
     turned = (first * cos - second * sin, second * cos + first * sin)  # eq. 34
-    return torch.stack(turned, -1).flatten(-2).to(x.dtype)
+    return torch.stack(turned, -1).flatten(-2).to(x.dtype)  # (B, H, T, D)
 
 
 class Alibi(nn.Module):

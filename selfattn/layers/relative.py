@@ -35,7 +35,7 @@ class RelativePositions(nn.Module):
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
         """``q_i (k_j + a^K_ij)^T / sqrt(D)``, ``(B, H, T, T)`` (eq. 4)."""
         by_distance = q @ self.keys.transpose(0, 1)  # (B, H, T, 2 clip + 1)
-        pairs = q @ k.transpose(-1, -2)
+        pairs = q @ k.transpose(-1, -2)  # (B, H, T, T)
         scores: Tensor = pairs + by_distance.gather(-1, self._rows(pairs))
         return scores * q.shape[-1] ** -0.5
 
@@ -67,7 +67,7 @@ class RelativePositions(nn.Module):
         weights = F.dropout(weights, dropout_p).to(v.dtype)
         by_distance = weights.new_zeros(*weights.shape[:3], 2 * self.clip + 1)
         by_distance = by_distance.scatter_add(-1, self._rows(weights), weights)
-        y: Tensor = weights @ v + by_distance @ self.values.to(v.dtype)
+        y: Tensor = weights @ v + by_distance @ self.values.to(v.dtype)  # eq. 3
         return y
 
     def _rows(self, pairs: Tensor) -> Tensor:

@@ -131,9 +131,9 @@ def _with_padding_feature(
     large, factor = (2.0**15, 2.0**7) if q.dtype is torch.float16 else (1e30, 1.0)
     first = torch.zeros(8, dtype=q.dtype, device=q.device)
     first[0] = 1.0
-    more_q = (factor * first).expand(*q.shape[:-1], 8)
+    more_q = (factor * first).expand(*q.shape[:-1], 8)  # (B, H, T, 8)
     hidden = padding_mask[:, None, :, None].to(k.dtype) * (-large * first)
-    more_k = hidden.expand(*k.shape[:-1], 8)
+    more_k = hidden.expand(*k.shape[:-1], 8)  # (B, H, T, 8)
     more_v = torch.zeros_like(more_q)
     return torch.cat([q, more_q], -1), torch.cat([k, more_k], -1), torch.cat([v, more_v], -1)
 

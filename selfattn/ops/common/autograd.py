@@ -188,7 +188,7 @@ def _map(
             for t, d in pairs
         ]
         found = function.apply(*options, *flat)
-        outputs = tuple(t.unflatten(0, (size, -1)) for t in found)
+        outputs = tuple(t.unflatten(0, (size, -1)) for t in found)  # (size, B, ...)
     else:
         rows = [
             function.apply(*options, *(t if t is None or d is None else t[i] for t, d in pairs))

@@ -65,7 +65,7 @@ class DistanceTable:
         # A row more of zeros than needed, read in rows that are shorter by one: each row moves by
         # one against the row before it, and what belongs to one offset becomes a column.
         rows = F.pad(grad.flip(1), (0, queries)).flatten(1)[:, : queries * (keys + queries - 1)]
-        total = rows.unflatten(1, (queries, -1)).sum(1)
+        total = rows.unflatten(1, (queries, -1)).sum(1)  # (h, offsets)
         self._grad[heads, self._offsets(start, stop, lo, hi)] += total.to(self._grad.dtype)
 
     def gradient(self) -> Tensor:

@@ -173,7 +173,7 @@ class Block:
         copy = self.space.take(name, *t.shape).copy_(t).flatten(0, 1)  # (rows, T, D_i)
         if hidden is not None:
             # So that whatever a padded position holds (a huge score, NaN) stays outside.
-            copy.flatten(0, 1).index_fill_(0, hidden, 0.0)
+            copy.flatten(0, 1).index_fill_(0, hidden, 0.0)  # of (rows * T, D_i)
         return copy
 
     def _key_factors(self, v: Tensor, s: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -194,8 +194,8 @@ class Block:
         e.mul_(LOG2E).exp2_()
         torch.mul(v, e, out=ve)
         if hidden is not None:
-            ve.view(-1, self.width).index_fill_(0, hidden, 0.0)
-        return e.flatten(0, 1), ve.flatten(0, 1)
+            ve.view(-1, self.width).index_fill_(0, hidden, 0.0)  # of (rows * T, D)
+        return e.flatten(0, 1), ve.flatten(0, 1)  # (rows, T, D)
 
     def weights(self, tile: Tile) -> Tensor:
         """exp(sigma_t(R)) over the visible keys of a tile ``(rows, n_q, n_k)``, up to a row factor.

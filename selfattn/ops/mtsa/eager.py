@@ -119,12 +119,13 @@ def _forward_part(block: Block, saved: Saved) -> None:
         p = block.weights(tile)
         den = space.bmm("den", p, block.e[:, keys])  # Algorithm 1, (rows, n_q, D)
         pair_drop = block.pair_dropout(tile)
+        # Algorithm 1, (rows, n_q, D)
         num = space.bmm("num", p if pair_drop is None else p.mul_(pair_drop), block.ve[:, keys])
         dead = block.dead(tile)
         if dead is not None:
-            den.flatten(0, 1).index_fill_(0, dead, float("inf"))
+            den.flatten(0, 1).index_fill_(0, dead, float("inf"))  # of (rows * n_q, D)
         h, inverse = saved.h[..., queries, :], saved.inverse[..., queries, :]
-        torch.reciprocal(den.view(h.shape), out=inverse)
+        torch.reciprocal(den.view(h.shape), out=inverse)  # (b, g, n_q, D)
         torch.mul(num.view(h.shape), inverse, out=h)  # eq. 12; without a visible key exactly 0
         if not den.amin() >= SMALLEST_DENOMINATOR[den.dtype]:  # NaN is too small, as well
             _rescue(block, tile, den, pair_drop, saved)
@@ -197,7 +198,7 @@ def _backward_part(
         gr.mul_(p)  # no row-sum term: the row normaliser of P cancels in H
         block.add_distance_gradient(tile, gr)
         block.through_sigma_t(gr, p)
-        gq = out.q[..., queries, :]
+        gq = out.q[..., queries, :]  # through eq. 8, as gk
         torch.mul(space.bmm("term", gr, block.k[:, keys]).view(gq.shape), block.scale, out=gq)
         gk.add(keys, space.bmm("term", gr.mT, block.q[:, queries]))  # (rows, n_k, D_i)
     _finish(block, gk.result(), g_ve.result(), g_e.result(), out)

@@ -121,7 +121,7 @@ def _gather(block: Block, failure: Failure, pair_drop: Tensor | None) -> _Inputs
         k=k,
         v=v,
         s=s,
-        visible=visible.expand(len(rows), -1, -1),
+        visible=visible.expand(len(rows), -1, -1),  # (m, n_q, n_k)
         drop=None if block.drop is None else block.drop[rows, keys].double(),
         pair_drop=None if pair_drop is None else pair_drop[rows].double(),
         bias=block.bias(tile, where[1]),
@@ -162,7 +162,7 @@ def _factorised_terms(x: _Inputs) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     s = x.s.masked_fill(~used, float("-inf"))
     shift = s.detach().amax(1, keepdim=True)
     e = torch.exp(s - shift.masked_fill(shift == float("-inf"), 0.0))
-    return p, e, alive, torch.where(alive, p @ e, 1.0)
+    return p, e, alive, torch.where(alive, p @ e, 1.0)  # Algorithm 1, (m, n_q, D)
 
 
 def _factorised(x: _Inputs) -> Tensor:
@@ -170,7 +170,7 @@ def _factorised(x: _Inputs) -> Tensor:
     if x.pair_drop is not None:
         p = p * x.pair_drop
     ve = x.v * e if x.drop is None else x.v * e * x.drop  # Algorithm 1, (m, n_k, D)
-    return torch.where(alive, p @ ve, 0.0) / den
+    return torch.where(alive, p @ ve, 0.0) / den  # eq. 12, (m, n_q, D)
 
 
 def _log_space(x: _Inputs) -> Tensor:
