@@ -94,18 +94,32 @@ class Method(ABC):
         """The module with fresh weights, float32 on the CPU."""
 
     def inputs(self, setup: Setup, batch: int, length: int) -> list[Tensor]:
-        """Standard normal inputs, float32 on the CPU; ``(B, T, C)`` unless a subclass says so."""
+        """Standard normal inputs, float32 on the CPU; ``(B, T, C)`` unless a subclass says so.
+
+        Args:
+            setup: widths.
+            batch: sentences B.
+            length: tokens T.
+        """
         return [torch.randn(batch, length, setup.embed_dim)]
 
     def reference(self, module: nn.Module, setup: Setup) -> nn.Module | None:
         """A slow and obvious module with the weights of ``module``, or None where there is none.
 
         Its arithmetic must hold in float64, to which it is converted.
+
+        Args:
+            module: what ``build`` gave.
+            setup: see ``build``.
         """
         return None
 
     def check(self, setup: Setup, length: int) -> None:
         """Make sure that this method computes at this length what it should.
+
+        Args:
+            setup: device, dtype, mode and widths.
+            length: tokens T.
 
         Raises:
             CheckFailed: if it does not.

@@ -52,7 +52,13 @@ class Timing:
 
 
 def clock(step: Step, times: int, device: str) -> float:
-    """Seconds per step: CPU time of this process (all its threads), or CUDA time between events."""
+    """Seconds per step: CPU time of this process (all its threads), or CUDA time between events.
+
+    Args:
+        step: the work.
+        times: how often to repeat it.
+        device: ``"cpu"`` or ``"cuda"``.
+    """
     if device == "cuda":
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
@@ -103,7 +109,11 @@ def compare(step: Step, reference: Step, device: str, effort: Effort) -> Timing:
 
 
 def summary(samples: Sequence[tuple[float, float]]) -> Timing:
-    """Medians and quartiles of pairs (method, reference) of seconds."""
+    """Medians and quartiles of pairs (method, reference) of seconds.
+
+    Args:
+        samples: pairs (method, reference) in seconds.
+    """
     ratios = [mine / other for mine, other in samples]
     low, middle, high = (
         statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3

@@ -75,7 +75,14 @@ def jobs(
     widths: Sequence[int] = WIDTHS,
     variants: Sequence[str] = tuple(VARIANTS),
 ) -> Iterator[Job]:
-    """The configurations that differ: other widths are padded to one of these."""
+    """The configurations that differ: other widths are padded to one of these.
+
+    Args:
+        kernels: names from ``KERNELS``.
+        dtypes: names from ``DTYPES``.
+        widths: head widths in features.
+        variants: names from ``VARIANTS``.
+    """
     for dtype, width, kernel, variant in itertools.product(dtypes, widths, kernels, variants):
         yield Job(kernel, DTYPES[dtype], width, *VARIANTS[variant])
 

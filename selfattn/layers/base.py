@@ -87,6 +87,10 @@ class SelfAttention(nn.Module, ABC):
     def check_input(self, x: Tensor, padding_mask: Tensor | None) -> None:
         """Refuse inputs of another shape, and masks that are not bool.
 
+        Args:
+            x: what a caller gave.
+            padding_mask: what a caller gave, or None.
+
         Raises:
             UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
         """
@@ -106,7 +110,12 @@ def join_heads(x: Tensor) -> Tensor:
 
 
 def zero_padding(x: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """``(B, T, C)`` with 0 at padded positions."""
+    """``(B, T, C)`` with 0 at padded positions.
+
+    Args:
+        x: ``(B, T, C)``.
+        padding_mask: bool ``(B, T)``, True = padding, or None.
+    """
     check_padding_mask(padding_mask, x.shape[:2])
     return x if padding_mask is None else x.masked_fill(padding_mask[..., None], 0.0)
 
@@ -129,6 +138,13 @@ def xavier_linear(
     """A linear map with Xavier (Glorot) uniform weights and a zero bias, as in the papers.
 
     ``heads`` > 1 draws the equal parts of the outputs as that many matrices of their own.
+
+    Args:
+        inputs: input width in features.
+        outputs: output width in features.
+        bias: whether to add a bias.
+        gain: gain of the initialisation.
+        heads: how many equal parts of the outputs are drawn as matrices of their own.
     """
     linear = nn.Linear(inputs, outputs, bias=bias)
     for part in linear.weight.data.chunk(heads):

@@ -45,7 +45,11 @@ class Inspection:
 
 @contextmanager
 def looking_into(module: nn.Module) -> Iterator[None]:
-    """Within the block there is no dropout, and nothing is recorded for gradients."""
+    """Within the block there is no dropout, and nothing is recorded for gradients.
+
+    Args:
+        module: a layer or a model; afterwards its parts are in the modes of before.
+    """
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -76,7 +80,12 @@ def visible_keys(
 
 
 def visible_softmax(score: Tensor, visible: Tensor) -> Tensor:
-    """Softmax over the visible keys (last dimension); exactly 0 where a query sees none."""
+    """Softmax over the visible keys (last dimension); exactly 0 where a query sees none.
+
+    Args:
+        score: ``(..., T, T)``, [query, key].
+        visible: bool that broadcasts with it, True = visible.
+    """
     score = score.masked_fill(~visible, float("-inf"))
     return torch.softmax(score, -1).masked_fill(~visible, 0.0)  # a row of -inf alone gives NaN
 

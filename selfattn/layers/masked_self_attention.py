@@ -123,6 +123,11 @@ class MaskedSelfAttention(nn.Module):
         """``W1 x`` of the keys and ``W2 x + b1`` of the queries, ``(B, T, H * D)``.
 
         Other tokens get 0, or their own projections where the choice is not known in advance.
+
+        Args:
+            x: ``(B, T, H * D)``.
+            queries: bool ``(B, T)``, the tokens that attend; None: all.
+            keys: bool ``(B, T)``, the tokens that may be attended to; None: all.
         """
         x = self.dropout(x)
         return self._project(self.k_proj, x, keys), self._project(self.q_proj, x, queries)

@@ -36,7 +36,13 @@ class Selection(NamedTuple):
 
     @classmethod
     def of(cls, selected: Tensor, logits: Tensor, real: Tensor) -> Selection:
-        """A choice with the logits ``(B, T)`` of being selected that it was made with."""
+        """A choice with the logits ``(B, T)`` of being selected that it was made with.
+
+        Args:
+            selected: bool ``(B, T)``.
+            logits: of being selected ``(B, T)``.
+            real: bool ``(B, T)``, False = padding.
+        """
         log_p, log_not = (F.logsigmoid(t).clamp_min(SMALLEST_LOG) for t in (logits, -logits))
         p = torch.sigmoid(logits).masked_fill(~real, 0.0)
         chosen = torch.where(selected, log_p, log_not).masked_fill(~real, 0.0)
@@ -169,7 +175,12 @@ def scale_learning_rate(module: nn.Module, scale: float) -> None:
 
 
 def real_tokens(x: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """Bool ``(B, T)``, False = padding."""
+    """Bool ``(B, T)``, False = padding.
+
+    Args:
+        x: ``(B, T, C)``; only its shape and device count.
+        padding_mask: bool ``(B, T)``, True = padding, or None.
+    """
     check_padding_mask(padding_mask, x.shape[:2])
     if padding_mask is None:
         return torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
@@ -177,7 +188,13 @@ def real_tokens(x: Tensor, padding_mask: Tensor | None) -> Tensor:
 
 
 def decide(logits: Tensor, real: Tensor, noise: Tensor | None) -> Tensor:
-    """Select where the noise is below the probability, or that at least 0.5; never padding."""
+    """Select where the noise is below the probability, or that at least 0.5; never padding.
+
+    Args:
+        logits: of being selected ``(B, T)``.
+        real: bool ``(B, T)``, False = padding.
+        noise: ``(B, T)``, uniform in [0, 1); None takes the threshold.
+    """
     p = torch.sigmoid(logits.detach())
     return real & (p >= 0.5 if noise is None else noise < p)
 
