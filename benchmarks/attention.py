@@ -11,7 +11,7 @@ scaled_dot_product_attention as the reference. examples/benchmarks/README.md say
 
 import argparse
 
-from benchmarks import command
+from . import command
 
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 

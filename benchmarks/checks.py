@@ -1,4 +1,4 @@
-"""No number for a wrong result: what a method must pass before its row is reported."""
+"""No numbers for wrong results: what a method must pass before its row is reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from selfattn.testing import error_ratio, padding_mask, run_with_grads
 
 if TYPE_CHECKING:
-    from benchmarks.method import Method, Setup
+    from .method import Method, Setup
 
 # Bounds on the relative error of outputs and gradients of a whole module against float64. The low
 # precisions round between the maps too; a wrong formula is off by far more.
@@ -73,7 +73,7 @@ def _against_reference(
     with torch.no_grad():
         shape = module(*inputs, here).shape
     upstream = torch.randn(shape).to(setup.torch_dtype).double()
-    if hidden is not None:  # what a padded query gives is nobody's business
+    if hidden is not None:  # the output of a padded query does not matter
         upstream.masked_fill_(_like_output(hidden, upstream), 0.0)
     expected = run_with_grads(
         lambda *leaves: slow(*leaves, hidden), [x.double().cpu() for x in inputs], upstream

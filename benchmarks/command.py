@@ -9,15 +9,16 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import memory, plots, table
-from benchmarks.compare import regressions
-from benchmarks.method import DTYPES, MODES, PADDINGS, REFERENCES, Setup
-from benchmarks.methods import choose
-from benchmarks.sweep import Plan, run
-from benchmarks.table import Row
-from benchmarks.timing import Effort
 from selfattn.errors import UserError, needed
 from selfattn.files import check_output, check_output_folder, regular_target
+
+from . import memory, plots, table
+from .compare import regressions
+from .method import DTYPES, MODES, PADDINGS, REFERENCES, Setup
+from .methods import choose
+from .sweep import Plan, run
+from .table import Row
+from .timing import Effort
 
 QUICK = Effort(seconds=0.2, sample=0.01, least=3, most=3)
 
@@ -34,39 +35,47 @@ def add_flags(
         embed_dim: default of ``--embed-dim``.
     """
     add = parser.add_argument
-    add("--level", choices=levels, default=levels[0], help="what a row is (default: %(default)s)")
-    add("--methods", nargs="+", metavar="NAME", help="rows (default: all; --list shows them)")
+    add("--level", choices=levels, default=levels[0], help="what to measure (default: %(default)s)")
     add(
-        "--methods-module", type=Path, metavar="FILE.py", help="methods of your own: METHODS = [..]"
+        "--methods", nargs="+", metavar="NAME", help="what to run (default: all; --list shows them)"
+    )
+    add(
+        "--methods-module", type=Path, metavar="FILE.py", help="your own methods, as a list METHODS"
     )
     add("--list", action="store_true", help="list the methods of the level and stop")
     add("--lengths", type=int, nargs="+", default=list(lengths), metavar="N", help="in tokens")
-    add("--mode", choices=MODES, default=MODES[0], help="forward and backward, or forward")
+    add("--mode", choices=MODES, default=MODES[0], help="forward and backward, or forward only")
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--dtype", choices=DTYPES, default=DTYPES[0])
-    add("--batch", type=int, default=64, help="sentences (default: %(default)s)")
+    add("--batch", type=int, default=64, help="sentences per batch (default: %(default)s)")
     add("--max-tokens", type=int, default=16384,
-        help="of a batch: long sentences make smaller batches (default: %(default)s)")  # fmt: skip
+        help="per batch: long sentences make smaller batches (default: %(default)s)")  # fmt: skip
     add("--embed-dim", type=int, default=embed_dim, help="features (default: %(default)s)")
     add("--heads", type=int, default=8, help="(default: %(default)s)")
-    add("--padding", choices=PADDINGS, default=PADDINGS[0], help="sentences of one length or not")
-    add("--backend", default="auto", help="of the family's operators (default: %(default)s)")
-    add("--threads", type=int, default=1, help="of the CPU (default: %(default)s)")
+    add("--padding", choices=PADDINGS, default=PADDINGS[0], help="none: sentences of one length")
+    add("--backend", default="auto", help="of this project's operators (default: %(default)s)")
+    add("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
     add("--seconds", type=float, default=8.0,
-        help="to time a method and its reference at one length (default: %(default)s)")  # fmt: skip
+        help="for a method and its reference at each length (default: %(default)s)")  # fmt: skip
     add("--longest", type=float, default=60.0, metavar="SECONDS",
         help="skip a length at which one step takes longer (default: %(default)s)")  # fmt: skip
     add("--memory-limit", type=float, metavar="GIB",
-        help="what a process may take on a CPU (default: 60 %% of what is free)")  # fmt: skip
-    add("--no-memory", action="store_true", help="leave peak memory out")
-    add("--quick", action="store_true", help="a few samples at tiny sizes: to try the command")
-    add("--csv", type=Path, metavar="FILE", help="write the rows")
-    add("--plots", type=Path, metavar="FOLDER", help="draw time and memory as PNG and SVG")
+        help="memory a process may use on a CPU (default: 60 %% of what is free)")  # fmt: skip
+    add("--no-memory", action="store_true", help="do not measure peak memory")
+    add("--quick", action="store_true", help="a few samples at tiny sizes, to try the command")
+    add("--csv", type=Path, metavar="FILE", help="write the rows as CSV")
+    add("--plots", type=Path, metavar="FOLDER", help="plot time and memory as PNG and SVG")
     add(
-        "--compare", type=Path, metavar="OLD.csv", help="list what became worse; exit code 1 if any"
+        "--compare",
+        type=Path,
+        metavar="OLD.csv",
+        help="list what got slower or larger; exit code 1 if anything did",
     )
     add(
-        "--read", type=Path, metavar="FILE.csv", help="show, draw, compare these rows; measure none"
+        "--read",
+        type=Path,
+        metavar="FILE.csv",
+        help="show, plot or compare the rows of this file; measure nothing",
     )
 
 
@@ -170,9 +179,10 @@ def _plan(args: argparse.Namespace) -> Plan:
         reference=REFERENCES.get(args.level, "multihead"),
         methods=choose(args.level, args.methods, args.methods_module),
         setup=setup,
-        lengths=sorted(set(args.lengths)),
-        batch=args.batch,
-        max_tokens=args.max_tokens,
+        shapes=[
+            (length, max(1, min(args.batch, args.max_tokens // length)))
+            for length in sorted(set(args.lengths))
+        ],
         threads=args.threads,
         effort=QUICK if args.quick else Effort(seconds=args.seconds),
         longest=args.longest,

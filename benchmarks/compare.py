@@ -1,12 +1,13 @@
-"""This run against an older one: which rows became worse by more than the noise."""
+"""Compare a run with an older one: which rows got worse by more than the noise."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.table import Row, number
 from selfattn.errors import UserError
+
+from .table import Row, number
 
 # On a shared machine, medians of the same code differ by up to so much between two runs.
 NOISE = 0.10
@@ -15,7 +16,7 @@ LEAST_MIB = 1.0
 
 
 def regressions(rows: Sequence[Row], old: Sequence[Row], path: Path) -> list[str]:
-    """A sentence for each row that became worse.
+    """A sentence for each row that got worse.
 
     Time counts as worse if the ratio to the reference grew by more than ``NOISE`` and the quartiles
     of both runs do not overlap; memory if its ratio grew by more than ``NOISE`` and its own peak by

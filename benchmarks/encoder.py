@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import copy
 
-import torch
 from torch import Tensor, nn
 
-from benchmarks.method import Case, Method, Setup
-from selfattn import testing
+from .method import Method, Setup
 
 
 class PreNormLayer(nn.Module):
@@ -54,6 +52,7 @@ class EncoderMethod(Method):
     """Encoder layers with the attention of another method; a step is a whole update with Adam."""
 
     level = "encoder"
+    updates = True
 
     def __init__(self, attention: Method) -> None:
         super().__init__(attention.name, attention.label)
@@ -74,21 +73,3 @@ class EncoderMethod(Method):
         for layer in slow.layers:  # type: ignore[union-attr]
             layer.attention = self.attention.reference(layer.attention, setup)
         return slow
-
-    def case(self, setup: Setup, batch: int, length: int) -> Case:
-        """Forward and backward; in training also an update of the weights."""
-        if setup.mode == "inference":
-            return super().case(setup, batch, length)
-        module = self.build(setup).to(setup.device, setup.torch_dtype)
-        x = self.inputs(setup, batch, length)[0].to(setup.device, setup.torch_dtype)
-        padding = testing.padding_mask(setup.padding, batch, length)
-        padding = None if padding is None else padding.to(setup.device)
-        optimizer = torch.optim.Adam(module.parameters(), lr=1e-4)
-
-        def step() -> None:
-            y = module(x, padding)
-            y.backward(torch.ones_like(y))
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-
-        return Case(step, sum(p.numel() for p in module.parameters()), stateful=True)

@@ -1,4 +1,7 @@
-"""Methods of bench_training.py's level fairseq: whole updates by fairseq's own trainer."""
+"""Methods of bench_training.py's level fairseq: whole updates by fairseq's own trainer.
+
+The file is loaded by its path, as one of a user is, so that its imports are absolute.
+"""
 
 import argparse
 import random
@@ -49,7 +52,7 @@ class FairseqMethod(Method):
         self.preset = preset
 
     def build(self, setup: Setup) -> nn.Module:
-        """The model alone."""
+        """The model alone, without its trainer."""
         model: nn.Module = self._trainer(setup, 64).model
         return model
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from benchmarks.method import Method, Setup
 from selfattn.layers.base import split_heads
 from selfattn.masks import head_masks
-from selfattn.ops import disa
+
+from .method import Method, Setup
 
 Build = Callable[[Setup], nn.Module]
 Reference = Callable[[nn.Module, Setup], nn.Module]
@@ -65,31 +66,20 @@ class DiSAOperatorMethod(OperatorMethod):
         return [torch.randn(batch, length, 2 * setup.embed_dim) for _ in range(self.count)]
 
 
-class DiSAOperator(nn.Module):
-    """``selfattn.ops.disa`` in two directions, on ``(B, T, 2 C)`` three times."""
+class MaskedOperator(nn.Module):
+    """An operator of ``selfattn.ops``, or a rival with its arguments, under a layout of masks.
 
-    def __init__(self, backend: str) -> None:
-        super().__init__()
-        self.backend = backend
-        self.masks = head_masks("forward_backward", 2)
+    Args:
+        operator: takes the tensors, ``masks`` and ``padding_mask``.
+        layout: a name from ``selfattn.masks.MASK_LAYOUTS``.
+        masks: how many masks.
+    """
 
-    def forward(
-        self, x: Tensor, a: Tensor, b: Tensor, padding_mask: Tensor | None = None
-    ) -> Tensor:
-        """Attend."""
-        return disa(x, a, b, masks=self.masks, padding_mask=padding_mask, backend=self.backend)
-
-
-class MTSAOperator(nn.Module):
-    """``selfattn.ops.mtsa`` or a rival with its arguments, on ``(B, H, T, D)`` four times."""
-
-    def __init__(self, operator: Callable[..., Tensor], layout: str, heads: int) -> None:
+    def __init__(self, operator: Callable[..., Tensor], layout: str, masks: int) -> None:
         super().__init__()
         self.operator = operator
-        self.masks = head_masks(layout, heads)
+        self.masks = head_masks(layout, masks)
 
-    def forward(
-        self, q: Tensor, k: Tensor, v: Tensor, s: Tensor, padding_mask: Tensor | None = None
-    ) -> Tensor:
-        """Attend."""
-        return self.operator(q, k, v, s, masks=self.masks, padding_mask=padding_mask)
+    def forward(self, *inputs: Any) -> Tensor:
+        """Attend; the inputs are the operator's tensors and a padding mask or None."""
+        return self.operator(*inputs[:-1], masks=self.masks, padding_mask=inputs[-1])

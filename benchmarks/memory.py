@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.timing import Step
+from .timing import Step
 
 # Read by glibc when a process starts. Timings are not taken under it: page faults would cost.
 ENVIRONMENT = {

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from benchmarks import checks
 from selfattn import testing
+
+from . import checks
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 MODES = ("training", "inference")
@@ -79,6 +80,8 @@ class Method(ABC):
     """
 
     level = "layer"
+    # Whether a step of training ends with an update of the weights.
+    updates = False
     # Size of what lies in the padding when it is checked that nobody sees it.
     garbage = 100.0
 
@@ -91,18 +94,32 @@ class Method(ABC):
         """The module with fresh weights, float32 on the CPU."""
 
     def inputs(self, setup: Setup, batch: int, length: int) -> list[Tensor]:
-        """Standard normal inputs, float32 on the CPU; ``(B, T, C)`` unless a subclass says so."""
+        """Standard normal inputs, float32 on the CPU; ``(B, T, C)`` unless a subclass says so.
+
+        Args:
+            setup: widths.
+            batch: sentences B.
+            length: tokens T.
+        """
         return [torch.randn(batch, length, setup.embed_dim)]
 
     def reference(self, module: nn.Module, setup: Setup) -> nn.Module | None:
         """A slow and obvious module with the weights of ``module``, or None where there is none.
 
         Its arithmetic must hold in float64, to which it is converted.
+
+        Args:
+            module: what ``build`` gave.
+            setup: see ``build``.
         """
         return None
 
     def check(self, setup: Setup, length: int) -> None:
         """Make sure that this method computes at this length what it should.
+
+        Args:
+            setup: device, dtype, mode and widths.
+            length: tokens T.
 
         Raises:
             CheckFailed: if it does not.
@@ -110,41 +127,38 @@ class Method(ABC):
         checks.check_module(self, setup, length)
 
     def case(self, setup: Setup, batch: int, length: int) -> Case:
-        """Build the module and its inputs at one size."""
-        where = {"device": setup.device, "dtype": setup.torch_dtype}
-        module = self.build(setup).to(**where)  # type: ignore[call-overload]
-        inputs = [x.to(**where) for x in self.inputs(setup, batch, length)]  # type: ignore[call-overload]
+        """The work at one size.
+
+        Args:
+            setup: device, dtype, mode and widths.
+            batch: sentences B.
+            length: tokens T.
+        """
+        module = self.build(setup).to(setup.device, setup.torch_dtype)
+        inputs = [x.to(setup.device, setup.torch_dtype) for x in self.inputs(setup, batch, length)]
         padding = testing.padding_mask(setup.padding, batch, length)
         padding = None if padding is None else padding.to(setup.device)
-        step = _training_step(module, inputs, padding)
-        if setup.mode == "inference":
-            step = _inference_step(module, inputs, padding)
-        return Case(step, sum(p.numel() for p in module.parameters()))
+        training = setup.mode == "training"
+        optimizer = None
+        if training and self.updates:
+            optimizer = torch.optim.Adam(module.parameters(), lr=1e-4)
+        elif training:
+            inputs = [x.requires_grad_() for x in inputs]
 
+        def train() -> None:
+            y = module(*inputs, padding)
+            # Ones of y's own layout: a plain sum's gradient has stride 0 and slow paths of its own
+            y.backward(torch.ones_like(y))
+            if optimizer is not None:
+                optimizer.step()
+            module.zero_grad(set_to_none=True)
+            for x in inputs:
+                x.grad = None
 
-def _training_step(
-    module: nn.Module, inputs: list[Tensor], padding: Tensor | None
-) -> Callable[[], None]:
-    leaves = [x.requires_grad_() for x in inputs]
+        def infer() -> None:
+            with torch.no_grad():
+                module(*inputs, padding)
 
-    def step() -> None:
-        y = module(*leaves, padding)
-        # Ones of y's own layout: the gradient of a plain sum has stride 0 and slow paths of its own
-        y.backward(torch.ones_like(y))
-        module.zero_grad(set_to_none=True)
-        for leaf in leaves:
-            leaf.grad = None
-
-    return step
-
-
-def _inference_step(
-    module: nn.Module, inputs: list[Tensor], padding: Tensor | None
-) -> Callable[[], None]:
-    module.eval()
-
-    def step() -> None:
-        with torch.no_grad():
-            module(*inputs, padding)
-
-    return step
+        step = train if training else infer
+        parameters = sum(p.numel() for p in module.train(training).parameters())
+        return Case(step, parameters, stateful=optimizer is not None)

@@ -6,36 +6,37 @@ import copy
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
-from benchmarks.encoder import EncoderMethod
-from benchmarks.kinds import (
-    DiSAOperator,
+from selfattn.config import CONFIGS, AttentionConfig
+from selfattn.errors import UserError
+from selfattn.layers import ATTENTIONS, build_attention
+from selfattn.masks import head_masks
+from selfattn.ops import disa, mtsa
+
+from .encoder import EncoderMethod
+from .kinds import (
     DiSAOperatorMethod,
     LayerMethod,
-    MTSAOperator,
+    MaskedOperator,
     OperatorMethod,
     Reference,
 )
-from benchmarks.method import Method, Setup
-from benchmarks.rivals.algorithm1 import AlgorithmOneLayer, algorithm1, mtsa_by_reference
-from benchmarks.rivals.convolution import HierarchicalCNN, MultiWindowCNN
-from benchmarks.rivals.dot_product import (
+from .method import Method, Setup
+from .rivals.algorithm1 import AlgorithmOneLayer, algorithm1
+from .rivals.convolution import HierarchicalCNN, MultiWindowCNN
+from .rivals.dot_product import (
     Directed,
     Explicit,
     MultiHeadAround,
     TorchMultiHead,
     Undirected,
 )
-from benchmarks.rivals.recurrent import BiRecurrent
-from selfattn.config import CONFIGS, AttentionConfig
-from selfattn.errors import UserError
-from selfattn.layers import ATTENTIONS, build_attention
-from selfattn.masks import head_masks
-from selfattn.ops import mtsa
+from .rivals.recurrent import BiRecurrent
 
 _LABELS = {
     "multihead": "multi-head layer",
@@ -119,7 +120,7 @@ def _as_published(method: LayerMethod) -> LayerMethod:
 
 def _algorithm1_layer_reference(module: nn.Module, setup: Setup) -> nn.Module:
     slow = copy.deepcopy(module)
-    slow.operator = mtsa_by_reference  # type: ignore[assignment]
+    slow.operator = partial(mtsa, backend="reference")  # type: ignore[assignment]
     return slow
 
 
@@ -173,13 +174,11 @@ def _operators() -> list[Method]:
 
     def mtsa_method(name: str, label: str, layout: str, rival: bool = False) -> OperatorMethod:
         def build(setup: Setup) -> nn.Module:
-            def chosen(*tensors: Tensor, **switches: object) -> Tensor:
-                return mtsa(*tensors, **switches, backend=setup.backend)  # type: ignore[arg-type]
-
-            return MTSAOperator(algorithm1 if rival else chosen, layout, setup.heads)
+            chosen = algorithm1 if rival else partial(mtsa, backend=setup.backend)
+            return MaskedOperator(chosen, layout, setup.heads)
 
         def reference(module: nn.Module, setup: Setup) -> nn.Module:
-            return MTSAOperator(mtsa_by_reference, layout, setup.heads)
+            return MaskedOperator(partial(mtsa, backend="reference"), layout, setup.heads)
 
         return OperatorMethod(name, label, build, reference, count=4)
 
@@ -205,10 +204,11 @@ def _disa() -> list[Method]:
 
     def pair(name: str, label: str, backend: str | None = None) -> list[Method]:
         def build(setup: Setup) -> nn.Module:
-            return DiSAOperator(backend or setup.backend)
+            operator = partial(disa, backend=backend or setup.backend)
+            return MaskedOperator(operator, "forward_backward", 2)
 
         def reference(module: nn.Module, setup: Setup) -> nn.Module:
-            return DiSAOperator("reference")
+            return MaskedOperator(partial(disa, backend="reference"), "forward_backward", 2)
 
         return [
             _layer(name, label, config, wide=True, backend=backend),

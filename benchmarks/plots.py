@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.table import Row, number
 from selfattn.config import CONFIGS
 from selfattn.errors import UserError
 from selfattn_experiments.report.figures import FORMATS, new_figure, save, tidy
+
+from .table import Row, number
 
 # One look for each method in every picture: colours by family, markers within it.
 _STYLES = {

@@ -1,4 +1,4 @@
-"""A run: one process for each method's times, another for its memory."""
+"""A run: for each method one process for its times, another for its memory."""
 
 from __future__ import annotations
 
@@ -9,71 +9,47 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import selfattn
-from benchmarks import memory
-from benchmarks.method import Method, Setup
-from benchmarks.table import Row, number
-from benchmarks.timing import Effort
-from benchmarks.worker import FAILED, OK, OUT_OF_MEMORY, WRONG, Task
 from selfattn.machine import facts
+
+from . import memory
+from .method import Method
+from .table import Row, number
+from .timing import Timing
+from .worker import FAILED, OK, OUT_OF_MEMORY, WRONG, Conditions, Task
 
 Say = Callable[[str], None]
 Result = dict[str, Any]
+# What a worker that timed a method says about it, under the names of ``Row``.
+MEASURED = ("parameters", *(f.name for f in fields(Timing)))
 # Below this, a peak is what the allocator rounds to, and a ratio would mean nothing.
 _LEAST_MIB = 1.0
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Conditions):
     """What to run.
 
     Args:
-        level: of all methods.
-        reference: name of the method that ratios are taken to.
         methods: rows, in order.
-        setup: what they share.
-        lengths: tokens, ascending.
-        batch: sentences at most.
-        max_tokens: of a batch; longer sentences make smaller batches, for all methods alike.
-        threads: of the CPU.
-        effort: how long to time.
-        longest: see ``Task``.
-        memory_limit: see ``Task``.
         with_memory: whether to measure memory at all.
-        methods_module: see ``Task``.
     """
 
-    level: str
-    reference: str
     methods: Sequence[Method]
-    setup: Setup
-    lengths: Sequence[int]
-    batch: int
-    max_tokens: int
-    threads: int
-    effort: Effort
-    longest: float
-    memory_limit: int | None
     with_memory: bool
-    methods_module: Path | None
-
-    @property
-    def shapes(self) -> list[tuple[int, int]]:
-        """Pairs (length, batch)."""
-        return [(n, max(1, min(self.batch, self.max_tokens // n))) for n in self.lengths]
 
 
 @dataclass
 class Outcome:
-    """What a run gave.
+    """The results of a run.
 
     Args:
-        rows: that may be reported.
-        refused: sentences about rows that may not be, since their results are wrong.
+        rows: rows that may be reported.
+        refused: a sentence for each row that may not be, because its results are wrong.
     """
 
     rows: list[Row]
@@ -130,7 +106,7 @@ def _row(
 ) -> Row:
     setup = asdict(plan.setup)
     del setup["ffn_dim"]  # of encoders alone
-    row = Row(
+    return Row(
         **setup,
         level=plan.level,
         threads=plan.threads,
@@ -141,18 +117,7 @@ def _row(
         reference=plan.reference,
         status=result["status"],
         facts=origin,
-    )
-    if result["status"] != OK:
-        return row
-    return replace(
-        row,
-        parameters=result["parameters"],
-        seconds=result["seconds"],
-        reference_seconds=result["reference_seconds"],
-        ratio=result["ratio"],
-        ratio_low=result["low"],
-        ratio_high=result["high"],
-        pairs=result["pairs"],
+        **{name: result[name] for name in MEASURED if name in result},
     )
 
 
@@ -170,9 +135,8 @@ def _worker(
     plan: Plan, kind: str, method: str, progress: Callable[[Result], None] | None = None
 ) -> dict[int, Result]:
     """Run a worker and collect its results by length; each length gets one."""
-    own: dict[str, Any] = {"kind": kind, "method": method}
-    shared = {f.name: getattr(plan, f.name) for f in fields(Task) if f.name not in own}
-    task = Task(**own, **shared)
+    shared = {f.name: getattr(plan, f.name) for f in fields(Conditions)}
+    task = Task(kind=kind, method=method, **shared)
     found: dict[int, Result] = {}
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
         process = subprocess.Popen(
@@ -198,7 +162,7 @@ def _worker(
             process.wait()
         errors.seek(0)
         ending = _ending(code, errors.read())
-    for length in plan.lengths:  # a worker that died owes the rest
+    for length, _ in plan.shapes:  # a worker that died owes the rest
         found.setdefault(length, {"length": length, **ending})
     return found
 
@@ -213,7 +177,7 @@ def _environment(threads: int, kind: str) -> dict[str, str]:
 
 
 def _ending(code: int, errors: str) -> Result:
-    """What became of the lengths that a dead worker did not report."""
+    """The result for lengths that a dead worker did not report."""
     if code == -signal.SIGKILL:  # the system's answer to a process that takes too much memory
         return {"status": OUT_OF_MEMORY, "reason": "killed"}
     last = next((line for line in reversed(errors.splitlines()) if line.strip()), "no message")

@@ -91,6 +91,10 @@ _TYPES = {f.name: str(f.type).split(" ")[0] for f in fields(Row)}
 def write(path: Path, rows: Sequence[Row]) -> None:
     """Write rows as CSV.
 
+    Args:
+        path: the file.
+        rows: of one run.
+
     Raises:
         UserError: if the file cannot be written.
     """
@@ -151,7 +155,11 @@ def _row(line: dict[str, str], where: str) -> Row:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """Two tables, time and memory (if measured), methods by lengths; then where they come from."""
+    """Two tables, time and memory (if measured), methods by lengths; then where they come from.
+
+    Args:
+        rows: of one run: one level, mode and device.
+    """
     lengths = sorted({row.length for row in rows})
     methods = list(dict.fromkeys((row.method, row.label) for row in rows))
     found = {(row.method, row.length): row for row in rows}

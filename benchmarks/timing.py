@@ -1,4 +1,4 @@
-"""Two steps timed in turns, so that what slows the machine slows both."""
+"""Time two steps in turns, so that whatever slows the machine slows both."""
 
 from __future__ import annotations
 
@@ -38,21 +38,27 @@ class Timing:
         seconds: of the method.
         reference_seconds: of the reference.
         ratio: median over pairs of method / reference.
-        low: lower quartile of the same.
-        high: upper quartile.
+        ratio_low: lower quartile of the same.
+        ratio_high: upper quartile.
         pairs: how many there were.
     """
 
     seconds: float
     reference_seconds: float
     ratio: float
-    low: float
-    high: float
+    ratio_low: float
+    ratio_high: float
     pairs: int
 
 
 def clock(step: Step, times: int, device: str) -> float:
-    """Seconds per step: CPU time of this process (all its threads), or CUDA time between events."""
+    """Seconds per step: CPU time of this process (all its threads), or CUDA time between events.
+
+    Args:
+        step: the work.
+        times: how often to repeat it.
+        device: ``"cpu"`` or ``"cuda"``.
+    """
     if device == "cuda":
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
@@ -103,7 +109,11 @@ def compare(step: Step, reference: Step, device: str, effort: Effort) -> Timing:
 
 
 def summary(samples: Sequence[tuple[float, float]]) -> Timing:
-    """Medians and quartiles of pairs (method, reference) of seconds."""
+    """Medians and quartiles of pairs (method, reference) of seconds.
+
+    Args:
+        samples: pairs (method, reference) in seconds.
+    """
     ratios = [mine / other for mine, other in samples]
     low, middle, high = (
         statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3

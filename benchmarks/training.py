@@ -14,8 +14,9 @@ import argparse
 import importlib.util
 from pathlib import Path
 
-from benchmarks import command
 from selfattn.errors import UserError
+
+from . import command
 
 LENGTHS = (30, 64)
 LAYERS = {"encoder": 1, "fairseq": 6}

@@ -1,4 +1,4 @@
-"""Compile the kernels of DiSA ahead and print what they take of the machine; no GPU is needed.
+"""Compile the kernels of DiSA ahead of time and print the resources they use; no GPU is needed.
 
 ``python -m benchmarks.triton_disa --capability 90``. A kernel that spills registers to
 memory is slow; the table shows it before a GPU does, and the command fails.
@@ -7,13 +7,14 @@ memory is slow; the table shows it before a GPU does, and the command fails.
 from __future__ import annotations
 
 import argparse
-import re
+import importlib
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from benchmarks.triton_mtsa import usage
 from selfattn.cli import run
-from selfattn.ops.disa.fused import operators
+from selfattn.ops.disa.fused import launch
+
+from .triton_ahead import Usage, usage
 
 DTYPES = ("fp32", "bf16", "fp16")
 _INPUTS = ("x_ptr", "a_ptr", "b_ptr")
@@ -36,32 +37,26 @@ def jobs() -> Iterator[Job]:
                 yield Job(kernel, dtype, dropout)
 
 
-def compiled(job: Job, capability: int) -> Any:
-    """Compile one kernel for a GPU that need not be there; returns Triton's compiled kernel."""
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
+def compiled(job: Job, capability: int) -> Usage:
+    """Compile one kernel and return the resources it uses.
 
-    from selfattn.ops.disa.fused import kernels
-
-    function = getattr(kernels, f"{job.kernel}_kernel")
-    tile = operators.choose(job.dropout)
+    Args:
+        job: which, and for which inputs.
+        capability: of the GPU, e.g. 80 or 90.
+    """
+    tile = launch.choose(job.dropout)
     constants = {
         "BT": tile.tokens, "BF": tile.features, "HAS_PADDING": True, "DROPOUT": job.dropout,
         "SAVE": True, "HALF": job.dtype != "fp32",
     }  # fmt: skip
-    names = function.arg_names
-    signature = {n: "constexpr" if n in constants else _type(n, job) for n in names}
-    # What Triton finds out about usual inputs: memory and widths in units of 16.
-    aligned = [i for i, n in enumerate(names) if re.fullmatch("[a-z]+_ptr|[a-z]+_[bt]|width", n)]
-    source = ASTSource(
-        fn=function,
-        signature=signature,
-        constexprs={(i,): constants[n] for i, n in enumerate(names) if n in constants},
-        attrs={(i,): [["tt.divisibility", 16]] for i in aligned},
+    return usage(
+        getattr(importlib.import_module("selfattn.ops.disa.fused.kernels"), f"{job.kernel}_kernel"),
+        constants,
+        lambda name: _type(name, job),
+        "[a-z]+_ptr|[a-z]+_[bt]|width",
+        capability,
+        {"num_warps": tile.warps},
     )
-    options = {"num_warps": tile.warps, "enable_fp_fusion": True}
-    return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
 
 
 def _type(name: str, job: Job) -> str:
@@ -87,7 +82,7 @@ def main() -> int:
     print("kernel   dtype  dropout  registers  spilled bytes  shared bytes")
     spilling = 0
     for job in jobs():
-        found = usage(compiled(job, capability))
+        found = compiled(job, capability)
         spilling += found.stack > 0
         print(
             f"{job.kernel:8} {job.dtype:6} {'yes' if job.dropout else 'no':8} "

@@ -1,4 +1,4 @@
-"""Compile the kernels of MTSA ahead and print what they take of the machine; no GPU is needed.
+"""Compile the kernels of MTSA ahead of time and print the resources they use; no GPU is needed.
 
 ``python -m benchmarks.triton_mtsa --capability 90``. A kernel that spills registers to
 memory is slow; the table shows it before a GPU does, and the command fails.
@@ -9,18 +9,16 @@ from __future__ import annotations
 import argparse
 import importlib
 import itertools
-import re
-import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from selfattn.cli import run
-from selfattn.errors import UserError
 from selfattn.ops.common.fused import KEYS_AT_A_TIME
 from selfattn.ops.mtsa.fused import configs
+
+from .triton_ahead import Usage, usage
 
 _MODULES = {
     "mtsa.fused.forward": ("forward",),
@@ -57,7 +55,7 @@ class Job(NamedTuple):
 
     @property
     def tiles(self) -> configs.Tiles:
-        """The shipped tiles."""
+        """The tiles that ship for these inputs."""
         widths = (self.width, self.width)
         return configs.choose(self.dtype, widths, self.logsigmoid, self.dropout)
 
@@ -71,43 +69,34 @@ class Job(NamedTuple):
         return found
 
 
-class Usage(NamedTuple):
-    """Registers and bytes of stack of a thread, bytes of shared memory of a block.
-
-    The kernels need no stack of their own: what is there are spilled registers.
-    """
-
-    registers: int
-    stack: int
-    shared: int
-    wgmma: int  # warpgroup matrix instructions in the code
-
-
 def jobs(
     kernels: Sequence[str] = KERNELS,
     dtypes: Sequence[str] = tuple(DTYPES),
     widths: Sequence[int] = WIDTHS,
     variants: Sequence[str] = tuple(VARIANTS),
 ) -> Iterator[Job]:
-    """The configurations that differ: other widths are padded to one of these."""
+    """The configurations that differ: other widths are padded to one of these.
+
+    Args:
+        kernels: names from ``KERNELS``.
+        dtypes: names from ``DTYPES``.
+        widths: head widths in features.
+        variants: names from ``VARIANTS``.
+    """
     for dtype, width, kernel, variant in itertools.product(dtypes, widths, kernels, variants):
         yield Job(kernel, DTYPES[dtype], width, *VARIANTS[variant])
 
 
-def compiled(job: Job, capability: int, tile: configs.Tile | None = None) -> Any:
-    """Compile one kernel for a GPU that need not be there.
+def compiled(job: Job, capability: int) -> Usage:
+    """Compile one kernel and return the resources it uses.
 
-    Returns:
-        Triton's compiled kernel; ``.asm`` holds the code, ``.metadata`` shared memory and warps.
+    Args:
+        job: which, and for which inputs.
+        capability: of the GPU, e.g. 80 or 90.
     """
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
     name = next(module for module, kernels in _MODULES.items() if job.kernel in kernels)
     module = importlib.import_module(f"selfattn.ops.{name}")
-    function = getattr(module, f"{job.kernel}_kernel")
-    tile = tile or job.tile
+    tile = job.tile
     scores, products = configs.precision(job.dtype)
     half = products == "half"
     size = configs.padded(job.width)
@@ -119,30 +108,13 @@ def compiled(job: Job, capability: int, tile: configs.Tile | None = None) -> Any
         "SAVE": True, "HALF": half, "SCORES": scores, "PRODUCTS": products,
         "ROWS": configs.PREPARE_ROWS, "SIZE": KEYS_AT_A_TIME,
     }  # fmt: skip
-    names = function.arg_names
-    own = _TYPE_NAMES[job.dtype]
-    signature = {
-        name: "constexpr" if name in constants else _type(name, own, half) for name in names
-    }
-    aligned = [["tt.divisibility", 16]]
-    source = ASTSource(
-        fn=function,
-        signature=signature,
-        constexprs={(i,): constants[n] for i, n in enumerate(names) if n in constants},
-        attrs={
-            (i,): aligned
-            for i, name in enumerate(names)
-            if name.endswith("_ptr") or re.fullmatch("[qkvsg]_[bht]", name)
-        },
-    )
-    return triton.compile(
-        source,
-        target=GPUTarget("cuda", capability, 32),
-        options={
-            "num_warps": tile.warps,
-            "num_stages": tile.stages,
-            "enable_fp_fusion": True,
-        },
+    return usage(
+        getattr(module, f"{job.kernel}_kernel"),
+        constants,
+        lambda name: _type(name, _TYPE_NAMES[job.dtype], half),
+        ".*_ptr|[qkvsg]_[bht]",
+        capability,
+        {"num_warps": tile.warps, "num_stages": tile.stages},
     )
 
 
@@ -159,30 +131,6 @@ def _type(name: str, own: str, half: bool) -> str:
     if name.endswith("_ptr"):
         return "*i32" if name in _INTEGERS else "*fp32"
     return "fp32" if name in _FLOATS else "i32"
-
-
-def usage(kernel: Any) -> Usage:
-    """What a compiled kernel takes, read from its machine code.
-
-    Raises:
-        UserError: if the code cannot be read.
-    """
-    from triton import knobs
-
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(kernel.asm["cubin"])
-        file.flush()
-        command = [knobs.nvidia.cuobjdump.path, "-res-usage", file.name]
-        done = subprocess.run(command, capture_output=True, text=True)
-    found = re.search(r"REG:(\d+) STACK:(\d+)", done.stdout)
-    if found is None:
-        raise UserError(f"cuobjdump cannot read the kernel: {done.stderr.strip()}")
-    return Usage(
-        int(found[1]),
-        int(found[2]),
-        int(kernel.metadata.shared),
-        kernel.asm["ptx"].count("wgmma.mma_async"),
-    )
 
 
 def main() -> int:
@@ -205,7 +153,7 @@ def main() -> int:
     )
     spilling = 0
     for job in jobs(args.kernel, args.dtype, args.width, args.variant):
-        found = usage(compiled(job, args.capability))
+        found = compiled(job, args.capability)
         spilling += found.stack > 0
         print(
             f"{job.kernel:13} {_TYPE_NAMES[job.dtype]:5} {job.width:5} "

@@ -15,11 +15,12 @@ from typing import Any, TextIO
 
 import torch
 
-from benchmarks import memory, timing
-from benchmarks.checks import CheckFailed
-from benchmarks.method import Method, Setup
-from benchmarks.methods import choose
 from selfattn.errors import UserError
+
+from . import memory, timing
+from .checks import CheckFailed
+from .method import Method, Setup
+from .methods import choose
 
 # Ends of a row that may be reported, and ends that may not.
 OK, OUT_OF_MEMORY, SKIPPED = "ok", "out of memory", "skipped"
@@ -27,26 +28,22 @@ WRONG, FAILED = "wrong", "failed"
 
 
 @dataclass(frozen=True)
-class Task:
-    """What a worker is to do.
+class Conditions:
+    """What all measurements of a run share.
 
     Args:
-        kind: ``"time"`` or ``"memory"``.
         level: of the methods.
-        method: name of the method to measure.
-        reference: name of the method to compare it with; only for ``"time"``.
-        setup: what all methods of the run share.
-        shapes: pairs (length, batch).
+        reference: name of the method that ratios are taken to.
+        setup: device, dtype, mode and widths.
+        shapes: pairs (length, batch) in tokens and sentences, ascending.
         threads: of the CPU.
         effort: how long to time.
         longest: skip a length if one step must take longer than this, in seconds.
-        memory_limit: bytes that this process may allocate on a CPU; None sets no limit.
+        memory_limit: bytes that a process may allocate on a CPU; None sets no limit.
         methods_module: a Python file with further methods.
     """
 
-    kind: str
     level: str
-    method: str
     reference: str
     setup: Setup
     shapes: list[tuple[int, int]]
@@ -56,13 +53,26 @@ class Task:
     memory_limit: int | None
     methods_module: Path | None
 
+
+@dataclass(frozen=True)
+class Task(Conditions):
+    """What a worker is to do.
+
+    Args:
+        kind: ``"time"`` or ``"memory"``.
+        method: name of the method to measure.
+    """
+
+    kind: str
+    method: str
+
     def to_json(self) -> str:
-        """One line."""
+        """The task as one line of JSON."""
         return json.dumps(asdict(self), default=str)  # a path is written as text
 
     @classmethod
     def from_json(cls, line: str) -> Task:
-        """The reverse of ``to_json``."""
+        """The task that ``to_json`` wrote."""
         values = json.loads(line)
         values["setup"] = Setup(**values["setup"])
         values["effort"] = timing.Effort(**values["effort"])
@@ -73,7 +83,7 @@ class Task:
 
 
 def main() -> int:
-    """Run the task on stdin."""
+    """Read a task from stdin, run it and print its results."""
     # Results go to the real stdout; whatever a library prints must not stand between them.
     results = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from selfattn.errors import UserError
+from .errors import UserError
 
 
 def block_length(tokens: float, extra: int = 0) -> int:

@@ -1,4 +1,4 @@
-"""How every command of the project ends: one sentence for a user's mistake, never a traceback."""
+"""How every command ends: one sentence for a user's mistake, never a traceback."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def disk_full_sentence(error: OSError) -> str:
 
 
 def moving_line(text: str) -> None:
-    """Progress: one line that is written over, on a terminal; nothing in a file."""
+    """Progress: a line that overwrites itself on a terminal; nothing in a file."""
     if sys.stderr.isatty():
         width = shutil.get_terminal_size().columns - 1
         print(f"\r{text[:width]:<{width}}\r", end="", file=sys.stderr, flush=True)
 
 
 def typed_command() -> str:
-    """This process's command line as it can be typed again, for reports and records."""
+    """The command line of this process, ready to be typed again, for reports and records."""
     script = Path(sys.argv[0])
     in_clone = script.suffix == ".py" and script.name != "__main__.py"
     program = ["python", f"scripts/{script.name}"] if in_clone else ["selfattn"]
@@ -63,8 +63,8 @@ def run(main: Callable[[], int | None], prog: str | None = None) -> NoReturn:
     Any other exception is a bug and keeps its traceback.
 
     Args:
-        main (Callable[[], int | None]): the command, without arguments.
-        prog (str, optional): the name shown before the message. Default: the script's file name.
+        main: the command, without arguments.
+        prog: the name shown before the message. Default: the script's file name.
     """
     name = prog or Path(sys.argv[0]).name
     # The default action of SIGTERM ends Python at once and leaves temporary folders behind.
@@ -93,7 +93,7 @@ def run(main: Callable[[], int | None], prog: str | None = None) -> NoReturn:
 
 
 def _check_arguments() -> None:
-    """Refuse bytes that are no text: neither a model nor a report could hold them."""
+    """Refuse bytes that are not text: neither a model nor a report could hold them."""
     for word in sys.argv[1:]:
         try:
             word.encode("utf-8")

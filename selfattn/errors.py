@@ -1,4 +1,4 @@
-"""The one exception for mistakes that a user can mend, and two checks that raise it."""
+"""The one exception for mistakes that a user can fix, and two checks that raise it."""
 
 import importlib
 import re
@@ -51,7 +51,7 @@ def needed(module: str, package: str = "") -> Any:
 
 
 def check_integer(name: str, value: Any, least: int = 1, most: int = LARGEST) -> int:
-    """A whole number of any integer type, as an int.
+    """An integer of any type, as an int.
 
     Args:
         name: of the flag or argument.
@@ -60,7 +60,7 @@ def check_integer(name: str, value: Any, least: int = 1, most: int = LARGEST) ->
         most: largest value that is allowed.
 
     Raises:
-        UserError: if it is no whole number, or out of the range.
+        UserError: if it is not an integer, or out of range.
     """
     if not isinstance(value, Integral) or isinstance(value, bool):
         wanted = "a whole number"

@@ -1,4 +1,4 @@
-"""The one place where files are written: whole or not at all, and never over what is no file."""
+"""The one place where files are written: whole or not at all, and over nothing but files."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def writing(path: str | os.PathLike[str], temporary: str | None = None) -> Itera
     descriptors (``/dev/null``, ``/dev/stdout``, ``>(command)``) get the bytes at the end.
 
     Args:
-        path (path-like): the file.
-        temporary (str, optional): its name while it is written, in the same folder. Default: a
+        path: the file.
+        temporary: its name while it is written, in the same folder. Default: a
             hidden name with the number of the process.
 
     Yields:
@@ -91,6 +91,10 @@ def write_json(path: Path, value: Any) -> None:
 def check_output(flag: str, path: Path) -> None:
     """Refuse a file that `writing` could not write, before the work for it.
 
+    Args:
+        flag: that named the file, for the message.
+        path: the file.
+
     Raises:
         UserError: if it is a folder, its folder is missing, or it must not be written.
     """
@@ -111,6 +115,10 @@ def check_output(flag: str, path: Path) -> None:
 def check_output_folder(flag: str, path: Path) -> None:
     """Refuse a folder that could not be made or written into, before the work for it.
 
+    Args:
+        flag: that named the folder, for the message.
+        path: the folder.
+
     Raises:
         UserError: if a part of its path is a file, or it must not be written.
     """
@@ -126,7 +134,11 @@ def check_output_folder(flag: str, path: Path) -> None:
 
 
 def regular_target(path: Path) -> Path | None:
-    """The regular file behind the links, there already or not; None for devices and the like."""
+    """The regular file behind the links, there already or not; None for devices and the like.
+
+    Args:
+        path: a file, a link, a device or a pipe.
+    """
     if _descriptor(path) is not None:
         return None
     target = Path(os.path.realpath(path))

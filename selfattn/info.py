@@ -14,8 +14,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from selfattn import __version__, _user_dir
-from selfattn.cli import run
+from . import __version__, _user_dir
+from .cli import run
 
 FAIRSEQ = "fairseq-fixed==0.12.3.1"
 # What the layers alone do not need, and how it is had.
@@ -45,12 +45,12 @@ class Record:
     """One line of the report.
 
     Attributes:
-        section (str): the heading it stands under.
-        name (str): the package, device or backend.
-        value (str): its version or state.
-        usable (bool): whether it can be used as it is.
-        advice (str, optional): one sentence that says what to do; always given where not usable.
-        extra (str, optional): what brings it, where the layers alone do not need it.
+        section: the heading it stands under.
+        name: the package, device or backend.
+        value: its version or state.
+        usable: whether it can be used as it is.
+        advice: one sentence that says what to do; always given where not usable.
+        extra: what brings it, where the layers alone do not need it.
     """
 
     section: str
@@ -85,22 +85,28 @@ def _python() -> Record:
     return Record("Versions", "python", platform.python_version(), tried, advice)
 
 
-def _torch_version(error: str | None) -> Record:
-    version = installed("torch")
+def _version(name: str, advice: str, extra: str | None = None) -> Record:
+    """An installed distribution; the advice is for where it is missing."""
+    version = installed(name)
     if version is None:
-        return Record("Versions", "torch", "missing", False, "pip install 'torch>=2.6'")
-    if error is not None:
-        return Record("Versions", "torch", version, False, f"install it again; it says: {error}")
-    return Record("Versions", "torch", version)
+        return Record("Versions", name, "missing", False, advice, extra)
+    return Record("Versions", name, version, extra=extra)
+
+
+def _torch_version(error: str | None) -> Record:
+    record = _version("torch", "pip install 'torch>=2.6'")
+    if error is None or not record.usable:
+        return record
+    advice = f"install it again; it says: {error}"
+    return dataclasses.replace(record, usable=False, advice=advice)
 
 
 def _numpy() -> Record:
-    version = installed("numpy")
-    if version is None:
-        return Record("Versions", "numpy", "missing", False, "pip install numpy==2.3.5")
-    number = tuple(int(part) for part in version.split(".")[:2])
-    note = "fairseq's --num-batch-buckets needs numpy<2.4" if number > (2, 3) else None
-    return Record("Versions", "numpy", version, True, note)
+    record = _version("numpy", "pip install numpy==2.3.5")
+    if record.usable and tuple(map(int, record.value.split(".")[:2])) > (2, 3):
+        note = "fairseq's --num-batch-buckets needs numpy<2.4"
+        return dataclasses.replace(record, advice=note)
+    return record
 
 
 def _fairseq() -> Record:
@@ -119,25 +125,18 @@ def _fairseq() -> Record:
             f"pip uninstall fairseq fairseq-fixed, then pip install {FAIRSEQ}",
             EXTRA,
         )
-    if fixed is None:
-        advice = f"to train and translate: make env in a clone, or pip install {FAIRSEQ}"
-        return Record("Versions", "fairseq-fixed", "missing", False, advice, EXTRA)
-    if importlib.util.find_spec("fairseq") is None:
+    advice = f"to train and translate: make env in a clone, or pip install {FAIRSEQ}"
+    record = _version("fairseq-fixed", advice, EXTRA)
+    if fixed and importlib.util.find_spec("fairseq") is None:
         advice = f"its files are gone: pip install --force-reinstall --no-deps {FAIRSEQ}"
-        return Record("Versions", "fairseq-fixed", fixed, False, advice, EXTRA)
-    return Record("Versions", "fairseq-fixed", fixed, extra=EXTRA)
+        return dataclasses.replace(record, usable=False, advice=advice)
+    return record
 
 
 def _package(name: str, purpose: str) -> Record:
-    version = installed(name)
-    if version is None and name == "tensorboard":
-        other = installed("tensorboardX")
-        if other is not None:
-            return Record("Versions", "tensorboardX", other, extra=EXTRA)
-    if version is None:
-        advice = f"{purpose}: pip install {name}"
-        return Record("Versions", name, "missing", False, advice, EXTRA)
-    return Record("Versions", name, version, extra=EXTRA)
+    if name == "tensorboard" and installed(name) is None and installed("tensorboardX"):
+        name = "tensorboardX"  # serves as well
+    return _version(name, f"{purpose}: pip install {name}", EXTRA)
 
 
 def _triton(gpu: bool) -> Record:
@@ -183,12 +182,12 @@ def _backends(gpu: bool) -> list[Record]:
     """Each backend of the attention operators."""
     section = "Attention backends"
     try:
-        from selfattn.ops import backends
+        from .ops import backends
 
         found = backends()
     except Exception as error:  # whatever breaks here is what the user wants to read about
         said = f"{type(error).__name__}: {error}".splitlines()[0]
-        advice = f"mend what stands above; the import says: {said}"
+        advice = f"fix what is listed above; the import says: {said}"
         return [Record(section, "all", "not usable", False, advice)]
     records = []
     for name, reason in found.items():
@@ -258,7 +257,7 @@ def render(records: Sequence[Record]) -> str:
     """Format the report for one screen: a line each, and a line of advice where there is one.
 
     Args:
-        records (Sequence[Record]): what `collect` returned.
+        records: what `collect` returned.
 
     Returns:
         The text, without a final line break.
@@ -293,10 +292,10 @@ def report(args: argparse.Namespace) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Be ``python -m selfattn.info``; ``selfattn info`` is the same."""
+    """Run ``python -m selfattn.info``; ``selfattn info`` does the same."""
     parser = argparse.ArgumentParser(
         prog="python -m selfattn.info",
-        description="Say what is installed, what is usable, and what to do about what is not.",
+        description="Show what is installed and usable, and how to fix what is not.",
         epilog="example: python -m selfattn.info --json > machine.json",
     )
     add_flags(parser)

@@ -1,4 +1,4 @@
-"""Where numbers come from: machine, versions, commit, command."""
+"""Where results come from: machine, versions, commit, command."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import torch
 
-from selfattn import __version__
-from selfattn.cli import typed_command
-from selfattn.info import installed
+from . import __version__
+from .cli import typed_command
+from .info import installed
 
 FACTS = (
     "cpu",
@@ -32,7 +32,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 
 
 def facts(device: str) -> dict[str, str]:
-    """One text for each of ``FACTS``; empty where a fact does not apply."""
+    """A string for each of ``FACTS``; empty where it does not apply."""
     return {
         "cpu": _cpu(),
         "cores": str(os.cpu_count()),

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selfattn.errors import UserError, check_integer
+from .errors import UserError, check_integer
 
 # Beyond every length, and offsets that far fit into the 32 bits of kernels on GPUs.
 LONGEST_WINDOW = 1 << 29
@@ -45,6 +45,10 @@ def check_padding_mask(
 def check_selections(shape: Sequence[int], **selections: Any) -> None:
     """Refuse selections of tokens, by name, that are not bool ``(B, T)``; None is always right.
 
+    Args:
+        shape: ``(B, T)`` that they must have.
+        **selections: what a caller gave, by name.
+
     Raises:
         UserError: if one is not a bool tensor of that shape.
     """
@@ -74,7 +78,7 @@ class PositionalMask:
         window: if given, only keys with ``|key - query| <= window`` (in tokens) are visible.
 
     Raises:
-        UserError: if the direction is unknown, or the window is no whole number from 1 to
+        UserError: if the direction is unknown, or the window is not an integer from 1 to
             ``LONGEST_WINDOW``.
 
     Example:
@@ -108,14 +112,26 @@ class PositionalMask:
         return left, right
 
     def key_range(self, start: int, stop: int, length: int) -> tuple[int, int]:
-        """Keys ``[lo, hi)`` that at least one of the queries ``[start, stop)`` may see."""
+        """Keys ``[lo, hi)`` that at least one of the queries ``[start, stop)`` may see.
+
+        Args:
+            start: first query.
+            stop: one past the last query.
+            length: tokens T of the sentence.
+        """
         left, right = self.offsets
         lo = 0 if left is None else max(0, start + left)
         hi = length if right is None else min(length, stop + right)
         return lo, max(lo, hi)
 
     def common_range(self, start: int, stop: int, length: int) -> tuple[int, int]:
-        """Keys ``[lo, hi)`` that each of the queries ``[start, stop)`` may see."""
+        """Keys ``[lo, hi)`` that each of the queries ``[start, stop)`` may see.
+
+        Args:
+            start: first query.
+            stop: one past the last query.
+            length: tokens T of the sentence.
+        """
         left, right = self.offsets
         lo = 0 if left is None else max(0, stop - 1 + left)
         hi = length if right is None else min(length, start + right + 1)
@@ -125,6 +141,13 @@ class PositionalMask:
         self, start: int, stop: int, lo: int, hi: int, device: torch.device | str | None = None
     ) -> Tensor:
         """Visibility of the keys ``[lo, hi)`` for the queries ``[start, stop)``.
+
+        Args:
+            start: first query.
+            stop: one past the last query.
+            lo: first key.
+            hi: one past the last key.
+            device: of the result; None: the default one.
 
         Returns:
             Bool tensor ``(stop - start, hi - lo)``, True = visible.

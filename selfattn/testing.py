@@ -44,6 +44,10 @@ def error_ratio(reference: Tensor, got: Tensor) -> float:
 
     A reference whose root mean square lies below 0.05 counts as that large: for inputs of size 1, a
     gradient that is zero but for rounding is then not compared with rounding.
+
+    Args:
+        reference: what is right.
+        got: what was found, of the same shape.
     """
     expected, found = reference.double(), got.double()
     floor = 0.05 * expected.numel() ** 0.5
@@ -52,6 +56,12 @@ def error_ratio(reference: Tensor, got: Tensor) -> float:
 
 def assert_close(name: str, reference: Tensor, got: Tensor, ratio: float) -> None:
     """Compare two tensors by ``error_ratio``.
+
+    Args:
+        name: of the tensor, for the message.
+        reference: what is right.
+        got: what was found.
+        ratio: largest allowed ``error_ratio``.
 
     Raises:
         AssertionError: if shapes differ, a value is not finite or the error is above the ratio.
@@ -88,7 +98,7 @@ class LargestTensor(TorchDispatchMode):
     """Within ``with LargestTensor() as seen``, ``seen.size`` is the largest memory of a tensor.
 
     Attributes:
-        size (int): bytes of the largest storage that an operator returned so far.
+        size: bytes of the largest storage that an operator returned so far.
     """
 
     size = 0

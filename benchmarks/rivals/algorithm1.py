@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from selfattn.layers.base import join_heads, split_heads, xavier_linear, zero_padding
 from selfattn.masks import PositionalMask, head_masks
-from selfattn.ops import mtsa
 
 Operator = Callable[..., Tensor]
 
@@ -42,11 +41,6 @@ def algorithm1(
     denominator = token2token @ source2token
     numerator = token2token @ (v * source2token)
     return numerator / torch.where(denominator > 0, denominator, torch.ones_like(denominator))
-
-
-def mtsa_by_reference(*tensors: Tensor, **switches: object) -> Tensor:
-    """``selfattn.ops.mtsa`` with the backend that builds the ``T x T x D`` tensor."""
-    return mtsa(*tensors, **switches, backend="reference")  # type: ignore[arg-type]
 
 
 class AlgorithmOneLayer(nn.Module):

@@ -18,7 +18,7 @@ class SameConv(nn.Module):
         self.conv = nn.Conv1d(inputs, outputs, window)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Convolve."""
+        """``(B, T, C)`` -> ``(B, T, E)``."""
         y: Tensor = self.conv(self.pad(x.transpose(1, 2))).transpose(1, 2)
         return y
 

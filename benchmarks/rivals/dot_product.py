@@ -62,7 +62,7 @@ class Undirected(nn.Module):
     """``scaled_dot_product_attention`` on ``(B, H, T, D)``: flash attention where torch has it."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, padding_mask: Tensor | None) -> Tensor:
-        """Attend; see ``Explicit`` for the formula."""
+        """Attend as in ``Explicit``, which has the formula."""
         visible = None if padding_mask is None else ~padding_mask[:, None, None, :]
         return F.scaled_dot_product_attention(q, k, v, attn_mask=visible)
 
@@ -76,7 +76,7 @@ class Directed(nn.Module):
     """
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, padding_mask: Tensor | None) -> Tensor:
-        """Attend; see ``Explicit`` for the formula."""
+        """Attend as in ``Explicit``, which has the formula."""
         if padding_mask is not None:
             masks = head_masks("forward_backward", q.shape[1])
             visible = torch.stack([mask.allowed(q.shape[2], q.device) for mask in masks])
@@ -93,7 +93,7 @@ def _causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 class Explicit(nn.Module):
-    """softmax(q k^T / sqrt(D)) v over the visible keys, written out: what the others are held to.
+    """softmax(q k^T / sqrt(D)) v over the visible keys, written out, to compare the others with.
 
     Args:
         masks: one for each head, or None: every key is visible.

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from selfattn.config.base import ACTIVATIONS, AttentionConfig
-from selfattn.config.biblosa import BiBloSAConfig
-from selfattn.config.disa import DiSAConfig
-from selfattn.config.fast_disa import FastDiSAConfig
-from selfattn.config.mtsa import MTSAConfig
-from selfattn.config.multihead import MultiHeadConfig
-from selfattn.config.resa import ReSAConfig
+from .base import ACTIVATIONS, AttentionConfig
+from .biblosa import BiBloSAConfig
+from .disa import DiSAConfig
+from .fast_disa import FastDiSAConfig
+from .mtsa import MTSAConfig
+from .multihead import MultiHeadConfig
+from .resa import ReSAConfig
 
 __all__ = [
     "ACTIVATIONS",

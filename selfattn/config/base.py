@@ -12,7 +12,7 @@ from dataclasses import Field, dataclass, field, fields, replace
 from numbers import Real
 from typing import Any, ClassVar, TypeVar
 
-from selfattn.errors import LARGEST, UserError, check_integer
+from ..errors import LARGEST, UserError, check_integer
 
 ACTIVATIONS = ("none", "relu", "elu", "gelu", "tanh")
 DISTANCES = ("none", "linear", "log")

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from selfattn.config.base import ACTIVATIONS, switch
-from selfattn.config.masked import MaskedConfig
-from selfattn.errors import UserError
-from selfattn.masks import head_masks
+from ..errors import UserError
+from ..masks import head_masks
+from .base import ACTIVATIONS, switch
+from .masked import MaskedConfig
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class DiSAConfig(MaskedConfig):
 
     heads: int = switch(
         2,
-        "heads, each with parameters and a mask of its own: published is 1 a direction; 0: as many "
-        "as the encoder's attention heads",
+        "number of heads, each with its own parameters and mask (published: one per direction); 0: "
+        "as many as the encoder's attention heads",
         least=0,
     )
     head_dim: int | None = switch(
@@ -39,13 +39,13 @@ class DiSAConfig(MaskedConfig):
     c: float = switch(5.0, "bound of the scores: they lie between -c and c")
     input_map: bool = switch(
         True,
-        "map the input to each head's features; without it a head attends over its own part of "
-        "the input's features",
+        "project the input to each head's features; without it each head attends over its own "
+        "slice of the input's features",
     )
     activation: str = switch("none", "activation of the input map", ACTIVATIONS)
     fusion_gate: bool = switch(True, "gate between each head's value and its context")
-    gate_biases: int = switch(1, "biases of the fusion gate, 1 or 3 that are added")
-    output_projection: bool = switch(False, "linear map after the heads are joined")
+    gate_biases: int = switch(1, "number of biases of the fusion gate: 1, or 3 that are summed")
+    output_projection: bool = switch(False, "linear map after the heads are concatenated")
     output_bias: bool = switch(False, "bias on the output projection")
     zero_padding: bool = switch(False, "set the output to 0 at padded positions")
     dense_dropout: float = switch(0.0, "dropout on the input of every linear map")

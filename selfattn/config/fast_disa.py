@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from selfattn.config.base import constant
-from selfattn.config.mtsa import MTSAConfig
+from .base import constant
+from .mtsa import MTSAConfig
 
 
 @dataclass(frozen=True)

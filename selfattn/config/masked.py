@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from selfattn.config.base import DISTANCES, AttentionConfig, switch
-from selfattn.masks import MASK_LAYOUTS, head_masks
+from ..masks import MASK_LAYOUTS, head_masks
+from .base import DISTANCES, AttentionConfig, switch
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,13 @@ class MaskedConfig(AttentionConfig):
     )
     include_self: bool = switch(False, "let a token see itself under a directional mask")
     window: int | tuple[int, ...] | None = switch(
-        None, "see only keys within this distance in tokens: one for all heads, or one for each"
+        None,
+        "see only keys within this distance in tokens: one value for all heads, or one for each",
     )
     distance: str = switch(
         "none",
-        "what a key's distance t in tokens costs its score, with a learnt slope for each head: "
-        "linear: slope * t, log: slope * log(1 + t)",
+        "penalty on the score of a key t tokens away, with a learned slope for each head: linear: "
+        "slope * t, log: slope * log(1 + t)",
         DISTANCES,
     )
 

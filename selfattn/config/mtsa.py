@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from selfattn.config.base import ACTIVATIONS, switch
-from selfattn.config.masked import MaskedConfig
-from selfattn.errors import UserError
+from ..errors import UserError
+from .base import ACTIVATIONS, switch
+from .masked import MaskedConfig
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class MTSAConfig(MaskedConfig):
     s2t_input: str = switch(
         "key", "what the source2token score is computed from", ("key", "value", "input")
     )
-    s2t_layers: int = switch(2, "layers of the source2token network, 1 or 2")
+    s2t_layers: int = switch(2, "number of layers of the source2token network, 1 or 2")
     s2t_sharing: str = switch(
         "per_head",
         "per_head: own weights for each head; shared: the same for all; joint: one map over all "
@@ -68,7 +68,7 @@ class MTSAConfig(MaskedConfig):
     )
     key_dim: int | None = switch(None, "query and key width of a head (default: head width)")
     fusion_gate: bool = switch(False, "gate between each head's value and its context")
-    output_projection: bool = switch(True, "linear map after the heads are joined")
+    output_projection: bool = switch(True, "linear map after the heads are concatenated")
     output_bias: bool = switch(False, "bias on the output projection")
     output_activation: str = switch("none", "activation of the output projection", ACTIVATIONS)
     zero_padding: bool = switch(False, "set the output to 0 at padded positions")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from selfattn.config.base import switch
-from selfattn.config.masked import MaskedConfig
-from selfattn.errors import UserError
-from selfattn.masks import MASK_LAYOUTS
+from ..errors import UserError
+from ..masks import MASK_LAYOUTS
+from .base import switch
+from .masked import MaskedConfig
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,6 @@ class MultiHeadConfig(MaskedConfig):
         super().__post_init__()
         if self.positions == "alibi" and self.distance != "none":
             raise UserError(
-                f"distance {self.distance!r} is a cost of distance beside that of positions "
-                "'alibi'; choose one of them"
+                f"distance {self.distance!r} and positions 'alibi' both penalise distance; "
+                "choose one of them"
             )

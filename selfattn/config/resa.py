@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from selfattn.config.base import ACTIVATIONS, switch
-from selfattn.config.disa import DiSAConfig
-from selfattn.errors import UserError
+from ..errors import UserError
+from .base import ACTIVATIONS, switch
+from .disa import DiSAConfig
 
 
 @dataclass(frozen=True)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from selfattn.config import CONFIGS, AttentionConfig
-from selfattn.errors import UserError
-from selfattn.layers.base import SelfAttention
-from selfattn.layers.biblosa import BiBloSA
-from selfattn.layers.disa import DiSA
-from selfattn.layers.fast_disa import FastDiSA
-from selfattn.layers.fusion_gate import FusionGate
-from selfattn.layers.inspection import Inspection
-from selfattn.layers.masked_self_attention import MaskedSelfAttention
-from selfattn.layers.mtsa import MTSA
-from selfattn.layers.multihead import MultiHead
-from selfattn.layers.resa import ReSA
-from selfattn.layers.source2token import Source2Token
-from selfattn.layers.source2token_scores import Source2TokenScores
+from ..config import CONFIGS, AttentionConfig
+from ..errors import UserError
+from .base import SelfAttention
+from .biblosa import BiBloSA
+from .disa import DiSA
+from .fast_disa import FastDiSA
+from .fusion_gate import FusionGate
+from .inspection import Inspection
+from .masked_self_attention import MaskedSelfAttention
+from .mtsa import MTSA
+from .multihead import MultiHead
+from .resa import ReSA
+from .source2token import Source2Token
+from .source2token_scores import Source2TokenScores
 
 __all__ = [
     "ATTENTIONS",

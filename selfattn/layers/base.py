@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
-from selfattn.errors import UserError, check_integer
-from selfattn.layers.inspection import Inspection
-from selfattn.masks import check_padding_mask
+from ..errors import UserError, check_integer
+from ..masks import check_padding_mask
+from .inspection import Inspection
 
 
 class SelfAttention(nn.Module, ABC):
@@ -19,7 +19,7 @@ class SelfAttention(nn.Module, ABC):
         num_heads: number of heads H.
 
     Raises:
-        UserError: if one of them is no whole number of at least 1.
+        UserError: if one of them is not an integer of at least 1.
 
     Attributes:
         embed_dim: width of the input.
@@ -56,13 +56,18 @@ class SelfAttention(nn.Module, ABC):
             UserError: if the mechanism has nothing to show.
         """
         raise UserError(
-            f"{type(self).__name__} cannot be looked into; give the layer a method inspect() that "
+            f"{type(self).__name__} cannot be inspected; give the layer a method inspect() that "
             "returns an Inspection"
         )
 
     def policy_parameters(self) -> list[nn.Parameter]:
         """Parameters that only a policy gradient trains: the output's gradient there is 0."""
         return []
+
+    def extra_repr(self) -> str:
+        """Sizes and switches, for ``print(module)``."""
+        sizes = f"embed_dim={self.embed_dim}, num_heads={self.num_heads}"
+        return f"{sizes}, config={self.config}" if hasattr(self, "config") else sizes
 
     def head_width(self, width: int | None) -> int:
         """``width``, or ``embed_dim / num_heads`` where it is None.
@@ -81,6 +86,10 @@ class SelfAttention(nn.Module, ABC):
 
     def check_input(self, x: Tensor, padding_mask: Tensor | None) -> None:
         """Refuse inputs of another shape, and masks that are not bool.
+
+        Args:
+            x: what a caller gave.
+            padding_mask: what a caller gave, or None.
 
         Raises:
             UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
@@ -101,7 +110,12 @@ def join_heads(x: Tensor) -> Tensor:
 
 
 def zero_padding(x: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """``(B, T, C)`` with 0 at padded positions."""
+    """``(B, T, C)`` with 0 at padded positions.
+
+    Args:
+        x: ``(B, T, C)``.
+        padding_mask: bool ``(B, T)``, True = padding, or None.
+    """
     check_padding_mask(padding_mask, x.shape[:2])
     return x if padding_mask is None else x.masked_fill(padding_mask[..., None], 0.0)
 
@@ -124,6 +138,13 @@ def xavier_linear(
     """A linear map with Xavier (Glorot) uniform weights and a zero bias, as in the papers.
 
     ``heads`` > 1 draws the equal parts of the outputs as that many matrices of their own.
+
+    Args:
+        inputs: input width in features.
+        outputs: output width in features.
+        bias: whether to add a bias.
+        gain: gain of the initialisation.
+        heads: how many equal parts of the outputs are drawn as matrices of their own.
     """
     linear = nn.Linear(inputs, outputs, bias=bias)
     for part in linear.weight.data.chunk(heads):

@@ -7,14 +7,14 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from selfattn.block_length import block_length
-from selfattn.config.biblosa import BiBloSAConfig
-from selfattn.errors import UserError
-from selfattn.layers.base import SelfAttention, activation, xavier_linear, zero_padding
-from selfattn.layers.blocks import Blocks
-from selfattn.layers.inspection import Inspection, looking_into, mask_names
-from selfattn.layers.mblosa import MBloSA
-from selfattn.masks import head_masks
+from ..block_length import block_length
+from ..config.biblosa import BiBloSAConfig
+from ..errors import UserError
+from ..masks import head_masks
+from .base import SelfAttention, activation, xavier_linear, zero_padding
+from .blocks import Blocks
+from .inspection import Inspection, looking_into, mask_names
+from .mblosa import MBloSA
 
 # Length of the sentences that blocks are made for where no training data is known.
 DEFAULT_TOKENS = 32
@@ -28,7 +28,7 @@ class BiBloSA(SelfAttention):
 
     A direction holds between the tokens of a block and between blocks, not across both: a token of
     a forward head depends on later tokens of its own block, through the block's vector (eq. 12),
-    which eq. 14-18 give back to each of the block's tokens. It is no causal attention.
+    which eq. 14-18 give back to each of the block's tokens. It is not causal attention.
 
     Args:
         config: the switches; ``BiBloSAConfig.make("paper")`` is the paper's form.
@@ -106,7 +106,3 @@ class BiBloSA(SelfAttention):
         blocks = Blocks(x, padding_mask, self.block_length)
         tokens = blocks.cut(x)
         return blocks, [self.activation(m(self.dropout(tokens))) for m in self.input_maps]
-
-    def extra_repr(self) -> str:
-        """The switches, for ``print(module)``."""
-        return f"embed_dim={self.embed_dim}, config={self.config}"

@@ -6,14 +6,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from selfattn.masks import check_padding_mask
+from ..masks import check_padding_mask
 
 
 class Blocks:
     """Where the tokens of a batch lie in m blocks of r tokens (Bi-BloSAN, section 3.1).
 
-    A sentence is turned round until its first real token comes first, so that its blocks do not
-    depend on how much is padded in front of it. Nothing is read back from the device for that.
+    A sentence is rotated until its first real token comes first, so that its blocks do not depend
+    on the padding in front of it. This needs no transfer from the device.
 
     Args:
         x: the batch ``(B, T, C)``; only its shape and device count.
@@ -50,11 +50,11 @@ class Blocks:
     def cut(self, x: Tensor) -> Tensor:
         """``(B, T, C)`` -> ``(B, m, r, C)``."""
         padded = F.pad(x, (0, 0, 0, self.extra)) if self.extra else x
-        return _turn(padded, self.there).unflatten(1, (self.count, self.length))
+        return _turn(padded, self.there).unflatten(1, (self.count, self.length))  # (B, m, r, C)
 
     def join(self, x: Tensor) -> Tensor:
         """``(B, m, r, C)`` -> ``(B, T, C)``, the inverse of ``cut``."""
-        return _turn(x.flatten(1, 2), self.back)[:, : self.tokens]
+        return _turn(x.flatten(1, 2), self.back)[:, : self.tokens]  # (B, T, C)
 
     def join_pairs(self, x: Tensor) -> Tensor:
         """Pairs of tokens of a block ``(B, m, r, r)`` -> all pairs ``(B, T, T)``, 0 elsewhere."""

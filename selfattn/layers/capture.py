@@ -20,7 +20,7 @@ def inspect_self_attention(module: nn.Module, *args: Any, **kwargs: Any) -> Insp
         UserError: if the module is another, or its mechanism has nothing to show.
     """
     if not isinstance(module, SelfAttention):
-        raise UserError(f"{type(module).__name__} is no attention that can be looked into")
+        raise UserError(f"{type(module).__name__} is not an attention layer that can be inspected")
     return module.inspect(*args, **kwargs)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from selfattn.config.disa import DiSAConfig
-from selfattn.errors import UserError
-from selfattn.layers.base import (
+from ..config.disa import DiSAConfig
+from ..errors import UserError
+from ..masks import head_masks
+from .base import (
     SelfAttention,
     activation,
     join_heads,
@@ -14,10 +15,9 @@ from selfattn.layers.base import (
     xavier_linear,
     zero_padding,
 )
-from selfattn.layers.fusion_gate import FusionGate
-from selfattn.layers.inspection import Inspection, looking_into, mask_names
-from selfattn.layers.masked_self_attention import MaskedSelfAttention
-from selfattn.masks import head_masks
+from .fusion_gate import FusionGate
+from .inspection import Inspection, looking_into, mask_names
+from .masked_self_attention import MaskedSelfAttention
 
 
 class DiSA(SelfAttention):
@@ -62,15 +62,8 @@ class DiSA(SelfAttention):
         if config.input_map:
             self.input_map = xavier_linear(embed_dim, heads * width, heads=heads)
         self.activation = activation(config.activation)
-        self.attention = MaskedSelfAttention(
-            head_masks(config.masks, heads, config.include_self, config.window),
-            width,
-            c=config.c,
-            dropout=dropout,
-            attention_dropout=config.attention_dropout,
-            distance=config.distance,
-            backend=config.backend,
-        )
+        masks = head_masks(config.masks, heads, config.include_self, config.window)
+        self.attention = MaskedSelfAttention.of(config, masks, width)
         self.gate: FusionGate | None = None
         if config.fusion_gate:
             self.gate = FusionGate(heads, width, dropout, biases=config.gate_biases, maps=2)
@@ -119,7 +112,3 @@ class DiSA(SelfAttention):
             return x
         h: Tensor = self.activation(self.input_map(self.dropout(x)))
         return h
-
-    def extra_repr(self) -> str:
-        """The switches, for ``print(module)``."""
-        return f"embed_dim={self.embed_dim}, config={self.config}"

@@ -1,4 +1,4 @@
-"""A learnable penalty for distance, beside the positional masks."""
+"""A learnable penalty for distance, in addition to the positional masks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from selfattn.masks import PositionalMask
+from ..masks import PositionalMask
 
 
 class DistanceBias(nn.Module):
@@ -54,7 +54,7 @@ class DistanceBias(nn.Module):
         return [self.log_slope]
 
     def extra_repr(self) -> str:
-        """Sizes, for ``print(module)``."""
+        """The sizes that ``print(module)`` shows."""
         return f"num_heads={len(self.log_slope)}, kind={self.kind}"
 
 

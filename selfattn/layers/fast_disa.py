@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from selfattn.layers.mtsa import MTSA
+from .mtsa import MTSA
 
 
 class FastDiSA(MTSA):

@@ -1,11 +1,11 @@
-"""The fusion gate of the papers: how much of a token to keep beside its context."""
+"""The fusion gate of the papers: how much of a token to keep next to its context."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-from selfattn.layers.linear import PerHeadLinear
+from .linear import PerHeadLinear
 
 
 class FusionGate(nn.Module):

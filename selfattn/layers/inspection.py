@@ -1,4 +1,4 @@
-"""What a layer did with its input, to look at."""
+"""What a layer did with its input, for inspection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from selfattn.masks import PositionalMask, check_padding_mask
+from ..masks import PositionalMask, check_padding_mask
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,11 @@ class Inspection:
 
 @contextmanager
 def looking_into(module: nn.Module) -> Iterator[None]:
-    """Inside of the block nothing drops out and nothing is recorded for gradients."""
+    """Within the block there is no dropout, and nothing is recorded for gradients.
+
+    Args:
+        module: a layer or a model; afterwards its parts are in the modes of before.
+    """
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -76,13 +80,18 @@ def visible_keys(
 
 
 def visible_softmax(score: Tensor, visible: Tensor) -> Tensor:
-    """Softmax over the visible keys (last dimension); exactly 0 where a query sees none."""
+    """Softmax over the visible keys (last dimension); exactly 0 where a query sees none.
+
+    Args:
+        score: ``(..., T, T)``, [query, key].
+        visible: bool that broadcasts with it, True = visible.
+    """
     score = score.masked_fill(~visible, float("-inf"))
     return torch.softmax(score, -1).masked_fill(~visible, 0.0)  # a row of -inf alone gives NaN
 
 
 def mask_names(masks: Sequence[PositionalMask]) -> tuple[str, ...]:
-    """Names for people: ``forward``, ``backward, window 5``, ``no direction``."""
+    """Readable names: ``forward``, ``backward, window 5``, ``no direction``."""
     names = []
     for mask in masks:
         name = "no direction" if mask.direction == "none" else mask.direction

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from selfattn.layers.selection import Sampler, decide, working
+from .selection import Sampler, decide, working
 
 
 class IterativeSampling(Sampler):
@@ -30,8 +30,12 @@ class IterativeSampling(Sampler):
         dropout: float = 0.0,
         bias_init: float = 0.0,
     ) -> None:
-        super().__init__(hidden + width, hidden, activation_name, dropout, bias_init)
+        super().__init__(width, hidden, activation_name, dropout, bias_init)
         self.cell = nn.RNNCell(width + 1, hidden)
+
+    def features(self, width: int, hidden: int) -> int:
+        """See ``Sampler.features``."""
+        return hidden + width
 
     def choose(self, x: Tensor, real: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
         """See ``Sampler.choose``."""

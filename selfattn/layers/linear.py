@@ -37,7 +37,7 @@ class PerHeadLinear(nn.Module):
         return y.unflatten(1, (batch, length)).transpose(0, 1)  # (B, H, T, E)
 
     def extra_repr(self) -> str:
-        """Sizes, for ``print(module)``."""
+        """The sizes that ``print(module)`` shows."""
         heads, inputs, outputs = self.weight.shape
         return (
             f"num_heads={heads}, inputs={inputs}, outputs={outputs}, bias={self.bias is not None}"

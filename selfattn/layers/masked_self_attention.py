@@ -7,15 +7,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from selfattn.errors import UserError
-from selfattn.layers.base import join_heads, split_heads
-from selfattn.layers.distance import distance_bias
-from selfattn.layers.inspection import visible_keys, visible_softmax
-from selfattn.layers.linear import PerHeadLinear
-from selfattn.masks import PositionalMask, check_selections
-from selfattn.ops.common.autograd import has_values
-from selfattn.ops.common.distance import by_position
-from selfattn.ops.disa import LARGEST_C, SMALLEST_C, disa
+from ..config.disa import DiSAConfig
+from ..errors import UserError
+from ..masks import PositionalMask, check_selections
+from ..ops.common.autograd import has_values
+from ..ops.common.distance import by_position
+from ..ops.disa import LARGEST_C, SMALLEST_C, disa
+from .base import join_heads, split_heads
+from .distance import distance_bias
+from .inspection import visible_keys, visible_softmax
+from .linear import PerHeadLinear
 
 
 class MaskedSelfAttention(nn.Module):
@@ -61,6 +62,27 @@ class MaskedSelfAttention(nn.Module):
         self.k_proj = PerHeadLinear(heads, width, width, bias=False)  # W1
         self.q_proj = PerHeadLinear(heads, width, width)  # W2 and b1
 
+    @classmethod
+    def of(
+        cls, config: DiSAConfig, masks: Sequence[PositionalMask], width: int
+    ) -> MaskedSelfAttention:
+        """What a configuration says.
+
+        Args:
+            config: the switches.
+            masks: positional mask of each of H heads.
+            width: features D of a head.
+        """
+        return cls(
+            masks,
+            width,
+            c=config.c,
+            dropout=config.dense_dropout,
+            attention_dropout=config.attention_dropout,
+            distance=config.distance,
+            backend=config.backend,
+        )
+
     def forward(
         self,
         x: Tensor,
@@ -100,7 +122,12 @@ class MaskedSelfAttention(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """``W1 x`` of the keys and ``W2 x + b1`` of the queries, ``(B, T, H * D)``.
 
-        Other tokens hold 0, or their own numbers where nobody can say which tokens these are.
+        Other tokens get 0, or their own projections where the choice is not known in advance.
+
+        Args:
+            x: ``(B, T, H * D)``.
+            queries: bool ``(B, T)``, the tokens that attend; None: all.
+            keys: bool ``(B, T)``, the tokens that may be attended to; None: all.
         """
         x = self.dropout(x)
         return self._project(self.k_proj, x, keys), self._project(self.q_proj, x, queries)
@@ -108,7 +135,7 @@ class MaskedSelfAttention(nn.Module):
     def _project(self, linear: nn.Module, x: Tensor, chosen: Tensor | None) -> Tensor:
         """Project the chosen tokens alone."""
         if chosen is None or not has_values(x):
-            return join_heads(linear(split_heads(x, len(self.masks))))
+            return join_heads(linear(split_heads(x, len(self.masks))))  # (B, T, H * D)
         rows = chosen.flatten().nonzero()[:, 0]  # (n,), of the B * T
         few = x.flatten(0, 1)[None, rows]  # (1, n, H * D)
         y = join_heads(linear(split_heads(few, len(self.masks))))[0]  # (n, H * D)
@@ -121,7 +148,7 @@ class MaskedSelfAttention(nn.Module):
         queries: Tensor | None = None,
         keys: Tensor | None = None,
     ) -> Tensor:
-        """Attention weights averaged over a head's features, to look at.
+        """Attention weights averaged over a head's features, for inspection.
 
         Args:
             x: ``(B, T, H * D)``.
@@ -147,5 +174,5 @@ class MaskedSelfAttention(nn.Module):
         return weights / a.shape[-1]
 
     def extra_repr(self) -> str:
-        """What is no submodule, for ``print(module)``."""
+        """What is not a submodule, for ``print(module)``."""
         return f"masks={self.masks}, c={self.c}, attention_dropout={self.attention_dropout}"

@@ -8,14 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selfattn.config.biblosa import BiBloSAConfig
-from selfattn.config.disa import DiSAConfig
-from selfattn.layers.base import activation, xavier_linear
-from selfattn.layers.disa import DiSA
-from selfattn.layers.fusion_gate import FusionGate
-from selfattn.layers.masked_self_attention import MaskedSelfAttention
-from selfattn.layers.source2token import Source2Token
-from selfattn.masks import PositionalMask, check_padding_mask
+from ..config.biblosa import BiBloSAConfig
+from ..config.disa import DiSAConfig
+from ..masks import PositionalMask, check_padding_mask
+from .base import activation, xavier_linear
+from .disa import DiSA
+from .fusion_gate import FusionGate
+from .masked_self_attention import MaskedSelfAttention
+from .source2token import Source2Token
 
 
 class MBloSA(nn.Module):
@@ -31,7 +31,7 @@ class MBloSA(nn.Module):
         block_length: tokens r of a block.
 
     Differs:
-        A block of padding alone is never a key. In the authors' code it is one: a backward
+        A block of padding only is never a key. In the authors' code it is one: a backward
         direction then sees how much is padded. Dropout on the input of eq. 16 and 17 is drawn once
         for the vector E of a block, which its tokens share.
     """
@@ -43,7 +43,7 @@ class MBloSA(nn.Module):
         self.mask = mask
         self.activation = activation(config.activation)
         self.dropout = nn.Dropout(config.dense_dropout)
-        self.within = _attention(config, width, mask)
+        self.within = MaskedSelfAttention.of(config, [mask], width)  # g^m of eq. 11
         self.source2token = Source2Token(
             width,
             layers=config.s2t_layers,
@@ -58,7 +58,7 @@ class MBloSA(nn.Module):
         if config.between == "disa":
             self.between = DiSA(_disa(config, far), width, 1)
         else:
-            self.between = _attention(config, width, far)
+            self.between = MaskedSelfAttention.of(config, [far], width)  # g^m of eq. 13
             self.block_gate = FusionGate(1, width, config.dense_dropout, maps=2)
         self.fusion = xavier_linear(3 * width, 2 * width)
 
@@ -92,7 +92,7 @@ class MBloSA(nn.Module):
         return self.activation(fused), torch.sigmoid(gate)
 
     def weights(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
-        """Weights of eq. 11 within blocks, ``(B, m, r, r)``, averaged over features, to look at."""
+        """Weights of eq. 11 within blocks, ``(B, m, r, r)``, averaged over features."""
         tokens = _sentences(x, padding)
         return self.within.weights(x.flatten(0, 1), tokens)[:, 0].unflatten(0, x.shape[:2])
 
@@ -101,19 +101,6 @@ def _sentences(x: Tensor, padding: Tensor | None) -> Tensor | None:
     """Padding of blocks as that of sentences, ``(B m, r)``."""
     check_padding_mask(padding, x.shape[:3], "(B, m, r)")
     return None if padding is None else padding.flatten(0, 1)
-
-
-def _attention(config: BiBloSAConfig, width: int, mask: PositionalMask) -> MaskedSelfAttention:
-    """g^m of eq. 11 and 13."""
-    return MaskedSelfAttention(
-        [mask],
-        width,
-        c=config.c,
-        dropout=config.dense_dropout,
-        attention_dropout=config.attention_dropout,
-        distance=config.distance,
-        backend=config.backend,
-    )
 
 
 def _disa(config: BiBloSAConfig, mask: PositionalMask) -> DiSAConfig:

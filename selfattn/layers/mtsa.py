@@ -6,8 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selfattn.config import MTSAConfig
-from selfattn.layers.base import (
+from ..config import MTSAConfig
+from ..masks import head_masks
+from ..ops import mtsa
+from ..ops.common.distance import by_position
+from .base import (
     SelfAttention,
     activation,
     join_heads,
@@ -15,21 +18,18 @@ from selfattn.layers.base import (
     xavier_linear,
     zero_padding,
 )
-from selfattn.layers.distance import distance_bias
-from selfattn.layers.fusion_gate import FusionGate
-from selfattn.layers.inspection import (
+from .distance import distance_bias
+from .fusion_gate import FusionGate
+from .inspection import (
     Inspection,
     looking_into,
     mask_names,
     visible_keys,
     visible_softmax,
 )
-from selfattn.layers.linear import PerHeadLinear
-from selfattn.layers.selection import real_tokens
-from selfattn.layers.source2token_scores import Source2TokenScores
-from selfattn.masks import head_masks
-from selfattn.ops import mtsa
-from selfattn.ops.common.distance import by_position
+from .linear import PerHeadLinear
+from .selection import real_tokens
+from .source2token_scores import Source2TokenScores
 
 
 class MTSA(SelfAttention):
@@ -141,7 +141,7 @@ class MTSA(SelfAttention):
             source = None
             if self.source2token is not None:
                 real = real_tokens(x, padding_mask)[:, None, None]
-                source = visible_softmax(s.transpose(-1, -2), real).mean(-2)
+                source = visible_softmax(s.transpose(-1, -2), real).mean(-2)  # (B, H, T)
             gate = None
             if self.gate is not None:
                 gate = self.gate.share(v, self._attend(q, k, v, s, padding_mask)).mean(-1)
@@ -198,7 +198,3 @@ class MTSA(SelfAttention):
         if self.config.sigma_s == "scaled_logsigmoid":
             s = s * s.shape[-1] ** -0.5  # the bias is inside of the scaling, as in the code
         return F.logsigmoid(s)
-
-    def extra_repr(self) -> str:
-        """The switches, for ``print(module)``."""
-        return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, config={self.config}"

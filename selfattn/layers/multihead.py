@@ -6,22 +6,22 @@ from collections.abc import Iterator
 
 from torch import Tensor, nn
 
-from selfattn.config import MultiHeadConfig
-from selfattn.errors import UserError
-from selfattn.layers.base import SelfAttention, join_heads, split_heads, xavier_linear
-from selfattn.layers.distance import distance_bias
-from selfattn.layers.inspection import (
+from ..config import MultiHeadConfig
+from ..errors import UserError
+from ..masks import head_masks
+from ..ops.common.distance import by_position
+from ..ops.dot_product import dot_product, not_padding
+from .base import SelfAttention, join_heads, split_heads, xavier_linear
+from .distance import distance_bias
+from .inspection import (
     Inspection,
     looking_into,
     mask_names,
     visible_keys,
     visible_softmax,
 )
-from selfattn.layers.positions import Alibi, rotate
-from selfattn.layers.relative import RelativePositions
-from selfattn.masks import head_masks
-from selfattn.ops.common.distance import by_position
-from selfattn.ops.dot_product import dot_product, not_padding
+from .positions import Alibi, rotate
+from .relative import RelativePositions
 
 
 class MultiHead(SelfAttention):
@@ -85,7 +85,7 @@ class MultiHead(SelfAttention):
                 distance_bias=bias,
                 dropout_p=dropout,
             )
-        y: Tensor = self.out_proj(join_heads(context))
+        y: Tensor = self.out_proj(join_heads(context))  # (B, T, C)
         return y
 
     def inspect(self, x: Tensor, padding_mask: Tensor | None = None) -> Inspection:
@@ -98,7 +98,7 @@ class MultiHead(SelfAttention):
             else:
                 if self.config.positions == "rotary":
                     q, k = rotate(q), rotate(k)
-                score = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+                score = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # (B, H, T, T)
             bias = self._distance_bias(x.shape[1])
             if bias is not None:
                 score = score + by_position(bias)
@@ -115,10 +115,6 @@ class MultiHead(SelfAttention):
         return None if self.distance is None else self.distance(length)
 
     def _sees_everything(self) -> bool:
-        """Whether the operator is PyTorch's own, where a sentence of padding alone sees itself."""
+        """Whether the operator is PyTorch's own, where a sentence of padding only sees itself."""
         masked = self.config.masks != "none" or self.config.window is not None
         return not (masked or self.distance or self.relative)
-
-    def extra_repr(self) -> str:
-        """The switches, for ``print(module)``."""
-        return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, config={self.config}"

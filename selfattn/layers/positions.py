@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from selfattn.masks import PositionalMask
+from ..masks import PositionalMask
 
 _BASE = 10_000.0
 
@@ -29,10 +29,10 @@ def rotate(x: Tensor) -> Tensor:
     pair = torch.arange(width // 2, dtype=work, device=x.device)
     theta = _BASE ** (-2 * pair / width)  # section 3.2.2
     angle = torch.arange(length, dtype=work, device=x.device)[:, None] * theta
-    first, second = x.to(work).unflatten(-1, (-1, 2)).unbind(-1)
+    first, second = x.to(work).unflatten(-1, (-1, 2)).unbind(-1)  # (B, H, T, D / 2)
     cos, sin = angle.cos(), angle.sin()
     turned = (first * cos - second * sin, second * cos + first * sin)  # eq. 34
-    return torch.stack(turned, -1).flatten(-2).to(x.dtype)
+    return torch.stack(turned, -1).flatten(-2).to(x.dtype)  # (B, H, T, D)
 
 
 class Alibi(nn.Module):
@@ -45,7 +45,7 @@ class Alibi(nn.Module):
 
     Differs:
         The paper has decoders, which see keys before the query alone; here the cost is the same
-        before and behind it. For numbers of heads that are no power of 2 the authors' code mixes
+        before and behind it. For numbers of heads that are not powers of 2 the authors' code mixes
         two ranges; here the paper's formula serves all.
     """
 
@@ -66,5 +66,5 @@ class Alibi(nn.Module):
         return -slopes[:, None] * torch.arange(length, dtype=slopes.dtype, device=slopes.device)
 
     def extra_repr(self) -> str:
-        """Sizes, for ``print(module)``."""
+        """The sizes that ``print(module)`` shows."""
         return f"num_heads={len(self.slopes)}"

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selfattn.layers.inspection import visible_softmax
+from .inspection import visible_softmax
 
 
 class RelativePositions(nn.Module):
@@ -33,9 +33,14 @@ class RelativePositions(nn.Module):
         nn.init.xavier_uniform_(self.values)
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
-        """``q_i (k_j + a^K_ij)^T / sqrt(D)``, ``(B, H, T, T)`` (eq. 4)."""
+        """``q_i (k_j + a^K_ij)^T / sqrt(D)``, ``(B, H, T, T)`` (eq. 4).
+
+        Args:
+            q: queries ``(B, H, T, D)``.
+            k: keys ``(B, H, T, D)``.
+        """
         by_distance = q @ self.keys.transpose(0, 1)  # (B, H, T, 2 clip + 1)
-        pairs = q @ k.transpose(-1, -2)
+        pairs = q @ k.transpose(-1, -2)  # (B, H, T, T)
         scores: Tensor = pairs + by_distance.gather(-1, self._rows(pairs))
         return scores * q.shape[-1] ** -0.5
 
@@ -67,7 +72,7 @@ class RelativePositions(nn.Module):
         weights = F.dropout(weights, dropout_p).to(v.dtype)
         by_distance = weights.new_zeros(*weights.shape[:3], 2 * self.clip + 1)
         by_distance = by_distance.scatter_add(-1, self._rows(weights), weights)
-        y: Tensor = weights @ v + by_distance @ self.values.to(v.dtype)
+        y: Tensor = weights @ v + by_distance @ self.values.to(v.dtype)  # eq. 3
         return y
 
     def _rows(self, pairs: Tensor) -> Tensor:
@@ -77,5 +82,5 @@ class RelativePositions(nn.Module):
         return (ahead.clamp(-self.clip, self.clip) + self.clip).expand_as(pairs)
 
     def extra_repr(self) -> str:
-        """Sizes, for ``print(module)``."""
+        """The sizes that ``print(module)`` shows."""
         return f"width={self.keys.shape[1]}, clip={self.clip}"

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from selfattn.config.resa import ReSAConfig
-from selfattn.errors import UserError
-from selfattn.layers.disa import DiSA
-from selfattn.layers.inspection import Inspection
-from selfattn.layers.iterative_sampling import IterativeSampling
-from selfattn.layers.rss import RSS
-from selfattn.layers.selection import Sampler, Selection, real_tokens, scale_learning_rate
+from ..config.resa import ReSAConfig
+from ..errors import UserError
+from .disa import DiSA
+from .inspection import Inspection
+from .iterative_sampling import IterativeSampling
+from .rss import RSS
+from .selection import Sampler, Selection, real_tokens, scale_learning_rate
 
 logger = logging.getLogger(__name__)
 _SAMPLERS: Mapping[str, type[Sampler]] = {"parallel": RSS, "iterative": IterativeSampling}
@@ -64,9 +64,9 @@ class ReSA(DiSA):
         UserError: if the heads do not divide the width, or the masks do not fit the heads.
 
     Attributes:
-        select_all (bool): select every token, without the samplers.
-        reward_mean (float | None): a running mean that training may keep here, in the checkpoint.
-        has_policy (bool): set to True by what trains the samplers; else training warns once.
+        select_all: select every token, without the samplers.
+        reward_mean: a running mean that training may keep here, in the checkpoint.
+        has_policy: set to True by what trains the samplers; else training warns once.
 
     Differs:
         At test time a token is selected where its probability is at least 0.5; the authors' code
@@ -147,12 +147,12 @@ class ReSA(DiSA):
         return {**self.__dict__, "_choice": None}
 
     def get_extra_state(self) -> Tensor:
-        """What ``state_dict`` stores beside the parameters; numbers, which averages can take."""
+        """What ``state_dict`` stores besides the parameters; numbers, which can be averaged."""
         mean = [] if self.reward_mean is None else [self.reward_mean]
         return torch.tensor([float(self.select_all), *mean], dtype=torch.float64)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """What ``load_state_dict`` reads."""
+        """Restore what ``get_extra_state`` stored."""
         select_all, *mean = state.tolist()
         self.select_all = select_all > 0.5
         self.reward_mean = mean[0] if mean else None

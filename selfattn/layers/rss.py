@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from selfattn.layers.selection import Sampler, decide, working
+from .selection import Sampler, decide, working
 
 
 class RSS(Sampler):
@@ -27,15 +27,9 @@ class RSS(Sampler):
         (torch.Size([2, 7]), torch.Size([2]))
     """
 
-    def __init__(
-        self,
-        width: int,
-        hidden: int,
-        activation_name: str = "elu",
-        dropout: float = 0.0,
-        bias_init: float = 0.0,
-    ) -> None:
-        super().__init__(3 * width, hidden, activation_name, dropout, bias_init)
+    def features(self, width: int, hidden: int) -> int:
+        """See ``Sampler.features``."""
+        return 3 * width
 
     def choose(self, x: Tensor, real: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
         """See ``Sampler.choose``."""

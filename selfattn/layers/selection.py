@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from selfattn.errors import UserError
-from selfattn.layers.base import activation, xavier_linear
-from selfattn.masks import check_padding_mask
+from ..errors import UserError
+from ..masks import check_padding_mask
+from .base import activation, xavier_linear
 
 # The authors' code clips probabilities at 1e-10 before their logarithm.
 SMALLEST_LOG = math.log(1e-10)
@@ -26,17 +26,23 @@ class Selection(NamedTuple):
     probability: Tensor  # (B, T), of being selected; 0 at padding
     log_probability: Tensor  # (B,), of the whole selection, in nats; differentiable
     entropy: Tensor  # (B,), mean over the real tokens, in nats
-    share: Tensor  # (B,), selected / real tokens; 0 for a sentence of padding alone
+    share: Tensor  # (B,), selected / real tokens; 0 for a sentence of padding only
 
     @classmethod
     def everything(cls, real: Tensor) -> Selection:
-        """All of the real tokens ``(B, T)``, without any choice."""
+        """All real tokens ``(B, T)``, without a choice."""
         zeros = torch.zeros(real.shape[0], device=real.device)  # len() would fix an export's B
         return cls(real, real.float(), zeros, zeros, real.any(1).float())
 
     @classmethod
     def of(cls, selected: Tensor, logits: Tensor, real: Tensor) -> Selection:
-        """A choice with the logits ``(B, T)`` of being selected that it was made with."""
+        """A choice with the logits ``(B, T)`` of being selected that it was made with.
+
+        Args:
+            selected: bool ``(B, T)``.
+            logits: of being selected ``(B, T)``.
+            real: bool ``(B, T)``, False = padding.
+        """
         log_p, log_not = (F.logsigmoid(t).clamp_min(SMALLEST_LOG) for t in (logits, -logits))
         p = torch.sigmoid(logits).masked_fill(~real, 0.0)
         chosen = torch.where(selected, log_p, log_not).masked_fill(~real, 0.0)
@@ -53,17 +59,23 @@ class Sampler(nn.Module, ABC):
     The input is detached: what is learned from a selection reaches the sampler alone.
 
     Args:
-        inputs: width of what ``network`` turns into the logit of a token.
-        hidden: width of its hidden layer.
+        width: width C of the input.
+        hidden: width of the hidden layer.
         activation_name: a name in ``selfattn.config.ACTIVATIONS``.
         dropout: dropout on the input of both linear maps.
         bias_init: initial value of the last bias.
     """
 
     def __init__(
-        self, inputs: int, hidden: int, activation_name: str, dropout: float, bias_init: float
+        self,
+        width: int,
+        hidden: int,
+        activation_name: str = "elu",
+        dropout: float = 0.0,
+        bias_init: float = 0.0,
     ) -> None:
         super().__init__()
+        inputs = self.features(width, hidden)
         self.network = nn.Sequential(
             nn.Dropout(dropout),
             xavier_linear(inputs, hidden),
@@ -72,6 +84,10 @@ class Sampler(nn.Module, ABC):
             last := xavier_linear(hidden, 1),
         )
         nn.init.constant_(last.bias, bias_init)
+
+    @abstractmethod
+    def features(self, width: int, hidden: int) -> int:
+        """Width of what ``network`` turns into the logit of a token; arguments as of the class."""
 
     def kept_parameters(self) -> list[nn.Parameter]:
         """What an initialiser of the whole model leaves as it is."""
@@ -159,7 +175,12 @@ def scale_learning_rate(module: nn.Module, scale: float) -> None:
 
 
 def real_tokens(x: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """Bool ``(B, T)``, False = padding."""
+    """Bool ``(B, T)``, False = padding.
+
+    Args:
+        x: ``(B, T, C)``; only its shape and device count.
+        padding_mask: bool ``(B, T)``, True = padding, or None.
+    """
     check_padding_mask(padding_mask, x.shape[:2])
     if padding_mask is None:
         return torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
@@ -167,7 +188,13 @@ def real_tokens(x: Tensor, padding_mask: Tensor | None) -> Tensor:
 
 
 def decide(logits: Tensor, real: Tensor, noise: Tensor | None) -> Tensor:
-    """Select where the noise is below the probability, or that at least 0.5; never padding."""
+    """Select where the noise is below the probability, or that at least 0.5; never padding.
+
+    Args:
+        logits: of being selected ``(B, T)``.
+        real: bool ``(B, T)``, False = padding.
+        noise: ``(B, T)``, uniform in [0, 1); None takes the threshold.
+    """
     p = torch.sigmoid(logits.detach())
     return real & (p >= 0.5 if noise is None else noise < p)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from selfattn.errors import UserError
-from selfattn.layers.base import join_heads, split_heads
-from selfattn.layers.source2token_scores import Source2TokenScores
-from selfattn.masks import check_padding_mask
+from ..errors import UserError
+from ..masks import check_padding_mask
+from .base import join_heads, split_heads
+from .source2token_scores import Source2TokenScores
 
 
 class Source2Token(nn.Module):
@@ -28,7 +28,7 @@ class Source2Token(nn.Module):
         UserError: if layers is not 1 or 2, or the heads do not divide the width.
 
     Differs:
-        A sentence of padding alone gives 0; the authors' code gives its mean.
+        A sentence of padding only gives 0; the authors' code gives its mean.
 
     Example:
         >>> Source2Token(64)(torch.randn(2, 7, 64)).shape
@@ -83,7 +83,7 @@ class Source2Token(nn.Module):
         scores = join_heads(self.scores(split_heads(x, self.heads)))  # (B, T, C)
         if padding_mask is None:
             return torch.softmax(scores, 1)
-        # A sentence of padding alone keeps its scores, or its softmax would be NaN.
+        # A sentence of padding only keeps its scores, or its softmax would be NaN.
         hidden = padding_mask & ~padding_mask.all(1, keepdim=True)
         p = torch.softmax(scores.masked_fill(hidden[..., None], float("-inf")), 1)
         return p.masked_fill(padding_mask[..., None], 0.0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from selfattn.layers.base import activation, join_heads, split_heads, xavier_linear
-from selfattn.layers.linear import PerHeadLinear
+from .base import activation, join_heads, split_heads, xavier_linear
+from .linear import PerHeadLinear
 
 
 class Source2TokenScores(nn.Module):
@@ -60,7 +60,7 @@ class Source2TokenScores(nn.Module):
 
     def kept_parameters(self) -> list[nn.Parameter]:
         """What an initialiser of the whole model leaves as it is."""
-        # 0 is no choice: in the published taggers this bias is random, too.
+        # 0 means no choice was made: in the published taggers this bias is random, too.
         return [self.network[-1].get_parameter("bias")] if self.bias_init else []
 
     def forward(self, x: Tensor) -> Tensor:

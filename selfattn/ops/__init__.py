@@ -1,7 +1,7 @@
 """Operators: the mathematics of the mechanisms, each beside a slow and obvious reference."""
 
-from selfattn.ops.common.dispatch import backends
-from selfattn.ops.disa import disa
-from selfattn.ops.mtsa import mtsa
+from .common.dispatch import backends
+from .disa import disa
+from .mtsa import mtsa
 
 __all__ = ["backends", "disa", "mtsa"]

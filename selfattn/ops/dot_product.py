@@ -14,9 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
-from selfattn.ops.common.distance import by_position
-from selfattn.ops.mtsa import mtsa
+from ..masks import PositionalMask
+from .common.distance import by_position
+from .common.tiling import runs
+from .mtsa import mtsa
 
 
 def dot_product(
@@ -45,7 +46,7 @@ def dot_product(
 
     Returns:
         ``(B, H, T, D)``. A query without a visible key gives exactly 0; only without masks and bias
-        a sentence of padding alone sees itself.
+        a sentence of padding only sees itself.
     """
     if distance_bias is None and all(mask.offsets == (None, None) for mask in masks):
         visible = None if padding_mask is None else not_padding(padding_mask)
@@ -64,7 +65,7 @@ def dot_product(
 
 
 def not_padding(padding_mask: Tensor) -> Tensor:
-    """Visible keys ``(B, 1, 1, T)``: a sentence of padding alone sees itself, lest it be NaN."""
+    """Visible keys ``(B, 1, 1, T)``: a sentence of padding only sees itself, to avoid NaN."""
     empty = padding_mask.all(1, keepdim=True)
     return (~padding_mask | empty)[:, None, None, :]
 
@@ -97,13 +98,8 @@ def strictly_directed(
     if padding_mask is not None:
         q, k, v = _with_padding_feature(q, k, v, padding_mask)
     parts = []
-    start = 0
-    while start < len(masks):  # neighbours of one direction go together
-        direction = masks[start].direction
-        stop = start + 1
-        while stop < len(masks) and masks[stop].direction == direction:
-            stop += 1
-        heads = [t[:, start:stop] for t in (q, k, v)]
+    for direction, which in runs([mask.direction for mask in masks]):
+        heads = [t[:, which] for t in (q, k, v)]
         if direction == "backward":
             heads = [t.flip(2) for t in heads]
         seen = F.scaled_dot_product_attention(
@@ -112,7 +108,6 @@ def strictly_directed(
         )  # fmt: skip
         seen = F.pad(seen, (0, 0, 1, 0))  # the first query sees nothing
         parts.append(seen.flip(2) if direction == "backward" else seen)
-        start = stop
     y = torch.cat(parts, 1)[..., :width]
     if padding_mask is None:
         return y
@@ -136,9 +131,9 @@ def _with_padding_feature(
     large, factor = (2.0**15, 2.0**7) if q.dtype is torch.float16 else (1e30, 1.0)
     first = torch.zeros(8, dtype=q.dtype, device=q.device)
     first[0] = 1.0
-    more_q = (factor * first).expand(*q.shape[:-1], 8)
+    more_q = (factor * first).expand(*q.shape[:-1], 8)  # (B, H, T, 8)
     hidden = padding_mask[:, None, :, None].to(k.dtype) * (-large * first)
-    more_k = hidden.expand(*k.shape[:-1], 8)
+    more_k = hidden.expand(*k.shape[:-1], 8)  # (B, H, T, 8)
     more_v = torch.zeros_like(more_q)
     return torch.cat([q, more_q], -1), torch.cat([k, more_k], -1), torch.cat([v, more_v], -1)
 

@@ -10,13 +10,13 @@ def test_medians_and_quartiles_of_the_ratios_of_pairs():
     # The machine is twice as slow during the last two pairs: the ratios do not notice.
     found = summary([(2.0, 1.0), (2.2, 1.0), (1.8, 1.0), (4.0, 2.0), (4.4, 2.0)])
     assert found.ratio == pytest.approx(2.0)
-    assert (found.low, found.high) == (pytest.approx(2.0), pytest.approx(2.2))
+    assert (found.ratio_low, found.ratio_high) == (pytest.approx(2.0), pytest.approx(2.2))
     assert (found.seconds, found.reference_seconds, found.pairs) == (2.2, 1.0, 5)
 
 
 def test_one_pair_has_no_spread():
     found = summary([(3.0, 2.0)])
-    assert found.low == found.ratio == found.high == 1.5
+    assert found.ratio_low == found.ratio == found.ratio_high == 1.5
 
 
 def test_method_and_reference_take_turns_and_change_places(monkeypatch):

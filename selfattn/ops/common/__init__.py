@@ -1,1 +1,1 @@
-"""What the operators share; it knows none of them."""
+"""What the operators share; it depends on none of them."""

@@ -1,6 +1,6 @@
 """How kernels that know their own gradient meet autograd: twice, and under torch.func.
 
-A kernel is no PyTorch operator, so that autograd sees what a ``Call`` says of it: its output, its
+A kernel is not a PyTorch operator, so autograd sees what a ``Call`` says about it: its output, its
 gradient, and the equation that both of them compute. The gradient of the gradient is that of the
 equation, some sentences and queries at a time.
 """
@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from selfattn.errors import UserError
+from ...errors import UserError
 
 # Scores that a second derivative holds at once: some twenty such tensors, 64 MiB each in float64.
 PIECE_ELEMENTS = 1 << 23
@@ -51,17 +51,28 @@ class Call(ABC):
 
     @abstractmethod
     def equation(self, inputs: Inputs, factors: Outputs | None, queries: slice) -> Tensor:
-        """The output at some queries, ``(..., queries, features)``, by differentiable operators."""
+        """The output at some queries, ``(..., queries, features)``, by differentiable operators.
+
+        Args:
+            inputs: see the class.
+            factors: what ``factors`` returned, or None without dropout.
+            queries: which queries.
+        """
 
 
 def run(call: Call, *inputs: Tensor | None) -> Tensor:
-    """The output of a call that autograd and ``torch.func`` may differentiate, also twice."""
+    """The output of a call that autograd and ``torch.func`` may differentiate, also twice.
+
+    Args:
+        call: what is called.
+        *inputs: see ``Call``.
+    """
     out: Tensor = _Forward.apply(call, *inputs)[0]
     return out
 
 
 def is_traced(t: Tensor) -> bool:
-    """Whether something records operators, so that only those of ``torch.library`` are seen."""
+    """Whether operators are being recorded, so that only those of ``torch.library`` are seen."""
     if torch.compiler.is_compiling():
         return True
     keys = torch._C._dispatch_keys(t)
@@ -73,20 +84,8 @@ def is_transformed() -> bool:
     return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
 
 
-def refuse_derivative(backward: torch.library.CustomOpDef) -> None:
-    """Refuse to differentiate the gradient that torch.compile sees."""
-
-    def refuse(*_: Any) -> Any:
-        raise UserError(
-            "a compiled attention kernel has no second derivative; call the layer outside of "
-            "torch.compile, or choose backend 'reference'"
-        )
-
-    backward.register_autograd(refuse)
-
-
 def has_values(t: Tensor) -> bool:
-    """Whether the numbers of a tensor can be read: not in a graph, under vmap or on "meta"."""
+    """Whether the values of a tensor can be read: not in a graph, under vmap or on "meta"."""
     return not (torch.compiler.is_compiling() or is_transformed() or t.is_meta)
 
 
@@ -200,7 +199,7 @@ def _map(
             for t, d in pairs
         ]
         found = function.apply(*options, *flat)
-        outputs = tuple(t.unflatten(0, (size, -1)) for t in found)
+        outputs = tuple(t.unflatten(0, (size, -1)) for t in found)  # (size, B, ...)
     else:
         rows = [
             function.apply(*options, *(t if t is None or d is None else t[i] for t, d in pairs))

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selfattn.ops.common.dispatch import OPERATORS
+from .dispatch import OPERATORS
 
 
 def _eager(name: str, *inputs: Any) -> Tensor:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from selfattn.errors import UserError
+from ...errors import UserError
 
 # "auto" is not listed: it stands for the first usable backend in this order.
 BACKENDS = ("fused", "eager", "reference")
@@ -49,7 +49,7 @@ def backends() -> dict[str, str | None]:
 def refusal(name: str, *limits: Any) -> str | None:
     """``Operator.refusal`` by name; asked once for each graph of torch.compile."""
     if torch.compiler.is_compiling():
-        from selfattn.ops.common import compiled
+        from . import compiled
 
         return compiled.refusal(name, *limits)
     return OPERATORS[name].refusal(*limits)
@@ -58,7 +58,7 @@ def refusal(name: str, *limits: Any) -> str | None:
 def eager(name: str, *inputs: Any) -> Tensor:
     """``Operator.eager`` by name, out of torch.compile's graphs: its blocks depend on numbers."""
     if torch.compiler.is_compiling():
-        from selfattn.ops.common import compiled
+        from . import compiled
 
         return compiled.eager(name, *inputs)
     return OPERATORS[name].eager(*inputs)
@@ -80,7 +80,7 @@ def refuse_tracing(name: str) -> None:
 def unfit(t: Tensor) -> dict[str, str]:
     """Why backends cannot be used for what PyTorch does with an input, whatever the machine."""
     if t.is_meta:
-        return dict.fromkeys(("fused", "eager"), "a tensor on 'meta' holds no numbers")
+        return dict.fromkeys(("fused", "eager"), "a tensor on 'meta' has no values")
     if torch.compiler.is_exporting():
         found = {"eager": "its blocks depend on the length, which an export may leave open"}
         if torch.onnx.is_in_onnx_export():
@@ -90,6 +90,49 @@ def unfit(t: Tensor) -> dict[str, str]:
         reason = "it has no forward-mode derivative, which torch.func.jvp, jacfwd and hessian take"
         return dict.fromkeys(("fused", "eager"), reason)
     return {}
+
+
+def backend_for(
+    name: str, t: Tensor, backend: str, limits: Sequence[Any], lacking: str | None = None
+) -> str:
+    """The backend that computes an operator for an input.
+
+    Args:
+        name: of the operator.
+        t: an input.
+        backend: what a caller asked for.
+        limits: what ``Operator.refusal`` takes beside type of device and dtype.
+        lacking: why the kernel cannot be used, whatever the machine; None if it can.
+
+    Returns:
+        A name from ``BACKENDS``.
+
+    Raises:
+        UserError: if the backend is unknown or cannot be used here.
+    """
+    refused = unfit(t)
+    if backend in ("auto", "fused"):
+        reason = lacking or refusal(name, t.device.type, t.dtype, *limits)
+        refused |= {} if reason is None else {"fused": reason}
+    return choose(backend, refused)
+
+
+def check_inputs(dropout_p: float, **inputs: Tensor) -> None:
+    """Refuse inputs of different dtypes, and dropout that is no probability below 1.
+
+    Args:
+        dropout_p: attention dropout.
+        **inputs: the tensors by name.
+
+    Raises:
+        UserError: if they are.
+    """
+    dtypes = [t.dtype for t in inputs.values()]
+    if len(set(dtypes)) > 1 or not dtypes[0].is_floating_point:
+        names, found = ", ".join(inputs), ", ".join(map(str, dtypes))
+        raise UserError(f"{names} have dtypes {found}; they must have one floating dtype")
+    if not 0.0 <= dropout_p < 1.0:
+        raise UserError(f"dropout_p {dropout_p} is not allowed; it must be in [0, 1)")
 
 
 def choose(backend: str, refused: Mapping[str, str | None]) -> str:

@@ -1,4 +1,4 @@
-"""A bias by the distance between query and key, where no ``T x T`` tensor may exist."""
+"""A bias by the distance between query and key, without a ``T x T`` tensor."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from selfattn.errors import UserError
+from ...errors import UserError
 
 NOT_FUSED = "it has no distance bias; 'eager' and 'auto' have"
 
 
 def check(bias: Tensor | None, heads: int, length: int) -> None:
-    """Refuse a table that does not fit.
+    """Refuse a table of the wrong shape or dtype.
+
+    Args:
+        bias: what a caller gave, or None.
+        heads: number of heads H.
+        length: tokens T.
 
     Raises:
         UserError: if it is not a floating ``(heads, length)``.
@@ -51,21 +56,38 @@ class DistanceTable:
         return slice(lo - stop + 1 + middle, hi - start + middle)
 
     def block(self, heads: slice, start: int, stop: int, lo: int, hi: int) -> Tensor:
-        """The bias of keys ``[lo, hi)`` for queries ``[start, stop)``: ``(h, n_q, n_k)``."""
+        """The bias of keys ``[lo, hi)`` for queries ``[start, stop)``: ``(h, n_q, n_k)``.
+
+        Args:
+            heads: which rows of the table.
+            start: first query.
+            stop: one past the last query.
+            lo: first key.
+            hi: one past the last key.
+        """
         values = self._values[heads, self._offsets(start, stop, lo, hi)]
         return values.unfold(1, hi - lo, 1).flip(1)  # the last query's offsets begin first
 
     def add_gradient(
         self, heads: slice, start: int, stop: int, lo: int, hi: int, grad: Tensor
     ) -> None:
-        """Add the gradient of such a block, ``(h, n_q, n_k)``."""
+        """Add the gradient of such a block, ``(h, n_q, n_k)``.
+
+        Args:
+            heads: which rows of the table.
+            start: first query.
+            stop: one past the last query.
+            lo: first key.
+            hi: one past the last key.
+            grad: ``(h, n_q, n_k)``.
+        """
         if self._grad is None:
             self._grad = torch.zeros_like(self._values)
         queries, keys = stop - start, hi - lo
         # A row more of zeros than needed, read in rows that are shorter by one: each row moves by
         # one against the row before it, and what belongs to one offset becomes a column.
         rows = F.pad(grad.flip(1), (0, queries)).flatten(1)[:, : queries * (keys + queries - 1)]
-        total = rows.unflatten(1, (queries, -1)).sum(1)
+        total = rows.unflatten(1, (queries, -1)).sum(1)  # (h, offsets)
         self._grad[heads, self._offsets(start, stop, lo, hi)] += total.to(self._grad.dtype)
 
     def gradient(self) -> Tensor:

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
-from selfattn.ops.common.dropout import keep_probability
+from .dropout import keep_probability
 
 OLDEST_CAPABILITY = (8, 0)  # bfloat16 and tf32 matrix products
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-UNBOUNDED = 1 << 29  # an offset beyond every length
 KEYS_AT_A_TIME = 1024  # where a program looks for padding
 
 
@@ -50,11 +49,17 @@ def refusal(device: torch.device | str, dtype: torch.dtype) -> str | None:
     return None
 
 
-def offsets(masks: Sequence[PositionalMask]) -> tuple[list[int], list[int]]:
-    """Smallest and largest visible ``key - query`` of each mask."""
-    left = [-UNBOUNDED if a is None else a for a, _ in (m.offsets for m in masks)]
-    right = [UNBOUNDED if b is None else b for _, b in (m.offsets for m in masks)]
-    return left, right
+def launch(kernel: Any, programs: int, arguments: Mapping[str, Any], **options: Any) -> None:
+    """Run a kernel.
+
+    Args:
+        kernel: the kernel.
+        programs: how many programs of it.
+        arguments: by name, those of the kernel and any others.
+        **options: of Triton, such as ``num_warps``.
+    """
+    named = {name: arguments[name] for name in kernel.arg_names}
+    kernel[(programs,)](**named, **options)
 
 
 def draw_seed(device: torch.device) -> Tensor:
@@ -81,7 +86,7 @@ def dropout_factors(
         The factor on (query, key) pairs ``(B, H, T, T)`` and the one on (key, feature) pairs
         ``(B, H, T, D)``, float32.
     """
-    from selfattn.ops.common.triton_tools import factor_kernel
+    from .triton_tools import factor_kernel
 
     batch, heads, length, width = shape
     found = []

@@ -1,4 +1,4 @@
-"""What the walks of the operators share."""
+"""What the loops of the operators share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def runs(items: Sequence[T]) -> Iterator[tuple[T, slice]]:
-    """Neighbours that are equal, as ``(item, slice)``."""
+    """Runs of equal neighbours, as ``(item, slice)``."""
     start = 0
     for stop in range(1, len(items) + 1):
         if stop == len(items) or items[stop] != items[start]:
@@ -23,5 +23,5 @@ def runs(items: Sequence[T]) -> Iterator[tuple[T, slice]]:
 
 
 def rows(t: Tensor) -> Tensor:
-    """A view whose features lie side by side, which is what projections give; else a copy."""
+    """A view whose features are contiguous, as projections give it; else a contiguous copy."""
     return t if t.stride(-1) == 1 or t.shape[-1] == 1 else t.contiguous()

@@ -1,8 +1,8 @@
 # mypy: ignore-errors
-"""What all Triton kernels share: the import that may fail, spans, products, dropout factors.
+"""What all Triton kernels share: an import that may fail, spans, products, dropout factors.
 
-Only kernel modules import this one, and they are imported when a kernel is first called: a machine
-without Triton never notices. There the module still loads, with decorators that do nothing.
+Only kernel modules import this one, and they are imported when a kernel is first called, so that a
+machine without Triton never notices. There the module still loads, with decorators that do nothing.
 
 The tests run the kernels in Triton's interpreter on a CPU. Whatever decides about the precision is
 therefore written out here and not left to an option of ``tl.dot`` that the interpreter ignores.

@@ -9,30 +9,15 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from selfattn.errors import UserError
-from selfattn.masks import PositionalMask, check_padding_mask, check_selections
-from selfattn.ops.common import dispatch, distance
-from selfattn.ops.common.autograd import has_values
-from selfattn.ops.disa import fused, native, packing
-from selfattn.ops.disa.eager import disa_eager
-from selfattn.ops.disa.equation import disa_slow
-from selfattn.ops.disa.fused import disa_fused
-from selfattn.ops.disa.native import disa_native
-
-
-def _fused(
-    x: Tensor,
-    a: Tensor,
-    b: Tensor,
-    masks: Sequence[PositionalMask],
-    padding_mask: Tensor | None,
-    c: float,
-    dropout_p: float,
-    hidden_keys: Tensor | None,
-) -> Tensor:
-    """The kernel for the device: C on a CPU, Triton elsewhere."""
-    kernel = disa_native if x.device.type == "cpu" else disa_fused
-    return kernel(x, a, b, masks, padding_mask, c, dropout_p, hidden_keys)
+from ...errors import UserError
+from ...masks import PositionalMask, check_padding_mask, check_selections
+from ..common import dispatch, distance
+from ..common.autograd import has_values
+from . import fused, native, packing
+from .eager import disa_eager
+from .equation import disa_slow
+from .fused import disa_fused
+from .native import disa_native
 
 
 def _refusal(device: str, dtype: torch.dtype, c: float = 5.0) -> str | None:
@@ -44,7 +29,7 @@ dispatch.OPERATORS["disa"] = dispatch.Operator(disa_eager, _refusal)
 _RUN: dict[str, Callable[..., Tensor]] = {
     "reference": disa_slow,
     "eager": functools.partial(dispatch.eager, "disa"),
-    "fused": _fused,
+    "fused": disa_fused,  # elsewhere than on a CPU
 }
 # Below, 2/c leaves float32 for usual inputs; above, exp(-2c) leaves float64.
 SMALLEST_C, LARGEST_C = 0.01, 300.0
@@ -132,19 +117,15 @@ def disa(
     distance.check(distance_bias, len(masks), x.shape[1])
     if not x.numel():
         return x * 1.0  # no sentence or no token: nothing to attend to, but still part of the graph
-    refused = dispatch.unfit(x)
-    if backend in ("auto", "fused"):
-        reason = dispatch.refusal("disa", x.device.type, x.dtype, float(c))
-        if distance_bias is not None:
-            reason = distance.NOT_FUSED
-        refused |= {} if reason is None else {"fused": reason}
-    name = dispatch.choose(backend, refused)
-    run, numbers = _RUN[name], (float(c), float(dropout_p))
-    bias = () if name == "fused" else (distance_bias,)
-    packs_itself = name == "reference" or (name == "fused" and x.device.type == "cpu")
+    lacking = None if distance_bias is None else distance.NOT_FUSED
+    name = dispatch.backend_for("disa", x, backend, (float(c),), lacking)
+    in_c = name == "fused" and x.device.type == "cpu"
+    run: Callable[..., Tensor] = disa_native if in_c else _RUN[name]
+    numbers = (float(c), float(dropout_p))
+    packs_itself = name == "reference" or in_c
     by_position = distance_bias is not None or not packing.keeps_masks(masks)
     if hidden is None or hidden_keys is None or packs_itself or by_position or not has_values(x):
-        return run(x, a, b, masks, hidden, *numbers, hidden_keys, *bias)
+        return run(x, a, b, masks, hidden, *numbers, hidden_keys, distance_bias)
     return packing.packed(run, x, a, b, masks, hidden, *numbers, hidden_keys)
 
 
@@ -162,9 +143,7 @@ def _check(
             f"x {tuple(x.shape)}, a {tuple(a.shape)} and b {tuple(b.shape)} must have one shape "
             f"(B, T, C)"
         )
-    if len({t.dtype for t in (x, a, b)}) > 1 or not x.is_floating_point():
-        found = ", ".join(str(t.dtype) for t in (x, a, b))
-        raise UserError(f"x, a, b have dtypes {found}; they must have one floating dtype")
+    dispatch.check_inputs(dropout_p, x=x, a=a, b=b)
     if masks is None:
         raise UserError("masks is missing; give one PositionalMask, or one for each group")
     masks = (masks,) if isinstance(masks, PositionalMask) else tuple(masks)
@@ -176,8 +155,6 @@ def _check(
         )
     if not SMALLEST_C <= c <= LARGEST_C:
         raise UserError(f"c {c} is not allowed; it must be in [{SMALLEST_C}, {LARGEST_C}]")
-    if not 0.0 <= dropout_p < 1.0:
-        raise UserError(f"dropout_p {dropout_p} is not allowed; it must be in [0, 1)")
     return masks
 
 

@@ -13,14 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
-from selfattn.ops.common import autograd
-from selfattn.ops.common.distance import DistanceTable
-from selfattn.ops.common.dropout import FactorDropout
-from selfattn.ops.disa import tiling
-from selfattn.ops.disa.equation import DiSACall
-from selfattn.ops.disa.part import Buffers, Part, part_of, scores_of, weights
-from selfattn.ops.disa.tiling import Spans
+from ...masks import PositionalMask
+from ..common import autograd
+from ..common.distance import DistanceTable
+from ..common.dropout import FactorDropout
+from . import tiling
+from .equation import DiSACall
+from .part import Buffers, Part, part_of, scores_of, weights
+from .tiling import Spans
 
 # exp(-2c s) loses 2c * 6e-8 of a weight to rounding in float32: above this c, float64 is used.
 LARGEST_C_FLOAT32 = 10.0
@@ -45,18 +45,22 @@ def disa_eager(
     work = torch.float64 if x.dtype == torch.float64 or c > LARGEST_C_FLOAT32 else torch.float32
     call = _Eager(tuple(masks), c, dropout_p)
     seed = torch.randint(1 << 62, ()) if dropout_p else None
-    hidden = (padding_mask, hidden_keys)
-    projected = (t.to(work) for t in (x, a, b))
-    return autograd.run(call, *projected, distance_bias, *hidden, seed).to(x.dtype)
+    inputs = (x.to(work), a.to(work), b.to(work), distance_bias, padding_mask, hidden_keys, seed)
+    return autograd.run(call, *inputs).to(x.dtype)
 
 
 class _Eager(DiSACall):
     """Tiles; saves the output and the denominator."""
 
+    def room(self, inputs: Sequence[Any]) -> tuple[Tensor, Tensor]:
+        """See ``KernelCall.room``."""
+        x = inputs[0]
+        return x.new_zeros(x.shape), x.new_zeros(x.shape)
+
     def forward(self, inputs: Sequence[Any]) -> tuple[Tensor, Tensor]:
         """See ``Call.forward``."""
         x, _, _, _, hidden, unseen, _ = inputs
-        out, den = x.new_zeros(x.shape), x.new_zeros(x.shape)
+        out, den = self.room(inputs)
         spans = _spans(x, hidden, unseen)
         for group, part in self._parts(inputs):
             _forward_part(part, spans, out[..., group], den[..., group])
@@ -88,8 +92,10 @@ class _Eager(DiSACall):
     def factors(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """See ``Call.factors``."""
         x, _, _, bias, hidden, unseen, seed = inputs
-        options = (hidden, self.dropout_p, int(seed), unseen, bias is not None)
-        return tiling.dropout_factors(x, self.masks, *options)
+        apart = bias is not None
+        return tiling.dropout_factors(
+            x, self.masks, hidden, self.dropout_p, int(seed), unseen, apart
+        )
 
     def _parts(self, inputs: Sequence[Any]) -> Iterator[tuple[slice, Part]]:
         """Every group and its features."""

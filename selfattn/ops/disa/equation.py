@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
-from selfattn.ops.common.autograd import Call, Outputs
-from selfattn.ops.common.distance import by_position
-from selfattn.ops.common.dropout import draw_factors
-from selfattn.ops.disa.reference import disa_reference
+from ...masks import PositionalMask
+from ..common.autograd import Outputs
+from ..common.distance import by_position
+from ..common.dropout import draw_factors
+from ..common.operators import KernelCall, offsets
+from .reference import disa_reference
 
 
 def disa_slow(
@@ -84,7 +85,7 @@ def equation(
 
 
 @dataclass(frozen=True)
-class DiSACall(Call, ABC):
+class DiSACall(KernelCall, ABC):
     """What every kernel of DiSA computes.
 
     Inputs are x, a, b, the bias by distance, hidden queries, unseen keys and the seed.
@@ -94,9 +95,16 @@ class DiSACall(Call, ABC):
     c: float
     dropout_p: float
     projections = 3
+    tensors = (
+        "Tensor x, Tensor a, Tensor b, Tensor? bias, Tensor? padding, Tensor? unseen, Tensor? seed"
+    )
+    declared = "int[] left, int[] right, float c, float dropout_p"
+
+    def options(self) -> tuple[Any, ...]:
+        """See ``KernelCall.options``."""
+        return *offsets(self.masks), self.c, self.dropout_p
 
     def equation(self, inputs: Sequence[Any], factors: Outputs | None, queries: slice) -> Tensor:
         """See ``Call.equation``."""
         x, a, b, bias, hidden, unseen, _ = inputs
-        options = (self.masks, self.c, factors, queries)
-        return equation(x, a, b, bias, hidden, unseen, *options)
+        return equation(x, a, b, bias, hidden, unseen, self.masks, self.c, factors, queries)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
+from ...masks import PositionalMask
 
 
 def keeps_masks(masks: Sequence[PositionalMask]) -> bool:
@@ -46,7 +46,7 @@ def packed(
     longest = max(1, int(needed.sum(1).max()))
     # What is needed first, and in order; shorter sentences end with hidden tokens.
     order = needed.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :longest]
-    rows = order[..., None].expand(-1, -1, x.shape[-1])
+    rows = order[..., None].expand(-1, -1, x.shape[-1])  # (B, longest, C)
     short = (t.gather(1, rows) for t in (x, a, b))
     some, some_keys = (t.gather(1, order) for t in (hidden, hidden_keys))
     y = run(*short, masks, some, c, dropout_p, some_keys)

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
-from selfattn.ops.common.distance import DistanceTable
-from selfattn.ops.common.dropout import FactorDropout
-from selfattn.ops.disa import tiling
-from selfattn.ops.disa.tiling import Block
+from ...masks import PositionalMask
+from ..common.distance import DistanceTable
+from ..common.dropout import FactorDropout
+from . import tiling
+from .tiling import Block
 
 # Exponents 2a/c and 2b/c are clamped to this. Where one of them is clamped and the other is below
 # the second number, the sum is beyond +-20, and tanh is +-1 to rounding with or without the clamp.
@@ -156,8 +156,8 @@ def weights(part: Part, block: Block, tile: Tile, scores: Tensor) -> Tensor:
     hi = min(max(hi, lo), tile.hi)
     for first, last in ((tile.lo, lo), (hi, tile.hi)):  # keys that only some of the queries see
         if first < last:
-            where = first - block.start, block.queries, last - first
-            visible = _visible(part.mask, *where, weight.dtype, str(weight.device))
+            offset, width, device = first - block.start, last - first, str(weight.device)
+            visible = _visible(part.mask, offset, block.queries, width, weight.dtype, device)
             weight[:, :, first - tile.lo : last - tile.lo].mul_(visible)
     if part.real is not None and block.padded:
         weight.mul_(part.real[block.rows, :, tile.lo : tile.hi])

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
-from selfattn.ops.common.dropout import FactorDropout
-from selfattn.ops.common.tiling import runs
+from ...masks import PositionalMask
+from ..common.dropout import FactorDropout
+from ..common.tiling import runs
 
 # Two such buffers stay in a second-level cache of 2 MiB together with what is read beside them.
 TILE_ELEMENTS = 160_000
@@ -151,7 +151,7 @@ def dropout_factors(
         scales[..., part] = feature_factor(dropout, scales[..., part])
         parts = slice(part.start // width, part.stop // width)
         for block in blocks(mask, queries, keys, part.stop - part.start):
-            drawn = pair_factor(dropout, x, block).movedim(-1, 1)
+            drawn = pair_factor(dropout, x, block).movedim(-1, 1)  # (b, 1, n_q, n_k)
             rows, seen = slice(block.start, block.stop), slice(block.lo, block.hi)
             pairs[block.rows, parts, rows, seen] = drawn
     return pairs, scales

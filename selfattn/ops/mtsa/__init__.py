@@ -8,31 +8,14 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from selfattn.errors import UserError
-from selfattn.masks import PositionalMask, check_padding_mask
-from selfattn.ops.common import dispatch, distance
-from selfattn.ops.mtsa import fused, native
-from selfattn.ops.mtsa.eager import mtsa_eager
-from selfattn.ops.mtsa.equation import mtsa_slow
-from selfattn.ops.mtsa.fused import mtsa_fused
-from selfattn.ops.mtsa.native import mtsa_native
-
-
-def _fused(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    s: Tensor,
-    masks: Sequence[PositionalMask],
-    padding_mask: Tensor | None,
-    sigma_t: str,
-    dropout_p: float,
-    distance_bias: Tensor | None,
-) -> Tensor:
-    """The kernel for the device: C on a CPU, Triton, which has no distance bias, elsewhere."""
-    if q.device.type == "cpu":
-        return mtsa_native(q, k, v, s, masks, padding_mask, sigma_t, dropout_p, distance_bias)
-    return mtsa_fused(q, k, v, s, masks, padding_mask, sigma_t, dropout_p)
+from ...errors import UserError
+from ...masks import PositionalMask, check_padding_mask
+from ..common import dispatch, distance
+from . import fused, native
+from .eager import mtsa_eager
+from .equation import mtsa_slow
+from .fused import mtsa_fused
+from .native import mtsa_native
 
 
 def _refusal(device: str, dtype: torch.dtype, key_width: int = 64, width: int = 64) -> str | None:
@@ -46,7 +29,7 @@ dispatch.OPERATORS["mtsa"] = dispatch.Operator(mtsa_eager, _refusal)
 _RUN: dict[str, Callable[..., Tensor]] = {
     "reference": mtsa_slow,
     "eager": functools.partial(dispatch.eager, "mtsa"),
-    "fused": _fused,
+    "fused": mtsa_fused,  # elsewhere than on a CPU
 }
 SIGMA_T = ("identity", "logsigmoid")
 
@@ -114,13 +97,10 @@ def mtsa(
         raise UserError(f"sigma_t {sigma_t!r} is unknown; allowed are {', '.join(SIGMA_T)}")
     if not v.numel():
         return v * 1.0  # no sentence or no token: nothing to attend to, but still part of the graph
-    refused = dispatch.unfit(q)
-    if backend in ("auto", "fused"):
-        reason = dispatch.refusal("mtsa", q.device.type, q.dtype, q.shape[-1], v.shape[-1])
-        if distance_bias is not None and q.device.type != "cpu":
-            reason = distance.NOT_FUSED
-        refused |= {} if reason is None else {"fused": reason}
-    run = _RUN[dispatch.choose(backend, refused)]
+    on_cpu = q.device.type == "cpu"
+    lacking = None if on_cpu or distance_bias is None else distance.NOT_FUSED
+    name = dispatch.backend_for("mtsa", q, backend, (q.shape[-1], v.shape[-1]), lacking)
+    run = mtsa_native if on_cpu and name == "fused" else _RUN[name]
     return run(q, k, v, s, masks, padding_mask, sigma_t, float(dropout_p), distance_bias)
 
 
@@ -143,15 +123,11 @@ def _check(
             f"v {tuple(v.shape)} and s {tuple(s.shape)} must have one shape (B, H, T, D) with the "
             f"B, H, T of q {tuple(q.shape)}"
         )
-    if len({t.dtype for t in (q, k, v, s)}) > 1 or not q.is_floating_point():
-        found = ", ".join(str(t.dtype) for t in (q, k, v, s))
-        raise UserError(f"q, k, v, s have dtypes {found}; they must have one floating dtype")
+    dispatch.check_inputs(dropout_p, q=q, k=k, v=v, s=s)
     batch, heads, length = q.shape[:3]
     if isinstance(masks, PositionalMask):
         masks = [masks] * heads
     if len(masks) != heads:
         raise UserError(f"masks lists {len(masks)} masks for {heads} heads; give one for each head")
     check_padding_mask(padding_mask, (batch, length))
-    if not 0.0 <= dropout_p < 1.0:
-        raise UserError(f"dropout_p {dropout_p} is not allowed; it must be in [0, 1)")
     return tuple(masks)

@@ -15,11 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
-from selfattn.ops.common.distance import DistanceTable
-from selfattn.ops.common.dropout import FactorDropout
-from selfattn.ops.common.tiling import LOG2E
-from selfattn.ops.mtsa.tiling import Part, Tile, tiles
+from ...masks import PositionalMask
+from ..common.distance import DistanceTable
+from ..common.dropout import FactorDropout
+from ..common.tiling import LOG2E
+from .tiling import Part, Tile, tiles
 
 
 class Workspace:
@@ -122,11 +122,11 @@ class Block:
         known: whether ``saved`` is filled: False in forward.
 
     Attributes:
-        q (Tensor): ``(rows, T, D_i)``, not yet scaled by ``1 / sqrt(D_i)``.
-        k (Tensor): ``(rows, T, D_i)``, 0 at padding.
-        e (Tensor): E, ``(rows, T, D)``, contiguous, 0 at padding.
-        ve (Tensor): v * E with dropout, as ``e``.
-        drop (Tensor | None): the dropout factor on (key, feature) pairs, as ``e``.
+        q: ``(rows, T, D_i)``, not yet scaled by ``1 / sqrt(D_i)``.
+        k: ``(rows, T, D_i)``, 0 at padding.
+        e: E, ``(rows, T, D)``, contiguous, 0 at padding.
+        ve: v * E with dropout, as ``e``.
+        drop: the dropout factor on (key, feature) pairs, as ``e``.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class Block:
         copy = self.space.take(name, *t.shape).copy_(t).flatten(0, 1)  # (rows, T, D_i)
         if hidden is not None:
             # So that whatever a padded position holds (a huge score, NaN) stays outside.
-            copy.flatten(0, 1).index_fill_(0, hidden, 0.0)
+            copy.flatten(0, 1).index_fill_(0, hidden, 0.0)  # of (rows * T, D_i)
         return copy
 
     def _key_factors(self, v: Tensor, s: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -189,13 +189,13 @@ class Block:
             torch.amax(s, 2, keepdim=True, out=shift) if s.dtype == shift.dtype else shift.copy_(
                 s.amax(2, keepdim=True)
             )
-            shift.clamp_min_(torch.finfo(shift.dtype).min)  # a sentence of padding alone: not -inf
+            shift.clamp_min_(torch.finfo(shift.dtype).min)  # a sentence of padding only: not -inf
         torch.sub(s, shift, out=e)
         e.mul_(LOG2E).exp2_()
         torch.mul(v, e, out=ve)
         if hidden is not None:
-            ve.view(-1, self.width).index_fill_(0, hidden, 0.0)
-        return e.flatten(0, 1), ve.flatten(0, 1)
+            ve.view(-1, self.width).index_fill_(0, hidden, 0.0)  # of (rows * T, D)
+        return e.flatten(0, 1), ve.flatten(0, 1)  # (rows, T, D)
 
     def weights(self, tile: Tile) -> Tensor:
         """exp(sigma_t(R)) over the visible keys of a tile ``(rows, n_q, n_k)``, up to a row factor.
@@ -209,9 +209,9 @@ class Block:
         common = self.part.mask.common_range(tile.start, tile.stop, self.length)
         for lo, hi in ((tile.lo, min(common[0], tile.hi)), (max(common[1], tile.lo), tile.hi)):
             if lo < hi:
-                height = tile.stop - tile.start
-                args = (lo - tile.start, height, hi - lo, r.dtype, str(r.device))
-                r[..., lo - tile.lo : hi - tile.lo] += _bias(self.part.mask, *args)
+                offset, height, width = lo - tile.start, tile.stop - tile.start, hi - lo
+                hidden = _bias(self.part.mask, offset, height, width, r.dtype, str(r.device))
+                r[..., lo - tile.lo : hi - tile.lo] += hidden
         if self.sigma_t == "logsigmoid" and self.distance is None:
             return r.sigmoid_()  # at most 1, so that no row needs a shift
         peak = self._saved.peak[..., tile.start : tile.stop]

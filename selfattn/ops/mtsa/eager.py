@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
-from selfattn.ops.common import autograd
-from selfattn.ops.common.distance import DistanceTable
-from selfattn.ops.common.dropout import FactorDropout
-from selfattn.ops.mtsa.block import Block, Saved, Shared, Sum, Workspace
-from selfattn.ops.mtsa.equation import MTSACall
-from selfattn.ops.mtsa.rescue import Failure, rescue_backward, rescue_forward
-from selfattn.ops.mtsa.tiling import Tile, dropout_factors, live_queries, parts
+from ...masks import PositionalMask
+from ..common import autograd
+from ..common.distance import DistanceTable
+from ..common.dropout import FactorDropout
+from .block import Block, Saved, Shared, Sum, Workspace
+from .equation import MTSACall
+from .rescue import Failure, rescue_backward, rescue_forward
+from .tiling import Tile, dropout_factors, live_queries, parts
 
 # A denominator above this has lost at most T * 1e-13 of its weight to underflow.
 SMALLEST_DENOMINATOR = {torch.float32: 1e-25, torch.float64: 1e-280}
@@ -46,17 +46,30 @@ def mtsa_eager(
     work = torch.float64 if q.dtype == torch.float64 else torch.float32
     call = _Eager(tuple(masks), sigma_t, dropout_p)
     seed = torch.randint(1 << 62, ()) if dropout_p else None
-    projected = (t.to(work) for t in (q, k, v, s))
-    return autograd.run(call, *projected, distance_bias, padding_mask, seed).to(q.dtype)
+    wide = (q.to(work), k.to(work), v.to(work), s.to(work))
+    return autograd.run(call, *wide, distance_bias, padding_mask, seed).to(q.dtype)
 
 
 class _Eager(MTSACall):
     """Algorithm 1 in blocks; saves H and 1 / denominator, O(T D) each."""
 
+    def room(self, inputs: Sequence[Any]) -> Saved:
+        """See ``KernelCall.room``."""
+        v = inputs[2]
+        batch, heads, length, width = v.shape
+
+        def room(*shape: int) -> Tensor:
+            """``(B, H, ...)``, each head's memory in one piece."""
+            return torch.empty(heads, batch, *shape, dtype=v.dtype, device=v.device).transpose(0, 1)
+
+        # H in the memory order of v, so that the heads are side by side as the next layer wants.
+        h, rescued = torch.empty_like(v), v.new_zeros(v.shape[:3], dtype=torch.bool)
+        return Saved(h, room(length, width), room(length), room(1, width), rescued)
+
     def forward(self, inputs: Sequence[Any]) -> Saved:
         """See ``Call.forward``."""
         q, k, v, s, _, padding, _ = inputs
-        saved = _room(v)
+        saved = self.room(inputs)
         shared = self._shared(inputs)
         with torch.autocast(q.device.type, enabled=False):
             for part in parts(self.masks, len(q), q.shape[2]):
@@ -86,28 +99,15 @@ class _Eager(MTSACall):
 
     def factors(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """See ``Call.factors``."""
-        q, _, v, *_, seed = inputs
+        q, _, v, _, _, _, seed = inputs
         return dropout_factors(q, v, self.masks, self.dropout_p, int(seed))
 
     def _shared(self, inputs: Sequence[Any]) -> Shared:
         """What all parts share; the stream of dropout factors is the same in both passes."""
-        q, *_, bias, _, seed = inputs
+        q, _, _, _, bias, _, seed = inputs
         dropout = None if seed is None else FactorDropout(self.dropout_p, int(seed), q.device)
         distance = None if bias is None else DistanceTable(bias, q.dtype)
         return Shared(self.sigma_t, Workspace(q.dtype, q.device), dropout, distance)
-
-
-def _room(v: Tensor) -> Saved:
-    """Empty tensors for what forward keeps."""
-    batch, heads, length, width = v.shape
-
-    def room(*shape: int) -> Tensor:
-        """``(B, H, ...)``, each head's memory in one piece."""
-        return torch.empty(heads, batch, *shape, dtype=v.dtype, device=v.device).transpose(0, 1)
-
-    # H in the memory order of v, so that the heads are side by side as the next layer wants them.
-    h, rescued = torch.empty_like(v), v.new_zeros(v.shape[:3], dtype=torch.bool)
-    return Saved(h, room(length, width), room(length), room(1, width), rescued)
 
 
 def _forward_part(block: Block, saved: Saved) -> None:
@@ -119,12 +119,13 @@ def _forward_part(block: Block, saved: Saved) -> None:
         p = block.weights(tile)
         den = space.bmm("den", p, block.e[:, keys])  # Algorithm 1, (rows, n_q, D)
         pair_drop = block.pair_dropout(tile)
+        # Algorithm 1, (rows, n_q, D)
         num = space.bmm("num", p if pair_drop is None else p.mul_(pair_drop), block.ve[:, keys])
         dead = block.dead(tile)
         if dead is not None:
-            den.flatten(0, 1).index_fill_(0, dead, float("inf"))
+            den.flatten(0, 1).index_fill_(0, dead, float("inf"))  # of (rows * n_q, D)
         h, inverse = saved.h[..., queries, :], saved.inverse[..., queries, :]
-        torch.reciprocal(den.view(h.shape), out=inverse)
+        torch.reciprocal(den.view(h.shape), out=inverse)  # (b, g, n_q, D)
         torch.mul(num.view(h.shape), inverse, out=h)  # eq. 12; without a visible key exactly 0
         if not den.amin() >= SMALLEST_DENOMINATOR[den.dtype]:  # NaN is too small, as well
             _rescue(block, tile, den, pair_drop, saved)
@@ -197,7 +198,7 @@ def _backward_part(
         gr.mul_(p)  # no row-sum term: the row normaliser of P cancels in H
         block.add_distance_gradient(tile, gr)
         block.through_sigma_t(gr, p)
-        gq = out.q[..., queries, :]
+        gq = out.q[..., queries, :]  # through eq. 8, as gk
         torch.mul(space.bmm("term", gr, block.k[:, keys]).view(gq.shape), block.scale, out=gq)
         gk.add(keys, space.bmm("term", gr.mT, block.q[:, queries]))  # (rows, n_k, D_i)
     _finish(block, gk.result(), g_ve.result(), g_e.result(), out)

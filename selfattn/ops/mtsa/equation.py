@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
-from selfattn.ops.common.autograd import Call, Outputs
-from selfattn.ops.common.distance import by_position
-from selfattn.ops.common.dropout import draw_factors
-from selfattn.ops.mtsa.reference import mtsa_reference
+from ...masks import PositionalMask
+from ..common.autograd import Outputs
+from ..common.distance import by_position
+from ..common.dropout import draw_factors
+from ..common.operators import KernelCall, offsets
+from .reference import mtsa_reference
 
 
 def mtsa_slow(
@@ -77,7 +78,7 @@ def equation(
 
 
 @dataclass(frozen=True)
-class MTSACall(Call, ABC):
+class MTSACall(KernelCall, ABC):
     """What every kernel of MTSA computes.
 
     Inputs are q, k, v, s, the bias by distance, the padding and the seed.
@@ -87,9 +88,14 @@ class MTSACall(Call, ABC):
     sigma_t: str
     dropout_p: float
     projections = 4
+    tensors = "Tensor q, Tensor k, Tensor v, Tensor s, Tensor? bias, Tensor? padding, Tensor? seed"
+    declared = "int[] left, int[] right, str sigma_t, float dropout_p"
+
+    def options(self) -> tuple[Any, ...]:
+        """See ``KernelCall.options``."""
+        return *offsets(self.masks), self.sigma_t, self.dropout_p
 
     def equation(self, inputs: Sequence[Any], factors: Outputs | None, queries: slice) -> Tensor:
         """See ``Call.equation``."""
         q, k, v, s, bias, padding, _ = inputs
-        options = (self.masks, self.sigma_t, factors, queries)
-        return equation(q, k, v, s, bias, padding, *options)
+        return equation(q, k, v, s, bias, padding, self.masks, self.sigma_t, factors, queries)

@@ -14,10 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from selfattn.ops.mtsa.tiling import Tile
+from .reference import mtsa_reference
+from .tiling import Tile
 
 if TYPE_CHECKING:
-    from selfattn.ops.mtsa.block import Block
+    from .block import Block
 
 SMALLEST_DENOMINATOR = 1e-280
 
@@ -120,7 +121,7 @@ def _gather(block: Block, failure: Failure, pair_drop: Tensor | None) -> _Inputs
         k=k,
         v=v,
         s=s,
-        visible=visible.expand(len(rows), -1, -1),
+        visible=visible.expand(len(rows), -1, -1),  # (m, n_q, n_k)
         drop=None if block.drop is None else block.drop[rows, keys].double(),
         pair_drop=None if pair_drop is None else pair_drop[rows].double(),
         bias=block.bias(tile, where[1]),
@@ -161,7 +162,7 @@ def _factorised_terms(x: _Inputs) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     s = x.s.masked_fill(~used, float("-inf"))
     shift = s.detach().amax(1, keepdim=True)
     e = torch.exp(s - shift.masked_fill(shift == float("-inf"), 0.0))
-    return p, e, alive, torch.where(alive, p @ e, 1.0)
+    return p, e, alive, torch.where(alive, p @ e, 1.0)  # Algorithm 1, (m, n_q, D)
 
 
 def _factorised(x: _Inputs) -> Tensor:
@@ -169,17 +170,12 @@ def _factorised(x: _Inputs) -> Tensor:
     if x.pair_drop is not None:
         p = p * x.pair_drop
     ve = x.v * e if x.drop is None else x.v * e * x.drop  # Algorithm 1, (m, n_k, D)
-    return torch.where(alive, p @ ve, 0.0) / den
+    return torch.where(alive, p @ ve, 0.0) / den  # eq. 12, (m, n_q, D)
 
 
 def _log_space(x: _Inputs) -> Tensor:
     """Equation 11 for one query: a softmax over the keys for each feature."""
-    r, alive = _scores(x)
-    z = r[:, 0, :, None] + torch.where(alive, x.s, 0.0)  # eq. 10, (m, n_k, D)
-    weight = torch.softmax(z, 1)  # eq. 11
-    if x.pair_drop is not None:
-        weight = weight * x.pair_drop[:, 0, :, None]
-    if x.drop is not None:
-        weight = weight * x.drop
-    # eq. 12, (m, 1, D)
-    return torch.where(alive, (weight * x.v).sum(1, keepdim=True), 0.0)
+    q, k, v, s, visible = (t[:, None] for t in (x.q, x.k, x.v, x.s, x.visible))  # (m, 1, ., .)
+    q = q * q.shape[-1] ** 0.5  # not scaled
+    others = (None if t is None else t[:, None] for t in (x.bias, x.pair_drop, x.drop))
+    return mtsa_reference(q, k, v, s, visible, x.sigma_t, *others)[:, 0]  # eq. 10-12, (m, 1, D)

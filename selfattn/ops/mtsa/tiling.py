@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
-from selfattn.ops.common.dropout import FactorDropout
-from selfattn.ops.common.tiling import runs
+from ...masks import PositionalMask
+from ..common.dropout import FactorDropout
+from ..common.tiling import runs
 
 # The scores of one tile for all rows of a part: half of a common second-level cache, because the
 # gradient of the scores lies beside them.

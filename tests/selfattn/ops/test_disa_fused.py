@@ -8,9 +8,10 @@ import torch
 
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
-from selfattn.ops.common.fused import draw_seed, offsets
+from selfattn.ops.common.fused import draw_seed
+from selfattn.ops.common.operators import offsets
 from selfattn.ops.disa.equation import disa_slow, equation
-from selfattn.ops.disa.fused import disa_fused, operators, refusal
+from selfattn.ops.disa.fused import disa_fused, launch, refusal
 from selfattn.testing import assert_close, padding_mask, run_with_grads
 
 pytest.importorskip("triton", reason="Triton is not installed")
@@ -69,14 +70,14 @@ def test_kernels_are_the_reference(fused, masks, length, padding):
 
 
 def test_tokens_beyond_one_tile(fused):
-    values, upstream = inputs(operators.choose(False).tokens + 8)
+    values, upstream = inputs(launch.choose(False).tokens + 8)
     hidden = padding_mask("left", 2, values[0].shape[1])
     compare(fused, values, upstream, (FORWARD, PositionalMask(window=6)), hidden)
 
 
 def test_features_beyond_one_tile(fused):
     """Neither the groups nor the whole are a multiple of a tile's features."""
-    values, upstream = inputs(5, features=2 * (operators.choose(False).features + 3))
+    values, upstream = inputs(5, features=2 * (launch.choose(False).features + 3))
     compare(fused, values, upstream, DIRECTIONS, padding_mask("right", 2, 5))
 
 
@@ -161,7 +162,7 @@ def test_dropout_is_that_of_its_factors(device, fused, padding):
     assert all(torch.equal(a, b) for a, b in zip(got, again, strict=True))
 
     torch.manual_seed(3)
-    drawn = operators.dropout_factors(values[0].to(device), MIXED, 0.4, draw_seed(device))
+    drawn = launch.dropout_factors(values[0].to(device), MIXED, 0.4, draw_seed(device))
     pairs, scales = (t.cpu() for t in drawn)
     keep = 0.6**0.5
     for factor in (pairs, scales):
@@ -184,8 +185,8 @@ def test_operators_keep_the_rules_of_torch(device):
     hidden = padding_mask("left", 2, 5).to(device)
     left, right = offsets(DIRECTIONS)
     seed = torch.tensor([7], device=device)
-    arguments = (*leaves, hidden, None, seed, left, right, 5.0, 0.1, True)
-    torch.library.opcheck(operators.fused_forward, arguments)
+    arguments = (*leaves, None, hidden, None, seed, left, right, 5.0, 0.1, True)
+    torch.library.opcheck(torch.ops.selfattn.disa_fused_forward.default, arguments)
 
 
 def test_fake_tensors_and_compiled_graphs(fused):
@@ -199,9 +200,8 @@ def test_fake_tensors_and_compiled_graphs(fused):
 
 def test_nothing_is_saved_without_gradients(device):
     values = [t.to(device) for t in inputs(5)[0]]
-    left, right = offsets(DIRECTIONS)
-    with torch.no_grad():
-        done = operators.fused_forward(*values, None, None, None, left, right, 5.0, 0.0, False)
+    call = launch.Triton(DIRECTIONS, 5.0, 0.0, False)
+    done = call.forward((*values, None, None, None, None))
     assert [t.numel() for t in done[1:]] == [0, 0, 0, 0]
     plain = disa_fused(*values, DIRECTIONS, None, 5.0, 0.0)
     assert torch.equal(done[0], plain)

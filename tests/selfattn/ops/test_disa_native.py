@@ -98,7 +98,7 @@ def test_the_operators_keep_the_rules_of_torch_library():
     values, _ = inputs(7)
     hidden = padding_mask("left", 2, 7)
     ends = [-7, 1, 1, -3], [-1, 7, 7, 3]
-    arguments = (*(t.requires_grad_() for t in values), hidden, None, *ends, 5.0, 0.0, None)
+    arguments = (*(t.requires_grad_() for t in values), None, hidden, None, None, *ends, 5.0, 0.0)
     torch.library.opcheck(torch.ops.selfattn.disa_native_forward.default, arguments)
 
 

@@ -69,13 +69,14 @@ def compile_only(self, *args, grid, warmup, **kwargs):
     print(self.fn.__name__)
     return run(self, *args, grid=grid, warmup=True, **kwargs)
 JITFunction.run = compile_only
-from selfattn.ops.common.fused import UNBOUNDED
+from selfattn.masks import PositionalMask
 from selfattn.ops.mtsa.fused import launch
 x = [torch.zeros(2, 40, 2, 16, dtype=torch.bfloat16).transpose(1, 2) for _ in range(4)]
 padding, seed = torch.zeros(2, 40, dtype=torch.bool), torch.tensor([1])
-options = launch.Options((-UNBOUNDED, 1), (-1, 5), True, 0.3)
-inputs = launch.Inputs(*x, padding, seed, options)
-launch.backward(x[2], inputs, launch.forward(inputs, True))
+masks = PositionalMask("forward"), PositionalMask("backward", window=5)
+call = launch.Triton(masks, "logsigmoid", 0.3, True)
+inputs = (*x, None, padding, seed)
+call.backward(x[2], inputs, call.forward(inputs))
 """
 
 

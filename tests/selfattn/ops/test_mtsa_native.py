@@ -120,7 +120,7 @@ def test_the_operators_keep_the_rules_of_torch_library():
     hidden = padding_mask("left", 3, 7)
     ends = [-7, 1, -7, -3], [-1, 7, 7, 3]
     for bias in (None, torch.randn(4, 7, requires_grad=True)):
-        arguments = (*(t.requires_grad_() for t in x), bias, hidden, *ends, False, 0.0, None)
+        arguments = (*(t.requires_grad_() for t in x), bias, hidden, None, *ends, "identity", 0.0)
         torch.library.opcheck(torch.ops.selfattn.mtsa_native_forward.default, arguments)
 
 

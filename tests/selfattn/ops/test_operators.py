@@ -9,9 +9,10 @@ import torch
 
 from selfattn import ops
 from selfattn.errors import UserError
-from selfattn.masks import PositionalMask
+from selfattn.masks import DIRECTIONS, PositionalMask
 from selfattn.ops import disa, mtsa
 from selfattn.ops.common.dispatch import OPERATORS
+from selfattn.ops.common.operators import mask_of, offsets
 
 FOLDER = Path(ops.__file__).parent
 # Arguments of one mechanism alone; the last one is the old name of masks.
@@ -73,3 +74,15 @@ def test_mtsa_takes_one_mask_for_all_heads():
     x = torch.randn(4, 1, 2, 5, 3)
     mask = PositionalMask("backward")
     assert torch.equal(mtsa(*x, masks=mask), mtsa(*x, masks=[mask, mask]))
+
+
+def test_offsets_say_all_about_a_mask():
+    """What an operator of torch gets in place of a mask is as good as the mask."""
+    for direction in DIRECTIONS:
+        for include_self in (False, True):
+            for window in (None, 1, 3):
+                mask = PositionalMask(direction, include_self, window)
+                (left,), (right,) = offsets([mask])
+                again = mask_of(left, right)
+                assert again.offsets == mask.offsets
+                assert torch.equal(again.allowed(6), mask.allowed(6))

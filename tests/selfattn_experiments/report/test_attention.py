@@ -145,6 +145,6 @@ def test_layers_are_looked_into_with_the_input_that_their_model_gives_them():
     assert torch.equal(second.token2token, layers[1].inspect(layers[0](x)).token2token)
     assert first.token2token.dtype == torch.float64
     assert not layers[0]._forward_pre_hooks
-    with pytest.raises(UserError, match="Linear is no attention that can be looked into"):
+    with pytest.raises(UserError, match="Linear is not an attention layer that can be inspected"):
         linear = nn.Linear(8, 8)
         inspections(linear, [linear], lambda: linear(x))

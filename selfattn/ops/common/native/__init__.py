@@ -1,4 +1,4 @@
-"""C kernels for the CPU: compiled when first needed, kept for later, never missed where absent.
+"""C kernels for the CPU: compiled when first needed and cached; everything works without them.
 
 The sources are plain C without dependencies, so that compiling takes seconds; ``build`` does it.
 """
@@ -8,14 +8,15 @@ from __future__ import annotations
 import ctypes
 import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from selfattn.masks import PositionalMask
-from selfattn.ops.common.native import build
+from ..tiling import rows
+from . import build
 
 logger = logging.getLogger(__name__)
 
@@ -28,18 +29,56 @@ class View(ctypes.Structure):
 
     _fields_ = (("data", ctypes.c_void_p), ("stride", ctypes.c_int64 * 3))
 
-    @classmethod
-    def of(cls, t: Tensor) -> View:
-        """A view of a tensor, which has to outlive it."""
-        return cls(t.data_ptr(), (ctypes.c_int64 * 3)(*t.stride()[:3]))
+
+class Task(ctypes.Structure):
+    """One call: a subclass mirrors the structure ``Task`` of a kernel's ``task.h``."""
 
 
-def offsets(masks: Sequence[PositionalMask], length: int) -> tuple[list[int], list[int]]:
-    """Smallest and largest visible ``key - query`` of each mask, also where there is no bound."""
-    ends = [mask.offsets for mask in masks]
-    left = [-length if end is None else end for end, _ in ends]
-    right = [length if end is None else end for _, end in ends]
-    return left, right
+def fields(
+    tensors: Sequence[str], pointers: Sequence[str], sizes: Sequence[str], floats: Sequence[str]
+) -> list[tuple[str, Any]]:
+    """The fields of a task, in the order of its arguments; then the seed of dropout.
+
+    Args:
+        tensors: names of what C reads by its strides, ``(B, H, T, n)`` or ``(B, T, n)``.
+        pointers: names of contiguous memory.
+        sizes: names of integers.
+        floats: names of other numbers.
+    """
+    return [
+        *((name, View) for name in tensors),
+        *((name, ctypes.c_void_p) for name in pointers),
+        *((name, ctypes.c_int64) for name in sizes),
+        *((name, ctypes.c_float) for name in floats),
+        ("seed", ctypes.c_uint64),
+    ]
+
+
+def run(folder: Path, task: Task, tensors: Mapping[str, Tensor | None], *, backward: bool) -> None:
+    """Let C compute a task, in the memory of the tensors.
+
+    Args:
+        folder: holds ``kernel.c``.
+        task: its numbers.
+        tensors: its other fields; None is a null pointer.
+        backward: which of the two passes.
+    """
+    views = {field[0] for field in task._fields_ if field[1] is View}
+    held = []  # until C returns: some are copies
+    for name, t in tensors.items():
+        if t is None:
+            continue
+        t = rows(t) if name in views else t.contiguous()
+        held.append(t)
+        value: View | int = t.data_ptr()
+        if name in views:
+            batch, *heads, length, _ = t.stride()
+            strides = (batch, heads[0] if heads else 0, length)
+            value = View(t.data_ptr(), (ctypes.c_int64 * 3)(*strides))
+        setattr(task, name, value)
+    name = folder.parent.name
+    if getattr(library(folder), f"{name}_run")(ctypes.byref(task), backward):
+        raise MemoryError(f"the kernel of {name} found no memory for its buffers")
 
 
 def refusal(folder: Path, dtype: torch.dtype) -> str | None:

@@ -31,7 +31,7 @@ _ABANDONED = 3600  # seconds after which it was; compiling takes some
 
 
 class BuildError(Exception):
-    """Why there is no kernel, in one sentence without an end."""
+    """Why there is no kernel, in one sentence without a full stop."""
 
 
 def kernel(folder: Path) -> ctypes.CDLL:
@@ -39,7 +39,7 @@ def kernel(folder: Path) -> ctypes.CDLL:
 
     Raises:
         BuildError: if there is no compiler, or it fails.
-        OSError: if there is no room for the result, or it cannot be loaded.
+        OSError: if the disk is full, or the result cannot be loaded.
     """
     compiler = _compiler()
     sources = sorted([*folder.glob("*.[ch]"), *HERE.glob("*.h")])
@@ -70,7 +70,7 @@ def _compiler() -> tuple[str, ...]:
 
 
 def _kept(target: Path) -> ctypes.CDLL | None:
-    """What was compiled before, if it is there, whole and nobody else's."""
+    """The library compiled before, if it exists, is intact and belongs to this user."""
     try:
         with target.open("rb") as file:
             fault = _foreign(os.fstat(file.fileno()))

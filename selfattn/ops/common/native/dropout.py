@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from selfattn.ops.common.dropout import keep_probability
+from ..dropout import keep_probability
 
 # Streams of rng.h.
 PAIRS, FEATURES = 0, 1

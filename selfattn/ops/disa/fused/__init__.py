@@ -7,19 +7,16 @@ algorithm is in the README of ``selfattn/ops/disa``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from selfattn.errors import UserError
-from selfattn.masks import PositionalMask
-from selfattn.ops.common import autograd
-from selfattn.ops.common import fused as common
-from selfattn.ops.disa.eager import LARGEST_C_FLOAT32
-from selfattn.ops.disa.equation import DiSACall
-from selfattn.ops.disa.fused import operators
+from ....errors import UserError
+from ....masks import PositionalMask
+from ...common import autograd
+from ...common import fused as common
+from ..eager import LARGEST_C_FLOAT32
+from . import launch
 
 __all__ = ["disa_fused", "refusal"]
 
@@ -50,12 +47,13 @@ def disa_fused(
     c: float,
     dropout_p: float,
     hidden_keys: Tensor | None = None,
+    distance_bias: None = None,
 ) -> Tensor:
     """Equations 9 and 10 of the Bi-BloSAN paper in fused kernels; arguments as in ``disa``.
 
     ``padding_mask`` hides queries, and keys unless ``hidden_keys`` says which of them are hidden.
-    Views whose last dimension is contiguous are read in place. Arithmetic is float32 whatever the
-    dtype; the output is rounded once.
+    The kernels have no distance bias. Views whose last dimension is contiguous are read in place.
+    Arithmetic is float32 whatever the dtype; the output is rounded once.
 
     Raises:
         UserError: if ``refusal`` gives a reason.
@@ -65,41 +63,5 @@ def disa_fused(
         raise UserError(f"backend 'fused' cannot be used: {reason}")
     seed = common.draw_seed(x.device) if dropout_p else None
     given = any(t.requires_grad for t in (x, a, b)) or autograd.is_transformed()
-    call = _Triton(tuple(masks), c, dropout_p, torch.is_grad_enabled() and given)
-    hidden = (padding_mask, hidden_keys)
-    if autograd.is_traced(x):
-        out: Tensor = operators.fused_forward(x, a, b, *hidden, seed, *call.options, call.save)[0]
-        return out
-    return autograd.run(call, x, a, b, None, *hidden, seed)
-
-
-@dataclass(frozen=True)
-class _Triton(DiSACall):
-    """The kernels in Triton."""
-
-    save: bool
-    folds = False
-
-    @property
-    def options(self) -> tuple[list[int], list[int], float, float]:
-        """What both operators take behind the tensors."""
-        return *common.offsets(self.masks), self.c, self.dropout_p
-
-    def forward(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
-        """See ``Call.forward``."""
-        return operators.forward(self._inputs(inputs), self.save)
-
-    def backward(
-        self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]
-    ) -> tuple[Tensor, ...]:
-        """See ``Call.backward``."""
-        return operators.backward(grad, self._inputs(inputs), operators.Forward(*outputs))
-
-    def _inputs(self, inputs: Sequence[Any]) -> operators.Inputs:
-        """The same without the bias by distance, which the kernels do not have."""
-        x, a, b, _, hidden, unseen, seed = inputs
-        return operators.Inputs(x, a, b, hidden, unseen, seed, *self.options)
-
-    def factors(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
-        """See ``Call.factors``."""
-        return operators.dropout_factors(inputs[0], self.masks, self.dropout_p, inputs[-1])
+    call = launch.Triton(tuple(masks), c, dropout_p, torch.is_grad_enabled() and given)
+    return launch.run(call, x, a, b, None, padding_mask, hidden_keys, seed)

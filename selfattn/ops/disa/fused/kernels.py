@@ -7,7 +7,7 @@ and one of the query, and three elsewhere. All arithmetic is float32, exponents 
 log 2.
 """
 
-from selfattn.ops.common.triton_tools import (
+from ...common.triton_tools import (
     INTERPRETED,
     dropout_factor,
     inline,

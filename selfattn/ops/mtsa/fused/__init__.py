@@ -7,19 +7,17 @@ algorithm is in this folder's README.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from selfattn.errors import UserError
-from selfattn.masks import PositionalMask
-from selfattn.ops.common import autograd
-from selfattn.ops.common import fused as common
-from selfattn.ops.common.fused import draw_seed
-from selfattn.ops.mtsa.equation import MTSACall
-from selfattn.ops.mtsa.fused import configs, launch, operators
+from ....errors import UserError
+from ....masks import PositionalMask
+from ...common import autograd
+from ...common import fused as common
+from ...common.distance import NOT_FUSED
+from ...common.fused import draw_seed
+from . import configs, launch
 
 __all__ = ["mtsa_fused", "refusal"]
 
@@ -53,6 +51,7 @@ def mtsa_fused(
     padding_mask: Tensor | None,
     sigma_t: str,
     dropout_p: float,
+    distance_bias: Tensor | None = None,
 ) -> Tensor:
     """Equations 10-12 of the MTSA paper in fused kernels; arguments as in ``mtsa``.
 
@@ -63,8 +62,10 @@ def mtsa_fused(
         ``(B, H, T, D)`` in the dtype of v after autocast, in memory ``(B, T, H, D)``.
 
     Raises:
-        UserError: if ``refusal`` gives a reason.
+        UserError: if ``refusal`` gives a reason, or there is a distance bias.
     """
+    if distance_bias is not None:
+        raise UserError(f"backend 'fused' cannot be used: {NOT_FUSED}")
     if torch.is_autocast_enabled(q.device.type):
         work = torch.get_autocast_dtype(q.device.type)
         q, k, v = (t if t.dtype == torch.float64 else t.to(work) for t in (q, k, v))
@@ -74,44 +75,5 @@ def mtsa_fused(
             raise UserError(f"backend 'fused' cannot be used: {reason}")
     seed = draw_seed(q.device) if dropout_p else None
     given = any(t.requires_grad for t in (q, k, v, s)) or autograd.is_transformed()
-    call = _Triton(tuple(masks), sigma_t, dropout_p, torch.is_grad_enabled() and given)
-    if autograd.is_traced(q):
-        options = (*call.options, call.save)
-        out: Tensor = operators.fused_forward(q, k, v, s, padding_mask, seed, *options)[0]
-        return out
-    return autograd.run(call, q, k, v, s, None, padding_mask, seed)
-
-
-@dataclass(frozen=True)
-class _Triton(MTSACall):
-    """The kernels in Triton."""
-
-    save: bool
-    folds = False
-
-    @property
-    def options(self) -> launch.Options:
-        """What every launch takes."""
-        left, right = common.offsets(self.masks)
-        return launch.Options(
-            tuple(left), tuple(right), self.sigma_t == "logsigmoid", self.dropout_p
-        )
-
-    def forward(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
-        """See ``Call.forward``."""
-        return launch.forward(self._inputs(inputs), self.save)
-
-    def backward(
-        self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]
-    ) -> tuple[Tensor, ...]:
-        """See ``Call.backward``."""
-        return launch.backward(grad, self._inputs(inputs), launch.Forward(*outputs))
-
-    def _inputs(self, inputs: Sequence[Any]) -> launch.Inputs:
-        """The same without the bias by distance, which the kernels do not have."""
-        q, k, v, s, _, padding, seed = inputs
-        return launch.Inputs(q, k, v, s, padding, seed, self.options)
-
-    def factors(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
-        """See ``Call.factors``."""
-        return common.dropout_factors(inputs[-1], tuple(inputs[2].shape), self.dropout_p)
+    call = launch.Triton(tuple(masks), sigma_t, dropout_p, torch.is_grad_enabled() and given)
+    return launch.run(call, q, k, v, s, None, padding_mask, seed)

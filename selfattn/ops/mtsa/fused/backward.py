@@ -5,8 +5,8 @@ A weight is P * E / den with the maxima of forward, so that nothing here exceeds
 sees a key, and the flags of forward say all there is to say about lost weights.
 """
 
-from selfattn.ops.common.triton_tools import dot, inline, kernel, key_span, tl
-from selfattn.ops.mtsa.fused.tile import (
+from ...common.triton_tools import dot, inline, kernel, key_span, tl
+from .tile import (
     feature_weight,
     key_factor,
     load_rows,
@@ -70,7 +70,7 @@ def query_kernel(
             k = load_rows(k_ptr, start, k_t, real, BN, DK, SK, MASKED)
             s = load_rows(s_ptr, start, s_t, real, BN, DV, SV, MASKED).to(tl.float32)
             v = load_rows(v_ptr, start, v_t, real, BN, DV, SV, MASKED).to(tl.float32)
-            x = dot(q, tl.trans(k), tl.zeros([BM, BN], tl.float32), SCORES) * scale
+            x = dot(q, tl.trans(k), tl.zeros([BM, BN], tl.float32), SCORES) * scale  # eq. 8
             r = token2token(x, LOGSIGMOID)
             if MASKED:
                 offset = keys[None, :] - rows[:, None]
@@ -81,21 +81,13 @@ def query_kernel(
             e = feature_weight(s, c)
             u = v * e
             dp = tl.zeros([BM, BN], tl.float32)
-            dp = dot(dnum, tl.trans(operand(u, HALF)), dp, PRODUCTS)
+            dp = dot(dnum, tl.trans(operand(u, HALF)), dp, PRODUCTS)  # gN (v * E)^T
             if DROPOUT:
                 dp *= pair_factor(seed, lane, rows[:, None], keys[None, :], threshold, pair_scale)
-            dp = dot(dden, tl.trans(operand(e, HALF)), dp, PRODUCTS)
-            dq = dot(operand(p * dp, HALF), k, dq, PRODUCTS)
-    store_rows(
-        dq_ptr + b * length * heads * DK + h * DK,
-        first,
-        heads * DK,
-        real_rows,
-        dq * gain,
-        BM,
-        DK,
-        SK,
-    )
+            dp = dot(dden, tl.trans(operand(e, HALF)), dp, PRODUCTS)  # + gD E^T
+            dq = dot(operand(p * dp, HALF), k, dq, PRODUCTS)  # through eq. 8
+    dq_ptr += b * length * heads * DK + h * DK
+    store_rows(dq_ptr, first, heads * DK, real_rows, dq * gain, BM, DK, SK)
 
 
 @inline
@@ -255,10 +247,10 @@ def value_kernel(
             )  # fmt: skip
             p = tl.exp2(r - m[None, :])
             e = feature_weight(s.to(tl.float32), c)
-            ds += e * dot(operand(p, HALF), dden, zero, PRODUCTS)
+            ds += e * dot(operand(p, HALF), dden, zero, PRODUCTS)  # E * P^T gD
             if DROPOUT:
                 p *= pair_factor(seed, lane, rows[None, :], keys[:, None], threshold, pair_scale)
-            dv += e * dot(operand(p, HALF), dnum, zero, PRODUCTS)
+            dv += e * dot(operand(p, HALF), dnum, zero, PRODUCTS)  # E * P^T gN
     v = load_rows(v_ptr, first, v_t, real, BN, DV, SV, True)
     ds += dv * v.to(tl.float32)
     if DROPOUT:

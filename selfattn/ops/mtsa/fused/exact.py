@@ -5,8 +5,8 @@ They run after the fast kernels over the same grid and return at once where no f
 the host never waits for a flag. In a flagged tile ``den`` holds the logarithm of the normaliser.
 """
 
-from selfattn.ops.common.triton_tools import LOG2E, inline, kernel, key_span, tl
-from selfattn.ops.mtsa.fused.tile import (
+from ...common.triton_tools import LOG2E, inline, kernel, key_span, tl
+from .tile import (
     key_factor,
     load_rows,
     own_head,
@@ -22,7 +22,7 @@ from selfattn.ops.mtsa.fused.tile import (
 @inline
 def pair_scores(q, k, rows, keys, real, left, right, scale, LOGSIGMOID: tl.constexpr):
     """sigma_t(R) of eq. 10 in units of log 2, -inf where hidden, and R itself; [query, key]."""
-    x = tl.sum(q[:, None, :] * k[None, :, :], 2) * scale
+    x = tl.sum(q[:, None, :] * k[None, :, :], 2) * scale  # eq. 8
     offset = keys[None, :] - rows[:, None]
     seen = (offset >= left) & (offset <= right) & real[None, :]
     return tl.where(seen, token2token(x, LOGSIGMOID), float("-inf")), x
@@ -82,15 +82,13 @@ def exact_forward_kernel(
         w = tl.exp2(z)  # eq. 11, before the division
         den += tl.sum(w, 1)
         if DROPOUT:
-            w *= pair_factor(seed, lane, rows[:, None], keys[None, :], threshold, pair_scale)[
-                :, :, None
-            ]
+            pair = pair_factor(seed, lane, rows[:, None], keys[None, :], threshold, pair_scale)
+            w *= pair[:, :, None]
         num += tl.sum(w * v[None, :, :], 1)
     den = tl.where(live[:, None], den, 1.0)
     out = tl.where(live[:, None], num / den, 0.0)  # eq. 12
-    store_rows(
-        out_ptr + b * length * heads * DV + h * DV, first, heads * DV, real_rows, out, BM, DV, SV
-    )
+    out_ptr += b * length * heads * DV + h * DV
+    store_rows(out_ptr, first, heads * DV, real_rows, out, BM, DV, SV)
     if SAVE:
         row = lane.to(tl.int64) * length
         log_den = y + tl.log2(den) / LOG2E
@@ -110,9 +108,8 @@ def exact_pair(
     weighted = tl.exp2(z) * grad[:, None, :]  # p G
     kept = weighted
     if DROPOUT:
-        kept *= pair_factor(seed, lane, rows[:, None], keys[None, :], threshold, pair_scale)[
-            :, :, None
-        ]
+        pair = pair_factor(seed, lane, rows[:, None], keys[None, :], threshold, pair_scale)
+        kept *= pair[:, :, None]
     ds = kept * v[None, :, :] - weighted * out[:, None, :]
     dr = tl.sum(ds, 2)
     if LOGSIGMOID:
@@ -163,16 +160,8 @@ def exact_query_kernel(
             seed, lane, threshold, pair_scale, SV, LOGSIGMOID, DROPOUT,
         )  # fmt: skip
         dq += tl.sum(dr[:, :, None] * k[None, :, :], 1)
-    store_rows(
-        dq_ptr + b * length * heads * DK + h * DK,
-        first,
-        heads * DK,
-        real_rows,
-        dq * gain,
-        BM,
-        DK,
-        SK,
-    )
+    dq_ptr += b * length * heads * DK + h * DK
+    store_rows(dq_ptr, first, heads * DK, real_rows, dq * gain, BM, DK, SK)
 
 
 @kernel

@@ -1,8 +1,8 @@
 # mypy: ignore-errors
 """Forward kernel: one program for each query tile, one pass over the key tiles it sees."""
 
-from selfattn.ops.common.triton_tools import LOG2E, dot, kernel, key_span, tl
-from selfattn.ops.mtsa.fused.tile import (
+from ...common.triton_tools import LOG2E, dot, kernel, key_span, tl
+from .tile import (
     load_rows,
     nth_tile,
     operand,
@@ -95,9 +95,8 @@ def forward_kernel(
     tl.store(flag_ptr + tile, tl.max(tl.max(lost.to(tl.int32), 1), 0))
     den = tl.where(live[:, None], den, 1.0)
     out = tl.where(live[:, None], num / den, 0.0)
-    store_rows(
-        out_ptr + b * length * heads * DV + h * DV, first, heads * DV, real_rows, out, BM, DV, SV
-    )
+    out_ptr += b * length * heads * DV + h * DV
+    store_rows(out_ptr, first, heads * DV, real_rows, out, BM, DV, SV)
     if SAVE:
         row = lane.to(tl.int64) * length
         store_rows(den_ptr + row * DV, first, DV, real_rows, den, BM, DV, SV)

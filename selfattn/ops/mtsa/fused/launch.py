@@ -3,43 +3,19 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from selfattn.ops.common import fused as common
-from selfattn.ops.common.tiling import LOG2E, rows
-from selfattn.ops.mtsa.fused import configs
-
-
-class Options(NamedTuple):
-    """What is not a tensor: the offsets ``key - query`` of each head, and the switches."""
-
-    left: tuple[int, ...]
-    right: tuple[int, ...]
-    logsigmoid: bool
-    dropout_p: float
-
-
-class Inputs(NamedTuple):
-    """What both passes take."""
-
-    q: Tensor  # (B, H, T, D_i)
-    k: Tensor  # (B, H, T, D_i)
-    v: Tensor  # (B, H, T, D)
-    s: Tensor  # (B, H, T, D)
-    padding: Tensor | None  # bool (B, T)
-    seed: Tensor | None  # int64 (1,), of dropout
-    options: Options
-
-    @property
-    def tiles(self) -> configs.Tiles:
-        """The tiles of all kernels."""
-        widths = (self.q.shape[-1], self.v.shape[-1])
-        dropped = self.options.dropout_p > 0
-        return configs.choose(self.q.dtype, widths, self.options.logsigmoid, dropped)
+from ...common import fused as common
+from ...common import operators
+from ...common.autograd import Outputs
+from ...common.tiling import LOG2E, rows
+from ..equation import MTSACall
+from . import configs
 
 
 class Forward(NamedTuple):
@@ -56,200 +32,187 @@ class Forward(NamedTuple):
     row_max: Tensor  # float32 (B * H, T), in units of log 2
     shift: Tensor  # float32 (B * H, query tiles, D): maxima of the features
 
-    def saved(self, *names: str) -> dict[str, Tensor]:
-        """Some of them as arguments of a kernel."""
-        return {f"{name}_ptr": getattr(self, name) for name in names}
-
-
-def empty_forward(inputs: Inputs, save: bool) -> Forward:
-    """The memory that forward fills."""
-    v = inputs.v
-    batch, heads, length, width = v.shape
-    lanes = batch * heads
-    tiles = -(-length // inputs.tiles.forward.queries)
-    kept = lanes if save else 0
-
-    def new(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        return torch.empty(shape, dtype=dtype, device=v.device)
-
-    return Forward(
-        out=empty_heads(v),
-        flags=new(lanes, tiles, dtype=torch.int32),
-        bounds=new(0 if inputs.padding is None else batch, 3, dtype=torch.int32),
-        den=new(kept, length, width),
-        row_max=new(kept, length),
-        shift=new(kept, tiles, width),
-    )
-
-
-def forward(inputs: Inputs, save: bool) -> Forward:
-    """Run the forward kernels."""
-    from selfattn.ops.common import triton_tools
-    from selfattn.ops.mtsa.fused import exact, forward
-
-    done = empty_forward(inputs, save)
-    launch = _launch(inputs, done.bounds)
-    tiles = inputs.tiles
-    given = launch.pointers | launch.strides | launch.sizes | launch.dropout
-    with torch.cuda.device_of(inputs.q):
-        if inputs.padding is not None:
-            triton_tools.bounds_kernel[(len(inputs.padding),)](
-                padding_ptr=launch.pointers["padding_ptr"],
-                bounds_ptr=done.bounds,
-                length=launch.length,
-                SIZE=common.KEYS_AT_A_TIME,
-            )
-        forward.forward_kernel[launch.grid(tiles.forward.queries)](
-            **given,
-            **done.saved("out", "den", "row_max", "shift"),
-            flag_ptr=done.flags,
-            **launch.switches(tiles.forward),
-            **launch.precision,
-            SAVE=save,
-        )
-        exact.exact_forward_kernel[launch.grid(tiles.exact.queries)](
-            **given,
-            **done.saved("out", "den", "row_max"),
-            flag_ptr=done.flags,
-            **launch.switches(tiles.exact),
-            BF=tiles.forward.queries,
-            SAVE=save,
-        )
-    return done
-
-
-def backward(grad: Tensor, inputs: Inputs, done: Forward) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Run the backward kernels; returns the gradients of q, k, v, s."""
-    from selfattn.ops.mtsa.fused import backward, exact, prepare
-
-    launch = _launch(inputs, done.bounds)
-    grad = rows(grad)
-    dq, dk, dv, ds = (empty_heads(t) for t in (inputs.q, inputs.k, inputs.v, inputs.s))
-    half = inputs.q.dtype == torch.bfloat16
-    dnum = torch.empty_like(done.den, dtype=torch.bfloat16 if half else torch.float32)
-    dden = torch.empty_like(dnum)
-    tiles = inputs.tiles
-    queries = tiles.forward.queries  # of the tiles that flags and shifts belong to
-    given = launch.pointers | launch.strides | launch.sizes | launch.dropout
-    given |= {"gain": launch.gain}
-    ratio = {"dnum_ptr": dnum, "dden_ptr": dden, **done.saved("row_max", "shift")}
-    fast = {**launch.precision, "BF": queries}
-    grad_strides = _strides("g", grad)
-    saved = {"grad_ptr": grad, "flag_ptr": done.flags, **done.saved("out", "den", "row_max")}
-    with torch.cuda.device_of(inputs.q):
-        prepare.ratio_kernel[launch.grid(configs.PREPARE_ROWS)](
-            **saved,
-            dnum_ptr=dnum,
-            dden_ptr=dden,
-            **grad_strides,
-            heads=launch.heads,
-            length=launch.length,
-            DV=launch.widths["DV"],
-            SV=launch.widths["SV"],
-            BM=queries,
-            ROWS=configs.PREPARE_ROWS,
-        )
-        backward.query_kernel[launch.grid(tiles.query.queries)](
-            **given, **ratio, dq_ptr=dq, **launch.switches(tiles.query), **fast
-        )
-        backward.key_kernel[launch.grid(tiles.key.keys)](
-            **given,
-            **ratio,
-            dk_ptr=dk,
-            **launch.switches(tiles.key),
-            **fast,
-            SC=min(tiles.key.features, launch.widths["SV"]),
-        )
-        backward.value_kernel[launch.grid(tiles.value.keys)](
-            **given, **ratio, dv_ptr=dv, ds_ptr=ds, **launch.switches(tiles.value), **fast
-        )
-        flagged = {**saved, **grad_strides, **launch.switches(tiles.exact), "BF": queries}
-        exact.exact_query_kernel[launch.grid(tiles.exact.queries)](**given, **flagged, dq_ptr=dq)
-        exact.exact_key_kernel[launch.grid(tiles.exact.keys)](
-            **given, **flagged, dk_ptr=dk, dv_ptr=dv, ds_ptr=ds
-        )
-    return dq, dk, dv, ds
-
 
 @dataclass(frozen=True)
-class _Launch:
-    """The arguments that all kernels of a call share, by the names that the kernels give them."""
+class Triton(MTSACall):
+    """The kernels in Triton; they have no bias by distance."""
 
-    batch: int
-    heads: int
-    length: int
-    gain: float  # of eq. 8, 1 / sqrt(D_i)
-    pointers: dict[str, Tensor]
-    strides: dict[str, int]
-    sizes: dict[str, float]  # heads, length, and the gain in units of log 2
-    dropout: dict[str, float]
-    widths: dict[str, int]  # of heads, and the same rounded up
-    precision: dict[str, Any]
-    padded: bool
-    options: Options
+    save: bool
+    folds = False
+    declared = f"{MTSACall.declared}, bool save"
 
-    def grid(self, size: int) -> tuple[int]:
-        """One program for each tile of that many rows."""
-        return (self.batch * self.heads * -(-self.length // size),)
+    def options(self) -> tuple[Any, ...]:
+        """See ``KernelCall.options``."""
+        return *super().options(), self.save
 
-    def switches(self, tile: configs.Tile) -> dict[str, Any]:
-        """Compile-time arguments."""
-        return {
-            **self.widths,
-            "BM": tile.queries,
-            "BN": tile.keys,
-            "HAS_PADDING": self.padded,
-            "LOGSIGMOID": self.options.logsigmoid,
-            "DROPOUT": self.options.dropout_p > 0,
-            "num_warps": tile.warps,
-            "num_stages": tile.stages,
-            "enable_fp_fusion": True,
+    def room(self, inputs: Sequence[Any]) -> Forward:
+        """See ``KernelCall.room``."""
+        v, padding = inputs[2], inputs[5]
+        batch, heads, length, width = v.shape
+        lanes = batch * heads
+        tiles = -(-length // self._tiles(inputs).forward.queries)
+        kept = lanes if self.save else 0
+
+        def new(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+            return torch.empty(shape, dtype=dtype, device=v.device)
+
+        return Forward(
+            out=empty_heads(v),
+            flags=new(lanes, tiles, dtype=torch.int32),
+            bounds=new(0 if padding is None else batch, 3, dtype=torch.int32),
+            den=new(kept, length, width),
+            row_max=new(kept, length),
+            shift=new(kept, tiles, width),
+        )
+
+    def gradients(self, inputs: Sequence[Any]) -> Outputs:
+        """See ``KernelCall.gradients``."""
+        return tuple(empty_heads(t) for t in inputs[:4])
+
+    def forward(self, inputs: Sequence[Any]) -> Forward:
+        """See ``Call.forward``."""
+        from ...common import triton_tools
+        from . import exact, forward
+
+        done = self.room(inputs)
+        launch = self._launch(inputs, done)
+        tiles = self._tiles(inputs)
+        with torch.cuda.device_of(inputs[0]):
+            if inputs[5] is not None:
+                common.launch(triton_tools.bounds_kernel, len(done.bounds), launch.arguments)
+            launch.over_queries(forward.forward_kernel, tiles.forward)
+            launch.over_queries(exact.exact_forward_kernel, tiles.exact)
+        return done
+
+    def backward(self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]) -> Outputs:
+        """See ``Call.backward``."""
+        from . import backward, exact, prepare
+
+        done = Forward(*outputs)
+        grad = rows(grad)
+        found = dq, dk, dv, ds = self.gradients(inputs)
+        half = inputs[0].dtype == torch.bfloat16
+        dnum = torch.empty_like(done.den, dtype=torch.bfloat16 if half else torch.float32)
+        launch = self._launch(inputs, done)
+        launch.arguments |= {
+            "grad_ptr": grad,
+            **_strides("g", grad),
+            "dnum_ptr": dnum,
+            "dden_ptr": torch.empty_like(dnum),
+            "dq_ptr": dq,
+            "dk_ptr": dk,
+            "dv_ptr": dv,
+            "ds_ptr": ds,
         }
+        tiles = self._tiles(inputs)
+        with torch.cuda.device_of(inputs[0]):
+            common.launch(
+                prepare.ratio_kernel,
+                launch.programs(configs.PREPARE_ROWS),
+                {**launch.arguments, "BM": tiles.forward.queries},
+            )
+            launch.over_queries(backward.query_kernel, tiles.query)
+            launch.over_keys(backward.key_kernel, tiles.key)
+            launch.over_keys(backward.value_kernel, tiles.value)
+            launch.over_queries(exact.exact_query_kernel, tiles.exact)
+            launch.over_keys(exact.exact_key_kernel, tiles.exact)
+        return found
 
+    def factors(self, inputs: Sequence[Any]) -> Outputs:
+        """See ``Call.factors``."""
+        return common.dropout_factors(inputs[-1], tuple(inputs[2].shape), self.dropout_p)
 
-def _launch(inputs: Inputs, bounds: Tensor) -> _Launch:
-    """The arguments of a call; q stands for what is not there."""
-    q, k, v, s = (rows(t) for t in (inputs.q, inputs.k, inputs.v, inputs.s))
-    padding, seed, options = inputs.padding, inputs.seed, inputs.options
-    batch, heads, length, width = v.shape
-    if seed is not None:
-        v = dropped_values(v, seed, options.dropout_p)
-    left, right = _offsets(options.left, options.right, q.device)
-    key_width = q.shape[-1]
-    scores, products = configs.precision(q.dtype)
-    return _Launch(
-        batch=batch,
-        heads=heads,
-        length=length,
-        gain=key_width**-0.5,
-        pointers={
+    def _tiles(self, inputs: Sequence[Any]) -> configs.Tiles:
+        """The tiles of all kernels."""
+        q, _, v = inputs[:3]
+        switches = (self.sigma_t == "logsigmoid", self.dropout_p > 0)
+        return configs.choose(q.dtype, (q.shape[-1], v.shape[-1]), *switches)
+
+    def _launch(self, inputs: Sequence[Any], done: Forward) -> _Launch:
+        """The arguments of a call; q stands for what is not there."""
+        q, k, v, s = (rows(t) for t in inputs[:4])
+        padding, seed = inputs[5:]
+        batch, heads, length, width = v.shape
+        if seed is not None:
+            v = dropped_values(v, seed, self.dropout_p)
+        left, right = (_offsets(tuple(t), q.device) for t in operators.offsets(self.masks))
+        key_width = q.shape[-1]
+        scores, products = configs.precision(q.dtype)
+        arguments = {
             "q_ptr": q,
             "k_ptr": k,
             "v_ptr": v,
             "s_ptr": s,
+            **_strides("q", q),
+            **_strides("k", k),
+            **_strides("v", v),
+            **_strides("s", s),
             "padding_ptr": q if padding is None else padding.contiguous().view(torch.uint8),
-            "bounds_ptr": bounds,
+            "seed_ptr": q if seed is None else seed,
             "left_ptr": left,
             "right_ptr": right,
-            "seed_ptr": q if seed is None else seed,
-        },
-        strides=_strides("q", q) | _strides("k", k) | _strides("v", v) | _strides("s", s),
-        sizes={"heads": heads, "length": length, "scale": key_width**-0.5 * LOG2E},
-        # The scale of both factors: v is only set to 0 where it is dropped.
-        dropout={
-            "threshold": common.threshold(options.dropout_p),
-            "pair_scale": 1.0 / (1.0 - options.dropout_p),
-        },
-        widths={
+            "out_ptr": done.out,
+            "flag_ptr": done.flags,
+            "bounds_ptr": done.bounds,
+            "den_ptr": done.den,
+            "row_max_ptr": done.row_max,
+            "shift_ptr": done.shift,
+            "heads": heads,
+            "length": length,
+            "scale": key_width**-0.5 * LOG2E,
+            "gain": key_width**-0.5,  # of eq. 8
+            "threshold": common.threshold(self.dropout_p),
+            # The scale of both factors: v is only set to 0 where it is dropped.
+            "pair_scale": 1.0 / (1.0 - self.dropout_p),
             "DK": key_width,
             "DV": width,
             "SK": configs.padded(key_width),
             "SV": configs.padded(width),
-        },
-        precision={"HALF": products == "half", "SCORES": scores, "PRODUCTS": products},
-        padded=padding is not None,
-        options=options,
-    )
+            "HALF": products == "half",
+            "SCORES": scores,
+            "PRODUCTS": products,
+            "HAS_PADDING": padding is not None,
+            "LOGSIGMOID": self.sigma_t == "logsigmoid",
+            "DROPOUT": self.dropout_p > 0,
+            "SAVE": self.save,
+            "SIZE": common.KEYS_AT_A_TIME,
+            "ROWS": configs.PREPARE_ROWS,
+            "BF": self._tiles(inputs).forward.queries,  # of the tiles of flags and shifts
+        }
+        return _Launch(batch * heads, length, arguments)
+
+
+@dataclass
+class _Launch:
+    """The arguments that the kernels of a call share, by the names that the kernels give them."""
+
+    lanes: int
+    length: int
+    arguments: dict[str, Any]
+
+    def programs(self, size: int) -> int:
+        """One for each tile of that many rows."""
+        return self.lanes * -(-self.length // size)
+
+    def over_queries(self, kernel: Any, tile: configs.Tile) -> None:
+        """Run a kernel with a program for each query tile."""
+        self._run(kernel, self.programs(tile.queries), tile)
+
+    def over_keys(self, kernel: Any, tile: configs.Tile) -> None:
+        """Run a kernel with a program for each key tile."""
+        self._run(kernel, self.programs(tile.keys), tile)
+
+    def _run(self, kernel: Any, programs: int, tile: configs.Tile) -> None:
+        features = min(tile.features, self.arguments["SV"])
+        sizes = {"BM": tile.queries, "BN": tile.keys, "SC": features}
+        common.launch(
+            kernel,
+            programs,
+            self.arguments | sizes,
+            num_warps=tile.warps,
+            num_stages=tile.stages,
+            enable_fp_fusion=True,
+        )
 
 
 def _strides(name: str, t: Tensor) -> dict[str, int]:
@@ -258,34 +221,32 @@ def _strides(name: str, t: Tensor) -> dict[str, int]:
 
 
 @functools.lru_cache(maxsize=256)
-def _offsets(
-    left: tuple[int, ...], right: tuple[int, ...], device: torch.device
-) -> tuple[Tensor, Tensor]:
+def _offsets(ends: tuple[int, ...], device: torch.device) -> Tensor:
     """Offsets on the device; kept, since a copy to it would break the capture of a CUDA graph."""
-    first = torch.tensor(left, dtype=torch.int32, device=device)
-    return first, torch.tensor(right, dtype=torch.int32, device=device)
+    return torch.tensor(ends, dtype=torch.int32, device=device)
 
 
 def dropped_values(v: Tensor, seed: Tensor, dropout_p: float) -> Tensor:
     """v ``(B, H, T, D)`` with 0 where its factor is 0, not scaled: so it stays exact."""
-    from selfattn.ops.mtsa.fused.prepare import drop_kernel
+    from .prepare import drop_kernel
 
     batch, heads, length, width = v.shape
-    size = configs.PREPARE_ROWS
     out = empty_heads(v)
+    arguments = {
+        "v_ptr": v,
+        "out_ptr": out,
+        "seed_ptr": seed,
+        **_strides("v", v),
+        "heads": heads,
+        "length": length,
+        "threshold": common.threshold(dropout_p),
+        "DV": width,
+        "SV": configs.padded(width),
+        "ROWS": configs.PREPARE_ROWS,
+    }
     with torch.cuda.device_of(v):
-        drop_kernel[(batch * heads * -(-length // size),)](
-            v_ptr=v,
-            out_ptr=out,
-            seed_ptr=seed,
-            **_strides("v", v),
-            heads=heads,
-            length=length,
-            threshold=common.threshold(dropout_p),
-            DV=width,
-            SV=configs.padded(width),
-            ROWS=size,
-        )
+        programs = batch * heads * -(-length // configs.PREPARE_ROWS)
+        common.launch(drop_kernel, programs, arguments)
     return out
 
 
@@ -294,3 +255,6 @@ def empty_heads(like: Tensor) -> Tensor:
     batch, heads, length, width = like.shape
     shape = (batch, length, heads, width)
     return torch.empty(shape, dtype=like.dtype, device=like.device).transpose(1, 2)
+
+
+run = operators.register("mtsa_fused", Triton, outputs=len(Forward._fields))

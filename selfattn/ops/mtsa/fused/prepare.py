@@ -1,8 +1,8 @@
 # mypy: ignore-errors
 """Small kernels before the large ones: dropped values, gradients of the ratio."""
 
-from selfattn.ops.common.triton_tools import kernel, narrow, tl
-from selfattn.ops.mtsa.fused.tile import key_factor, load_rows, own_tile, store_rows
+from ...common.triton_tools import kernel, narrow, tl
+from .tile import key_factor, load_rows, own_tile, store_rows
 
 
 @kernel

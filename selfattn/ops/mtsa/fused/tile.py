@@ -5,7 +5,7 @@ Scores of pairs are kept in units of log 2, so that ``exp2`` needs no further mu
 of keys stay natural until the shift is subtracted, which is then exact for the keys that matter.
 """
 
-from selfattn.ops.common.triton_tools import LOG2E, dropout_factor, inline, narrow, tl
+from ...common.triton_tools import LOG2E, dropout_factor, inline, narrow, tl
 
 
 @inline
