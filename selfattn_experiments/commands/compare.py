@@ -27,12 +27,12 @@ from selfattn.errors import UserError
 from selfattn.files import check_output, check_output_folder, write_json, write_text
 
 from ..compare.compare import Request, compare
-from ..compare.files import to_csv, to_latex, to_markdown
-from ..compare.plots import draw
 from ..compare.reading import TASKS
+from ..compare.rendering.files import to_csv, to_latex, to_markdown
+from ..compare.rendering.plots import draw
+from ..compare.rendering.text import render
 from ..compare.results import Settings
 from ..compare.runs import name_logs, name_systems, name_test_sets
-from ..compare.text import render
 
 FILES = ("json", "csv", "markdown", "latex")
 

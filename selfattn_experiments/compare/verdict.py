@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .cells import count, equals, points, probability, share, signed, span
 from .planning import MOST_SEEDS
+from .rendering.cells import count, equals, points, probability, share, signed, span
 from .results import Comparison, Report, Settings
 
 BETTER, WORSE, EQUIVALENT = "better", "worse", "equivalent"

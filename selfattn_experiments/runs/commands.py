@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from ..process import again
+from .execution.slots import Slot
 from .grid import Grid
-from .slots import Slot
 
 
 def train(grid: Grid, system: str, seed: int, folder: Path, slot: Slot) -> list[str]:

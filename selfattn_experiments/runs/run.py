@@ -15,13 +15,13 @@ from selfattn_tasks.folder import sha256_of
 from selfattn_tasks.task import Scores
 
 from . import commands
-from .attempts import Attempts, now, read_json
-from .child import Step
+from .execution.attempts import Attempts, now, read_json
+from .execution.child import Step
+from .execution.follow import Follower
+from .execution.slots import Slot
 from .flags import number
-from .follow import Follower
 from .grid import Grid
 from .identity import Identity, digest, refuse_to_mix
-from .slots import Slot
 
 # What is read of trained.json, and of run.json beside it.
 _TRAINED = ("updates", "best_valid", "parameters", "gpu")

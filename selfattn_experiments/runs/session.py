@@ -10,15 +10,15 @@ from typing import Any
 
 from selfattn.errors import UserError
 
-from .estimate import Estimate
+from .execution.estimate import Estimate
+from .execution.lock import Lock
+from .execution.scheduler import Job, Scheduler
+from .execution.screen import Screen
+from .execution.slots import Slot, find_slots
 from .grid import Grid
 from .identity import Identity
-from .lock import Lock
 from .record import facts, write_summary
 from .run import Run
-from .scheduler import Job, Scheduler
-from .screen import Screen
-from .slots import Slot, find_slots
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
 from selfattn.errors import UserError  # noqa: E402
-from selfattn_tasks.srl import conll  # noqa: E402
+from selfattn_tasks.srl.formats import conll  # noqa: E402
 from selfattn_tasks.srl.prepare import prepare  # noqa: E402
 from tests.plugin.helpers import sentence  # noqa: E402
 from tests.plugin.srl_corpus import sentences  # noqa: E402
@@ -162,7 +162,7 @@ def test_validation_counts_what_its_decoder_gives(decoder, counts):
 
     from plugin.tasks.srl_tagging import SRLTaggingTask
     from selfattn_tasks.srl import Proposition, Span
-    from selfattn_tasks.srl.vocabulary import Vocabulary
+    from selfattn_tasks.words.vocabulary import Vocabulary
 
     labels = ("O", "B-A0", "I-A1", "B-V")
     task = SRLTaggingTask(SimpleNamespace(eval_decoder=decoder), Vocabulary(("tea",), labels))

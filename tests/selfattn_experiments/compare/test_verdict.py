@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from selfattn_experiments.compare.cells import probability, signed
+from selfattn_experiments.compare.rendering.cells import probability, signed
 from selfattn_experiments.compare.results import Comparison, Planning, Settings
 from selfattn_experiments.compare.run_level import Permutation, TTest
 from selfattn_experiments.compare.sentence_level import SentenceTests

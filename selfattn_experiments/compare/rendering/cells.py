@@ -1,0 +1,63 @@
+"""Numbers as they stand in tables and sentences."""
+
+from __future__ import annotations
+
+from ..run_level import Interval
+
+
+def points(value: float) -> str:
+    """A score or a size: ``37.70``, and ``0.5`` for a round number below 10."""
+    return f"{value:g}" if value < 10 and value == round(value, 1) else f"{value:.2f}"
+
+
+def score(value: float | None) -> str:
+    """A score with two digits, ``-`` for None."""
+    return "-" if value is None else f"{value:.2f}"
+
+
+def signed(value: float) -> str:
+    """A difference: ``+0.31``; a difference of nothing has no sign."""
+    text = f"{value:+.2f}"
+    return "0.00" if text in ("+0.00", "-0.00") else text
+
+
+def probability(p: float | None) -> str:
+    """A p-value: ``0.25``, ``0.034``, ``0.0007``, ``<0.0001``, ``1``."""
+    if p is None:
+        return "-"
+    if p < 1e-4:
+        return "<0.0001"
+    if p >= 0.995:
+        return "1"
+    # Never rounded up to a level that it is below.
+    digits = 2 if p >= 0.1 else 3 if p >= 0.001 else 4
+    return f"{p:.{digits}f}" if f"{p:.{digits}f}" != "0.050" else f"{p:.4f}"
+
+
+def equals(p: float) -> str:
+    """A p-value in a sentence: ``p = 0.034``, ``p < 0.0001``."""
+    text = probability(p)
+    return f"p {text[0]} {text[1:]}" if text.startswith("<") else f"p = {text}"
+
+
+def span(interval: Interval | None, sign: bool = True) -> str:
+    """An interval: ``+0.61 to +1.85``."""
+    if interval is None:
+        return "-"
+    form = signed if sign else score
+    return f"{form(interval[0])} to {form(interval[1])}"
+
+
+def effect(g: float, interval: Interval) -> tuple[str, str]:
+    """An effect and its interval, of one digit: more are never known."""
+    return f"{g:+.1f}", f"{interval[0]:+.1f} to {interval[1]:+.1f}"
+
+
+def share(value: float | None) -> str:
+    """A share of 1 in percent."""
+    return "-" if value is None else f"{100 * value:.0f} %"
+
+
+def count(value: int | None, most: int) -> str:
+    """A number of seeds; None stands for more than the most that were tried."""
+    return f">{most:,}" if value is None else f"{value:,}"

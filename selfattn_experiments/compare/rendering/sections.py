@@ -1,0 +1,224 @@
+"""The tables of a report, for the terminal and for Markdown alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..results import Comparison, Report
+from ..verdict import seeds_words
+from . import cells
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of cells.
+
+    Args:
+        title: above it.
+        header: names of the columns.
+        rows: cells, as many as the header has.
+        left: how many columns at the left are words; the others are numbers.
+        note: below it; a new line for each thing that is explained.
+    """
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+    left: int
+    note: str = ""
+
+
+def tables(report: Report) -> list[Table]:
+    """All tables, in the order in which they are read."""
+    found = [_scores(report), _runs(report), _welch(report), _beside(report)]
+    if any(c.planning for c in report.comparisons):
+        found.append(_planning(report))
+    found.append(_sentence_level(report))
+    return [part for table in found for part in _by_test_set(table)]
+
+
+def title_of(report: Report, comparison: Comparison) -> str:
+    """What is compared: the line above the verdicts of a system."""
+    corpus = next(t for t in report.test_sets if t.name == comparison.test_set)
+    n, m = comparison.runs
+    return (
+        f"{comparison.system} against {comparison.baseline} on {corpus.name}: {m} and {n} runs, "
+        f"{corpus.sentences:,} sentences"
+    )
+
+
+def _by_test_set(table: Table) -> list[Table]:
+    """A table for each test set, which is named above it instead of in a column."""
+    names = list(dict.fromkeys(row[0] for row in table.rows))
+    return [
+        Table(
+            f"{table.title} ({name})" if len(names) > 1 else table.title,
+            table.header[1:],
+            [row[1:] for row in table.rows if row[0] == name],
+            table.left - 1,
+            table.note if name == names[-1] else "",
+        )
+        for name in names
+    ]
+
+
+def _scores(report: Report) -> Table:
+    rows = [
+        [s.test_set, s.metric, s.system, str(s.runs), cells.score(s.mean), cells.score(s.sd)]
+        + [cells.span(s.interval, sign=False)]
+        for s in report.summaries
+    ]
+    return Table(
+        "Scores",
+        ["test set", "metric", "system", "runs", "mean", "sd", "95 % interval"],
+        rows,
+        3,
+        "sd and interval (Student's) are over seeds."
+        + "".join(f" {name} counts errors: lower is better." for name in report.error_rates),
+    )
+
+
+def _runs(report: Report) -> Table:
+    metrics = report.settings.metrics
+    rows = [
+        [run.test_set, run.system, run.seed or "?", *(cells.score(run.scores[m]) for m in metrics)]
+        + [run.sha256[:12]]
+        for run in report.runs
+    ]
+    return Table(
+        "Every run", ["test set", "system", "seed", *metrics, "SHA-256"], rows, 3,
+        "Paths and whole hashes: --json, --csv, --markdown.",
+    )  # fmt: skip
+
+
+def _head(c: Comparison) -> list[str]:
+    return [c.test_set, c.metric, c.system]
+
+
+def _welch(report: Report) -> Table:
+    settings = report.settings
+    rows = [
+        [
+            *_head(c),
+            cells.signed(c.difference),
+            cells.span(c.welch.interval if c.welch else None),
+            cells.span(c.simultaneous),
+            cells.probability(c.welch.p if c.welch else None),
+            cells.probability(c.p_holm),
+        ]
+        for c in report.comparisons
+    ]
+    tests = {
+        first: sum(c.welch is not None for c in report.comparisons if c.primary == first)
+        for first in (True, False)
+    }
+    header = ["test set", "metric", "system", "diff.", "95 % interval", "simultaneous"]
+    level = 100 * (1 - settings.alpha)
+    note = (
+        f"Primary metric: {settings.primary}. Welch's t-test (1947) over runs, after Holm's "
+        f"correction (1979) for its {tests[True]} comparison{'s' * (tests[True] != 1)}, gives the "
+        "verdict."
+    )
+    if len(settings.metrics) > 1:
+        note += (
+            f" {' and '.join(settings.metrics[1:])}: secondary, corrected for "
+            f"{tests[False]} among themselves; they do not change it."
+        )
+    return Table(
+        "Welch's test over runs",
+        [*header, "Welch", "Holm"],
+        rows,
+        3,
+        f"{note}\nsimultaneous: all of a family hold their true differences in {level:g} % of "
+        "studies (Bonferroni's intervals, Dunn 1961; a little wider than Holm's test asks).",
+    )
+
+
+def _beside(report: Report) -> Table:
+    rows = [
+        [
+            *_head(c),
+            cells.probability(c.paired.p if c.paired else None),
+            cells.probability(c.permutation.p),
+            cells.probability(c.permutation.smallest),
+            cells.score(c.order.limit if c.order else None),
+            cells.probability(c.both_levels.p if c.both_levels else None),
+            cells.span(c.both_levels.interval if c.both_levels else None),
+        ]
+        for c in report.comparisons
+    ]
+    matched = sorted({c.pairs for c in report.comparisons})
+    pairs = f"{matched[0]}" if len(matched) == 1 else f"{matched[0]} to {matched[-1]}"
+    exact = all(c.permutation.exact for c in report.comparisons)
+    header = ["test set", "metric", "system", "pair.", "perm.", "min.", "order", "both"]
+    return Table(
+        "Beside it, uncorrected",
+        [*header, "95 % interval"],
+        rows,
+        3,
+        f"pair.: t-test of matched seeds ({pairs}).\n"
+        f"perm.: {'exact' if exact else 'sampled'} permutation test (Fisher 1935); min.: the "
+        "smallest p that so many runs can reach.\n"
+        "order: almost stochastic order (del Barrio et al. 2018, Dror et al. 2019), upper 95 % "
+        "limit of epsilon: 0 if each quantile of the runs with the higher mean lies above the "
+        "other side's, 0.5 without any order. Below 0.2 counts as better (Ulmer et al. 2022), yet "
+        "with five runs equal systems get there in 10 to 18 % of studies.\n"
+        "both: bootstrap over seeds and sentences (Sellam et al. 2022): what other seeds and "
+        "another test set would give together; five seeds are few to draw from.",
+    )
+
+
+def _planning(report: Report) -> Table:
+    settings = report.settings
+    rows = [
+        [
+            *_head(c),
+            *(cells.effect(c.effect.g, c.effect.interval) if c.effect else ("-", "-")),
+            cells.probability(c.equivalence_holm),
+            cells.score(c.planning.detectable),
+            seeds_words(c),
+        ]
+        for c in report.comparisons
+        if c.planning is not None
+    ]
+    relevant, wanted = cells.points(settings.relevant), cells.share(settings.power)
+    header = ["test set", "metric", "system", "Hedges' g", "95 % interval", "equiv."]
+    return Table(
+        "Size of the difference, equivalence, what a study can detect",
+        [*header, "detectable", f"runs for {relevant}"],
+        rows,
+        3,
+        "Hedges' g (1981): the difference in standard deviations of a run.\n"
+        "equiv.: two one-sided Welch tests (Schuirmann 1987) that the difference is below "
+        f"{relevant}, corrected by Holm as the differences are.\n"
+        f"detectable: the smallest true difference that so many runs find in {wanted} of studies "
+        "with a spread as seen here, at the level that Bonferroni leaves each test of a family.\n"
+        f"runs for {relevant}: on each side, to find a true {relevant} likewise; the larger number "
+        "if the spread was seen too small (upper 80 % limit, Browne 1995).",
+    )
+
+
+def _sentence_level(report: Report) -> Table:
+    rows = [
+        [
+            *_head(c),
+            cells.probability(c.sentence.bootstrap_p),
+            cells.span(c.sentence.interval),
+            cells.probability(c.sentence.randomisation_p),
+            cells.score(c.sentence.test_set_sd),
+            cells.score(c.sentence.seed_sd),
+            cells.share(c.sentence.seed_share),
+        ]
+        for c in report.comparisons
+    ]
+    header = ["test set", "metric", "system", "bootstrap", "95 % interval", "random."]
+    return Table(
+        "Tests over sentences, uncorrected",
+        [*header, "sd test", "sd seed", "seeds"],
+        rows,
+        3,
+        f"Paired bootstrap and approximate randomisation, {report.settings.samples:,} draws each, "
+        "the runs held fixed: they cannot see what another seed would have given. sd test, sd "
+        "seed: standard deviation of the difference from the choice of sentences and of seeds; "
+        "seeds: share of the seeds in the variance.",
+    )

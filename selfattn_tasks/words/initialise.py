@@ -1,0 +1,75 @@
+"""The published initialisers of a tagger's weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from selfattn.layers import SelfAttention
+
+INITIALISERS = ("glorot_normal", "orthogonal", "layer")
+# Standard deviation of a standard normal that is cut off at two standard deviations.
+_CUT_NORMAL = 0.87962566103423978
+
+
+def initialise(module: nn.Module, how: str) -> None:
+    """Draw new values for every matrix and every bias below ``module``.
+
+    Layer norms and embedding tables keep theirs, and so does what a layer names in a method
+    ``kept_parameters()``: slopes of distance, ReSA's samplers, a source2token bias set by a switch.
+    The other biases are random too, as in the published code.
+
+    Args:
+        module: what holds the weights.
+        how: ``glorot_normal`` (the MTSA paper's SRL code), ``orthogonal`` (Tan et al. 2018), or
+            ``layer``, which leaves every layer its own initialisation.
+    """
+    if how == "layer":
+        return
+    draw = {"glorot_normal": _glorot_normal, "orthogonal": _orthogonal}[how]
+    done: set[int] = set()
+    for part in module.modules():
+        if isinstance(part, nn.LayerNorm | nn.Embedding):
+            done.update(id(p) for p in part.parameters(recurse=False))
+        done.update(id(p) for p in getattr(part, "kept_parameters", list)())
+        if isinstance(part, SelfAttention):
+            done.update(_draw_jointly(part, draw))
+    for parameter in module.parameters():
+        if id(parameter) not in done:
+            _draw_any(parameter.data, draw)
+
+
+def _draw_jointly(attention: SelfAttention, draw: Callable[[Tensor], None]) -> list[int]:
+    """Query, key and value are one matrix in the published code: drawn as one."""
+    maps = [getattr(attention, f"{name}_proj", None) for name in "qkv"]
+    weights = [m.weight for m in maps if isinstance(m, nn.Linear)]
+    if len(weights) < 3 or len({w.shape[1] for w in weights}) > 1:
+        return []
+    joint = torch.empty(sum(w.shape[0] for w in weights), weights[0].shape[1])
+    draw(joint)
+    for weight, part in zip(weights, joint.split([w.shape[0] for w in weights]), strict=True):
+        weight.data.copy_(part)
+    return [id(w) for w in weights]
+
+
+def _draw_any(values: Tensor, draw: Callable[[Tensor], None]) -> None:
+    if values.dim() < 2:
+        nn.init.normal_(values, std=max(values.numel(), 1) ** -0.5)
+    elif values.dim() == 2:
+        draw(values)
+    else:  # a matrix for each head
+        for matrix in values:
+            _draw_any(matrix, draw)
+
+
+def _glorot_normal(matrix: Tensor) -> None:
+    """Variance 2 / (inputs + outputs), cut off at two standard deviations."""
+    std = math.sqrt(2 / sum(matrix.shape)) / _CUT_NORMAL
+    nn.init.trunc_normal_(matrix, std=std, a=-2 * std, b=2 * std)
+
+
+def _orthogonal(matrix: Tensor) -> None:
+    nn.init.orthogonal_(matrix)

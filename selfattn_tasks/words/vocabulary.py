@@ -1,0 +1,117 @@
+"""Words and labels <-> numbers, as a trained model knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from selfattn.errors import UserError
+
+# Rows of the word table that are no words.
+PADDING, UNKNOWN, FIRST_WORD = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What turns words into row numbers, and labels into their numbers.
+
+    Args:
+        words (tuple[str, ...]): words of the training.
+        labels (tuple[str, ...]): BIO tags, or the classes of sentences.
+        frozen (tuple[str, ...]): words that only the file of word vectors knows.
+    """
+
+    words: tuple[str, ...]
+    labels: tuple[str, ...]
+    frozen: tuple[str, ...] = ()
+    _rows: dict[str, int] = field(init=False, repr=False, compare=False)
+    _numbers: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Words of the training come last: they win where both lists hold a word.
+        table = enumerate((*self.words, *self.frozen), FIRST_WORD)
+        rows = {word: row for row, word in reversed(list(table))}
+        object.__setattr__(self, "_rows", rows)
+        object.__setattr__(self, "_numbers", {tag: i for i, tag in enumerate(self.labels)})
+
+    @property
+    def trained_rows(self) -> int:
+        """Rows of the trained word table, padding and unknown included."""
+        return FIRST_WORD + len(self.words)
+
+    def encode(self, words: Iterable[str]) -> list[int]:
+        """Row numbers of words.
+
+        A word is looked up as it stands and in lower case, first among the words of the training,
+        then among those of the vectors' file.
+        """
+        return [self._row(word) for word in words]
+
+    def _row(self, word: str) -> int:
+        rows = [self._rows.get(form) for form in (word, word.lower())]
+        trained = [row for row in rows if row is not None and row < self.trained_rows]
+        return (trained or [row for row in rows if row is not None] or [UNKNOWN])[0]
+
+    def label(self, label: str) -> int | None:
+        """Number of a label; None if training never saw it."""
+        return self._numbers.get(label)
+
+    def with_frozen(self, words: Iterable[str]) -> Vocabulary:
+        """The same words and labels, and those of ``words`` that training does not know."""
+        known = set(self.words)
+        return Vocabulary(self.words, self.labels, tuple(w for w in words if w not in known))
+
+    def state(self) -> dict[str, list[str]]:
+        """Plain lists, for a checkpoint."""
+        return {name: list(getattr(self, name)) for name in ("words", "labels", "frozen")}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Vocabulary:
+        """What :meth:`state` gave."""
+        return cls(*(tuple(state[name]) for name in ("words", "labels", "frozen")))
+
+
+def differences(ours: Vocabulary, other: Vocabulary) -> str:
+    """What differs between two vocabularies, in words; empty if nothing does."""
+    found = [
+        f"{len(getattr(ours, name)):,} and {len(getattr(other, name)):,} {title}"
+        for name, title in (
+            ("words", "words"),
+            ("labels", "labels"),
+            ("frozen", "words of the vectors' file"),
+        )
+        if getattr(ours, name) != getattr(other, name)
+    ]
+    return ", ".join(found)
+
+
+def read_symbols(path: Path) -> tuple[str, ...]:
+    """The symbols of a fairseq dictionary: ``symbol count`` lines.
+
+    Raises:
+        UserError: if it is missing, broken or empty.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise UserError(f"{path} cannot be read ({reason}); give a prepared folder") from None
+    symbols: list[str] = []
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
+        symbol, _, count = line.rpartition(" ")
+        if not symbol or not count.isdigit():
+            raise UserError(f"{path}, line {number}: {line!r} is not a symbol and its count")
+        symbols.append(symbol)
+    if not symbols:
+        raise UserError(f"{path} is empty; give a prepared folder")
+    return tuple(symbols)
+
+
+def spread(sequences: Sequence[Sequence[int]], fill: int) -> list[list[int]]:
+    """Rows of one length, ``fill`` at their ends."""
+    longest = max(map(len, sequences))
+    return [[*sequence, *[fill] * (longest - len(sequence))] for sequence in sequences]
