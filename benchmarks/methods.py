@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -16,10 +16,12 @@ from selfattn.config import CONFIGS, AttentionConfig
 from selfattn.errors import UserError
 from selfattn.layers import ATTENTIONS, build_attention
 from selfattn.masks import head_masks
+from selfattn.models import CONTEXTS, build_context
 from selfattn.ops import disa, mtsa
 
 from .encoder import EncoderMethod
 from .kinds import (
+    ContextMethod,
     DiSAOperatorMethod,
     LayerMethod,
     MaskedOperator,
@@ -28,7 +30,6 @@ from .kinds import (
 )
 from .method import Method, Setup
 from .rivals.algorithm1 import AlgorithmOneLayer, algorithm1
-from .rivals.convolution import HierarchicalCNN, MultiWindowCNN
 from .rivals.dot_product import (
     Directed,
     Explicit,
@@ -124,6 +125,11 @@ def _algorithm1_layer_reference(module: nn.Module, setup: Setup) -> nn.Module:
     return slow
 
 
+def _cnn(name: str, **switches: Any) -> Callable[[Setup], nn.Module]:
+    """A context of sentence encoders, as wide as the papers have it for an input of that width."""
+    return lambda setup: build_context(name, setup.embed_dim, setup.embed_dim, **switches)
+
+
 def _layers() -> list[Method]:
     found: list[Method] = [
         LayerMethod(
@@ -162,8 +168,8 @@ def _layers() -> list[Method]:
         ),
         LayerMethod("bi-lstm", "Bi-LSTM", lambda s: BiRecurrent(s.embed_dim, "lstm")),
         LayerMethod("bi-gru", "Bi-GRU", lambda s: BiRecurrent(s.embed_dim, "gru")),
-        LayerMethod("multi-cnn", "multi-window CNN", lambda s: MultiWindowCNN(s.embed_dim)),
-        LayerMethod("hrchy-cnn", "hierarchical CNN", lambda s: HierarchicalCNN(s.embed_dim)),
+        LayerMethod("multi-cnn", "multi-window CNN", _cnn("multi_cnn", per_token=True)),
+        LayerMethod("hrchy-cnn", "hierarchical CNN", _cnn("hrchy_cnn")),
     ]
     return found
 
@@ -218,6 +224,28 @@ def _disa() -> list[Method]:
     return [*pair("disa", "DiSA"), *pair("disa:textbook", "DiSA, textbook", "reference")]
 
 
+def _contexts() -> list[Method]:
+    """Contexts of sentence encoders that give a vector a token, beside torch's Bi-LSTM.
+
+    A direction is as wide as the input, that of Bi-BloSA four fifths of it (published: 300, 240).
+    """
+    switches: dict[str, dict[str, Any]] = {"multi_cnn": {"per_token": True}}
+
+    def build(setup: Setup, name: str) -> nn.Module:
+        width = setup.embed_dim * 4 // 5 if name == "biblosa" else setup.embed_dim
+        return build_context(name, setup.embed_dim, width, **switches.get(name, {}))
+
+    found: list[Method] = [
+        ContextMethod(name, f"{_LABELS.get(name, name)}, context", partial(build, name=name))
+        for name in CONTEXTS
+        if name != "vanilla"
+    ]
+    torch_lstm = ContextMethod(
+        "torch-lstm", "Bi-LSTM, torch", lambda s: BiRecurrent(s.embed_dim, "lstm")
+    )
+    return [*found, torch_lstm]
+
+
 def all_methods(extra: Path | None = None) -> list[Method]:
     """Every method that exists.
 
@@ -233,6 +261,7 @@ def all_methods(extra: Path | None = None) -> list[Method]:
         for method in list(found)
         if method.level == "layer" and method.name.split(":")[0] in ATTENTIONS
     ]
+    found += _contexts()
     found += _disa()  # twice as wide as its input: not for encoders
     return found + ([] if extra is None else _from_file(extra))
 
@@ -255,7 +284,7 @@ def choose(level: str, names: Sequence[str] | None, extra: Path | None = None) -
     """The methods of a level, in the order asked for.
 
     Args:
-        level: ``"layer"``, ``"operator"``, ``"encoder"``, or one of the file's methods' levels.
+        level: ``"layer"``, ``"operator"``, ``"encoder"``, ``"context"``, or one of the file's.
         names: as in ``Method.name``; None takes all.
         extra: see ``all_methods``.
 

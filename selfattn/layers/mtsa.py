@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import MTSAConfig
+from ..errors import UserError
 from ..masks import head_masks
 from ..ops import mtsa
 from ..ops.common.distance import by_position
@@ -27,7 +28,7 @@ from .inspection import (
     visible_keys,
     visible_softmax,
 )
-from .linear import PerHeadLinear
+from .linear import PerHeadLinear, map_heads
 from .selection import real_tokens
 from .source2token_scores import Source2TokenScores
 
@@ -66,16 +67,14 @@ class MTSA(SelfAttention):
         self.dropout = nn.Dropout(config.dense_dropout)
         self.v_proj = xavier_linear(embed_dim, num_heads * width, config.value_bias, gain)
         self.value_activation = activation(config.value_activation)
-        pairs = config.scores != "source2token"
-        keys = pairs or config.s2t_input == "key"
+        pairs = config.scores in ("both", "token2token")
+        keys = pairs or (config.scores == "source2token" and config.s2t_input == "key")
         self.q_proj = self._key_projection(width, key_width) if pairs else None
         self.k_proj = self._key_projection(width, key_width) if keys else None
-        self.source2token = (
-            None if config.scores == "token2token" else self._scores(width, key_width)
-        )
-        self.gate = (
-            FusionGate(num_heads, width, config.dense_dropout) if config.fusion_gate else None
-        )
+        own = config.scores in ("both", "source2token")
+        self.source2token = self._scores(width, key_width) if own else None
+        gated = config.fusion_gate and config.scores != "none"
+        self.gate = FusionGate(num_heads, width, config.dense_dropout) if gated else None
         self.out_proj: nn.Module | None = None
         if config.output_projection:
             self.out_proj = xavier_linear(num_heads * width, embed_dim, config.output_bias)
@@ -127,6 +126,8 @@ class MTSA(SelfAttention):
 
     def inspect(self, x: Tensor, padding_mask: Tensor | None = None) -> Inspection:
         """See ``SelfAttention.inspect``; weights by equation 11, feature after feature."""
+        if self.config.scores == "none":
+            raise UserError("scores 'none' leaves no attention to look at")
         with looking_into(self):
             q, k, v, s = self._project(x, padding_mask)
             visible = visible_keys(self.masks, x.shape[1], padding_mask, x)
@@ -154,7 +155,7 @@ class MTSA(SelfAttention):
         self.check_input(x, padding_mask)
         config = self.config
         v = split_heads(self.value_activation(self.v_proj(self.dropout(x))), self.num_heads)
-        q, k = self._map(self.q_proj, x, v), self._map(self.k_proj, x, v)  # eq. 7
+        q, k = self._queries_and_keys(x, v)  # eq. 7
         s = None
         if self.source2token is not None:
             source = {"key": k, "value": v, "input": x}[config.s2t_input]
@@ -164,6 +165,15 @@ class MTSA(SelfAttention):
             q = torch.zeros_like(k)
         assert k is not None
         return q, k, v, torch.zeros_like(v) if s is None else s
+
+    def _queries_and_keys(self, x: Tensor, v: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Queries and keys ``(B, H, T, D)``, or what has the same products of both."""
+        q, k = self.q_proj, self.k_proj
+        if isinstance(q, PerHeadLinear) and isinstance(k, PerHeadLinear) and _is_longer(v, q):
+            # (v Wq) (v Wk)^T = (v Wq Wk^T) v^T takes one product with all tokens less.
+            both = torch.bmm(q.weight, k.weight.transpose(1, 2))  # (H, D, D)
+            return map_heads(self.dropout(v), both), self.dropout(v)
+        return self._map(q, x, v), self._map(k, x, v)
 
     def _map(self, projection: nn.Module | None, x: Tensor, v: Tensor) -> Tensor | None:
         """Queries or keys ``(B, H, T, D)``, if there is a projection."""
@@ -178,6 +188,8 @@ class MTSA(SelfAttention):
         self, q: Tensor, k: Tensor, v: Tensor, s: Tensor, padding_mask: Tensor | None
     ) -> Tensor:
         """Contexts ``(B, H, T, D)`` (eq. 10-12)."""
+        if self.config.scores == "none":
+            return v
         return mtsa(
             q,
             k,
@@ -198,3 +210,12 @@ class MTSA(SelfAttention):
         if self.config.sigma_s == "scaled_logsigmoid":
             s = s * s.shape[-1] ** -0.5  # the bias is inside of the scaling, as in the code
         return F.logsigmoid(s)
+
+
+def _is_longer(v: Tensor, projection: PerHeadLinear) -> bool:
+    """Whether a product with the batch's tokens costs more than one of two projections does."""
+    if torch.compiler.is_compiling() or projection.bias is not None:
+        return False  # a graph is to hold for every number of tokens
+    _, width, key_width = projection.weight.shape
+    exact = v.dtype is projection.weight.dtype and v.dtype.itemsize >= 4  # no sum of halves more
+    return exact and key_width == width and v.shape[0] * v.shape[2] >= 2 * width

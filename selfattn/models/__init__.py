@@ -1,11 +1,12 @@
 """Encoders of sentences and heads on top of them, on torch alone."""
 
-from selfattn.models.base import Context
-from selfattn.models.class_head import ClassHead
-from selfattn.models.context import CONTEXTS, build_context
-from selfattn.models.encoder import SentenceEncoder
-from selfattn.models.pair_head import PairHead
-from selfattn.models.relatedness_head import RelatednessHead
+from .base import Context
+from .class_head import ClassHead
+from .context import CONTEXTS, build_context
+from .encoder import SentenceEncoder
+from .pair_head import PairHead
+from .relatedness_head import RelatednessHead
+from .selection_head import SelectionHead
 
 __all__ = [
     "CONTEXTS",
@@ -13,6 +14,7 @@ __all__ = [
     "Context",
     "PairHead",
     "RelatednessHead",
+    "SelectionHead",
     "SentenceEncoder",
     "build_context",
 ]

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
-from selfattn.errors import UserError, check_integer
-from selfattn.masks import check_padding_mask
+from ..errors import UserError, check_integer
+from ..masks import check_padding_mask
 
 
 class Context(nn.Module, ABC):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from selfattn.models.dense import dense, logits
+from .dense import dense, logits
 
 
 class ClassHead(nn.Module):

@@ -7,17 +7,29 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from selfattn.errors import UserError, check_integer
-from selfattn.layers import ATTENTIONS
-from selfattn.models.attention import AttentionContext
-from selfattn.models.base import Context
-from selfattn.models.lstm import BiLSTM
-from selfattn.models.unmixed import NoContext
+from ..errors import UserError, check_integer
+from ..layers import ATTENTIONS
+from .attention import AttentionContext
+from .base import Context
+from .gru import BiGRU
+from .hierarchical_cnn import HierarchicalCNN
+from .lstm import BiLSTM
+from .multi_cnn import MultiCNN
+from .multihead import MultiHeadContext
+from .sru import BiSRU
+from .unmixed import NoContext
+from .vanilla import VanillaPool
 
 CONTEXTS: dict[str, Callable[..., Context]] = {
     **{name: functools.partial(AttentionContext, name) for name in ATTENTIONS},
+    "multihead": MultiHeadContext,
     "lstm": BiLSTM,
+    "gru": BiGRU,
+    "sru": BiSRU,
+    "multi_cnn": MultiCNN,
+    "hrchy_cnn": HierarchicalCNN,
     "none": NoContext,
+    "vanilla": VanillaPool,
 }
 
 

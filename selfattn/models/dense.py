@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from selfattn.layers.base import activation as activation_of
-from selfattn.layers.base import xavier_linear
+from ..layers.base import activation as activation_of
+from ..layers.base import xavier_linear
 
 
 def dense(inputs: int, outputs: int, activation: str, dropout: float) -> nn.Sequential:

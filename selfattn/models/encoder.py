@@ -6,10 +6,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from selfattn.errors import UserError
-from selfattn.layers.source2token import Source2Token
-from selfattn.models.context import build_context
-from selfattn.models.pool import PlainPool
+from ..errors import UserError
+from ..layers.source2token import Source2Token
+from .context import build_context
+from .pool import PlainPool
 
 
 class SentenceEncoder(nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from selfattn.models.dense import dense, logits
+from .dense import dense, logits
 
 
 class Highway(nn.Module):
@@ -26,5 +26,5 @@ class Highway(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         """``(B, width)`` -> ``(B, width)``."""
-        y: Tensor = torch.lerp(h, self.transform(h), torch.sigmoid(self.gate(h)))
+        y: Tensor = h + torch.sigmoid(self.gate(h)) * (self.transform(h) - h)
         return y

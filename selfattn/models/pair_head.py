@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from selfattn.models.dense import dense, logits
-from selfattn.models.highway import Highway
+from .dense import dense, logits
+from .highway import Highway
 
 
 class PairHead(nn.Module):

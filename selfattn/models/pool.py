@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from selfattn.errors import UserError
-from selfattn.layers.base import zero_padding
-from selfattn.masks import check_padding_mask
+from ..errors import UserError
+from ..layers.base import zero_padding
+from ..masks import check_padding_mask
 
 POOLS = ("source2token", "max", "mean")
 

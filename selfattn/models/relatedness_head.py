@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from selfattn.layers.base import activation as activation_of
-from selfattn.layers.base import xavier_linear
-from selfattn.models.dense import logits
+from ..layers.base import activation as activation_of
+from ..layers.base import xavier_linear
+from .dense import logits
 
 
 class RelatednessHead(nn.Module):

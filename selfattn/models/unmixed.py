@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from selfattn.layers.base import activation as activation_of
-from selfattn.layers.base import xavier_linear, zero_padding
-from selfattn.models.base import Context
+from ..layers.base import activation as activation_of
+from ..layers.base import xavier_linear, zero_padding
+from .base import Context
 
 
 class NoContext(Context):
