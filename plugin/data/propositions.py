@@ -11,7 +11,7 @@ import torch
 from fairseq.data import FairseqDataset
 
 from selfattn_tasks.srl import Proposition
-from selfattn_tasks.srl.vocabulary import PADDING, spread
+from selfattn_tasks.words.vocabulary import PADDING, spread
 
 from ..criterions.bio_tagging import IGNORED
 

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from selfattn.config import CONFIGS, AttentionConfig
 from selfattn.errors import UserError
-from selfattn_tasks.srl.embeddings import WordVectors, vector_width
-from selfattn_tasks.srl.initialise import INITIALISERS
 from selfattn_tasks.srl.network import Tagger, TaggerConfig
-from selfattn_tasks.srl.vocabulary import FIRST_WORD, Vocabulary
+from selfattn_tasks.words.embeddings import WordVectors, vector_width
+from selfattn_tasks.words.initialise import INITIALISERS
+from selfattn_tasks.words.vocabulary import FIRST_WORD, Vocabulary
 
 from ..args import (
     BASELINE,

@@ -17,12 +17,12 @@ from torch import Tensor
 from selfattn.errors import UserError
 from selfattn_tasks.srl import Proposition, Sentence, read
 from selfattn_tasks.srl.decode import decode
-from selfattn_tasks.srl.embeddings import WordVectors, read_vectors
 from selfattn_tasks.srl.lines import Line, read_lines_file
 from selfattn_tasks.srl.scorer import score
 from selfattn_tasks.srl.state import KEY, TaggerState
 from selfattn_tasks.srl.tags import DECODERS, proposition_of
-from selfattn_tasks.srl.vocabulary import Vocabulary, differences
+from selfattn_tasks.words.embeddings import WordVectors, read_vectors
+from selfattn_tasks.words.vocabulary import Vocabulary, differences, read_symbols
 
 from ..criterions.bio_tagging import IGNORED, BIOTaggingCriterion
 from ..data.propositions import Example, PropositionDataset
@@ -89,7 +89,8 @@ class SRLTaggingTask(FairseqTask):
         Raises:
             UserError: if the folder is not a prepared one.
         """
-        return cls(cfg, Vocabulary.read(Path(cfg.data)))
+        files = (Path(cfg.data, f"dict.{name}.txt") for name in ("word", "label"))
+        return cls(cfg, Vocabulary(*map(read_symbols, files)))
 
     @property
     def vocabulary(self) -> Vocabulary:

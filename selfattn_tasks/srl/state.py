@@ -9,8 +9,8 @@ from typing import Any
 from selfattn.config import CONFIGS
 from selfattn.errors import UserError
 
+from ..words.vocabulary import Vocabulary
 from .network import TaggerConfig
-from .vocabulary import Vocabulary
 
 # The entry of the checkpoint's ``task_state``, and the prefix of the weights' names.
 KEY = "srl_tagging"

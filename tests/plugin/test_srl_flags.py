@@ -162,7 +162,7 @@ def test_validation_counts_what_its_decoder_gives(decoder, counts):
 
     from plugin.tasks.srl_tagging import SRLTaggingTask
     from selfattn_tasks.srl import Proposition, Span
-    from selfattn_tasks.srl.vocabulary import Vocabulary
+    from selfattn_tasks.words.vocabulary import Vocabulary
 
     labels = ("O", "B-A0", "I-A1", "B-V")
     task = SRLTaggingTask(SimpleNamespace(eval_decoder=decoder), Vocabulary(("tea",), labels))

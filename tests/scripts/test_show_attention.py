@@ -16,7 +16,7 @@ from selfattn_tasks import checkpoints
 from selfattn_tasks.srl.network import Tagger, TaggerConfig
 from selfattn_tasks.srl.predictor import Predictor, Query
 from selfattn_tasks.srl.state import KEY, PREFIX, TaggerState
-from selfattn_tasks.srl.vocabulary import Vocabulary
+from selfattn_tasks.words.vocabulary import Vocabulary
 
 pytest.importorskip("matplotlib")
 

@@ -11,7 +11,7 @@ from selfattn.layers import build_attention
 from selfattn.layers.distance import DistanceBias
 from selfattn.masks import PositionalMask, head_masks
 from selfattn.testing import assert_close
-from selfattn_tasks.srl.initialise import initialise
+from selfattn_tasks.words.initialise import initialise
 
 MASKED = [name for name, c in CONFIGS.items() if "masks" in {f.name for f in fields(c)}]
 

@@ -8,7 +8,7 @@ from selfattn.errors import UserError
 from selfattn.layers import ATTENTIONS
 from selfattn_tasks.srl.network import Tagger, TaggerConfig, timing_signal
 from selfattn_tasks.srl.state import KEY, TaggerState
-from selfattn_tasks.srl.vocabulary import UNKNOWN, Vocabulary
+from selfattn_tasks.words.vocabulary import UNKNOWN, Vocabulary
 
 BASELINE = MultiHeadConfig()
 MTSA = MTSAConfig.make("srl")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from selfattn.errors import UserError
-from selfattn_tasks.srl.embeddings import read_vectors, vector_width
+from selfattn_tasks.words.embeddings import read_vectors, vector_width
 
 TEXT = "the 0.5 -1 2e-1\n, 1 2 3\nword with spaces 4 5 6\nthe 9 9 9\n"
 

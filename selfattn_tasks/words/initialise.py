@@ -1,4 +1,4 @@
-"""The published initialisers of the tagger's weights."""
+"""The published initialisers of a tagger's weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words and labels <-> numbers, as a trained tagger knows them."""
+"""Words and labels <-> numbers, as a trained model knows them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from selfattn.errors import UserError
 
 # Rows of the word table that are no words.
 PADDING, UNKNOWN, FIRST_WORD = 0, 1, 2
-WORDS_FILE, LABELS_FILE = "dict.word.txt", "dict.label.txt"
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What turns words into row numbers and label numbers into BIO tags.
+    """What turns words into row numbers, and labels into their numbers.
 
     Args:
         words (tuple[str, ...]): words of the training.
-        labels (tuple[str, ...]): BIO tags.
+        labels (tuple[str, ...]): BIO tags, or the classes of sentences.
         frozen (tuple[str, ...]): words that only the file of word vectors knows.
     """
 
@@ -55,9 +54,9 @@ class Vocabulary:
         trained = [row for row in rows if row is not None and row < self.trained_rows]
         return (trained or [row for row in rows if row is not None] or [UNKNOWN])[0]
 
-    def label(self, tag: str) -> int | None:
-        """Number of a BIO tag; None if training never saw it."""
-        return self._numbers.get(tag)
+    def label(self, label: str) -> int | None:
+        """Number of a label; None if training never saw it."""
+        return self._numbers.get(label)
 
     def with_frozen(self, words: Iterable[str]) -> Vocabulary:
         """The same words and labels, and those of ``words`` that training does not know."""
@@ -72,15 +71,6 @@ class Vocabulary:
     def from_state(cls, state: Mapping[str, Any]) -> Vocabulary:
         """What :meth:`state` gave."""
         return cls(*(tuple(state[name]) for name in ("words", "labels", "frozen")))
-
-    @classmethod
-    def read(cls, folder: Path) -> Vocabulary:
-        """The dictionaries of a prepared folder.
-
-        Raises:
-            UserError: if one is missing, broken or empty.
-        """
-        return cls(_read(folder / WORDS_FILE), _read(folder / LABELS_FILE))
 
 
 def differences(ours: Vocabulary, other: Vocabulary) -> str:
@@ -97,15 +87,17 @@ def differences(ours: Vocabulary, other: Vocabulary) -> str:
     return ", ".join(found)
 
 
-def _read(path: Path) -> tuple[str, ...]:
-    """The symbols of a fairseq dictionary: ``symbol count`` lines."""
+def read_symbols(path: Path) -> tuple[str, ...]:
+    """The symbols of a fairseq dictionary: ``symbol count`` lines.
+
+    Raises:
+        UserError: if it is missing, broken or empty.
+    """
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise UserError(
-            f"{path} cannot be read ({reason}); give a folder that scripts/prepare_srl.py wrote"
-        ) from None
+        raise UserError(f"{path} cannot be read ({reason}); give a prepared folder") from None
     symbols: list[str] = []
     for number, line in enumerate(lines, 1):
         if not line:
@@ -115,7 +107,7 @@ def _read(path: Path) -> tuple[str, ...]:
             raise UserError(f"{path}, line {number}: {line!r} is not a symbol and its count")
         symbols.append(symbol)
     if not symbols:
-        raise UserError(f"{path} is empty; give a folder that scripts/prepare_srl.py wrote")
+        raise UserError(f"{path} is empty; give a prepared folder")
     return tuple(symbols)
 
 
