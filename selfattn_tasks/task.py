@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .metric import Metric
+from .metric import Metric, Scale
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,14 @@ class Task(ABC):
         Raises:
             UserError: as ``read_outputs``, or if a package is missing.
         """
+
+    def metrics_of(self, gold: Sequence[Any]) -> tuple[str, ...]:
+        """Those of ``metrics`` that such a gold file has, the primary one first."""
+        return self.metrics
+
+    def scale(self, metric: str) -> Scale:
+        """How the scores of a metric are written."""
+        return Scale()
 
     def usual_gold(self, data: Path, common: Mapping[str, Sequence[str]]) -> Path | None:
         """The gold file that ``prepare`` left beside the data, if there is one.
