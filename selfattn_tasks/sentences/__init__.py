@@ -1,0 +1,5 @@
+"""Sentences, pairs of them and candidates: files in, prepared folders, folds, targets, scores.
+
+``reading`` finds out what a file is and reads it; ``tokens`` makes words of texts; ``prepare``
+writes the folder that a training reads, and ``folder`` reads it again.
+"""

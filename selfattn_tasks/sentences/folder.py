@@ -1,0 +1,193 @@
+"""The folder that ``prepare sentences`` writes and a training reads."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from selfattn.errors import UserError
+from selfattn.files import writing
+
+from ..words.embeddings import WordVectors
+from ..words.vocabulary import read_symbols
+from . import folds
+from .record import Example, Kind, read_examples
+from .tokens import Tokens
+
+META, FOLDS, WORDS, VECTORS, ALL = "meta.json", "folds.json", "dict.txt", "vectors.npz", "all.jsonl"
+VERSION = 1
+# Symbols that fairseq's dictionary has anyway.
+_RESERVED = {"<s>", "<pad>", "</s>", "<unk>"}
+
+
+class Folder:
+    """A prepared folder.
+
+    Args:
+        path: what ``--dest`` of ``prepare sentences`` named.
+
+    Attributes:
+        path (Path): the same.
+        meta (dict): the content of ``meta.json``.
+
+    Raises:
+        UserError: if it is no such folder, or of another version.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.meta: dict[str, Any] = _json(self.path / META)
+        version = self.meta.get("version") if isinstance(self.meta, dict) else None
+        if version != VERSION or "kind" not in self.meta:
+            raise UserError(
+                f"{self.path / META} is not of `prepare sentences` with version {VERSION}; prepare "
+                "the folder again"
+            )
+
+    @property
+    def kind(self) -> Kind:
+        """What is asked of its sentences."""
+        return Kind(self.meta["kind"])
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The classes in the order of their numbers; none of scores and candidates."""
+        return tuple(self.meta["labels"])
+
+    @property
+    def tokens(self) -> Tokens:
+        """How texts became words, so that others become words in the same way."""
+        return Tokens(**self.meta["tokens"])
+
+    @property
+    def fold_count(self) -> int:
+        """Number of folds; 0 where the folder holds three parts."""
+        return int(self.meta["folds"] or 0)
+
+    @property
+    def selection(self) -> str:
+        """What chooses a checkpoint: ``dev``, or ``test`` as in the papers."""
+        return str(self.meta["selection"])
+
+    @cached_property
+    def fold_numbers(self) -> list[int]:
+        """The fold of each example of the folder, in the order of the file."""
+        return [int(number) for number in _json(self.path / FOLDS)]
+
+    def positions(self, split: str, fold: int) -> list[int]:
+        """Where the examples of a split stand among all examples, counted from 0."""
+        self._check_fold(fold)
+        return folds.positions(
+            self.fold_numbers,
+            self.fold_count,
+            split,
+            fold,
+            select_on_test=self.selection == "test",
+        )
+
+    def has(self, split: str) -> bool:
+        """Whether there is such a part."""
+        return bool(self.fold_count) or (self.path / f"{split}.jsonl").is_file()
+
+    def examples(self, split: str, fold: int | None = None) -> list[Example]:
+        """The examples of a part, in the order of the file.
+
+        Args:
+            split: ``train``, ``valid``, ``test`` and so on.
+            fold: which fold is the test set; None where the folder has none.
+
+        Raises:
+            UserError: if there is no such part or fold, or its file is broken.
+        """
+        self._check_fold(fold)
+        if fold is not None:
+            rows = self._all
+            return [rows[position] for position in self.positions(split, fold)]
+        path = self.path / f"{split}.jsonl"
+        if not path.is_file():
+            there = ", ".join(sorted(file.stem for file in self.path.glob("*.jsonl")))
+            raise UserError(f"{self.path} has no part {split!r}; there are: {there}")
+        return list(read_examples(path, self.kind))
+
+    def words(self, fold: int | None = None) -> tuple[str, ...]:
+        """The words of the training part, most frequent first.
+
+        Raises:
+            UserError: as for ``examples``.
+        """
+        self._check_fold(fold)
+        if fold is None:
+            return read_symbols(self.path / WORDS)
+        return tuple(word for word, _ in count_words(self.examples("train", fold)))
+
+    def vectors(self) -> WordVectors | None:
+        """The vectors that ``--vectors`` gave words of all parts; None without that flag.
+
+        Raises:
+            UserError: if their file is broken.
+        """
+        path = self.path / VECTORS
+        if not path.is_file():
+            return None
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                words = bytes(file["words"]).decode("utf-8").split("\n")
+                values = torch.from_numpy(file["values"])
+            return WordVectors({word: row for row, word in enumerate(words)}, values)
+        except (OSError, ValueError, KeyError, EOFError) as error:
+            raise UserError(f"{path} cannot be read ({error}); prepare the folder again") from None
+
+    @cached_property
+    def _all(self) -> list[Example]:
+        return list(read_examples(self.path / ALL, self.kind))
+
+    def _check_fold(self, fold: int | None) -> None:
+        if not self.fold_count and fold is not None:
+            raise UserError(f"--fold is {fold}, but {self.path} was prepared without --folds")
+        if self.fold_count and (fold is None or not 0 <= fold < self.fold_count):
+            given = "--fold is missing" if fold is None else f"--fold is {fold}"
+            raise UserError(
+                f"{given}; {self.path} has {self.fold_count} folds, from 0 to {self.fold_count - 1}"
+            )
+
+
+def count_words(examples: Iterable[Example]) -> list[tuple[str, int]]:
+    """Words and how often they occur, most frequent first."""
+    counts: Counter[str] = Counter()
+    for example in examples:
+        for words in example.sentences:
+            counts.update(words)
+    for symbol in _RESERVED:
+        counts.pop(symbol, None)
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def write_vectors(path: Path, words: list[str], values: np.ndarray) -> None:
+    """Write words and their vectors as :meth:`Folder.vectors` reads them.
+
+    Args:
+        path: the file.
+        words: without line ends inside.
+        values: ``(words, width)``.
+    """
+    encoded = np.frombuffer("\n".join(words).encode("utf-8"), dtype=np.uint8)
+    with writing(path) as file:
+        np.savez(file, words=encoded, values=values.astype(np.float32))
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not JSON"
+        raise UserError(
+            f"{path} cannot be read ({reason}); give a folder that scripts/prepare_sentences.py "
+            "wrote"
+        ) from None
