@@ -65,6 +65,7 @@ class Task(ABC):
         packages: whose versions a report gives, beside those of NumPy and SciPy.
         prepare: the script that makes its data.
         data_mark: a pattern of a file that its data has.
+        data_notes: files in its data that decide nothing of a training: where the rest comes from.
         gold_key: the key of a grid file for the references or gold files of the test sets.
         flags_key: the key of a grid file for the flags of what applies a checkpoint.
         ignores_case: whether its scores can: then a grid file may hold ``lowercase``.
@@ -83,6 +84,7 @@ class Task(ABC):
     packages: tuple[str, ...] = ()
     prepare: str
     data_mark: str = "dict.*.txt"
+    data_notes: tuple[str, ...] = ()
     gold_key: str = "gold"
     flags_key: str = "predict"
     ignores_case: bool = False

@@ -114,7 +114,10 @@ class FoldedRun(Run):
 
     def _new_record(self) -> dict[str, Any]:
         parts = [read_json(part.folder / "run.json") or {} for part in self._parts]
-        return super()._new_record() | _over_folds(self._folds, parts)
+        record = super()._new_record() | _over_folds(self._folds, parts)
+        for fold, part in enumerate(parts):
+            record["warnings"] += [f"fold {fold}, {warning}" for warning in part["warnings"]]
+        return record
 
 
 def _both(first: Callable[[], None], second: Callable[[], None]) -> None:
@@ -131,12 +134,7 @@ def _over_folds(folds: Folds, parts: Sequence[dict[str, Any]]) -> dict[str, Any]
     figures = [next(iter(part["scores"].values())) for part in parts]
     return {
         "updates": sum(part["updates"] for part in parts),
-        "best_valid": best
-        and {
-            "metric": best[0]["metric"],
-            "update": round(mean(one["update"] for one in best)),
-            "value": mean(one["value"] for one in best),
-        },
+        "best_valid": _mean_of(best) if best else None,
         "parameters": parts[0]["parameters"],
         "gpu": parts[0]["gpu"],
         "seconds": {step: round(value, 1) for step, value in seconds.items()},
@@ -149,6 +147,14 @@ def _over_folds(folds: Folds, parts: Sequence[dict[str, Any]]) -> dict[str, Any]
             "updates": [part["updates"] for part in parts],
             "best_valid": [part["best_valid"] for part in parts],
         },
+    }
+
+
+def _mean_of(best: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "metric": best[0]["metric"],
+        "update": round(mean(one["update"] for one in best)),
+        "value": mean(one["value"] for one in best),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ class Identity:
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
-        self._data = _fingerprint(grid.data)
+        self._data = _fingerprint(grid.data, grid.task.data_notes)
         self._protocol = grid.task.protocol(grid.data)
         self._tests = {name: sha256_of(path) for name, path in grid.tests.items()}
 
@@ -86,11 +87,12 @@ def refuse_to_mix(folder: Path, file: Path, old: dict[str, Any], new: dict[str, 
     )
 
 
-def _fingerprint(folder: Path) -> str:
+def _fingerprint(folder: Path, notes: Sequence[str]) -> str:
     """A hash of the names, sizes and beginnings of the files that fairseq reads."""
     found = hashlib.sha256()
     for path in sorted(folder.iterdir()):
-        if path.is_file() and not path.name.startswith(".") and path.suffix != ".log":
+        read = not path.name.startswith(".") and path.suffix != ".log" and path.name not in notes
+        if read and path.is_file():
             with path.open("rb") as file:
                 head = hashlib.sha256(file.read(_HEAD)).hexdigest()
             found.update(f"{path.name} {path.stat().st_size} {head}\n".encode())
