@@ -9,7 +9,7 @@ import re
 import unicodedata
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,22 +66,28 @@ def read_lines(path: Path) -> list[str]:
     return list(iter_lines(path))
 
 
-def iter_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 text file, plain or (by the ending ``.gz``) gzipped, without newlines.
+def iter_lines(path: Path, recode: Callable[[int], None] | None = None) -> Iterator[str]:
+    """The lines of a UTF-8 text file, plain or gzipped, without newlines.
 
     A line ends at ``\\n`` or ``\\r\\n`` and nowhere else: not at a lone carriage return, U+0085 or
     U+2028, which corpora hold inside of sentences. A byte order mark is no part of the first line.
+
+    Args:
+        path (Path): the file.
+        recode (Callable, optional): takes the number of each line that is not UTF-8, which is then
+            read as Latin-1. Default: such a line is an error.
 
     Raises:
         UserError: if there is no such file, or it is not UTF-8 text (with the number of the line).
     """
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
+        with path.open("rb") as raw:
+            zipped = path.suffix == ".gz" or raw.peek(2)[:2] == b"\x1f\x8b"
+            for number, line in enumerate(gzip.GzipFile(fileobj=raw) if zipped else raw, start=1):
                 text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
                 # What follows the last newline is a line only if it holds something.
                 if text:
-                    yield _decode(path, number, text.removesuffix(b"\n"))
+                    yield _decode(path, number, text.removesuffix(b"\n"), recode)
     except FileNotFoundError:
         raise UserError(f"there is no file {path}") from None
     except IsADirectoryError:
@@ -92,10 +98,14 @@ def iter_lines(path: Path) -> Iterator[str]:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _decode(path: Path, number: int, line: bytes) -> str:
+def _decode(path: Path, number: int, line: bytes, recode: Callable[[int], None] | None) -> str:
+    line = line.removesuffix(b"\r")
     try:
-        text = line.removesuffix(b"\r").decode("utf-8")
+        text = line.decode("utf-8")
     except UnicodeDecodeError as error:
+        if recode is not None and b"\0" not in line:
+            recode(number)
+            return line.decode("latin-1")
         raise UserError(
             f"{path}, line {number}: byte 0x{line[error.start]:02x} at position {error.start + 1} "
             "is not UTF-8; only UTF-8 text is allowed"
