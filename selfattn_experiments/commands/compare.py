@@ -27,12 +27,12 @@ from selfattn.errors import UserError
 from selfattn.files import check_output, check_output_folder, write_json, write_text
 
 from ..compare.compare import Request, compare
-from ..compare.files import to_csv, to_latex, to_markdown
-from ..compare.plots import draw
 from ..compare.reading import TASKS
+from ..compare.rendering.files import to_csv, to_latex, to_markdown
+from ..compare.rendering.plots import draw
+from ..compare.rendering.text import render
 from ..compare.results import Settings
 from ..compare.runs import name_logs, name_systems, name_test_sets
-from ..compare.text import render
 
 FILES = ("json", "csv", "markdown", "latex")
 
@@ -50,15 +50,19 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="references or gold roles; repeat for more test sets, {test} in a GLOB is the NAME",
     )  # fmt: skip
     add("--task", choices=TASKS, default="auto", help="default: what --ref holds")
-    add("--metrics", nargs="+", default=[], metavar="M", help="bleu chrf ter, or f1 comp; all")
-    add("--primary", default="", metavar="M", help="gives the verdict (default: bleu, or f1)")
+    add(
+        "--metrics", nargs="+", default=[], metavar="M",
+        help="bleu chrf ter; f1 comp; accuracy; or pearson spearman mse (default: all)",
+    )  # fmt: skip
+    add("--primary", default="", metavar="M", help="gives the verdict (default: the first of them)")
     add("--lowercase", action="store_true", help="ignore case in BLEU and chrF")
     add("--tokenize", default="13a", help="BLEU's tokenizer (default: 13a)")
     add("--alpha", type=float, default=0.05, help="level of the verdict (default: 0.05)")
     add("--power", type=float, default=0.8, help="power to plan seeds for (default: 0.8)")
     add(
-        "--relevant", type=float, default=0.5, metavar="POINTS",
-        help="a difference that would matter: `equivalent` is below it (default: 0.5)",
+        "--relevant", type=float, metavar="POINTS",
+        help="a difference that would matter: `equivalent` is below it (default: 0.5 percent "
+        "points; 0.01 of correlations and squared errors)",
     )  # fmt: skip
     add(
         "--looked-after", type=int, nargs="+", default=[], metavar="N",
@@ -84,7 +88,7 @@ def check(args: argparse.Namespace) -> None:
     for name in ("alpha", "power"):
         if not 0 < getattr(args, name) < 1:
             raise UserError(f"--{name} is {getattr(args, name)}, but must lie between 0 and 1")
-    if not 0 < args.relevant < math.inf:
+    if args.relevant is not None and not 0 < args.relevant < math.inf:
         raise UserError(f"--relevant is {args.relevant}, but must be a number above 0")
     if min(args.looked_after, default=1) < 1:
         raise UserError(f"--looked-after is {min(args.looked_after)}, but must be 1 or more")
@@ -107,7 +111,7 @@ def main(args: argparse.Namespace) -> None:
     check(args)
     settings = Settings(
         task=args.task, metrics=(), lowercase=args.lowercase, tokenize=args.tokenize,
-        alpha=args.alpha, power=args.power, relevant=args.relevant, samples=args.samples,
+        alpha=args.alpha, power=args.power, relevant=args.relevant or 0.0, samples=args.samples,
         seed=args.seed, primary=args.primary, looked_after=tuple(sorted(set(args.looked_after))),
     )  # fmt: skip
     systems = name_systems([args.baseline, *args.system])

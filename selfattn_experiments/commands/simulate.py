@@ -16,8 +16,8 @@ from selfattn.cli import moving_line
 from selfattn.errors import UserError
 from selfattn.files import check_output, write_text
 
+from ..compare.rendering.rates import draw_rates
 from ..compare.simulation import HEADER, WORLDS, markdown_row, simulate
-from ..compare.simulation_figure import draw_rates
 from ..report.figures import FORMATS
 
 

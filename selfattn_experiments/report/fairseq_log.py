@@ -47,6 +47,8 @@ class Curves:
     valid_loss: list[tuple[int, float]] = field(default_factory=list)
     valid_bleu: list[tuple[int, float]] = field(default_factory=list)
     valid_f1: list[tuple[int, float]] = field(default_factory=list)
+    valid_accuracy: list[tuple[int, float]] = field(default_factory=list)
+    valid_pearson: list[tuple[int, float]] = field(default_factory=list)
 
     def add(self, record: Record) -> None:
         """Add the numbers of a record.
@@ -59,6 +61,9 @@ class Curves:
             _add(self.valid_loss, record, "loss")
             _add(self.valid_bleu, record, "bleu")
             _add(self.valid_f1, record, "f1")
+            _add(self.valid_pearson, record, "pearson")
+            if "f1" not in record.values:  # a tagger's accuracy says little beside it
+                _add(self.valid_accuracy, record, "accuracy")
 
 
 def _add(points: list[tuple[int, float]], record: Record, name: str) -> None:

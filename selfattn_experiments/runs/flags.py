@@ -19,6 +19,7 @@ TRAIN: Mapping[str, str] = {
     "--task": "the key `task` says it",
     "--user-dir": "the key `user_dir` names it",
     "--cpu": "run_seeds.py --device cpu does that",
+    "--fold": "the runner trains every fold in turn",
     "--distributed-world-size": "the key `gpus_per_run` says it",
     "--device-id": "the runner chooses the device",
     "--log-format": "the runner reads the log",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..results import Comparison, Report
+from ..verdict import seeds_words
 from . import cells
-from .results import Comparison, Report
-from .verdict import seeds_words
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,10 @@ def _by_test_set(table: Table) -> list[Table]:
 
 def _scores(report: Report) -> Table:
     rows = [
-        [s.test_set, s.metric, s.system, str(s.runs), cells.score(s.mean), cells.score(s.sd)]
-        + [cells.span(s.interval, sign=False)]
+        [s.test_set, s.metric, s.system, str(s.runs), cells.score(s.mean, digits)]
+        + [cells.score(s.sd, digits), cells.span(s.interval, sign=False, digits=digits)]
         for s in report.summaries
+        for digits in [report.settings.digits(s.metric)]
     ]
     return Table(
         "Scores",
@@ -74,14 +75,18 @@ def _scores(report: Report) -> Table:
         rows,
         3,
         "sd and interval (Student's) are over seeds."
-        + "".join(f" {name} counts errors: lower is better." for name in report.error_rates),
+        + "".join(
+            f" {name} {report.settings.scale(name).says_error}: lower is better."
+            for name in report.error_rates
+        ),
     )
 
 
 def _runs(report: Report) -> Table:
-    metrics = report.settings.metrics
+    metrics, digits = report.settings.metrics, report.settings.digits
     rows = [
-        [run.test_set, run.system, run.seed or "?", *(cells.score(run.scores[m]) for m in metrics)]
+        [run.test_set, run.system, run.seed or "?"]
+        + [cells.score(run.scores[m], digits(m)) for m in metrics]
         + [run.sha256[:12]]
         for run in report.runs
     ]
@@ -100,13 +105,14 @@ def _welch(report: Report) -> Table:
     rows = [
         [
             *_head(c),
-            cells.signed(c.difference),
-            cells.span(c.welch.interval if c.welch else None),
-            cells.span(c.simultaneous),
+            cells.signed(c.difference, digits),
+            cells.span(c.welch.interval if c.welch else None, digits=digits),
+            cells.span(c.simultaneous, digits=digits),
             cells.probability(c.welch.p if c.welch else None),
             cells.probability(c.p_holm),
         ]
         for c in report.comparisons
+        for digits in [settings.digits(c.metric)]
     ]
     tests = {
         first: sum(c.welch is not None for c in report.comparisons if c.primary == first)
@@ -143,9 +149,10 @@ def _beside(report: Report) -> Table:
             cells.probability(c.permutation.smallest),
             cells.score(c.order.limit if c.order else None),
             cells.probability(c.both_levels.p if c.both_levels else None),
-            cells.span(c.both_levels.interval if c.both_levels else None),
+            cells.span(c.both_levels.interval if c.both_levels else None, digits=digits),
         ]
         for c in report.comparisons
+        for digits in [report.settings.digits(c.metric)]
     ]
     matched = sorted({c.pairs for c in report.comparisons})
     pairs = f"{matched[0]}" if len(matched) == 1 else f"{matched[0]} to {matched[-1]}"
@@ -175,13 +182,14 @@ def _planning(report: Report) -> Table:
             *_head(c),
             *(cells.effect(c.effect.g, c.effect.interval) if c.effect else ("-", "-")),
             cells.probability(c.equivalence_holm),
-            cells.score(c.planning.detectable),
+            cells.score(c.planning.detectable, settings.digits(c.metric)),
             seeds_words(c),
         ]
         for c in report.comparisons
         if c.planning is not None
     ]
-    relevant, wanted = cells.points(settings.relevant), cells.share(settings.power)
+    relevant = cells.points(settings.relevant, settings.digits(settings.primary))
+    wanted = cells.share(settings.power)
     header = ["test set", "metric", "system", "Hedges' g", "95 % interval", "equiv."]
     return Table(
         "Size of the difference, equivalence, what a study can detect",
@@ -199,19 +207,23 @@ def _planning(report: Report) -> Table:
 
 
 def _sentence_level(report: Report) -> Table:
+    mcnemar = any(c.sentence.mcnemar_p is not None for c in report.comparisons)
     rows = [
         [
             *_head(c),
             cells.probability(c.sentence.bootstrap_p),
-            cells.span(c.sentence.interval),
+            cells.span(c.sentence.interval, digits=digits),
             cells.probability(c.sentence.randomisation_p),
-            cells.score(c.sentence.test_set_sd),
-            cells.score(c.sentence.seed_sd),
+            *([cells.probability(c.sentence.mcnemar_p)] if mcnemar else []),
+            cells.score(c.sentence.test_set_sd, digits),
+            cells.score(c.sentence.seed_sd, digits),
             cells.share(c.sentence.seed_share),
         ]
         for c in report.comparisons
+        for digits in [report.settings.digits(c.metric)]
     ]
     header = ["test set", "metric", "system", "bootstrap", "95 % interval", "random."]
+    header += ["McNemar"] if mcnemar else []
     return Table(
         "Tests over sentences, uncorrected",
         [*header, "sd test", "sd seed", "seeds"],
@@ -220,5 +232,7 @@ def _sentence_level(report: Report) -> Table:
         f"Paired bootstrap and approximate randomisation, {report.settings.samples:,} draws each, "
         "the runs held fixed: they cannot see what another seed would have given. sd test, sd "
         "seed: standard deviation of the difference from the choice of sentences and of seeds; "
-        "seeds: share of the seeds in the variance.",
+        "seeds: share of the seeds in the variance."
+        + "\nMcNemar: the exact test (1947) of the sentences that one side alone has right; of "
+        "several runs, twice the median p of the pairs of one rank (Rüger 1978)." * mcnemar,
     )

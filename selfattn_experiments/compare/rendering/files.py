@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from selfattn.files import csv_text
 
+from ..results import Comparison, Report, Summary
 from . import cells
-from .results import Comparison, Report, Summary
 from .sections import tables, title_of
 
 COLUMNS = (
@@ -94,6 +94,7 @@ def quantities(c: Comparison) -> dict[str, Cell]:
         "bootstrap_low": sentence.interval[0],
         "bootstrap_high": sentence.interval[1],
         "randomisation_p": sentence.randomisation_p,
+        "mcnemar_p": sentence.mcnemar_p,
         "sd_test_set": sentence.test_set_sd,
         "sd_seed": sentence.seed_sd,
         "seed_share": sentence.seed_share,
@@ -169,14 +170,15 @@ def _latex_row(report: Report, test_set: str, system: str, several: bool) -> str
     row = [test_set] * several + [system, str(next(iter(found.values())).runs)]
     row = [cell.translate(_LATEX) for cell in row]
     for metric in report.settings.metrics:
-        row.append(_latex_score(found[metric], tests.get(metric)))
+        digits = report.settings.digits(metric)
+        row.append(_latex_score(found[metric], tests.get(metric), digits))
         p = cells.probability(tests[metric].p_holm) if metric in tests else "-"
         row.append(p.translate(_LATEX) if p != "-" else "--")
     return " & ".join(row) + r" \\"
 
 
-def _latex_score(summary: Summary, test: Comparison | None) -> str:
-    text = cells.score(summary.mean)
+def _latex_score(summary: Summary, test: Comparison | None, digits: int) -> str:
+    text = cells.score(summary.mean, digits)
     if test is not None and test.verdict == "better":  # bold by the primary metric alone
         text = rf"\textbf{{{text}}}"
-    return text if summary.sd is None else rf"{text} $\pm$ {cells.score(summary.sd)}"
+    return text if summary.sd is None else rf"{text} $\pm$ {cells.score(summary.sd, digits)}"

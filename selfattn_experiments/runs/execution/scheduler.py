@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from selfattn.cli import is_disk_full
 from selfattn.errors import UserError
 
-from ..process import ending
+from ...process import ending
 from .attempts import Attempts
 from .child import Child, Step, stop_all, tail
 from .follow import Follower

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ..report.fairseq_log import parse_line
-from .flags import Flags, number
+from ...report.fairseq_log import parse_line
+from ..flags import Flags, number
 
 _PARAMETERS = re.compile(r"num\. (?:shared )?model params: ([\d,]+)")
 _GPU = re.compile(r"capabilities =.*; name = (.+?)\s*$")

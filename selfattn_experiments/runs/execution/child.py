@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from ..process import die_with_parent
+from ...process import die_with_parent
 
 # A training of several processes needs some seconds to end.
 _GRACE = 10.0

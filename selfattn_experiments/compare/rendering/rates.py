@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..report.figures import colours, new_figure, save, tidy
-from .simulation import BOOTSTRAP, COIN_PER_RUN, EQUIVALENCE, LEVEL, RANDOMISATION, Rate
+from ...report.figures import colours, new_figure, save, tidy
+from ..simulation import BOOTSTRAP, COIN_PER_RUN, EQUIVALENCE, LEVEL, RANDOMISATION, Rate
 
 _OVER_SENTENCES = (BOOTSTRAP, RANDOMISATION, COIN_PER_RUN)
 

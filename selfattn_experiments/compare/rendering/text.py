@@ -6,7 +6,7 @@ import textwrap
 
 from tabulate import tabulate
 
-from .results import Report
+from ..results import Report
 from .sections import Table, tables, title_of
 
 # A longer name is cut where it makes a table wider than the terminal; never to less than this.
@@ -30,12 +30,12 @@ def render(report: Report, width: int) -> str:
 
 def _answer(report: Report, width: int) -> str:
     lines: list[str] = []
-    title = ""
+    title, widest = "", max(5, *map(len, report.settings.metrics)) + 1
     for c in report.comparisons:
         if (found := title_of(report, c)) != title:
             title = found
             lines += ["", *textwrap.wrap(title, width)] if lines else textwrap.wrap(title, width)
-        head = f"  {c.metric:<6}{c.verdict.upper() if c.primary else c.verdict:<14}"
+        head = f"  {c.metric:<{widest}}{c.verdict.upper() if c.primary else c.verdict:<14}"
         lines += _wrap(c.words, width, head, " " * len(head))
     return "\n".join(lines)
 

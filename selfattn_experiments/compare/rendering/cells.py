@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from .run_level import Interval
+from ..run_level import Interval
 
 
-def points(value: float) -> str:
+def points(value: float, digits: int = 2) -> str:
     """A score or a size: ``37.70``, and ``0.5`` for a round number below 10."""
-    return f"{value:g}" if value < 10 and value == round(value, 1) else f"{value:.2f}"
+    short = value < 10 and value == round(value, digits - 1)
+    return f"{value:g}" if short else f"{value:.{digits}f}"
 
 
-def score(value: float | None) -> str:
-    """A score with two digits, ``-`` for None."""
-    return "-" if value is None else f"{value:.2f}"
+def score(value: float | None, digits: int = 2) -> str:
+    """A score, ``-`` for None."""
+    return "-" if value is None else f"{value:.{digits}f}"
 
 
-def signed(value: float) -> str:
+def signed(value: float, digits: int = 2) -> str:
     """A difference: ``+0.31``; a difference of nothing has no sign."""
-    text = f"{value:+.2f}"
-    return "0.00" if text in ("+0.00", "-0.00") else text
+    text = f"{value:+.{digits}f}"
+    return text if float(text) else text[1:]
 
 
 def probability(p: float | None) -> str:
@@ -40,12 +41,12 @@ def equals(p: float) -> str:
     return f"p {text[0]} {text[1:]}" if text.startswith("<") else f"p = {text}"
 
 
-def span(interval: Interval | None, sign: bool = True) -> str:
+def span(interval: Interval | None, sign: bool = True, digits: int = 2) -> str:
     """An interval: ``+0.61 to +1.85``."""
     if interval is None:
         return "-"
     form = signed if sign else score
-    return f"{form(interval[0])} to {form(interval[1])}"
+    return f"{form(interval[0], digits)} to {form(interval[1], digits)}"
 
 
 def effect(g: float, interval: Interval) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from selfattn.errors import UserError
 
-from ..process import frugal
+from ...process import frugal
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ import numpy as np
 
 from selfattn.errors import UserError
 
-from ..report import Curves, read_curves
-from ..report.figures import FORMATS, colours, new_figure, save, tidy
+from ...report import Curves, read_curves
+from ...report.figures import FORMATS, colours, new_figure, save, tidy
+from ..results import Report
+from ..run_level import Interval
 from . import cells
-from .results import Report
-from .run_level import Interval
 
 _STRIP = 0.16  # half the width over which the runs of a system are spread
 _CUT = ", cut where it holds scores that do not exist"
@@ -22,6 +22,8 @@ _CURVES = (
     ("valid_loss", "validation loss (bits per token)"),
     ("valid_bleu", "validation BLEU"),
     ("valid_f1", "validation F1"),
+    ("valid_accuracy", "validation accuracy"),
+    ("valid_pearson", "validation Pearson"),
 )
 
 
@@ -85,7 +87,7 @@ def _runs(report: Report) -> Any:
                 across = place - 0.12 + np.linspace(-_STRIP, _STRIP, len(scores) + 2)[1:-1]
                 axes.plot(across, scores, "o", color=colour, markersize=5, alpha=0.65, mew=0)
                 summary = report.summary(corpus.name, system, metric)
-                drawn = _cut(summary.interval, summary.limits)
+                drawn = _cut(summary.interval, report.settings.scale(metric).limits)
                 cut = cut or drawn != summary.interval
                 _whisker(axes, place + 0.2, summary.mean, drawn, colour)
             axes.set_xticks(range(len(systems)), systems, rotation=0 if len(systems) < 4 else 30)
@@ -114,6 +116,7 @@ def _differences(report: Report) -> Any:
     systems = [system for system in report.systems if system != report.baseline]
     figure, panels = _panels(report, 1.3 + 0.5 * len(systems))
     relevant, cut = report.settings.relevant, False
+    digits = report.settings.digits(report.settings.primary)
     for corpus, row in zip(report.test_sets, panels, strict=True):
         for metric, axes in zip(report.settings.metrics, row, strict=True):
             axes.axvspan(-relevant, relevant, color="#eeeeee", zorder=0)
@@ -124,8 +127,9 @@ def _differences(report: Report) -> Any:
                     continue
                 place = systems.index(c.system)
                 colour = colours(len(report.systems))[report.systems.index(c.system)]
-                base = report.summary(corpus.name, c.baseline, metric)
-                limits = base.limits[0] - base.mean, base.limits[1] - base.mean
+                base = report.summary(corpus.name, c.baseline, metric).mean
+                scale = report.settings.scale(metric)
+                limits = scale.limits[0] - base, scale.limits[1] - base
                 for interval, width in (
                     (c.simultaneous, 0.8),
                     (c.welch.interval if c.welch else None, 2.5),
@@ -135,7 +139,8 @@ def _differences(report: Report) -> Any:
                         cut = cut or drawn != interval
                         axes.plot(drawn, [place, place], color=colour, linewidth=width)
                 axes.plot([c.difference], [place], "D", color=colour, markersize=6)
-                words[place] = cells.signed(c.difference) + f"\n{c.verdict}" * c.primary
+                words[place] = cells.signed(c.difference, scale.digits)
+                words[place] += f"\n{c.verdict}" * c.primary
             axes.set_yticks(range(len(systems)), systems)
             axes.set_ylim(len(systems) - 0.5, -0.5)
             # The numbers stand beside the panel: within it they would cover lines.
@@ -148,7 +153,7 @@ def _differences(report: Report) -> Any:
             axes.set_yticklabels([])
     figure.suptitle(
         f"difference from {report.baseline} over seeds (Welch)\nthick: 95 % interval, thin: "
-        f"simultaneous{_CUT * cut}; grey: less than {cells.points(relevant)}",
+        f"simultaneous{_CUT * cut}; grey: less than {cells.points(relevant, digits)}",
         fontsize=10,
     )
     return figure
@@ -174,7 +179,8 @@ def _learning(curves: Mapping[str, Sequence[Curves]]) -> Any:
             if not updates:
                 continue
             mean = values.mean(axis=0)
-            text = f"{system}: {cells.score(float(mean[-1]))} at the end"
+            digits = 4 if name == "valid_pearson" else 2
+            text = f"{system}: {cells.score(float(mean[-1]), digits)} at the end"
             axes.plot(updates, mean, color=colour, linewidth=1.8, label=text)
             if len(values) > 1:
                 spread = values.std(axis=0, ddof=1)
