@@ -128,6 +128,17 @@ def write(sentences: Sequence[Sentence], args: argparse.Namespace) -> None:
         print(path.read_text(encoding="utf-8"), end="")
 
 
+def _is_of_sentences(checkpoint: Path) -> bool:
+    """Whether `selfattn predict sentences` applies the model; a broken file is reported later."""
+    from selfattn_tasks import checkpoints
+    from selfattn_tasks.sentences.state import KEY
+
+    try:
+        return KEY in checkpoints.task_state(checkpoint)
+    except UserError:
+        return False
+
+
 def shower(total: int) -> Callable[[int], None] | None:
     """A function that shows progress, on a terminal only."""
     if not sys.stderr.isatty():
@@ -139,6 +150,11 @@ def main(args: argparse.Namespace) -> None:
     """Label the sentences, write them, and say how fast it was."""
     check(args)
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
+    if _is_of_sentences(args.checkpoint[0]):
+        from . import predict_sentences
+
+        predict_sentences.take_over(args)
+        return
     sentences = wanted(args)
     import torch
 
