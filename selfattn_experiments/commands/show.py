@@ -32,6 +32,7 @@ from selfattn.files import check_output, write_json
 
 from ..report.attention_panels import PARTS
 from ..report.figures import FORMATS
+from .checks import check_outputs
 
 Found = tuple[Sequence[str], list[Any], str, int | None]
 
@@ -66,12 +67,11 @@ def check(args: argparse.Namespace) -> None:
         args.output = args.output.with_suffix("")
     for ending in FORMATS:
         check_output("--output", args.output.with_name(args.output.name + ending))
-    if args.json is not None:
-        check_output("--json", args.json)
+    check_outputs(args, "json")
 
 
 def numbers(text: str | None, flag: str) -> list[int] | None:
-    """``1,3`` as a list."""
+    """The numbers in a text such as ``1,3``; None for all."""
     if text is None:
         return None
     if not all(word.isascii() and word.isdigit() for word in text.split(",")):
@@ -80,7 +80,7 @@ def numbers(text: str | None, flag: str) -> list[int] | None:
 
 
 def names(text: str | None) -> list[str] | None:
-    """``gate,selection`` as a list."""
+    """The parts in a text such as ``gate,selection``; None for all."""
     if text is None:
         return None
     for word in text.split(","):
@@ -151,10 +151,13 @@ def main(args: argparse.Namespace) -> None:
 
     from ..report.attention import Look, draw
 
-    is_tagger = KEY in (checkpoints.read(args.checkpoint).get("task_state") or {})
-    if not is_tagger and args.predicate is not None:
-        raise UserError(f"--predicate belongs to taggers, and {args.checkpoint} is none")
-    look_into = look_into_tagger if is_tagger else look_into_encoder
+    # What looks into a checkpoint, by the entry that its task has in it; without one, it is one of
+    # fairseq's own tasks.
+    tasks = {KEY: look_into_tagger}
+    entries = checkpoints.read(args.checkpoint).get("task_state") or {}
+    look_into = next((tasks[key] for key in tasks if key in entries), look_into_encoder)
+    if args.predicate is not None and look_into is not look_into_tagger:
+        raise UserError(f"--predicate is for taggers, and {args.checkpoint} is not a tagger")
     tokens, seen, attention, predicate = look_into(args)
     looks = []
     for layer in chosen_layers(args.layer, len(seen)):

@@ -107,14 +107,11 @@ GROUPS = {
 VERBS = {verb.words: verb for group in GROUPS.values() for verb in group}
 
 
-def script_main(words: str) -> Callable[[], int | None]:
-    """The main function of the script that is ``selfattn WORDS`` in a clone."""
-
-    def main() -> int | None:
-        prog = Path(sys.argv[0]).name
-        return VERBS[words].run(VERBS[words].load_parser(prog, _as_scripts), sys.argv[1:])
-
-    return main
+def run_script() -> int | None:
+    """The verb that the script that was started stands for; its exit code."""
+    prog = Path(sys.argv[0]).name
+    verb = next(verb for verb in VERBS.values() if verb.script == prog)
+    return verb.run(verb.load_parser(prog, _as_scripts), sys.argv[1:])
 
 
 def _as_scripts(text: str) -> str:

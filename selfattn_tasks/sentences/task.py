@@ -26,7 +26,8 @@ class Sentences(Task):
     name = "sentences"
     gold_holds = "labels, scores or answers"
     metrics = NAMES
-    prepare = "prepare_sentences.py"
+    valid_metrics: Mapping[str, str] = {"accuracy": "accuracy", "pearson": "Pearson"}
+    prepare = "selfattn prepare sentences"
     data_mark = "meta.json"
     data_notes = ("meta.json",)
     train_flags = ("--task", "sentences")
