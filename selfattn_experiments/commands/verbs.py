@@ -92,6 +92,7 @@ GROUPS = {
     "Score and compare": (
         Verb("score translation", "BLEU with its signature", "score_translation.py"),
         Verb("score srl", "F1 as the official script computes it", "score_srl.py"),
+        Verb("score sentences", "accuracy, or Pearson, Spearman, MSE", "score_sentences.py"),
         Verb("compare", "significance tests over runs and sentences", "compare_bleu.py"),
         Verb("simulate", "how often these tests are wrong", "simulate_tests.py"),
         Verb("curves", "learning curves from training logs", "plot_curves.py"),

@@ -107,8 +107,8 @@ class Sentences(Task):
         if is_constant(output):
             score = next(answer.value for answer in output if answer.value is not None)
             return [
-                f"{name}: every prediction is {score:g}, so its correlations are not defined; they "
-                "count as 0"
+                f"{name}: every prediction is {score:g}, so its correlations are not defined, and "
+                "count as 0 in tables"
             ]
         classes = {answer.value for answer in gold}
         foreign = sorted(
