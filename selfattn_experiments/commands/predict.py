@@ -33,9 +33,10 @@ from pathlib import Path
 from selfattn.errors import UserError
 from selfattn.files import write_lines
 from selfattn_tasks.progress import Progress
-from selfattn_tasks.srl import Sentence, conll, lines
-from selfattn_tasks.srl.request import read_queries, typed_sentences
-from selfattn_tasks.srl.show import as_json, as_text
+from selfattn_tasks.srl import Sentence
+from selfattn_tasks.srl.formats import conll, lines
+from selfattn_tasks.srl.tagger.request import read_queries, typed_sentences
+from selfattn_tasks.srl.tagger.show import as_json, as_text
 from selfattn_tasks.srl.tags import DECODERS
 
 from .checks import check_outputs
@@ -127,7 +128,7 @@ def main(args: argparse.Namespace) -> None:
 
     # torch takes seconds to import, and a mistake in the flags should not.
     from selfattn_tasks.srl.decode_structure import count_violations
-    from selfattn_tasks.srl.predictor import Predictor
+    from selfattn_tasks.srl.tagger.predictor import Predictor
 
     if args.device != "cpu" and not (args.device == "cuda" and torch.cuda.is_available()):
         raise UserError(f"--device {args.device} is not usable here; cpu is")

@@ -92,8 +92,8 @@ def names(text: str | None) -> list[str] | None:
 def look_into_tagger(args: argparse.Namespace) -> Found:
     """Words, inspections of all layers, the attention's name and the predicate's position."""
     from selfattn.layers.capture import inspections
-    from selfattn_tasks.srl.predictor import Predictor, Query
-    from selfattn_tasks.srl.request import typed_sentence
+    from selfattn_tasks.srl.tagger.predictor import Predictor, Query
+    from selfattn_tasks.srl.tagger.request import typed_sentence
 
     given = [args.predicate] if args.predicate is not None else []
     sentence = typed_sentence(args.sentence, given, split=not args.tokenized, flag="--predicate")
@@ -147,7 +147,7 @@ def main(args: argparse.Namespace) -> None:
     check(args)
     # torch takes seconds to import, and a mistake in the flags should not.
     from selfattn_tasks import checkpoints
-    from selfattn_tasks.srl.state import KEY
+    from selfattn_tasks.srl.tagger.state import KEY
 
     from ..report.attention import Look, draw
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from selfattn.errors import UserError
 
 from ..task import Scores, Task
-from . import conll
-from .lines import regrouped
+from .formats import conll
+from .formats.lines import regrouped
 from .metrics import NAMES, TaggingMetric
 from .propositions import Sentence
 from .scorer import check_same_sentences, score
