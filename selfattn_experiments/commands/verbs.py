@@ -78,6 +78,7 @@ GROUPS = {
     "Prepare data": (
         Verb("prepare translation", "parallel text, for fairseq", "prepare_translation.py"),
         Verb("prepare srl", "semantic roles, for fairseq", "prepare_srl.py"),
+        Verb("prepare sentences", "sentences, pairs, candidates", "prepare_sentences.py"),
         Verb("prepare conll05", "CoNLL-2005, from archives and Treebank", "prepare_conll05.py"),
     ),
     "Train": (

@@ -67,6 +67,16 @@ class Folder:
         return Tokens(**self.meta["tokens"])
 
     @property
+    def lengths(self) -> tuple[float, float]:
+        """Mean and standard deviation of the words of a training sentence.
+
+        Of trees, those of whole sentences, as the published block lengths are made of. With folds,
+        those of all parts.
+        """
+        own = self.meta["lengths"]["all" if self.fold_count else "train"]
+        return float(own["mean"]), float(own["sd"])
+
+    @property
     def fold_count(self) -> int:
         """Number of folds; 0 where the folder holds three parts."""
         return int(self.meta["folds"] or 0)

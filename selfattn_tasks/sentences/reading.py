@@ -33,7 +33,7 @@ class Reading:
         labelled (bool): every example needs its label, and pairs without a gold label (``-``) are
             left out and counted. Else the examples are all that the file has, and the target of one
             without a label is None.
-        sst (str): classes of trees, ``fine`` or ``binary``.
+        sst (str, optional): classes of trees, ``fine`` (the default) or ``binary``.
         phrases (bool): all phrases of trees, not the sentences alone.
         repeat (bool): repeat phrases of trees as the papers' code does.
         label_column (str, optional): the name of the column or entry of the labels, if the usual
@@ -44,7 +44,7 @@ class Reading:
 
     tokens: Tokens = field(default_factory=Tokens)
     labelled: bool = True
-    sst: str = "fine"
+    sst: str | None = None
     phrases: bool = False
     repeat: bool = False
     label_column: str | None = None
@@ -123,21 +123,21 @@ def _open(source: Source, kind: Kind, reading: Reading) -> tuple[str, Iterator[I
     first, column = source.first, reading.label_column
     if first.lstrip().startswith("{"):
         return "json", read_json_lines(source, kind, label_column=column, labelled=reading.labelled)
-    if kind.shape == "single" and first.startswith("("):
-        return "trees", read_trees(
-            source, mode=reading.sst, phrases=reading.phrases, repeat=reading.repeat
-        )
-    # Trees aside, only tables have what these might be taken for: a name of a column.
     if kind.shape != "candidates" and is_table(first, kind):
         return "table", read_table(
             source, kind, label_column=column, labelled=reading.labelled, part=reading.part
         )
-    if kind.shape == "single" and is_trec(first):
-        if column not in (None, "coarse", "fine"):
-            raise UserError(
-                f"--label-column is {column}, but {source.path} has TREC's labels: coarse or fine"
-            )
+    if kind.shape == "single" and is_trec(first) and column in (None, "coarse", "fine"):
         return "trec", read_trec(source, fine=column == "fine")
+    if kind.shape == "single" and column is not None:
+        raise UserError(
+            f"--label-column is {column}, but {source.path} is no table and no JSON lines; of "
+            "TREC's label files, coarse or fine"
+        )
+    if kind.shape == "single" and first.startswith("("):
+        return "trees", read_trees(
+            source, mode=reading.sst or "fine", phrases=reading.phrases, repeat=reading.repeat
+        )
     if kind.shape == "single" and is_numbered(first):
         return "numbered", read_numbered(source)
     raise UserError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import logging
 import zlib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -42,11 +42,16 @@ class WordVectors:
         return self.words.get(word, self.words.get(word.lower()))
 
 
-def read_vectors(path: Path) -> WordVectors:
+def read_vectors(path: Path, only: Container[str] | None = None) -> WordVectors:
     """Read ``word value value ...`` lines; the first line decides the width.
 
     A first line of two numbers is word2vec's header, how many words of which width. A word that
     occurs again is skipped.
+
+    Args:
+        path (Path): plain or gzipped.
+        only (Container[str], optional): the words to keep; the numbers of others are counted, but
+            not parsed. Default: all.
 
     Raises:
         UserError: with file and line, if the file cannot be read, is empty or cut off, its header
@@ -69,7 +74,7 @@ def read_vectors(path: Path) -> WordVectors:
                 f"are {len(fields) - 1} numbers"
             )
         word = " ".join(fields[:-width])  # some files hold words with spaces
-        if word in words:
+        if word in words or (only is not None and word not in only):
             continue
         row = _values(path, number, fields[-width:])
         if len(fields) > width + 1 and _is_number(fields[1]):
@@ -86,9 +91,10 @@ def read_vectors(path: Path) -> WordVectors:
             f"{path}, line 1: the header names {header[0]} words, but {count} follow: the file is "
             "cut off, or its header is another file's"
         )
-    if not rows:
+    if not count:
         raise UserError(f"{path} is empty; lines of a word and its numbers are needed")
-    return WordVectors(words, torch.from_numpy(np.stack(rows)))
+    values = np.stack(rows) if rows else np.empty((0, width), dtype=np.float32)
+    return WordVectors(words, torch.from_numpy(values))
 
 
 def vector_width(path: Path) -> int:

@@ -1,0 +1,287 @@
+"""From the files of a corpus to the folder that a training reads."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from selfattn.errors import UserError, check_integer
+from selfattn.files import write_json, write_lines, writing
+
+from ..folder import check_destination, new_folder, sha256_of
+from ..words.embeddings import read_vectors
+from . import counts
+from .folder import ALL, FOLDS, META, VECTORS, VERSION, WORDS, count_words, write_vectors
+from .folds import draw_folds, draw_share
+from .reading import Reading, read_all
+from .record import HIGHEST, LOWEST, NLI_LABELS, Example, Kind
+
+logger = logging.getLogger(__name__)
+
+Parts = dict[str, list[Example]]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to prepare a corpus.
+
+    Args:
+        kind (Kind): of the task.
+        reading (Reading): of its files.
+        folds (int): parts of cross-validation; 0: the corpus has its own parts.
+        seed (int): of the folds, or of the share that is held out.
+        valid_share (float, optional): of the training data, where no validation data are given;
+            0.1 by default.
+        select_on_test (bool): the test data are the validation data, as in the papers.
+        length_percentile (float): training examples with a sentence above this percentile of their
+            lengths are left out (SNLI in the papers: 97); 100 keeps all.
+        vectors (tuple[Path, ...]): files of word vectors; a word takes its vector from the first
+            that has one.
+    """
+
+    kind: Kind
+    reading: Reading = field(default_factory=Reading)
+    folds: int = 0
+    seed: int = 1
+    valid_share: float | None = None
+    select_on_test: bool = False
+    length_percentile: float = 100.0
+    vectors: tuple[Path, ...] = ()
+
+    def check(self, names: Iterable[str]) -> None:
+        """Refuse flags that contradict each other; ``names`` are the parts that files are given of.
+
+        Raises:
+            UserError: if they do.
+        """
+        check_integer("--seed", self.seed, least=0)
+        others = sorted(set(names) - {"train"})
+        if not 0 < self.length_percentile <= 100:
+            raise UserError(
+                f"--length-percentile is {self.length_percentile:g}, but must be more than 0 and "
+                "at most 100"
+            )
+        if self.reading.repeat and self.reading.sst == "binary":
+            raise UserError("--sst-repeat goes with --sst fine, not with binary")
+        if self.folds and (others or self.valid_share or self.length_percentile < 100):
+            raise UserError(
+                f"--folds {self.folds} makes the parts of --train alone: leave out --valid, "
+                "--test, --valid-share and --length-percentile"
+            )
+        if self.valid_share is not None and ("valid" in others or self.select_on_test):
+            raise UserError(
+                f"--valid-share {self.valid_share} is for training data without --valid and "
+                "without --select-on-test"
+            )
+        if self.select_on_test and "valid" in others:
+            raise UserError("--select-on-test makes the test data choose: leave out --valid")
+
+
+def prepare(
+    files: Mapping[str, Sequence[Path]],
+    destination: Path,
+    options: Options,
+    *,
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Write the folder; all or nothing. ``Folder`` reads it again.
+
+    It gets ``PART.jsonl``, one example a line, and ``dict.txt``, the words of training in fairseq's
+    format; or with folds ``all.jsonl`` and ``folds.json``, and no ``dict.txt``, since each fold has
+    other words to learn from. ``meta.json`` says what it is made of, and ``vectors.npz`` has the
+    vectors of the words of all parts.
+
+    Args:
+        files: of ``train``, ``valid``, ``test``, ``test1`` and so on.
+        destination: the folder to make.
+        options: how.
+        overwrite: replace a folder that was prepared before.
+
+    Returns:
+        dict: the content of ``meta.json``.
+
+    Raises:
+        UserError: for a bad file or option.
+    """
+    options.check(files)
+    check_destination(destination, overwrite=overwrite, mark=META)
+    parts, whole, meta = _read(dict(files), options)
+    numbers: list[int] = []
+    if options.folds:
+        (examples,) = parts.values()
+        numbers = draw_folds(len(examples), options.folds, options.seed)
+        lacking = counts.missing_in_folds(examples, numbers, options.folds)
+        meta["classes missing in folds"] = lacking if options.kind.target == "class" else {}
+    else:
+        meta["valid share"] = _hold_out(parts, options, meta["forms"]["train"])
+        parts = {name: parts[name] for name in ("train", "valid")} | parts
+    words = [] if options.folds else count_words(parts["train"])
+    meta |= _settings(options) | _described(parts, {word for word, _ in words}, options.kind)
+    meta |= _overlaps(parts | whole, options)
+    vectors = _vectors(parts, options, meta)
+    with new_folder(destination, overwrite=overwrite, mark=META) as folder:
+        for name, examples in parts.items():
+            with writing(folder / f"{name}.jsonl") as file:
+                file.writelines(f"{example.line()}\n".encode() for example in examples)
+        if options.folds:
+            write_json(folder / FOLDS, numbers)
+        else:
+            write_lines(folder / WORDS, [f"{word} {count}" for word, count in words])
+        if vectors is not None:
+            write_vectors(folder / VECTORS, *vectors)
+        write_json(folder / META, meta)
+    return meta
+
+
+def _read(
+    files: dict[str, Sequence[Path]], options: Options
+) -> tuple[Parts, Parts, dict[str, Any]]:
+    """The examples of all parts, those of trees without phrases, and the facts of their files."""
+    parts: Parts = {}
+    whole: Parts = {}
+    meta: dict[str, Any] = {"forms": {}, "dropped": {}, "read as Latin-1": {}}
+    names = ["train"] if options.folds else [*files]
+    for name in names:  # which may grow
+        own = None if options.folds else name.rstrip("0123456789")
+        phrases = name == "train" and not options.folds
+        reading = replace(options.reading, part=own, phrases=phrases)
+        corpus = read_all(list(files[name]), options.kind, reading)
+        if name == "train" and not options.folds:  # a file that says itself which part a row is
+            new = [part for part in corpus.parts if part not in files]
+            files |= dict.fromkeys(new, files["train"])
+            names += new
+        target = Path(ALL).stem if options.folds else name
+        parts[target] = corpus.examples
+        if phrases and corpus.form == "trees":
+            plain = replace(reading, phrases=False, repeat=False)
+            whole[target] = read_all(list(files[name]), options.kind, plain).examples
+        meta["forms"][target] = corpus.form
+        meta["dropped"][target] = dict(corpus.dropped)
+        meta["read as Latin-1"][target] = corpus.recoded
+        logger.info("read %s: %s examples", " ".join(map(str, files[name])), len(corpus.examples))
+    if options.reading.sst and "trees" not in meta["forms"].values():
+        raise UserError(f"--sst is {options.reading.sst}, but no file has trees")
+    meta["inputs"] = {str(p): sha256_of(p) for paths in files.values() for p in paths}
+    return parts, whole, meta
+
+
+def _hold_out(parts: Parts, options: Options, form: str) -> float | None:
+    """Give the parts a validation part if they have none, and leave out what is too long.
+
+    Returns:
+        float, optional: the share of the training data that was drawn.
+    """
+    share = None
+    if options.select_on_test:
+        if "test" not in parts:
+            raise UserError("--select-on-test needs --test, or --folds")
+        parts["valid"] = parts["test"]
+    elif "valid" not in parts:
+        if form == "trees":
+            raise UserError("trees need --valid: a part of them has the phrases of the others")
+        train = parts["train"]
+        strata = [e.target if options.kind.target == "class" else None for e in train]
+        share = 0.1 if options.valid_share is None else options.valid_share
+        held = set(draw_share(strata, share, options.seed))
+        parts["valid"] = [example for n, example in enumerate(train) if n in held]
+        parts["train"] = [example for n, example in enumerate(train) if n not in held]
+        logger.info("drew %s of the training examples for validation", f"{len(held):,}")
+    if options.length_percentile < 100:
+        parts["train"] = counts.without_longest(parts["train"], options.length_percentile)
+    return share
+
+
+def _settings(options: Options) -> dict[str, Any]:
+    """What was asked for, which makes the data another than those of other settings."""
+    reading, by_score = options.reading, options.kind.target == "score"
+    return {
+        "version": VERSION,
+        "kind": str(options.kind),
+        "lowest": LOWEST if by_score else None,
+        "highest": HIGHEST if by_score else None,
+        "tokens": asdict(reading.tokens),
+        "sst": reading.sst,
+        "sst repeat": reading.repeat,
+        "label column": reading.label_column,
+        "folds": options.folds or None,
+        "seed": options.seed,
+        "selection": "test" if options.select_on_test else "dev",
+        "length percentile": options.length_percentile,
+    }
+
+
+def _described(parts: Parts, known: set[str], kind: Kind) -> dict[str, Any]:
+    """What is in the parts; ``known`` are the words of training, none with folds.
+
+    Raises:
+        UserError: if there is one class only.
+    """
+    found: dict[str, dict[str, int]] = {}
+    if kind.target == "class":
+        found = {name: counts.classes(examples) for name, examples in parts.items()}
+        first, learned = next(iter(found.items()))
+        if len(learned) < 2:
+            raise UserError(f"the {first} data have one class only: {', '.join(learned)}")
+    labels = sorted({label for own in found.values() for label in own})
+    return {
+        "labels": list(NLI_LABELS) if kind is Kind.NLI else labels,
+        "examples": {name: len(examples) for name, examples in parts.items()},
+        "classes": found,
+        "labels not in train": {
+            name: sorted(own.keys() - found.get("train", own).keys()) for name, own in found.items()
+        },
+        "words": len(known),
+        "unknown words in percent": {
+            name: counts.percent_unknown(examples, known)
+            for name, examples in parts.items()
+            if known
+        },
+    }
+
+
+def _overlaps(parts: Parts, options: Options) -> dict[str, Any]:
+    """Lengths and repeated texts; of trees, those of whole sentences."""
+    distinct = {k: v for k, v in parts.items() if not (options.select_on_test and k == "valid")}
+    return {
+        "lengths": {name: counts.lengths(examples) for name, examples in parts.items()},
+        "overlaps": counts.overlaps(distinct),
+        "repeated": {name: counts.repeated(examples) for name, examples in parts.items()},
+    }
+
+
+def _vectors(
+    parts: Parts, options: Options, meta: dict[str, Any]
+) -> tuple[list[str], np.ndarray] | None:
+    """Words of all parts and their vectors; what they cover is noted in ``meta``."""
+    if not options.vectors:
+        return None
+    words = sorted({w for part in parts.values() for e in part for s in e.sentences for w in s})
+    wanted = {form for word in words for form in (word, word.lower())}
+    files = [read_vectors(path, wanted) for path in options.vectors]
+    for path, found in zip(options.vectors[1:], files[1:], strict=True):
+        if found.width != files[0].width:
+            raise UserError(
+                f"--vectors: {path} has vectors of {found.width} numbers, but "
+                f"{options.vectors[0]} of {files[0].width}"
+            )
+    rows: dict[str, np.ndarray] = {}
+    for vectors in reversed(files):
+        for word in words:
+            if (row := vectors.row(word)) is not None:
+                rows[word] = vectors.values[row].numpy()
+    if not rows:
+        raise UserError(f"--vectors: {options.vectors[0]} has no vector of any word of the data")
+    meta["inputs"] |= {str(path): sha256_of(path) for path in options.vectors}
+    meta["vectors"] = {
+        "width": files[0].width,
+        "words": len(rows),
+        "without in percent": {
+            name: counts.percent_unknown(part, rows) for name, part in parts.items()
+        },
+    }
+    return list(rows), np.stack(list(rows.values()))
