@@ -36,6 +36,12 @@ _MODEL_FLAGS = (
     "layernorm_",
     "timing_signal",
     "word_embed_dim",
+    "context",
+    "embed_dim",
+    "hidden_size",
+    "head_hidden_size",
+    "highway",
+    "pool",
 )
 _NO_MODEL_FLAGS = (
     "_dropout",

@@ -6,6 +6,7 @@ from selfattn.models.context import CONTEXTS, build_context
 from selfattn.models.encoder import SentenceEncoder
 from selfattn.models.pair_head import PairHead
 from selfattn.models.relatedness_head import RelatednessHead
+from selfattn.models.selection_head import SelectionHead
 
 __all__ = [
     "CONTEXTS",
@@ -13,6 +14,7 @@ __all__ = [
     "Context",
     "PairHead",
     "RelatednessHead",
+    "SelectionHead",
     "SentenceEncoder",
     "build_context",
 ]

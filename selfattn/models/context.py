@@ -11,13 +11,25 @@ from selfattn.errors import UserError, check_integer
 from selfattn.layers import ATTENTIONS
 from selfattn.models.attention import AttentionContext
 from selfattn.models.base import Context
+from selfattn.models.gru import BiGRU
+from selfattn.models.hierarchical_cnn import HierarchicalCNN
 from selfattn.models.lstm import BiLSTM
+from selfattn.models.multi_cnn import MultiCNN
+from selfattn.models.multihead import MultiHeadContext
+from selfattn.models.sru import BiSRU
 from selfattn.models.unmixed import NoContext
+from selfattn.models.vanilla import VanillaPool
 
 CONTEXTS: dict[str, Callable[..., Context]] = {
     **{name: functools.partial(AttentionContext, name) for name in ATTENTIONS},
+    "multihead": MultiHeadContext,
     "lstm": BiLSTM,
+    "gru": BiGRU,
+    "sru": BiSRU,
+    "multi_cnn": MultiCNN,
+    "hrchy_cnn": HierarchicalCNN,
     "none": NoContext,
+    "vanilla": VanillaPool,
 }
 
 

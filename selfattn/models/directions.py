@@ -41,12 +41,34 @@ class Directions:
         rows = x.flatten(0, 1)
         return torch.stack([rows[order].view(x.shape) for order in self.orders])
 
+    def project(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """``x W + b`` of each direction's own, step after step.
+
+        Args:
+            x: ``(B, T, d)``.
+            weight: ``(2, d, e)``.
+            bias: ``(2, e)``.
+
+        Returns:
+            ``(T, 2, B, e)``.
+        """
+        both = self.split(x).transpose(1, 2)  # (2, T, B, d)
+        rows = both.reshape(2, -1, x.shape[-1])
+        y = torch.bmm(rows, weight) if bias is None else torch.baddbmm(bias[:, None], rows, weight)
+        return y.unflatten(1, both.shape[1:3]).transpose(0, 1)
+
+    def join_steps(self, steps: Tensor | list[Tensor]) -> Tensor:
+        """States ``(T, 2, B, h)`` -> ``(B, T, 2 h)``, 0 at padding."""
+        states = torch.stack(steps) if isinstance(steps, list) else steps
+        forward, backward = states.permute(1, 2, 0, 3).unbind()
+        return self.join(forward, backward)
+
     def join(self, forward: Tensor, backward: Tensor) -> Tensor:
         """States ``(B, T, h)`` in their orders of reading -> ``(B, T, 2 h)``, 0 at padding."""
         if not self.orders:
             return torch.cat([forward, backward.flip(1)], -1)
         there = [
-            y.flatten(0, 1)[order.argsort()].view(y.shape)
+            y.reshape(-1, y.shape[-1])[order.argsort()].view(y.shape)
             for y, order in zip((forward, backward), self.orders, strict=True)
         ]
         return zero_padding(torch.cat(there, -1), self.padding_mask)

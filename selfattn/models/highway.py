@@ -26,5 +26,5 @@ class Highway(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         """``(B, width)`` -> ``(B, width)``."""
-        y: Tensor = torch.lerp(h, self.transform(h), torch.sigmoid(self.gate(h)))
+        y: Tensor = h + torch.sigmoid(self.gate(h)) * (self.transform(h) - h)
         return y
