@@ -63,7 +63,8 @@ class Task(ABC):
         metrics: names of all metrics in the order of tables. The first is the primary one, unless
             the user names another.
         packages: whose versions a report gives, beside those of NumPy and SciPy.
-        prepare: the script that makes its data.
+        valid_metrics: scores of a validation, by their names in fairseq's log; value: in pictures.
+        prepare: the command that makes its data.
         data_mark: a pattern of a file that its data has.
         data_notes: files in its data that decide nothing of a training: where the rest comes from.
         gold_key: the key of a grid file for the references or gold files of the test sets.
@@ -82,6 +83,7 @@ class Task(ABC):
     gold_holds: str
     metrics: tuple[str, ...]
     packages: tuple[str, ...] = ()
+    valid_metrics: Mapping[str, str] = {}
     prepare: str
     data_mark: str = "dict.*.txt"
     data_notes: tuple[str, ...] = ()

@@ -20,11 +20,12 @@ test sets; the other metrics are shown beside it.
 import argparse
 import math
 import shutil
+from dataclasses import fields
 from pathlib import Path
 
 from selfattn.cli import moving_line, typed_command
 from selfattn.errors import UserError
-from selfattn.files import check_output, check_output_folder, write_json, write_text
+from selfattn.files import check_output_folder, write_json, write_text
 
 from ..compare.compare import Request, compare
 from ..compare.reading import TASKS
@@ -33,6 +34,7 @@ from ..compare.rendering.plots import draw
 from ..compare.rendering.text import render
 from ..compare.results import Settings
 from ..compare.runs import name_logs, name_systems, name_test_sets
+from .checks import check_least, check_outputs
 
 FILES = ("json", "csv", "markdown", "latex")
 
@@ -50,19 +52,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="references or gold roles; repeat for more test sets, {test} in a GLOB is the NAME",
     )  # fmt: skip
     add("--task", choices=TASKS, default="auto", help="default: what --ref holds")
-    add(
-        "--metrics", nargs="+", default=[], metavar="M",
-        help="bleu chrf ter; f1 comp; accuracy; or pearson spearman mse (default: all)",
-    )  # fmt: skip
-    add("--primary", default="", metavar="M", help="gives the verdict (default: the first of them)")
+    add("--metrics", nargs="+", default=[], metavar="M", help="bleu chrf ter, or f1 comp; all")
+    add("--primary", default="", metavar="M", help="gives the verdict (default: bleu, or f1)")
     add("--lowercase", action="store_true", help="ignore case in BLEU and chrF")
     add("--tokenize", default="13a", help="BLEU's tokenizer (default: 13a)")
     add("--alpha", type=float, default=0.05, help="level of the verdict (default: 0.05)")
     add("--power", type=float, default=0.8, help="power to plan seeds for (default: 0.8)")
     add(
-        "--relevant", type=float, metavar="POINTS",
-        help="a difference that would matter: `equivalent` is below it (default: 0.5 percent "
-        "points; 0.01 of correlations and squared errors)",
+        "--relevant", type=float, default=0.5, metavar="POINTS",
+        help="a difference that would matter: `equivalent` is below it (default: 0.5)",
     )  # fmt: skip
     add(
         "--looked-after", type=int, nargs="+", default=[], metavar="N",
@@ -88,18 +86,14 @@ def check(args: argparse.Namespace) -> None:
     for name in ("alpha", "power"):
         if not 0 < getattr(args, name) < 1:
             raise UserError(f"--{name} is {getattr(args, name)}, but must lie between 0 and 1")
-    if args.relevant is not None and not 0 < args.relevant < math.inf:
+    if not 0 < args.relevant < math.inf:
         raise UserError(f"--relevant is {args.relevant}, but must be a number above 0")
     if min(args.looked_after, default=1) < 1:
         raise UserError(f"--looked-after is {min(args.looked_after)}, but must be 1 or more")
     if not 100 <= args.samples <= 1_000_000:
         raise UserError(f"--samples is {args.samples}, but must be from 100 to 1000000")
-    if args.seed < 0:
-        raise UserError(f"--seed is {args.seed}, but must be 0 or more")
-    for name in FILES:
-        path = getattr(args, name)
-        if path is not None:
-            check_output(f"--{name}", path)
+    check_least(args, seed=0)
+    check_outputs(args, *FILES)
     if args.plots is not None:
         check_output_folder("--plots", args.plots)
     if args.logs and args.plots is None:
@@ -109,11 +103,9 @@ def check(args: argparse.Namespace) -> None:
 def main(args: argparse.Namespace) -> None:
     """Compare the systems, print the report and write the files that are asked for."""
     check(args)
-    settings = Settings(
-        task=args.task, metrics=(), lowercase=args.lowercase, tokenize=args.tokenize,
-        alpha=args.alpha, power=args.power, relevant=args.relevant or 0.0, samples=args.samples,
-        seed=args.seed, primary=args.primary, looked_after=tuple(sorted(set(args.looked_after))),
-    )  # fmt: skip
+    args.relevant = args.relevant or 0.0  # the task says it
+    args.looked_after = tuple(sorted(set(args.looked_after)))
+    settings = Settings(**{field.name: getattr(args, field.name) for field in fields(Settings)})
     systems = name_systems([args.baseline, *args.system])
     logs = name_logs(args.logs, systems)
     request = Request(

@@ -36,6 +36,7 @@ from selfattn.files import check_output, write_json
 
 from ..report.attention_panels import PARTS
 from ..report.figures import FORMATS
+from .checks import check_outputs
 
 
 @dataclass(frozen=True)
@@ -86,12 +87,11 @@ def check(args: argparse.Namespace) -> None:
         args.output = args.output.with_suffix("")
     for ending in FORMATS:
         check_output("--output", args.output.with_name(args.output.name + ending))
-    if args.json is not None:
-        check_output("--json", args.json)
+    check_outputs(args, "json")
 
 
 def numbers(text: str | None, flag: str) -> list[int] | None:
-    """``1,3`` as a list."""
+    """The numbers in a text such as ``1,3``; None for all."""
     if text is None:
         return None
     if not all(word.isascii() and word.isdigit() for word in text.split(",")):
@@ -100,7 +100,7 @@ def numbers(text: str | None, flag: str) -> list[int] | None:
 
 
 def names(text: str | None) -> list[str] | None:
-    """``gate,selection`` as a list."""
+    """The parts in a text such as ``gate,selection``; None for all."""
     if text is None:
         return None
     for word in text.split(","):
@@ -112,8 +112,8 @@ def names(text: str | None) -> list[str] | None:
 def look_into_tagger(args: argparse.Namespace) -> list[Found]:
     """The layers of a tagger on its one sentence."""
     from selfattn.layers.capture import inspections
-    from selfattn_tasks.srl.predictor import Predictor, Query
-    from selfattn_tasks.srl.request import typed_sentence
+    from selfattn_tasks.srl.tagger.predictor import Predictor, Query
+    from selfattn_tasks.srl.tagger.request import typed_sentence
 
     given = [args.predicate] if args.predicate is not None else []
     (text,) = args.sentence
@@ -186,11 +186,11 @@ def find(args: argparse.Namespace) -> list[Found]:
     """
     from selfattn_tasks import checkpoints
     from selfattn_tasks.sentences import state as sentences
-    from selfattn_tasks.srl import state as srl
+    from selfattn_tasks.srl.tagger import state as srl
 
     task_state = checkpoints.read(args.checkpoint).get("task_state") or {}
     if srl.KEY not in task_state and args.predicate is not None:
-        raise UserError(f"--predicate belongs to taggers, and {args.checkpoint} is none")
+        raise UserError(f"--predicate is for taggers, and {args.checkpoint} is not a tagger")
     if sentences.KEY in task_state:
         return look_into_sentences(args)
     if len(args.sentence) > 1:
@@ -215,6 +215,23 @@ def looks_of(found: Found, args: argparse.Namespace) -> list[Any]:
     return looks
 
 
+def wanted_parts(found: Found, looks: Sequence[Any], what: Sequence[str] | None) -> list[list[str]]:
+    """What to draw of each layer, which is printed, too.
+
+    Raises:
+        UserError: if no layer has something that the user named.
+    """
+    there = list(dict.fromkeys(part for look in looks for part in look.parts))
+    attention = ", ".join(dict.fromkeys(found.attentions))
+    for part in what or ():
+        if part not in there:
+            raise UserError(f"--what {part}: {attention} has none; it has {', '.join(there)}")
+    parts = what or there
+    counts = f"{len(found.layers)} layers, {len(found.tokens)} tokens"
+    print(f"{attention}, {counts}: {', '.join(parts)}")
+    return [[part for part in parts if part in look.parts] for look in looks]
+
+
 def main(args: argparse.Namespace) -> None:
     """Look into the model and draw what is found."""
     check(args)
@@ -225,28 +242,16 @@ def main(args: argparse.Namespace) -> None:
     title = "/".join(args.checkpoint.absolute().parts[-2:])
     everything = find(args)
     for number, found in enumerate(everything, start=1):
-        looks = looks_of(found, args)
-        there = list(dict.fromkeys(part for look in looks for part in look.parts))
-        parts = args.what or there
-        attention = ", ".join(dict.fromkeys(found.attentions))
-        for part in parts:
-            if part not in there:
-                raise UserError(f"--what {part}: {attention} has none; it has {', '.join(there)}")
-        counts = f"{len(found.layers)} layers, {len(found.tokens)} tokens"
-        print(f"{attention}, {counts}: {', '.join(parts)}")
-        for look in looks:
-            own = [part for part in parts if part in look.parts]
+        wanted = wanted_parts(found, looks := looks_of(found, args), args.what)
+        for look, parts in zip(looks, wanted, strict=True):
             ending = f"-sentence{number}" if len(everything) > 1 else ""
             ending += f"-layer{look.layer}" if len(looks) > 1 else ""
             prefix = args.output.with_name(args.output.name + ending)
-            if own:
-                print(f"wrote {' and '.join(map(str, draw(look, prefix, own, title)))}")
-        content: dict[str, Any] = {"tokens": list(found.tokens)}
-        if found.predicate is not None:
-            content["predicate"] = found.predicate
-        own_parts = [[part for part in parts if part in look.parts] for look in looks]
-        numbered = [look.numbers(own) for look, own in zip(looks, own_parts, strict=True)]
-        contents.append({**content, "layers": numbered})
+            if parts:
+                print(f"wrote {' and '.join(map(str, draw(look, prefix, parts, title)))}")
+        predicate = {} if found.predicate is None else {"predicate": found.predicate}
+        layers = [look.numbers(parts) for look, parts in zip(looks, wanted, strict=True)]
+        contents.append({"tokens": list(found.tokens), **predicate, "layers": layers})
     if args.json is not None:
         rest = contents[0] if len(contents) == 1 else {"sentences": contents}
         write_json(args.json, {"checkpoint": str(args.checkpoint), **rest})

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -118,11 +118,8 @@ def _metric_names(
 
 
 def _versions(task: str) -> dict[str, str]:
-    packages = ["numpy", "scipy", *TASKS[task].packages]
-    return {
-        "selfattn": __version__,
-        **{name: importlib.metadata.version(name) for name in packages},
-    }
+    packages = ("numpy", "scipy", *TASKS[task].packages)
+    return {"selfattn": __version__} | {name: version(name) for name in packages}
 
 
 def _compare_on(
@@ -159,7 +156,7 @@ def _compare_on(
 def _summarise(report: Report, name: str) -> None:
     for metric in report.settings.metrics:
         for system in report.systems:
-            scores = _scores(report, name, system, metric)
+            scores = report.scores(name, system, metric)
             report.summaries.append(
                 Summary(
                     name,
@@ -171,14 +168,6 @@ def _summarise(report: Report, name: str) -> None:
                     run_level.mean_interval(scores),
                 )
             )
-
-
-def _scores(report: Report, test_set: str, system: str, metric: str) -> list[float]:
-    return [
-        run.scores[metric]
-        for run in report.runs
-        if (run.test_set, run.system) == (test_set, system)
-    ]
 
 
 def _tests(report: Report, scored: Scored, name: str, metric: Metric) -> list[Comparison]:
@@ -253,7 +242,7 @@ def _correct(report: Report, family: Sequence[Comparison]) -> list[Comparison]:
     p_values = holm([c.welch.p if c.welch else None for c in family])
     tests = sum(p is not None for p in p_values)
     scores = [
-        [_scores(report, c.test_set, system, c.metric) for system in (c.baseline, c.system)]
+        [report.scores(c.test_set, system, c.metric) for system in (c.baseline, c.system)]
         for c in family
     ]
     same = [

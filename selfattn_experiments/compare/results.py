@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 from selfattn_tasks.metric import Scale
 from selfattn_tasks.registry import TASKS
@@ -76,6 +76,7 @@ class Summary:
     interval: Interval | None
 
 
+@final
 @dataclass(frozen=True)
 class Planning:
     """What a number of seeds can detect, with the spread that was seen.
@@ -226,7 +227,7 @@ class Report:
 
     @property
     def systems(self) -> list[str]:
-        """Names, the baseline first."""
+        """Names of all systems, the baseline first."""
         return list(dict.fromkeys(run.system for run in self.runs))
 
     @property
@@ -235,6 +236,11 @@ class Report:
         worse = {c.metric for c in self.comparisons if not c.higher_is_better}
         return [name for name in self.settings.metrics if name in worse]
 
+    def scores(self, test_set: str, system: str, metric: str) -> list[float]:
+        """Of the runs of one system by one metric."""
+        key = test_set, system
+        return [run.scores[metric] for run in self.runs if (run.test_set, run.system) == key]
+
     def summary(self, test_set: str, system: str, metric: str) -> Summary:
         """The summary of one system by one metric."""
         key = test_set, system, metric
@@ -242,13 +248,8 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain dictionaries, lists, numbers and strings."""
-        plain: dict[str, Any] = _plain(asdict(self))
-        return plain
+        return asdict(self, dict_factory=_plain)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
+def _plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {key: str(item) if isinstance(item, Path) else item for key, item in items}

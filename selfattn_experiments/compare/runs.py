@@ -15,7 +15,7 @@ from selfattn.errors import UserError
 TEST = "{test}"
 FEWEST_RUNS = 3
 LOG_NAME = "train.log"
-# What scripts/run_seeds.py writes beside the hypotheses: when a run begins, and when it is done.
+# What `selfattn runs` writes beside the hypotheses: when a run begins, and when it is done.
 BEGUN_NAME, RECORD_NAME = "config.json", "run.json"
 # NAME=..., where NAME holds no slash or wildcard, so that a path with = in a folder stays a path.
 _NAMED = re.compile(r"([^=/*?\[\]{}]+)=(.+)", re.DOTALL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .planning import MOST_SEEDS
-from .rendering.cells import count, equals, points, probability, share, signed, span
+from .rendering.cells import count, equals, points, probability, score, share, signed, span
 from .results import Comparison, Report, Settings
 
 BETTER, WORSE, EQUIVALENT = "better", "worse", "equivalent"
@@ -125,7 +125,7 @@ def interval_warnings(report: Report) -> list[str]:
         if s.interval is not None and not low <= s.interval[0] <= s.interval[1] <= high:
             found.append(
                 f"{s.system} on {s.test_set}: the 95 % interval of {s.metric}, "
-                f"{span(s.interval, sign=False, digits=digits)}, holds scores that do not exist; "
-                f"{s.runs} runs that differ so much say next to nothing about the mean"
+                f"{span(s.interval, digits, score)}, holds scores that do not exist; {s.runs} runs "
+                "that differ so much say next to nothing about the mean"
             )
     return found

@@ -22,7 +22,7 @@ class Identity:
     """The identities of a grid's runs; the data is read once.
 
     Args:
-        grid (Grid): the grid.
+        grid: the grid.
     """
 
     def __init__(self, grid: Grid) -> None:
@@ -32,7 +32,7 @@ class Identity:
         self._tests = {name: sha256_of(path) for name, path in grid.tests.items()}
 
     def training(self, system: str, seed: int, fold: int | None = None) -> dict[str, Any]:
-        """What decides the weights."""
+        """What decides the weights that a training ends with."""
         grid = self.grid
         found = {
             "task": grid.task.name,

@@ -19,7 +19,7 @@ def read_grid(path: Path) -> Grid:
     """Read and check a grid file.
 
     Args:
-        path (Path): YAML, as ``scripts/run_seeds.py --help`` shows it.
+        path: YAML, as ``selfattn runs --help`` shows it.
 
     Raises:
         UserError: for the first mistake found.
@@ -78,7 +78,7 @@ def _data_folder(folder: Path, task: Task) -> Path:
             return place
     raise UserError(
         f"`data` is {folder}, which holds no prepared data (no {task.data_mark}): make it with "
-        f"{task.prepare}"
+        f"`{task.prepare}`"
     )
 
 

@@ -38,7 +38,7 @@ def write_summary(grid: Grid, runs: Sequence[Run]) -> dict[str, Any]:
     Only a run that is done has scores in them.
 
     Returns:
-        dict: what ``summary.json`` holds: ``runs``, a row each, and ``systems`` with mean, standard
+        What ``summary.json`` holds: ``runs``, a row each, and ``systems`` with mean, standard
         deviation and values of every score.
     """
     rows = [_row(run) for run in runs]

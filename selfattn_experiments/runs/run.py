@@ -35,12 +35,12 @@ class Run:
     whose hypotheses are not the file that it was written for.
 
     Args:
-        grid (Grid): the grid.
-        identity (Identity): of the grid.
-        system (str): a name from the grid.
-        seed (int): of the training.
-        facts (Mapping[str, Any]): where it is trained: commit, versions, CPU.
-        fold (int, optional): the part that this training holds out, in a folder of its own.
+        grid: the grid.
+        identity: of the grid.
+        system: a name from the grid.
+        seed: of the training.
+        facts: where it is trained: commit, versions, CPU.
+        fold: the part that this training holds out, in a folder of its own; None: there are none.
     """
 
     def __init__(

@@ -28,11 +28,11 @@ class Options:
     """How a grid is worked off.
 
     Args:
-        device (str): ``auto``, ``cpu`` or ``cuda``.
-        jobs (int, optional): runs at the same time, at most.
-        runs_per_gpu (int): runs that share a GPU.
-        retries (int): how often a run may crash and be started again.
-        only (Sequence[str]): names of runs, or patterns; none for all.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        jobs: runs at the same time, at most.
+        runs_per_gpu: runs that share a GPU.
+        retries: how often a run may crash and be started again.
+        only: names of runs, or patterns; none for all.
     """
 
     device: str = "auto"
@@ -77,7 +77,7 @@ def work(grid: Grid, options: Options) -> int:
     """Train, test and record what is not done yet.
 
     Returns:
-        int: 0 if all runs are done, 1 if some have failed.
+        0 if all runs are done, 1 if some have failed.
 
     Raises:
         UserError: if another runner works on the grid, or a folder holds something else.

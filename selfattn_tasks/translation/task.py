@@ -22,7 +22,8 @@ class Translation(Task):
     gold_holds = "translations"
     metrics = NAMES
     packages = ("sacrebleu",)
-    prepare = "prepare_translation.py"
+    valid_metrics: Mapping[str, str] = {"bleu": "BLEU"}
+    prepare = "selfattn prepare translation"
     gold_key, flags_key = "references", "generate"
     ignores_case = True
     output, hypotheses = "out", "hyp"
@@ -65,7 +66,7 @@ class Translation(Task):
         )
 
     def usual_gold(self, data: Path, common: Mapping[str, Sequence[str]]) -> Path | None:
-        """What prepare_translation.py writes beside data-bin."""
+        """What `selfattn prepare translation` writes beside data-bin."""
         target = (common.get("--target-lang") or [""])[0] or _target_language(data)
         path = data.parent / "raw" / f"test.{target}"
         return path if path.is_file() else None

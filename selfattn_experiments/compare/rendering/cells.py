@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..run_level import Interval
 
 
@@ -41,17 +43,16 @@ def equals(p: float) -> str:
     return f"p {text[0]} {text[1:]}" if text.startswith("<") else f"p = {text}"
 
 
-def span(interval: Interval | None, sign: bool = True, digits: int = 2) -> str:
-    """An interval: ``+0.61 to +1.85``."""
-    if interval is None:
-        return "-"
-    form = signed if sign else score
-    return f"{form(interval[0], digits)} to {form(interval[1], digits)}"
+def span(
+    interval: Interval | None, digits: int = 2, form: Callable[[float, int], str] = signed
+) -> str:
+    """An interval, each limit in this form: ``+0.61 to +1.85``."""
+    return "-" if interval is None else " to ".join(form(limit, digits) for limit in interval)
 
 
-def effect(g: float, interval: Interval) -> tuple[str, str]:
-    """An effect and its interval, of one digit: more are never known."""
-    return f"{g:+.1f}", f"{interval[0]:+.1f} to {interval[1]:+.1f}"
+def effect(g: float | None, digits: int = 1) -> str:
+    """An effect, of one digit: more are never known."""
+    return "-" if g is None else f"{g:+.{digits}f}"
 
 
 def share(value: float | None) -> str:

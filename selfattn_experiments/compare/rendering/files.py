@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from selfattn.files import csv_text
 
 from ..results import Comparison, Report, Summary
+from ..run_level import Interval
 from . import cells
-from .sections import tables, title_of
+from .sections import by_title, tables
 
 COLUMNS = (
     "test_set",
@@ -43,11 +44,9 @@ def _csv_rows(report: Report) -> Iterator[list[Cell]]:
             ]  # fmt: skip
     for s in report.summaries:
         head: list[Cell] = [s.test_set, s.metric, s.system, None, None, None, None]
-        low, high = s.interval or (None, None)
-        for name, number in (("runs", s.runs), ("mean", s.mean), ("sd", s.sd)):
+        numbers = {"runs": s.runs, "mean": s.mean, "sd": s.sd, **_limits("mean", s.interval)}
+        for name, number in numbers.items():
             yield [*head, name, number]
-        yield [*head, "mean_low", low]
-        yield [*head, "mean_high", high]
     for c in report.comparisons:
         head = [c.test_set, c.metric, c.system, c.baseline, None, None, None]
         for name, found in quantities(c).items():
@@ -56,43 +55,32 @@ def _csv_rows(report: Report) -> Iterator[list[Cell]]:
 
 def quantities(c: Comparison) -> dict[str, Cell]:
     """Name to number of all that was found out about a difference; None where there is none."""
-    welch_low, welch_high = c.welch.interval if c.welch else (None, None)
-    wide_low, wide_high = c.simultaneous or (None, None)
-    paired_low, paired_high = c.paired.interval if c.paired else (None, None)
-    both_low, both_high = c.both_levels.interval if c.both_levels else (None, None)
-    g_low, g_high = c.effect.interval if c.effect else (None, None)
     plan, sentence = c.planning, c.sentence
     return {
         "verdict": c.verdict,
         "difference": c.difference,
-        "welch_p": c.welch.p if c.welch else None,
-        "welch_low": welch_low,
-        "welch_high": welch_high,
+        "welch_p": c.welch and c.welch.p,
+        **_limits("welch", c.welch and c.welch.interval),
         "holm_p": c.p_holm,
-        "simultaneous_low": wide_low,
-        "simultaneous_high": wide_high,
+        **_limits("simultaneous", c.simultaneous),
         "equivalence_p": c.equivalence,
         "equivalence_holm_p": c.equivalence_holm,
-        "paired_p": c.paired.p if c.paired else None,
-        "paired_low": paired_low,
-        "paired_high": paired_high,
+        "paired_p": c.paired and c.paired.p,
+        **_limits("paired", c.paired and c.paired.interval),
         "pairs": c.pairs,
         "permutation_p": c.permutation.p,
         "permutation_smallest_p": c.permutation.smallest,
-        "order_epsilon": c.order.violation if c.order else None,
-        "order_epsilon_limit": c.order.limit if c.order else None,
-        "both_levels_p": c.both_levels.p if c.both_levels else None,
-        "both_levels_low": both_low,
-        "both_levels_high": both_high,
-        "hedges_g": c.effect.g if c.effect else None,
-        "hedges_g_low": g_low,
-        "hedges_g_high": g_high,
-        "detectable": plan.detectable if plan else None,
-        "seeds_relevant": plan.seeds_relevant if plan else None,
-        "seeds_cautious": plan.seeds_cautious if plan else None,
+        "order_epsilon": c.order and c.order.violation,
+        "order_epsilon_limit": c.order and c.order.limit,
+        "both_levels_p": c.both_levels and c.both_levels.p,
+        **_limits("both_levels", c.both_levels and c.both_levels.interval),
+        "hedges_g": c.effect and c.effect.g,
+        **_limits("hedges_g", c.effect and c.effect.interval),
+        "detectable": plan and plan.detectable,
+        "seeds_relevant": plan and plan.seeds_relevant,
+        "seeds_cautious": plan and plan.seeds_cautious,
         "bootstrap_p": sentence.bootstrap_p,
-        "bootstrap_low": sentence.interval[0],
-        "bootstrap_high": sentence.interval[1],
+        **_limits("bootstrap", sentence.interval),
         "randomisation_p": sentence.randomisation_p,
         "mcnemar_p": sentence.mcnemar_p,
         "sd_test_set": sentence.test_set_sd,
@@ -101,23 +89,27 @@ def quantities(c: Comparison) -> dict[str, Cell]:
     }
 
 
+def _limits(name: str, interval: Interval | None) -> dict[str, Cell]:
+    low, high = interval or (None, None)
+    return {f"{name}_low": low, f"{name}_high": high}
+
+
 def to_markdown(report: Report) -> str:
     """Verdicts, warnings, tables, signatures, and all files with their hashes."""
-    lines: list[str] = []
-    title = ""
-    for c in report.comparisons:
-        if (found := title_of(report, c)) != title:
-            title = found
-            lines += ["", f"**{title}**", ""] if lines else [f"**{title}**", ""]
-        lines.append(f"- {c.metric}: **{c.verdict}**, {c.words}")
+    lines = []
+    for title, comparisons in by_title(report).items():
+        lines += [f"**{title}**", ""]
+        lines += [f"- {c.metric}: **{c.verdict}**, {c.words}" for c in comparisons]
+        lines.append("")
     if report.warnings:
-        lines += ["", "Warnings:", "", *(f"- {warning}" for warning in report.warnings)]
+        lines += ["Warnings:", "", *(f"- {warning}" for warning in report.warnings), ""]
     for table in tables(report):
         rule = ["---"] * table.left + ["---:"] * (len(table.header) - table.left)
-        lines += ["", f"**{table.title}**", ""]
+        lines += [f"**{table.title}**", ""]
         lines += [_markdown_row(row) for row in (table.header, rule, *table.rows)]
         lines += ["", *(f"- {note}" for note in table.note.splitlines())] if table.note else []
-    lines += ["", "**Where this comes from**", "", f"`{report.command}`", ""]
+        lines.append("")
+    lines += ["**Where this comes from**", "", f"`{report.command}`", ""]
     lines += [
         f"- {test_set}, {metric}: `{signature}`"
         for test_set, signatures in report.signatures.items()
@@ -163,7 +155,7 @@ def to_latex(report: Report) -> str:
 
 
 def _latex_row(report: Report, test_set: str, system: str, several: bool) -> str:
-    found = {s.metric: s for s in report.summaries if (s.test_set, s.system) == (test_set, system)}
+    found = {m: report.summary(test_set, system, m) for m in report.settings.metrics}
     tests = {
         c.metric: c for c in report.comparisons if (c.test_set, c.system) == (test_set, system)
     }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from ..results import Comparison, Report
 from ..verdict import seeds_words
@@ -37,14 +38,18 @@ def tables(report: Report) -> list[Table]:
     return [part for table in found for part in _by_test_set(table)]
 
 
-def title_of(report: Report, comparison: Comparison) -> str:
-    """What is compared: the line above the verdicts of a system."""
-    corpus = next(t for t in report.test_sets if t.name == comparison.test_set)
-    n, m = comparison.runs
-    return (
-        f"{comparison.system} against {comparison.baseline} on {corpus.name}: {m} and {n} runs, "
-        f"{corpus.sentences:,} sentences"
-    )
+def by_title(report: Report) -> dict[str, list[Comparison]]:
+    """What is compared, the line above the verdicts of a system, to its comparisons."""
+    sentences = {corpus.name: corpus.sentences for corpus in report.test_sets}
+    found: dict[str, list[Comparison]] = {}
+    for c in report.comparisons:
+        n, m = c.runs
+        title = (
+            f"{c.system} against {c.baseline} on {c.test_set}: {m} and {n} runs, "
+            f"{sentences[c.test_set]:,} sentences"
+        )
+        found.setdefault(title, []).append(c)
+    return found
 
 
 def _by_test_set(table: Table) -> list[Table]:
@@ -65,7 +70,7 @@ def _by_test_set(table: Table) -> list[Table]:
 def _scores(report: Report) -> Table:
     rows = [
         [s.test_set, s.metric, s.system, str(s.runs), cells.score(s.mean, digits)]
-        + [cells.score(s.sd, digits), cells.span(s.interval, sign=False, digits=digits)]
+        + [cells.score(s.sd, digits), cells.span(s.interval, digits, cells.score)]
         for s in report.summaries
         for digits in [report.settings.digits(s.metric)]
     ]
@@ -96,29 +101,26 @@ def _runs(report: Report) -> Table:
     )  # fmt: skip
 
 
-def _head(c: Comparison) -> list[str]:
-    return [c.test_set, c.metric, c.system]
+def _of_comparisons(
+    report: Report, title: str, columns: Mapping[str, Callable[[Comparison], str]], note: str
+) -> Table:
+    """A row for each comparison; a column is its name and the cell of a comparison."""
+    named: dict[str, Callable[[Comparison], str]] = {
+        "test set": lambda c: c.test_set,
+        "metric": lambda c: c.metric,
+        "system": lambda c: c.system,
+    }
+    cell_of = [*named.values(), *columns.values()]
+    rows = [[cell(c) for cell in cell_of] for c in report.comparisons]
+    return Table(title, [*named, *columns], rows, len(named), note)
 
 
 def _welch(report: Report) -> Table:
-    settings = report.settings
-    rows = [
-        [
-            *_head(c),
-            cells.signed(c.difference, digits),
-            cells.span(c.welch.interval if c.welch else None, digits=digits),
-            cells.span(c.simultaneous, digits=digits),
-            cells.probability(c.welch.p if c.welch else None),
-            cells.probability(c.p_holm),
-        ]
-        for c in report.comparisons
-        for digits in [settings.digits(c.metric)]
-    ]
+    settings, digits = report.settings, report.settings.digits
     tests = {
         first: sum(c.welch is not None for c in report.comparisons if c.primary == first)
         for first in (True, False)
     }
-    header = ["test set", "metric", "system", "diff.", "95 % interval", "simultaneous"]
     level = 100 * (1 - settings.alpha)
     note = (
         f"Primary metric: {settings.primary}. Welch's t-test (1947) over runs, after Holm's "
@@ -130,39 +132,41 @@ def _welch(report: Report) -> Table:
             f" {' and '.join(settings.metrics[1:])}: secondary, corrected for "
             f"{tests[False]} among themselves; they do not change it."
         )
-    return Table(
+    columns: dict[str, Callable[[Comparison], str]] = {
+        "diff.": lambda c: cells.signed(c.difference, digits(c.metric)),
+        "95 % interval": lambda c: cells.span(c.welch and c.welch.interval, digits(c.metric)),
+        "simultaneous": lambda c: cells.span(c.simultaneous, digits(c.metric)),
+        "Welch": lambda c: cells.probability(c.welch and c.welch.p),
+        "Holm": lambda c: cells.probability(c.p_holm),
+    }
+    return _of_comparisons(
+        report,
         "Welch's test over runs",
-        [*header, "Welch", "Holm"],
-        rows,
-        3,
+        columns,
         f"{note}\nsimultaneous: all of a family hold their true differences in {level:g} % of "
         "studies (Bonferroni's intervals, Dunn 1961; a little wider than Holm's test asks).",
     )
 
 
 def _beside(report: Report) -> Table:
-    rows = [
-        [
-            *_head(c),
-            cells.probability(c.paired.p if c.paired else None),
-            cells.probability(c.permutation.p),
-            cells.probability(c.permutation.smallest),
-            cells.score(c.order.limit if c.order else None),
-            cells.probability(c.both_levels.p if c.both_levels else None),
-            cells.span(c.both_levels.interval if c.both_levels else None, digits=digits),
-        ]
-        for c in report.comparisons
-        for digits in [report.settings.digits(c.metric)]
-    ]
+    digits = report.settings.digits
     matched = sorted({c.pairs for c in report.comparisons})
     pairs = f"{matched[0]}" if len(matched) == 1 else f"{matched[0]} to {matched[-1]}"
     exact = all(c.permutation.exact for c in report.comparisons)
-    header = ["test set", "metric", "system", "pair.", "perm.", "min.", "order", "both"]
-    return Table(
+    columns: dict[str, Callable[[Comparison], str]] = {
+        "pair.": lambda c: cells.probability(c.paired and c.paired.p),
+        "perm.": lambda c: cells.probability(c.permutation.p),
+        "min.": lambda c: cells.probability(c.permutation.smallest),
+        "order": lambda c: cells.score(c.order and c.order.limit),
+        "both": lambda c: cells.probability(c.both_levels and c.both_levels.p),
+        "95 % interval": lambda c: cells.span(
+            c.both_levels and c.both_levels.interval, digits(c.metric)
+        ),
+    }
+    return _of_comparisons(
+        report,
         "Beside it, uncorrected",
-        [*header, "95 % interval"],
-        rows,
-        3,
+        columns,
         f"pair.: t-test of matched seeds ({pairs}).\n"
         f"perm.: {'exact' if exact else 'sampled'} permutation test (Fisher 1935); min.: the "
         "smallest p that so many runs can reach.\n"
@@ -176,26 +180,21 @@ def _beside(report: Report) -> Table:
 
 
 def _planning(report: Report) -> Table:
-    settings = report.settings
-    rows = [
-        [
-            *_head(c),
-            *(cells.effect(c.effect.g, c.effect.interval) if c.effect else ("-", "-")),
-            cells.probability(c.equivalence_holm),
-            cells.score(c.planning.detectable, settings.digits(c.metric)),
-            seeds_words(c),
-        ]
-        for c in report.comparisons
-        if c.planning is not None
-    ]
-    relevant = cells.points(settings.relevant, settings.digits(settings.primary))
+    settings, digits = report.settings, report.settings.digits
+    relevant = cells.points(settings.relevant, digits(settings.primary))
     wanted = cells.share(settings.power)
-    header = ["test set", "metric", "system", "Hedges' g", "95 % interval", "equiv."]
-    return Table(
+    columns: dict[str, Callable[[Comparison], str]] = {
+        "Hedges' g": lambda c: cells.effect(c.effect and c.effect.g),
+        "95 % interval": lambda c: cells.span(c.effect and c.effect.interval, 1, cells.effect),
+        "equiv.": lambda c: cells.probability(c.equivalence_holm),
+        "detectable": lambda c: cells.score(c.planning and c.planning.detectable, digits(c.metric)),
+        f"runs for {relevant}": seeds_words,
+    }
+    planned = replace(report, comparisons=[c for c in report.comparisons if c.planning])
+    return _of_comparisons(
+        planned,
         "Size of the difference, equivalence, what a study can detect",
-        [*header, "detectable", f"runs for {relevant}"],
-        rows,
-        3,
+        columns,
         "Hedges' g (1981): the difference in standard deviations of a run.\n"
         "equiv.: two one-sided Welch tests (Schuirmann 1987) that the difference is below "
         f"{relevant}, corrected by Holm as the differences are.\n"
@@ -207,28 +206,23 @@ def _planning(report: Report) -> Table:
 
 
 def _sentence_level(report: Report) -> Table:
+    digits = report.settings.digits
     mcnemar = any(c.sentence.mcnemar_p is not None for c in report.comparisons)
-    rows = [
-        [
-            *_head(c),
-            cells.probability(c.sentence.bootstrap_p),
-            cells.span(c.sentence.interval, digits=digits),
-            cells.probability(c.sentence.randomisation_p),
-            *([cells.probability(c.sentence.mcnemar_p)] if mcnemar else []),
-            cells.score(c.sentence.test_set_sd, digits),
-            cells.score(c.sentence.seed_sd, digits),
-            cells.share(c.sentence.seed_share),
-        ]
-        for c in report.comparisons
-        for digits in [report.settings.digits(c.metric)]
-    ]
-    header = ["test set", "metric", "system", "bootstrap", "95 % interval", "random."]
-    header += ["McNemar"] if mcnemar else []
-    return Table(
+    columns: dict[str, Callable[[Comparison], str]] = {
+        "bootstrap": lambda c: cells.probability(c.sentence.bootstrap_p),
+        "95 % interval": lambda c: cells.span(c.sentence.interval, digits(c.metric)),
+        "random.": lambda c: cells.probability(c.sentence.randomisation_p),
+        "McNemar": lambda c: cells.probability(c.sentence.mcnemar_p),
+        "sd test": lambda c: cells.score(c.sentence.test_set_sd, digits(c.metric)),
+        "sd seed": lambda c: cells.score(c.sentence.seed_sd, digits(c.metric)),
+        "seeds": lambda c: cells.share(c.sentence.seed_share),
+    }
+    if not mcnemar:
+        del columns["McNemar"]
+    return _of_comparisons(
+        report,
         "Tests over sentences, uncorrected",
-        [*header, "sd test", "sd seed", "seeds"],
-        rows,
-        3,
+        columns,
         f"Paired bootstrap and approximate randomisation, {report.settings.samples:,} draws each, "
         "the runs held fixed: they cannot see what another seed would have given. sd test, sd "
         "seed: standard deviation of the difference from the choice of sentences and of seeds; "

@@ -7,7 +7,7 @@ import textwrap
 from tabulate import tabulate
 
 from ..results import Report
-from .sections import Table, tables, title_of
+from .sections import Table, by_title, tables
 
 # A longer name is cut where it makes a table wider than the terminal; never to less than this.
 _SHORTEST_NAME = 10
@@ -29,15 +29,14 @@ def render(report: Report, width: int) -> str:
 
 
 def _answer(report: Report, width: int) -> str:
-    lines: list[str] = []
-    title, widest = "", max(5, *map(len, report.settings.metrics)) + 1
-    for c in report.comparisons:
-        if (found := title_of(report, c)) != title:
-            title = found
-            lines += ["", *textwrap.wrap(title, width)] if lines else textwrap.wrap(title, width)
-        head = f"  {c.metric:<{widest}}{c.verdict.upper() if c.primary else c.verdict:<14}"
-        lines += _wrap(c.words, width, head, " " * len(head))
-    return "\n".join(lines)
+    parts, widest = [], max(5, *map(len, report.settings.metrics)) + 1
+    for title, comparisons in by_title(report).items():
+        lines = textwrap.wrap(title, width)
+        for c in comparisons:
+            head = f"  {c.metric:<{widest}}{c.verdict.upper() if c.primary else c.verdict:<14}"
+            lines += _wrap(c.words, width, head, " " * len(head))
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
 
 
 def _warnings(report: Report, width: int) -> str:

@@ -27,8 +27,8 @@ class Attempts:
     """The list of attempts of a run.
 
     Args:
-        path (Path): the JSON file.
-        facts (Mapping[str, Any]): commit, host, versions: kept with each attempt.
+        path: the JSON file.
+        facts: commit, host, versions: kept with each attempt.
     """
 
     def __init__(self, path: Path, facts: Mapping[str, Any]) -> None:

@@ -40,12 +40,12 @@ class Step:
     """One command of a run.
 
     Args:
-        name (str): ``train``, ``average`` or ``test``.
-        title (str): the command's name in messages.
-        command (Sequence[str]): program and arguments.
-        log (Path): gets the command and all that it prints, after what it holds already.
-        output (Path, optional): gets standard output instead; begun anew.
-        done (Callable): called once when the command has succeeded.
+        name: ``train``, ``average`` or ``test``.
+        title: the command's name in messages.
+        command: program and arguments.
+        log: gets the command and all that it prints, after what it holds already.
+        output: gets standard output instead; begun anew.
+        done: called once when the command has succeeded.
     """
 
     name: str
@@ -60,9 +60,9 @@ class Child:
     """A running step: a process group of its own, so that its own children end with it.
 
     Args:
-        step (Step): what to run.
-        environment (Mapping[str, str]): added to this process's environment.
-        keep_open (Sequence[int]): file descriptors that it inherits: the locks, which so outlive a
+        step: what to run.
+        environment: added to this process's environment.
+        keep_open: file descriptors that it inherits: the locks, which so outlive a
             killed runner as long as the step does.
     """
 

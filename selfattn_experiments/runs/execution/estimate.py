@@ -14,9 +14,9 @@ class Estimate:
     """The time that is left, from what was measured so far.
 
     Args:
-        jobs (Sequence[Job]): all jobs of the grid, those that are done included.
-        slots (int): how many run at the same time.
-        clock (Callable[[], float]): seconds, the clock of ``Job.since``.
+        jobs: all jobs of the grid, those that are done included.
+        slots: how many run at the same time.
+        clock: seconds, the clock of ``Job.since``.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Estimate:
 
 
 def _speed(job: Job) -> float | None:
-    """Seconds an update."""
+    """Seconds that an update of a job takes."""
     if job.record is not None and job.record.get("updates"):
         return float(job.record["seconds"].get("train", 0.0)) / float(job.record["updates"])
     return job.work.follower.seconds_an_update()

@@ -14,27 +14,51 @@ _PARAMETERS = re.compile(r"num\. (?:shared )?model params: ([\d,]+)")
 _GPU = re.compile(r"capabilities =.*; name = (.+?)\s*$")
 
 
+class NewLines:
+    """The lines of a file that grows.
+
+    Args:
+        path: the file, which need not be there yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = 0
+
+    def read(self) -> list[str]:
+        """The lines that were completed since the last call."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                text = file.read()
+        except FileNotFoundError:
+            return []
+        end = text.rfind(b"\n") + 1
+        self._offset += end
+        return text[:end].decode("utf-8", errors="replace").splitlines()
+
+
 class Follower:
     """What the log of a training says so far.
 
     Args:
-        log (Path): the output of fairseq-train with ``--log-format json``, over all attempts.
-        flags (Flags): of the training.
-        clock (Callable[[], float]): seconds.
+        log: the output of fairseq-train with ``--log-format json``, over all attempts.
+        flags: of the training.
+        clock: seconds.
 
     Attributes:
-        update (int): the last one that was logged.
-        loss (float, optional): of the last training record.
-        best (tuple[int, float], optional): update and value of the best validation.
-        metric (str): what chooses the best checkpoint.
-        parameters (int, optional): of the model.
-        gpu (str, optional): the GPU's name.
+        update: the last one that was logged.
+        loss: of the last training record.
+        best: update and value of the best validation.
+        metric: what chooses the best checkpoint.
+        parameters: of the model.
+        gpu: the GPU's name.
     """
 
     def __init__(
         self, log: Path, flags: Flags, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.log, self._clock = log, clock
+        self.log, self._clock = NewLines(log), clock
         self.metric = (flags.get("--best-checkpoint-metric") or ["loss"])[0]
         self._maximize = "--maximize-best-checkpoint-metric" in flags
         self._max_update = number(flags, "--max-update")
@@ -45,7 +69,6 @@ class Follower:
         self.parameters: int | None = None
         self.gpu: str | None = None
         self._updates_an_epoch: float | None = None
-        self._offset = 0
         self._first: tuple[int, float] | None = None
         self._last: tuple[int, float] | None = None
         self._history = True
@@ -59,15 +82,7 @@ class Follower:
 
     def read(self) -> None:
         """Take the lines that were completed since the last call."""
-        try:
-            with self.log.open("rb") as file:
-                file.seek(self._offset)
-                text = file.read()
-        except FileNotFoundError:
-            return
-        end = text.rfind(b"\n") + 1
-        self._offset += end
-        for line in text[:end].decode("utf-8", errors="replace").splitlines():
+        for line in self.log.read():
             self._take(line)
 
     def _take(self, line: str) -> None:

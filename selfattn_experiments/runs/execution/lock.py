@@ -29,9 +29,9 @@ class Lock:
     The processes that inherit :attr:`descriptor` hold it, too.
 
     Args:
-        path (Path): the file of the lock; it says who holds it.
-        what (str): what is locked, in the error message.
-        shared (bool): whether others may hold it at the same time, if all ask for that.
+        path: the file of the lock; it says who holds it.
+        what: what is locked, in the error message.
+        shared: whether others may hold it at the same time, if all ask for that.
 
     Raises:
         UserError: if another process holds it.

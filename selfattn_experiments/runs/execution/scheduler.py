@@ -45,12 +45,12 @@ class Job:
     """A run on its way.
 
     Args:
-        work (Work): the run.
+        work: the run.
 
     Attributes:
-        state (str): ``waiting``, ``training``, ``averaging``, ``testing``, ``done`` or ``failed``.
-        reason (str): why it failed.
-        record (dict, optional): the record of a run that is done.
+        state: ``waiting``, ``training``, ``averaging``, ``testing``, ``done`` or ``failed``.
+        reason: why it failed.
+        record: the record of a run that is done.
     """
 
     def __init__(self, work: Work) -> None:
@@ -80,12 +80,12 @@ class Scheduler:
     """Run jobs until each is done or has failed.
 
     Args:
-        jobs (Sequence[Job]): in the order in which they start.
-        slots (Sequence[Slot]): where they run, one on each.
-        retries (int): how often a job may crash and be started again.
-        say (Callable[[str], None]): for what a user should read.
-        show (Callable[[], None]): is called after each look at the jobs.
-        keep_open (Sequence[int]): file descriptors that all processes inherit.
+        jobs: in the order in which they start.
+        slots: where they run, one on each.
+        retries: how often a job may crash and be started again.
+        say: for what a user should read.
+        show: is called after each look at the jobs.
+        keep_open: file descriptors that all processes inherit.
     """
 
     def __init__(

@@ -26,11 +26,11 @@ class Screen:
     """Show all jobs.
 
     Args:
-        title (str): of the grid.
-        jobs (Sequence[Job]): in the order of the lines.
-        estimate (Estimate): of the time that is left.
-        stream (TextIO): a block that moves if it is a terminal. Default: stdout.
-        clock (Callable[[], float]): seconds.
+        title: of the grid.
+        jobs: in the order of the lines.
+        estimate: of the time that is left.
+        stream: a block that moves if it is a terminal. Default: stdout.
+        clock: seconds.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Screen:
         self._states: dict[str, str] = {job.work.name: job.state for job in jobs}
 
     def say(self, text: str) -> None:
-        """Write something that stays."""
+        """Write a text that later drawings leave alone."""
         self._erase()
         self.stream.write(text + "\n")
         self.stream.flush()

@@ -16,8 +16,8 @@ class Slot:
     """A place for one run.
 
     Args:
-        gpus (tuple[str, ...]): as in CUDA_VISIBLE_DEVICES; none for a CPU.
-        threads (int, optional): of each process; None leaves it to the user's environment.
+        gpus: as in CUDA_VISIBLE_DEVICES; none for a CPU.
+        threads: of each process; None leaves it to the user's environment.
     """
 
     gpus: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from selfattn_experiments.compare.rendering.cells import points, probability, signed, span
+from selfattn_experiments.compare.rendering.cells import points, probability, score, signed, span
 from selfattn_experiments.compare.results import Comparison, Planning, Settings
 from selfattn_experiments.compare.run_level import Permutation, TTest
 from selfattn_experiments.compare.sentence_level import SentenceTests
@@ -125,4 +125,4 @@ def test_digits():
     assert [points(x) for x in (0.5, 0.25, 37.7)] == ["0.5", "0.25", "37.70"]
     assert [points(x, 4) for x in (0.01, 0.0125, 0.01234)] == ["0.01", "0.0125", "0.0123"]
     assert [signed(x, 4) for x in (0.00123, -0.00001, -0.01)] == ["+0.0012", "0.0000", "-0.0100"]
-    assert span((0.86, 0.8712), sign=False, digits=4) == "0.8600 to 0.8712"
+    assert span((0.86, 0.8712), 4, score) == "0.8600 to 0.8712"

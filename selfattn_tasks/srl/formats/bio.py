@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from selfattn.errors import UserError
 
-from .propositions import Span
+from ..propositions import Span
 
 OUTSIDE = "O"
 

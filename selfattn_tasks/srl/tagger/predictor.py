@@ -12,13 +12,13 @@ from torch import Tensor
 
 from selfattn.errors import UserError
 
-from .. import checkpoints
-from ..words.vocabulary import PADDING, Vocabulary, spread
-from .decode import decode
+from ... import checkpoints
+from ...words.vocabulary import PADDING, Vocabulary, spread
+from ..decode import decode
+from ..propositions import Sentence
+from ..tags import proposition_of
 from .network import Tagger
-from .propositions import Sentence
 from .state import PREFIX, TaggerState
-from .tags import proposition_of
 
 # Words of a batch, padding included: enough to keep the cores busy, little enough for their caches.
 BATCH_WORDS = 4096

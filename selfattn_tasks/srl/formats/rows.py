@@ -10,9 +10,9 @@ from pathlib import Path
 
 from selfattn.errors import UserError
 
-from ..text import read_lines
+from ...text import read_lines
+from ..propositions import Proposition, Span, covers_predicate
 from .brackets import BracketError, parse_brackets
-from .propositions import Proposition, Span, covers_predicate
 
 NO_PREDICATE = "-"
 

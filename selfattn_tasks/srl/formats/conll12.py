@@ -12,8 +12,8 @@ from pathlib import Path
 
 from selfattn.files import write_text
 
+from ..propositions import VERB, Proposition, Sentence, Span
 from .brackets import format_brackets
-from .propositions import VERB, Proposition, Sentence, Span
 from .rows import NO_PREDICATE, Block, parse_column, read_blocks
 
 _WORD, _LEMMA, _FRAMESET, _FIRST = 3, 6, 7, 11

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from selfattn.errors import UserError
 
-from ..text import read_lines
+from ...text import read_lines
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 _TRACE = "-NONE-"

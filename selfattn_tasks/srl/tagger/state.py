@@ -9,7 +9,7 @@ from typing import Any
 from selfattn.config import CONFIGS
 from selfattn.errors import UserError
 
-from ..words.vocabulary import Vocabulary
+from ...words.vocabulary import Vocabulary
 from .network import TaggerConfig
 
 # The entry of the checkpoint's ``task_state``, and the prefix of the weights' names.

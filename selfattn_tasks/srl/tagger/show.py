@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from .bio import to_bio
-from .propositions import Sentence, Span
+from ..formats.bio import to_bio
+from ..propositions import Sentence, Span
 
 _GAP = "  "
 

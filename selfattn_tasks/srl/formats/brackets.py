@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from selfattn.errors import UserError
 
-from .propositions import Span
+from ..propositions import Span
 
 _TAG = re.compile(r"((?:\([^()*\s]+)*)\*((?:[^()*\s]*\))*)")
 

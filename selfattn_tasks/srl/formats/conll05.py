@@ -13,10 +13,10 @@ from typing import Any
 from selfattn.errors import UserError
 from selfattn.files import write_json
 
-from ..folder import check_destination, new_folder
+from ...folder import check_destination, new_folder
+from ..propositions import Sentence
 from . import conll
 from .conll05_files import BROWN, PARTS, Member, Part, Spelling, read_archives
-from .propositions import Sentence
 from .rows import blocks_of
 from .treebank import Tree, read_section, section_folder
 

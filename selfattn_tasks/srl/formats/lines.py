@@ -14,9 +14,9 @@ from pathlib import Path
 from selfattn.errors import UserError
 from selfattn.files import write_text
 
-from ..text import read_lines
+from ...text import read_lines
+from ..propositions import Proposition, Sentence, covers_predicate
 from .bio import from_bio, to_bio
-from .propositions import Proposition, Sentence, covers_predicate
 from .rows import fields
 
 SEPARATOR = "|||"

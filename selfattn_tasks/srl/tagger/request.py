@@ -8,10 +8,10 @@ from pathlib import Path
 
 from selfattn.errors import UserError
 
-from . import conll
-from .brackets import looks_like_brackets
-from .propositions import Proposition, Sentence
-from .rows import NO_PREDICATE, counts_words, read_blocks
+from ..formats import conll
+from ..formats.brackets import looks_like_brackets
+from ..formats.rows import NO_PREDICATE, counts_words, read_blocks
+from ..propositions import Proposition, Sentence
 
 _TOKEN = re.compile(
     r"\w+(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|re|ve|ll)\b|\w+(?:[-.,]\w+)*|[^\w\s]", re.IGNORECASE

@@ -13,7 +13,7 @@ from selfattn.errors import UserError, check_integer
 from selfattn.layers import build_attention
 from selfattn.masks import check_padding_mask
 
-from ..words.initialise import INITIALISERS, initialise
+from ...words.initialise import INITIALISERS, initialise
 
 _LAYER_NORM_EPS = 1e-6
 

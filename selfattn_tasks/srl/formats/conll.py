@@ -18,9 +18,9 @@ from pathlib import Path
 from selfattn.errors import UserError
 from selfattn.files import write_text
 
+from ..propositions import Proposition, Sentence
 from . import conll12, lines
 from .brackets import format_brackets, looks_like_brackets
-from .propositions import Proposition, Sentence
 from .rows import NO_PREDICATE, Block, counts_words, parse_column, read_blocks
 
 logger = logging.getLogger(__name__)
