@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from benchmarks.kinds import (
 )
 from benchmarks.method import Method, Setup
 from benchmarks.rivals.algorithm1 import AlgorithmOneLayer, algorithm1, mtsa_by_reference
-from benchmarks.rivals.convolution import HierarchicalCNN, MultiWindowCNN
 from benchmarks.rivals.dot_product import (
     Directed,
     Explicit,
@@ -35,6 +34,7 @@ from selfattn.config import CONFIGS, AttentionConfig
 from selfattn.errors import UserError
 from selfattn.layers import ATTENTIONS, build_attention
 from selfattn.masks import head_masks
+from selfattn.models import build_context
 from selfattn.ops import mtsa
 
 _LABELS = {
@@ -123,6 +123,11 @@ def _algorithm1_layer_reference(module: nn.Module, setup: Setup) -> nn.Module:
     return slow
 
 
+def _cnn(name: str, **switches: Any) -> Callable[[Setup], nn.Module]:
+    """A context of sentence encoders, as wide as the papers have it for an input of that width."""
+    return lambda setup: build_context(name, setup.embed_dim, setup.embed_dim, **switches)
+
+
 def _layers() -> list[Method]:
     found: list[Method] = [
         LayerMethod(
@@ -161,8 +166,8 @@ def _layers() -> list[Method]:
         ),
         LayerMethod("bi-lstm", "Bi-LSTM", lambda s: BiRecurrent(s.embed_dim, "lstm")),
         LayerMethod("bi-gru", "Bi-GRU", lambda s: BiRecurrent(s.embed_dim, "gru")),
-        LayerMethod("multi-cnn", "multi-window CNN", lambda s: MultiWindowCNN(s.embed_dim)),
-        LayerMethod("hrchy-cnn", "hierarchical CNN", lambda s: HierarchicalCNN(s.embed_dim)),
+        LayerMethod("multi-cnn", "multi-window CNN", _cnn("multi_cnn", per_token=True)),
+        LayerMethod("hrchy-cnn", "hierarchical CNN", _cnn("hrchy_cnn")),
     ]
     return found
 

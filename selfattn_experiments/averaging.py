@@ -28,7 +28,7 @@ def latest(folder: str | os.PathLike[str], count: int, by: str = "epoch") -> lis
         by: ``"epoch"`` for ``checkpointN.pt``, ``"update"`` for ``checkpoint_E_N.pt``.
 
     Returns:
-        list[Path]: *count* files, the oldest first.
+        *count* files, the oldest first.
 
     Raises:
         UserError: there is no such folder, or it holds fewer.
@@ -55,7 +55,7 @@ def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
         paths: the files, the newest last: everything but the weights is taken from it.
 
     Returns:
-        dict[str, Any]: a checkpoint that fairseq-generate loads, without optimizer state. Tensors
+        A checkpoint that fairseq-generate loads, without optimizer state. Tensors
         keep their dtype; integer tensors are the last checkpoint's; shared tensors stay shared.
 
     Raises:

@@ -9,12 +9,12 @@ import pytest
 
 from selfattn.errors import UserError
 from selfattn_experiments.compare.compare import Request, compare
+from selfattn_experiments.compare.rendering.text import render
 from selfattn_experiments.compare.results import Settings
 from selfattn_experiments.compare.runs import name_systems
-from selfattn_experiments.compare.text import render
 from selfattn_experiments.runs import session
+from selfattn_experiments.runs.execution.slots import Slot
 from selfattn_experiments.runs.read import read_grid
-from selfattn_experiments.runs.slots import Slot
 from selfattn_tasks.registry import TASKS
 from tests.toys.similarity import Similarity
 
@@ -150,7 +150,7 @@ def test_a_grid(folder, capsys):
         ("predict:", "generate:", "`generate` belongs to task translation, not to similarity"),
         ("--batch 7", "--input x", "predict gives --input, which is not allowed: the key `gold`"),
         ("gold:", "golds:", "the key `golds` is unknown: did you mean `gold`?"),
-        ("similarity", "parsing", "must be translation or srl or similarity"),
+        ("similarity", "parsing", "must be translation or srl or sentences or similarity"),
     ],
 )
 def test_mistakes_in_a_grid(folder, old, new, said):

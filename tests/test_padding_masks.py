@@ -13,7 +13,8 @@ from selfattn.config import BiBloSAConfig, MTSAConfig
 from selfattn.errors import UserError
 from selfattn.layers import base, blocks, inspection, mblosa, selection
 from selfattn_tasks import srl
-from selfattn_tasks.srl import decode, decode_structure, network
+from selfattn_tasks.srl import decode, decode_structure
+from selfattn_tasks.srl.tagger import network
 
 PARAMETERS = {"padding_mask", "key_padding_mask", "padding"}
 DTYPES = (torch.int64, torch.int8, torch.uint8, torch.float16, torch.float32, torch.float64)
@@ -68,8 +69,8 @@ CALLS = {
     "srl.decode_structure.best_structured": lambda m: decode_structure.best_structured(
         scores, m, labels
     ),
-    "srl.network.Tagger.forward": lambda m: network.Tagger(config)(words, words, m),
-    "srl.network.TaggerLayer.forward": lambda m: network.TaggerLayer(config)(x, m),
+    "srl.tagger.network.Tagger.forward": lambda m: network.Tagger(config)(words, words, m),
+    "srl.tagger.network.TaggerLayer.forward": lambda m: network.TaggerLayer(config)(x, m),
 } | {
     f"layers.{layer.__module__.rpartition('.')[2]}.{layer.__name__}.{way}": (
         lambda m, name=name, way=way: getattr(layers.build_attention(name, 8, 2), way)(x, m)

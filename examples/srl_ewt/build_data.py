@@ -23,10 +23,11 @@ from selfattn.cli import run
 from selfattn.errors import UserError
 from selfattn.files import write_json
 from selfattn_tasks.folder import new_folder, sha256_of
-from selfattn_tasks.srl import Proposition, Sentence, Span, conll
-from selfattn_tasks.srl.brackets import BracketError, parse_brackets
+from selfattn_tasks.srl import Proposition, Sentence, Span
+from selfattn_tasks.srl.formats import conll
+from selfattn_tasks.srl.formats.brackets import BracketError, parse_brackets
+from selfattn_tasks.srl.formats.rows import NO_PREDICATE, Block, read_blocks
 from selfattn_tasks.srl.propositions import CONTINUATION, VERB
-from selfattn_tasks.srl.rows import NO_PREDICATE, Block, read_blocks
 from selfattn_tasks.text import read_lines
 
 MARK = "counts.json"

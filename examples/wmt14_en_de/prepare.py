@@ -14,6 +14,7 @@ An interrupted command goes on with the step, and within a download with the byt
 
 import argparse
 import sys
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
@@ -66,14 +67,7 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
     show = partial(print, flush=True)
-    options = Options(
-        vocab_size=args.vocab_size,
-        vocab_pairs=args.vocab_pairs,
-        coverage=args.coverage,
-        max_length=args.max_length,
-        max_ratio=args.max_ratio,
-        workers=args.workers,
-    )
+    options = Options(**{field.name: getattr(args, field.name) for field in fields(Options)})
     check_output_folder("--dest", args.dest)
     sources = read_sources(args.sources)
     archives = find_archives(

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from selfattn.cli import run
 from selfattn.files import check_output, write_lines
-from selfattn_tasks.translation.outputs import read_translations
+from selfattn_tasks.translation.outputs import read_hypotheses, read_translations
 from wmt14 import runs
 from wmt14.bleu import bleu_flavours
 from wmt14.text import REFERENCE
@@ -34,8 +34,9 @@ def main() -> None:
     add("--data", type=Path, required=True, help="the folder that prepare.py made")
     args = parser.parse_args()
     check_output("--run", args.run / f"{args.name}.de")
-    references = read_translations(args.data / "text" / REFERENCE)
-    hypotheses = read_translations(args.output, len(references))
+    published = args.data / "text" / REFERENCE
+    references = read_translations(published)
+    hypotheses = read_hypotheses(args.output, references, published)
     scores = bleu_flavours(hypotheses, references)
     result = runs.describe(args.checkpoint, args.name, scores)
     write_lines(args.run / f"{args.name}.de", hypotheses)

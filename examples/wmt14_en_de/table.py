@@ -4,7 +4,7 @@
   python examples/wmt14_en_de/table.py runs/wmt14/*
 
 A run counts if its settings are the published ones and it is finished; the lines below the table
-say which were left out and why. Whether a difference is real: scripts/compare_bleu.py.
+say which were left out and why. Whether a difference is real: `selfattn compare`.
 """
 
 import argparse

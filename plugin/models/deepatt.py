@@ -14,7 +14,7 @@ from torch import Tensor
 
 from selfattn.config import CONFIGS, AttentionConfig
 from selfattn.errors import UserError
-from selfattn_tasks.srl.network import Tagger, TaggerConfig
+from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig
 from selfattn_tasks.words.embeddings import WordVectors, vector_width
 from selfattn_tasks.words.initialise import INITIALISERS
 from selfattn_tasks.words.vocabulary import FIRST_WORD, Vocabulary
@@ -38,7 +38,7 @@ _WORD_DIM = 100
 
 @register_model("deepatt")
 class DeepAttModel(BaseFairseqModel):
-    """fairseq's side of :class:`selfattn_tasks.srl.network.Tagger`.
+    """fairseq's side of :class:`selfattn_tasks.srl.tagger.network.Tagger`.
 
     ``--encoder-attention`` names the attention: ``multihead`` is the model of Tan et al. (2018),
     ``mtsa`` the one of table 4 of Shen et al. (2019), any other that one with another mechanism.

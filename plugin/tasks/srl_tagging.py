@@ -17,9 +17,9 @@ from torch import Tensor
 from selfattn.errors import UserError
 from selfattn_tasks.srl import Proposition, Sentence, read
 from selfattn_tasks.srl.decode import decode
-from selfattn_tasks.srl.lines import Line, read_lines_file
+from selfattn_tasks.srl.formats.lines import Line, read_lines_file
 from selfattn_tasks.srl.scorer import score
-from selfattn_tasks.srl.state import KEY, TaggerState
+from selfattn_tasks.srl.tagger.state import KEY, TaggerState
 from selfattn_tasks.srl.tags import DECODERS, proposition_of
 from selfattn_tasks.words.embeddings import WordVectors, read_vectors
 from selfattn_tasks.words.vocabulary import Vocabulary, differences, read_symbols

@@ -107,7 +107,11 @@ def zero_padding(x: Tensor, padding_mask: Tensor | None) -> Tensor:
 
 
 def activation(name: str) -> nn.Module:
-    """A module from a name in ``selfattn.config.ACTIVATIONS``."""
+    """A module from a name in ``selfattn.config.ACTIVATIONS``.
+
+    Raises:
+        UserError: if the name is another.
+    """
     modules: dict[str, nn.Module] = {
         "none": nn.Identity(),
         "relu": nn.ReLU(),
@@ -115,6 +119,8 @@ def activation(name: str) -> nn.Module:
         "gelu": nn.GELU(),
         "tanh": nn.Tanh(),
     }
+    if name not in modules:
+        raise UserError(f"activation {name!r} is unknown; allowed are {', '.join(modules)}")
     return modules[name]
 
 

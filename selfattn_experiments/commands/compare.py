@@ -20,19 +20,21 @@ test sets; the other metrics are shown beside it.
 import argparse
 import math
 import shutil
+from dataclasses import fields
 from pathlib import Path
 
 from selfattn.cli import moving_line, typed_command
 from selfattn.errors import UserError
-from selfattn.files import check_output, check_output_folder, write_json, write_text
+from selfattn.files import check_output_folder, write_json, write_text
 
 from ..compare.compare import Request, compare
-from ..compare.files import to_csv, to_latex, to_markdown
-from ..compare.plots import draw
 from ..compare.reading import TASKS
+from ..compare.rendering.files import to_csv, to_latex, to_markdown
+from ..compare.rendering.plots import draw
+from ..compare.rendering.text import render
 from ..compare.results import Settings
 from ..compare.runs import name_logs, name_systems, name_test_sets
-from ..compare.text import render
+from .checks import check_least, check_outputs
 
 FILES = ("json", "csv", "markdown", "latex")
 
@@ -90,12 +92,8 @@ def check(args: argparse.Namespace) -> None:
         raise UserError(f"--looked-after is {min(args.looked_after)}, but must be 1 or more")
     if not 100 <= args.samples <= 1_000_000:
         raise UserError(f"--samples is {args.samples}, but must be from 100 to 1000000")
-    if args.seed < 0:
-        raise UserError(f"--seed is {args.seed}, but must be 0 or more")
-    for name in FILES:
-        path = getattr(args, name)
-        if path is not None:
-            check_output(f"--{name}", path)
+    check_least(args, seed=0)
+    check_outputs(args, *FILES)
     if args.plots is not None:
         check_output_folder("--plots", args.plots)
     if args.logs and args.plots is None:
@@ -105,11 +103,9 @@ def check(args: argparse.Namespace) -> None:
 def main(args: argparse.Namespace) -> None:
     """Compare the systems, print the report and write the files that are asked for."""
     check(args)
-    settings = Settings(
-        task=args.task, metrics=(), lowercase=args.lowercase, tokenize=args.tokenize,
-        alpha=args.alpha, power=args.power, relevant=args.relevant, samples=args.samples,
-        seed=args.seed, primary=args.primary, looked_after=tuple(sorted(set(args.looked_after))),
-    )  # fmt: skip
+    args.relevant = args.relevant or 0.0  # the task says it
+    args.looked_after = tuple(sorted(set(args.looked_after)))
+    settings = Settings(**{field.name: getattr(args, field.name) for field in fields(Settings)})
     systems = name_systems([args.baseline, *args.system])
     logs = name_logs(args.logs, systems)
     request = Request(

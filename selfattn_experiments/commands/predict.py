@@ -31,11 +31,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from selfattn.errors import UserError
-from selfattn.files import check_output, write_lines
-from selfattn_tasks.srl import Sentence, conll, lines
-from selfattn_tasks.srl.request import read_queries, typed_sentences
-from selfattn_tasks.srl.show import as_json, as_text
+from selfattn.files import write_lines
+from selfattn_tasks.progress import Progress
+from selfattn_tasks.srl import Sentence
+from selfattn_tasks.srl.formats import conll, lines
+from selfattn_tasks.srl.tagger.request import read_queries, typed_sentences
+from selfattn_tasks.srl.tagger.show import as_json, as_text
 from selfattn_tasks.srl.tags import DECODERS
+
+from .checks import check_outputs
 
 FORMATS = ("text", "json", "jsonl", "props", "columns", "lines")
 # What the end of --output's name says about its format; any other name gets a props file.
@@ -71,8 +75,7 @@ def check(args: argparse.Namespace) -> None:
         args.refuse("--predicates belongs to sentences; --input names its predicates itself")
     if args.input and len(args.input) > 2:
         args.refuse("--input takes one file or folder, or a words and a props file")
-    if args.output:
-        check_output("--output", args.output)
+    check_outputs(args, "output")
 
 
 def typed() -> list[str]:
@@ -99,63 +102,61 @@ def wanted(args: argparse.Namespace) -> list[Sentence]:
 
 def write(sentences: Sequence[Sentence], args: argparse.Namespace) -> None:
     """Write the result where it shall go, in the form that it shall have."""
-    form = args.format
-    if form is None:
-        form = ENDINGS.get(args.output.suffix, "props") if args.output else "text"
-    if form in ("text", "json", "jsonl"):
-        width = shutil.get_terminal_size((100, 24)).columns
-        parts = [f"{as_text(s, width)}\n" if form == "text" else as_json(s) for s in sentences]
-        if form == "json":
-            parts = ["[", ",\n".join(parts), "]"]
-        if args.output:
-            write_lines(args.output, parts)
-        else:
-            print("\n".join(parts))
-        return
+    target = args.output or Path("/dev/stdout")
+    form = args.format or (ENDINGS.get(target.suffix, "props") if args.output else "text")
     writers: dict[str, Callable[[Path, Sequence[Sentence]], None]] = {
         "props": conll.write_props,
         "columns": conll.write_columns,
         "lines": lines.write,
     }
-    if args.output:
-        writers[form](args.output, sentences)
-        return
-    import tempfile
+    if form in writers:
+        writers[form](target, sentences)
+    elif form == "text":
+        width = shutil.get_terminal_size((100, 24)).columns
+        write_lines(target, [f"{as_text(sentence, width)}\n" for sentence in sentences])
+    else:
+        parts = [as_json(sentence) for sentence in sentences]
+        write_lines(target, ["[", ",\n".join(parts), "]"] if form == "json" else parts)
 
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "out"
-        writers[form](path, sentences)
-        print(path.read_text(encoding="utf-8"), end="")
 
+def _is_of_sentences(checkpoint: Path) -> bool:
+    """Whether `selfattn predict sentences` applies the model; a broken file is reported later."""
+    from selfattn_tasks import checkpoints
+    from selfattn_tasks.sentences.state import KEY
 
-def shower(total: int) -> Callable[[int], None] | None:
-    """A function that shows progress, on a terminal only."""
-    if not sys.stderr.isatty():
-        return None
-    return lambda done: print(f"\r{done:,} of {total:,}", end="", file=sys.stderr, flush=True)
+    try:
+        return KEY in checkpoints.task_state(checkpoint)
+    except UserError:
+        return False
 
 
 def main(args: argparse.Namespace) -> None:
     """Label the sentences, write them, and say how fast it was."""
     check(args)
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
+    if _is_of_sentences(args.checkpoint[0]):
+        from . import predict_sentences
+
+        predict_sentences.take_over(args)
+        return
     sentences = wanted(args)
     import torch
 
     # torch takes seconds to import, and a mistake in the flags should not.
     from selfattn_tasks.srl.decode_structure import count_violations
-    from selfattn_tasks.srl.predictor import Predictor
+    from selfattn_tasks.srl.tagger.predictor import Predictor
 
     if args.device != "cpu" and not (args.device == "cuda" and torch.cuda.is_available()):
         raise UserError(f"--device {args.device} is not usable here; cpu is")
     predictor = Predictor.load(args.checkpoint, args.device)
     total = sum(len(s.propositions) for s in sentences)
-    show = shower(total)
+    silent = not sys.stderr.isatty()
     start = time.perf_counter()
-    predicted = predictor.predict(sentences, args.decoder, show)
+    with Progress(
+        None, "labelling", total, "propositions", stream=sys.stderr, disable=silent
+    ) as progress:
+        predicted = predictor.predict(sentences, args.decoder, progress.to)
     seconds = time.perf_counter() - start
-    if show:
-        print(file=sys.stderr)
     write(predicted, args)
     broken = count_violations([p.spans for s in predicted for p in s.propositions])
     kinds = ", ".join(f"{broken[kind]} {kind}" for kind in ("unique", "continuation", "reference"))

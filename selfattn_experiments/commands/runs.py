@@ -40,10 +40,9 @@ import os
 import signal
 from pathlib import Path
 
-from selfattn.errors import UserError
-
 from ..process import again
 from ..runs.read import read_grid
+from .checks import check_least
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -65,20 +64,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--slurm", type=Path, metavar="FOLDER", help="only write scripts for SLURM")
 
 
-def check(args: argparse.Namespace) -> None:
-    """Refuse flags that do not fit, before anything is read or written."""
-    for flag, value, least in (
-        ("--jobs", args.jobs, 1),
-        ("--runs-per-gpu", args.runs_per_gpu, 1),
-        ("--retries", args.retries, 0),
-    ):
-        if value is not None and value < least:
-            raise UserError(f"{flag} is {value}, but must be {least} or more")
-
-
 def main(args: argparse.Namespace) -> int:
     """Work the grid off, or only print, sum up or write scripts."""
-    check(args)
+    check_least(args, jobs=1, runs_per_gpu=1, retries=0)
     grid = read_grid(args.grid)
     if args.slurm:
         from ..runs.session import choose

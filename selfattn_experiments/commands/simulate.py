@@ -14,11 +14,12 @@ from pathlib import Path
 
 from selfattn.cli import moving_line
 from selfattn.errors import UserError
-from selfattn.files import check_output, write_text
+from selfattn.files import write_text
 
+from ..compare.rendering.rates import draw_rates
 from ..compare.simulation import HEADER, WORLDS, markdown_row, simulate
-from ..compare.simulation_figure import draw_rates
 from ..report.figures import FORMATS
+from .checks import check_least, check_outputs
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -34,13 +35,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Refuse flags that do not fit, before anything is read or written."""
-    for name, least in (("repetitions", 1), ("sentences", 2), ("samples", 19), ("seed", 0)):
-        if getattr(args, name) < least:
-            raise UserError(f"--{name} is {getattr(args, name)}, but must be {least} or more")
-    for name in ("output", "plot"):
-        path = getattr(args, name)
-        if path is not None:
-            check_output(f"--{name}", path)
+    check_least(args, repetitions=1, sentences=2, samples=19, seed=0)
+    check_outputs(args, "output", "plot")
     if args.plot is not None and args.plot.suffix not in FORMATS:
         raise UserError(f"--plot is {args.plot}, but must end in {' or '.join(FORMATS)}")
 

@@ -87,12 +87,15 @@ GROUPS = {
         Verb("runs", "a grid of systems and seeds: train, test, record", "run_seeds.py"),
     ),
     "Use a model": (
+        Verb("predict sentences", "classes, scores and vectors of sentences",
+             "predict_sentences.py", module=f"{_HERE}.predict_sentences"),
         Verb("predict", "semantic roles of sentences", "predict_srl.py"),
         Verb("show", "what the attention does with a sentence", "show_attention.py"),
     ),
     "Score and compare": (
         Verb("score translation", "BLEU with its signature", "score_translation.py"),
         Verb("score srl", "F1 as the official script computes it", "score_srl.py"),
+        Verb("score sentences", "accuracy, or Pearson, Spearman, MSE", "score_sentences.py"),
         Verb("compare", "significance tests over runs and sentences", "compare_bleu.py"),
         Verb("simulate", "how often these tests are wrong", "simulate_tests.py"),
         Verb("curves", "learning curves from training logs", "plot_curves.py"),
@@ -108,14 +111,11 @@ GROUPS = {
 VERBS = {verb.words: verb for group in GROUPS.values() for verb in group}
 
 
-def script_main(words: str) -> Callable[[], int | None]:
-    """The main function of the script that is ``selfattn WORDS`` in a clone."""
-
-    def main() -> int | None:
-        prog = Path(sys.argv[0]).name
-        return VERBS[words].run(VERBS[words].load_parser(prog, _as_scripts), sys.argv[1:])
-
-    return main
+def run_script() -> int | None:
+    """The verb that the script that was started stands for; its exit code."""
+    prog = Path(sys.argv[0]).name
+    verb = next(verb for verb in VERBS.values() if verb.script == prog)
+    return verb.run(verb.load_parser(prog, _as_scripts), sys.argv[1:])
 
 
 def _as_scripts(text: str) -> str:

@@ -7,6 +7,7 @@ A power that is computed for the observed difference only says the p-value again
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from .results import Planning
@@ -43,16 +44,12 @@ def seeds_needed(
     Returns:
         None if it takes more than MOST_SEEDS, as with a difference of 0.
     """
-    low, high = 1, 2
-    while high < MOST_SEEDS and power(difference, sx, sy, high, high, alpha) < wanted:
-        low, high = high, 2 * high
-    if high >= MOST_SEEDS:
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        enough = power(difference, sx, sy, middle, middle, alpha) >= wanted
-        low, high = (low, middle) if enough else (middle, high)
-    return high
+
+    def enough(runs: int) -> bool:
+        return power(difference, sx, sy, runs, runs, alpha) >= wanted
+
+    fewest = bisect_left(range(MOST_SEEDS + 1), True, lo=2, key=enough)
+    return fewest if fewest <= MOST_SEEDS else None
 
 
 def spread_limit(freedom: int, confidence: float = 0.8) -> float:

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -25,6 +25,7 @@ TOLERANCE = 1e-9
 Interval = tuple[float, float]
 
 
+@final
 @dataclass(frozen=True)
 class TTest:
     """The outcome of a test.
@@ -53,6 +54,7 @@ class Permutation:
     exact: bool
 
 
+@final
 @dataclass(frozen=True)
 class Effect:
     """Hedges' g, a difference in standard deviations.
@@ -66,6 +68,7 @@ class Effect:
     interval: Interval
 
 
+@final
 @dataclass(frozen=True)
 class Order:
     """How far the runs of the side with the higher mean are from lying above the other side's.

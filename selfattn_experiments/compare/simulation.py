@@ -103,7 +103,7 @@ class Rate:
 
     @property
     def share(self) -> float:
-        """Of 1."""
+        """The share of wrong verdicts, from 0 to 1."""
         return self.wrong / self.pairs
 
 
@@ -231,7 +231,7 @@ HEADER = (
 
 
 def markdown_row(rate: Rate) -> str:
-    """A row under HEADER."""
+    """A rate as a row of the Markdown table that HEADER begins."""
     n, m = rate.world.runs
     spreads = " and ".join(f"{sd:.1f}" for sd in rate.spreads)
     low, high = (100 * limit for limit in rate.interval)

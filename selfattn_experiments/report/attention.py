@@ -36,13 +36,13 @@ class Look:
     """One layer on one sentence.
 
     Args:
-        tokens (tuple[str, ...]): the sentence as the layer sees it.
-        inspection (Inspection): what the layer did; a batch of one.
-        layer (int): its number, from 1.
-        layers (int): how many the model has.
-        attention (str): the mechanism's name.
-        heads (tuple[int, ...]): numbers of the heads in ``inspection``, from 1.
-        predicate (int | None): position of a tagger's predicate, from 0.
+        tokens: the sentence as the layer sees it.
+        inspection: what the layer did; a batch of one.
+        layer: its number, from 1.
+        layers: how many the model has.
+        attention: the mechanism's name.
+        heads: numbers of the heads in ``inspection``, from 1.
+        predicate: position of a tagger's predicate, from 0.
     """
 
     tokens: tuple[str, ...]

@@ -36,13 +36,13 @@ class Sheet:
 
     @property
     def cell(self) -> float:
-        """Width of a token."""
+        """Width of a token's cell, in inches."""
         count = len(self.tokens)
         return min(_ROOMY, max(_TIGHT, _SQUARE / count), _WIDEST / count)
 
     @property
     def side(self) -> float:
-        """Width of all tokens."""
+        """Width of all cells together, in inches."""
         return self.cell * len(self.tokens)
 
     @property
@@ -118,7 +118,7 @@ class Section:
         return max(self.inner, text_width(self.heading))
 
     def draw(self, place: Place) -> None:
-        """Heading and part."""
+        """Draw the heading and, below it, the part."""
         place.write(0, 0, self.heading, fontweight="bold")
         self.paint(place)
 

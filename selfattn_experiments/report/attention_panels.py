@@ -227,7 +227,7 @@ def _bar(
 
 
 def _lines(panel: Any, sheet: Sheet, both: bool) -> None:
-    """Borders of blocks."""
+    """Draw the borders between blocks of tokens."""
     for place in sheet.borders:
         panel.axvline(place, color=INK, linewidth=0.9)
         if both:

@@ -4,34 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from selfattn.errors import UserError
 from selfattn.files import check_output
+from selfattn_tasks.registry import TASKS
 
-from .fairseq_log import Curves
+from .fairseq_log import Curves, Points
 from .figures import colours, new_figure, save, tidy
 
 FORMATS = (".png", ".svg", ".pdf")
 
 
 def plot(runs: Mapping[str, Curves], output: Path, title: str = "") -> None:
-    """Draw training and validation loss, and validation BLEU where there is any, over updates.
+    """Draw training and validation loss over updates, and each validation score that a task has.
 
     Args:
-        runs (Mapping[str, Curves]): name in the legend to curves.
-        output (Path): the picture; its ending chooses the format, one of FORMATS.
-        title (str): a line above the picture.
+        runs: name in the legend to curves.
+        output: the picture; its ending chooses the format, one of FORMATS.
+        title: a line above the picture.
 
     Raises:
         UserError: if the ending is another, or matplotlib is not installed.
     """
     check_picture(output)
-    with_bleu = any(curves.valid_bleu for curves in runs.values())
-    figure = new_figure(10.5 if with_bleu else 6.2, 4.2)
-    axes = figure.subplots(1, 2 if with_bleu else 1, squeeze=False)[0]
+    scores = {
+        name: label
+        for task in TASKS.values()
+        for name, label in task.valid_metrics.items()
+        if any(name in curves.valid for curves in runs.values())
+    }
+    figure = new_figure(6.2 + 4.3 * len(scores), 4.2)
+    axes = figure.subplots(1, 1 + len(scores), squeeze=False)[0]
     _draw_loss(axes[0], runs)
-    if with_bleu:
-        _draw_bleu(axes[1], runs)
+    for panel, (name, label) in zip(axes[1:], scores.items(), strict=True):
+        _draw_score(panel, runs, name, label)
     for panel in axes:
         panel.set_xlabel("updates")
         panel.set_xlim(left=0)
@@ -49,7 +56,7 @@ def check_picture(output: Path) -> None:
     check_output("--output", output)
 
 
-def _draw_loss(panel, runs: Mapping[str, Curves]) -> None:  # type: ignore[no-untyped-def]
+def _draw_loss(panel: Any, runs: Mapping[str, Curves]) -> None:
     for colour, (name, curves) in zip(colours(len(runs)), runs.items(), strict=True):
         lead = f"{name}: " if len(runs) > 1 else ""
         if curves.train_loss:
@@ -57,27 +64,24 @@ def _draw_loss(panel, runs: Mapping[str, Curves]) -> None:  # type: ignore[no-un
                 *zip(*curves.train_loss, strict=True),
                 color=colour, linewidth=1, alpha=0.5, label=f"{lead}training",
             )  # fmt: skip
-        if curves.valid_loss:
-            panel.plot(
-                *zip(*curves.valid_loss, strict=True),
-                color=colour, linewidth=1.8, marker="o", markersize=3.5, label=f"{lead}validation",
-            )  # fmt: skip
+        _draw_validation(panel, curves.valid.get("loss"), colour, f"{lead}validation")
     panel.set_ylabel("loss (bits per token)")
     panel.set_title("loss", fontsize=11)
     panel.legend(frameon=False)
 
 
-def _draw_bleu(panel, runs: Mapping[str, Curves]) -> None:  # type: ignore[no-untyped-def]
+def _draw_score(panel: Any, runs: Mapping[str, Curves], score: str, label: str) -> None:
     for colour, (name, curves) in zip(colours(len(runs)), runs.items(), strict=True):
-        if curves.valid_bleu:
-            updates, scores = zip(*curves.valid_bleu, strict=True)
-            panel.plot(
-                updates, scores,
-                color=colour, linewidth=1.8, marker="o", markersize=3.5,
-                # Beside the points, the numbers of runs that end alike would lie on each other.
-                label=f"{name}: {scores[-1]:.1f} at the end",
-            )  # fmt: skip
-    panel.set_ylabel("BLEU")
+        if points := curves.valid.get(score):
+            # Beside the points, the numbers of runs that end alike would lie on each other.
+            _draw_validation(panel, points, colour, f"{name}: {points[-1][1]:.1f} at the end")
+    panel.set_ylabel(label)
     panel.set_ylim(bottom=0)
-    panel.set_title("BLEU of the validation set", fontsize=11)
+    panel.set_title(f"{label} of the validation set", fontsize=11)
     panel.legend(frameon=False, loc="lower right")
+
+
+def _draw_validation(panel: Any, points: Points | None, colour: str, label: str) -> None:
+    if points:
+        style = {"linewidth": 1.8, "marker": "o", "markersize": 3.5}
+        panel.plot(*zip(*points, strict=True), color=colour, label=label, **style)

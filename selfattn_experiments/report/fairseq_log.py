@@ -21,6 +21,7 @@ _BARE = (
     (re.compile(r"epoch \d+:\s+\d+ / \d+ loss="), "train_inner"),
 )
 _INNER_PAIR = re.compile(r"(\w+)=([^\s,]+)")
+Points = list[tuple[int, float]]
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,10 @@ class Record:
     """The numbers of one line of a log.
 
     Args:
-        kind (str): ``train_inner`` (since the last such line), ``train`` (an epoch) or the name of
+        kind: ``train_inner`` (since the last such line), ``train`` (an epoch) or the name of
             a validation set, most often ``valid``.
-        update (int): optimizer steps done so far.
-        values (dict[str, float]): loss, bleu, lr and so on, without the prefix ``valid_``.
+        update: optimizer steps done so far.
+        values: loss, bleu, lr and so on, without the prefix ``valid_``.
     """
 
     kind: str
@@ -41,31 +42,32 @@ class Record:
 
 @dataclass
 class Curves:
-    """Points ``(update, value)`` of one run; losses are in bits per token, as fairseq logs them."""
+    """Points ``(update, value)`` of one run; losses are in bits per token, as fairseq logs them.
 
-    train_loss: list[tuple[int, float]] = field(default_factory=list)
-    valid_loss: list[tuple[int, float]] = field(default_factory=list)
-    valid_bleu: list[tuple[int, float]] = field(default_factory=list)
-    valid_f1: list[tuple[int, float]] = field(default_factory=list)
+    Args:
+        train_loss: over the updates since the point before.
+        valid: all numbers of the validations by name: ``loss``, ``bleu``, ``ppl`` and so on.
+    """
+
+    train_loss: Points = field(default_factory=list)
+    valid: dict[str, Points] = field(default_factory=dict)
 
     def add(self, record: Record) -> None:
         """Add the numbers of a record.
 
         A resumed training repeats the updates since its checkpoint: the later lines count.
         """
-        if record.kind == "train_inner":
+        if record.kind == "train_inner" and "loss" in record.values:
             _add(self.train_loss, record, "loss")
         elif record.kind == "valid":
-            _add(self.valid_loss, record, "loss")
-            _add(self.valid_bleu, record, "bleu")
-            _add(self.valid_f1, record, "f1")
+            for name in record.values:
+                _add(self.valid.setdefault(name, []), record, name)
 
 
-def _add(points: list[tuple[int, float]], record: Record, name: str) -> None:
-    if name in record.values:
-        while points and points[-1][0] >= record.update:
-            points.pop()
-        points.append((record.update, record.values[name]))
+def _add(points: Points, record: Record, name: str) -> None:
+    while points and points[-1][0] >= record.update:
+        points.pop()
+    points.append((record.update, record.values[name]))
 
 
 def parse_line(line: str) -> Record | None:
@@ -117,7 +119,7 @@ def read_curves(log: Path) -> Curves:
     """The curves of a run.
 
     Args:
-        log (Path): the output of fairseq-train, or its ``--log-file``.
+        log: the output of fairseq-train, or its ``--log-file``.
 
     Raises:
         UserError: if there is no such file or it holds no training log.
@@ -132,7 +134,7 @@ def read_curves(log: Path) -> Curves:
     for line in text.splitlines():
         if record := parse_line(line):
             curves.add(record)
-    if not (curves.train_loss or curves.valid_loss):
+    if not (curves.train_loss or curves.valid):
         raise UserError(
             f"{log} holds no line of a training: allowed is the output of fairseq-train with "
             "--log-format json or simple"

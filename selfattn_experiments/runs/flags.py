@@ -18,7 +18,8 @@ TRAIN: Mapping[str, str] = {
     "--seed": "the key `seeds` lists them",
     "--task": "the key `task` says it",
     "--user-dir": "the key `user_dir` names it",
-    "--cpu": "run_seeds.py --device cpu does that",
+    "--cpu": "`selfattn runs --device cpu` does that",
+    "--fold": "the runner trains every fold in turn",
     "--distributed-world-size": "the key `gpus_per_run` says it",
     "--device-id": "the runner chooses the device",
     "--log-format": "the runner reads the log",
@@ -36,7 +37,7 @@ GENERATE: Mapping[str, str] = {
     "--quiet": "the translations would be missing",
 }
 PREDICT: Mapping[str, str] = {
-    "--device": "run_seeds.py --device does that",
+    "--device": "`selfattn runs --device` does that",
     **dict.fromkeys(("--output", "--format"), _FOLDER),
 }
 

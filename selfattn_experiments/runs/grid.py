@@ -16,21 +16,21 @@ class Grid:
     """What a grid file says; paths are relative to the current folder.
 
     Args:
-        file (Path): the grid file.
-        task (Task): from ``selfattn_tasks.registry``.
-        data (Path): the folder that fairseq-train reads.
-        output (Path): gets a folder ``SYSTEM-SEED`` for each run, and the summary.
-        seeds (Mapping[str, tuple[int, ...]]): name of a system to the seeds of its trainings.
-        systems (Mapping[str, tuple[str, ...]]): name to flags of fairseq-train, common ones first.
-        tests (Mapping[str, Path]): name of a test set to its references or gold file.
-        user_dir (Path): the fairseq plugin.
-        generate (tuple[str, ...]): flags of what applies a checkpoint to a test set.
-        average (int, optional): how many of the last checkpoints are averaged.
-        checkpoint (str): without `average`: ``best`` or ``last``.
-        lowercase (bool): whether scores ignore case.
-        cpus_per_run (int, optional): cores and threads of a run.
-        gpus_per_run (int): GPUs of a run, if it is trained on GPUs.
-        slurm (tuple[str, ...]): flags of sbatch.
+        file: the grid file.
+        task: from ``selfattn_tasks.registry``.
+        data: the folder that fairseq-train reads.
+        output: gets a folder ``SYSTEM-SEED`` for each run, and the summary.
+        seeds: name of a system to the seeds of its trainings.
+        systems: name to flags of fairseq-train, common ones first.
+        tests: name of a test set to its references or gold file.
+        user_dir: the fairseq plugin.
+        generate: flags of what applies a checkpoint to a test set.
+        average: how many of the last checkpoints are averaged.
+        checkpoint: without `average`: ``best`` or ``last``.
+        lowercase: whether scores ignore case.
+        cpus_per_run: cores and threads of a run.
+        gpus_per_run: GPUs of a run, if it is trained on GPUs.
+        slurm: flags of sbatch.
     """
 
     file: Path

@@ -15,13 +15,13 @@ from selfattn_tasks.folder import sha256_of
 from selfattn_tasks.task import Scores
 
 from . import commands
-from .attempts import Attempts, now, read_json
-from .child import Step
+from .execution.attempts import Attempts, now, read_json
+from .execution.child import Step
+from .execution.follow import Follower
+from .execution.slots import Slot
 from .flags import number
-from .follow import Follower
 from .grid import Grid
 from .identity import Identity, digest, refuse_to_mix
-from .slots import Slot
 
 # What is read of trained.json, and of run.json beside it.
 _TRAINED = ("updates", "best_valid", "parameters", "gpu")
@@ -35,23 +35,30 @@ class Run:
     whose hypotheses are not the file that it was written for.
 
     Args:
-        grid (Grid): the grid.
-        identity (Identity): of the grid.
-        system (str): a name from the grid.
-        seed (int): of the training.
-        facts (Mapping[str, Any]): where it is trained: commit, versions, CPU.
+        grid: the grid.
+        identity: of the grid.
+        system: a name from the grid.
+        seed: of the training.
+        facts: where it is trained: commit, versions, CPU.
+        fold: the part that this training holds out, in a folder of its own; None: there are none.
     """
 
     def __init__(
-        self, grid: Grid, identity: Identity, system: str, seed: int, facts: Mapping[str, Any]
+        self,
+        grid: Grid,
+        identity: Identity,
+        system: str,
+        seed: int,
+        facts: Mapping[str, Any],
+        fold: int | None = None,
     ) -> None:
         self.grid, self.system, self.seed = grid, system, seed
-        self.name = f"{system}-{seed}"
+        self.name = f"{system}-{seed}" + ("" if fold is None else f"/fold{fold}")
         self.folder = grid.output / self.name
         self.log = self.folder / "train.log"
         self.attempts = Attempts(self.folder / "attempts.json", facts)
         self.follower = Follower(self.log, grid.flags(system))
-        self._training = identity.training(system, seed)
+        self._training = identity.training(system, seed, fold)
         self._test = identity.test()
         self._scores: dict[str, Scores] = {}
 
@@ -191,6 +198,8 @@ class Run:
             "finished": now(),
             "scores": {test: scores.figures for test, scores in self._scores.items()},
             "signatures": next(iter(self._scores.values())).signatures,
+            "protocol": self.grid.task.protocol(self.grid.data),
+            "warnings": [f"{t}: {w}" for t, found in self._scores.items() for w in found.warnings],
             "hypotheses": self._found_hypotheses(),
             **(read_json(self.folder / "trained.json", *_TRAINED) or {}),
             "seconds": self.attempts.seconds(),

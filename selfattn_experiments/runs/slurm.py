@@ -23,13 +23,13 @@ def write_scripts(folder: Path, grid: Grid, runs: Sequence[str], runner: Sequenc
     """Write ``array.sbatch``, ``collect.sbatch`` and ``submit.sh``.
 
     Args:
-        folder (Path): gets the scripts, and the output of the jobs.
-        grid (Grid): the grid.
-        runs (Sequence[str]): the names of the runs, one task each.
-        runner (Sequence[str]): the command line of the runner, without its arguments.
+        folder: gets the scripts, and the output of the jobs.
+        grid: the grid.
+        runs: the names of the runs, one task each.
+        runner: the command line of the runner, without its arguments.
 
     Returns:
-        Path: ``submit.sh``.
+        The path of ``submit.sh``.
 
     Raises:
         UserError: if the folder cannot be made, or SLURM could not write the output there.

@@ -5,8 +5,8 @@ is the one-proposition-a-line form that training reads; ``scorer`` equals the of
 script.
 """
 
-from .bio import from_bio, to_bio
-from .conll import read, write_columns, write_props
+from .formats.bio import from_bio, to_bio
+from .formats.conll import read, write_columns, write_props
 from .propositions import Proposition, Sentence, Span
 
 __all__ = [

@@ -11,7 +11,7 @@ from torch import Tensor
 from selfattn.errors import UserError
 from selfattn.masks import check_padding_mask
 
-from .bio import OUTSIDE, joined
+from .formats.bio import OUTSIDE, joined
 from .tags import DECODERS
 
 

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from selfattn.masks import check_padding_mask
 
-from .bio import from_bio
 from .decode import Constraints, bio_constraints, viterbi
+from .formats.bio import from_bio
 from .propositions import Span
 
 CORE = frozenset([*(f"A{i}" for i in range(6)), "AA", *(f"ARG{i}" for i in range(6)), "ARGA"])

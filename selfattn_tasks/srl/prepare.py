@@ -13,7 +13,7 @@ from selfattn.errors import UserError
 from selfattn.files import write_json, write_lines
 
 from ..folder import check_destination, new_folder, sha256_of
-from . import conll, lines
+from .formats import conll, lines
 from .propositions import Sentence
 
 logger = logging.getLogger(__name__)

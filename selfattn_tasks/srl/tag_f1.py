@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from selfattn.errors import needed
 
-from .bio import to_bio
+from .formats.bio import to_bio
 from .propositions import Sentence
 
 NAME = "seqeval F1 of BIO spans, V included, C-X a label of its own"

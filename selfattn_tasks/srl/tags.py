@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .bio import from_bio
+from .formats.bio import from_bio
 from .propositions import CONTINUATION, VERB, Proposition
 
 # The names that ``selfattn_tasks.srl.decode.decode`` knows.

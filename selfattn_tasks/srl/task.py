@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from selfattn.errors import UserError
 
 from ..task import Scores, Task
-from . import conll
-from .lines import regrouped
+from .formats import conll
+from .formats.lines import regrouped
 from .metrics import NAMES, TaggingMetric
 from .propositions import Sentence
 from .scorer import check_same_sentences, score
@@ -24,7 +24,8 @@ class SRL(Task):
     name = "srl"
     gold_holds = "propositions"
     metrics = NAMES
-    prepare = "prepare_srl.py"
+    valid_metrics: Mapping[str, str] = {"f1": "F1"}
+    prepare = "selfattn prepare srl"
     train_flags = ("--task", "srl_tagging")
     predictor = "predict"
     predict_flags = ("--format", "props")

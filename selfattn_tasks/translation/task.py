@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from selfattn.files import write_lines
 
+from ..metric import Scale
 from ..task import Scores, Task
 from . import output_warnings
 from .metrics import NAMES, TranslationMetric, translation_metrics
@@ -20,7 +22,8 @@ class Translation(Task):
     gold_holds = "translations"
     metrics = NAMES
     packages = ("sacrebleu",)
-    prepare = "prepare_translation.py"
+    valid_metrics: Mapping[str, str] = {"bleu": "BLEU"}
+    prepare = "selfattn prepare translation"
     gold_key, flags_key = "references", "generate"
     ignores_case = True
     output, hypotheses = "out", "hyp"
@@ -43,6 +46,10 @@ class Translation(Task):
         """sacreBLEU's metrics."""
         return translation_metrics(names, lowercase=lowercase, tokenize=tokenize)
 
+    def scale(self, metric: str) -> Scale:
+        """Percent; there may be more edits than words."""
+        return Scale(limits=(0.0, math.inf)) if metric == "TER" else Scale()
+
     def score(self, output: Path, gold: Path, hypotheses: Path, lowercase: bool) -> Scores:
         """Write the translations in corpus order and score them."""
         wanted = self.read_gold(gold)
@@ -59,7 +66,7 @@ class Translation(Task):
         )
 
     def usual_gold(self, data: Path, common: Mapping[str, Sequence[str]]) -> Path | None:
-        """What prepare_translation.py writes beside data-bin."""
+        """What `selfattn prepare translation` writes beside data-bin."""
         target = (common.get("--target-lang") or [""])[0] or _target_language(data)
         path = data.parent / "raw" / f"test.{target}"
         return path if path.is_file() else None

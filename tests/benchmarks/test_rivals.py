@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from benchmarks.rivals.algorithm1 import algorithm1
-from benchmarks.rivals.convolution import HierarchicalCNN, MultiWindowCNN
 from benchmarks.rivals.dot_product import Directed, Explicit
 from benchmarks.rivals.recurrent import BiRecurrent
 from selfattn.errors import UserError
@@ -21,8 +20,6 @@ def test_sizes_are_the_published_ones():
     # head (1,442,403) and the embedding. PyTorch's recurrent nets have a second bias a gate.
     assert size(BiRecurrent(300, "lstm")) == 2_884_803 - 1_442_403 + 2 * 4 * 300
     assert size(BiRecurrent(300, "gru")) == 2_524_203 - 1_442_403 + 2 * 3 * 300
-    assert size(MultiWindowCNN(300)) == (3 + 4 + 5) * 300 * 200 + 3 * 200
-    assert size(HierarchicalCNN(300)) == 3 * (5 * 300 * 600 + 600)
 
 
 @pytest.mark.parametrize(
@@ -30,23 +27,11 @@ def test_sizes_are_the_published_ones():
     [
         (BiRecurrent(12, "lstm"), 24),
         (BiRecurrent(12, "gru"), 24),
-        (MultiWindowCNN(12), 24),
-        (HierarchicalCNN(12), 12),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, int) else str(value),
 )
 def test_shapes(module, width):
     assert module(torch.randn(2, 5, 12)).shape == (2, 5, width)
-
-
-def test_the_windows_of_a_cnn_see_what_they_should():
-    """Window 4 sees one token before and two after; with 3 and 5, nothing beyond two."""
-    # So many filters that some are above zero in each window.
-    x = torch.randn(1, 9, 60, requires_grad=True)
-    wide, even = MultiWindowCNN(60), MultiWindowCNN(60, windows=(4,), filters=50)
-    for module, seen in ((wide, {2, 3, 4, 5, 6}), (even, {3, 4, 5, 6})):
-        (gradient,) = torch.autograd.grad(module(x)[0, 4].sum(), x)
-        assert set(gradient[0].abs().sum(1).nonzero().flatten().tolist()) == seen
 
 
 def test_a_recurrent_net_refuses_padding_on_the_left():

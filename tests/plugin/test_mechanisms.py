@@ -15,7 +15,7 @@ from omegaconf import OmegaConf  # noqa: E402
 import plugin  # noqa: E402, F401 - registers the models
 from selfattn.config import CONFIGS  # noqa: E402
 from selfattn_tasks import checkpoints  # noqa: E402
-from selfattn_tasks.srl import conll  # noqa: E402
+from selfattn_tasks.srl.formats import conll  # noqa: E402
 from selfattn_tasks.srl.prepare import prepare  # noqa: E402
 from tests.plugin.helpers import logged  # noqa: E402
 from tests.plugin.srl_corpus import sentences  # noqa: E402

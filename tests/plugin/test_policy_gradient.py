@@ -22,7 +22,7 @@ from selfattn.layers import build_attention  # noqa: E402
 from selfattn.layers.resa import Choice  # noqa: E402
 from selfattn.layers.selection import Selection  # noqa: E402
 from selfattn_tasks import checkpoints  # noqa: E402
-from selfattn_tasks.srl import conll  # noqa: E402
+from selfattn_tasks.srl.formats import conll  # noqa: E402
 from tests.plugin.helpers import FLAGS, hypotheses, logged, sentence, weights  # noqa: E402
 from tests.plugin.srl_corpus import sentences  # noqa: E402
 from tests.plugin.test_distributed import two_processes  # noqa: E402

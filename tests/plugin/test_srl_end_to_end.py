@@ -11,7 +11,7 @@ pytestmark = pytest.mark.fairseq
 
 from selfattn.errors import UserError  # noqa: E402
 from selfattn_tasks import checkpoints  # noqa: E402
-from selfattn_tasks.srl import conll  # noqa: E402
+from selfattn_tasks.srl.formats import conll  # noqa: E402
 from tests.plugin.helpers import logged, losses, weights  # noqa: E402
 from tests.plugin.srl_corpus import sentences  # noqa: E402
 from tests.plugin.test_distributed import run_ranks  # noqa: E402
@@ -200,7 +200,7 @@ def test_output_formats_say_the_same(whole, corpus, run_cli, tmp_path):
 
 
 def test_an_ensemble_averages_probabilities(whole, corpus):
-    from selfattn_tasks.srl.predictor import Predictor, Query
+    from selfattn_tasks.srl.tagger.predictor import Predictor, Query
 
     paths = [whole[0] / "checkpoint1.pt", whole[0] / "checkpoint_last.pt"]
     queries = [Query(("the", "goat", "hid", "his", "boat"), 2), Query(("Maria", "drew"), 1)]

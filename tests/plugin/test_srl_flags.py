@@ -10,7 +10,7 @@ pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
 from selfattn.errors import UserError  # noqa: E402
-from selfattn_tasks.srl import conll  # noqa: E402
+from selfattn_tasks.srl.formats import conll  # noqa: E402
 from selfattn_tasks.srl.prepare import prepare  # noqa: E402
 from tests.plugin.helpers import sentence  # noqa: E402
 from tests.plugin.srl_corpus import sentences  # noqa: E402

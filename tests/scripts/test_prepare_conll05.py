@@ -9,7 +9,7 @@ import tarfile
 
 import pytest
 
-from selfattn_tasks.srl import conll
+from selfattn_tasks.srl.formats import conll
 
 # A tree with a trace, and one with a parenthesis and a slash; their words and their propositions.
 TREES = """

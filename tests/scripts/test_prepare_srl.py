@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from selfattn_tasks.srl import conll, lines
+from selfattn_tasks.srl.formats import conll, lines
 
 TRAIN = """\
 We - (A0*)

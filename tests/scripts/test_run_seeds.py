@@ -16,8 +16,8 @@ for module in ("fairseq_cli", "sentencepiece", "sacrebleu", "yaml"):
     pytest.importorskip(module)
 pytestmark = [pytest.mark.fairseq, pytest.mark.slow]
 
-from selfattn_experiments.runs.lock import Lock  # noqa: E402
-from selfattn_tasks.srl import conll  # noqa: E402
+from selfattn_experiments.runs.execution.lock import Lock  # noqa: E402
+from selfattn_tasks.srl.formats import conll  # noqa: E402
 from tests.plugin.conftest import write_corpus  # noqa: E402
 from tests.plugin.srl_corpus import sentences  # noqa: E402
 

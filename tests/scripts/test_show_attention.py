@@ -13,9 +13,9 @@ from selfattn.config import CONFIGS
 from selfattn.errors import UserError
 from selfattn.layers.capture import inspections
 from selfattn_tasks import checkpoints
-from selfattn_tasks.srl.network import Tagger, TaggerConfig
-from selfattn_tasks.srl.predictor import Predictor, Query
-from selfattn_tasks.srl.state import KEY, PREFIX, TaggerState
+from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig
+from selfattn_tasks.srl.tagger.predictor import Predictor, Query
+from selfattn_tasks.srl.tagger.state import KEY, PREFIX, TaggerState
 from selfattn_tasks.words.vocabulary import Vocabulary
 
 pytest.importorskip("matplotlib")

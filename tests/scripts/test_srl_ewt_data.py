@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from selfattn_tasks.srl import Span, conll
+from selfattn_tasks.srl import Span
+from selfattn_tasks.srl.formats import conll
 
 SKELETON = """\
 google/ewt/{doc} 0 0 [WORD] PRP (TOP(S(NP*) - - * (ARG0*) *

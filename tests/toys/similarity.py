@@ -57,7 +57,7 @@ class Similarity(Task):
     name = "similarity"
     gold_holds = "similarities"
     metrics = ("Pearson", "MSE")
-    prepare = "prepare_similarity.py"
+    prepare = "selfattn prepare similarity"
     train_flags = ("--task", "similarity_of_sentences")
     predictor = "predict_similarity"
     hypotheses = "numbers"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-from collections import deque
+import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from selfattn.errors import UserError
-from selfattn_experiments.process import die_with_parent, ending
+from selfattn_experiments.process import ending
+from selfattn_experiments.runs.execution.child import Child, Step, stop_all, tail
+from selfattn_experiments.runs.execution.follow import NewLines
+
+_PAUSE = 0.2
 
 
 def run_logged(
@@ -25,58 +27,37 @@ def run_logged(
     """Run a command to its end; when this process is stopped, the command is stopped too.
 
     Args:
-        what (str): the command's name in an error message.
-        command (Sequence[str]): program and arguments.
-        log (Path): gets the command and its output, after what it holds already.
-        on_line (Callable[[str], None]): is called with each line of output.
-        environment (Mapping[str, str], optional): added to this process's environment.
+        what: the command's name in an error message.
+        command: program and arguments.
+        log: gets the command and its output, after what it holds already.
+        on_line: is called with each line of output.
+        environment: added to this process's environment.
 
     Raises:
         UserError: if it ends with another code than 0; names the code, the last line and the log.
         OSError: if it ends so because the disk is full.
     """
-    last: deque[str] = deque(maxlen=60)
-    with log.open("a", encoding="utf-8") as file:
-        file.write("$ " + " ".join(command) + "\n")
-        file.flush()
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            env=os.environ | dict(environment or {}),
-            preexec_fn=partial(die_with_parent, os.getpid()),
-        )
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                file.write(line)
-                file.flush()
-                last.append(line.rstrip("\n"))
-                on_line(line)
-            code = process.wait()
-        finally:
-            _stop(process)
-    if code != 0:
-        _fail(what, code, list(last), log)
-
-
-def _stop(process: subprocess.Popen[str]) -> None:
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    step = Step(what, what, command, log)
+    lines = NewLines(log)
+    lines.read()  # of earlier commands
+    child = Child(step, environment or {})
+    try:
+        running = True
+        while running:
+            running = child.poll() is None
+            for line in lines.read():
+                if not line.startswith("$ "):
+                    on_line(line)
+            time.sleep(_PAUSE * running)
+    finally:
+        stop_all([child])
+    if code := child.poll():
+        _fail(what, code, tail(step, 60), log)
 
 
 def _fail(what: str, code: int, last: list[str], log: Path) -> None:
     for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         if any(os.strerror(number) in line for line in last):
             raise OSError(number, os.strerror(number), str(log.parent))
-    reason = next((line.strip() for line in reversed(last) if line.strip()), "no output")
+    reason = "no output" if last[-1].startswith("$ ") else last[-1].strip()
     raise UserError(f"{what} {ending(code)} ({reason[:200]}); its log is {log}")

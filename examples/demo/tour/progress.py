@@ -60,7 +60,7 @@ class Stopwatch:
     """Seconds that each step took, over all attempts, kept in a file.
 
     Args:
-        path (Path): a JSON file; its folder is made when the first time is written.
+        path: a JSON file; its folder is made when the first time is written.
     """
 
     def __init__(self, path: Path) -> None:

@@ -31,10 +31,10 @@ def closing_screen(
     """The text of the last screen, at most as wide as the terminal.
 
     Args:
-        title (str): what was trained and tested.
-        scores (Mapping[str, Score]): by name of the attention, this run's first.
-        shown (Sequence): source, translation and reference of some test sentences.
-        places (Mapping[str, str]): label to path, command or time.
+        title: what was trained and tested.
+        scores: by name of the attention, this run's first.
+        shown: source, translation and reference of some test sentences.
+        places: label to path, command or time.
     """
     width = min(100, shutil.get_terminal_size(fallback=(90, 24)).columns)
     rule = "─" * width

@@ -40,8 +40,8 @@ def fetch_wheel(cache: Path, *, log: Path) -> Path:
     """The package's wheel in ``cache``, downloaded with pip unless it is there already.
 
     Args:
-        cache (Path): folder for downloaded packages.
-        log (Path): gets pip's output.
+        cache: folder for downloaded packages.
+        log: gets pip's output.
 
     Raises:
         UserError: if pip cannot fetch it, or what came is not the pinned file.

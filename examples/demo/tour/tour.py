@@ -34,14 +34,14 @@ class Plan:
     """What the user asked for.
 
     Args:
-        root (Path): the repository.
-        folder (Path): for everything that the demo writes.
-        wheels (Path): cache of downloaded packages.
-        size (Size): model and training.
-        pair (tuple, optional): the user's own source and target file instead of the package's text.
-        vocab_size (int): SentencePiece pieces.
-        held_out (int): sentences to validate with, and to test with.
-        baseline (str): the command that trains the other attention.
+        root: the repository.
+        folder: for everything that the demo writes.
+        wheels: cache of downloaded packages.
+        size: model and training.
+        pair: the user's own source and target file instead of the package's text.
+        vocab_size: SentencePiece pieces.
+        held_out: sentences to validate with, and to test with.
+        baseline: the command that trains the other attention.
     """
 
     root: Path

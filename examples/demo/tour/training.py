@@ -34,15 +34,15 @@ class Size:
     """What decides how long a training takes and how good it gets.
 
     Args:
-        attention (str): self-attention of the encoder, as in ``--encoder-attention``.
-        updates (int): optimizer steps.
-        encoder_layers (int): layers of the encoder.
-        decoder_layers (int): layers of the decoder.
-        width (int): width of the model; the feed-forward layers have four times as much.
-        heads (int): attention heads.
-        max_tokens (int): pieces a batch, at most.
-        learning_rate (float): at its peak, after a tenth of the updates; then linear to 0.
-        seed (int): of the training.
+        attention: self-attention of the encoder, as in ``--encoder-attention``.
+        updates: optimizer steps.
+        encoder_layers: layers of the encoder.
+        decoder_layers: layers of the decoder.
+        width: width of the model; the feed-forward layers have four times as much.
+        heads: attention heads.
+        max_tokens: pieces a batch, at most.
+        learning_rate: at its peak, after a tenth of the updates; then linear to 0.
+        seed: of the training.
     """
 
     attention: str = "mtsa"
@@ -60,10 +60,10 @@ class Run:
     """One training in one folder.
 
     Args:
-        folder (Path): for everything that this run writes.
-        data (Path): a folder that ``selfattn_tasks.translation.prepare`` made.
-        size (Size): the model and its training.
-        user_dir (Path): the fairseq plugin.
+        folder: for everything that this run writes.
+        data: a folder that ``selfattn_tasks.translation.prepare`` made.
+        size: the model and its training.
+        user_dir: the fairseq plugin.
 
     Raises:
         UserError: if the folder holds a run with other settings.

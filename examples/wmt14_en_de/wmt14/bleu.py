@@ -86,8 +86,8 @@ def bleu_flavours(hypotheses: Sequence[str], references: Sequence[str]) -> dict[
     """BLEU of German translations in each of FLAVOURS, with signatures.
 
     Args:
-        hypotheses (Sequence[str]): plain text, one sentence each.
-        references (Sequence[str]): likewise.
+        hypotheses: plain text, one sentence each.
+        references: likewise.
 
     Raises:
         UserError: if the numbers of sentences differ, or sacremoses or sacrebleu is not installed.

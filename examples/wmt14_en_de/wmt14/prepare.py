@@ -40,14 +40,14 @@ class Options:
     """How to prepare the data; the defaults are the published experiment's, as near as they come.
 
     Args:
-        vocab_size (int): SentencePiece pieces with ``<unk>``, ``<s>`` and ``</s>``. fairseq has one
+        vocab_size: SentencePiece pieces with ``<unk>``, ``<s>`` and ``</s>``. fairseq has one
             symbol more, ``<pad>``: 33,708, as many as tensor2tensor's vocabulary.
-        vocab_pairs (int): about how many training pairs the vocabulary is learned from.
-        coverage (float): share of the characters that get pieces.
-        max_length (int): the most pieces of a training sentence, its end included.
-        max_ratio (float, optional): the most by which one side of a training pair may be longer
+        vocab_pairs: about how many training pairs the vocabulary is learned from.
+        coverage: share of the characters that get pieces.
+        max_length: the most pieces of a training sentence, its end included.
+        max_ratio: the most by which one side of a training pair may be longer
             than the other (see ``corpus.Cleaning``); None, as published, for any.
-        workers (int): processes and threads.
+        workers: processes and threads.
     """
 
     vocab_size: int = 33_707
@@ -81,15 +81,15 @@ def prepare(
     """Do the steps that are not done yet.
 
     Args:
-        sources (Sources): what is read.
-        archives (Mapping): the archives' files by name.
-        destination (Path): the folder that holds the steps' folders.
-        options (Options): vocabulary and lengths.
-        any_data (bool): accept other counts of pairs than ``sources`` names.
-        show (Callable): takes a line of progress.
+        sources: what is read.
+        archives: the archives' files by name.
+        destination: the folder that holds the steps' folders.
+        options: vocabulary and lengths.
+        any_data: accept other counts of pairs than ``sources`` names.
+        show: takes a line of progress.
 
     Returns:
-        dict: the counts of each step, which ``prepared.json`` holds too.
+        The counts of each step, which ``prepared.json`` holds too.
 
     Raises:
         UserError: for every mistake in flags or files.

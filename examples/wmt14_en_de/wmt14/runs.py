@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
 import json
 import math
@@ -52,14 +51,14 @@ class Run:
     """One checkpoint's translation of the test set.
 
     Args:
-        checkpoint (str): ``last`` or ``average16``, for example.
-        setup (int, optional): 1 or 2 by its warm-up; None for any other.
-        attention (str): of the encoder.
-        seed (int): of the training.
-        updates (int): that the checkpoint has seen.
-        parameters (int): of the model; shared ones count once.
-        departures (tuple[str, ...]): what is not as published.
-        scores (Mapping[str, Score]): by flavour of BLEU.
+        checkpoint: ``last`` or ``average16``, for example.
+        setup: 1 or 2 by its warm-up; None for any other.
+        attention: of the encoder.
+        seed: of the training.
+        updates: that the checkpoint has seen.
+        parameters: of the model; shared ones count once.
+        departures: what is not as published.
+        scores: by flavour of BLEU.
     """
 
     checkpoint: str
@@ -76,9 +75,9 @@ def describe(checkpoint: Path, name: str, scores: Mapping[str, Score]) -> Run:
     """Read off a checkpoint what it is.
 
     Args:
-        checkpoint (Path): the file that translated.
-        name (str): what to call it.
-        scores (Mapping): by flavour.
+        checkpoint: the file that translated.
+        name: what to call it.
+        scores: by flavour.
 
     Raises:
         UserError: if the file is no fairseq checkpoint.
@@ -87,11 +86,9 @@ def describe(checkpoint: Path, name: str, scores: Mapping[str, Score]) -> Run:
     from selfattn_tasks import checkpoints
 
     state = checkpoints.read(checkpoint)
-    cfg = state.get("cfg") or {}
-    model = cfg.get("model") or state.get("args") or {}
-    flags: dict[str, Any] = dict(vars(model) if isinstance(model, argparse.Namespace) else model)
+    flags = checkpoints.flags(state)
     # Under torchrun only this one knows of processes on other hosts.
-    flags |= cfg.get("distributed_training") or {}
+    flags |= (state.get("cfg") or {}).get("distributed_training") or {}
     flags["batch"] = batch_tokens(flags)
     updates = int(state["optimizer_history"][-1]["num_updates"])
     found = [n for n in SETUPS if SETUPS[n]["warmup_updates"] == flags.get("warmup_updates")]
@@ -118,9 +115,9 @@ def departures(flags: Mapping[str, Any], setup: int, updates: int) -> list[str]:
     """What of a training is not as published.
 
     Args:
-        flags (Mapping): of fairseq-train, as argparse spells them, and ``batch``.
-        setup (int): 1 or 2.
-        updates (int): how many there were.
+        flags: of fairseq-train, as argparse spells them, and ``batch``.
+        setup: 1 or 2.
+        updates: how many there were.
     """
     wanted = dict(SETUPS[setup])
     if flags.get("encoder_attention") == "mtsa":

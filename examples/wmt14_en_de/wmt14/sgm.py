@@ -22,8 +22,8 @@ def segments(name: str, lines: Iterable[bytes]) -> dict[tuple[str, str], str]:
     Entities (``&amp;``) become characters and white space single spaces; nothing else is changed.
 
     Args:
-        name (str): how messages name the file.
-        lines (Iterable[bytes]): the file.
+        name: how messages name the file.
+        lines: the file.
 
     Raises:
         UserError: if it is not UTF-8, a segment is not closed, is given twice, or there is none.
@@ -57,7 +57,8 @@ def segment_pairs(
     """Source and reference of each segment.
 
     Args:
-        source, target: name and lines of the two files, as for :func:`segments`.
+        source: name and lines of the file, as for :func:`segments`.
+        target: likewise.
 
     Raises:
         UserError: as :func:`segments`, or if the two files hold different segments.

@@ -22,10 +22,10 @@ class Archive:
     """A file to download.
 
     Args:
-        name (str): of the file.
-        url (str): where it is.
-        bytes (int): its size.
-        digest (str): ``sha256:HEX``.
+        name: of the file.
+        url: where it is.
+        bytes: its size.
+        digest: ``sha256:HEX``.
     """
 
     name: str
@@ -39,11 +39,12 @@ class Corpus:
     """Two files of one archive whose lines, or segments, belong together.
 
     Args:
-        name (str): how messages and counts call it.
-        part (str): one of PARTS.
-        archive (str): the archive's name.
-        source, target (str): names of the two files; ``.sgm`` files hold segments, others lines.
-        pairs (int, optional): how many there must be; None if no source is known for the number.
+        name: how messages and counts call it.
+        part: one of PARTS.
+        archive: the archive's name.
+        source: name of the English file; ``.sgm`` files hold segments, others lines.
+        target: likewise of the German one.
+        pairs: how many there must be; None if no source is known for the number.
     """
 
     name: str
@@ -118,12 +119,12 @@ def find_archives(
     """Every archive as a checked local file: from a folder that has them, or downloaded.
 
     Args:
-        sources (Sources): what is needed.
-        archives (Path, optional): a folder that holds them all; then nothing is downloaded.
-        downloads (Path): otherwise, where they are kept.
-        mirror (str, optional): a URL; the archives' names are appended to it.
-        show (Callable): takes a line.
-        any_data (bool): with ``archives``, do not compare checksums.
+        sources: what is needed.
+        archives: a folder that holds them all; then nothing is downloaded.
+        downloads: otherwise, where they are kept.
+        mirror: a URL; the archives' names are appended to it.
+        show: takes a line.
+        any_data: with ``archives``, do not compare checksums.
 
     Raises:
         UserError: if one is missing, cannot be downloaded or is not the right one.

@@ -21,11 +21,11 @@ def collect(folders: Sequence[Path], any_settings: bool = False) -> tuple[list[R
     """The runs that belong into the table, and why others do not.
 
     Args:
-        folders (Sequence[Path]): of trainings, each with a ``scores.json``.
-        any_settings (bool): take runs whose settings are not the published ones, too.
+        folders: of trainings, each with a ``scores.json``.
+        any_settings: take runs whose settings are not the published ones, too.
 
     Returns:
-        tuple: runs, and a line for each that is left out or departs from the published settings.
+        The runs, and a line for each that is left out or departs from the published settings.
 
     Raises:
         UserError: if a folder was not evaluated, or two are the same system with the same seed.

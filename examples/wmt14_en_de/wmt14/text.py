@@ -32,16 +32,16 @@ def write_text(
     """Write ``PART.en`` and ``PART.de``, and ``reference.de``: the test set as it was published.
 
     Args:
-        folder (Path): where to write.
-        sources (Sources): what is read.
-        archives (Mapping): the archives' files by name.
-        max_words (int): the most words of a training sentence.
-        max_ratio (float, optional): as in ``corpus.Cleaning``, None for any.
-        any_data (bool): accept other counts than ``sources`` names.
-        show (Callable): takes a line of progress.
+        folder: where to write.
+        sources: what is read.
+        archives: the archives' files by name.
+        max_words: the most words of a training sentence.
+        max_ratio: as in ``corpus.Cleaning``, None for any.
+        any_data: accept other counts than ``sources`` names.
+        show: takes a line of progress.
 
     Returns:
-        dict: by part and corpus, the pairs ``read``, ``kept`` and left out for each reason.
+        By part and corpus, the pairs ``read``, ``kept`` and left out for each reason.
 
     Raises:
         UserError: if a file is missing or damaged, two files do not fit each other, a corpus has

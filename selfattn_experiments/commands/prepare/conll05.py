@@ -14,7 +14,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from selfattn_tasks.srl.conll05 import build
+from selfattn_tasks.srl.formats.conll05 import build
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError, shortened
-from selfattn_tasks.srl.conll import FORMATS
+from selfattn_tasks.srl.formats.conll import FORMATS
 from selfattn_tasks.srl.prepare import META, Options, prepare
 
 

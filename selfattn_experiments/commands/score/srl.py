@@ -21,8 +21,8 @@ import sys
 from pathlib import Path
 
 from selfattn.errors import UserError
-from selfattn_tasks.srl import conll
-from selfattn_tasks.srl.lines import regrouped
+from selfattn_tasks.srl.formats import conll
+from selfattn_tasks.srl.formats.lines import regrouped
 from selfattn_tasks.srl.scorer import check_same_sentences, score
 from selfattn_tasks.srl.table import format_confusion, format_scores
 from selfattn_tasks.srl.tag_f1 import NAME, tag_f1

@@ -9,9 +9,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from selfattn.files import check_output, write_lines
+from selfattn.files import write_lines
 from selfattn_tasks.translation.output_warnings import text_warnings
 from selfattn_tasks.translation.outputs import bleu, read_hypotheses, read_translations
+
+from ..checks import check_outputs
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -24,8 +26,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> None:
     """Print the score with its signature."""
-    if args.save is not None:
-        check_output("--save", args.save)
+    check_outputs(args, "save")
     references = read_translations(args.ref, subwords=True)
     hypotheses = read_hypotheses(args.output, references, args.ref)
     for warning in text_warnings(str(args.output), hypotheses, references, args.lowercase):

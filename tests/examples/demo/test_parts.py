@@ -24,7 +24,7 @@ def test_output_goes_to_the_log_and_to_the_listener(tmp_path):
     log, lines = tmp_path / "a.log", []
     for word in ("eins", "zwölf"):
         run_logged("it", python(f"print('{word}')"), log, on_line=lines.append)
-    assert lines == ["eins\n", "zwölf\n"]
+    assert lines == ["eins", "zwölf"]
     text = log.read_text(encoding="utf-8")
     assert text.count("$ ") == 2
     assert "zwölf" in text

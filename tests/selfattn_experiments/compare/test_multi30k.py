@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from selfattn_experiments.compare import cells
+from selfattn_experiments.compare.rendering import cells
 from selfattn_experiments.compare.run_level import equivalence, welch
 from selfattn_experiments.compare.verdict import holm
 

@@ -174,7 +174,7 @@ def test_large_texts_are_not_read_as_roles(tmp_path, monkeypatch):
     monkeypatch.setattr("selfattn_tasks.srl.task._HEAD", 1000)
     (tmp_path / "gold.conll").write_text("We - (A0*)\npoured pour (V*)\ntea - (A1*)\n\n" * 40)
     assert read_gold(tmp_path / "gold.conll", "auto")[0] == "srl"
-    monkeypatch.setattr("selfattn_tasks.srl.conll.read", None)
+    monkeypatch.setattr("selfattn_tasks.srl.formats.conll.read", None)
     (tmp_path / "ref.de").write_text("Ein Boot - und | noch eins.\n" * 40, "utf-8")
     task, gold = read_gold(tmp_path / "ref.de", "auto")
     assert task == "translation" and len(gold) == 40

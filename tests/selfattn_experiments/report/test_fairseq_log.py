@@ -35,8 +35,8 @@ def test_both_formats_say_the_same(tmp_path, text):
     log.write_text(text)
     curves = read_curves(log)
     assert curves.train_loss == [(10, 9.5), (20, 8.25)]
-    assert curves.valid_loss == [(20, 8.5)]
-    assert curves.valid_bleu == [(20, 1.5)]
+    assert curves.valid["loss"] == [(20, 8.5)]
+    assert curves.valid["bleu"] == [(20, 1.5)]
 
 
 def test_a_resumed_log_does_not_run_backwards(tmp_path):
@@ -47,7 +47,7 @@ def test_a_resumed_log_does_not_run_backwards(tmp_path):
     log.write_text(JSON_LOG + again + later)
     curves = read_curves(log)
     assert curves.train_loss == [(10, 9.5), (20, 7.5), (30, 7.0)]
-    assert curves.valid_bleu == [(20, 1.5)]
+    assert curves.valid["bleu"] == [(20, 1.5)]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_log_without_a_training_is_refused(tmp_path, make, words):
         read_curves(tmp_path / "train.log")
 
 
-CURVES = Curves([(10, 9.5), (20, 8.25)], [(20, 8.5)], [(20, 1.5)])
+CURVES = Curves([(10, 9.5), (20, 8.25)], {"loss": [(20, 8.5)], "bleu": [(20, 1.5)]})
 
 
 @pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml")])

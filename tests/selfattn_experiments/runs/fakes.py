@@ -2,10 +2,10 @@
 
 from functools import partial
 
-from selfattn_experiments.runs.attempts import Attempts
-from selfattn_experiments.runs.child import Step
+from selfattn_experiments.runs.execution.attempts import Attempts
+from selfattn_experiments.runs.execution.child import Step
+from selfattn_experiments.runs.execution.follow import Follower
 from selfattn_experiments.runs.flags import parse
-from selfattn_experiments.runs.follow import Follower
 
 
 class FakeRun:

@@ -8,14 +8,14 @@ import sys
 import pytest
 
 from selfattn.errors import UserError
-from selfattn_experiments.runs.estimate import Estimate
+from selfattn_experiments.runs.execution.estimate import Estimate
+from selfattn_experiments.runs.execution.follow import Follower
+from selfattn_experiments.runs.execution.lock import Lock
+from selfattn_experiments.runs.execution.scheduler import Job
+from selfattn_experiments.runs.execution.screen import Screen, duration
+from selfattn_experiments.runs.execution.slots import cpu_slots, gpu_slots, visible_gpus
 from selfattn_experiments.runs.flags import difference, parse
-from selfattn_experiments.runs.follow import Follower
-from selfattn_experiments.runs.lock import Lock
 from selfattn_experiments.runs.read import read_grid
-from selfattn_experiments.runs.scheduler import Job
-from selfattn_experiments.runs.screen import Screen, duration
-from selfattn_experiments.runs.slots import cpu_slots, gpu_slots, visible_gpus
 from selfattn_experiments.runs.slurm import write_scripts
 from tests.selfattn_experiments.runs.fakes import FakeRun
 
@@ -142,7 +142,8 @@ def test_slots(monkeypatch):
 
 def test_a_lock_is_held_by_one_and_given_back_by_a_kill(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from selfattn_experiments.runs.lock import Lock\n"
+        "import sys; from pathlib import Path\n"
+        "from selfattn_experiments.runs.execution.lock import Lock\n"
         "with Lock(Path(sys.argv[1]), 'it'):\n    print('held', flush=True); sys.stdin.read()"
     )
     path = tmp_path / "lock"

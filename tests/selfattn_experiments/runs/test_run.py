@@ -7,10 +7,10 @@ import torch
 
 from selfattn.errors import UserError
 from selfattn_experiments.runs import session
+from selfattn_experiments.runs.execution.slots import Slot
 from selfattn_experiments.runs.identity import Identity
 from selfattn_experiments.runs.read import read_grid
 from selfattn_experiments.runs.run import Run
-from selfattn_experiments.runs.slots import Slot
 from selfattn_tasks import checkpoints
 
 GRID = """

@@ -9,9 +9,9 @@ import time
 import pytest
 
 from selfattn.errors import UserError
-from selfattn_experiments.runs.child import stop_all
-from selfattn_experiments.runs.scheduler import Job, Scheduler
-from selfattn_experiments.runs.slots import Slot
+from selfattn_experiments.runs.execution.child import stop_all
+from selfattn_experiments.runs.execution.scheduler import Job, Scheduler
+from selfattn_experiments.runs.execution.slots import Slot
 from tests.selfattn_experiments.runs.fakes import FakeRun
 
 
@@ -131,8 +131,8 @@ INTERRUPTED = """
 import signal, sys
 from pathlib import Path
 from selfattn.cli import run
-from selfattn_experiments.runs.scheduler import Job, Scheduler
-from selfattn_experiments.runs.slots import Slot
+from selfattn_experiments.runs.execution.scheduler import Job, Scheduler
+from selfattn_experiments.runs.execution.slots import Slot
 from tests.selfattn_experiments.runs.fakes import FakeRun
 # A shell that started the tests in the background left this signal ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from selfattn.errors import UserError
-from selfattn_tasks.srl.bio import from_bio, joined
 from selfattn_tasks.srl.decode import bio_constraints, decode
 from selfattn_tasks.srl.decode_structure import count_violations, violations
+from selfattn_tasks.srl.formats.bio import from_bio, joined
 from selfattn_tasks.srl.propositions import Span
 from selfattn_tasks.srl.tags import proposition_of
 

@@ -6,19 +6,9 @@ import gzip
 import pytest
 
 from selfattn.errors import UserError
-from selfattn_tasks.srl import (
-    Proposition,
-    Sentence,
-    Span,
-    bio,
-    brackets,
-    conll,
-    conll12,
-    from_bio,
-    lines,
-    to_bio,
-)
-from selfattn_tasks.srl.brackets import BracketError, format_brackets, parse_brackets
+from selfattn_tasks.srl import Proposition, Sentence, Span, from_bio, to_bio
+from selfattn_tasks.srl.formats import bio, brackets, conll, conll12, lines
+from selfattn_tasks.srl.formats.brackets import BracketError, format_brackets, parse_brackets
 
 COLUMNS = """\
 We\t-\t(A0*)\t(A0*

@@ -6,8 +6,8 @@ import torch
 from selfattn.config import CONFIGS, MTSAConfig, MultiHeadConfig, ReSAConfig
 from selfattn.errors import UserError
 from selfattn.layers import ATTENTIONS
-from selfattn_tasks.srl.network import Tagger, TaggerConfig, timing_signal
-from selfattn_tasks.srl.state import KEY, TaggerState
+from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig, timing_signal
+from selfattn_tasks.srl.tagger.state import KEY, TaggerState
 from selfattn_tasks.words.vocabulary import UNKNOWN, Vocabulary
 
 BASELINE = MultiHeadConfig()

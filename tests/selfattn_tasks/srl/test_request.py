@@ -5,9 +5,15 @@ import json
 import pytest
 
 from selfattn.errors import UserError
-from selfattn_tasks.srl import Proposition, Sentence, Span, conll12
-from selfattn_tasks.srl.request import read_queries, split_words, typed_sentence, typed_sentences
-from selfattn_tasks.srl.show import as_json, as_text
+from selfattn_tasks.srl import Proposition, Sentence, Span
+from selfattn_tasks.srl.formats import conll12
+from selfattn_tasks.srl.tagger.request import (
+    read_queries,
+    split_words,
+    typed_sentence,
+    typed_sentences,
+)
+from selfattn_tasks.srl.tagger.show import as_json, as_text
 
 
 def test_words_of_a_typed_sentence():

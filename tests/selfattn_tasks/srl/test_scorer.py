@@ -4,7 +4,7 @@ import pytest
 
 from selfattn.errors import UserError
 from selfattn_tasks.srl import Proposition, Sentence, Span
-from selfattn_tasks.srl.brackets import parse_brackets
+from selfattn_tasks.srl.formats.brackets import parse_brackets
 from selfattn_tasks.srl.scorer import Counts, score
 from selfattn_tasks.srl.tag_f1 import tag_f1
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from selfattn_tasks.srl import conll
+from selfattn_tasks.srl.formats import conll
 from selfattn_tasks.srl.scorer import score
 from selfattn_tasks.srl.table import format_confusion, format_scores
 

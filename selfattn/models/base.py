@@ -1,0 +1,62 @@
+"""The contract of contexts: what an encoder computes of each token before it pools them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from torch import Tensor, nn
+
+from selfattn.errors import UserError, check_integer
+from selfattn.masks import check_padding_mask
+
+
+class Context(nn.Module, ABC):
+    """Embeddings in, contexts of tokens out, or a sentence's vector where the context pools itself.
+
+    Args:
+        embed_dim: width d of the input in features.
+        out_dim: width w of the output.
+
+    Raises:
+        UserError: if a width is no whole number of at least 1.
+
+    Attributes:
+        pools: whether the output is ``(B, w)`` instead of ``(B, T, w)``.
+    """
+
+    pools = False
+
+    def __init__(self, embed_dim: int, out_dim: int) -> None:
+        super().__init__()
+        self.embed_dim = check_integer("embed_dim", embed_dim)
+        self.out_dim = check_integer("out_dim", out_dim)
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """Encode a batch.
+
+        Args:
+            x: ``(B, T, d)``.
+            padding_mask: bool ``(B, T)``, True = padding.
+
+        Returns:
+            ``(B, T, w)``, 0 at padding; ``(B, w)`` from a context that pools, 0 for a sentence
+            without a token. No sentence depends on its batch mates.
+
+        Raises:
+            UserError: if x is not ``(B, T, d)`` or the mask not bool ``(B, T)``.
+        """
+        if x.dim() != 3 or x.shape[-1] != self.embed_dim:
+            raise UserError(f"x has shape {tuple(x.shape)}; it must be (B, T, {self.embed_dim})")
+        check_padding_mask(padding_mask, x.shape[:2])
+        if not x.numel():
+            nothing = x.sum((1, 2) if self.pools else 2)[..., None]
+            return nothing.expand(*nothing.shape[:-1], self.out_dim)
+        return self.encode(x, padding_mask)
+
+    @abstractmethod
+    def encode(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+        """``forward`` with at least one sentence and one token."""
+
+    def left_out(self, padding_mask: Tensor | None) -> Tensor | None:
+        """What a pool has to leave out after a forward, bool ``(B, T)``: padding, or more."""
+        return padding_mask

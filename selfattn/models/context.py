@@ -1,0 +1,82 @@
+"""All contexts by name: the mechanisms of this project and what the papers compare them with."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from selfattn.errors import UserError, check_integer
+from selfattn.layers import ATTENTIONS
+from selfattn.models.attention import AttentionContext
+from selfattn.models.base import Context
+from selfattn.models.gru import BiGRU
+from selfattn.models.hierarchical_cnn import HierarchicalCNN
+from selfattn.models.lstm import BiLSTM
+from selfattn.models.multi_cnn import MultiCNN
+from selfattn.models.multihead import MultiHeadContext
+from selfattn.models.sru import BiSRU
+from selfattn.models.unmixed import NoContext
+from selfattn.models.vanilla import VanillaPool
+
+CONTEXTS: dict[str, Callable[..., Context]] = {
+    **{name: functools.partial(AttentionContext, name) for name in ATTENTIONS},
+    "multihead": MultiHeadContext,
+    "lstm": BiLSTM,
+    "gru": BiGRU,
+    "sru": BiSRU,
+    "multi_cnn": MultiCNN,
+    "hrchy_cnn": HierarchicalCNN,
+    "none": NoContext,
+    "vanilla": VanillaPool,
+}
+
+
+def build_context(
+    name: str,
+    embed_dim: int,
+    hidden_size: int,
+    *,
+    activation: str = "relu",
+    dropout: float = 0.0,
+    **switches: Any,
+) -> Context:
+    """A context by its name.
+
+    Args:
+        name: a name in ``CONTEXTS``.
+        embed_dim: width d of the input.
+        hidden_size: width of one direction (published: 300, Bi-BloSA 240); most outputs are twice
+            as wide, see ``out_dim``.
+        activation: a name in ``selfattn.config.ACTIVATIONS``, where the context has a choice.
+        dropout: on the input of every linear map.
+        **switches: of the context, such as ``preset`` and what ``--mtsa-...`` names for ``mtsa``.
+
+    Returns:
+        A module with ``forward(x: (B, T, d), padding_mask=None) -> (B, T, out_dim)``.
+
+    Raises:
+        UserError: if the name, a switch or a value is unknown, or the sizes do not fit.
+
+    Example:
+        >>> import torch
+        >>> context = build_context("mtsa", 300, 300, activation="elu")
+        >>> context(torch.randn(2, 7, 300)).shape
+        torch.Size([2, 7, 600])
+    """
+    if name not in CONTEXTS:
+        raise UserError(f"context {name!r} is unknown; allowed are {', '.join(CONTEXTS)}")
+    check_integer("embed_dim", embed_dim)
+    check_integer("hidden_size", hidden_size)
+    if not 0.0 <= dropout < 1.0:
+        raise UserError(f"dropout {dropout} is not allowed; it must be in [0, 1)")
+    parameters = inspect.signature(CONTEXTS[name]).parameters
+    usual = {"activation": activation, "dropout": dropout}
+    usual = {key: value for key, value in usual.items() if key in parameters}
+    own = [key for key in parameters if key not in ("embed_dim", "hidden_size", *usual)]
+    for key in switches:
+        if key not in parameters and "switches" not in parameters:
+            allowed = ", ".join(own) or "none"
+            raise UserError(f"context {name!r} has no switch {key!r}; its switches are: {allowed}")
+    return CONTEXTS[name](embed_dim, hidden_size, **usual, **switches)

@@ -1,0 +1,74 @@
+"""Sentences read from both ends, wherever they are padded."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from selfattn.layers.base import zero_padding
+from selfattn.masks import check_padding_mask
+
+
+class Directions:
+    """The two orders in which a bi-directional recurrent network reads a batch.
+
+    In both of them a sentence's tokens come first and its padding last, so that no state ever
+    depends on padding. Nothing is read back from the device for that.
+
+    Args:
+        x: the batch ``(B, T, d)``; only its shape and device count.
+        padding_mask: bool ``(B, T)``, True = padding, or None.
+    """
+
+    def __init__(self, x: Tensor, padding_mask: Tensor | None) -> None:
+        check_padding_mask(padding_mask, x.shape[:2])
+        self.padding_mask = padding_mask
+        self.orders: list[Tensor] = []
+        if padding_mask is None:
+            return
+        batch, length = padding_mask.shape
+        position = torch.arange(length, device=x.device)
+        count = (~padding_mask).sum(1, keepdim=True)
+        forward = padding_mask.byte().argsort(dim=1, stable=True)  # (B, T), tokens first
+        backward = forward.gather(1, (count - 1 - position) % length)
+        row = length * torch.arange(batch, device=x.device)[:, None]
+        self.orders = [(row + order).flatten() for order in (forward, backward)]
+
+    def split(self, x: Tensor) -> Tensor:
+        """``(B, T, d)`` -> ``(2, B, T, d)``, [forward, backward], each in its order of reading."""
+        if not self.orders:
+            return torch.stack([x, x.flip(1)])
+        rows = x.flatten(0, 1)
+        return torch.stack([rows[order].view(x.shape) for order in self.orders])
+
+    def project(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """``x W + b`` of each direction's own, step after step.
+
+        Args:
+            x: ``(B, T, d)``.
+            weight: ``(2, d, e)``.
+            bias: ``(2, e)``.
+
+        Returns:
+            ``(T, 2, B, e)``.
+        """
+        both = self.split(x).transpose(1, 2)  # (2, T, B, d)
+        rows = both.reshape(2, -1, x.shape[-1])
+        y = torch.bmm(rows, weight) if bias is None else torch.baddbmm(bias[:, None], rows, weight)
+        return y.unflatten(1, both.shape[1:3]).transpose(0, 1)
+
+    def join_steps(self, steps: Tensor | list[Tensor]) -> Tensor:
+        """States ``(T, 2, B, h)`` -> ``(B, T, 2 h)``, 0 at padding."""
+        states = torch.stack(steps) if isinstance(steps, list) else steps
+        forward, backward = states.permute(1, 2, 0, 3).unbind()
+        return self.join(forward, backward)
+
+    def join(self, forward: Tensor, backward: Tensor) -> Tensor:
+        """States ``(B, T, h)`` in their orders of reading -> ``(B, T, 2 h)``, 0 at padding."""
+        if not self.orders:
+            return torch.cat([forward, backward.flip(1)], -1)
+        there = [
+            y.reshape(-1, y.shape[-1])[order.argsort()].view(y.shape)
+            for y, order in zip((forward, backward), self.orders, strict=True)
+        ]
+        return zero_padding(torch.cat(there, -1), self.padding_mask)

@@ -1,0 +1,51 @@
+"""Hrchy-CNN: gated convolutions on top of each other."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from selfattn.layers.base import zero_padding
+from selfattn.models.base import Context
+from selfattn.models.conv import SameConv
+
+
+class HierarchicalCNN(Context):
+    """Gated convolutions with residual connections from the second one on (Gehring et al. 2017).
+
+    Args:
+        embed_dim: width of the input.
+        hidden_size: width of each layer and of the output.
+        dropout: on the input of each convolution.
+        window: of each convolution in tokens.
+        layers: number of convolutions; 3 have the published number of parameters.
+
+    Differs:
+        Padded positions are set to 0 before each layer, not only before the first one, so that a
+        sentence's output does not depend on its batch mates.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        hidden_size: int,
+        *,
+        dropout: float = 0.0,
+        window: int = 5,
+        layers: int = 3,
+    ) -> None:
+        super().__init__(embed_dim, hidden_size)
+        self.dropout = nn.Dropout(dropout)
+        self.convs = nn.ModuleList(
+            SameConv(hidden_size if depth else embed_dim, 2 * hidden_size, window)
+            for depth in range(layers)
+        )
+
+    def encode(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+        """See ``Context.encode``."""
+        x = zero_padding(x, padding_mask)
+        for depth, conv in enumerate(self.convs):
+            value, gate = torch.relu(conv(self.dropout(x))).chunk(2, -1)
+            y = zero_padding(value * torch.sigmoid(gate), padding_mask)
+            x = x + y if depth else y
+        return x

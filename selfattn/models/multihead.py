@@ -1,0 +1,74 @@
+"""The papers' multi-head baseline for sentences, whose heads need not divide the width."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from selfattn.errors import UserError
+from selfattn.layers.base import join_heads, split_heads, xavier_linear, zero_padding
+from selfattn.masks import head_masks
+from selfattn.models.base import Context
+from selfattn.ops.dot_product import dot_product
+
+
+class MultiHeadContext(Context):
+    """Dot-product attention on ``x + sinusoid``, without biases and without an output map.
+
+    Args:
+        embed_dim: width of the input.
+        hidden_size: half of the output's width, which the heads share: 8 x 75 are published.
+        dropout: on the input of the maps and on the attention weights.
+        heads: number of heads.
+        head_dim: width of a head (default: its share of the output).
+
+    Raises:
+        UserError: if the heads do not divide the output's width.
+
+    Differs:
+        As in the authors' code, the wave lengths of the sinusoid grow twice as fast as those of
+        Vaswani et al. (2017): feature f has ``10000^(2 f / d)``. Positions count from a sentence's
+        first real token. Dropout on the input is drawn once for queries, keys and values.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        hidden_size: int,
+        *,
+        dropout: float = 0.0,
+        heads: int = 8,
+        head_dim: int | None = None,
+    ) -> None:
+        if head_dim is None and 2 * hidden_size % heads:
+            raise UserError(
+                f"heads {heads} does not divide the output's width {2 * hidden_size} (twice "
+                f"hidden_size); choose a divisor, or head_dim"
+            )
+        head_dim = 2 * hidden_size // heads if head_dim is None else head_dim
+        super().__init__(embed_dim, heads * head_dim)
+        self.heads = heads
+        self.masks = head_masks("none", heads)
+        self.dropout = nn.Dropout(dropout)
+        self.qkv = xavier_linear(embed_dim, 3 * self.out_dim, bias=False, heads=3 * heads)
+
+    def encode(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+        """See ``Context.encode``."""
+        x = x + positions(x, padding_mask)
+        q, k, v = (split_heads(t, self.heads) for t in self.qkv(self.dropout(x)).chunk(3, -1))
+        dropout = self.dropout.p if self.training else 0.0
+        y = dot_product(q, k, v, masks=self.masks, padding_mask=padding_mask, dropout_p=dropout)
+        return zero_padding(join_heads(y), padding_mask)
+
+
+def positions(x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """The published code's sinusoid for tokens ``(B, T, d)``: ``(T, d)`` or ``(B, T, d)``."""
+    length, width = x.shape[1:]
+    feature = torch.arange(0, width, 2, device=x.device, dtype=torch.float32)
+    position = torch.arange(length, device=x.device, dtype=torch.float32)
+    angle = position[:, None] * 10000.0 ** (-2 * feature / width)
+    table = torch.stack([angle.sin(), angle.cos()], -1).flatten(1)[:, :width].to(x.dtype)
+    if padding_mask is None:
+        return table
+    return F.embedding(((~padding_mask).cumsum(1) - 1).clamp_min(0), table)

@@ -1,0 +1,48 @@
+"""The head of natural language inference."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from selfattn.models.dense import dense, logits
+from selfattn.models.highway import Highway
+
+
+class PairHead(nn.Module):
+    """Classes of a pair from ``[s1; s2; s1 - s2; s1 * s2]`` (MTSA section 4.1; Bowman et al. 2016).
+
+    A dense layer, a highway layer if asked for, and the logits. The published tables mix both: only
+    with the highway have MTSA, ReSAN and Hrchy-CNN their published parameter counts, and only
+    without it all other models.
+
+    Args:
+        dim: width w of a sentence's vector.
+        num_classes: number of classes.
+        hidden_size: width of the hidden layer.
+        activation: a name in ``selfattn.config.ACTIVATIONS``.
+        dropout: on the input of every linear map.
+        highway: put a highway layer in front of the logits.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_classes: int,
+        hidden_size: int = 300,
+        activation: str = "relu",
+        dropout: float = 0.0,
+        highway: bool = False,
+    ) -> None:
+        super().__init__()
+        self.dense = dense(4 * dim, hidden_size, activation, dropout)
+        self.highway = Highway(hidden_size, activation, dropout) if highway else None
+        self.logits = logits(hidden_size, num_classes, dropout)
+
+    def forward(self, s1: Tensor, s2: Tensor) -> Tensor:
+        """Vectors of both sentences ``(B, w)`` -> logits ``(B, num_classes)``."""
+        h: Tensor = self.dense(torch.cat([s1, s2, s1 - s2, s1 * s2], -1))
+        if self.highway is not None:
+            h = self.highway(h)
+        y: Tensor = self.logits(h)
+        return y

@@ -1,0 +1,52 @@
+"""The head of semantic relatedness."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from selfattn.layers.base import activation as activation_of
+from selfattn.layers.base import xavier_linear
+from selfattn.models.dense import logits
+
+
+class RelatednessHead(nn.Module):
+    """How related a pair is: ``act(Wa (s1 * s2) + Wb |s1 - s2| + b)``, then logits.
+
+    Tai et al. 2015 and Bi-BloSAN section 4.2 (SICK). The score is the mean of the classes 1, 2, ...
+    under the softmax of the logits. It does not matter which sentence comes first.
+
+    Args:
+        dim: width w of a sentence's vector.
+        num_classes: number of whole scores, 1 to ``num_classes``.
+        hidden_size: width of the hidden layer.
+        activation: a name in ``selfattn.config.ACTIVATIONS``.
+        dropout: on the input of every linear map.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_classes: int = 5,
+        hidden_size: int = 300,
+        activation: str = "relu",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.product = xavier_linear(dim, hidden_size, bias=False)  # Wa
+        self.difference = xavier_linear(dim, hidden_size)  # Wb and b
+        self.activation = activation_of(activation)
+        self.logits = logits(hidden_size, num_classes, dropout)
+
+    def forward(self, s1: Tensor, s2: Tensor) -> Tensor:
+        """Vectors of both sentences ``(B, w)`` -> logits of the scores ``(B, num_classes)``."""
+        h = self.product(self.dropout(s1 * s2)) + self.difference(self.dropout((s1 - s2).abs()))
+        y: Tensor = self.logits(self.activation(h))
+        return y
+
+    @staticmethod
+    def score(logits: Tensor) -> Tensor:
+        """Logits ``(B, K)`` -> expected scores ``(B,)``, from 1 to K (Bi-BloSAN eq. 25)."""
+        values = torch.arange(1, logits.shape[-1] + 1, device=logits.device, dtype=torch.float32)
+        return torch.softmax(logits.float(), -1) @ values

@@ -1,0 +1,53 @@
+"""Vanilla attention pooling: one weight a token."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from selfattn.masks import check_padding_mask
+from selfattn.models.base import Context
+from selfattn.models.dense import dense, logits
+
+
+class VanillaPool(Context):
+    """``sum_i p_i x_i``, p the softmax over time of ``w act(W x_i + b)`` (Bi-BloSAN eq. 1-5).
+
+    The last row of Bi-BloSAN's ablations: no context, and a score for each token instead of one for
+    each of its features.
+
+    Args:
+        embed_dim: width of the input and of the output.
+        hidden_size: not used: the network is as wide as its input.
+        activation: a name in ``selfattn.config.ACTIVATIONS``.
+        dropout: on the input of both maps.
+    """
+
+    pools = True
+
+    def __init__(
+        self,
+        embed_dim: int,
+        hidden_size: int = 0,
+        *,
+        activation: str = "relu",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(embed_dim, embed_dim)
+        first = dense(embed_dim, embed_dim, activation, dropout)
+        self.scores = nn.Sequential(first, logits(embed_dim, 1, dropout, bias=False))
+
+    def encode(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+        """See ``Context.encode``."""
+        return (self.weights(x, padding_mask) * x).sum(1)
+
+    def weights(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """Each token's weight ``(B, T, 1)``; sums to 1 over a sentence's tokens, 0 at padding."""
+        check_padding_mask(padding_mask, x.shape[:2])
+        scores = self.scores(x)
+        if padding_mask is None:
+            return torch.softmax(scores, 1)
+        # A sentence of padding alone keeps its scores, or its softmax would be NaN.
+        hidden = padding_mask & ~padding_mask.all(1, keepdim=True)
+        p = torch.softmax(scores.masked_fill(hidden[..., None], float("-inf")), 1)
+        return p.masked_fill(padding_mask[..., None], 0.0)

@@ -1,0 +1,1 @@
+"""A comparison as tables, for the terminal and for files, and as pictures."""

@@ -1,0 +1,65 @@
+"""Numbers as they stand in tables and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..run_level import Interval
+
+
+def points(value: float, digits: int = 2) -> str:
+    """A score or a size: ``37.70``, and ``0.5`` for a round number below 10."""
+    short = value < 10 and value == round(value, digits - 1)
+    return f"{value:g}" if short else f"{value:.{digits}f}"
+
+
+def score(value: float | None, digits: int = 2) -> str:
+    """A score, ``-`` for None."""
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def signed(value: float, digits: int = 2) -> str:
+    """A difference: ``+0.31``; a difference of nothing has no sign."""
+    text = f"{value:+.{digits}f}"
+    return text if float(text) else text[1:]
+
+
+def probability(p: float | None) -> str:
+    """A p-value: ``0.25``, ``0.034``, ``0.0007``, ``<0.0001``, ``1``."""
+    if p is None:
+        return "-"
+    if p < 1e-4:
+        return "<0.0001"
+    if p >= 0.995:
+        return "1"
+    # Never rounded up to a level that it is below.
+    digits = 2 if p >= 0.1 else 3 if p >= 0.001 else 4
+    return f"{p:.{digits}f}" if f"{p:.{digits}f}" != "0.050" else f"{p:.4f}"
+
+
+def equals(p: float) -> str:
+    """A p-value in a sentence: ``p = 0.034``, ``p < 0.0001``."""
+    text = probability(p)
+    return f"p {text[0]} {text[1:]}" if text.startswith("<") else f"p = {text}"
+
+
+def span(
+    interval: Interval | None, digits: int = 2, form: Callable[[float, int], str] = signed
+) -> str:
+    """An interval, each limit in this form: ``+0.61 to +1.85``."""
+    return "-" if interval is None else " to ".join(form(limit, digits) for limit in interval)
+
+
+def effect(g: float | None, digits: int = 1) -> str:
+    """An effect, of one digit: more are never known."""
+    return "-" if g is None else f"{g:+.{digits}f}"
+
+
+def share(value: float | None) -> str:
+    """A share of 1 in percent."""
+    return "-" if value is None else f"{100 * value:.0f} %"
+
+
+def count(value: int | None, most: int) -> str:
+    """A number of seeds; None stands for more than the most that were tried."""
+    return f">{most:,}" if value is None else f"{value:,}"

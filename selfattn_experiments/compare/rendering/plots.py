@@ -1,0 +1,193 @@
+"""Pictures of a comparison: every run, the differences, the learning curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from selfattn.errors import UserError
+from selfattn_tasks.registry import TASKS
+
+from ...report import Curves, read_curves
+from ...report.figures import FORMATS, colours, new_figure, save, tidy
+from ..results import Report
+from ..run_level import Interval
+from . import cells
+
+_STRIP = 0.16  # half the width over which the runs of a system are spread
+_CUT = ", cut where it holds scores that do not exist"
+
+
+def draw(report: Report, folder: Path, logs: Mapping[str, Sequence[Path]]) -> list[Path]:
+    """Draw all pictures, PNG and SVG.
+
+    Args:
+        report: what was found.
+        folder: where to write; made if it is missing.
+        logs: system to training logs; of the others, those found beside the hypotheses are taken.
+
+    Returns:
+        The files. Learning curves are left out where there is no log.
+
+    Raises:
+        UserError: if the folder cannot be made, or a log holds no training.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--plots is {folder}, which cannot be made: {error.strerror}") from None
+    figures = {"runs": _runs(report), "differences": _differences(report)}
+    curves = {system: _read(report, system, logs.get(system)) for system in report.systems}
+    if any(curves.values()):
+        figures["curves"] = _learning(curves, TASKS[report.settings.task].valid_metrics)
+    paths = [folder / (name + ending) for name in figures for ending in FORMATS]
+    for path in paths:
+        save(figures[path.stem], path)
+    return paths
+
+
+def _panels(report: Report, height: float) -> tuple[Any, list[tuple[str, str, Any]]]:
+    """A figure with a row of panels for each test set and a panel for each metric.
+
+    Returns:
+        The figure, and for each panel the test set, the metric and matplotlib's axes.
+    """
+    rows, columns = len(report.test_sets), len(report.settings.metrics)
+    figure = new_figure(max(4.6, 3.4 * columns), height * rows)
+    named = product([corpus.name for corpus in report.test_sets], report.settings.metrics)
+    panels = figure.subplots(rows, columns, squeeze=False).flat
+    found = [(corpus, metric, axes) for (corpus, metric), axes in zip(named, panels, strict=True)]
+    for corpus, metric, axes in found:
+        arrow = " (lower is better)" if metric in report.error_rates else ""
+        arrow += " (primary)" * (metric == report.settings.primary and columns > 1)
+        lead = f"{corpus}: " if rows > 1 else ""
+        axes.set_title(f"{lead}{metric}{arrow}", fontsize=11)
+    return figure, found
+
+
+def _runs(report: Report) -> Any:
+    """Every run as a point, the mean with its 95 % interval beside them."""
+    systems, cut = report.systems, False
+    figure, panels = _panels(report, 3.6)
+    for corpus, metric, axes in panels:
+        for place, (system, colour) in enumerate(zip(systems, colours(len(systems)), strict=True)):
+            scores = report.scores(corpus, system, metric)
+            # Side by side in the order of the seeds, so that equal scores stay visible.
+            across = place - 0.12 + np.linspace(-_STRIP, _STRIP, len(scores) + 2)[1:-1]
+            axes.plot(across, scores, "o", color=colour, markersize=5, alpha=0.65, mew=0)
+            summary = report.summary(corpus, system, metric)
+            drawn = _cut(summary.interval, report.settings.scale(metric).limits)
+            cut = cut or drawn != summary.interval
+            if drawn is not None:
+                axes.plot([place + 0.2] * 2, drawn, color=colour, linewidth=2)
+            axes.plot([place + 0.2], [summary.mean], "D", color=colour, markersize=6)
+        axes.set_xticks(range(len(systems)), systems, rotation=0 if len(systems) < 4 else 30)
+        axes.set_xlim(-0.5, len(systems) - 0.5)
+        tidy(axes, grid="y")
+    title = "every run; mean with 95 % interval over seeds" + _CUT * cut
+    figure.suptitle(title, fontsize=10)
+    return figure
+
+
+def _cut(interval: Interval | None, limits: Interval) -> Interval | None:
+    """An interval without what lies beyond the limits."""
+    if interval is None:
+        return None
+    return max(interval[0], limits[0]), min(interval[1], limits[1])
+
+
+def _differences(report: Report) -> Any:
+    """A forest: the difference of each system from the baseline with Welch's interval."""
+    systems = [system for system in report.systems if system != report.baseline]
+    figure, panels = _panels(report, 1.3 + 0.5 * len(systems))
+    relevant, cut = report.settings.relevant, False
+    digits = report.settings.digits(report.settings.primary)
+    for corpus, metric, axes in panels:
+        axes.axvspan(-relevant, relevant, color="#eeeeee", zorder=0)
+        axes.axvline(0.0, color="#000000", linewidth=0.8)
+        words = [""] * len(systems)
+        for c in report.comparisons:
+            if (c.test_set, c.metric) != (corpus, metric):
+                continue
+            place = systems.index(c.system)
+            colour = colours(len(report.systems))[report.systems.index(c.system)]
+            base = report.summary(corpus, c.baseline, metric).mean
+            scale = report.settings.scale(metric)
+            limits = scale.limits[0] - base, scale.limits[1] - base
+            for interval, width in ((c.simultaneous, 0.8), (c.welch and c.welch.interval, 2.5)):
+                if interval is not None:
+                    drawn = _cut(interval, limits)
+                    cut = cut or drawn != interval
+                    axes.plot(drawn, [place, place], color=colour, linewidth=width)
+            axes.plot([c.difference], [place], "D", color=colour, markersize=6)
+            words[place] = cells.signed(c.difference, scale.digits)
+            words[place] += f"\n{c.verdict}" * c.primary
+        axes.set_yticks(range(len(systems)), systems)
+        axes.set_ylim(len(systems) - 0.5, -0.5)
+        # The numbers stand beside the panel: within it they would cover lines.
+        numbers = axes.secondary_yaxis("right")
+        numbers.set_yticks(range(len(systems)), words, fontsize=8)
+        numbers.tick_params(length=0)
+        numbers.spines[:].set_visible(False)
+        tidy(axes, grid="x")
+        if metric != report.settings.metrics[0]:
+            axes.set_yticklabels([])
+    figure.suptitle(
+        f"difference from {report.baseline} over seeds (Welch)\nthick: 95 % interval, thin: "
+        f"simultaneous{_CUT * cut}; grey: less than {cells.points(relevant, digits)}",
+        fontsize=10,
+    )
+    return figure
+
+
+def _read(report: Report, system: str, given: Sequence[Path] | None) -> list[Curves]:
+    beside = [run.log for run in report.runs if run.system == system and run.log is not None]
+    return [read_curves(log) for log in given or dict.fromkeys(beside)]
+
+
+def _learning(curves: Mapping[str, Sequence[Curves]], scores: Mapping[str, str]) -> Any:
+    """Mean over seeds with a band of one standard deviation, over updates."""
+    labels = {"loss": "validation loss (bits per token)"}
+    labels |= {name: f"validation {score}" for name, score in scores.items()}
+    shown = [
+        (name, label)
+        for name, label in labels.items()
+        if any(name in run.valid for runs in curves.values() for run in runs)
+    ] or [("", "training loss (bits per token)")]
+    figure = new_figure(5.2 * len(shown), 4.0)
+    panels = figure.subplots(1, len(shown), squeeze=False)[0]
+    for (name, label), axes in zip(shown, panels, strict=True):
+        for (system, runs), colour in zip(curves.items(), colours(len(curves)), strict=True):
+            updates, values = over_seeds(
+                [run.valid.get(name, []) if name else run.train_loss for run in runs]
+            )
+            if not updates:
+                continue
+            mean = values.mean(axis=0)
+            text = f"{system}: {cells.score(float(mean[-1]))} at the end"
+            axes.plot(updates, mean, color=colour, linewidth=1.8, label=text)
+            if len(values) > 1:
+                spread = values.std(axis=0, ddof=1)
+                axes.fill_between(updates, mean - spread, mean + spread, color=colour, alpha=0.2)
+        axes.set_xlabel("updates")
+        axes.set_ylabel(label)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.legend(frameon=False, fontsize=9)
+        tidy(axes)
+    figure.suptitle("mean over seeds, band: one standard deviation", fontsize=10)
+    return figure
+
+
+def over_seeds(
+    runs: Sequence[Sequence[tuple[int, float]]],
+) -> tuple[list[int], np.ndarray]:
+    """The updates at which every run has a value, and the values, shape (runs, updates)."""
+    found = [dict(points) for points in runs if points]
+    if not found:
+        return [], np.empty((0, 0))
+    updates = sorted(set.intersection(*(set(points) for points in found)))
+    return updates, np.array([[points[update] for update in updates] for points in found])

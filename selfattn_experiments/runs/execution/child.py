@@ -1,0 +1,153 @@
+"""One command of a run as a process that never outlives the runner."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+from ...process import die_with_parent
+
+# A training of several processes needs some seconds to end.
+_GRACE = 10.0
+# How much of the end of a log is looked at.
+_TAIL = 8192
+
+
+def _nothing() -> None:
+    pass
+
+
+def _begin(parent: int) -> None:
+    """In the new process: a group of its own, but in the session of the runner.
+
+    In a session of its own, Linux would not let it inherit what `nice` has given the runner.
+    """
+    os.setpgid(0, 0)
+    die_with_parent(parent)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command of a run.
+
+    Args:
+        name: ``train``, ``average`` or ``test``.
+        title: the command's name in messages.
+        command: program and arguments.
+        log: gets the command and all that it prints, after what it holds already.
+        output: gets standard output instead; begun anew.
+        done: called once when the command has succeeded.
+    """
+
+    name: str
+    title: str
+    command: Sequence[str]
+    log: Path
+    output: Path | None = None
+    done: Callable[[], None] = field(default=_nothing, compare=False)
+
+
+class Child:
+    """A running step: a process group of its own, so that its own children end with it.
+
+    Args:
+        step: what to run.
+        environment: added to this process's environment.
+        keep_open: file descriptors that it inherits: the locks, which so outlive a
+            killed runner as long as the step does.
+    """
+
+    def __init__(
+        self, step: Step, environment: Mapping[str, str], keep_open: Sequence[int] = ()
+    ) -> None:
+        self.step = step
+        with step.log.open("ab") as log:
+            if log.tell() and not _ends_a_line(step.log):  # of a process that was killed
+                log.write(b"\n")
+            log.write(f"$ {shlex.join(step.command)}\n".encode())
+            log.flush()
+            output: IO[bytes] = step.output.open("wb") if step.output else log
+            try:
+                self._process = subprocess.Popen(
+                    step.command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=log,
+                    env=os.environ | dict(environment),
+                    pass_fds=keep_open,
+                    preexec_fn=partial(_begin, os.getpid()),
+                )
+            finally:
+                output.close()
+
+    def poll(self) -> int | None:
+        """The exit code; None while it runs."""
+        return self._process.poll()
+
+    def terminate(self) -> None:
+        """Ask it and its children to end."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End what is left of it, and wait."""
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for its end, at most so long."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+
+    def _signal(self, number: int) -> None:
+        # The group outlives its leader: a loader of data may still run when the training has ended.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+
+def stop_all(children: Sequence[Child], grace: float = _GRACE) -> None:
+    """End processes: politely first; a second Ctrl-C ends the waiting, never the cleaning up.
+
+    Args:
+        children: what runs.
+        grace: seconds that they have together.
+    """
+    for child in children:
+        child.terminate()
+    end = time.monotonic() + grace
+    try:
+        for child in children:
+            child.wait(max(0.0, end - time.monotonic()))
+    finally:
+        for child in children:
+            child.kill()
+
+
+def tail(step: Step, lines: int = 8) -> list[str]:
+    """The last lines that are not empty of what a step wrote."""
+    for path in (step.log, step.output):
+        if path is not None and path.is_file():
+            found = [line for line in _end_of(path).splitlines() if line.strip()]
+            # Nothing but the command: the reason stands in the other file, if anywhere.
+            if len(found) > 1 or path is step.output or step.output is None:
+                return found[-lines:]
+    return []
+
+
+def _end_of(path: Path) -> str:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL))
+        return file.read().decode("utf-8", errors="replace")
+
+
+def _ends_a_line(path: Path) -> bool:
+    return _end_of(path).endswith("\n")

@@ -1,0 +1,130 @@
+"""Follow a training by its log, as it grows."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ...report.fairseq_log import parse_line
+from ..flags import Flags, number
+
+_PARAMETERS = re.compile(r"num\. (?:shared )?model params: ([\d,]+)")
+_GPU = re.compile(r"capabilities =.*; name = (.+?)\s*$")
+
+
+class NewLines:
+    """The lines of a file that grows.
+
+    Args:
+        path: the file, which need not be there yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = 0
+
+    def read(self) -> list[str]:
+        """The lines that were completed since the last call."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                text = file.read()
+        except FileNotFoundError:
+            return []
+        end = text.rfind(b"\n") + 1
+        self._offset += end
+        return text[:end].decode("utf-8", errors="replace").splitlines()
+
+
+class Follower:
+    """What the log of a training says so far.
+
+    Args:
+        log: the output of fairseq-train with ``--log-format json``, over all attempts.
+        flags: of the training.
+        clock: seconds.
+
+    Attributes:
+        update: the last one that was logged.
+        loss: of the last training record.
+        best: update and value of the best validation.
+        metric: what chooses the best checkpoint.
+        parameters: of the model.
+        gpu: the GPU's name.
+    """
+
+    def __init__(
+        self, log: Path, flags: Flags, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.log, self._clock = NewLines(log), clock
+        self.metric = (flags.get("--best-checkpoint-metric") or ["loss"])[0]
+        self._maximize = "--maximize-best-checkpoint-metric" in flags
+        self._max_update = number(flags, "--max-update")
+        self._max_epoch = number(flags, "--max-epoch")
+        self.update = 0
+        self.loss: float | None = None
+        self.best: tuple[int, float] | None = None
+        self.parameters: int | None = None
+        self.gpu: str | None = None
+        self._updates_an_epoch: float | None = None
+        self._first: tuple[int, float] | None = None
+        self._last: tuple[int, float] | None = None
+        self._history = True
+
+    def begin_attempt(self) -> None:
+        """Read what earlier attempts wrote; the speed is measured from here on."""
+        self._history = True
+        self.read()
+        self._history = False
+        self._first = self._last = None
+
+    def read(self) -> None:
+        """Take the lines that were completed since the last call."""
+        for line in self.log.read():
+            self._take(line)
+
+    def _take(self, line: str) -> None:
+        if found := _PARAMETERS.search(line):
+            self.parameters = int(found[1].replace(",", ""))
+        if found := _GPU.search(line):
+            self.gpu = found[1]
+        record = parse_line(line)
+        if record is None:
+            return
+        self.update = record.update
+        # "update" of a training record is the part of the epochs that is done.
+        done = record.values.get("update") if record.kind == "train_inner" else None
+        if done:
+            self._updates_an_epoch = record.update / done
+        if record.kind == "train_inner":
+            self.loss = record.values.get("loss", self.loss)
+        elif record.kind.startswith("valid") and self.metric in record.values:
+            value = record.values[self.metric]
+            if self.best is None or self._is_better(value, self.best[1]):
+                self.best = record.update, value
+        if not self._history:
+            self._last = record.update, self._clock()
+            self._first = self._first or self._last
+
+    def _is_better(self, value: float, than: float) -> bool:
+        return value > than if self._maximize else value < than
+
+    def total(self) -> int | None:
+        """Updates of the whole training; None as long as it is not known."""
+        by_epoch = (self._updates_an_epoch or 0.0) * (self._max_epoch or 0.0)
+        ends = [end for end in (self._max_update, by_epoch) if end]
+        return round(min(ends)) if ends else None
+
+    def seconds_an_update(self) -> float | None:
+        """Measured since `begin_attempt`; None before two records."""
+        if self._first is None or self._last is None or self._last[0] <= self._first[0]:
+            return None
+        return (self._last[1] - self._first[1]) / (self._last[0] - self._first[0])
+
+    def seconds_left(self, speed: float | None = None) -> float | None:
+        """Of the training, by its own speed or else by the one given; None if unknown."""
+        own = self.seconds_an_update()
+        rate, total = (speed if own is None else own), self.total()
+        return None if rate is None or total is None else rate * max(0, total - self.update)

@@ -1,0 +1,201 @@
+"""Work off runs on slots: one process a slot, crashed ones again, none left behind."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from selfattn.cli import is_disk_full
+from selfattn.errors import UserError
+
+from ...process import ending
+from .attempts import Attempts
+from .child import Child, Step, stop_all, tail
+from .follow import Follower
+from .slots import Slot
+
+# How a command of fairseq or of this project ends after a mistake that a retry cannot mend.
+_MISTAKE = re.compile(r"[\w.-]+: error: ")
+_STATES = {"train": "training", "average": "averaging", "test": "testing"}
+_PAUSE = 0.2
+
+
+class Work(Protocol):
+    """What the scheduler needs of a run; `run.Run` has it."""
+
+    name: str
+    system: str
+    attempts: Attempts
+    follower: Follower
+
+    def record(self) -> dict[str, Any] | None:
+        """Its record if it is done."""
+
+    def prepare(self) -> None:
+        """Called once before its first step."""
+
+    def steps(self, slot: Slot) -> list[Step]:
+        """What is left to do."""
+
+
+class Job:
+    """A run on its way.
+
+    Args:
+        work: the run.
+
+    Attributes:
+        state: ``waiting``, ``training``, ``averaging``, ``testing``, ``done`` or ``failed``.
+        reason: why it failed.
+        record: the record of a run that is done.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.record = work.record()
+        self.state = "waiting" if self.record is None else "done"
+        self.reason = ""
+        self.crashes = 0
+        self.slot: Slot | None = None
+        self.steps: deque[Step] = deque()
+        self.child: Child | None = None
+        self.since = 0.0
+        work.follower.begin_attempt()
+
+    @property
+    def running(self) -> bool:
+        """Whether it has a process."""
+        return self.child is not None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is done or has failed."""
+        return self.state in ("done", "failed")
+
+
+class Scheduler:
+    """Run jobs until each is done or has failed.
+
+    Args:
+        jobs: in the order in which they start.
+        slots: where they run, one on each.
+        retries: how often a job may crash and be started again.
+        say: for what a user should read.
+        show: is called after each look at the jobs.
+        keep_open: file descriptors that all processes inherit.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        slots: Sequence[Slot],
+        *,
+        retries: int = 2,
+        say: Callable[[str], None] = lambda text: None,
+        show: Callable[[], None] = lambda: None,
+        keep_open: Sequence[int] = (),
+    ) -> None:
+        self.jobs, self.retries, self.say, self.show = list(jobs), retries, say, show
+        self.keep_open = keep_open
+        self._free = deque(slots)
+
+    def run(self) -> None:
+        """Work until all jobs have ended; whatever interrupts it ends every process first."""
+        try:
+            while not all(job.ended for job in self.jobs):
+                self.tick()
+                self.show()
+                time.sleep(_PAUSE)
+        finally:
+            running = [job for job in self.jobs if job.child is not None]
+            stop_all([job.child for job in running if job.child is not None])
+            for job in running:
+                job.work.attempts.end(None)
+                job.child, job.state = None, "waiting"
+
+    def tick(self) -> None:
+        """Look at every process, and start what there is room for."""
+        for job in self.jobs:
+            if job.running:
+                self._look(job)
+        for job in self.jobs:
+            if not self._free:
+                break
+            if job.state == "waiting":
+                job.slot = self._free.popleft()
+                self._guarded(job, self._begin)
+
+    def _begin(self, job: Job) -> None:
+        """Start a job, or a crashed one again, where it stopped."""
+        assert job.slot is not None
+        job.work.prepare()
+        job.work.follower.begin_attempt()
+        job.steps = deque(job.work.steps(job.slot))
+        self._next(job)
+
+    def _next(self, job: Job) -> None:
+        """Start the next step, or end the job behind the last one."""
+        assert job.slot is not None
+        if not job.steps:
+            job.record = job.work.record()
+            self._end(job, "done")
+            return
+        step = job.steps[0]
+        job.state, job.since = _STATES[step.name], time.monotonic()
+        job.child = Child(step, job.slot.environment(), self.keep_open)
+        job.work.attempts.begin(step, job.slot)
+
+    def _look(self, job: Job) -> None:
+        assert job.child is not None
+        code = job.child.poll()
+        job.work.follower.read()
+        if code is None:
+            job.work.attempts.beat()
+            return
+        job.child.kill()  # what it may have left behind
+        job.child = None
+        job.work.attempts.end(code)
+        if code == 0:
+            self._guarded(job, self._succeeded)
+        else:
+            self._crashed(job, job.steps[0], code)
+
+    def _succeeded(self, job: Job) -> None:
+        job.steps.popleft().done()
+        self._next(job)
+
+    def _crashed(self, job: Job, step: Step, code: int) -> None:
+        """Start a crashed job again, unless it has crashed too often or can only crash again."""
+        lines = tail(step)
+        job.crashes += 1
+        mistake = code == 2 or bool(lines and _MISTAKE.match(lines[-1]))
+        again = not mistake and job.crashes <= self.retries
+        what = f"{step.title} {ending(code)}"
+        then = f"; started again, {job.crashes} of {self.retries} times" if again else ""
+        shown = "".join(f"\n  | {line[:300]}" for line in lines)
+        self.say(f"{job.work.name}: {what}{then}; the end of {step.log}:{shown}")
+        if again:
+            self._guarded(job, self._begin)
+        else:
+            job.reason = lines[-1] if mistake and lines else f"{what}, see {step.log}"
+            self._end(job, "failed")
+
+    def _guarded(self, job: Job, action: Callable[[Job], None]) -> None:
+        """Do something for a job; a mistake or a bad file is the end of this job alone."""
+        try:
+            action(job)
+        except (UserError, OSError) as error:
+            if isinstance(error, OSError) and is_disk_full(error):
+                raise  # the others could not go on, either
+            job.reason = str(error)
+            self.say(f"{job.work.name}: {error}")
+            self._end(job, "failed")
+
+    def _end(self, job: Job, state: str) -> None:
+        job.state = state
+        if job.slot is not None:
+            self._free.append(job.slot)
+            job.slot = None

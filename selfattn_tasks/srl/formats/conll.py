@@ -1,0 +1,231 @@
+"""CoNLL-2005 columns, read and written, and the one function that reads every format.
+
+A sentence is one row a word and ends at an empty line. The columns are the word, any number of
+others, the lemma of the predicate (or ``-``), and then one bracket column a predicate, in the order
+of the predicates. A props file starts at the lemma column; the official data pairs it with a words
+file. Columns are separated by spaces or tabs. If the first one counts the words of each sentence,
+the words are in the second.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from selfattn.errors import UserError
+from selfattn.files import write_text
+
+from ..propositions import Proposition, Sentence
+from . import conll12, lines
+from .brackets import format_brackets, looks_like_brackets
+from .rows import NO_PREDICATE, Block, counts_words, parse_column, read_blocks
+
+logger = logging.getLogger(__name__)
+
+FORMATS = ("auto", "conll05", "conll12", "lines")
+
+
+def read(
+    path: Path | str,
+    props: Path | str | None = None,
+    *,
+    form: str = "auto",
+    lenient: bool = False,
+    word_column: int | None = None,
+) -> list[Sentence]:
+    """The sentences of a file, or of a words file and its props file.
+
+    Args:
+        path (Path | str): CoNLL-2005 columns with or without words, CoNLL-2012, or lines of
+            ``index words ||| tags``; plain or gzipped. With ``props``, a words file. A folder
+            stands for all CoNLL-2012 files below it.
+        props (Path | str, optional): the props file that belongs to a words file.
+        form (str): one of FORMATS; ``auto`` looks at the content.
+        lenient (bool): accept what the official scorer accepts too (nested spans, a predicate
+            without ``V``) and, in lines, an ``I-`` tag that continues nothing: for predictions.
+        word_column (int, optional): the column of the words of CoNLL-2005 columns, counted from 1.
+            Default: the first one, or the second where the first counts the words.
+
+    Raises:
+        UserError: for a bad file, with its name, the line, and what was expected.
+    """
+    if word_column is not None and word_column < 1:
+        raise UserError(f"--word-column is {word_column}, but must be 1 or more")
+    if form not in FORMATS:
+        raise UserError(f"the format is {form!r}, but must be one of {', '.join(FORMATS)}")
+    path = Path(path)
+    if props is not None:
+        return _read_pair(path, Path(props), lenient, word_column)
+    blocks = [] if path.is_dir() else read_blocks(path)
+    if not blocks:
+        form = "conll12"
+    elif form == "auto":
+        form = _guess(blocks)
+    if word_column is not None and form != "conll05":
+        raise UserError(f"--word-column is of CoNLL-2005 columns, but {path} is of {form}")
+    if form == "lines":
+        return lines.sentences_of(path, lenient=lenient)
+    if form == "conll12":
+        return [
+            sentence
+            for file in files_of(path)
+            for sentence in conll12.sentences_of(file, lenient=lenient)
+        ]
+    column = _lemma_column(blocks)
+    at = _word_column(blocks, word_column)
+    if word_column is not None and at >= column:
+        raise UserError(
+            f"--word-column is {word_column}, but in {path} the predicates stand in column "
+            f"{column + 1}, and words must stand before them"
+        )
+    return [
+        Sentence(
+            _words(block, at) if at < column else ("",) * len(block.rows),
+            propositions_of(block, column, lenient),
+        )
+        for block in blocks
+    ]
+
+
+def files_of(path: Path) -> list[Path]:
+    """The file itself, or the ``*gold_conll`` files below a folder, by name.
+
+    Raises:
+        UserError: if a folder holds none.
+    """
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.rglob("*gold_conll") if file.is_file())
+    if not files:
+        raise UserError(f"{path} is a folder, but there is no *gold_conll file (CoNLL-2012) below")
+    return files
+
+
+def _guess(blocks: Sequence[Block]) -> str:
+    first = blocks[0].rows[0]
+    if first[:2] == ["#begin", "document"]:
+        return "conll12"
+    return "lines" if lines.SEPARATOR in first[1:] else "conll05"
+
+
+def _word_column(blocks: Sequence[Block], given: int | None) -> int:
+    """The column of the words, counted from 0."""
+    if given is not None:
+        return given - 1
+    counted = counts_words(blocks)
+    if counted:
+        logger.info(
+            "%s: the first column counts the words; they are taken from the second", blocks[0].path
+        )
+    return int(counted)
+
+
+def _words(block: Block, column: int) -> tuple[str, ...]:
+    short = next((i for i, row in enumerate(block.rows) if len(row) <= column), None)
+    if short is not None:
+        raise block.error(
+            short, f"{len(block.rows[short])} columns, but the words stand in column {column + 1}"
+        )
+    return tuple(row[column] for row in block.rows)
+
+
+def _lemma_column(blocks: Sequence[Block]) -> int:
+    """The column of the predicates, by two votes of each of the first sentences.
+
+    One for the column before the brackets at the end, one for every column that names as many
+    predicates as columns follow; a mistake in a short file spoils one of the two.
+    """
+    votes: Counter[int] = Counter()
+    for block in itertools.islice(blocks, 200):
+        width = min(map(len, block.rows))
+        brackets = 0
+        while brackets < width - 1 and all(
+            looks_like_brackets(row[width - 1 - brackets]) for row in block.rows
+        ):
+            brackets += 1
+        votes[width - 1 - brackets] += 1
+        for column in range(width):
+            predicates = sum(row[column] != NO_PREDICATE for row in block.rows)
+            votes[column] += width == column + 1 + predicates
+    return max(votes, key=lambda column: (votes[column], column))
+
+
+def propositions_of(
+    block: Block, column: int = 0, lenient: bool = False
+) -> tuple[Proposition, ...]:
+    """The propositions of a sentence whose predicates stand in ``column``, counted from 0.
+
+    Raises:
+        UserError: for a bad sentence, with file, line and what was expected.
+    """
+    found = block.width
+    if found <= column:
+        raise block.error(0, f"{found} columns, but the predicates stand in column {column + 1}")
+    predicates = [i for i, row in enumerate(block.rows) if row[column] != NO_PREDICATE]
+    expected = column + 1 + len(predicates)
+    if found != expected:
+        raise block.error(
+            0,
+            f"this sentence has {found} columns, but its {len(predicates)} predicates in column "
+            f"{column + 1} need {expected}: the columns up to the predicates and one a predicate",
+        )
+    return tuple(
+        Proposition(i, block.rows[i][column], parse_column(block, column + 1 + k, i, lenient))
+        for k, i in enumerate(predicates)
+    )
+
+
+def _read_pair(path: Path, props: Path, lenient: bool, word_column: int | None) -> list[Sentence]:
+    words, blocks = read_blocks(path), read_blocks(props)
+    for number, (left, right) in enumerate(zip(words, blocks, strict=False), start=1):
+        if len(left.rows) != len(right.rows):
+            raise UserError(
+                f"{path}, line {left.line}, and {props}, line {right.line}: sentence {number} has "
+                f"{len(left.rows)} words in one and {len(right.rows)} rows in the other, but must "
+                "have as many"
+            )
+    if len(words) != len(blocks):
+        raise UserError(
+            f"{path} has {len(words)} sentences and {props} has {len(blocks)}, but they must have "
+            "as many"
+        )
+    at = _word_column(words, word_column)
+    return [
+        Sentence(_words(left, at), propositions_of(right, 0, lenient))
+        for left, right in zip(words, blocks, strict=True)
+    ]
+
+
+def write_columns(path: Path | str, sentences: Iterable[Sentence]) -> None:
+    """Write words, predicates and brackets, tab-separated; all or nothing."""
+    write_text(Path(path), "".join(_format(sentence, words=True) for sentence in sentences))
+
+
+def write_props(path: Path | str, sentences: Iterable[Sentence]) -> None:
+    """Write predicates and brackets, what the official scorer reads; all or nothing."""
+    write_text(Path(path), "".join(_format(sentence, words=False) for sentence in sentences))
+
+
+def write_words(path: Path | str, sentences: Iterable[Sentence]) -> None:
+    """Write the words file that belongs to :func:`write_props`; all or nothing."""
+    write_text(Path(path), "".join("\n".join(s.words) + "\n\n" for s in sentences))
+
+
+def lemma_of(sentence: Sentence, proposition: Proposition) -> str:
+    """What the predicate column shows: the lemma, or without one the word in lower case."""
+    lemma = proposition.lemma or sentence.words[proposition.predicate].lower()
+    return "_" if lemma in ("", NO_PREDICATE) else lemma
+
+
+def _format(sentence: Sentence, *, words: bool) -> str:
+    length = len(sentence.words)
+    lemmas = [NO_PREDICATE] * length
+    for proposition in sentence.propositions:
+        lemmas[proposition.predicate] = lemma_of(sentence, proposition)
+    columns: list[Sequence[str]] = [sentence.words] if words else []
+    columns.append(lemmas)
+    columns.extend(format_brackets(p.spans, length) for p in sentence.propositions)
+    return "\n".join("\t".join(row) for row in zip(*columns, strict=True)) + "\n\n"

@@ -1,0 +1,168 @@
+"""The CoNLL-2005 data, built from its public archives and the user's own Penn Treebank.
+
+The archives ``conll05st-release`` and ``conll05st-tests`` hold the propositions of all sections and
+the words of the test sets; the words of training and development sections are the Treebank's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from selfattn.errors import UserError
+from selfattn.files import write_json
+
+from ...folder import check_destination, new_folder
+from ..propositions import Sentence
+from . import conll
+from .conll05_files import BROWN, PARTS, Member, Part, Spelling, read_archives
+from .rows import blocks_of
+from .treebank import Tree, read_section, section_folder
+
+MARK = "counts.json"
+
+
+def build(
+    treebank: Path | None,
+    archives: Sequence[Path],
+    destination: Path,
+    *,
+    any_counts: bool = False,
+    overwrite: bool = False,
+    show: Callable[[str], None] = lambda line: None,
+) -> dict[str, Any]:
+    """Write ``PART.conll`` and ``PART.props`` for train, dev, test.wsj and test.brown.
+
+    Args:
+        treebank (Path, optional): the Penn Treebank; not needed for sections whose words the
+            archives hold too.
+        archives (Sequence[Path]): ``conll05st-release.tar.gz`` and ``conll05st-tests.tar.gz``, or
+            the folders they unpack to.
+        destination (Path): the folder to make; all or nothing.
+        any_counts (bool): do not ask for the published counts.
+        overwrite (bool): replace a folder that was made before.
+        show (Callable): called with one line a section: its counts.
+
+    Returns:
+        dict: counts by part and section, which ``counts.json`` holds too.
+
+    Raises:
+        UserError: with everything that is missing, or the first section that does not fit.
+    """
+    check_destination(destination, overwrite=overwrite, mark=MARK)
+    members = read_archives(archives)
+    folders = _find_all(treebank, members, archives)
+    spelling = Spelling.of(members)
+    counts: dict[str, Any] = {}
+    data: dict[str, list[Sentence]] = {}
+    for part in PARTS:
+        data[part.name], counts[part.name] = [], {}
+        for section in part.sections:
+            sentences = _section(part, section, members, folders, spelling)
+            data[part.name] += sentences
+            numbers = _count(sentences)
+            counts[part.name][section] = numbers
+            show(
+                f"{part.name:10} {section:>5}: {numbers[0]:>6,} sentences, "
+                f"{numbers[1]:>7,} tokens, {numbers[2]:>6,} propositions"
+            )
+        total = _count(data[part.name])
+        counts[part.name]["total"] = total
+        if total != part.published and not any_counts:
+            raise UserError(
+                f"{part.name} has {_say(total)}, but {_say(part.published)} are published: the "
+                "Treebank or the archives are not complete, or another version; --any-counts "
+                "accepts them"
+            )
+    with new_folder(destination, overwrite=overwrite, mark=MARK) as folder:
+        for name, sentences in data.items():
+            conll.write_columns(folder / f"{name}.conll", sentences)
+            conll.write_props(folder / f"{name}.props", sentences)
+        write_json(folder / MARK, counts)
+    return counts
+
+
+def _count(sentences: Sequence[Sentence]) -> tuple[int, int, int]:
+    words = sum(len(sentence.words) for sentence in sentences)
+    return len(sentences), words, sum(len(sentence.propositions) for sentence in sentences)
+
+
+def _say(counts: tuple[int, int, int]) -> str:
+    return f"{counts[0]:,} sentences, {counts[1]:,} tokens and {counts[2]:,} propositions"
+
+
+def _find_all(
+    treebank: Path | None, members: Mapping[str, Member], archives: Sequence[Path]
+) -> dict[str, Path]:
+    """The Treebank's folder of every section that needs it; all that is missing in one message."""
+    if treebank is not None and not treebank.is_dir():
+        raise UserError(f"--treebank: there is no folder {treebank}")
+    folders: dict[str, Path] = {}
+    no_member: list[str] = []
+    no_section: list[str] = []
+    for part in PARTS:
+        for section in part.sections:
+            if part.key(section, "props") not in members:
+                no_member.append(part.key(section, "props") + ".gz")
+            if part.key(section, "words") in members:
+                continue
+            if section == BROWN:
+                no_member.append(part.key(section, "words") + ".gz")
+                continue
+            folder = section_folder(treebank, section) if treebank else None
+            if folder is None:
+                no_section.append(section)
+            else:
+                folders[section] = folder
+    missing = []
+    if no_section:
+        where = f"below {treebank}" if treebank else "because --treebank is not given"
+        missing.append(
+            f"words of the sections {', '.join(no_section)} (no folder of that name with .mrg "
+            f"files {where})"
+        )
+    if no_member:
+        names = ", ".join(map(str, archives))
+        missing.append(f"{', '.join(no_member)} (not in --archive {names})")
+    if missing:
+        raise UserError("missing: " + "; ".join(missing))
+    return folders
+
+
+def _section(
+    part: Part,
+    section: str,
+    members: Mapping[str, Member],
+    folders: Mapping[str, Path],
+    spelling: Spelling,
+) -> list[Sentence]:
+    props = members[part.key(section, "props")]
+    blocks = blocks_of(props.name, props.lines)
+    if section in folders:
+        trees = [
+            Tree(tuple(map(spelling, tree.words)), tree.path, tree.line)
+            for tree in read_section(folders[section])
+        ]
+    else:
+        words = members[part.key(section, "words")]
+        trees = [
+            Tree(tuple(row[0] for row in block.rows), block.path, block.line)
+            for block in blocks_of(words.name, words.lines)
+        ]
+    for number, (tree, block) in enumerate(zip(trees, blocks, strict=False), start=1):
+        if len(tree.words) != len(block.rows):
+            raise UserError(
+                f"section {section}, sentence {number}: {len(tree.words)} words in {tree.path}, "
+                f"line {tree.line}, and {len(block.rows)} rows in {block.path}, line {block.line}: "
+                "the words and the propositions do not belong together"
+            )
+    if len(trees) != len(blocks):
+        raise UserError(
+            f"section {section}: {len(trees)} sentences of words and {len(blocks)} of propositions "
+            f"({props.name}), but there must be as many"
+        )
+    return [
+        Sentence(tree.words, conll.propositions_of(block))
+        for tree, block in zip(trees, blocks, strict=True)
+    ]

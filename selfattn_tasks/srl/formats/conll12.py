@@ -1,0 +1,91 @@
+"""CoNLL-2012 files (``*_gold_conll``).
+
+The columns: document, part, word number, word, part of speech, parse, lemma, frameset, sense,
+speaker, entities, then one bracket column a predicate, and coreference. Lines that start with
+``#begin document`` and ``#end document`` stand around documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from selfattn.files import write_text
+
+from ..propositions import VERB, Proposition, Sentence, Span
+from .brackets import format_brackets
+from .rows import NO_PREDICATE, Block, parse_column, read_blocks
+
+_WORD, _LEMMA, _FRAMESET, _FIRST = 3, 6, 7, 11
+_MARKS = ("#begin document", "#end document")
+
+
+def sentences_of(path: Path, *, lenient: bool = False) -> list[Sentence]:
+    """The sentences of a file.
+
+    Args:
+        path (Path): the file.
+        lenient (bool): accept nested spans, and a column without ``V`` where the framesets say
+            which word is the predicate.
+
+    Raises:
+        UserError: for a bad file, with its name, the line and what was expected.
+    """
+    blocks = read_blocks(path, skip=lambda line: line.lstrip("\ufeff").startswith(_MARKS))
+    return [
+        Sentence(tuple(row[_WORD] for row in _checked(block)), _propositions(block, lenient))
+        for block in blocks
+    ]
+
+
+def _checked(block: Block) -> list[list[str]]:
+    if block.width < _FIRST + 1:
+        raise block.error(
+            0, f"{block.width} columns, but CoNLL-2012 needs {_FIRST + 1} and one a predicate"
+        )
+    return block.rows
+
+
+def _propositions(block: Block, lenient: bool) -> tuple[Proposition, ...]:
+    framed = [i for i, row in enumerate(block.rows) if row[_FRAMESET] != NO_PREDICATE]
+    found: dict[int, Proposition] = {}
+    for number, column in enumerate(range(_FIRST, block.width - 1)):
+        spans = parse_column(block, column, None, lenient)
+        predicate = _predicate(spans, framed)
+        if predicate is None and lenient and number < len(framed):
+            predicate = framed[number]
+        if predicate is None:
+            raise block.error(0, f"column {column + 1} has no V span, which marks its predicate")
+        if predicate in found:
+            raise block.error(
+                predicate, f"column {column + 1} is the second one for the predicate in this line"
+            )
+        lemma = block.rows[predicate][_LEMMA]
+        if lemma == NO_PREDICATE:
+            lemma = block.rows[predicate][_WORD].lower()
+        found[predicate] = Proposition(predicate, lemma, spans)
+    return tuple(found[i] for i in sorted(found))
+
+
+def _predicate(spans: Sequence[Span], framed: Sequence[int]) -> int | None:
+    """The word with a frameset in the V span, or the span's first word; None without a V span."""
+    for span in spans:
+        if span.label == VERB:
+            return next((i for i in framed if span.start <= i <= span.end), span.start)
+    return None
+
+
+def write(path: Path, sentences: Iterable[Sentence], document: str = "document") -> None:
+    """Write one document; what a sentence does not hold is ``-`` or ``*``. All or nothing."""
+    text = [f"#begin document ({document}); part 000\n"]
+    for sentence in sentences:
+        lemmas = {p.predicate: p.lemma for p in sentence.propositions}
+        columns = [format_brackets(p.spans, len(sentence.words)) for p in sentence.propositions]
+        for i, word in enumerate(sentence.words):
+            lemma = lemmas.get(i, NO_PREDICATE) or word.lower()
+            frameset = "01" if i in lemmas else NO_PREDICATE
+            row = [document, "0", str(i), word, "-", "*", lemma, frameset, "-", "-", "*"]
+            text.append("   ".join([*row, *(column[i] for column in columns), "-"]) + "\n")
+        text.append("\n")
+    text.append("#end document\n")
+    write_text(path, "".join(text))

@@ -1,0 +1,1 @@
+"""The tagger without fairseq: its network, its checkpoints, and how it labels sentences."""

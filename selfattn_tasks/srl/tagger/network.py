@@ -1,0 +1,212 @@
+"""The tagger of Tan et al. (2018) with any self-attention: words and a predicate to labels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from selfattn.config import AttentionConfig
+from selfattn.errors import UserError, check_integer
+from selfattn.layers import build_attention
+from selfattn.masks import check_padding_mask
+
+from ...words.initialise import INITIALISERS, initialise
+
+_LAYER_NORM_EPS = 1e-6
+
+
+@dataclass(frozen=True)
+class TaggerConfig:
+    """Sizes and switches of the tagger; the defaults are the published ones.
+
+    Args:
+        words: rows of the trained word table, padding (row 0) and unknown (row 1) included.
+        labels: number of BIO labels.
+        attention: configuration of the attention, its dropout included.
+        frozen_words: rows of the table of words that only the vectors' file knows.
+        word_dim: width of a word vector.
+        predicate_dim: width of the predicate-indicator embedding; the model's width is the sum.
+        layers: number of layers.
+        heads: heads of the attention.
+        ffn_dim: hidden width of the feed-forward sublayer.
+        dropout: on the output of each sublayer.
+        activation_dropout: on the hidden layer of the feed-forward sublayer.
+        embedding_dropout: on the sum of embedding and timing signal.
+        timing: add the sinusoidal timing signal.
+        scale_embedding: multiply embeddings by the square root of the width, as published.
+        freeze_words: leave the word table as it starts.
+        initialiser: one of ``INITIALISERS``.
+
+    Raises:
+        UserError: if a size is below 1, a dropout outside of [0, 1) or the initialiser unknown.
+    """
+
+    words: int
+    labels: int
+    attention: AttentionConfig
+    frozen_words: int = 0
+    word_dim: int = 100
+    predicate_dim: int = 100
+    layers: int = 10
+    heads: int = 8
+    ffn_dim: int = 800
+    dropout: float = 0.2
+    activation_dropout: float = 0.1
+    embedding_dropout: float = 0.0
+    timing: bool = False
+    scale_embedding: bool = True
+    freeze_words: bool = False
+    initialiser: str = "glorot_normal"
+
+    @property
+    def width(self) -> int:
+        """Width of the model in features."""
+        return self.word_dim + self.predicate_dim
+
+    def __post_init__(self) -> None:
+        sizes = ("words", "labels", "word_dim", "predicate_dim", "layers", "heads", "ffn_dim")
+        for name in sizes:
+            check_integer(name, getattr(self, name))
+        for name in ("dropout", "activation_dropout", "embedding_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UserError(
+                    f"{name} {getattr(self, name)} is not allowed; it must be in [0, 1)"
+                )
+        if self.initialiser not in INITIALISERS:
+            raise UserError(
+                f"initialiser {self.initialiser!r} is unknown; allowed are "
+                f"{', '.join(INITIALISERS)}"
+            )
+
+
+class TaggerLayer(nn.Module):
+    """A feed-forward sublayer, then an attention sublayer, each with a layer norm behind it.
+
+    Args:
+        config: the tagger's configuration.
+    """
+
+    def __init__(self, config: TaggerConfig) -> None:
+        super().__init__()
+        width = config.width
+        self.expand = nn.Linear(width, config.ffn_dim)
+        self.contract = nn.Linear(config.ffn_dim, width)
+        self.ffn_norm = nn.LayerNorm(width, eps=_LAYER_NORM_EPS)
+        self.attention = build_attention(config.attention, width, config.heads)
+        if self.attention.output_dim != width:
+            raise UserError(
+                f"the attention {config.attention.name} turns width {width} into "
+                f"{self.attention.output_dim}, but a layer must keep its width; turn the output "
+                "projection on or change the head width"
+            )
+        self.attention_norm = nn.LayerNorm(width, eps=_LAYER_NORM_EPS)
+        self.dropout = nn.Dropout(config.dropout)
+        self.activation_dropout = nn.Dropout(config.activation_dropout)
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+        """``(B, T, C)`` -> ``(B, T, C)``."""
+        hidden = self.activation_dropout(torch.relu(self.expand(x)))
+        x = self.ffn_norm(x + self.dropout(self.contract(hidden)))
+        attended = self.attention(x, padding_mask)
+        y: Tensor = self.attention_norm(x + self.dropout(attended))
+        return y
+
+
+class Tagger(nn.Module):
+    """Scores of BIO labels for the words of a sentence and one predicate (Tan et al. 2018).
+
+    Words and predicate indicator are embedded and joined, scaled by the square root of the width,
+    and go through post-norm layers with the feed-forward sublayer first; a linear map gives the
+    scores. With MTSA (Shen et al. 2019, table 4) there is no timing signal: masks tell the order.
+
+    Args:
+        config: sizes and switches.
+        frozen: ``(config.frozen_words, word_dim)`` vectors of words that training does not know;
+            None leaves the place for a checkpoint to fill.
+
+    Raises:
+        UserError: if the sizes do not fit each other.
+
+    Example:
+        >>> from selfattn.config import MTSAConfig
+        >>> config = TaggerConfig(50, 9, MTSAConfig.make("srl"), layers=2)
+        >>> words = torch.randint(2, 50, (3, 7))
+        >>> Tagger(config)(words, torch.zeros(3, 7, dtype=torch.long)).shape
+        torch.Size([3, 7, 9])
+    """
+
+    def __init__(self, config: TaggerConfig, frozen: Tensor | None = None) -> None:
+        super().__init__()
+        self.config = config
+        width = config.width
+        self.words = nn.Embedding(config.words, config.word_dim)
+        self.indicator = nn.Embedding(2, config.predicate_dim)
+        self.bias = nn.Parameter(torch.empty(width))
+        self.embedding_dropout = nn.Dropout(config.embedding_dropout)
+        self.layers = nn.ModuleList(TaggerLayer(config) for _ in range(config.layers))
+        self.classifier = nn.Linear(width, config.labels)
+        initialise(self, config.initialiser)
+        nn.init.normal_(self.words.weight, std=config.word_dim**-0.5)
+        self.words.requires_grad_(not config.freeze_words)
+        nn.init.normal_(self.indicator.weight, std=config.predicate_dim**-0.5)
+        nn.init.normal_(self.bias, std=width**-0.5)
+        for parameter in self.classifier.parameters():
+            nn.init.normal_(parameter, std=width**-0.5)
+        if frozen is None:
+            frozen = torch.zeros(config.frozen_words, config.word_dim)
+        self.frozen: Tensor
+        self.register_buffer("frozen", frozen)
+
+    def forward(
+        self, words: Tensor, indicator: Tensor, padding_mask: Tensor | None = None
+    ) -> Tensor:
+        """Scores before the softmax.
+
+        Args:
+            words: ``(B, T)`` row numbers; those from ``config.words`` on are of the frozen table.
+            indicator: ``(B, T)``, 1 at the predicate and 0 elsewhere.
+            padding_mask: bool ``(B, T)``, True = padding.
+
+        Returns:
+            ``(B, T, labels)``.
+        """
+        check_padding_mask(padding_mask, words.shape)
+        width = self.config.width
+        x = torch.cat([self._look_up(words), self.indicator(indicator)], -1)
+        if self.config.scale_embedding:
+            x = x * math.sqrt(width)
+        if padding_mask is not None:
+            x = x.masked_fill(padding_mask[..., None], 0.0)
+        x = x + self.bias
+        if self.config.timing:
+            x = x + timing_signal(x.shape[1], width).to(x)
+        x = self.embedding_dropout(x)
+        for layer in self.layers:
+            x = layer(x, padding_mask)
+        scores: Tensor = self.classifier(x)
+        return scores
+
+    def _look_up(self, words: Tensor) -> Tensor:
+        """Trained vectors, and frozen ones for words that training does not know."""
+        known = self.words.num_embeddings
+        vectors: Tensor = self.words(words.clamp(max=known - 1))
+        if not len(self.frozen):
+            return vectors
+        frozen = self.frozen[(words - known).clamp(min=0)].to(vectors)
+        return torch.where((words >= known)[..., None], frozen, vectors)
+
+
+def timing_signal(length: int, width: int) -> Tensor:
+    """Sines in one half of the features, cosines in the other (Vaswani et al. 2017, section 3.5).
+
+    Returns:
+        ``(length, width)``; wavelengths from 2 pi to 20,000 pi.
+    """
+    half = width // 2
+    rates = torch.exp(torch.arange(half) * (-math.log(10_000) / max(half - 1, 1)))
+    angles = torch.arange(length)[:, None] * rates
+    signal = torch.cat([angles.sin(), angles.cos()], 1)
+    return nn.functional.pad(signal, (0, width - 2 * half))

@@ -1,0 +1,149 @@
+"""What to tag: the predicates of a file, or sentences that a person typed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from selfattn.errors import UserError
+
+from ..formats import conll
+from ..formats.brackets import looks_like_brackets
+from ..formats.rows import NO_PREDICATE, counts_words, read_blocks
+from ..propositions import Proposition, Sentence
+
+_TOKEN = re.compile(
+    r"\w+(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|re|ve|ll)\b|\w+(?:[-.,]\w+)*|[^\w\s]", re.IGNORECASE
+)
+
+
+def read_queries(
+    path: Path,
+    props: Path | None = None,
+    form: str = "auto",
+    *,
+    word_column: int | None = None,
+) -> list[Sentence]:
+    """The sentences of a file whose predicates are to be labelled; their spans do not matter.
+
+    Beside the formats of ``conll.read``, two columns without any brackets are read: the word, and
+    the predicate's lemma or ``-`` (and before them, if there is one, the column that counts).
+
+    Raises:
+        UserError: for a bad file, and for one without words or without a predicate.
+    """
+    may_be_bare = props is None and form in ("auto", "conll05") and word_column is None
+    bare = _two_columns(path) if may_be_bare and not path.is_dir() else None
+    sentences = bare or conll.read(path, props, form=form, lenient=True, word_column=word_column)
+    if not any(sentence.has_words for sentence in sentences):
+        raise UserError(f"{path} holds no words; give the words file and then this one")
+    if not any(sentence.propositions for sentence in sentences):
+        raise UserError(f"{path} holds no predicate, so there is nothing to label")
+    return sentences
+
+
+def _two_columns(path: Path) -> list[Sentence] | None:
+    """The sentences of a file of words and lemmas alone; None if it is another file."""
+    blocks = read_blocks(path)
+    rows = [row for block in blocks for row in block.rows]
+    width = len(rows[0])
+    if width not in (2, 3) or any(len(row) != width for row in rows):
+        return None
+    if all(row[-1] == NO_PREDICATE or looks_like_brackets(row[-1]) for row in rows):
+        return None
+    counted = counts_words(blocks)
+    if counted and width == 2:
+        raise UserError(
+            f"{path}: the first column counts the words, so that 2 columns leave none for the "
+            "predicates: their lemmas, or - at the other words, must stand in a third"
+        )
+    if not counted and width == 3:
+        return None
+    return [
+        Sentence(
+            tuple(row[-2] for row in block.rows),
+            tuple(
+                Proposition(i, row[-1], ())
+                for i, row in enumerate(block.rows)
+                if row[-1] != NO_PREDICATE
+            ),
+        )
+        for block in blocks
+    ]
+
+
+def split_words(text: str) -> tuple[str, ...]:
+    """Words and punctuation of a sentence as English treebanks split them, roughly.
+
+    >>> split_words("She didn't pay $5.50.")
+    ('She', 'did', "n't", 'pay', '$', '5.50', '.')
+    """
+    return tuple(_TOKEN.findall(text))
+
+
+def typed_sentence(
+    text: str, predicates: Sequence[str], *, split: bool = True, flag: str = "--predicates"
+) -> Sentence:
+    """A sentence with the predicates that a person named.
+
+    Args:
+        text: the sentence.
+        predicates: words of it (each place where one occurs counts, in any case), or positions
+            counted from 0.
+        split: take punctuation off the words; otherwise spaces alone separate words.
+        flag: what names the predicates, for messages.
+
+    Raises:
+        UserError: if the sentence is empty, no predicate is named, or one is not in it.
+    """
+    words = split_words(text) if split else tuple(text.split())
+    if not words:
+        raise UserError("the sentence is empty; type one word at least")
+    named = [name for item in predicates for name in item.split(",") if name]
+    if not named:
+        raise UserError(f"no predicate is named; give {flag} WORD or POSITION")
+    numbered = " ".join(f"{i}:{word}" for i, word in enumerate(words))
+    places: set[int] = set()
+    for name in named:
+        found = [i for i, word in enumerate(words) if word.lower() == name.lower()]
+        if not found and name.isascii() and name.isdigit() and int(name) < len(words):
+            found = [int(name)]
+        if not found:
+            raise UserError(
+                f"{flag} {name}: it is neither a word of the sentence nor a position in it; "
+                f"its words are {numbered}"
+            )
+        places.update(found)
+    return Sentence(words, tuple(Proposition(i, words[i].lower(), ()) for i in sorted(places)))
+
+
+def typed_sentences(
+    texts: Sequence[str], predicates: Sequence[str], *, split: bool = True
+) -> list[Sentence]:
+    """Sentences that a person typed, with the same predicates or each with its own.
+
+    Args:
+        texts: the sentences; behind a tab, one may name its own predicates.
+        predicates: those of the others, as for ``typed_sentence``.
+        split: as for ``typed_sentence``.
+
+    Raises:
+        UserError: as for ``typed_sentence``, with the number of the sentence.
+    """
+    found = []
+    for number, line in enumerate(texts, start=1):
+        text, tab, own = line.rpartition("\t")
+        try:
+            if tab:
+                found.append(typed_sentence(text, own.split(), split=split, flag="behind the tab"))
+            elif predicates:
+                found.append(typed_sentence(line, predicates, split=split))
+            else:
+                raise UserError(
+                    "no predicate is named; give --predicates WORD or POSITION, or the sentence's "
+                    "own behind a tab"
+                )
+        except UserError as error:
+            raise UserError(f"sentence {number}: {error}") from None
+    return found

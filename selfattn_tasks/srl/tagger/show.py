@@ -1,0 +1,96 @@
+"""Predicted roles for a person to read, and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from ..formats.bio import to_bio
+from ..propositions import Sentence, Span
+
+_GAP = "  "
+
+
+def as_text(sentence: Sentence, width: int = 100) -> str:
+    """The words of a sentence with one row of roles below them for each predicate.
+
+    >>> from selfattn_tasks.srl.propositions import Proposition
+    >>> spans = (Span("A0", 0, 1), Span("V", 2, 2))
+    >>> print(as_text(Sentence(("The", "cat", "sleeps", "."), (Proposition(2, "", spans),))))
+    The  cat  sleeps  .
+    [A0----]  [V---]
+
+    Args:
+        sentence (Sentence): words and propositions.
+        width (int): longer lines are broken between words.
+    """
+    columns = _columns(sentence)
+    rows = [_lay_out(sentence.words, columns)]
+    rows += [_roles(proposition.spans, columns) for proposition in sentence.propositions]
+    if not sentence.propositions:
+        rows.append("(no predicate)")
+    pieces = []
+    for start, end in _pieces(columns, width):
+        pieces.append("\n".join(row[start:end].rstrip() for row in rows if row[start:end].strip()))
+    return "\n\n".join(pieces)
+
+
+def as_json(sentence: Sentence) -> str:
+    """One line of JSON: words, and for each predicate its spans and BIO tags; counted from 0."""
+    propositions = [
+        {
+            "predicate": p.predicate,
+            "lemma": p.lemma,
+            "spans": [
+                {
+                    "label": span.label,
+                    "start": span.start,
+                    "end": span.end,
+                    "text": " ".join(sentence.words[span.start : span.end + 1]),
+                }
+                for span in p.spans
+            ],
+            "tags": to_bio(p.spans, len(sentence.words)),
+        }
+        for p in sentence.propositions
+    ]
+    line = {"words": list(sentence.words), "propositions": propositions}
+    return json.dumps(line, ensure_ascii=False)
+
+
+def _columns(sentence: Sentence) -> list[tuple[int, int]]:
+    """First and last character (exclusive) of each word, so wide that every label fits."""
+    widths = [len(word) for word in sentence.words]
+    for span in (span for p in sentence.propositions for span in p.spans):
+        inside = widths[span.start : span.end + 1]
+        room = sum(inside) + len(_GAP) * (len(inside) - 1)
+        widths[span.end] += max(0, len(span.label) + 2 - room)
+    columns, at = [], 0
+    for width in widths:
+        columns.append((at, at + width))
+        at += width + len(_GAP)
+    return columns
+
+
+def _lay_out(words: Sequence[str], columns: Sequence[tuple[int, int]]) -> str:
+    return _GAP.join(
+        word.ljust(end - start) for word, (start, end) in zip(words, columns, strict=True)
+    )
+
+
+def _roles(spans: Sequence[Span], columns: Sequence[tuple[int, int]]) -> str:
+    row = [" "] * columns[-1][1]
+    for span in spans:
+        start, end = columns[span.start][0], columns[span.end][1]
+        row[start:end] = f"[{span.label.ljust(end - start - 2, '-')}]"
+    return "".join(row)
+
+
+def _pieces(columns: Sequence[tuple[int, int]], width: int) -> Iterator[tuple[int, int]]:
+    """Where to break lines: stretches of whole words that fit ``width`` where they can."""
+    start = 0
+    for i, (_, end) in enumerate(columns):
+        if end - start > width and columns[i][0] > start:
+            yield start, columns[i][0]
+            start = columns[i][0]
+    yield start, columns[-1][1]
