@@ -69,8 +69,8 @@ def explain_data() -> None:
 
 def _check_data(data: str, task: str | None) -> None:
     writer = "fairseq-preprocess wrote (--destdir)"
-    if task == "srl_tagging":
-        writer = "scripts/prepare_srl.py wrote (--dest)"
+    if task in ("srl_tagging", "sentences"):
+        writer = f"scripts/prepare_{task.removesuffix('_tagging')}.py wrote (--dest)"
     for path in utils.split_paths(data):
         if "://" not in path and not os.path.isdir(path):
             raise UserError(f"the data folder {path} does not exist: give the folder that {writer}")

@@ -11,6 +11,7 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from selfattn.errors import UserError
+from selfattn_tasks.sentences.record import Kind
 
 from ..modules.l2 import l2
 
@@ -19,6 +20,11 @@ L2_HELP = (
     "published are 5e-5 and 1e-4 (--weight-decay is another thing: it shrinks biases and "
     "embeddings, too)"
 )
+
+
+def criterion_of(kind: Kind) -> str:
+    """The name of the criterion for what is asked of sentences."""
+    return "sentence_relatedness" if kind.target == "score" else "sentence_classification"
 
 
 class SentenceCriterion(FairseqCriterion):

@@ -26,16 +26,12 @@ from selfattn_tasks.sentences.targets import expected_score
 from selfattn_tasks.words.embeddings import WordVectors, read_vectors
 from selfattn_tasks.words.vocabulary import Vocabulary, differences
 
+from ..criterions._sentences import criterion_of
 from ..criterions.sentence_classification import UNSEEN
 from ..data.sentences import Encoded, SentenceDataset
 
 logger = logging.getLogger(__name__)
 _VALIDATION = "_validation"
-_CRITERIONS = {
-    "class": "sentence_classification",
-    "index": "sentence_classification",
-    "score": "sentence_relatedness",
-}
 # A correlation with a constant. fairseq compares with the best score so far, and nothing is better
 # than a NaN; this is the worst that a correlation can be.
 _UNDEFINED = -1.0
@@ -79,7 +75,7 @@ class SentencesTask(FairseqTask):
         super().__init__(cfg)
         self.folder = folder
         vocabulary = Vocabulary(folder.words(cfg.fold), folder.labels)
-        self.network_state = SentenceState(vocabulary, folder.meta)
+        self.network_state = SentenceState(vocabulary, {**folder.meta, "fold": cfg.fold})
         # While a model is built: the vectors that its words start from.
         self.vectors: WordVectors | None = None
         # Predictions of the present validation, by set and number of the example.
@@ -102,7 +98,7 @@ class SentencesTask(FairseqTask):
     @property
     def supervised_criterion(self) -> str:
         """What ``--criterion policy_gradient`` wraps."""
-        return _CRITERIONS[self.kind.target]
+        return criterion_of(self.kind)
 
     @property
     def lowest_score(self) -> float | None:

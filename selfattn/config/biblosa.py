@@ -24,6 +24,7 @@ class BiBloSAConfig(DiSAConfig):
     """
 
     name: ClassVar[str] = "biblosa"
+    formerly: ClassVar[Mapping[str, Any]] = {"contexts": "both"}
 
     activation: str = switch(
         "relu",
@@ -45,6 +46,14 @@ class BiBloSAConfig(DiSAConfig):
         "between blocks: attention and the gate of equations 13-15, or a complete DiSA layer with "
         "a map of its input",
         ("gate", "disa"),
+    )
+
+    contexts: str = switch(
+        "both",
+        "what equations 16 and 17 fuse with a token, the paper's ablation: both, global (without "
+        "h of its block), local (without E, and all that it takes) or none: no attention and no "
+        "map, each token stays as it is",
+        ("both", "global", "local", "none"),
     )
 
     # Equation 18 is the gate, and every head has a map of the input (section 3.2).

@@ -31,8 +31,9 @@ class MTSAConfig(MaskedConfig):
     scores: str = switch(
         "both",
         "what a key's score is made of: both, token2token (no score of its own, no source2token "
-        "network) or source2token (the same for every query, no query projection)",
-        ("both", "token2token", "source2token"),
+        "network), source2token (the same for every query, no query projection) or none: no "
+        "attention and no gate, each token keeps its own value",
+        ("both", "token2token", "source2token", "none"),
     )
     sigma_t: str = switch(
         "logsigmoid", "function on the token2token score", ("identity", "logsigmoid")

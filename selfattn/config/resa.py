@@ -23,12 +23,14 @@ class ReSAConfig(DiSAConfig):
     """
 
     name: ClassVar[str] = "resa"
+    formerly: ClassVar[Mapping[str, Any]] = {"soft_attention": True}
 
     sampler: str = switch(
         "parallel",
         "parallel: reinforced sequence sampling, all tokens at once; iterative: the paper's "
-        "baseline, a recurrent network that samples token after token",
-        ("parallel", "iterative"),
+        "baseline, a recurrent network that samples token after token; none: no selection, which "
+        "is disa",
+        ("parallel", "iterative", "none"),
     )
     shared_selection: bool = switch(
         False, "one selection for both heads and dependents, the paper's ablation"
@@ -36,8 +38,13 @@ class ReSAConfig(DiSAConfig):
     unselected: str = switch(
         "dependents",
         "what a token that does not attend gets: the mean of the dependents, of all others, or of "
-        "all tokens",
-        ("dependents", "others", "all"),
+        "all tokens; nothing: its output is 0, and pooling leaves it out",
+        ("dependents", "others", "all", "nothing"),
+    )
+    soft_attention: bool = switch(
+        True,
+        "attention among the selected tokens; without it a selected token stays as it is, the "
+        "output of others is 0, and there is one selection and no map",
     )
     sampler_hidden: int | None = switch(
         None, "hidden width of a sampler (default: embedding width)"

@@ -57,14 +57,17 @@ class BiBloSA(SelfAttention):
         self.block_length = config.block_length or block_length(DEFAULT_TOKENS)
         masks = head_masks(config.masks, self.num_heads, config.include_self, config.window)
         width = self.head_width(config.head_dim)
-        self.output_dim = embed_dim if config.output_projection else self.num_heads * width
+        joined = self.num_heads * width
+        if config.contexts == "none":
+            masks, joined = (), embed_dim
+        self.output_dim = embed_dim if config.output_projection else joined
         self.dropout = nn.Dropout(config.dense_dropout)
         self.input_maps = nn.ModuleList(xavier_linear(embed_dim, width) for _ in masks)
         self.activation = activation(config.activation)
         self.heads = nn.ModuleList(MBloSA(config, width, mask, self.block_length) for mask in masks)
         self.out_proj: nn.Module | None = None
         if config.output_projection:
-            self.out_proj = xavier_linear(self.num_heads * width, embed_dim, config.output_bias)
+            self.out_proj = xavier_linear(joined, embed_dim, config.output_bias)
 
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         """See ``SelfAttention.forward``.
@@ -73,14 +76,18 @@ class BiBloSA(SelfAttention):
             UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
         """
         blocks, inputs = self._blocks(x, padding_mask)
-        heads = zip(self.heads, inputs, strict=True)
-        y = blocks.join(torch.cat([head(h, blocks.padding) for head, h in heads], -1))
+        y = x
+        if self.config.contexts != "none":
+            heads = zip(self.heads, inputs, strict=True)
+            y = blocks.join(torch.cat([head(h, blocks.padding) for head, h in heads], -1))
         if self.out_proj is not None:
             y = self.out_proj(self.dropout(y))
         return zero_padding(y, padding_mask) if self.config.zero_padding else y
 
     def inspect(self, x: Tensor, padding_mask: Tensor | None = None) -> Inspection:
         """See ``SelfAttention.inspect``; a row of weights is that of a token within its block."""
+        if self.config.contexts == "none":
+            raise UserError("contexts 'none' leaves no attention to look at")
         with looking_into(self):
             blocks, inputs = self._blocks(x, padding_mask)
             heads = cast(list[MBloSA], list(self.heads))

@@ -44,23 +44,31 @@ class MBloSA(nn.Module):
         self.activation = activation(config.activation)
         self.dropout = nn.Dropout(config.dense_dropout)
         self.within = _attention(config, width, mask)
+        self.local = config.contexts != "global"
+        self.block_gate: FusionGate | None = None
+        self.source2token: Source2Token | None = None
+        if config.contexts != "local":
+            self._add_blocks(config, width, block_length)
+        self.fusion = xavier_linear((3 if config.contexts == "both" else 2) * width, 2 * width)
+
+    def _add_blocks(self, config: BiBloSAConfig, width: int, block_length: int) -> None:
+        """What the vectors E of blocks take (eq. 12-15)."""
         self.source2token = Source2Token(
             width,
             layers=config.s2t_layers,
             activation_name=config.activation,
             dropout=config.dense_dropout,
         )
+        mask = self.mask
         # Whatever lies within a window of tokens lies within that many tokens' whole blocks.
         window = None if mask.window is None else -(-mask.window // block_length)
         far = replace(mask, window=window)
         self.between: MaskedSelfAttention | DiSA
-        self.block_gate: FusionGate | None = None
         if config.between == "disa":
             self.between = DiSA(_disa(config, far), width, 1)
         else:
             self.between = _attention(config, width, far)
             self.block_gate = FusionGate(1, width, config.dense_dropout, maps=2)
-        self.fusion = xavier_linear(3 * width, 2 * width)
 
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
         """Attend.
@@ -79,17 +87,27 @@ class MBloSA(nn.Module):
         """F and its share G of the output, ``(B, m, r, D)`` each; arguments as in ``forward``."""
         tokens = _sentences(x, padding)
         h = self.within(x.flatten(0, 1), tokens)  # eq. 11, (B m, r, D)
-        v = self.source2token(h, tokens).unflatten(0, x.shape[:2])  # eq. 12, (B, m, D)
-        e = self.between(v, None if padding is None else padding.all(2))  # eq. 13, (B, m, D)
-        if self.block_gate is not None:
-            e = self.block_gate(e[:, None], v[:, None])[:, 0]  # eq. 14 and 15
+        e = None if self.source2token is None else self._blocks(h, x, padding)  # (B, m, D)
         # Eq. 16 and 17 on [x; h; E], where the share of E is computed once for a block.
-        w_x, w_h, w_e = self.fusion.weight.split(x.shape[-1], dim=1)
-        h = h.unflatten(0, x.shape[:2])  # (B, m, r, D)
-        y = F.linear(self.dropout(x), w_x) + F.linear(self.dropout(h), w_h)  # (B, m, r, 2 D)
-        y = y + F.linear(self.dropout(e), w_e, self.fusion.bias)[:, :, None]
+        weights = list(self.fusion.weight.split(x.shape[-1], dim=1))
+        y = F.linear(self.dropout(x), weights.pop(0))  # (B, m, r, 2 D)
+        if self.local:
+            y = y + F.linear(self.dropout(h.unflatten(0, x.shape[:2])), weights.pop(0))
+        if e is None:
+            y = y + self.fusion.bias
+        else:
+            y = y + F.linear(self.dropout(e), weights.pop(0), self.fusion.bias)[:, :, None]
         fused, gate = y.chunk(2, -1)
         return self.activation(fused), torch.sigmoid(gate)
+
+    def _blocks(self, h: Tensor, x: Tensor, padding: Tensor | None) -> Tensor:
+        """E of each block ``(B, m, D)``, from h of its tokens ``(B m, r, D)``."""
+        assert self.source2token is not None  # for the type checker
+        v = self.source2token(h, _sentences(x, padding)).unflatten(0, x.shape[:2])  # eq. 12
+        e: Tensor = self.between(v, None if padding is None else padding.all(2))  # eq. 13
+        if self.block_gate is not None:
+            e = self.block_gate(e[:, None], v[:, None])[:, 0]  # eq. 14 and 15
+        return e
 
     def weights(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
         """Weights of eq. 11 within blocks, ``(B, m, r, r)``, averaged over features, to look at."""

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selfattn.config import MTSAConfig
+from selfattn.errors import UserError
 from selfattn.layers.base import (
     SelfAttention,
     activation,
@@ -66,16 +67,14 @@ class MTSA(SelfAttention):
         self.dropout = nn.Dropout(config.dense_dropout)
         self.v_proj = xavier_linear(embed_dim, num_heads * width, config.value_bias, gain)
         self.value_activation = activation(config.value_activation)
-        pairs = config.scores != "source2token"
-        keys = pairs or config.s2t_input == "key"
+        pairs = config.scores in ("both", "token2token")
+        keys = pairs or (config.scores == "source2token" and config.s2t_input == "key")
         self.q_proj = self._key_projection(width, key_width) if pairs else None
         self.k_proj = self._key_projection(width, key_width) if keys else None
-        self.source2token = (
-            None if config.scores == "token2token" else self._scores(width, key_width)
-        )
-        self.gate = (
-            FusionGate(num_heads, width, config.dense_dropout) if config.fusion_gate else None
-        )
+        own = config.scores in ("both", "source2token")
+        self.source2token = self._scores(width, key_width) if own else None
+        gated = config.fusion_gate and config.scores != "none"
+        self.gate = FusionGate(num_heads, width, config.dense_dropout) if gated else None
         self.out_proj: nn.Module | None = None
         if config.output_projection:
             self.out_proj = xavier_linear(num_heads * width, embed_dim, config.output_bias)
@@ -127,6 +126,8 @@ class MTSA(SelfAttention):
 
     def inspect(self, x: Tensor, padding_mask: Tensor | None = None) -> Inspection:
         """See ``SelfAttention.inspect``; weights by equation 11, feature after feature."""
+        if self.config.scores == "none":
+            raise UserError("scores 'none' leaves no attention to look at")
         with looking_into(self):
             q, k, v, s = self._project(x, padding_mask)
             visible = visible_keys(self.masks, x.shape[1], padding_mask, x)
@@ -178,6 +179,8 @@ class MTSA(SelfAttention):
         self, q: Tensor, k: Tensor, v: Tensor, s: Tensor, padding_mask: Tensor | None
     ) -> Tensor:
         """Contexts ``(B, H, T, D)`` (eq. 10-12)."""
+        if self.config.scores == "none":
+            return v
         return mtsa(
             q,
             k,

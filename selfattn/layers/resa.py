@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from selfattn.config.resa import ReSAConfig
 from selfattn.errors import UserError
 from selfattn.layers.disa import DiSA
-from selfattn.layers.inspection import Inspection
+from selfattn.layers.inspection import Inspection, looking_into
 from selfattn.layers.iterative_sampling import IterativeSampling
 from selfattn.layers.rss import RSS
 from selfattn.layers.selection import Sampler, Selection, real_tokens, scale_learning_rate
@@ -34,6 +34,14 @@ class Choice(NamedTuple):
         """Of both together ``(B,)``; a shared selection counts once."""
         log_p = self.heads.log_probability
         return log_p if self.heads is self.dependents else log_p + self.dependents.log_probability
+
+
+def _attended(config: ReSAConfig) -> ReSAConfig:
+    """The configuration of the layer that attends; without one, of the smallest that there is."""
+    if config.soft_attention:
+        return config
+    bare = {"input_map": False, "activation": "none", "fusion_gate": False, "head_dim": None}
+    return config.with_switches(heads=1, masks="none", window=None, **bare)
 
 
 @functools.cache
@@ -88,13 +96,18 @@ class ReSA(DiSA):
     config: ReSAConfig
 
     def __init__(self, config: ReSAConfig, embed_dim: int, num_heads: int) -> None:
-        super().__init__(config, embed_dim, num_heads)
+        super().__init__(_attended(config), embed_dim, num_heads)
+        self.config = config
+        if not config.soft_attention:
+            del self.attention
         hidden = config.sampler_hidden or embed_dim
         dropout, bias = config.dense_dropout, config.sampler_bias_init
         options = (embed_dim, hidden, config.sampler_activation, dropout, bias)
-        self.head_sampler = _SAMPLERS[config.sampler](*options)  # eq. 8
+        self.head_sampler: Sampler | None = None
         self.dependent_sampler: Sampler | None = None
-        if not config.shared_selection:
+        if config.sampler != "none":
+            self.head_sampler = _SAMPLERS[config.sampler](*options)  # eq. 8
+        if config.sampler != "none" and config.soft_attention and not config.shared_selection:
             self.dependent_sampler = _SAMPLERS[config.sampler](*options)  # eq. 9
         for sampler in (self.head_sampler, self.dependent_sampler):
             if sampler is not None:
@@ -110,9 +123,12 @@ class ReSA(DiSA):
             UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
         """
         silent = self.has_policy or torch.compiler.is_compiling()  # a logger breaks a graph
-        if self.training and self.select_all and not silent:
+        if self.training and self.select_all and self.head_sampler is not None and not silent:
             _warn_once()
         y = super().forward(x, padding_mask)
+        dropped = self.dropped()
+        if dropped is not None:
+            y = y.masked_fill(dropped[..., None], 0.0)
         if self.training and torch.is_grad_enabled():
             # Zeros, so that no process of a training waits for gradients that never come.
             y = y + 0.0 * sum(p.flatten()[0] for p in self.policy_parameters())
@@ -123,6 +139,16 @@ class ReSA(DiSA):
         choice, self._choice = self._choice, None
         return choice
 
+    def dropped(self) -> Tensor | None:
+        """Tokens that the last forward left without an output, bool ``(B, T)``; None: no token."""
+        drops = self.config.unselected == "nothing" or not self.config.soft_attention
+        if not drops or self._selects_all() or self._choice is None:
+            return None
+        return ~self._choice.heads.selected
+
+    def _selects_all(self) -> bool:
+        return self.select_all or self.head_sampler is None
+
     def policy_parameters(self) -> list[nn.Parameter]:
         """See ``SelfAttention.policy_parameters``: the samplers'."""
         samplers = (self.head_sampler, self.dependent_sampler)
@@ -130,11 +156,16 @@ class ReSA(DiSA):
 
     def inspect(self, x: Tensor, padding_mask: Tensor | None = None) -> Inspection:
         """See ``SelfAttention.inspect``; no probabilities while every token is selected."""
-        found = super().inspect(x, padding_mask)
+        if self.config.soft_attention:
+            found = super().inspect(x, padding_mask)
+        else:
+            with looking_into(self):
+                self(x, padding_mask)
+            found = Inspection(())
         choice = self.take_choice()
         assert choice is not None  # for the type checker
         found = replace(found, heads=choice.heads.selected, dependents=choice.dependents.selected)
-        if self.select_all:
+        if self._selects_all():
             return found
         return replace(
             found,
@@ -160,7 +191,9 @@ class ReSA(DiSA):
     def _context(self, x: Tensor, h: Tensor, padding_mask: Tensor | None) -> Tensor:
         """Eq. 10-13: attention of the heads, a mean for the other tokens."""
         choice = self._choice = self._choose(x, padding_mask)
-        if self.select_all:
+        if not self.config.soft_attention:
+            return h
+        if self._selects_all():
             return super()._context(x, h, padding_mask)
         heads, dependents = choice.heads.selected, choice.dependents.selected
         context = self.attention(h, padding_mask, heads, dependents)
@@ -174,7 +207,7 @@ class ReSA(DiSA):
 
     def _choose(self, x: Tensor, padding_mask: Tensor | None) -> Choice:
         """Select by the layer's input; padding is never selected."""
-        if self.select_all:
+        if self.head_sampler is None or self.select_all:
             everything = Selection.everything(real_tokens(x, padding_mask))
             return Choice(everything, everything)
         how, generator = "sample", None
@@ -198,6 +231,8 @@ class ReSA(DiSA):
         Differs: the authors' code takes the mean of all other tokens (``"others"``), the paper
         that of the dependents.
         """
+        if self.config.unselected == "nothing":
+            return torch.zeros_like(h)
         chosen = dependents if self.config.unselected == "dependents" else real
         total = h.masked_fill(~chosen[..., None], 0.0).sum(1, keepdim=True)
         count = chosen.sum(1)[:, None, None]

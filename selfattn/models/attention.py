@@ -9,7 +9,7 @@ from torch import Tensor
 
 from selfattn.config import CONFIGS
 from selfattn.config.base import is_constant
-from selfattn.layers import build_attention
+from selfattn.layers import ReSA, build_attention
 from selfattn.models.base import Context
 
 # What the authors trained sentence encoders with, the first one that a mechanism has.
@@ -63,3 +63,10 @@ class AttentionContext(Context):
         """See ``Context.encode``."""
         y: Tensor = self.layer(x, padding_mask)
         return y
+
+    def left_out(self, padding_mask: Tensor | None) -> Tensor | None:
+        """See ``Context.left_out``: also tokens that ReSA dropped."""
+        dropped = self.layer.dropped() if isinstance(self.layer, ReSA) else None
+        if dropped is None or padding_mask is None:
+            return padding_mask if dropped is None else dropped
+        return dropped | padding_mask

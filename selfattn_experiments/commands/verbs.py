@@ -87,6 +87,8 @@ GROUPS = {
         Verb("runs", "a grid of systems and seeds: train, test, record", "run_seeds.py"),
     ),
     "Use a model": (
+        Verb("predict sentences", "classes, scores and vectors of sentences",
+             "predict_sentences.py", module=f"{_HERE}.predict_sentences"),
         Verb("predict", "semantic roles of sentences", "predict_srl.py"),
         Verb("show", "what the attention does with a sentence", "show_attention.py"),
     ),

@@ -192,7 +192,9 @@ def _hold_out(parts: Parts, options: Options, form: str) -> float | None:
         parts["train"] = [example for n, example in enumerate(train) if n not in held]
         logger.info("drew %s of the training examples for validation", f"{len(held):,}")
     if options.length_percentile < 100:
-        parts["train"] = counts.without_longest(parts["train"], options.length_percentile)
+        kept = counts.without_longest(parts["train"], options.length_percentile)
+        logger.info("left out %s longer training examples", f"{len(parts['train']) - len(kept):,}")
+        parts["train"] = kept
     return share
 
 

@@ -40,6 +40,9 @@ COMMANDS = [
     ("plot_curves train.log --output o.svg", "train.log", "o.svg", ""),
     ("predict_srl tagger.pt --input a.conll --output o.props", "tagger.pt a.conll", "o.props", ""),
     ("prepare_conll05 --treebank folder --archive a.tgz --dest o", "folder a.tgz", "", "o"),
+    ("prepare_sentences --task nli --train a.tsv --valid b.tsv --test c.tsv "
+     "--vectors v.txt --dest o",
+     "a.tsv b.tsv c.tsv v.txt", "", "o"),
     ("prepare_srl --train a.conll --valid b.conll --test c.conll --dest o",
      "a.conll b.conll c.conll", "", "o"),
     ("prepare_translation --source-lang en --target-lang de --train a --valid b --test c --dest o",
@@ -88,6 +91,10 @@ def place(tmp_path, monkeypatch, tagger):
         (tmp_path / name).mkdir(parents=True)
     for name in ("a.conll", "b.conll", "c.conll"):
         (tmp_path / name).write_text(CONLL)
+    for name in ("a.tsv", "b.tsv", "c.tsv"):
+        rows = "neutral\ta b\tc\nentailment\tb\tc\n" * 4
+        (tmp_path / name).write_text("label\tpremise\thypothesis\n" + rows)
+    (tmp_path / "v.txt").write_text("a 1 2\n")
     for name in ("a.txt", "b.txt", "c.txt", "data/text/reference.de", "data/dict.de.txt"):
         (tmp_path / name).write_text(f"{name} d e f\ng h i\n")
     for name in ("a", "b", "c"):

@@ -49,7 +49,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--valid-share", type=float, metavar="SHARE",
         help="without --valid: this share of each class of --train (0.1)")  # fmt: skip
     add("--select-on-test", action="store_true",
-        help="the papers' rule: choose checkpoints on the test data, which flatters scores")  # fmt: skip
+        help="the papers' rule: test data choose checkpoints, which flatters scores")  # fmt: skip
     add("--vectors", nargs="+", type=Path, default=[], metavar="GLOVE",
         help="word vectors; a word has that of the first file that knows it")  # fmt: skip
     add("--keep-case", action="store_true", help="do not lower-case (GloVe 6B is lower-cased)")

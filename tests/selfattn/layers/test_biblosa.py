@@ -69,16 +69,23 @@ def mblosa(head, x, config, r, act):
     window = mask.window and math.ceil(mask.window / r)
     far = PositionalMask(mask.direction, mask.include_self, window)
     hs = [attend(head.within, block, mask, config.c) for block in x.split(r)]  # 11
+    parts = [x] if config.contexts == "global" else [x, torch.cat(hs)]
+    if config.contexts != "local":
+        e = block_vectors(head, hs, config, far, act)
+        copies = [row.expand(len(h), -1) for row, h in zip(e, hs, strict=True)]
+        parts.append(torch.cat(copies))
+    y = head.fusion(torch.cat(parts, -1))
+    f, g = act(y[:, : x.shape[1]]), torch.sigmoid(y[:, x.shape[1] :])  # 16, 17
+    return g * f + (1 - g) * x  # 18
+
+
+def block_vectors(head, hs, config, far, act):
+    """E of each block ``(m, D)``, equations 12-15."""
     v = torch.stack([pooled(head.source2token, h, act) for h in hs])  # 12
     if config.between == "disa":
         v = act(F.linear(v, head.between.input_map.weight, head.between.input_map.bias))
-        e = gated(head.between.gate, v, attend(head.between.attention, v, far, config.c))
-    else:
-        e = gated(head.block_gate, attend(head.between, v, far, config.c), v)  # 13-15
-    copies = torch.cat([row.expand(len(h), -1) for row, h in zip(e, hs, strict=True)])
-    y = head.fusion(torch.cat([x, torch.cat(hs), copies], -1))
-    f, g = act(y[:, : x.shape[1]]), torch.sigmoid(y[:, x.shape[1] :])  # 16, 17
-    return g * f + (1 - g) * x  # 18
+        return gated(head.between.gate, v, attend(head.between.attention, v, far, config.c))
+    return gated(head.block_gate, attend(head.between, v, far, config.c), v)  # 13-15
 
 
 def by_equations(layer, x):
@@ -101,6 +108,8 @@ def by_equations(layer, x):
         {"include_self": True, "c": 2.0},
         {"window": (1, 4)},
         {"masks": "none", "s2t_layers": 1},
+        {"contexts": "local"},
+        {"contexts": "global", "preset": "code"},
     ],
     ids=str,
 )
@@ -173,6 +182,15 @@ def test_padding_inside_of_a_sentence_is_no_key():
     x = tokens(1, 10)
     other = x.masked_fill(hidden[..., None], 5.0)
     assert_close("real tokens", layer(x, hidden)[~hidden], layer(other, hidden)[~hidden], 1e-15)
+
+
+def test_without_any_context_tokens_stay_as_they_are():
+    layer = built(contexts="none", head_dim=5)
+    assert layer.output_dim == 8 and not list(layer.parameters())
+    x = tokens(2, 5)
+    assert torch.equal(layer(x), x)
+    with pytest.raises(UserError, match="contexts 'none' leaves no attention to look at"):
+        layer.inspect(x)
 
 
 def test_the_default_block_is_fixed_and_batches_do_not_change_it():

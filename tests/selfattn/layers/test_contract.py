@@ -18,6 +18,8 @@ FORMS = [
 ]
 # Switches that make another mechanism of one.
 FORMS += [("mtsa", "paper", {"scores": "token2token"}), ("mtsa", "srl", {"scores": "source2token"})]
+FORMS += [("biblosa", "code", {"contexts": "local"}), ("biblosa", "paper", {"contexts": "global"})]
+FORMS += [("resa", "code", {"unselected": "nothing"})]
 FORMS += [
     ("multihead", None, switches)
     for switches in (

@@ -127,6 +127,15 @@ def test_published_parameter_counts():
     )
 
 
+def test_without_scores_each_token_keeps_its_value():
+    """Table 3 without all: 1.8m, which has no gate either."""
+    layer, x = built("sentence", scores="none")
+    assert {name.split(".")[0] for name, _ in layer.named_parameters()} == {"v_proj"}
+    assert_close("value", torch.relu(layer.v_proj(x)), layer(x), 1e-12)
+    with pytest.raises(UserError, match="scores 'none' leaves no attention to look at"):
+        layer.inspect(x)
+
+
 @pytest.mark.parametrize("scores", ["token2token", "source2token"])
 @pytest.mark.parametrize("preset", ["paper", "srl"])
 def test_each_score_alone(preset, scores):

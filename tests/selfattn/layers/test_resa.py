@@ -14,7 +14,7 @@ from selfattn.layers.selection import Selection
 from selfattn.testing import PADDINGS, LargestTensor, assert_close, padding_mask
 
 WIDTH, BATCH, LENGTH = 8, 3, 9
-UNSELECTED = ("dependents", "others", "all")
+UNSELECTED = ("dependents", "others", "all", "nothing")
 
 
 def size(layer):
@@ -55,13 +55,15 @@ def attend(layer, d, j, h, heads, dependents, real):
 
 def naive(layer, x, heads, dependents, hidden):
     """The layer's output at the real tokens, one after the other; 0 elsewhere."""
-    out = torch.zeros(BATCH, LENGTH, WIDTH, dtype=torch.float64)
+    out = 0 * x.clone()  # so that it has a graph where no token is selected
     for row in range(BATCH):
         real = [i for i in range(LENGTH) if not hidden[row, i]]
         mapped = layer.activation(layer.input_map(x[row])).chunk(2, -1)
         for d, h in enumerate(mapped):
             gate = layer.gate.linear
             for j in real:
+                if layer.config.unselected == "nothing" and not heads[row][j]:
+                    continue
                 s = attend(layer, d, j, h, heads[row], dependents[row], real)
                 logits = torch.cat([h[j], s]) @ gate.weight[d] + gate.bias[d]
                 if layer.gate.more_biases is not None:
@@ -222,6 +224,37 @@ def test_gradients_are_kept_apart(sampler):
     for name, parameter in layer.named_parameters():
         assert (parameter.grad is not None) == (id(parameter) in policy), name
     assert layer.take_choice() is None
+
+
+def test_a_selection_without_attention_gives_the_selected_tokens():
+    """The ablation without soft self-attention: one sampler, its tokens, and nothing learnt."""
+    layer, x = built("code", soft_attention=False, head_dim=300)
+    assert layer.output_dim == WIDTH
+    assert all(name.startswith("head_sampler") for name, _ in layer.named_parameters())
+    hidden = padding_mask("left", BATCH, LENGTH)
+    y = layer(x, hidden)
+    assert torch.equal(layer.dropped(), y.abs().sum(-1) == 0)
+    heads, dependents = layer.take_choice()
+    assert heads is dependents and 0 < heads.selected.sum() < (~hidden).sum()
+    assert torch.equal(y, x.masked_fill(~heads.selected[..., None], 0.0))
+    found = layer.inspect(x, hidden)
+    assert found.token2token is None
+    assert torch.equal(found.heads, layer.head_sampler(x, hidden, "threshold").selected)
+    layer.select_all = True
+    assert torch.equal(layer(x, hidden), x.masked_fill(hidden[..., None], 0.0))
+    assert layer.dropped() is None
+
+
+def test_without_a_sampler_it_is_disa_and_has_no_policy(caplog):
+    layer, x = built("code", sampler="none")
+    disa = build_attention("disa", WIDTH, 2, preset="code").double()
+    disa.load_state_dict({k: v for k, v in layer.state_dict().items() if k != "_extra_state"})
+    assert layer.policy_parameters() == []
+    for layer.select_all in (False, True):
+        assert torch.equal(layer(x), disa(x))
+        assert layer.take_choice().heads.share.tolist() == [1.0] * BATCH
+    assert not caplog.records
+    assert layer.inspect(x).head_probability is None
 
 
 def test_a_shared_selection_counts_once():

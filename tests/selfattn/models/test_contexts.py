@@ -16,6 +16,10 @@ FORMS += [
     ("multi_cnn", {"windows": (2, 6)}),
     ("none", {"input_map": False}),
     ("multihead", {"heads": 2, "head_dim": 5}),
+    # Ablations.
+    ("mtsa", {"scores": "none"}),
+    ("biblosa", {"contexts": "none"}),
+    ("resa", {"soft_attention": False}),
 ]
 IDS = ["-".join([name, *switches]) for name, switches in FORMS]
 WIDTH, HIDDEN = 12, 12
@@ -110,6 +114,23 @@ def test_no_sentence_and_no_token(encoder, shape):
     assert (y == 0).all()
     y.sum().backward()
     assert x.grad.shape == x.shape
+
+
+@pytest.mark.parametrize(
+    "switches", [{"unselected": "nothing"}, {"soft_attention": False}], ids=str
+)
+def test_the_pool_leaves_out_what_resa_drops(switches):
+    encoder = built("resa", switches).eval()
+    layer = encoder.context.layer
+    layer.select_all = False
+    x, hidden = tokens(), hide(7, (0, 7), (2, 7), (0, 0))
+    y = encoder(x, hidden)
+    selected = layer.take_choice().heads.selected
+    assert 0 < selected.sum() < (~hidden).sum()
+    context = encoder.context(x, hidden)
+    assert_close("pooled", encoder.pool(context, ~selected), y, 1e-12)
+    assert (encoder.weights(x, hidden)[~selected] == 0).all()
+    assert (context[~selected] == 0).all()
 
 
 @pytest.mark.parametrize("name", LINEAR)
