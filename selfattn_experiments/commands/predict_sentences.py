@@ -21,19 +21,19 @@ for candidates, counted from 0, their probabilities in one column.
 import argparse
 import logging
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError
-from selfattn.files import check_output, writing
+from selfattn.files import writing
 from selfattn_tasks.progress import Progress
 from selfattn_tasks.sentences.predictions import write
 from selfattn_tasks.sentences.reading import Reading, read
 from selfattn_tasks.sentences.record import Example, Kind
 
+from .checks import check_outputs
 from .predict import typed
 
 # How many typed sentences make an example; a question has all that are typed as candidates.
@@ -78,9 +78,7 @@ def take_over(args: argparse.Namespace) -> None:
 def main(args: argparse.Namespace) -> None:
     """Predict, write what is asked for, and say how fast it was."""
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
-    for flag in ("output", "embeddings"):
-        if getattr(args, flag) is not None:
-            check_output(f"--{flag}", getattr(args, flag))
+    check_outputs(args, "output", "embeddings")
     import numpy as np
     import torch
 
@@ -92,25 +90,19 @@ def main(args: argparse.Namespace) -> None:
     predictor = Predictor.load(args.checkpoint, args.device)
     meta = predictor.state.meta
     examples = wanted(args, predictor.state)
-    silent = not sys.stderr.isatty()
+    total, silent = len(examples), not sys.stderr.isatty()
     start = time.perf_counter()
     with Progress(
-        None, "predicting", len(examples), "examples", stream=sys.stderr, disable=silent
+        None, "predicting", total, "examples", stream=sys.stderr, disable=silent
     ) as progress:
         predictions = predictor.predict(examples, progress.to)
     seconds = time.perf_counter() - start
     if args.embeddings is not None:
         with writing(args.embeddings) as file:
             np.save(file, predictor.embed(examples))
-    if args.output:
-        write(args.output, predictions, meta)
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "out"
-            write(path, predictions, meta)
-            print(path.read_text(encoding="utf-8"), end="")
-    rate = 60 * len(examples) / seconds
-    print(f"{len(examples):,} examples in {seconds:.1f} s: {rate:,.0f} a minute", file=sys.stderr)
+    write(args.output or Path("/dev/stdout"), predictions, meta)
+    rate = 60 * total / seconds
+    print(f"{total:,} examples in {seconds:.1f} s: {rate:,.0f} a minute", file=sys.stderr)
 
 
 def wanted(args: argparse.Namespace, state: Any) -> list[Example]:

@@ -190,7 +190,7 @@ def find(args: argparse.Namespace) -> list[Found]:
 
     task_state = checkpoints.read(args.checkpoint).get("task_state") or {}
     if srl.KEY not in task_state and args.predicate is not None:
-        raise UserError(f"--predicate belongs to taggers, and {args.checkpoint} is none")
+        raise UserError(f"--predicate is for taggers, and {args.checkpoint} is not a tagger")
     if sentences.KEY in task_state:
         return look_into_sentences(args)
     if len(args.sentence) > 1:
@@ -215,6 +215,23 @@ def looks_of(found: Found, args: argparse.Namespace) -> list[Any]:
     return looks
 
 
+def wanted_parts(found: Found, looks: Sequence[Any], what: Sequence[str] | None) -> list[list[str]]:
+    """What to draw of each layer, which is printed, too.
+
+    Raises:
+        UserError: if no layer has something that the user named.
+    """
+    there = list(dict.fromkeys(part for look in looks for part in look.parts))
+    attention = ", ".join(dict.fromkeys(found.attentions))
+    for part in what or ():
+        if part not in there:
+            raise UserError(f"--what {part}: {attention} has none; it has {', '.join(there)}")
+    parts = what or there
+    counts = f"{len(found.layers)} layers, {len(found.tokens)} tokens"
+    print(f"{attention}, {counts}: {', '.join(parts)}")
+    return [[part for part in parts if part in look.parts] for look in looks]
+
+
 def main(args: argparse.Namespace) -> None:
     """Look into the model and draw what is found."""
     check(args)
@@ -225,28 +242,16 @@ def main(args: argparse.Namespace) -> None:
     title = "/".join(args.checkpoint.absolute().parts[-2:])
     everything = find(args)
     for number, found in enumerate(everything, start=1):
-        looks = looks_of(found, args)
-        there = list(dict.fromkeys(part for look in looks for part in look.parts))
-        parts = args.what or there
-        attention = ", ".join(dict.fromkeys(found.attentions))
-        for part in parts:
-            if part not in there:
-                raise UserError(f"--what {part}: {attention} has none; it has {', '.join(there)}")
-        counts = f"{len(found.layers)} layers, {len(found.tokens)} tokens"
-        print(f"{attention}, {counts}: {', '.join(parts)}")
-        for look in looks:
-            own = [part for part in parts if part in look.parts]
+        wanted = wanted_parts(found, looks := looks_of(found, args), args.what)
+        for look, parts in zip(looks, wanted, strict=True):
             ending = f"-sentence{number}" if len(everything) > 1 else ""
             ending += f"-layer{look.layer}" if len(looks) > 1 else ""
             prefix = args.output.with_name(args.output.name + ending)
-            if own:
-                print(f"wrote {' and '.join(map(str, draw(look, prefix, own, title)))}")
-        content: dict[str, Any] = {"tokens": list(found.tokens)}
-        if found.predicate is not None:
-            content["predicate"] = found.predicate
-        own_parts = [[part for part in parts if part in look.parts] for look in looks]
-        numbered = [look.numbers(own) for look, own in zip(looks, own_parts, strict=True)]
-        contents.append({**content, "layers": numbered})
+            if parts:
+                print(f"wrote {' and '.join(map(str, draw(look, prefix, parts, title)))}")
+        predicate = {} if found.predicate is None else {"predicate": found.predicate}
+        layers = [look.numbers(parts) for look, parts in zip(looks, wanted, strict=True)]
+        contents.append({"tokens": list(found.tokens), **predicate, "layers": layers})
     if args.json is not None:
         rest = contents[0] if len(contents) == 1 else {"sentences": contents}
         write_json(args.json, {"checkpoint": str(args.checkpoint), **rest})
