@@ -72,6 +72,8 @@ def parse_tree(line: str) -> tuple[list[str], list[Node]]:
 def read_trees(source: Source, *, mode: str, phrases: bool, repeat: bool) -> Iterator[Item]:
     """The sentences of trees, or all their phrases.
 
+    Differs: from the papers' code, which always repeats (``repeat``).
+
     Args:
         source: the file.
         mode: ``fine``: classes 0 to 4. ``binary``: negative (0, 1) and positive (3, 4); neutral
