@@ -20,7 +20,7 @@ from selfattn_experiments.commands.verbs import GROUPS, VERBS
 
 HEAD = """usage: selfattn VERB ...
 
-Attention with a score per feature: data, training with fairseq, scores, comparison.
+Attention with a score per feature: prepare data, train with fairseq, score and compare.
 """
 TAIL = """
 Examples:
@@ -29,7 +29,7 @@ Examples:
   selfattn train data-bin/my/data-bin --arch transformer_mtsa --max-update 3000 --save-dir runs/my
   selfattn compare --ref test.de --baseline 'runs/base-*/test.hyp' --system 'runs/mtsa-*/test.hyp'
 
-`selfattn VERB --help` says more. Completion: pip install argcomplete, and in the shell
+`selfattn VERB --help` describes a verb. Shell completion: pip install argcomplete, then
 `eval "$(register-python-argcomplete selfattn)"`.
 """
 
@@ -45,7 +45,7 @@ def overview(start: str = "") -> str:
 
 
 def split(words: list[str]) -> tuple[str, list[str]]:
-    """The verb, of two words or one, and what stands behind it; an empty verb if there is none."""
+    """The verb, of two words or one, and the words after it; the verb is empty if there is none."""
     for count in (2, 1):
         if " ".join(words[:count]) in VERBS:
             return " ".join(words[:count]), words[count:]
@@ -53,10 +53,10 @@ def split(words: list[str]) -> tuple[str, list[str]]:
 
 
 def without_verb(words: list[str]) -> None:
-    """``selfattn --help`` and ``--version``; other words are a mistake.
+    """Answer ``selfattn --help`` and ``--version``, and refuse anything else.
 
     Raises:
-        UserError: if the words begin with neither.
+        UserError: if the words begin with neither of them.
     """
     first, second = [*words, "", ""][:2]
     seconds = [verb.partition(" ")[2] for verb in VERBS if verb.startswith(f"{first} ")]

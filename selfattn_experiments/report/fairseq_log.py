@@ -84,7 +84,7 @@ def parse_line(line: str) -> Record | None:
 
 
 def _bare_kind(message: str) -> str | None:
-    """The kind of a message without the name of its logger, or None if it is no record."""
+    """The kind of a message without the name of its logger, or None if it is not a record."""
     for form, kind in _BARE:
         if found := form.match(message):
             return kind or found[1]

@@ -119,6 +119,7 @@ def test_a_bad_file_is_one_sentence(command, word, bad, place, repo_root, monkey
     script, *words = command.split()
     words = [bad if each == word else each for each in words]
     monkeypatch.setattr("sys.argv", [script, *words])
+    monkeypatch.syspath_prepend(repo_root / "scripts")
     before = sorted(place.rglob("*"))
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(repo_root / "scripts" / f"{script}.py"), run_name="__main__")

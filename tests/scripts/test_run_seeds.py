@@ -168,7 +168,7 @@ def test_refusals(whole, seeds, place):
     with Lock(folder / ".lock", "it"):
         done = seeds(place / "grid.yaml")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert f"another runner works on {folder} (process {os.getpid()} on" in done.stderr
+    assert f"another runner is using {folder} (process {os.getpid()} on" in done.stderr
 
 
 def start(path: Path, *args: str) -> subprocess.Popen:
