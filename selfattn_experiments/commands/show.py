@@ -167,6 +167,11 @@ def look_into_encoder(args: argparse.Namespace) -> list[Found]:
     return [Found(found.pieces, found.layers, [found.attention] * len(found.layers))]
 
 
+# What looks into a checkpoint, by the entry of its `task_state` (`KEY` in the task's `state.py`);
+# one without such an entry is of a task of fairseq's own.
+LOOKING = {"srl_tagging": look_into_tagger, "sentences": look_into_sentences}
+
+
 def chosen_layers(text: str, count: int) -> list[int]:
     """Numbers of layers, from 1."""
     if text == "all":
@@ -185,20 +190,17 @@ def find(args: argparse.Namespace) -> list[Found]:
         UserError: for flags of another kind, and for more sentences than it takes.
     """
     from selfattn_tasks import checkpoints
-    from selfattn_tasks.sentences import state as sentences
-    from selfattn_tasks.srl.tagger import state as srl
 
-    task_state = checkpoints.read(args.checkpoint).get("task_state") or {}
-    if srl.KEY not in task_state and args.predicate is not None:
+    entries = checkpoints.read(args.checkpoint).get("task_state") or {}
+    look_into = next((LOOKING[key] for key in LOOKING if key in entries), look_into_encoder)
+    if args.predicate is not None and look_into is not look_into_tagger:
         raise UserError(f"--predicate is for taggers, and {args.checkpoint} is not a tagger")
-    if sentences.KEY in task_state:
-        return look_into_sentences(args)
-    if len(args.sentence) > 1:
+    if len(args.sentence) > 1 and look_into is not look_into_sentences:
         raise UserError(
             f"{len(args.sentence)} sentences are given, but {args.checkpoint} takes one; put it in "
             "quotes"
         )
-    return look_into_tagger(args) if srl.KEY in task_state else look_into_encoder(args)
+    return look_into(args)
 
 
 def looks_of(found: Found, args: argparse.Namespace) -> list[Any]:
