@@ -13,8 +13,10 @@ Example, two test sets, names for the tables, and files for a paper:
 
 Hypotheses are the output of fairseq-generate, plain text with one translation per line, or
 predicted semantic roles (then --ref is the gold file, and the scores are F1 and perfect
-propositions). The verdict rests on Welch's t-test over runs of the primary metric, with Holm's
-correction over systems and test sets; the other metrics are shown beside it.
+propositions), or predictions of sentences (the scores are accuracy, or Pearson, Spearman and MSE,
+as the gold file has classes or scores). The verdict rests on Welch's t-test over runs of the
+primary metric, with Holm's correction over systems and test sets; the other metrics are shown
+beside it.
 """
 
 import argparse
