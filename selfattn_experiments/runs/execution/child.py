@@ -22,10 +22,6 @@ _GRACE = 10.0
 _TAIL = 8192
 
 
-def _nothing() -> None:
-    pass
-
-
 def _begin(parent: int) -> None:
     """Run in the new process: give it its own group, but leave it in the runner's session.
 
@@ -53,7 +49,7 @@ class Step:
     command: Sequence[str]
     log: Path
     output: Path | None = None
-    done: Callable[[], None] = field(default=_nothing, compare=False)
+    done: Callable[[], None] = field(default=lambda: None, compare=False)
 
 
 class Child:
@@ -71,7 +67,7 @@ class Child:
     ) -> None:
         self.step = step
         with step.log.open("ab") as log:
-            if log.tell() and not _ends_a_line(step.log):  # of a process that was killed
+            if log.tell() and not _end_of(step.log).endswith("\n"):  # of a process that was killed
                 log.write(b"\n")
             log.write(f"$ {shlex.join(step.command)}\n".encode())
             log.flush()
@@ -147,7 +143,3 @@ def _end_of(path: Path) -> str:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _TAIL))
         return file.read().decode("utf-8", errors="replace")
-
-
-def _ends_a_line(path: Path) -> bool:
-    return _end_of(path).endswith("\n")
