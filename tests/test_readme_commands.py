@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
+from tests.plugin import sentence_corpus  # noqa: E402
 from tests.test_readme import blocks  # noqa: E402
 
 # Added to a command that begins so. The architecture stays the page's, but a checkpoint of its full
@@ -28,6 +29,8 @@ ADDED = {
     "fairseq-train data-bin/my/data-bin --user-dir plugin --arch transformer_resa":
         f"--max-update 1 {NARROW}",
     "fairseq-train data-bin/srl": "--max-update 1 --encoder-layers 2",
+    "fairseq-train data-bin/sick": "--max-update 1 --hidden-size 8",
+    "fairseq-train data-bin/lm": "--max-update 1 --hidden-size 8",
     "python scripts/run_seeds.py grid.yaml ": "--dry-run",
 }  # fmt: skip
 TYPED = {"fairseq-interactive": "A dog runs.\n"}
@@ -66,6 +69,15 @@ def write_roles(folder):
     (folder / "glove.6B.100d.txt").write_text(f"we{vector}\ntea{vector}\ncat{vector}\n")
 
 
+def write_sentences(folder):
+    """Pairs of sentences with scores, of words that the vectors know, too."""
+    for seed, part in enumerate(("train", "dev", "test")):
+        text = sentence_corpus.related(30, seed)
+        (folder / f"sick.{part}.tsv").write_text(text)
+    with (folder / "glove.6B.100d.txt").open("a") as file:
+        file.write(f"goat{' 0.1' * 100}\n")
+
+
 def write_hypotheses(folder):
     """Translations of ten runs, as run_seeds.py would leave them."""
     lines = (folder / "data-bin/my/raw/test.de").read_text().splitlines()
@@ -86,6 +98,7 @@ def place(tmp_path, repo_root):
         (tmp_path / name).symlink_to(repo_root / name)
     write_text(tmp_path / "corpus")
     write_roles(tmp_path)
+    write_sentences(tmp_path)
     (tmp_path / "grid.yaml").write_text(blocks("yaml")[0])
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "sbatch").write_text("#!/bin/sh\necho 1\n")
@@ -127,7 +140,8 @@ def test_every_command_in_its_order(place, run_cli):
     python = run_cli(["-c", code], cwd=place)
     assert python.returncode == 0, python.stderr
     assert re.fullmatch(r"\[(['\"]).*\1\]\n<class 'str'>\n", python.stdout), python.stdout
-    pictures = ("curves.png", "attention.svg", "pictures/runs.png", "pictures/cat-layer1.png")
+    pictures = ("curves.png", "attention.svg", "pictures/runs.png", "pictures/cat-layer1.png",
+                "goat-sentence2-layer1.svg", "sick.npy")  # fmt: skip
     for name in (*pictures, "runs/my/average.pt", "dev.props", "report.md", "jobs/array.sbatch"):
         assert (place / name).stat().st_size > 0, name
 

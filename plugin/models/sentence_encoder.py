@@ -183,6 +183,11 @@ def context_switches(args: Namespace, task: Any) -> dict[str, Any]:
     """The switches of the context that are given, an automatic block length as a number."""
     name = args.context
     switches = given_switches(args, name, "--context")
+    if switches.get("activation", args.activation_fn) != args.activation_fn:
+        raise UserError(
+            f"--{name}-activation {switches['activation']} is not --activation-fn "
+            f"{args.activation_fn}, which is that of the context, too; leave the first out"
+        )
     preset = getattr(args, f"{name}_preset", None)
     if preset is not None:
         switches["preset"] = preset

@@ -108,7 +108,7 @@ class SentenceModel(nn.Module):
             pool=config.pool,
             activation=config.activation,
             dropout=config.dropout,
-            **config.switches,
+            **_own(config),
         )
         self.config = replace(config, switches=_resolved(config, self.encoder.context))
         self.question: SentenceEncoder | None = None
@@ -149,6 +149,11 @@ class SentenceModel(nn.Module):
         return logits
 
 
+def _own(config: SentenceModelConfig) -> dict[str, Any]:
+    """The switches without the activation, which context, pool and head share."""
+    return {name: value for name, value in config.switches.items() if name != "activation"}
+
+
 def _resolved(config: SentenceModelConfig, context: nn.Module) -> dict[str, Any]:
     """All switches of a mechanism, so that a checkpoint does not depend on today's presets."""
     if not isinstance(context, AttentionContext):
@@ -166,7 +171,7 @@ def _head(config: SentenceModelConfig, dim: int) -> nn.Module:
     if config.kind == Kind.CLASSIFICATION:
         return ClassHead(*sizes, config.activation, config.dropout)
     # The lengths of sentences say nothing about how many candidates make a block.
-    switches = {name: v for name, v in config.switches.items() if name != "block_length"}
+    switches = {name: v for name, v in _own(config).items() if name != "block_length"}
     if config.context == "multi_cnn":
         switches["per_token"] = True
     return SelectionHead(
