@@ -1,11 +1,12 @@
 """Make .venv in this clone and install the pinned packages into it; `make` calls this first.
 
-    python3.11 scripts/setup_env.py              # what the demo needs
-    python3.11 scripts/setup_env.py base dev     # and what the tests and the checks need
+    python3.11 scripts/setup_env.py                  # what the demo needs
+    python3.11 scripts/setup_env.py base dev docs    # and what tests, checks and documentation need
 
 Standard library only, and nothing newer than Python 3.6 can read, so that an old Python gets a
 sentence and not a syntax error. Each finished step is noted in .venv/.selfattn/state.json: a second
-run has nothing to do, and a run after an interruption takes up the step that was cut short.
+run has nothing to do, and one after an interruption repeats the step that was cut short. It prints
+its progress itself, because tqdm is among the packages that it installs.
 """
 
 import argparse
@@ -26,6 +27,8 @@ from _setup_checks import SetupError, check_compiler, check_disk, check_python, 
 ROOT = Path(__file__).resolve().parent.parent
 NEEDED_MB = 2500  # 1,600 MB installed, the rest for what pip unpacks and builds on the way
 CUDA_MB = 9000  # the same with the CUDA packages that the public registry's torch brings
+# Groups beside base, each a file in requirements/.
+EXTRAS = {"dev": "tests and checks", "docs": "documentation tools"}
 # Settings of the caller that would send packages, or Python itself, somewhere else.
 UNWANTED = ("PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_PREFIX", "PIP_USER", "VIRTUAL_ENV")
 NO_NETWORK = re.compile(
@@ -54,29 +57,23 @@ def plan(groups: "list[str]", torch_spec: str, root: Path = ROOT) -> "list[Step]
     """The pip calls for these groups, in order."""
     folder = root / "requirements"
     pinned = ["-c", str(folder / "constraints.txt")]
-    build, dev, constraints = (folder / f"{n}.txt" for n in ("build", "dev", "constraints"))
+    build, constraints = (folder / f"{n}.txt" for n in ("build", "constraints"))
     # Old source packages (seqeval) are only built in the new way when asked.
     from_source = ["--no-build-isolation", "--use-pep517"]
     fairseq = ["--no-deps", "--require-hashes", *from_source, "-r", str(folder / "fairseq.txt")]
     base = folder / "base.txt"
+    torch = [torch_spec, "-r", str(build), *pinned]
+    clone = ["--no-deps", "--no-build-isolation", "-e", str(root)]
     steps = [
-        Step(
-            "torch",
-            "PyTorch and build tools",
-            [torch_spec, "-r", str(build), *pinned],
-            [build, constraints],
-        ),
+        Step("torch", "PyTorch and build tools", torch, [build, constraints]),
         Step("fairseq", "fairseq-fixed", fairseq, [folder / "fairseq.txt"]),
         Step("base", "other packages", [*from_source, "-r", str(base), *pinned], [base]),
-        Step(
-            "clone",
-            "this clone",
-            ["--no-deps", "--no-build-isolation", "-e", str(root)],
-            [root / "pyproject.toml", root / "setup.py"],
-        ),
+        Step("clone", "this clone", clone, [root / "pyproject.toml", root / "setup.py"]),
     ]
-    if "dev" in groups:
-        steps.append(Step("dev", "tests and checks", ["-r", str(dev), *pinned], [dev]))
+    for name, title in EXTRAS.items():
+        if name in groups:
+            needed = folder / f"{name}.txt"
+            steps.append(Step(name, title, ["-r", str(needed), *pinned], [needed]))
     return steps
 
 
@@ -86,7 +83,7 @@ def default_torch(root: Path = ROOT) -> str:
     return next(line.strip() for line in lines if line.strip() and line[0] != "#")
 
 
-# -- What is there already ------------------------------------------------------------------------
+# -- What is already there ------------------------------------------------------------------------
 
 
 def read_state(venv: Path) -> "dict[str, Any]":
@@ -153,7 +150,7 @@ def explain(log: str, step: Step) -> str:
 def clean_environment() -> "dict[str, str]":
     """The caller's environment without what would send the packages elsewhere."""
     kept = {name: value for name, value in os.environ.items() if name not in UNWANTED}
-    kept.setdefault("PIP_RETRIES", "2")  # an offline machine shall hear so within seconds
+    kept.setdefault("PIP_RETRIES", "2")  # without a network, fail within seconds
     return dict(kept, PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_NO_INPUT="1", PYTHONUNBUFFERED="1")
 
 
@@ -193,7 +190,7 @@ def make_venv(venv: Path, label: str) -> None:
     if venv.exists():
         ours = logs.exists() or (venv / "pyvenv.cfg").is_file()
         if not ours and (not venv.is_dir() or any(venv.iterdir())):
-            raise SetupError(f"{venv} is there and is no Python environment: move it away")
+            raise SetupError(f"{venv} exists, but is not a Python environment: move it away")
         shutil.rmtree(str(venv))
     logs.mkdir(parents=True, exist_ok=True)
     code, text = run_quietly([sys.executable, "-m", "venv", str(venv)], logs / "venv.log", label)
@@ -203,7 +200,7 @@ def make_venv(venv: Path, label: str) -> None:
 
 
 def install(venv: Path, steps: "list[Step]", torch_spec: str) -> None:
-    """Check the machine, then do each step that is not done; note it at once."""
+    """Check the machine, then do each step that is not done, and note it when it is."""
     state = read_state(venv)
     running = tuple(sys.version_info[:3])
     moved = state["place"] not in (None, str(venv))  # the scripts in bin/ name the old place
@@ -245,15 +242,16 @@ def main(argv: "list[str] | None" = None) -> int:
     """Read the command line, see what is missing, install that."""
     parser = argparse.ArgumentParser(
         description="Make .venv in this clone and install the pinned packages into it.",
-        epilog="example: python3.11 scripts/setup_env.py base dev",
+        epilog="example: python3.11 scripts/setup_env.py base dev docs",
     )
-    parser.add_argument("groups", nargs="*", help="base (the demo) and dev (tests, checks)")
+    parser.add_argument("groups", nargs="*", help="base (the demo), dev (tests), docs (the site)")
     parser.add_argument("--torch", metavar="SPEC", help="another torch, as pip is to be given it")
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
-    unknown = sorted(set(options.groups) - {"base", "dev"})
+    known = ["base", *EXTRAS]
+    unknown = sorted(set(options.groups) - set(known))
     if unknown:
-        parser.error(f"group {unknown[0]!r} is not known: choose base, dev or both")
+        parser.error(f"group {unknown[0]!r} is not known: choose from {', '.join(known)}")
     start, venv = time.time(), options.venv.absolute()
     try:
         state = read_state(venv)
@@ -268,7 +266,7 @@ def main(argv: "list[str] | None" = None) -> int:
         print(f"setup_env.py: error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nsetup_env.py: interrupted; the same command takes it up again", file=sys.stderr)
+        print("\nsetup_env.py: interrupted; the same command continues", file=sys.stderr)
         return 130
     print(f"environment ready in {time.time() - start:.0f} s")
     return 0
