@@ -48,13 +48,6 @@ def add_attention_args(parser: ArgumentParser) -> None:
         "translation, unless a --multihead switch asks for more",
     )
     for name, config in CONFIGS.items():
-        if config.presets:
-            parser.add_argument(
-                _flag(name, "preset"),
-                choices=tuple(config.presets),
-                default=argparse.SUPPRESS,
-                help=f"published form of {name} (default: the architecture's)",
-            )
         if _as_fairseq(config):
             parser.add_argument(
                 _flag(name, "projections"),
@@ -62,6 +55,19 @@ def add_attention_args(parser: ArgumentParser) -> None:
                 help="biases and initialisation of the projections: as in fairseq's multi-head "
                 "attention (default), so that the mechanism is all that differs, or as the "
                 "preset's",
+            )
+    add_switches(parser)
+
+
+def add_switches(parser: ArgumentParser) -> None:
+    """Add the presets and switches of every mechanism to fairseq's parser."""
+    for name, config in CONFIGS.items():
+        if config.presets:
+            parser.add_argument(
+                _flag(name, "preset"),
+                choices=tuple(config.presets),
+                default=argparse.SUPPRESS,
+                help=f"published form of {name} (default: the architecture's)",
             )
         for f in _switches(config):
             _add_switch(parser, _flag(name, f.name), f)
@@ -86,13 +92,8 @@ def attention_config(args: Namespace) -> AttentionConfig | None:
         raise UserError(
             f"--encoder-attention {name!r} is unknown; allowed are {', '.join(ATTENTIONS)}"
         )
-    _refuse_foreign_switches(args, name)
     config_class = CONFIGS[name]
-    switches = {
-        f.name: getattr(args, f"{name}_{f.name}")
-        for f in _switches(config_class)
-        if hasattr(args, f"{name}_{f.name}")
-    }
+    switches = given_switches(args, name, "--encoder-attention")
     known = {f.name for f in _switches(config_class)}
     if known - switches.keys() <= config_class.formerly.keys():  # resolved: a checkpoint's
         switches = {**config_class.formerly, **switches}
@@ -105,9 +106,30 @@ def attention_config(args: Namespace) -> AttentionConfig | None:
         raise UserError(f"--encoder-attention {name}: {error}") from None
     if config == CONFIGS[BASELINE].make(attention_dropout=config.attention_dropout):
         return None
-    for f in _switches(config_class):
-        setattr(args, f"{name}_{f.name}", getattr(config, f.name))
+    store_switches(args, config)
     return config
+
+
+def given_switches(args: Namespace, name: str, flag: str) -> dict[str, Any]:
+    """The switches of a mechanism that are given, by the names of its configuration.
+
+    Args:
+        args: fairseq's model arguments.
+        name: the mechanism, or anything else that is chosen in its place and has none.
+        flag: what chose it, for the message.
+
+    Raises:
+        UserError: if a switch of another mechanism is given.
+    """
+    _refuse_foreign_switches(args, name, flag)
+    names = [f.name for f in _switches(CONFIGS[name])] if name in CONFIGS else []
+    return {s: getattr(args, f"{name}_{s}") for s in names if hasattr(args, f"{name}_{s}")}
+
+
+def store_switches(args: Namespace, config: AttentionConfig) -> None:
+    """Write what was resolved back into the arguments, for the checkpoint."""
+    for f in _switches(type(config)):
+        setattr(args, f"{config.name}_{f.name}", getattr(config, f.name))
 
 
 def mechanisms() -> list[str]:
@@ -185,7 +207,7 @@ def _as_fairseq(config: type[AttentionConfig]) -> dict[str, Any]:
     return {name: value for name, value in _AS_FAIRSEQ.items() if name in known}
 
 
-def _refuse_foreign_switches(args: Namespace, chosen: str) -> None:
+def _refuse_foreign_switches(args: Namespace, chosen: str, flag: str) -> None:
     """A switch of another mechanism would change nothing: that is a mistake, a preset a habit."""
     for name in CONFIGS:
         if name == chosen:
@@ -194,7 +216,7 @@ def _refuse_foreign_switches(args: Namespace, chosen: str) -> None:
             if hasattr(args, f"{name}_{f.name}"):
                 raise UserError(
                     f"{_flag(name, f.name)} {getattr(args, f'{name}_{f.name}')} is a switch of "
-                    f"--encoder-attention {name}, not of {chosen}; leave it out"
+                    f"{flag} {name}, not of {chosen}; leave it out"
                 )
 
 

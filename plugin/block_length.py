@@ -18,7 +18,7 @@ FLAG = "--biblosa-block-length"
 _LAST = "checkpoint_last.pt"  # fairseq's default of --restore-file: that of --save-dir
 
 
-def resolve_block_length(args: Namespace, task: Any) -> None:
+def resolve_block_length(args: Namespace, task: Any, attention: str | None = None) -> None:
     """Replace an automatic block length of Bi-BloSA by a number, which every checkpoint then holds.
 
     A training that starts from a checkpoint takes the number in it; any other derives it from its
@@ -27,11 +27,12 @@ def resolve_block_length(args: Namespace, task: Any) -> None:
     Args:
         args: fairseq's model arguments, resolved; changed in place.
         task: fairseq's task.
+        attention: the mechanism; default: what ``--encoder-attention`` names.
 
     Raises:
         UserError: if the lengths of the training data cannot be found.
     """
-    if args.encoder_attention != "biblosa" or args.biblosa_block_length:
+    if (attention or args.encoder_attention) != "biblosa" or args.biblosa_block_length:
         return
     path = _restored_from(args)
     if path is not None:

@@ -93,14 +93,23 @@ def complete() -> None:
     typed = " ".join(os.environ.get("COMP_LINE", "").split()[1:3])
     parser = argparse.ArgumentParser(prog="selfattn")
     verbs = parser.add_subparsers()
+    firsts: dict[str, argparse.ArgumentParser] = {}
     groups: dict[str, Any] = {}
-    for verb in VERBS.values():
-        first, _, second = verb.words.partition(" ")
+
+    def add(where: Any, name: str, words: str) -> argparse.ArgumentParser:
+        wanted = words in VERBS and typed.startswith(words)
+        flags = [VERBS[words].load_parser(words)] if wanted else []
+        added: argparse.ArgumentParser = where.add_parser(name, parents=flags, add_help=not flags)
+        return added
+
+    for words in VERBS:
+        first, _, second = words.partition(" ")
+        if first not in firsts:  # `predict` is a verb, and the first word of another
+            firsts[first] = add(verbs, first, first)
         if second and first not in groups:
-            groups[first] = verbs.add_parser(first).add_subparsers()
-        flags = [verb.load_parser(verb.words)] if typed.startswith(verb.words) else []
-        where = groups[first] if second else verbs
-        where.add_parser(second or first, parents=flags, add_help=not flags)
+            groups[first] = firsts[first].add_subparsers()
+        if second:
+            add(groups[first], second, words)
     argcomplete.autocomplete(parser)
 
 

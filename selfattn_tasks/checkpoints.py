@@ -36,6 +36,12 @@ _MODEL_FLAGS = (
     "layernorm_",
     "timing_signal",
     "word_embed_dim",
+    "context",
+    "embed_dim",
+    "hidden_size",
+    "head_hidden_size",
+    "highway",
+    "pool",
 )
 _NO_MODEL_FLAGS = (
     "_dropout",
@@ -79,18 +85,23 @@ def safe_types() -> list[Any]:
 
 
 @contextlib.contextmanager
-def explain_reading(path: str | os.PathLike[str]) -> Iterator[None]:
+def explain_reading(path: str | os.PathLike[str], sums: bool = True) -> Iterator[None]:
     """Check a file's checksums, and turn what the block raises into a :class:`UserError`.
 
     ``torch.load`` ignores the checksums in a checkpoint; verifying them here takes about as long as
     the loading itself.
+
+    Args:
+        path: the file.
+        sums: whether to check them.
 
     Raises:
         UserError: the file is missing, empty, truncated, damaged, not a checkpoint, or contains
             other classes.
     """
     try:
-        _check_sums(Path(path))
+        if sums:
+            _check_sums(Path(path))
         yield
     except UserError:
         raise
@@ -181,12 +192,24 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     return state
 
 
-def _load(path: str | os.PathLike[str]) -> dict[str, Any]:
+def task_state(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a checkpoint stores of its task; its weights are not read, and so not checked.
+
+    Raises:
+        UserError: the file is missing, damaged or no fairseq checkpoint.
+    """
+    with explain_reading(path, sums=False):
+        state = _load(path, mmap=zipfile.is_zipfile(path))
+        found = state.get("task_state") if isinstance(state, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _load(path: str | os.PathLike[str], mmap: bool = False) -> dict[str, Any]:
     # torch's context forgets its types at the end, even those that were allowed before it.
     allowed = torch.serialization.get_safe_globals()
     types = [kind for kind in safe_types() if kind not in allowed]
     with torch.serialization.safe_globals(types):
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     return state
 
 

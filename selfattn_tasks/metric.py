@@ -9,6 +9,7 @@ exact up to 2^53, or floats for a metric that has no counts. Sums are float64.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +18,25 @@ from numpy.typing import NDArray
 # Of each sentence, shape (sentences, columns), and summed, shape (..., columns); scores too.
 SentenceCounts = NDArray[Any]
 Counts = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How the scores of a metric are written and judged.
+
+    Args:
+        digits: behind the point, in tables.
+        limits: the least and the largest score that the metric can give.
+        relevant: a difference that would matter, unless the user names another.
+        right_or_wrong: the first statistic of a sentence is 1 if it is right and 0 if it is wrong.
+        says_error: how an error rate is introduced.
+    """
+
+    digits: int = 2
+    limits: tuple[float, float] = (0.0, 100.0)
+    relevant: float = 0.5
+    right_or_wrong: bool = False
+    says_error: str = "counts errors"
 
 
 class Metric(Protocol):
@@ -56,7 +76,7 @@ class Metric(Protocol):
         ...
 
     def scores(self, sums: Counts) -> Counts:
-        """Scores from summed counts, shape (..., columns) to (...), in percent."""
+        """Scores from summed counts, shape (..., columns) to (...)."""
         ...
 
 

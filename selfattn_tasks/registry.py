@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from .sentences.task import Sentences
 from .srl.task import SRL
 from .task import Task
 from .translation.task import Translation
 
 # The first takes any text; of a file of unknown kind, the last is asked first.
-TASKS: dict[str, Task] = {task.name: task for task in (Translation(), SRL())}
+TASKS: dict[str, Task] = {task.name: task for task in (Translation(), SRL(), Sentences())}

@@ -6,17 +6,49 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from .metric import Metric
+from .metric import Metric, Scale
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Figures by name, and what makes them comparable."""
+    """Figures by name, what makes them comparable, and what is odd about them."""
 
     figures: dict[str, float]
     signatures: dict[str, str]
+    warnings: tuple[str, ...] = ()
+
+
+class Folds(Protocol):
+    """A corpus without a test set, cut into parts: each training holds one of them out.
+
+    Attributes:
+        count: of the parts.
+        seed: of the shuffle that dealt the examples out.
+    """
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    def flags(self, fold: int) -> tuple[str, ...]:
+        """Flags of fairseq-train that name the part held out, from 0 on."""
+        ...
+
+    def write_part(self, fold: int, path: Path) -> None:
+        """Write the part held out as a gold file, which the predictor reads as well."""
+        ...
+
+    def join(self, outputs: Sequence[Path], path: Path) -> None:
+        """Write the outputs of all parts as one, in the order of the corpus.
+
+        Raises:
+            UserError: if one is not complete.
+        """
+        ...
 
 
 class Task(ABC):
@@ -33,6 +65,8 @@ class Task(ABC):
         packages: whose versions a report gives, beside those of NumPy and SciPy.
         valid_metrics: scores of a validation, by their names in fairseq's log; value: in pictures.
         prepare: the command that makes its data.
+        data_mark: a pattern of a file that its data has.
+        data_notes: files in its data that decide nothing of a training: where the rest comes from.
         gold_key: the key of a grid file for the references or gold files of the test sets.
         flags_key: the key of a grid file for the flags of the command that applies a checkpoint.
         ignores_case: whether its scores can ignore case; if so, a grid file may hold
@@ -52,6 +86,8 @@ class Task(ABC):
     packages: tuple[str, ...] = ()
     valid_metrics: Mapping[str, str] = {}
     prepare: str
+    data_mark: str = "dict.*.txt"
+    data_notes: tuple[str, ...] = ()
     gold_key: str = "gold"
     flags_key: str = "predict"
     ignores_case: bool = False
@@ -131,6 +167,14 @@ class Task(ABC):
             UserError: as for ``read_outputs``, or if a package is missing.
         """
 
+    def metrics_of(self, gold: Sequence[Any]) -> tuple[str, ...]:
+        """Those of ``metrics`` that such a gold file has, the primary one first."""
+        return self.metrics
+
+    def scale(self, metric: str) -> Scale:
+        """How the scores of a metric are written."""
+        return Scale()
+
     def usual_gold(self, data: Path, common: Mapping[str, Sequence[str]]) -> Path | None:
         """The gold file that ``prepare`` left with the data, if there is one.
 
@@ -139,6 +183,17 @@ class Task(ABC):
             common: flags of fairseq-train that all systems have, by name.
         """
         return None
+
+    def folds(self, data: Path) -> Folds | None:
+        """The parts that trainings on this data hold out in turn; None if it has a test set."""
+        return None
+
+    def protocol(self, data: Path) -> str:
+        """How checkpoints are chosen there, which a record says; empty if there is one way only.
+
+        Scores of different protocols are never compared.
+        """
+        return ""
 
     def gold_warnings(self, name: str, path: Path, gold: Sequence[Any]) -> list[str]:
         """Warnings about a gold file.

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
+from tests.plugin import sentence_corpus  # noqa: E402
 from tests.test_readme import blocks  # noqa: E402
 
 # Added to a command that begins so. The architecture stays the page's, but a checkpoint of its full
@@ -28,6 +29,8 @@ ADDED = {
     "fairseq-train data-bin/my/data-bin --user-dir plugin --arch transformer_resa":
         f"--max-update 1 {NARROW}",
     "fairseq-train data-bin/srl": "--max-update 1 --encoder-layers 2",
+    "fairseq-train data-bin/sick": "--max-update 1 --hidden-size 8",
+    "fairseq-train data-bin/lm": "--max-update 1 --hidden-size 8",
     "python scripts/run_seeds.py grid.yaml ": "--dry-run",
 }  # fmt: skip
 TYPED = {"fairseq-interactive": "A dog runs.\n"}
@@ -67,12 +70,13 @@ def write_roles(folder):
 
 
 def write_sentences(folder):
-    """SICK's three files, and one of a digit and a text a line."""
-    header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
-    rows = "".join(f"{n}\tWe pour {n}\tTea\t{n % 5 + 1}\tNEUTRAL\n" for n in range(10))
-    for name in ("train", "trial", "test_annotated"):
-        (folder / f"SICK_{name}.txt").write_text(header + rows)
+    """Pairs with scores, of words that the vectors know, too; a digit and a text a line."""
+    for seed, part in enumerate(("train", "dev", "test")):
+        text = sentence_corpus.related(30, seed)
+        (folder / f"sick.{part}.tsv").write_text(text)
     (folder / "custrev.all").write_text("".join(f"{n % 2} tea {n}\n" for n in range(20)))
+    with (folder / "glove.6B.100d.txt").open("a") as file:
+        file.write(f"goat{' 0.1' * 100}\n")
 
 
 def write_hypotheses(folder):
@@ -137,7 +141,8 @@ def test_every_command_in_its_order(place, run_cli):
     python = run_cli(["-c", code], cwd=place)
     assert python.returncode == 0, python.stderr
     assert re.fullmatch(r"\[(['\"]).*\1\]\n<class 'str'>\n", python.stdout), python.stdout
-    pictures = ("curves.png", "attention.svg", "pictures/runs.png", "pictures/cat-layer1.png")
+    pictures = ("curves.png", "attention.svg", "pictures/runs.png", "pictures/cat-layer1.png",
+                "goat-sentence2-layer1.svg", "sick.npy")  # fmt: skip
     for name in (*pictures, "runs/my/average.pt", "dev.props", "report.md", "jobs/array.sbatch"):
         assert (place / name).stat().st_size > 0, name
 

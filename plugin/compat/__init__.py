@@ -52,6 +52,7 @@ _FIXES = (
     vocabulary.remember_vocabularies,
     flags.complete_help,
     flags.complete_validation,
+    flags.complete_criterion,
     flags.remember_languages,
     precision.check_precision,
     inputs.explain_data,

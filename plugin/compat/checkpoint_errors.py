@@ -49,7 +49,12 @@ def _upgrade_state_dict(original: Any, state: Any) -> Any:
     checkpoints.check_content(state, _Reading.path)
     _Reading.flags = checkpoints.flags(state)
     if _Reading.trainer is not None:
-        vocabulary.check(_Reading.trainer.task, state.get("task_state"), _Reading.path)
+        task = _Reading.trainer.task
+        if warm_start.is_starting():
+            warm_start.saw(state)
+        elif hasattr(task, "check_state"):  # fairseq gives it to no task that goes on training
+            task.check_state(state.get("task_state") or {}, _Reading.path)
+        vocabulary.check(task, state.get("task_state"), _Reading.path)
         _check_flags(_Reading.trainer.cfg)
     return original(state)
 

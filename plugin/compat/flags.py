@@ -4,6 +4,7 @@ import ast
 import os
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from typing import Any
 
 import fairseq
@@ -11,7 +12,9 @@ import fairseq_cli
 from fairseq import options, tasks, utils
 
 from selfattn.errors import UserError
+from selfattn_tasks.sentences.folder import META, Folder
 
+from ..criterions._sentences import criterion_of
 from ._patch import check_flags, wrap
 from .checkpoint_errors import stored_flag
 
@@ -146,6 +149,35 @@ def complete_help() -> None:
 
         parser.parse_known_args = first  # type: ignore[assignment, method-assign]
         return original(parser, given, *args, **kwargs)
+
+
+def complete_criterion() -> None:
+    """Let ``--task sentences`` do without ``--criterion``: its data say which one it needs.
+
+    Break: fairseq/options.py has one default for all tasks, the cross-entropy of translation. Fix:
+    that of the folder's task, where neither flag nor configuration names another.
+    """
+
+    @wrap(options, "parse_args_and_arch")
+    def parse_args_and_arch(
+        original: Any, parser: ArgumentParser, input_args: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        given = sys.argv[1:] if input_args is None else list(input_args)
+        if _value_of("--task", given) == "sentences":
+            folders = [word for word in given if os.path.isfile(os.path.join(word, META))]
+            if folders:
+                parser.set_defaults(criterion=criterion_of(Folder(folders[0]).kind))
+        return original(parser, input_args, *args, **kwargs)
+
+
+def _value_of(flag: str, words: Sequence[str]) -> str | None:
+    """What stands behind a flag on the command line."""
+    for word, value in zip(words, [*words[1:], ""], strict=True):
+        if word == flag:
+            return value
+        if word.startswith(f"{flag}="):
+            return word.partition("=")[2]
+    return None
 
 
 def remember_languages() -> None:

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,6 +23,7 @@ class _Start:
     """The checkpoint that a new training is starting from; None at all other times."""
 
     path: str | None = None
+    task_state: Mapping[str, Any] = {}
 
 
 def start_from_other_attentions() -> None:
@@ -47,6 +48,21 @@ def start_from_other_attentions() -> None:
                 raise
             # Behind the sentence stands the whole configuration.
             raise UserError(re.sub(r" together: .*", " together", str(error))) from None
+
+
+def saw(state: Mapping[str, Any]) -> None:
+    """Keep what a model that is starting may ask of its checkpoint, beside the weights."""
+    _Start.task_state = state.get("task_state") or {}
+
+
+def is_starting() -> bool:
+    """Whether a model's weights are to come from the checkpoint of another one."""
+    return _Start.path is not None
+
+
+def task_state() -> Mapping[str, Any]:
+    """What the checkpoint that is read holds of its task."""
+    return _Start.task_state
 
 
 @contextmanager
@@ -95,6 +111,43 @@ def fit(model: nn.Module, state: dict[str, Any]) -> dict[str, Any]:
         _Start.path, _size(model, taken), _size(model, inside), _parts(inside),
     )  # fmt: skip
     logger.info("new in the encoder's attention: %s (%s)", _size(model, new), _parts(new))
+    return start
+
+
+def fit_names(model: nn.Module, state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The weights that a model starts from, where models of other tasks may lend some of theirs.
+
+    Outside of ``--finetune-from-model`` these are the checkpoint's. There, a weight of the same
+    name and shape is taken, and any other stays new; the log says which.
+
+    Args:
+        model: the new model.
+        state: a checkpoint's weights by name.
+
+    Raises:
+        UserError: if nothing fits.
+    """
+    if _Start.path is None:
+        return state
+    start: dict[str, Any] = {}
+    taken: list[str] = []
+    new: list[str] = []
+    for name, value in model.state_dict().items():
+        given = state.get(name)
+        fits = given is not None and (name.endswith("_extra_state") or given.shape == value.shape)
+        start[name] = given if fits else value
+        (taken if fits else new).append(name)
+    if not any(name in taken for name, _ in model.named_parameters()):
+        raise UserError(
+            f"--finetune-from-model {_Start.path} has no weight of the name and shape of one of "
+            "this model: use the context and the sizes of its training"
+        )
+    for what, names in (("the checkpoint's", taken), ("new", new)):
+        inside = sorted({name.rpartition(".")[0] for name in names}) or ["none"]
+        logger.info(
+            "warm start from %s: %s are %s: %s",
+            _Start.path, _size(model, names), what, ", ".join(inside),
+        )  # fmt: skip
     return start
 
 

@@ -15,9 +15,17 @@ from selfattn.errors import UserError
 from selfattn.layers import ReSA
 
 from ..modules.policy_phases import Phase, PolicyPhases
+from ._sentences import L2_HELP
+from .sentence_relatedness import LOSS_HELP, LOSSES
 
 # Criterions whose forward(reduce=False) gives one loss a token.
-SUPERVISED = ("label_smoothed_cross_entropy", "cross_entropy", "bio_tagging")
+SUPERVISED = (
+    "label_smoothed_cross_entropy",
+    "cross_entropy",
+    "bio_tagging",
+    "sentence_classification",
+    "sentence_relatedness",
+)
 # Share of the old value that the running mean keeps at an update.
 _KEPT = 0.99
 BASELINES = ["none", "running_mean", "select_all"]
@@ -35,9 +43,13 @@ class PolicyGradientConfig(LabelSmoothedCrossEntropyCriterionConfig):
     supervised_criterion: ChoiceEnum(["task", *SUPERVISED]) = field(  # type: ignore[valid-type]
         default="task",
         metadata={
-            "help": "the supervised loss; task: bio_tagging for --task srl_tagging, else "
-            "label_smoothed_cross_entropy"
+            "help": "the supervised loss; task: bio_tagging for --task srl_tagging, that of the "
+            "data for --task sentences, else label_smoothed_cross_entropy"
         },
+    )
+    l2: float = field(default=0.0, metadata={"help": f"--task sentences: {L2_HELP}"})
+    relatedness_loss: ChoiceEnum(LOSSES) = field(  # type: ignore[valid-type]
+        default="kl", metadata={"help": f"relatedness of sentences: {LOSS_HELP}"}
     )
     selection_cost: float = field(
         default=0.02,
@@ -79,9 +91,11 @@ class PolicyGradientCriterion(FairseqCriterion):
     """The training of ReSAN (Shen et al. 2018, IJCAI, eq. 16-20) on top of another criterion.
 
     A sentence's reward is ``R = log p(target) - lambda * share``, and the policy's loss
-    ``-(R - baseline) log p(selection)``, a mean over sentences. It reaches the samplers of the ReSA
-    layers alone, and the supervised loss everything else: one optimizer moves both. First every
-    token is selected, then, if asked for, only the policy is trained, then both.
+    ``-(R - baseline) log p(selection)``, a mean over sentences; several that are one example, such
+    as a pair, have one reward, and the share is that of all of their tokens. The policy's loss
+    reaches the samplers of the ReSA layers alone, and the supervised loss everything else: one
+    optimizer moves both. First every token is selected, then, if asked for, only the policy is
+    trained, then both.
 
     Args:
         task: the task.
@@ -183,12 +197,14 @@ class PolicyGradientCriterion(FairseqCriterion):
             everything: the same if every token were selected, where that is the baseline.
             sample: the batch.
         """
-        words = sample["target"].ne(self.supervised.padding_idx).sum(1)
+        words = sample["target"].ne(self.supervised.padding_idx).view(len(costs), -1).sum(1)
         choices = [choice for layer in layers if (choice := layer.take_choice()) is not None]
         if not choices:  # no such layer, or all of them dropped
             return costs.new_zeros(()), {}
+        lengths = sample.get("lengths")
         heads, dependents = (
-            torch.stack([choice[i].share for choice in choices]).mean(0) for i in (0, 1)
+            torch.stack([_mean(choice[i].share, lengths, costs) for choice in choices]).mean(0)
+            for i in (0, 1)
         )
         product = str(self.cfg.selection_penalty) == "product"
         share = heads * dependents if product else heads + dependents
@@ -197,14 +213,18 @@ class PolicyGradientCriterion(FairseqCriterion):
             return -(costs / words.clamp_min(1) + self.cfg.selection_cost * share)  # eq. 17
 
         reward = reward_of(costs, share)
-        log_p = torch.stack([choice.log_probability for choice in choices]).sum(0)
+        log_p = torch.stack(
+            [choice.log_probability.view(len(costs), -1).sum(1) for choice in choices]
+        ).sum(0)
         baseline: Tensor | float
         if everything is None:
             baseline = self._baseline(layers, reward)
         else:
             baseline = reward_of(everything, 1.0 if product else 2.0)
         policy = -((reward - baseline) * log_p)  # eq. 19-20
-        entropy = torch.stack([s.entropy for choice in choices for s in choice]).mean(0)
+        entropy = torch.stack(
+            [_mean(s.entropy, lengths, costs) for choice in choices for s in choice]
+        ).mean(0)
         sums = (reward, policy, heads, dependents, entropy)
         figures = {n: t.detach().sum() for n, t in zip(_LOGGED, sums, strict=True)}
         return policy.sum(), figures
@@ -244,3 +264,22 @@ class PolicyGradientCriterion(FairseqCriterion):
     def logging_outputs_can_be_summed() -> bool:
         """True, since only sums are logged."""
         return True
+
+
+def _mean(values: Tensor, lengths: Tensor | None, costs: Tensor) -> Tensor:
+    """Values of the sentences that a layer read, as means over the tokens of each example.
+
+    Args:
+        values: ``(B,)``, or ``(B * S,)`` where an example has S sentences, or fewer of them, as
+            those behind a question.
+        lengths: tokens of all sentences of each example ``(B, ...)``, from ``--task sentences``.
+        costs: anything of each example, ``(B,)``.
+
+    Returns:
+        ``(B,)``.
+    """
+    if len(values) == len(costs) or lengths is None:
+        return values
+    values = values.view(len(costs), -1)
+    tokens = lengths[:, -values.shape[1] :]
+    return (values * tokens).sum(1) / tokens.sum(1).clamp_min(1)

@@ -13,8 +13,10 @@ Example, two test sets, names for the tables, and files for a paper:
 
 Hypotheses are the output of fairseq-generate, plain text with one translation per line, or
 predicted semantic roles (then --ref is the gold file, and the scores are F1 and perfect
-propositions). The verdict rests on Welch's t-test over runs of the primary metric, with Holm's
-correction over systems and test sets; the other metrics are shown beside it.
+propositions), or predictions of sentences (the scores are accuracy, or Pearson, Spearman and MSE,
+as the gold file has classes or scores). The verdict rests on Welch's t-test over runs of the
+primary metric, with Holm's correction over systems and test sets; the other metrics are shown
+beside it.
 """
 
 import argparse
@@ -53,15 +55,19 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add("--task", choices=TASKS, default="auto", help="default: what --ref holds")
     add = parser.add_argument_group("scores and tests").add_argument
-    add("--metrics", nargs="+", default=[], metavar="M", help="bleu chrf ter, or f1 comp; all")
-    add("--primary", default="", metavar="M", help="gives the verdict (default: bleu, or f1)")
+    add(
+        "--metrics", nargs="+", default=[], metavar="M",
+        help="bleu chrf ter; f1 comp; accuracy; or pearson spearman mse (default: all)",
+    )  # fmt: skip
+    add("--primary", default="", metavar="M", help="gives the verdict (default: the first of them)")
     add("--lowercase", action="store_true", help="ignore case in BLEU and chrF")
     add("--tokenize", default="13a", help="BLEU's tokenizer (default: 13a)")
     add("--alpha", type=float, default=0.05, help="level of the verdict (default: 0.05)")
     add("--power", type=float, default=0.8, help="power to plan seeds for (default: 0.8)")
     add(
-        "--relevant", type=float, default=0.5, metavar="POINTS",
-        help="a difference that would matter: `equivalent` is below it (default: 0.5)",
+        "--relevant", type=float, metavar="POINTS",
+        help="a difference that would matter: `equivalent` is below it (default: 0.5 points of a "
+        "score in percent; 0.01 of a correlation or a squared error)",
     )  # fmt: skip
     add(
         "--looked-after", type=int, nargs="+", default=[], metavar="N",
@@ -88,7 +94,7 @@ def check(args: argparse.Namespace) -> None:
     for name in ("alpha", "power"):
         if not 0 < getattr(args, name) < 1:
             raise UserError(f"--{name} is {getattr(args, name)}, but must be between 0 and 1")
-    if not 0 < args.relevant < math.inf:
+    if args.relevant is not None and not 0 < args.relevant < math.inf:
         raise UserError(f"--relevant is {args.relevant}, but must be a number above 0")
     if min(args.looked_after, default=1) < 1:
         raise UserError(f"--looked-after is {min(args.looked_after)}, but must be 1 or more")
@@ -105,6 +111,7 @@ def check(args: argparse.Namespace) -> None:
 def main(args: argparse.Namespace) -> None:
     """Compare the systems, print the report and write the requested files."""
     check(args)
+    args.relevant = args.relevant or 0.0  # the task says it
     args.looked_after = tuple(sorted(set(args.looked_after)))
     settings = Settings(**{field.name: getattr(args, field.name) for field in fields(Settings)})
     systems = name_systems([args.baseline, *args.system])

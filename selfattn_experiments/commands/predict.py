@@ -121,10 +121,26 @@ def write(sentences: Sequence[Sentence], args: argparse.Namespace) -> None:
         write_lines(target, ["[", ",\n".join(parts), "]"] if form == "json" else parts)
 
 
+def _is_of_sentences(checkpoint: Path) -> bool:
+    """Whether `selfattn predict sentences` applies the model; a broken file is reported later."""
+    from selfattn_tasks import checkpoints
+    from selfattn_tasks.sentences.state import KEY
+
+    try:
+        return KEY in checkpoints.task_state(checkpoint)
+    except UserError:
+        return False
+
+
 def main(args: argparse.Namespace) -> None:
     """Label the sentences, write them, and say how fast it was."""
     check(args)
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
+    if _is_of_sentences(args.checkpoint[0]):
+        from . import predict_sentences
+
+        predict_sentences.take_over(args)
+        return
     sentences = wanted(args)
     import torch
 

@@ -1,12 +1,15 @@
 """Draw what the attention of a trained model does with a sentence.
 
-Examples: a translation model (transformer_*) and a tagger (deepatt*):
+Examples: a translation model (transformer_*), a tagger (deepatt*) and a model of sentences, whose
+layers are its context, if that is an attention of this project, and its pool:
 
   selfattn show runs/my/checkpoint_best.pt "A dog runs on the beach."
   selfattn show runs/srl/checkpoint_best.pt "The old cat chased a mouse." \\
       --predicate chased --layer all --output pictures/cat
+  selfattn show runs/snli/checkpoint_best.pt "A dog runs." "An animal moves." --layer all
 
-Writes PREFIX.png and PREFIX.svg, or PREFIX-layer1.png and so on for several layers. What is drawn,
+Writes PREFIX.png and PREFIX.svg, with several layers PREFIX-layer1.png and so on, with several
+sentences PREFIX-sentence1.png or PREFIX-sentence1-layer1.png and so on. What is drawn,
 if the mechanism has it:
 
   token2token   weight of each key (column) for each query (row), a heatmap for each head
@@ -23,6 +26,7 @@ import importlib.util
 import logging
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +36,31 @@ from selfattn.files import check_output, write_json
 
 from ..report.attention_panels import PARTS
 from ..report.figures import FORMATS
-from .checks import check_outputs
 
-Found = tuple[Sequence[str], list[Any], str, int | None]
+
+@dataclass(frozen=True)
+class Found:
+    """What the layers of a model did with a sentence.
+
+    Args:
+        tokens: the sentence as the layers see it.
+        layers: one inspection a layer.
+        attentions: the name of each layer's attention.
+        predicate: position of a tagger's predicate, from 0.
+    """
+
+    tokens: Sequence[str]
+    layers: list[Any]
+    attentions: Sequence[str]
+    predicate: int | None = None
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command to its parser."""
     add = parser.add_argument
     add("checkpoint", type=Path, metavar="CHECKPOINT")
-    add("sentence", metavar="SENTENCE", help="one sentence, in quotes")
+    add("sentence", nargs="+", metavar="SENTENCE",
+        help="one, in quotes; of a pair, for instance, with a model of sentences both")  # fmt: skip
     add("--layer", default="last", metavar="N", help="a number, last (default) or all")
     add("--heads", metavar="N,N", help="numbers of heads (default: all)")
     add("--what", metavar="PART,PART", help=f"of {', '.join(PARTS)} (default: all there are)")
@@ -67,11 +86,12 @@ def check(args: argparse.Namespace) -> None:
         args.output = args.output.with_suffix("")
     for ending in FORMATS:
         check_output("--output", args.output.with_name(args.output.name + ending))
-    check_outputs(args, "json")
+    if args.json is not None:
+        check_output("--json", args.json)
 
 
 def numbers(text: str | None, flag: str) -> list[int] | None:
-    """The numbers in a text such as ``1,3``; None for all."""
+    """``1,3`` as a list."""
     if text is None:
         return None
     if not all(word.isascii() and word.isdigit() for word in text.split(",")):
@@ -80,7 +100,7 @@ def numbers(text: str | None, flag: str) -> list[int] | None:
 
 
 def names(text: str | None) -> list[str] | None:
-    """The parts in a text such as ``gate,selection``; None for all."""
+    """``gate,selection`` as a list."""
     if text is None:
         return None
     for word in text.split(","):
@@ -89,14 +109,15 @@ def names(text: str | None) -> list[str] | None:
     return text.split(",")
 
 
-def look_into_tagger(args: argparse.Namespace) -> Found:
-    """Words, inspections of all layers, the attention's name and the predicate's position."""
+def look_into_tagger(args: argparse.Namespace) -> list[Found]:
+    """The layers of a tagger on its one sentence."""
     from selfattn.layers.capture import inspections
     from selfattn_tasks.srl.tagger.predictor import Predictor, Query
     from selfattn_tasks.srl.tagger.request import typed_sentence
 
     given = [args.predicate] if args.predicate is not None else []
-    sentence = typed_sentence(args.sentence, given, split=not args.tokenized, flag="--predicate")
+    (text,) = args.sentence
+    sentence = typed_sentence(text, given, split=not args.tokenized, flag="--predicate")
     if len(sentence.propositions) > 1:
         places = " and ".join(str(p.predicate) for p in sentence.propositions)
         raise UserError(
@@ -108,11 +129,26 @@ def look_into_tagger(args: argparse.Namespace) -> Found:
     query = Query(sentence.words, predicate)
     layers: list[Any] = [layer.attention for layer in tagger.layers]
     seen = inspections(tagger, layers, lambda: predictor.log_probs([query]))
-    return sentence.words, seen, tagger.config.attention.name, predicate
+    names = [tagger.config.attention.name] * len(seen)
+    return [Found(sentence.words, seen, names, predicate)]
 
 
-def look_into_encoder(args: argparse.Namespace) -> Found:
-    """Pieces, inspections of all layers, the attention's name, and None for the predicate."""
+def look_into_sentences(args: argparse.Namespace) -> list[Found]:
+    """The context and the pool of an encoder on each sentence."""
+    from selfattn_tasks.sentences.looking import look
+    from selfattn_tasks.sentences.predictor import Predictor
+
+    model, state = Predictor.load([args.checkpoint]).members[0]
+    found = []
+    for text in args.sentence:
+        words = state.tokens.of_words(text.split()) if args.tokenized else state.tokens(text)
+        names, seen = zip(*look(model, state, words), strict=True)
+        found.append(Found(words, list(seen), names))
+    return found
+
+
+def look_into_encoder(args: argparse.Namespace) -> list[Found]:
+    """The encoder of a translation model on its one sentence."""
     folder = _user_dir.find_user_dir()
     if folder is None or importlib.util.find_spec("fairseq") is None:
         raise UserError(
@@ -121,19 +157,19 @@ def look_into_encoder(args: argparse.Namespace) -> Found:
     sys.path.insert(0, str(folder.parent))  # as fairseq does with --user-dir
     look = importlib.import_module(f"{folder.name}.looking").look
     logging.getLogger("fairseq").setLevel(logging.WARNING)
-    found = look(args.checkpoint, args.sentence, args.data, args.user_dir)
+    found = look(args.checkpoint, args.sentence[0], args.data, args.user_dir)
     if found.unknown:
         print(
             f"{found.unknown} of {len(found.pieces)} pieces are unknown to the model; is the "
             "sentence written like its training text?",
             file=sys.stderr,
         )
-    return found.pieces, found.layers, found.attention, None
+    return [Found(found.pieces, found.layers, [found.attention] * len(found.layers))]
 
 
 # What looks into a checkpoint, by the entry of its `task_state` (`KEY` in the task's `state.py`);
 # one without such an entry is of a task of fairseq's own.
-LOOKING = {"srl_tagging": look_into_tagger}
+LOOKING = {"srl_tagging": look_into_tagger, "sentences": look_into_sentences}
 
 
 def chosen_layers(text: str, count: int) -> list[int]:
@@ -147,41 +183,78 @@ def chosen_layers(text: str, count: int) -> list[int]:
     return [int(text)]
 
 
-def main(args: argparse.Namespace) -> None:
-    """Look into the model and draw what is found."""
-    check(args)
-    # torch takes seconds to import; a mistake in the flags should be reported at once.
-    from selfattn_tasks import checkpoints
+def find(args: argparse.Namespace) -> list[Found]:
+    """What the model's layers did with each sentence, by the kind of the model.
 
-    from ..report.attention import Look, draw
+    Raises:
+        UserError: for flags of another kind, and for more sentences than it takes.
+    """
+    from selfattn_tasks import checkpoints
 
     entries = checkpoints.read(args.checkpoint).get("task_state") or {}
     look_into = next((LOOKING[key] for key in LOOKING if key in entries), look_into_encoder)
     if args.predicate is not None and look_into is not look_into_tagger:
         raise UserError(f"--predicate is for taggers, and {args.checkpoint} is not a tagger")
-    tokens, seen, attention, predicate = look_into(args)
+    if len(args.sentence) > 1 and look_into is not look_into_sentences:
+        raise UserError(
+            f"{len(args.sentence)} sentences are given, but {args.checkpoint} takes one; put it in "
+            "quotes"
+        )
+    return look_into(args)
+
+
+def looks_of(found: Found, args: argparse.Namespace) -> list[Any]:
+    """The layers to draw, with their heads."""
+    from ..report.attention import Look
+
     looks = []
-    for layer in chosen_layers(args.layer, len(seen)):
-        inspection = seen[layer - 1]
+    for layer in chosen_layers(args.layer, len(found.layers)):
+        inspection, name = found.layers[layer - 1], found.attentions[layer - 1]
         heads = tuple(range(1, len(inspection.masks) + 1))
-        look = Look(tuple(tokens), inspection, layer, len(seen), attention, heads, predicate)
+        tokens, count = tuple(found.tokens), len(found.layers)
+        look = Look(tokens, inspection, layer, count, name, heads, found.predicate)
         looks.append(look if args.heads is None else look.with_heads(args.heads))
-    parts = args.what or looks[0].parts
-    for part in parts:
-        if part not in looks[0].parts:
-            raise UserError(
-                f"--what {part}: {attention} does not have it; it has {', '.join(looks[0].parts)}"
-            )
-    print(f"{attention}, {len(seen)} layers, {len(tokens)} tokens: {', '.join(parts)}")
+    return looks
+
+
+def wanted_parts(found: Found, looks: Sequence[Any], what: Sequence[str] | None) -> list[list[str]]:
+    """What to draw of each layer, which is printed, too.
+
+    Raises:
+        UserError: if no layer has something that the user named.
+    """
+    there = list(dict.fromkeys(part for look in looks for part in look.parts))
+    attention = ", ".join(dict.fromkeys(found.attentions))
+    for part in what or ():
+        if part not in there:
+            raise UserError(f"--what {part}: {attention} has none; it has {', '.join(there)}")
+    parts = what or there
+    counts = f"{len(found.layers)} layers, {len(found.tokens)} tokens"
+    print(f"{attention}, {counts}: {', '.join(parts)}")
+    return [[part for part in parts if part in look.parts] for look in looks]
+
+
+def main(args: argparse.Namespace) -> None:
+    """Look into the model and draw what is found."""
+    check(args)
+    # torch takes seconds to import, and a mistake in the flags should be reported at once.
+    from ..report.attention import draw
+
+    contents = []
     title = "/".join(args.checkpoint.absolute().parts[-2:])
-    for picture in looks:
-        ending = f"-layer{picture.layer}" if len(looks) > 1 else ""
-        prefix = args.output.with_name(args.output.name + ending)
-        written = draw(picture, prefix, parts, title)
-        print(f"wrote {' and '.join(map(str, written))}")
+    everything = find(args)
+    for number, found in enumerate(everything, start=1):
+        wanted = wanted_parts(found, looks := looks_of(found, args), args.what)
+        for look, parts in zip(looks, wanted, strict=True):
+            ending = f"-sentence{number}" if len(everything) > 1 else ""
+            ending += f"-layer{look.layer}" if len(looks) > 1 else ""
+            prefix = args.output.with_name(args.output.name + ending)
+            if parts:
+                print(f"wrote {' and '.join(map(str, draw(look, prefix, parts, title)))}")
+        predicate = {} if found.predicate is None else {"predicate": found.predicate}
+        layers = [look.numbers(parts) for look, parts in zip(looks, wanted, strict=True)]
+        contents.append({"tokens": list(found.tokens), **predicate, "layers": layers})
     if args.json is not None:
-        content: dict[str, Any] = {"checkpoint": str(args.checkpoint), "tokens": list(tokens)}
-        if predicate is not None:
-            content["predicate"] = predicate
-        write_json(args.json, {**content, "layers": [look.numbers(parts) for look in looks]})
+        rest = contents[0] if len(contents) == 1 else {"sentences": contents}
+        write_json(args.json, {"checkpoint": str(args.checkpoint), **rest})
         print(f"wrote {args.json}")

@@ -87,12 +87,15 @@ GROUPS = {
         Verb("runs", "a grid of systems and seeds: train, test, record", "run_seeds.py"),
     ),
     "Use a model": (
+        Verb("predict sentences", "classes, scores and vectors of sentences",
+             "predict_sentences.py", module=f"{_HERE}.predict_sentences"),
         Verb("predict", "label the semantic roles of sentences", "predict_srl.py"),
         Verb("show", "draw what the attention does with a sentence", "show_attention.py"),
     ),
     "Score and compare": (
         Verb("score translation", "BLEU with its signature", "score_translation.py"),
         Verb("score srl", "F1 as the official script computes it", "score_srl.py"),
+        Verb("score sentences", "accuracy, or Pearson, Spearman, MSE", "score_sentences.py"),
         Verb("compare", "significance tests over runs and sentences", "compare_bleu.py"),
         Verb("simulate", "how often these tests are wrong", "simulate_tests.py"),
         Verb("curves", "learning curves from training logs", "plot_curves.py"),

@@ -23,7 +23,7 @@ from .reading import read_gold
 from .results import Comparison, Report, Run, Settings, Summary, TestSet
 from .runs import System, few_runs, find_runs
 from .scoring import Say, Scored, score_runs
-from .sentence_level import both_levels, resample, sentence_tests
+from .sentence_level import both_levels, mcnemar, resample, sentence_tests
 from .verdict import holm, interval_warnings, judge, looks_warning
 
 
@@ -68,8 +68,14 @@ def compare(request: Request, say: Say = lambda text: None) -> Report:
         held = " and ".join(task.gold_holds for task in TASKS.values() if task.name in tasks)
         raise UserError(f"--ref holds {held}, but must be of one kind")
     (task,) = tasks
-    metrics, primary = _metric_names(task, request.metrics, request.settings.primary)
+    offered = {TASKS[task].metrics_of(gold) for _, gold in read}
+    if len(offered) > 1:
+        raise UserError(
+            "--ref holds test sets that are scored differently; compare them one by one"
+        )
+    metrics, primary = _metric_names(offered.pop(), request.metrics, request.settings.primary)
     settings = replace(request.settings, task=task, metrics=metrics, primary=primary)
+    settings = replace(settings, relevant=settings.relevant or settings.scale(primary).relevant)
     report = Report(settings, request.command, _versions(task), request.systems[0].name, [], {})
     drafts = []
     for (name, path), (_, gold) in zip(request.references, read, strict=True):
@@ -89,9 +95,10 @@ def compare(request: Request, say: Say = lambda text: None) -> Report:
     return report
 
 
-def _metric_names(task: str, wanted: Sequence[str], primary: str) -> tuple[tuple[str, ...], str]:
+def _metric_names(
+    offered: Sequence[str], wanted: Sequence[str], primary: str
+) -> tuple[tuple[str, ...], str]:
     """The metrics in the order of the tables, and the primary one, which is the first of them."""
-    offered = TASKS[task].metrics
     known = {name.lower().rstrip("."): name for name in offered}
 
     def named(flag: str, name: str) -> str:
@@ -134,7 +141,10 @@ def _compare_on(
     scored = score_runs(report.settings, files, name, path, gold, say, request.keep_counts)
     report.runs += scored.runs
     report.warnings += scored.warnings
-    report.signatures[name] = {metric.name: metric.signature for metric in scored.metrics}
+    report.signatures[name] = {
+        metric.name: "|".join(filter(None, (metric.signature, scored.protocol)))
+        for metric in scored.metrics
+    }
     _summarise(report, name)
     drafts = []
     for metric in scored.metrics:
@@ -167,7 +177,9 @@ def _tests(report: Report, scored: Scored, name: str, metric: Metric) -> list[Co
     digest = hashlib.sha256(f"{name} {metric.name}".encode()).digest()[:8]
     key = [settings.seed, int.from_bytes(digest, "big")]
     rng = np.random.default_rng(key)
-    resampled = resample(scored.counts[metric.name], metric.scores, settings.samples, rng)
+    counts = scored.counts[metric.name]
+    resampled = resample(counts, metric.scores, settings.samples, rng)
+    right = counts[..., 0] if settings.scale(metric.name).right_or_wrong else None
     places = {
         system: [i for i, run in enumerate(scored.runs) if run.system == system]
         for system in report.systems
@@ -181,6 +193,12 @@ def _tests(report: Report, scored: Scored, name: str, metric: Metric) -> list[Co
             continue
         y = [run.scores[metric.name] for run in runs]
         pair, pairs = run_level.paired(_by_seed(baseline, metric), _by_seed(runs, metric))
+        sentence = sentence_tests(
+            resampled, places[report.baseline], places[system], metric.scores, rng
+        )
+        if right is not None:
+            p = mcnemar(right[places[report.baseline]], right[places[system]])
+            sentence = replace(sentence, mcnemar_p=p)
         drafts.append(
             Comparison(
                 test_set=name,
@@ -203,9 +221,7 @@ def _tests(report: Report, scored: Scored, name: str, metric: Metric) -> list[Co
                     np.random.default_rng([*key, 1]),
                 ),
                 effect=run_level.hedges(x, y),
-                sentence=sentence_tests(
-                    resampled, places[report.baseline], places[system], metric.scores, rng
-                ),
+                sentence=sentence,
                 same_files=sorted(r.sha256 for r in baseline) == sorted(r.sha256 for r in runs),
             )
         )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, final
+
+from selfattn_tasks.metric import Scale
+from selfattn_tasks.registry import TASKS
 
 from .run_level import Effect, Interval, Order, Permutation, TTest
 from .sentence_level import SentenceTests
@@ -39,7 +41,7 @@ class Run:
         sha256: of that file.
         seed: of the training, if it is known.
         log: the training's log, if there is one.
-        scores: metric to score, in percent.
+        scores: metric to score.
     """
 
     test_set: str
@@ -73,11 +75,6 @@ class Summary:
     sd: float | None
     interval: Interval | None
 
-    @property
-    def limits(self) -> Interval:
-        """The least and the largest score that the metric can give."""
-        return 0.0, math.inf if self.metric == "TER" else 100.0
-
 
 @final
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ class Planning:
 
     Args:
         alpha: level of each test: of the family's, shared out evenly (Bonferroni).
-        relevant: a difference that would matter, in points.
+        relevant: a difference that would matter.
         detectable: the smallest true difference that so many runs find with the wanted power.
         seeds_relevant: runs a side that would find the relevant one; None: more than MOST_SEEDS.
         seeds_cautious: the same with the spread at its upper 80 % limit.
@@ -173,7 +170,7 @@ class Settings:
         tokenize: BLEU's tokenizer.
         alpha: level of the primary test after Holm's correction.
         power: wanted power.
-        relevant: a difference that would matter, in points.
+        relevant: a difference that would matter; 0: what the primary metric's scale says.
         samples: draws of the bootstrap and of the randomisation.
         seed: of the resampling.
         looked_after: runs of a system after which the results were looked at and runs added.
@@ -190,6 +187,14 @@ class Settings:
     samples: int = 10_000
     seed: int = 1
     looked_after: tuple[int, ...] = ()
+
+    def scale(self, metric: str) -> Scale:
+        """How the scores of a metric are written."""
+        return TASKS[self.task].scale(metric) if self.task in TASKS else Scale()
+
+    def digits(self, metric: str) -> int:
+        """Digits of its scores behind the point."""
+        return self.scale(metric).digits
 
 
 @dataclass

@@ -45,11 +45,14 @@ class Found:
         path: the file.
         seed: of the training, if the log or the path says it.
         log: ``train.log`` beside the file or in the folder above, if there is one.
+        protocol: how its checkpoint was chosen, as its record says: ``selection:dev|folds:10``;
+            empty without a record, and where a task has one protocol only.
     """
 
     path: Path
     seed: str | None
     log: Path | None
+    protocol: str = ""
 
 
 def split_name(text: str) -> tuple[str | None, str]:
@@ -171,7 +174,8 @@ def find_runs(system: System, test_set: str, several: bool) -> tuple[list[Found]
         )
     logs = [_log_beside(path) for path in paths]
     seeds = _seeds([str(path) for path in paths], logs, records)
-    found = [Found(*row) for row in zip(paths, seeds, logs, strict=True)]
+    protocols = [str(record.get("protocol", "")) for record in records]
+    found = [Found(*row) for row in zip(paths, seeds, logs, protocols, strict=True)]
     return found, [*_missing(pattern, paths, system.name), *_run_warnings(found, system.name)]
 
 
@@ -235,6 +239,28 @@ def _missing(pattern: str, paths: Sequence[Path], system: str) -> list[str]:
     return [
         f"{system}: {len(empty)} of {len(matched)} runs have no {file}, failed or unfinished, and "
         f"are left out: {', '.join(map(str, empty[:3]))}{' ...' if len(empty) > 3 else ''}"
+    ]
+
+
+def check_protocols(found: Sequence[Found]) -> tuple[str, list[str]]:
+    """The protocol of all runs, and warnings: of runs that do not say theirs.
+
+    Raises:
+        UserError: if runs follow different ones, so that their scores belong in no common table.
+    """
+    known = {run.protocol: run.path for run in found if run.protocol}
+    if len(known) > 1:
+        first, second, *_ = known
+        raise UserError(
+            f"{known[first]} is a run with {first} and {known[second]} one with {second}: scores "
+            "of different protocols are never mixed in one table"
+        )
+    silent = [run for run in found if not run.protocol]
+    if not known or not silent:
+        return "".join(known), []
+    return "".join(known), [
+        f"{silent[0].path}{' and others have' if len(silent) > 1 else ' has'} no record of how "
+        f"checkpoints were chosen; the other runs have {''.join(known)}"
     ]
 
 

@@ -19,7 +19,7 @@ from selfattn_tasks.registry import TASKS
 from . import cache
 from .reading import check_distinct, digest_of
 from .results import Run, Settings
-from .runs import Found
+from .runs import Found, check_protocols
 
 Say = Callable[[str], None]
 # Sentences that are counted at a time: chrF's n-grams of one reference take some 200 KB.
@@ -33,15 +33,17 @@ class Scored:
     Args:
         metrics: in the order of the tables.
         runs: all runs, system by system.
-        counts: metric to counts of the sentences, unsigned integers of shape (runs, sentences,
-            columns); ``metric.scores`` takes their sums over any choice of sentences.
+        counts: metric to statistics of the sentences, shape (runs, sentences, columns);
+            ``metric.scores`` takes their sums over any choice of sentences.
         warnings: what is odd about the files.
+        protocol: what the records of the runs say of how they were chosen, for the signatures.
     """
 
     metrics: Sequence[Metric]
     runs: list[Run]
     counts: dict[str, SentenceCounts]
     warnings: list[str]
+    protocol: str
 
 
 class _Lines:
@@ -96,6 +98,7 @@ def score_runs(
         UserError: for a file that cannot be compared, with the reason.
     """
     found = [(system, file) for system, group in files.items() for file in group]
+    protocol, odd = check_protocols([file for _, file in found])
     task = TASKS[settings.task]
     metrics = task.make_metrics(
         settings.metrics, lowercase=settings.lowercase, tokenize=settings.tokenize
@@ -104,11 +107,11 @@ def score_runs(
         outputs = _read(settings, found, name, path, gold, say, stack)
         counted = _Counted(gold, outputs, keep)
         counts = {m.name: counted.of(m, lambda text: say(f"{name}: {text}")) for m in metrics}
-    warnings = outputs.warnings
+    warnings = [*odd, *outputs.warnings]
     signatures = [metric.signature for metric in metrics]
     for folder in dict.fromkeys(file.path.parent for _, file in found):
         warnings += task.folder_warnings(folder, signatures)
-    return Scored(metrics, _runs(metrics, counts, found, name), counts, warnings)
+    return Scored(metrics, _runs(metrics, counts, found, name), counts, warnings, protocol)
 
 
 def _read(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from selfattn_tasks.metric import Counts
 
-from .run_level import TOLERANCE, Interval, TTest
+from .run_level import TOLERANCE, Interval, TTest, scipy_stats
 
 Scorer = Callable[[Counts], Counts]
 # Draws times sentences at a time, that are weighed and that are drawn, and sentences that are
@@ -52,6 +52,7 @@ class SentenceTests:
         randomisation_p: approximate randomisation, two-sided.
         test_set_sd: standard deviation of the difference that comes from the choice of sentences.
         seed_sd: the one that comes from the choice of seeds; None if a side has one run.
+        mcnemar_p: McNemar's exact test, two-sided; None if a sentence is not right or wrong.
     """
 
     bootstrap_p: float
@@ -59,6 +60,7 @@ class SentenceTests:
     randomisation_p: float
     test_set_sd: float
     seed_sd: float | None
+    mcnemar_p: float | None = None
 
     @property
     def seed_share(self) -> float | None:
@@ -75,7 +77,7 @@ def resample(
     """Resample the sentences, the same ones for every run.
 
     Args:
-        counts: shape (runs, sentences, columns), whole numbers of any type.
+        counts: shape (runs, sentences, columns), numbers of any type.
         scorer: from summed counts to scores.
         samples: number of draws for each of the two tests.
         rng: the source of randomness.
@@ -105,10 +107,10 @@ def resample(
 
 
 def _weighted_sums(weights: NDArray[Any], table: NDArray[Any]) -> Counts:
-    """The product of two tables of whole numbers, shapes (draws, sentences) and (sentences, n).
+    """The product of whole numbers and statistics, shapes (draws, sentences) and (sentences, n).
 
     In blocks, because only floats are multiplied fast, and of compact integers they take 8 times
-    the memory. The sums are exact.
+    the memory. Sums of whole numbers are exact.
     """
     sums = np.zeros((len(weights), table.shape[1]))
     for rows in _slices(len(table), _ROWS):
@@ -202,6 +204,27 @@ def _seed_sd(x: Counts, y: Counts) -> float | None:
     if min(len(x), len(y)) < 2:
         return None
     return float(np.sqrt(np.var(x, ddof=1) / len(x) + np.var(y, ddof=1) / len(y)))
+
+
+def mcnemar(baseline: NDArray[Any], system: NDArray[Any]) -> float:
+    """McNemar's exact test (1947): of the sentences that one side alone has right, half each?
+
+    Runs are paired by rank. Of several pairs it is twice the median p, at most 1, which holds its
+    level however much the pairs depend on each other (Rüger 1978).
+
+    Args:
+        baseline: shape (runs, sentences): 1 where the run is right, else 0.
+        system: likewise, of as many sentences.
+
+    Returns:
+        The two-sided p; 1 where no sentence tells the sides apart.
+    """
+    found = []
+    for x, y in zip(baseline.astype(bool), system.astype(bool), strict=False):
+        only_x, only_y = int((x & ~y).sum()), int((y & ~x).sum())
+        test = scipy_stats().binomtest
+        found.append(float(test(only_y, only_x + only_y).pvalue) if only_x + only_y else 1.0)
+    return found[0] if len(found) == 1 else min(1.0, 2 * float(np.median(found)))
 
 
 def both_levels(

@@ -30,15 +30,16 @@ def judge(found: Comparison, settings: Settings) -> tuple[str, str]:
     below alpha; else ``equivalent`` if both one-sided tests show that the difference is smaller
     than a relevant one; else ``undecided``. Other metrics have numbers, but no verdict.
     """
-    numbers = f"{signed(found.difference)}"
+    digits = settings.digits(found.metric)
+    numbers = f"{signed(found.difference, digits)}"
     if found.same_files:
         verdict = NO_EVIDENCE if found.primary else SECONDARY
         return verdict, f"{numbers}: both sides are the same files, p = 1"
     if found.welch is None or found.p_holm is None:
         return UNDECIDED if found.primary else SECONDARY, f"{numbers}: {_why_no_test(found)}"
-    numbers += f" (95 % interval {span(found.welch.interval)}"
+    numbers += f" (95 % interval {span(found.welch.interval, digits=digits)}"
     if found.primary and found.simultaneous != found.welch.interval:
-        numbers += f", simultaneous {span(found.simultaneous)}"
+        numbers += f", simultaneous {span(found.simultaneous, digits=digits)}"
     numbers += f"), {equals(found.welch.p)}, after Holm {probability(found.p_holm)}"
     if settings.looked_after:
         numbers += " (nominal, looked at before)"
@@ -75,22 +76,21 @@ def _other_sentences(found: Comparison, settings: Settings) -> str:
 
 def _equivalence_words(found: Comparison, settings: Settings) -> str:
     assert found.equivalence_holm is not None
-    return (
-        f"less than {points(settings.relevant)} apart (equivalence, after Holm "
-        f"{equals(found.equivalence_holm)})"
-    )
+    relevant = points(settings.relevant, settings.digits(found.metric))
+    return f"less than {relevant} apart (equivalence, after Holm {equals(found.equivalence_holm)})"
 
 
 def _planning_words(found: Comparison, settings: Settings) -> str:
     plan = found.planning
     if plan is None or found.equivalence_holm is None:
         return "the runs of each side score alike, so there is no spread to test against"
-    relevant = points(settings.relevant)
+    digits = settings.digits(found.metric)
+    relevant = points(settings.relevant, digits)
     return (
         f"neither a difference nor equivalence within {relevant} (after Holm "
         f"{equals(found.equivalence_holm)}) is shown. {found.runs[1]} and {found.runs[0]} runs "
-        f"find a true {points(plan.detectable)} in {share(settings.power)} of studies; to find "
-        f"{relevant}, plan {seeds_words(found)} runs a side"
+        f"find a true {points(plan.detectable, digits)} in {share(settings.power)} of studies; to "
+        f"find {relevant}, plan {seeds_words(found)} runs a side"
     )
 
 
@@ -120,11 +120,12 @@ def interval_warnings(report: Report) -> list[str]:
     """A sentence for each interval over seeds that holds scores which the metric cannot give."""
     found = []
     for s in report.summaries:
-        low, high = s.limits
+        digits = report.settings.digits(s.metric)
+        low, high = report.settings.scale(s.metric).limits
         if s.interval is not None and not low <= s.interval[0] <= s.interval[1] <= high:
             found.append(
                 f"{s.system} on {s.test_set}: the 95 % interval of {s.metric}, "
-                f"{span(s.interval, score)}, holds scores that do not exist; {s.runs} runs "
+                f"{span(s.interval, digits, score)}, holds scores that do not exist; {s.runs} runs "
                 "that differ so much say next to nothing about the mean"
             )
     return found

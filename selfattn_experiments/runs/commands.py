@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..process import again
@@ -10,11 +11,13 @@ from .execution.slots import Slot
 from .grid import Grid
 
 
-def train(grid: Grid, system: str, seed: int, folder: Path, slot: Slot) -> list[str]:
+def train(
+    grid: Grid, system: str, seed: int, folder: Path, slot: Slot, extra: Sequence[str] = ()
+) -> list[str]:
     """fairseq-train; when started again, it resumes from its last checkpoint."""
     return [
         sys.executable, "-m", "fairseq_cli.train", str(grid.data), "--user-dir", str(grid.user_dir),
-        *grid.task.train_flags, *grid.systems[system], "--seed", str(seed),
+        *grid.task.train_flags, *grid.systems[system], *extra, "--seed", str(seed),
         "--save-dir", str(folder / "checkpoints"),
         "--tensorboard-logdir", str(folder / "tensorboard"), "--log-format", "json",
         *([] if slot.gpus else ["--cpu"]),

@@ -19,6 +19,7 @@ TRAIN: Mapping[str, str] = {
     "--task": "the key `task` sets it",
     "--user-dir": "the key `user_dir` sets it",
     "--cpu": "`selfattn runs --device cpu` does that",
+    "--fold": "the runner trains every fold in turn",
     "--distributed-world-size": "the key `gpus_per_run` sets it",
     "--device-id": "the runner chooses the device",
     "--log-format": "the runner reads the log",

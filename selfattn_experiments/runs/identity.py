@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,14 @@ class Identity:
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
-        self._data = _fingerprint(grid.data)
+        self._data = _fingerprint(grid.data, grid.task.data_notes)
+        self._protocol = grid.task.protocol(grid.data)
         self._tests = {name: sha256_of(path) for name, path in grid.tests.items()}
 
-    def training(self, system: str, seed: int) -> dict[str, Any]:
+    def training(self, system: str, seed: int, fold: int | None = None) -> dict[str, Any]:
         """What decides the weights that a training ends with."""
         grid = self.grid
-        return {
+        found = {
             "task": grid.task.name,
             "seed": seed,
             "flags": grid.flags(system),
@@ -40,6 +42,10 @@ class Identity:
             "plugin": grid.user_dir.name,
             "gpus_per_run": grid.gpus_per_run,
         }
+        # Only where there are such things: what was trained before there were stays what it is.
+        if self._protocol:
+            found["protocol"] = self._protocol
+        return found if fold is None else found | {"fold": fold}
 
     def test(self) -> dict[str, Any]:
         """What decides the scores of given weights."""
@@ -67,9 +73,9 @@ def refuse_to_mix(folder: Path, file: Path, old: dict[str, Any], new: dict[str, 
     if old == new:
         return
     changed = [
-        f"another {what} ({old.get(what)} then, {new[what]} now)"
-        for what in ("task", "seed", "plugin", "gpus_per_run")
-        if old.get(what) != new[what]
+        f"another {what} ({old.get(what)} then, {new.get(what)} now)"
+        for what in ("task", "seed", "plugin", "gpus_per_run", "protocol", "fold")
+        if old.get(what) != new.get(what)
     ]
     if flags := difference(old.get("flags", {}), new["flags"]):
         changed.append(f"other flags ({flags})")
@@ -81,11 +87,12 @@ def refuse_to_mix(folder: Path, file: Path, old: dict[str, Any], new: dict[str, 
     )
 
 
-def _fingerprint(folder: Path) -> str:
+def _fingerprint(folder: Path, notes: Sequence[str]) -> str:
     """A hash of the names, sizes and beginnings of the files that fairseq reads."""
     found = hashlib.sha256()
     for path in sorted(folder.iterdir()):
-        if path.is_file() and not path.name.startswith(".") and path.suffix != ".log":
+        read = not path.name.startswith(".") and path.suffix != ".log" and path.name not in notes
+        if read and path.is_file():
             with path.open("rb") as file:
                 head = hashlib.sha256(file.read(_HEAD)).hexdigest()
             found.update(f"{path.name} {path.stat().st_size} {head}\n".encode())

@@ -54,6 +54,11 @@ def read_grid(path: Path) -> Grid:
     )
     if "average" in content and "checkpoint" in content:
         raise UserError(f"{path}: `average` and `checkpoint` exclude each other; give one of them")
+    if len(grid.tests) > 1 and task.folds(data) is not None:
+        raise UserError(
+            f"{path}: `{task.gold_key}` names {len(grid.tests)} test sets, but the folds of {data} "
+            "are tested on their own held-out parts"
+        )
     for system in grid.systems:
         _check_training(grid, system)
     return grid
@@ -69,9 +74,12 @@ def _plugin() -> Path:
 def _data_folder(folder: Path, task: Task) -> Path:
     """The folder with the dictionaries: the one named, or ``data-bin`` in it."""
     for place in (folder, folder / "data-bin"):
-        if any(place.glob("dict.*.txt")):
+        if any(place.glob(task.data_mark)):
             return place
-    raise UserError(f"`data` is {folder}, which holds no dictionary: make it with `{task.prepare}`")
+    raise UserError(
+        f"`data` is {folder}, which holds no prepared data (no {task.data_mark}): make it with "
+        f"`{task.prepare}`"
+    )
 
 
 def _tests(reader: Reader, task: Task, data: Path, common: flag.Flags) -> dict[str, Path]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from selfattn.files import csv_text, write_json, write_text
 from selfattn.info import installed
+from selfattn_tasks.task import Task
 
 from .grid import Grid
 from .run import Run
@@ -41,12 +42,14 @@ def write_summary(grid: Grid, runs: Sequence[Run]) -> dict[str, Any]:
         deviation and values of every score.
     """
     rows = [_row(run) for run in runs]
-    systems = {name: _statistics(rows, name) for name in grid.systems}
+    systems = {name: _statistics(grid.task, rows, name) for name in grid.systems}
+    records = [(run.name, run.record() or {}) for run in runs]
     summary = {
         "grid": str(grid.file),
         "task": grid.task.name,
         "commits": sorted({c for row in rows for c in row["commit"].split() if c}),
         "systems": systems,
+        "warnings": [f"{name}: {w}" for name, found in records for w in found.get("warnings", [])],
         "runs": rows,
     }
     write_json(grid.output / "summary.json", summary)
@@ -96,14 +99,19 @@ def _row(run: Run) -> dict[str, Any]:
     }
 
 
-def _statistics(rows: Sequence[dict[str, Any]], system: str) -> dict[str, Any]:
+def digits_of(task: Task, name: str) -> int:
+    """Digits of the scores of a column, ``test Pearson`` for example."""
+    return task.scale(name.rpartition(" ")[2]).digits
+
+
+def _statistics(task: Task, rows: Sequence[dict[str, Any]], system: str) -> dict[str, Any]:
     """Mean, standard deviation and values of every score of a system."""
     scores = [row["scores"] for row in rows if row["system"] == system and row["scores"]]
     return {
         name: {
             "n": len(values),
-            "mean": round(mean(values), 3),
-            "sd": round(stdev(values), 3) if len(values) > 1 else None,
+            "mean": round(mean(values), digits_of(task, name) + 1),
+            "sd": round(stdev(values), digits_of(task, name) + 1) if len(values) > 1 else None,
             "values": values,
         }
         for name in (scores[0] if scores else ())

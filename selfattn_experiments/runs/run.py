@@ -40,18 +40,25 @@ class Run:
         system: a name from the grid.
         seed: of the training.
         facts: where it is trained: commit, versions, CPU.
+        fold: the part that this training holds out, in a folder of its own; None: there are none.
     """
 
     def __init__(
-        self, grid: Grid, identity: Identity, system: str, seed: int, facts: Mapping[str, Any]
+        self,
+        grid: Grid,
+        identity: Identity,
+        system: str,
+        seed: int,
+        facts: Mapping[str, Any],
+        fold: int | None = None,
     ) -> None:
         self.grid, self.system, self.seed = grid, system, seed
-        self.name = f"{system}-{seed}"
+        self.name = f"{system}-{seed}" + ("" if fold is None else f"/fold{fold}")
         self.folder = grid.output / self.name
         self.log = self.folder / "train.log"
         self.attempts = Attempts(self.folder / "attempts.json", facts)
         self.follower = Follower(self.log, grid.flags(system))
-        self._training = identity.training(system, seed)
+        self._training = identity.training(system, seed, fold)
         self._test = identity.test()
         self._scores: dict[str, Scores] = {}
 
@@ -191,6 +198,8 @@ class Run:
             "finished": now(),
             "scores": {test: scores.figures for test, scores in self._scores.items()},
             "signatures": next(iter(self._scores.values())).signatures,
+            "protocol": self.grid.task.protocol(self.grid.data),
+            "warnings": [f"{t}: {w}" for t, found in self._scores.items() for w in found.warnings],
             "hypotheses": self._found_hypotheses(),
             **(read_json(self.folder / "trained.json", *_TRAINED) or {}),
             "seconds": self.attempts.seconds(),

@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from selfattn.errors import UserError
+from selfattn_tasks.registry import TASKS
 
 from .execution.estimate import Estimate
 from .execution.lock import Lock
 from .execution.scheduler import Job, Scheduler
 from .execution.screen import Screen
 from .execution.slots import Slot, find_slots
+from .folds import FoldedRun
 from .grid import Grid
 from .identity import Identity
-from .record import facts, write_summary
+from .record import digits_of, facts, write_summary
 from .run import Run
 
 
@@ -64,7 +66,8 @@ def runs_of(grid: Grid, patterns: Sequence[str] = ()) -> list[Run]:
         UserError: if a folder holds something else.
     """
     identity, here = Identity(grid), facts()
-    runs = [Run(grid, identity, system, seed, here) for system, seed in choose(grid, patterns)]
+    kind = Run if grid.task.folds(grid.data) is None else FoldedRun
+    runs = [kind(grid, identity, system, seed, here) for system, seed in choose(grid, patterns)]
     for run in runs:
         run.check()
     return runs
@@ -155,9 +158,11 @@ def table(summary: dict[str, Any]) -> str:
     for system, scores in summary["systems"].items():
         parts = []
         for name, found in scores.items():
-            spread = "" if found["sd"] is None else f" ± {found['sd']:.2f}"
-            parts.append(f"{name} {found['mean']:.2f}{spread} (n = {found['n']})")
+            digits = digits_of(TASKS[summary["task"]], name)
+            spread = "" if found["sd"] is None else f" ± {found['sd']:.{digits}f}"
+            parts.append(f"{name} {found['mean']:.{digits}f}{spread} (n = {found['n']})")
         lines.append(f"{system:<{width}}  {', '.join(parts) or 'no run is done'}\n")
     if len(summary["commits"]) > 1:
         lines.append(f"trained at more than one commit: {', '.join(summary['commits'])}\n")
+    lines += [f"warning: {warning}\n" for warning in summary["warnings"]]
     return "".join(lines)

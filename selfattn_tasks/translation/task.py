@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from selfattn.files import write_lines
 
+from ..metric import Scale
 from ..task import Scores, Task
 from . import output_warnings
 from .metrics import NAMES, TranslationMetric, translation_metrics
@@ -43,6 +45,10 @@ class Translation(Task):
     ) -> list[TranslationMetric]:
         """Make metrics of sacreBLEU."""
         return translation_metrics(names, lowercase=lowercase, tokenize=tokenize)
+
+    def scale(self, metric: str) -> Scale:
+        """Percent; there may be more edits than words."""
+        return Scale(limits=(0.0, math.inf)) if metric == "TER" else Scale()
 
     def score(self, output: Path, gold: Path, hypotheses: Path, lowercase: bool) -> Scores:
         """Write translations in corpus order and score them."""

@@ -50,6 +50,7 @@ COMMANDS = [
     ("prepare_translation --source-lang en --target-lang de --pair a.en a.de --dest o",
      "a.en a.de", "", ""),
     ("run_seeds grid.yaml --slurm o", "grid.yaml", "", "o"),
+    ("score_sentences a.tsv b.tsv", "a.tsv b.tsv", "", ""),
     ("score_srl a.conll b.conll", "a.conll b.conll", "", ""),
     ("score_translation a.txt --ref b.txt --save o.txt", "a.txt b.txt", "o.txt", ""),
     ("show_attention tagger.pt old --predicate old --output o --json o.json",

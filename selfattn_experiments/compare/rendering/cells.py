@@ -7,20 +7,21 @@ from collections.abc import Callable
 from ..run_level import Interval
 
 
-def points(value: float) -> str:
+def points(value: float, digits: int = 2) -> str:
     """A score or a size: ``37.70``, and ``0.5`` for a round number below 10."""
-    return f"{value:g}" if value < 10 and value == round(value, 1) else f"{value:.2f}"
+    short = value < 10 and value == round(value, digits - 1)
+    return f"{value:g}" if short else f"{value:.{digits}f}"
 
 
-def score(value: float | None) -> str:
-    """A score with two digits, ``-`` for None."""
-    return "-" if value is None else f"{value:.2f}"
+def score(value: float | None, digits: int = 2) -> str:
+    """A score, ``-`` for None."""
+    return "-" if value is None else f"{value:.{digits}f}"
 
 
-def signed(value: float) -> str:
+def signed(value: float, digits: int = 2) -> str:
     """A difference: ``+0.31``; a difference of nothing has no sign."""
-    text = f"{value:+.2f}"
-    return "0.00" if text in ("+0.00", "-0.00") else text
+    text = f"{value:+.{digits}f}"
+    return text if float(text) else text[1:]
 
 
 def probability(p: float | None) -> str:
@@ -42,14 +43,16 @@ def equals(p: float) -> str:
     return f"p {text[0]} {text[1:]}" if text.startswith("<") else f"p = {text}"
 
 
-def span(interval: Interval | None, form: Callable[[float], str] = signed) -> str:
+def span(
+    interval: Interval | None, digits: int = 2, form: Callable[[float, int], str] = signed
+) -> str:
     """An interval, each limit in this form: ``+0.61 to +1.85``."""
-    return "-" if interval is None else " to ".join(map(form, interval))
+    return "-" if interval is None else " to ".join(form(limit, digits) for limit in interval)
 
 
-def effect(g: float | None) -> str:
+def effect(g: float | None, digits: int = 1) -> str:
     """An effect, of one digit: more are never known."""
-    return "-" if g is None else f"{g:+.1f}"
+    return "-" if g is None else f"{g:+.{digits}f}"
 
 
 def share(value: float | None) -> str:

@@ -82,6 +82,7 @@ def quantities(c: Comparison) -> dict[str, Cell]:
         "bootstrap_p": sentence.bootstrap_p,
         **_limits("bootstrap", sentence.interval),
         "randomisation_p": sentence.randomisation_p,
+        "mcnemar_p": sentence.mcnemar_p,
         "sd_test_set": sentence.test_set_sd,
         "sd_seed": sentence.seed_sd,
         "seed_share": sentence.seed_share,
@@ -161,14 +162,15 @@ def _latex_row(report: Report, test_set: str, system: str, several: bool) -> str
     row = [test_set] * several + [system, str(next(iter(found.values())).runs)]
     row = [cell.translate(_LATEX) for cell in row]
     for metric in report.settings.metrics:
-        row.append(_latex_score(found[metric], tests.get(metric)))
+        digits = report.settings.digits(metric)
+        row.append(_latex_score(found[metric], tests.get(metric), digits))
         p = cells.probability(tests[metric].p_holm) if metric in tests else "-"
         row.append(p.translate(_LATEX) if p != "-" else "--")
     return " & ".join(row) + r" \\"
 
 
-def _latex_score(summary: Summary, test: Comparison | None) -> str:
-    text = cells.score(summary.mean)
+def _latex_score(summary: Summary, test: Comparison | None, digits: int) -> str:
+    text = cells.score(summary.mean, digits)
     if test is not None and test.verdict == "better":  # bold by the primary metric alone
         text = rf"\textbf{{{text}}}"
-    return text if summary.sd is None else rf"{text} $\pm$ {cells.score(summary.sd)}"
+    return text if summary.sd is None else rf"{text} $\pm$ {cells.score(summary.sd, digits)}"

@@ -80,7 +80,7 @@ def _runs(report: Report) -> Any:
             across = place - 0.12 + np.linspace(-_STRIP, _STRIP, len(scores) + 2)[1:-1]
             axes.plot(across, scores, "o", color=colour, markersize=5, alpha=0.65, mew=0)
             summary = report.summary(corpus, system, metric)
-            drawn = _cut(summary.interval, summary.limits)
+            drawn = _cut(summary.interval, report.settings.scale(metric).limits)
             cut = cut or drawn != summary.interval
             if drawn is not None:
                 axes.plot([place + 0.2] * 2, drawn, color=colour, linewidth=2)
@@ -105,6 +105,7 @@ def _differences(report: Report) -> Any:
     systems = [system for system in report.systems if system != report.baseline]
     figure, panels = _panels(report, 1.3 + 0.5 * len(systems))
     relevant, cut = report.settings.relevant, False
+    digits = report.settings.digits(report.settings.primary)
     for corpus, metric, axes in panels:
         axes.axvspan(-relevant, relevant, color="#eeeeee", zorder=0)
         axes.axvline(0.0, color="#000000", linewidth=0.8)
@@ -114,15 +115,17 @@ def _differences(report: Report) -> Any:
                 continue
             place = systems.index(c.system)
             colour = colours(len(report.systems))[report.systems.index(c.system)]
-            base = report.summary(corpus, c.baseline, metric)
-            limits = base.limits[0] - base.mean, base.limits[1] - base.mean
+            base = report.summary(corpus, c.baseline, metric).mean
+            scale = report.settings.scale(metric)
+            limits = scale.limits[0] - base, scale.limits[1] - base
             for interval, width in ((c.simultaneous, 0.8), (c.welch and c.welch.interval, 2.5)):
                 if interval is not None:
                     drawn = _cut(interval, limits)
                     cut = cut or drawn != interval
                     axes.plot(drawn, [place, place], color=colour, linewidth=width)
             axes.plot([c.difference], [place], "D", color=colour, markersize=6)
-            words[place] = cells.signed(c.difference) + f"\n{c.verdict}" * c.primary
+            words[place] = cells.signed(c.difference, scale.digits)
+            words[place] += f"\n{c.verdict}" * c.primary
         axes.set_yticks(range(len(systems)), systems)
         axes.set_ylim(len(systems) - 0.5, -0.5)
         # The numbers go beside the panel: inside it they would cover lines.
@@ -135,7 +138,7 @@ def _differences(report: Report) -> Any:
             axes.set_yticklabels([])
     figure.suptitle(
         f"difference from {report.baseline} over seeds (Welch)\nthick: 95 % interval, thin: "
-        f"simultaneous{_CUT * cut}; grey: less than {cells.points(relevant)}",
+        f"simultaneous{_CUT * cut}; grey: less than {cells.points(relevant, digits)}",
         fontsize=10,
     )
     return figure

@@ -69,9 +69,10 @@ def _by_test_set(table: Table) -> list[Table]:
 
 def _scores(report: Report) -> Table:
     rows = [
-        [s.test_set, s.metric, s.system, str(s.runs), cells.score(s.mean), cells.score(s.sd)]
-        + [cells.span(s.interval, cells.score)]
+        [s.test_set, s.metric, s.system, str(s.runs), cells.score(s.mean, digits)]
+        + [cells.score(s.sd, digits), cells.span(s.interval, digits, cells.score)]
         for s in report.summaries
+        for digits in [report.settings.digits(s.metric)]
     ]
     return Table(
         "Scores",
@@ -79,14 +80,18 @@ def _scores(report: Report) -> Table:
         rows,
         3,
         "sd and interval (Student's) are over seeds."
-        + "".join(f" {name} counts errors: lower is better." for name in report.error_rates),
+        + "".join(
+            f" {name} {report.settings.scale(name).says_error}: lower is better."
+            for name in report.error_rates
+        ),
     )
 
 
 def _runs(report: Report) -> Table:
-    metrics = report.settings.metrics
+    metrics, digits = report.settings.metrics, report.settings.digits
     rows = [
-        [run.test_set, run.system, run.seed or "?", *(cells.score(run.scores[m]) for m in metrics)]
+        [run.test_set, run.system, run.seed or "?"]
+        + [cells.score(run.scores[m], digits(m)) for m in metrics]
         + [run.sha256[:12]]
         for run in report.runs
     ]
@@ -111,7 +116,7 @@ def _of_comparisons(
 
 
 def _welch(report: Report) -> Table:
-    settings = report.settings
+    settings, digits = report.settings, report.settings.digits
     tests = {
         first: sum(c.welch is not None for c in report.comparisons if c.primary == first)
         for first in (True, False)
@@ -128,9 +133,9 @@ def _welch(report: Report) -> Table:
             f"{tests[False]} among themselves; they do not change it."
         )
     columns: dict[str, Callable[[Comparison], str]] = {
-        "diff.": lambda c: cells.signed(c.difference),
-        "95 % interval": lambda c: cells.span(c.welch and c.welch.interval),
-        "simultaneous": lambda c: cells.span(c.simultaneous),
+        "diff.": lambda c: cells.signed(c.difference, digits(c.metric)),
+        "95 % interval": lambda c: cells.span(c.welch and c.welch.interval, digits(c.metric)),
+        "simultaneous": lambda c: cells.span(c.simultaneous, digits(c.metric)),
         "Welch": lambda c: cells.probability(c.welch and c.welch.p),
         "Holm": lambda c: cells.probability(c.p_holm),
     }
@@ -144,6 +149,7 @@ def _welch(report: Report) -> Table:
 
 
 def _beside(report: Report) -> Table:
+    digits = report.settings.digits
     matched = sorted({c.pairs for c in report.comparisons})
     pairs = f"{matched[0]}" if len(matched) == 1 else f"{matched[0]} to {matched[-1]}"
     exact = all(c.permutation.exact for c in report.comparisons)
@@ -153,7 +159,9 @@ def _beside(report: Report) -> Table:
         "min.": lambda c: cells.probability(c.permutation.smallest),
         "order": lambda c: cells.score(c.order and c.order.limit),
         "both": lambda c: cells.probability(c.both_levels and c.both_levels.p),
-        "95 % interval": lambda c: cells.span(c.both_levels and c.both_levels.interval),
+        "95 % interval": lambda c: cells.span(
+            c.both_levels and c.both_levels.interval, digits(c.metric)
+        ),
     }
     return _of_comparisons(
         report,
@@ -172,13 +180,14 @@ def _beside(report: Report) -> Table:
 
 
 def _planning(report: Report) -> Table:
-    settings = report.settings
-    relevant, wanted = cells.points(settings.relevant), cells.share(settings.power)
+    settings, digits = report.settings, report.settings.digits
+    relevant = cells.points(settings.relevant, digits(settings.primary))
+    wanted = cells.share(settings.power)
     columns: dict[str, Callable[[Comparison], str]] = {
         "Hedges' g": lambda c: cells.effect(c.effect and c.effect.g),
-        "95 % interval": lambda c: cells.span(c.effect and c.effect.interval, cells.effect),
+        "95 % interval": lambda c: cells.span(c.effect and c.effect.interval, 1, cells.effect),
         "equiv.": lambda c: cells.probability(c.equivalence_holm),
-        "detectable": lambda c: cells.score(c.planning and c.planning.detectable),
+        "detectable": lambda c: cells.score(c.planning and c.planning.detectable, digits(c.metric)),
         f"runs for {relevant}": seeds_words,
     }
     planned = replace(report, comparisons=[c for c in report.comparisons if c.planning])
@@ -197,14 +206,19 @@ def _planning(report: Report) -> Table:
 
 
 def _sentence_level(report: Report) -> Table:
+    digits = report.settings.digits
+    mcnemar = any(c.sentence.mcnemar_p is not None for c in report.comparisons)
     columns: dict[str, Callable[[Comparison], str]] = {
         "bootstrap": lambda c: cells.probability(c.sentence.bootstrap_p),
-        "95 % interval": lambda c: cells.span(c.sentence.interval),
+        "95 % interval": lambda c: cells.span(c.sentence.interval, digits(c.metric)),
         "random.": lambda c: cells.probability(c.sentence.randomisation_p),
-        "sd test": lambda c: cells.score(c.sentence.test_set_sd),
-        "sd seed": lambda c: cells.score(c.sentence.seed_sd),
+        "McNemar": lambda c: cells.probability(c.sentence.mcnemar_p),
+        "sd test": lambda c: cells.score(c.sentence.test_set_sd, digits(c.metric)),
+        "sd seed": lambda c: cells.score(c.sentence.seed_sd, digits(c.metric)),
         "seeds": lambda c: cells.share(c.sentence.seed_share),
     }
+    if not mcnemar:
+        del columns["McNemar"]
     return _of_comparisons(
         report,
         "Tests over sentences, uncorrected",
@@ -212,5 +226,7 @@ def _sentence_level(report: Report) -> Table:
         f"Paired bootstrap and approximate randomisation, {report.settings.samples:,} draws each, "
         "the runs held fixed: they cannot see what another seed would have given. sd test, sd "
         "seed: standard deviation of the difference from the choice of sentences and of seeds; "
-        "seeds: share of the seeds in the variance.",
+        "seeds: share of the seeds in the variance."
+        + "\nMcNemar: the exact test (1947) of the sentences that one side alone has right; of "
+        "several runs, twice the median p of the pairs of one rank (Rüger 1978)." * mcnemar,
     )

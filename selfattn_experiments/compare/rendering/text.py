@@ -29,11 +29,11 @@ def render(report: Report, width: int) -> str:
 
 
 def _answer(report: Report, width: int) -> str:
-    parts = []
+    parts, widest = [], max(5, *map(len, report.settings.metrics)) + 1
     for title, comparisons in by_title(report).items():
         lines = textwrap.wrap(title, width)
         for c in comparisons:
-            head = f"  {c.metric:<6}{c.verdict.upper() if c.primary else c.verdict:<14}"
+            head = f"  {c.metric:<{widest}}{c.verdict.upper() if c.primary else c.verdict:<14}"
             lines += _wrap(c.words, width, head, " " * len(head))
         parts.append("\n".join(lines))
     return "\n\n".join(parts)

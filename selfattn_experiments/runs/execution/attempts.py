@@ -45,7 +45,8 @@ class Attempts:
         self._start = self._written = time.monotonic()
         attempt = {
             "step": step.name,
-            "command": shlex.join(step.command),
+            # Records are kept beside the grid, and read elsewhere.
+            "command": shlex.join(step.command).replace(f"{Path.cwd()}/", ""),
             "environment": slot.environment(),
             "started": now(),
             "seconds": 0.0,

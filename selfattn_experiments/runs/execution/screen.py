@@ -101,7 +101,7 @@ class Screen:
             return "  ".join([begin, f"{job.record['updates']:>11,}", *_figures(job.record)])
         updates = f"{follower.update:,}" + ("" if total is None else f"/{total:,}")
         loss = "" if follower.loss is None else f"loss {follower.loss:.2f}"
-        best = "" if follower.best is None else f"best {follower.metric} {follower.best[1]:.2f}"
+        best = "" if follower.best is None else f"best {follower.metric} {_short(follower.best[1])}"
         parts = [begin, f"{updates if follower.update else '':>11}", f"{loss:<9}", f"{best:<15}"]
         left = self.estimate.of(job)
         if job.running and left:
@@ -141,8 +141,13 @@ def _figures(record: dict[str, object]) -> list[str]:
     found = []
     for test, figures in scores.items():
         name, value = next(iter(figures.items()))
-        found.append(f"{test} {name} {value:.2f}")
+        found.append(f"{test} {name} {_short(value)}")
     return found
+
+
+def _short(value: float) -> str:
+    """A score in few digits; below 1 it is a correlation or an error."""
+    return f"{value:.2f}" if abs(value) >= 1 else f"{value:.4f}"
 
 
 def _cut(line: str, width: int) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from selfattn_experiments.compare.rendering.cells import probability, signed
+from selfattn_experiments.compare.rendering.cells import points, probability, score, signed, span
 from selfattn_experiments.compare.results import Comparison, Planning, Settings
 from selfattn_experiments.compare.run_level import Permutation, TTest
 from selfattn_experiments.compare.sentence_level import SentenceTests
@@ -119,3 +119,10 @@ def test_p_values_are_short_and_never_cross_the_level(p, text):
 def test_a_difference_of_nothing_has_no_sign():
     assert signed(-0.001) == signed(0.0) == "0.00" and signed(-0.2) == "-0.20"
     assert not math.copysign(1, float(signed(-0.0))) < 0
+
+
+def test_digits():
+    assert [points(x) for x in (0.5, 0.25, 37.7)] == ["0.5", "0.25", "37.70"]
+    assert [points(x, 4) for x in (0.01, 0.0125, 0.01234)] == ["0.01", "0.0125", "0.0123"]
+    assert [signed(x, 4) for x in (0.00123, -0.00001, -0.01)] == ["+0.0012", "0.0000", "-0.0100"]
+    assert span((0.86, 0.8712), 4, score) == "0.8600 to 0.8712"

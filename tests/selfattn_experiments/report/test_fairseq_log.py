@@ -111,11 +111,12 @@ def test_each_task_s_validation_scores_are_drawn(tmp_path):
         assert f"{label} of the validation set" in text
 
 
-def test_a_tagger_is_known_by_its_entry_in_a_checkpoint():
+def test_models_are_known_by_their_entries_in_a_checkpoint():
     from selfattn_experiments.commands.show import LOOKING
-    from selfattn_tasks.srl.tagger.state import KEY
+    from selfattn_tasks.sentences import state as sentences
+    from selfattn_tasks.srl.tagger import state as srl
 
-    assert list(LOOKING) == [KEY]
+    assert list(LOOKING) == [srl.KEY, sentences.KEY]
 
 
 def test_unusable_picture_names_are_refused(tmp_path):

@@ -1,0 +1,104 @@
+"""What the losses of sentences share: a mean over examples, and the L2 term."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Any
+
+from fairseq.criterions import FairseqCriterion
+from fairseq.logging import metrics
+from torch import Tensor
+
+from selfattn.errors import UserError
+from selfattn_tasks.sentences.record import Kind
+
+from ..modules.l2 import l2
+
+L2_HELP = (
+    "factor of sum W^2 / 2 over all matrices but embeddings, added to the loss of training; "
+    "published are 5e-5 and 1e-4 (--weight-decay is another thing: it shrinks biases and "
+    "embeddings, too)"
+)
+
+
+def criterion_of(kind: Kind) -> str:
+    """The name of the criterion for what is asked of sentences."""
+    return "sentence_relatedness" if kind.target == "score" else "sentence_classification"
+
+
+class SentenceCriterion(FairseqCriterion):
+    """A loss of each example, and ``--l2``.
+
+    Args:
+        task: the task.
+        l2: factor of the L2 term.
+
+    Raises:
+        UserError: if the factor is negative or no number.
+    """
+
+    def __init__(self, task: Any, l2: float) -> None:
+        super().__init__(task)
+        if not 0 <= l2 < math.inf:
+            raise UserError(f"--l2 {l2} is not allowed; it must be a number of at least 0")
+        self.l2 = l2
+
+    @abstractmethod
+    def losses(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Of each example.
+
+        Args:
+            logits: ``(B, C)``, in float32.
+            target: ``(B,)``.
+
+        Returns:
+            Loss in nats ``(B,)``, 0 where an example does not count; minus the log probability of
+            the target ``(B,)``; sums to log.
+        """
+
+    def forward(
+        self, model: Any, sample: dict[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, int, dict[str, Any]]:
+        """fairseq's hook: loss, number of examples that count, what to log.
+
+        Without ``reduce`` the loss is ``(B,)``, and so is ``nll_loss``, minus the log probability
+        of the target, among what to log. What is logged as ``loss`` is without the L2 term.
+        """
+        target = sample["target"]
+        losses, nll, figures = self.losses(model(**sample["net_input"]).float(), target)
+        counted = target.ne(self.padding_idx)
+        size = int(counted.sum())
+        logged = {
+            "loss": losses.sum().data,
+            "ntokens": sample["ntokens"],
+            "nsentences": len(target),
+            "sample_size": size,
+            **{name: value.data for name, value in figures.items()},
+        }
+        if self.training and self.l2:
+            term = self.l2 * l2(model)
+            losses = losses + term * counted  # fairseq divides by the number of examples
+            logged["l2_loss"] = size * term.data
+        if not reduce:
+            return losses, size, {**logged, "nll_loss": nll.detach()}
+        return losses.sum(), size, logged
+
+    @staticmethod
+    def log_means(logging_outputs: list[dict[str, Any]], **places: int) -> None:
+        """Log means over examples.
+
+        Args:
+            logging_outputs: sums.
+            places: decimals of each figure.
+        """
+        size = float(sum(log.get("sample_size", 0) for log in logging_outputs))
+        for name, digits in {"loss": 4, "l2_loss": 4, **places}.items():
+            if any(name in log for log in logging_outputs):
+                total = float(sum(log.get(name, 0) for log in logging_outputs))
+                metrics.log_scalar(name, total / max(size, 1.0), size, round=digits)
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        """True: what is logged are sums."""
+        return True

@@ -1,0 +1,45 @@
+"""``--criterion sentence_classification``: cross-entropy of classes, or of candidates."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch.nn.functional as F
+from fairseq.criterions import register_criterion
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
+from torch import Tensor
+
+from ._sentences import L2_HELP, SentenceCriterion
+
+# Target of an example whose label training never saw: it has no loss, and is always wrong.
+UNSEEN = -100
+
+
+@dataclass
+class SentenceClassificationConfig(FairseqDataclass):
+    """Flags of the criterion."""
+
+    l2: float = field(default=0.0, metadata={"help": L2_HELP})
+
+
+@register_criterion("sentence_classification", dataclass=SentenceClassificationConfig)
+class SentenceClassificationCriterion(SentenceCriterion):
+    """Cross-entropy, a mean over examples; ``accuracy`` in percent is over all of them."""
+
+    def __init__(self, task: Any, l2: float) -> None:
+        super().__init__(task, l2)
+
+    def losses(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """See ``SentenceCriterion.losses``."""
+        nll = F.cross_entropy(logits, target, ignore_index=UNSEEN, reduction="none")
+        return nll, nll, {"correct": (logits.argmax(-1) == target).sum()}
+
+    @staticmethod
+    def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:
+        """Log means over examples, and the share of right ones in percent."""
+        SentenceCriterion.log_means(logging_outputs)
+        correct, examples = (
+            float(sum(log.get(name, 0) for log in logging_outputs))
+            for name in ("correct", "nsentences")
+        )
+        metrics.log_scalar("accuracy", 100 * correct / max(examples, 1), examples, round=2)

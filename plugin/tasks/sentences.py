@@ -1,0 +1,296 @@
+"""``--task sentences``: classes, scores or a choice of sentences."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Optional
+
+import torch
+import torch.distributed as dist
+from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.tasks import FairseqTask, register_task
+from omegaconf import MISSING
+from torch import Tensor
+
+from selfattn.errors import UserError
+from selfattn_tasks.sentences.folder import VECTORS, Folder
+from selfattn_tasks.sentences.metrics import PEARSON, SPEARMAN, figures, ranked
+from selfattn_tasks.sentences.record import Example, Kind
+from selfattn_tasks.sentences.state import KEY, SentenceState
+from selfattn_tasks.sentences.targets import expected_score
+from selfattn_tasks.words.embeddings import WordVectors, read_vectors
+from selfattn_tasks.words.vocabulary import Vocabulary, differences
+
+from ..criterions._sentences import criterion_of
+from ..criterions.sentence_classification import UNSEEN
+from ..data.sentences import Encoded, SentenceDataset
+
+logger = logging.getLogger(__name__)
+_VALIDATION = "_validation"
+# A correlation with a constant. fairseq compares with the best score so far, and nothing is better
+# than a NaN; this is the worst that a correlation can be.
+_UNDEFINED = -1.0
+
+
+@dataclass
+class SentencesConfig(FairseqDataclass):
+    """Flags of the task."""
+
+    data: str = field(
+        default=MISSING, metadata={"help": "folder that scripts/prepare_sentences.py wrote"}
+    )
+    fold: Optional[int] = field(  # noqa: UP045 - fairseq reads types as text
+        default=None,
+        metadata={"help": "the fold to test on, from 0; of a folder with --folds"},
+    )
+    max_length: Optional[int] = field(  # noqa: UP045
+        default=None,
+        metadata={
+            "help": "leave training examples with a longer sentence out (published for SNLI: the "
+            "longest 3 percent); all are kept elsewhere"
+        },
+    )
+
+
+@register_task("sentences", dataclass=SentencesConfig)
+class SentencesTask(FairseqTask):
+    """Sentence classification, inference, relatedness and selection, as the folder says.
+
+    Validation logs ``accuracy`` in percent, or ``pearson``, ``spearman`` and ``mse`` over the whole
+    set, gathered from all processes: they are what ``scripts/score_sentences.py`` says. A
+    correlation that is undefined, as with a constant prediction, counts as -1, the worst. Every
+    checkpoint holds words, labels and sizes: ``scripts/predict_sentences.py`` needs nothing else.
+
+    Args:
+        cfg: the flags.
+        folder: the prepared folder.
+    """
+
+    # For messages of plugin/compat: what makes the data folder.
+    prepared_by = "selfattn prepare sentences"
+
+    def __init__(self, cfg: Any, folder: Folder) -> None:
+        super().__init__(cfg)
+        self.folder = folder
+        vocabulary = Vocabulary(folder.words(cfg.fold), folder.labels)
+        self.network_state = SentenceState(vocabulary, {**folder.meta, "fold": cfg.fold})
+        # While a model is built: the vectors that its words start from.
+        self.vectors: WordVectors | None = None
+        # Predictions of the present validation, by set and number of the example.
+        self._scores: dict[str, dict[int, tuple[float, float]]] = {}
+
+    @classmethod
+    def setup_task(cls, cfg: Any, **kwargs: Any) -> "SentencesTask":
+        """fairseq's hook: read what the folder says about itself, and the words.
+
+        Raises:
+            UserError: if the folder is not a prepared one, or has no such fold.
+        """
+        return cls(cfg, Folder(cfg.data))
+
+    @property
+    def kind(self) -> Kind:
+        """What is asked of the sentences."""
+        return self.folder.kind
+
+    @property
+    def supervised_criterion(self) -> str:
+        """What ``--criterion policy_gradient`` wraps."""
+        return criterion_of(self.kind)
+
+    @property
+    def lowest_score(self) -> float | None:
+        """The score of the first class; None where there are no scores."""
+        return self.network_state.lowest_score
+
+    def build_criterion(self, cfg: Any, from_checkpoint: bool = False) -> Any:
+        """fairseq's hook.
+
+        Raises:
+            UserError: for a criterion that does not fit the data.
+        """
+        criterion = super().build_criterion(cfg, from_checkpoint)
+        wanted = CRITERION_REGISTRY[self.supervised_criterion]
+        if type(getattr(criterion, "supervised", criterion)) is not wanted:
+            name = getattr(cfg, "_name", type(criterion).__name__)
+            raise UserError(
+                f"--criterion {name} does not fit {self.cfg.data}, whose task is {self.kind}; give "
+                f"--criterion {self.supervised_criterion}, or policy_gradient with --context resa"
+            )
+        return criterion
+
+    def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
+        """fairseq's hook; reads word vectors, unless a checkpoint's weights follow.
+
+        Raises:
+            UserError: if the architecture is no sentence encoder, or a flag of it is wrong.
+        """
+        arch = getattr(cfg, "arch", None)
+        if not getattr(ARCH_MODEL_REGISTRY.get(arch), "encodes_sentences", False):
+            raise UserError(
+                f"--arch {arch} encodes no sentences; --task sentences needs sentence_encoder, "
+                "sentence_encoder_mtsa or another architecture of that model"
+            )
+        if not from_checkpoint:
+            self._read_vectors(getattr(cfg, "word_embeddings", None))
+        model = super().build_model(cfg, from_checkpoint)
+        self.vectors = None
+        self.network_state = replace(self.network_state, config=model.network.config)
+        return model
+
+    def _read_vectors(self, path: str | None) -> None:
+        """Take those of ``--word-embeddings``, or else the folder's; log the coverage."""
+        self.vectors = vectors = read_vectors(Path(path)) if path else self.folder.vectors()
+        if vectors is None:
+            logger.info("no word vectors: all words start from random ones")
+            return
+        vocabulary = self.network_state.vocabulary.with_frozen(vectors.words)
+        self.network_state = replace(self.network_state, vocabulary=vocabulary)
+        known = vocabulary.words
+        covered = sum(vectors.row(word) is not None for word in known)
+        logger.info(
+            "%s: %s vectors of width %d; %s of the %s training words (%.1f %%) have one; %s of "
+            "other words are kept as they are",
+            path or self.folder.path / VECTORS, f"{len(vectors.words):,}", vectors.width,
+            f"{covered:,}", f"{len(known):,}", 100 * covered / len(known),
+            f"{len(vocabulary.frozen):,}",
+        )  # fmt: skip
+
+    def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> None:
+        """fairseq's hook: read a part of the folder.
+
+        Raises:
+            UserError: if there is no such part, it is broken, or a label of training is unknown.
+        """
+        examples = self.folder.examples(split, self.cfg.fold)
+        training = split == "train"
+        if training and self.cfg.max_length is not None:
+            examples = self._short_enough(examples)
+        dtype = torch.float if self.kind.target == "score" else torch.long
+        encoded = self._encoded(examples, split)
+        self.datasets[split] = SentenceDataset(encoded, split, dtype, shuffle=training)
+
+    def _short_enough(self, examples: Sequence[Example]) -> list[Example]:
+        longest = self.cfg.max_length
+        kept = [e for e in examples if max(map(len, e.sentences)) <= longest]
+        if not kept:
+            raise UserError(
+                f"--max-length {longest} leaves none of the {len(examples)} training examples; "
+                "raise it"
+            )
+        if len(kept) < len(examples):
+            logger.info(
+                "left out %d of %d examples with a sentence of more than %d words (--max-length)",
+                len(examples) - len(kept), len(examples), longest,
+            )  # fmt: skip
+        return kept
+
+    def _encoded(self, examples: Sequence[Example], split: str) -> Iterator[Encoded]:
+        """Row numbers, and targets as numbers."""
+        vocabulary = self.network_state.vocabulary
+        words = list({word for e in examples for sentence in e.sentences for word in sentence})
+        rows = dict(zip(words, vocabulary.encode(words), strict=True))
+        unseen = 0
+        for example in examples:
+            target = example.target
+            if isinstance(target, str):
+                number = vocabulary.label(target)
+                unseen += number is None
+                target = UNSEEN if number is None else number
+            assert target is not None  # Folder gives none
+            yield [[rows[word] for word in sentence] for sentence in example.sentences], target
+        if unseen:
+            logger.warning(
+                "%s: %d of %d examples have a label that training does not know: all are wrong",
+                split, unseen, len(examples),
+            )  # fmt: skip
+
+    def begin_valid_epoch(self, epoch: int, model: Any) -> None:
+        """fairseq's hook: forget the predictions of the validation before."""
+        self._scores = {}
+
+    def valid_step(
+        self, sample: dict[str, Any], model: Any, criterion: Any
+    ) -> tuple[Any, Any, dict[str, Any]]:
+        """fairseq's hook: the loss, and the predicted scores of all processes."""
+        if self.lowest_score is None:
+            step: tuple[Any, Any, dict[str, Any]] = super().valid_step(sample, model, criterion)
+            return step
+        logits: list[Tensor] = []
+        hook = model.register_forward_hook(lambda *call: logits.append(call[-1]))
+        try:
+            loss, size, logged = super().valid_step(sample, model, criterion)
+        finally:
+            hook.remove()
+        found = expected_score(torch.softmax(logits[0].float(), -1), self.lowest_score)
+        pairs = zip(sample["target"].tolist(), found.tolist(), strict=True)
+        mine = (sample["split"], dict(zip(sample["id"].tolist(), pairs, strict=True)))
+        for split, scores in _gathered(mine):
+            # By number: a process without a batch of its own repeats another's.
+            self._scores.setdefault(split, {}).update(scores)
+        return loss, size, {**logged, _VALIDATION: 1}
+
+    def reduce_metrics(self, logging_outputs: list[dict[str, Any]], criterion: Any) -> None:
+        """fairseq's hook: log the criterion's figures and, in validation, the correlations."""
+        super().reduce_metrics(logging_outputs, criterion)
+        if not any(_VALIDATION in log for log in logging_outputs):
+            return
+        split = list(self._scores)[-1]
+        for name in (PEARSON, SPEARMAN):
+            metrics.log_derived(name.lower(), partial(self._correlation, name, split))
+
+    def _correlation(self, name: str, split: str, meters: Any) -> float:
+        gold, predicted = zip(*self._scores[split].values(), strict=True)
+        found = figures(ranked(gold), ranked(predicted))[name]
+        return _UNDEFINED if found is None else round(found, 4)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint stores of the task."""
+        return {**super().state_dict(), KEY: self.network_state.dump()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over a checkpoint's state.
+
+        Raises:
+            UserError: as for ``check_state``.
+        """
+        state = dict(state_dict)
+        self.check_state(state, "the checkpoint")
+        stored = state.pop(KEY, None)
+        super().load_state_dict(state)
+        if stored is not None:
+            theirs = SentenceState.load({KEY: stored}, "the checkpoint")
+            self.network_state = replace(theirs, config=self.network_state.config)
+
+    def check_state(self, task_state: dict[str, Any], path: object) -> None:
+        """Compare a checkpoint's state with what this folder has.
+
+        Raises:
+            UserError: if it was trained for another task, or with other words or labels.
+        """
+        theirs = SentenceState.load(task_state, path)
+        ours = self.network_state
+        built = ours.config is not None
+        pair = [s.vocabulary if built else s.vocabulary.with_frozen(()) for s in (ours, theirs)]
+        different = differences(*pair)
+        if theirs.kind is not ours.kind:
+            different = f"the tasks {ours.kind} and {theirs.kind}"
+        if different:
+            raise UserError(
+                f"{self.cfg.data} and {path} differ: {different}; give the folder and the fold of "
+                "its training, or another --save-dir"
+            )
+
+
+def _gathered(mine: Any) -> list[Any]:
+    """The objects of all processes, which must all call this."""
+    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+        return [mine]
+    found: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(found, mine)
+    return found

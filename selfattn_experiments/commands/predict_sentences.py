@@ -1,0 +1,143 @@
+"""Apply a trained model of sentences: classes, scores or chosen candidates, or vectors.
+
+The checkpoint is all that is needed; several are averaged as an ensemble.
+
+Examples, a file of any form that `selfattn prepare sentences` reads, with labels or without, and
+its accuracy or correlation:
+
+  selfattn predict sentences runs/sick/checkpoint_best.pt --input test.tsv --output test.pred
+  selfattn score sentences test.tsv test.pred
+
+Example, typed sentences, two for each example of a model of pairs:
+
+  selfattn predict sentences runs/sick/checkpoint_best.pt \\
+      --sentence "A dog runs." --sentence "A dog sleeps."
+
+Without --input and --sentence, sentences are read from standard input, one a line. The output has
+tabs and a header line: the prediction, and the probability of each label, or of each whole score;
+for candidates, counted from 0, their probabilities in one column.
+"""
+
+import argparse
+import logging
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from selfattn.errors import UserError
+from selfattn.files import writing
+from selfattn_tasks.progress import Progress
+from selfattn_tasks.sentences.predictions import write
+from selfattn_tasks.sentences.reading import Reading, read
+from selfattn_tasks.sentences.record import Example, Kind
+
+from .checks import check_outputs
+from .predict import typed
+
+# How many typed sentences make an example; a question has all that are typed as candidates.
+_SENTENCES = {"single": 1, "pair": 2}
+# Flags of `selfattn predict` that models of sentences do not have.
+_OF_ROLES = ("predicates", "word_column", "format")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of this command to its parser."""
+    add = parser.add_argument
+    add("checkpoint", nargs="+", type=Path, metavar="CHECKPOINT", help="one, or an ensemble")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--input", nargs=1, type=Path, metavar="FILE", help="see above")
+    what.add_argument("--sentence", action="append", metavar="TEXT", help="may be repeated")
+    add("--tokenized", action="store_true", help="split sentences at spaces only")
+    add("--output", type=Path, metavar="FILE", help="default: standard output")
+    add("--embeddings", type=Path, metavar="FILE",
+        help="write the sentences' vectors for NumPy (.npy), too: examples x width, or examples x "
+        "sentences x width where an example has several")  # fmt: skip
+    add("--device", default="cpu", help="cpu (default) or cuda")
+
+
+def take_over(args: argparse.Namespace) -> None:
+    """Go on where `selfattn predict` finds that a model is one of sentences.
+
+    Raises:
+        UserError: as for ``main``, and for flags of semantic roles.
+    """
+    for flag in _OF_ROLES:
+        if getattr(args, flag) is not None:
+            raise UserError(
+                f"--{flag.replace('_', '-')} belongs to models of semantic roles, and "
+                f"{args.checkpoint[0]} is one of sentences"
+            )
+    if args.input and len(args.input) > 1:
+        args.refuse("--input takes one file with a model of sentences")
+    args.embeddings = None
+    main(args)
+
+
+def main(args: argparse.Namespace) -> None:
+    """Predict, write what is asked for, and say how fast it was."""
+    logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
+    check_outputs(args, "output", "embeddings")
+    import numpy as np
+    import torch
+
+    # torch takes seconds to import, and a mistake in the flags should not.
+    from selfattn_tasks.sentences.predictor import Predictor
+
+    if args.device != "cpu" and not (args.device == "cuda" and torch.cuda.is_available()):
+        raise UserError(f"--device {args.device} is not usable here; cpu is")
+    predictor = Predictor.load(args.checkpoint, args.device)
+    meta = predictor.state.meta
+    examples = wanted(args, predictor.state)
+    total, silent = len(examples), not sys.stderr.isatty()
+    start = time.perf_counter()
+    with Progress(
+        None, "predicting", total, "examples", stream=sys.stderr, disable=silent
+    ) as progress:
+        predictions = predictor.predict(examples, progress.to)
+    seconds = time.perf_counter() - start
+    if args.embeddings is not None:
+        with writing(args.embeddings) as file:
+            np.save(file, predictor.embed(examples))
+    write(args.output or Path("/dev/stdout"), predictions, meta)
+    rate = 60 * total / seconds
+    print(f"{total:,} examples in {seconds:.1f} s: {rate:,.0f} a minute", file=sys.stderr)
+
+
+def wanted(args: argparse.Namespace, state: Any) -> list[Example]:
+    """The examples of --input, or those that typed sentences make.
+
+    Args:
+        args: the flags.
+        state: a ``SentenceState``.
+
+    Raises:
+        UserError: if the file cannot be read, or there is no sentence, or one too few.
+    """
+    if args.input:
+        reading = Reading(state.tokens, labelled=False, sst=state.meta.get("sst") or "fine")
+        return read(args.input[0], state.kind, reading).examples
+    if args.sentence is None and sys.stdin.isatty():
+        print("Type sentences, one a line; Ctrl-D ends.", file=sys.stderr)
+    texts = args.sentence or [line for line in typed() if line.strip()]
+    if not texts:
+        raise UserError("there is no sentence; give --input FILE or --sentence TEXT")
+    words = [state.tokens.of_words(t.split()) if args.tokenized else state.tokens(t) for t in texts]
+    return typed_examples(words, state.kind)
+
+
+def typed_examples(words: Sequence[tuple[str, ...]], kind: Kind) -> list[Example]:
+    """Examples of sentences that a person typed, one behind the other.
+
+    Raises:
+        UserError: if the last one lacks a sentence.
+    """
+    count = _SENTENCES.get(kind.shape, len(words))
+    groups = [tuple(words[i : i + count]) for i in range(0, len(words), count)]
+    if not kind.accepts(len(groups[-1])):
+        needed = "a question and two or more" if kind is Kind.SELECTION else "two sentences"
+        raise UserError(
+            f"{len(words)} sentences are given, but an example of the task {kind} is {needed}"
+        )
+    return [Example(group, None) for group in groups]

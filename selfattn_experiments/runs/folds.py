@@ -1,0 +1,206 @@
+"""A run of a corpus that is cut into folds: each is held out by a training of its own, in turn."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from statistics import mean, stdev
+from typing import Any
+
+from selfattn_tasks.task import Folds
+
+from . import commands
+from .execution.attempts import read_json
+from .execution.child import Step
+from .execution.follow import Follower
+from .execution.slots import Slot
+from .grid import Grid
+from .identity import Identity
+from .run import Run
+
+
+class Fold(Run):
+    """The training that holds one part out, and its test on that part: ``SYSTEM-SEED/foldN``."""
+
+    def __init__(
+        self,
+        grid: Grid,
+        identity: Identity,
+        system: str,
+        seed: int,
+        facts: Mapping[str, Any],
+        folds: Folds,
+        fold: int,
+    ) -> None:
+        super().__init__(grid, identity, system, seed, facts, fold)
+        self._folds, self._fold = folds, fold
+        (test,) = grid.tests
+        self._part = self.folder / f"{test}.part.jsonl"
+        self.grid = replace(grid, tests={test: self._part})
+
+    def prepare(self) -> None:
+        """Make the folder, with the part that is held out."""
+        super().prepare()
+        if not self._part.is_file():
+            self._folds.write_part(self._fold, self._part)
+
+    def _train(self, slot: Slot) -> Step:
+        step = super()._train(slot)
+        extra = self._folds.flags(self._fold)
+        command = commands.train(self.grid, self.system, self.seed, self.folder, slot, extra)
+        return replace(step, command=command)
+
+
+class FoldedRun(Run):
+    """One system with one seed: a training for each fold, and their outputs in one file.
+
+    A fold has a record of its own as soon as it is tested, so a killed run goes on with the first
+    fold that has none. The scores of ``run.json`` are those of the joined outputs; mean and
+    standard deviation over folds stand beside them.
+    """
+
+    def __init__(
+        self, grid: Grid, identity: Identity, system: str, seed: int, facts: Mapping[str, Any]
+    ) -> None:
+        super().__init__(grid, identity, system, seed, facts)
+        folds = grid.task.folds(grid.data)
+        assert folds is not None
+        self._folds = folds
+        self._parts = [
+            Fold(grid, identity, system, seed, facts, folds, i) for i in range(folds.count)
+        ]
+        self.follower = Followers([part.follower for part in self._parts])
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Processes are counted by the first fold that is not done; if all are, by the last."""
+        left = [part for part in self._parts if part.record() is None]
+        self.attempts = (left or self._parts[-1:])[0].attempts
+
+    def check(self) -> None:
+        """Refuse a folder that holds something else, of a fold, too."""
+        super().check()
+        for part in self._parts:
+            part.check()
+
+    def prepare(self) -> None:
+        """Make the folders and say in them what they are for."""
+        super().prepare()
+        for part in self._parts:
+            part.prepare()
+
+    def steps(self, slot: Slot) -> list[Step]:
+        """What is left to do, fold by fold; the last step joins the outputs.
+
+        If nothing but that is left, the last fold is tested again.
+        """
+        self._go_on()
+        self._scores = {}
+        *others, last = self._parts
+        steps: list[Step] = []
+        for part in [*(part for part in others if part.record() is None), last]:
+            steps += part.steps(slot)
+            ended = self._join if part is last else self._go_on
+            steps[-1] = replace(steps[-1], done=partial(_both, steps[-1].done, ended))
+        return steps
+
+    def _join(self) -> None:
+        (test,) = self.grid.tests
+        outputs = [part.hypotheses(test) for part in self._parts]
+        self._folds.join(outputs, commands.output(self.grid, self.folder, test))
+        self._score(test)
+
+    def _new_record(self) -> dict[str, Any]:
+        parts = [read_json(part.folder / "run.json") or {} for part in self._parts]
+        record = super()._new_record() | _over_folds(self._folds, parts)
+        for fold, part in enumerate(parts):
+            record["warnings"] += [f"fold {fold}, {warning}" for warning in part["warnings"]]
+        return record
+
+
+def _both(first: Callable[[], None], second: Callable[[], None]) -> None:
+    first()
+    second()
+
+
+def _over_folds(folds: Folds, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What the record of a run says of its folds, from theirs."""
+    seconds: Counter[str] = Counter()
+    for part in parts:
+        seconds.update(part["seconds"])
+    best = [part["best_valid"] for part in parts if part["best_valid"]]
+    figures = [next(iter(part["scores"].values())) for part in parts]
+    return {
+        "updates": sum(part["updates"] for part in parts),
+        "best_valid": _mean_of(best) if best else None,
+        "parameters": parts[0]["parameters"],
+        "gpu": parts[0]["gpu"],
+        "seconds": {step: round(value, 1) for step, value in seconds.items()},
+        "commits": sorted({commit for part in parts for commit in part["commits"]}),
+        "attempts": [attempt for part in parts for attempt in part["attempts"]],
+        "folds": {
+            "count": folds.count,
+            "seed": folds.seed,
+            "scores": {name: _spread([f[name] for f in figures]) for name in figures[0]},
+            "updates": [part["updates"] for part in parts],
+            "best_valid": [part["best_valid"] for part in parts],
+        },
+    }
+
+
+def _mean_of(best: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "metric": best[0]["metric"],
+        "update": round(mean(one["update"] for one in best)),
+        "value": mean(one["value"] for one in best),
+    }
+
+
+def _spread(values: Sequence[float]) -> dict[str, Any]:
+    return {"mean": mean(values), "sd": stdev(values), "values": values}
+
+
+class Followers(Follower):
+    """The logs of several trainings, one after the other, as one.
+
+    Args:
+        followers: of each training, in their order.
+    """
+
+    def __init__(self, followers: Sequence[Follower]) -> None:
+        self._all = followers
+        self._current = followers[0]
+        self.metric = followers[0].metric
+        self._sum()
+
+    def _sum(self) -> None:
+        started = [i for i, follower in enumerate(self._all) if follower.update]
+        self._at = started[-1] if started else 0
+        self._current = self._all[self._at]
+        self.update = sum(follower.update for follower in self._all)
+        self.loss, self.best = self._current.loss, self._current.best
+
+    def begin_attempt(self) -> None:
+        """Read what earlier attempts wrote; the speed is measured from here on."""
+        for follower in self._all:
+            follower.begin_attempt()
+        self._sum()
+
+    def read(self) -> None:
+        """Take the lines that were completed since the last call."""
+        for follower in self._all:
+            follower.read()
+        self._sum()
+
+    def total(self) -> int | None:
+        """Updates of all trainings, if those to come are as long as the current one."""
+        one = self._current.total()
+        before = sum(follower.update for follower in self._all[: self._at])
+        return None if one is None else before + one * (len(self._all) - self._at)
+
+    def seconds_an_update(self) -> float | None:
+        """Of the last training that says so; None before two records."""
+        known = [speed for f in self._all if (speed := f.seconds_an_update()) is not None]
+        return known[-1] if known else None

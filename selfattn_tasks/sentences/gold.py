@@ -1,0 +1,129 @@
+"""What is right for the examples of a file, whatever its format and its task."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from selfattn.errors import UserError
+
+from .columns import Columns
+from .metrics import Answer, ranked
+from .predictions import Prediction
+from .predictions import read as read_predictions
+from .reading import Reading, read
+from .record import Kind, Target
+from .source import Source
+
+# A file with scores and classes, as SICK, is one of scores.
+_KINDS = (Kind.SELECTION, Kind.RELATEDNESS, Kind.NLI, Kind.CLASSIFICATION)
+# Row i is the prediction for example i: one without a label stays in its place.
+_ALL = Reading(labelled=False)
+_ONE_LABEL = re.compile(r"\(\d [( ].*|[A-Z]+:\w+\s.*|\d( .*)?")
+# A line of semantic roles begins with a digit, too.
+_ROLES = "|||"
+
+
+def read_gold(path: Path, kind: Kind | None = None, reading: Reading = _ALL) -> list[Answer]:
+    """The targets of a file, None where it has no label.
+
+    Args:
+        path: any file that ``prepare sentences`` reads, or a part of the folder that it writes.
+        kind: of the task; None: what the file holds.
+        reading: what to make of trees, of a table with several labels, and so on.
+
+    Raises:
+        UserError: if the file cannot be read, or holds no target at all.
+    """
+    kinds = kinds_of(path) if kind is None else [kind]
+    if not kinds:
+        raise UserError(
+            f"{path} holds no sentences with labels, scores or answers in a format that "
+            "scripts/prepare_sentences.py reads"
+        )
+    wrong: list[UserError] = []
+    for tried in kinds:
+        try:
+            found = [example.target for example in read(path, tried, reading).examples]
+        except UserError as error:
+            wrong.append(error)
+            continue
+        if any(target is not None for target in found):
+            return _answers(found)
+        wrong.append(UserError(f"{path} has no label, so nothing can be scored"))
+    raise wrong[0]
+
+
+def kinds_of(path: Path) -> list[Kind]:
+    """The tasks of which a file may be by its first line, the likeliest first."""
+    first = Source(path).first
+    if first.startswith("{"):
+        return _kinds_of_row(first)
+    if "\t" in first:
+        return [
+            kind for kind in _KINDS if not Columns(kind, first.split("\t")).fault(labelled=True)
+        ]
+    one = _ONE_LABEL.fullmatch(first) and _ROLES not in first
+    return [Kind.CLASSIFICATION] if one else []
+
+
+def _kinds_of_row(line: str) -> list[Kind]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return []
+    if not isinstance(row, dict):
+        return []
+    if row.keys() != {"sentences", "target"}:
+        return [kind for kind in _KINDS if not Columns(kind, row).fault(labelled=True)]
+    types = {"class": str, "score": float, "index": int}
+    count = len(row["sentences"]) if isinstance(row["sentences"], list) else 0
+    return [
+        kind
+        for kind in _KINDS
+        if kind.accepts(count) and isinstance(row["target"], types[kind.target])
+    ]
+
+
+def read_outputs(path: Path, gold: Sequence[Answer], gold_path: Path) -> list[Answer]:
+    """Predictions as answers of the gold file's kind.
+
+    Raises:
+        UserError: if there is another number of them, or they are of another kind.
+    """
+    rows = read_predictions(path)
+    if len(rows) != len(gold):
+        raise UserError(
+            f"{path} has {len(rows):,} predictions, but {gold_path} {len(gold):,} examples; row i "
+            "must be the prediction for example i"
+        )
+    known = next(answer.value for answer in gold if answer.value is not None)
+    found = [_value(path, i, row, known) for i, row in enumerate(rows, start=2)]
+    # Ranks among the examples that count.
+    counted = [
+        None if answer.value is None else value for answer, value in zip(gold, found, strict=True)
+    ]
+    return _answers(counted)
+
+
+def _value(path: Path, line: int, row: Prediction, like: Target) -> Target:
+    """A prediction of the type of a gold answer."""
+    if isinstance(like, str):
+        return str(row.prediction)
+    kind, what = (float, "a score") if isinstance(like, float) else (int, "a candidate's index")
+    try:
+        value = kind(row.prediction)
+    except ValueError:
+        value = float("nan")
+    if not abs(value) < float("inf"):
+        raise UserError(f"{path}, line {line}: {row.prediction!r}, but must be {what}")
+    return value
+
+
+def _answers(values: Sequence[Target]) -> list[Answer]:
+    scores = [value if isinstance(value, float) else None for value in values]
+    if any(score is not None for score in scores):
+        return ranked(scores)
+    return [Answer(value) for value in values]

@@ -1,0 +1,199 @@
+"""Trained models of sentences at work: one, or several whose probabilities are averaged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from selfattn.errors import UserError
+
+from .. import checkpoints
+from .batches import pad
+from .network import SentenceModel
+from .predictions import Prediction
+from .record import Example, Kind
+from .state import PREFIX, SentenceState
+from .targets import expected_score
+
+# Words of a batch, padding included: enough to keep the cores busy, little enough for their caches.
+BATCH_WORDS = 8192
+Progress = Callable[[int], None] | None
+
+
+class Predictor:
+    """Predicts classes, scores or the right candidates with one model or an ensemble.
+
+    Args:
+        members: models, each with its words and labels.
+        device: where to compute.
+
+    Raises:
+        UserError: if the members were trained for different tasks or labels.
+
+    Attributes:
+        state (SentenceState): that of the first member.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[tuple[SentenceModel, SentenceState]],
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.members = [(model.eval().to(device), state) for model, state in members]
+        self.state = members[0][1]
+        self.device = torch.device(device)
+        tasks = {(state.kind, state.tokens, state.vocabulary.labels) for _, state in members}
+        if len(tasks) > 1:
+            raise UserError(
+                "the checkpoints were trained with different labels, or their words were split "
+                "differently, so that their probabilities cannot be averaged"
+            )
+
+    @classmethod
+    def load(
+        cls,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        device: torch.device | str = "cpu",
+    ) -> Predictor:
+        """Read one checkpoint or several of ``--task sentences``; nothing else is needed.
+
+        Raises:
+            UserError: if there is none, a file is missing, broken, or no model of sentences, or two
+                hold the same weights.
+        """
+        if isinstance(paths, str | os.PathLike):
+            paths = [paths]
+        if not paths:
+            raise UserError("no checkpoint is given, but one is needed at least")
+        seen = checkpoints.Distinct()
+        return cls([_load(path, seen) for path in paths], device)
+
+    def predict(self, examples: Sequence[Example], progress: Progress = None) -> list[Prediction]:
+        """What each example's target is, with probabilities; the targets do not matter.
+
+        Args:
+            examples: of the models' kind, in any order.
+            progress: called with the number of finished examples after each batch.
+
+        Raises:
+            UserError: if an example has another number of sentences than the models take.
+        """
+        found: list[Prediction | None] = [None] * len(examples)
+        for numbers, probabilities in self._batches(examples, self._probabilities, progress):
+            for number, row in zip(numbers, probabilities, strict=True):
+                # The candidates of other examples have probability 0 behind its own.
+                count = len(examples[number].sentences) - 1
+                own = row[:count] if self.state.kind is Kind.SELECTION else row
+                found[number] = self._prediction(own)
+        return [prediction for prediction in found if prediction is not None]
+
+    def embed(self, examples: Sequence[Example], progress: Progress = None) -> np.ndarray:
+        """The vectors of the examples' sentences, by the first model.
+
+        Args:
+            examples: as for ``predict``; a question is encoded as a candidate is.
+            progress: as for ``predict``.
+
+        Returns:
+            float32 ``(N, w)`` of single sentences, else ``(N, S, w)``, 0 behind an example's last
+            sentence.
+
+        Raises:
+            UserError: as for ``predict``.
+        """
+        model = self.members[0][0]
+        most = max((len(example.sentences) for example in examples), default=1)
+        vectors = np.zeros((len(examples), most, model.encoder.out_dim), np.float32)
+
+        def encode(batch: Sequence[Example]) -> Tensor:
+            words, missing = self._words(batch, self.state)
+            return model.encode(words).masked_fill(missing[..., None], 0.0)
+
+        for numbers, encoded in self._batches(examples, encode, progress):
+            vectors[numbers, : encoded.shape[1]] = encoded.float().cpu()
+        return vectors[:, 0] if self.state.kind is Kind.CLASSIFICATION else vectors
+
+    @torch.inference_mode()
+    def _batches(
+        self,
+        examples: Sequence[Example],
+        compute: Callable[[Sequence[Example]], Tensor],
+        progress: Progress,
+    ) -> Iterable[tuple[list[int], Tensor]]:
+        """Numbers of the examples of each batch, and what is computed of it."""
+        self._check(examples)
+        done = 0
+        for numbers in _batches(examples):
+            yield numbers, compute([examples[number] for number in numbers])
+            done += len(numbers)
+            if progress is not None:
+                progress(done)
+
+    def _check(self, examples: Sequence[Example]) -> None:
+        kind = self.state.kind
+        for number, example in enumerate(examples, start=1):
+            if not kind.accepts(len(example.sentences)):
+                wanted = {"single": "1", "pair": "2"}.get(kind.shape, "a question and 2 or more")
+                raise UserError(
+                    f"example {number} has {len(example.sentences)} sentences, but a model of the "
+                    f"task {kind} takes {wanted}"
+                )
+
+    def _words(self, batch: Sequence[Example], state: SentenceState) -> tuple[Tensor, Tensor]:
+        encode = state.vocabulary.encode
+        words, missing = pad([[encode(words) for words in e.sentences] for e in batch])
+        return words.to(self.device), missing.to(self.device)
+
+    def _probabilities(self, batch: Sequence[Example]) -> Tensor:
+        """``(B, classes)`` or ``(B, candidates)``, averaged over the members."""
+        each = [
+            torch.softmax(model(*self._words(batch, state)).double(), -1)
+            for model, state in self.members
+        ]
+        return torch.stack(each).mean(0).cpu()
+
+    def _prediction(self, probabilities: Tensor) -> Prediction:
+        kind, best = self.state.kind, int(probabilities.argmax())
+        guess: str | float | int = best
+        if kind is Kind.RELATEDNESS:
+            guess = float(expected_score(probabilities[None]))
+        elif kind.target == "class":
+            guess = self.state.vocabulary.labels[best]
+        return Prediction(guess, tuple(probabilities.tolist()))
+
+
+def _load(
+    path: str | os.PathLike[str], seen: checkpoints.Distinct
+) -> tuple[SentenceModel, SentenceState]:
+    stored = checkpoints.read(path)
+    seen.add(stored["model"], path)
+    state = SentenceState.load(stored.get("task_state") or {}, path)
+    assert state.config is not None
+    weights = {
+        name.removeprefix(PREFIX): value
+        for name, value in stored["model"].items()
+        if name.startswith(PREFIX)
+    }
+    try:
+        model = SentenceModel(state.config)
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise UserError(f"{path} does not hold the weights that it describes: {error}") from None
+    return model, state
+
+
+def _batches(examples: Sequence[Example]) -> Iterable[list[int]]:
+    """Numbers of examples of similar lengths, the longest first: memory is known at once."""
+    sizes = [len(e.sentences) * max(map(len, e.sentences)) for e in examples]
+    batch: list[int] = []
+    for number in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        if batch and sizes[batch[0]] * (len(batch) + 1) > BATCH_WORDS:
+            yield batch
+            batch = []
+        batch.append(number)
+    if batch:
+        yield batch

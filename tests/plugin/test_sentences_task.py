@@ -1,0 +1,259 @@
+"""``--task sentences`` in this process: criterions, correlations, wrong flags, odd sentences."""
+
+import json
+import math
+
+import pytest
+import torch
+
+pytest.importorskip("fairseq")
+
+from fairseq import options, tasks  # noqa: E402
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf  # noqa: E402
+from fairseq.logging import metrics  # noqa: E402
+
+import plugin  # noqa: E402, F401 - registers everything
+from plugin.criterions.policy_gradient import _mean  # noqa: E402
+from plugin.modules.l2 import l2  # noqa: E402
+from selfattn.errors import UserError  # noqa: E402
+from selfattn_tasks.sentences.predictor import Predictor  # noqa: E402
+from selfattn_tasks.sentences.record import Example  # noqa: E402
+from selfattn_tasks.sentences.state import KEY, PREFIX, SentenceState  # noqa: E402
+
+LABELS = {"classification": ["x", "y"], "nli": ["contradiction", "neutral", "entailment"]}
+TARGETS = {"classification": ["x", "y"], "nli": ["neutral", "entailment"], "selection": [1, 0],
+           "relatedness": [3.7, 5.0]}  # fmt: skip
+SENTENCES = [["a", "dog", "runs"], [], ["a"]]
+COUNTS = {"classification": 1, "nli": 2, "relatedness": 2, "selection": 3}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A function that writes a prepared folder of two examples; one sentence of them is empty."""
+
+    def write(kind, **meta):
+        content = {"version": 1, "kind": kind, "labels": LABELS.get(kind, []), "folds": None,
+                   "tokens": {"lowercase": True, "split_words": False},
+                   "selection": "dev", "sst": None, **meta}  # fmt: skip
+        (tmp_path / "meta.json").write_text(json.dumps(content))
+        (tmp_path / "dict.txt").write_text("a 4\ndog 2\nruns 2\n")
+        count = COUNTS[kind]
+        rows = [Example(tuple(map(tuple, SENTENCES[:count])), TARGETS[kind][0]),
+                Example(tuple(map(tuple, SENTENCES[3 - count :])), TARGETS[kind][1])]  # fmt: skip
+        for split in ("train", "valid"):
+            (tmp_path / f"{split}.jsonl").write_text("".join(row.line() + "\n" for row in rows))
+        return tmp_path
+
+    return write
+
+
+def built(data, *more):
+    """Task, model and criterion, and a batch of the training set, as fairseq-train makes them."""
+    words = [str(data), "--task", "sentences", "--arch", "sentence_encoder_tiny", "--cpu",
+             "--optimizer", "adam", "--lr", "0.01", "--batch-size", "4",
+             "--dropout", "0"]  # fmt: skip
+    words += more
+    if not {"--embed-dim", "--arch"} & set(more):
+        words += ["--embed-dim", "6"]
+    args = options.parse_args_and_arch(options.get_training_parser(), words)
+    cfg = convert_namespace_to_omegaconf(args)
+    task = tasks.setup_task(cfg.task)
+    torch.manual_seed(1)
+    model, criterion = task.build_model(cfg.model), task.build_criterion(cfg.criterion)
+    task.load_dataset("train")
+    dataset = task.dataset("train")
+    return task, model, criterion, dataset.collater([dataset[i] for i in range(len(dataset))])
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+def test_the_criterion_follows_from_the_data(kind, folder):
+    task, model, criterion, sample = built(folder(kind))
+    loss, size, logged = criterion(model, sample)
+    expected = "Relatedness" if kind == "relatedness" else "Classification"
+    assert type(criterion).__name__ == f"Sentence{expected}Criterion"
+    assert size == 2 and loss.isfinite() and logged["ntokens"] == sample["lengths"].sum()
+    logits = model(**sample["net_input"])
+    if kind != "relatedness":
+        targets = sample["target"].tolist()
+        rows = torch.log_softmax(logits, -1)
+        by_hand = -sum(float(row[target]) for row, target in zip(rows, targets, strict=True))
+        assert float(loss) == pytest.approx(by_hand, abs=1e-5)
+        return
+    q = torch.softmax(logits, -1).tolist()
+    kl = 0.3 * math.log(0.3 / q[0][2]) + 0.7 * math.log(0.7 / q[0][3]) - math.log(q[1][4])
+    assert float(loss) == pytest.approx(kl, abs=1e-5)
+    score = [sum(k * p for k, p in enumerate(row, 1)) for row in q]
+    squared = (score[0] - 3.7) ** 2 + (score[1] - 5) ** 2
+    assert float(logged["mse"]) == pytest.approx(squared, abs=1e-5)
+    _, _, criterion, _ = built(folder(kind), "--relatedness-loss", "mse")
+    assert float(criterion(model, sample)[0]) == pytest.approx(squared / 2, abs=1e-5)
+
+
+def test_the_l2_term_is_that_of_matrices_alone(folder):
+    _, model, criterion, sample = built(folder("nli"), "--l2", "0.5", "--context", "resa")
+    plain = criterion.eval()(model, sample)[0]
+    loss, size, logged = criterion.train()(model, sample)
+    left_out = ("table", "_sampler")
+    squares = [float(p.square().sum()) / 2 for name, p in model.named_parameters()
+               if p.dim() > 1 and not any(part in name for part in left_out)]  # fmt: skip
+    assert float(l2(model)) == pytest.approx(sum(squares), rel=1e-5)
+    assert float(loss - plain) == pytest.approx(size * 0.5 * sum(squares), rel=1e-5)
+    assert float(logged["loss"]) == pytest.approx(float(plain), rel=1e-5)
+    each = criterion(model, sample, reduce=False)[0]
+    assert each.shape == (2,) and float(each.sum()) == pytest.approx(float(loss), rel=1e-5)
+
+
+def test_half_precision(folder):
+    for dtype in (torch.bfloat16, torch.float16):
+        _, model, criterion, sample = built(folder("relatedness"), "--context", "lstm")
+        loss = criterion(model.to(dtype), sample)[0]
+        assert loss.dtype == torch.float32 and loss.isfinite()
+
+
+def correlations(task, values):
+    """What a validation logs whose predictions are these, one batch each."""
+    task.begin_valid_epoch(1, None)
+    for number, value in enumerate(values):
+        task._scores.setdefault("valid", {})[number] = (float(number), value)
+    with metrics.aggregate(new_root=True) as found:
+        task.reduce_metrics([{"_validation": 1, "sample_size": 1, "loss": 1.0, "mse": 1.0}], None)
+        return found.get_smoothed_values()
+
+
+def test_a_constant_prediction_is_the_worst(folder, monkeypatch):
+    task, _, criterion, _ = built(folder("relatedness"))
+    monkeypatch.setattr(type(task).__mro__[1], "reduce_metrics", lambda *_: None)
+    found = correlations(task, [1.0, 2.0, 4.0, 3.0])
+    assert found["spearman"] == pytest.approx(0.8) and found["pearson"] == pytest.approx(0.8)
+    found = correlations(task, [3.0, 3.0, 3.0])
+    assert found["pearson"] == found["spearman"] == -1
+
+
+def test_the_share_of_a_pair_is_that_of_its_tokens():
+    shares = torch.tensor([1.0, 0.5, 0.0, 1.0])
+    lengths = torch.tensor([[2, 4], [0, 3]])
+    assert _mean(shares, lengths, torch.zeros(2)).tolist() == pytest.approx([4 / 6, 1])
+    assert _mean(shares[:2], lengths, torch.zeros(2)) is not None
+    behind = torch.tensor([[9, 2, 4], [9, 0, 3]])  # of a question, which no layer reads
+    assert _mean(shares, behind, torch.zeros(2)).tolist() == pytest.approx([4 / 6, 1])
+
+
+def test_a_label_that_training_lacks_is_wrong(folder):
+    data = folder("classification")
+    (data / "valid.jsonl").write_text(Example((("a",),), "z").line() + "\n")
+    task, model, criterion, _ = built(data)
+    task.load_dataset("valid")
+    dataset = task.dataset("valid")
+    loss, size, logged = criterion(model, dataset.collater([dataset[0]]))
+    assert float(loss) == 0 and size == 0 and logged["nsentences"] == 1
+    assert int(logged["correct"]) == 0
+
+
+def test_only_training_is_shuffled_and_shortened(folder):
+    data = folder("classification")
+    lines = [Example((("a",) * n,), "x").line() for n in range(40)]
+    (data / "train.jsonl").write_text("\n".join(lines) + "\n")
+    task, *_ = built(data, "--max-length", "30")
+    train = task.dataset("train")
+    assert len(train) == 31 and not train.can_reuse_epoch_itr_across_epochs
+    orders = {tuple(train.ordered_indices()) for _ in range(3)}
+    assert len(orders) == 3
+    for order in orders:
+        assert sorted(order) == list(range(31))
+        sizes = train.sizes[list(order)]
+        assert abs(sizes - sorted(sizes)).max() <= 12
+    task.load_dataset("valid")
+    assert task.dataset("valid").can_reuse_epoch_itr_across_epochs
+    with pytest.raises(UserError, match="--max-length -1 leaves none of the 40 training"):
+        built(data, "--max-length", "-1")
+
+
+WRONG = {
+    "--criterion cross_entropy": "--criterion cross_entropy does not fit .*--criterion sentence_c",
+    "--criterion sentence_relatedness": "needs scores, and this data has none",
+    "--l2 -1": "--l2 -1.0 is not allowed",
+    "--l2 nan": "--l2 nan is not allowed",
+    "--fold 1": "--fold is 1, but .* was prepared without --folds",
+    "--hidden-size 0": "hidden_size 0 is not allowed",
+    "--dropout 1": "dropout 1.0 is not allowed",
+    "--context lstm --mtsa-scores both": "is a switch of --context mtsa, not of lstm",
+    "--context lstm --attention-dropout 0.1": "has no switch 'attention_dropout'",
+    "--context disa --disa-activation tanh": "is not --activation-fn relu",
+    "--highway": "leave --highway out",
+    "--arch transformer_mtsa_tiny": "--arch transformer_mtsa_tiny encodes no sentences",
+    "--word-embeddings no.txt": "no.txt cannot be read",
+    "--embed-dim 5 --word-embeddings {data}/v.txt": "--embed-dim 5 is not the width 2 of the word",
+}
+
+
+@pytest.mark.parametrize("flags", WRONG)
+def test_wrong_flags(flags, folder):
+    data = folder("classification")
+    (data / "v.txt").write_text("a 1 2\ncat 3 4\n")
+    with pytest.raises(UserError, match=WRONG[flags]):
+        built(data, *flags.format(data=data).split())
+
+
+def test_a_folder_that_is_none(tmp_path):
+    with pytest.raises(UserError, match=r"meta.json cannot be read .*prepare_sentences"):
+        built(tmp_path)
+
+
+def test_vectors_of_a_file_are_all_kept(folder):
+    data = folder("classification")
+    (data / "v.txt").write_text("a 1 2\ncat 3 4\n")
+    task, model, *_ = built(data, "--word-embeddings", str(data / "v.txt"), "--embed-dim", "2")
+    assert task.network_state.vocabulary.frozen == ("cat",)
+    assert model.network.table.frozen.tolist() == [[3, 4]]
+    assert model.network.table.trained.weight[0].tolist() == [1, 2]
+
+
+@pytest.fixture
+def checkpoint(folder, tmp_path):
+    """A function that writes a checkpoint after a change of its task's state."""
+
+    def write(change=lambda state: None):
+        task, model, *_ = built(folder("classification"))
+        state = task.state_dict()
+        change(state[KEY])
+        path = tmp_path / "model.pt"
+        torch.save({"model": model.state_dict(), "args": {"arch": "x"}, "task_state": state}, path)
+        return path
+
+    return write
+
+
+def test_a_checkpoint_is_read(checkpoint):
+    found = Predictor.load(checkpoint()).predict([Example((("a",),), None)])
+    assert found[0].prediction in LABELS["classification"]
+
+
+CHANGES = {
+    "another version": lambda s: s["config"].update(new=1),
+    "contradicts itself": lambda s: s["vocabulary"]["words"].append("more"),
+    "contradicts itself: ": lambda s: s["config"].update(classes=7),
+    "written by": lambda s: s["meta"].update(kind="none"),
+    "written by another": lambda s: s["meta"].update(tokens={"run": "rm"}),
+    "version of this project": lambda s: s.update(vocabulary=3),
+    "hidden_size": lambda s: s["config"].update(hidden_size=-1),
+    "does not hold the weights": lambda s: s["config"].update(embed_dim=7),
+    "is no model of sentences": lambda s: s.clear(),
+}
+
+
+@pytest.mark.parametrize("words", CHANGES)
+def test_a_checkpoint_that_contradicts_itself(words, checkpoint):
+    with pytest.raises(UserError, match=words):
+        Predictor.load(checkpoint(CHANGES[words]))
+
+
+def test_a_training_goes_on_with_its_own_words_only(folder):
+    task, model, *_ = built(folder("classification"))
+    state = task.state_dict()
+    task.check_state(state, "x.pt")
+    (task.folder.path / "dict.txt").write_text("a 4\ncat 2\nruns 2\n")
+    other, *_ = built(task.folder.path)
+    with pytest.raises(UserError, match=r"and x.pt differ: 3 and 3 words; give the folder and"):
+        other.check_state(state, "x.pt")
+    assert all(name.startswith(PREFIX) for name in model.state_dict())
+    assert SentenceState.load(state, "x.pt").vocabulary.words == ("a", "dog", "runs")

@@ -1,0 +1,133 @@
+"""Gold files of every format, and the predictions that belong to them."""
+
+import gzip
+
+import pytest
+
+from selfattn.errors import UserError
+from selfattn_experiments.compare.reading import read_gold as of_any_task
+from selfattn_tasks.sentences import predictions
+from selfattn_tasks.sentences.gold import read_gold, read_outputs
+from selfattn_tasks.sentences.predictions import Prediction
+
+FILES = {
+    "part.jsonl": (
+        '{"sentences": [["a", "b"], []], "target": 3.5}\n'
+        '{"sentences": [["a"], ["c"]], "target": 4.0}\n',
+        [3.5, 4.0],
+    ),
+    "classes.jsonl": (
+        '{"sentences": [["a"], ["b"]], "target": "neutral"}\n'
+        '{"sentences": [["a"], ["c"]], "target": "entailment"}\n',
+        ["neutral", "entailment"],
+    ),
+    "questions.jsonl": (
+        '{"question": "who came", "sentences": ["a dog", "my aunt"], "answer": 1}\n',
+        [1],
+    ),
+    "sick.txt": (
+        "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+        "1\tone\ttwo\t1.6\tNEUTRAL\n2\tone\tone\t5\tENTAILMENT\n",
+        [1.6, 5.0],
+    ),
+    "snli.jsonl": (
+        '{"gold_label": "-", "sentence1": "a", "sentence2": "b"}\n'
+        '{"gold_label": "neutral", "sentence1": "a", "sentence2": "c"}\n',
+        [None, "neutral"],
+    ),
+    "targets.tsv": (
+        "sentence1\tsentence2\ttarget\na\tb\tentailment\n", ["entailment"]
+    ),
+    "trec.label": ("HUM:ind Who paints boats ?\nNUM:date When ?\n", ["HUM", "NUM"]),
+    "cr.all": ("1 it floats\n0 it sinks\n0 \n", ["1", "0", "0"]),
+    "trees.ptb": ("(3 (2 It) (4 floats))\n(0 (2 It) (1 sinks))\n", ["3", "0"]),
+}  # fmt: skip
+FOREIGN = {
+    "text.de": "Die Katze schläft.\nEin Hund bellt.\n",
+    "digits.de": "2 Hunde bellen.\nEine Katze schläft.\n",
+    "roles.txt": "1 we pour tea ||| B-A0 B-V B-A1\n",
+    "columns.props": "We - (A0*)\npoured pour (V*)\n\n",
+    "empty.txt": "",
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("packed", [False, True])
+def test_every_format_is_recognised(name, packed, tmp_path):
+    text, values = FILES[name]
+    path = tmp_path / (name + ".gz" * packed)
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    task, gold = of_any_task(path, "auto")
+    assert task == "sentences" and [answer.value for answer in gold] == values
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_files_of_other_tasks_stay_theirs(name, tmp_path):
+    path = tmp_path / name
+    path.write_text(FOREIGN[name], "utf-8")
+    with pytest.raises(UserError, match=name):
+        read_gold(path)
+    if name != "empty.txt":
+        assert of_any_task(path, "auto")[0] != "sentences"
+
+
+def written(tmp_path, kind, labels, rows):
+    path = tmp_path / "predicted.tsv"
+    predictions.write(path, rows, {"kind": kind, "labels": labels})
+    return path
+
+
+def test_predicted_scores(tmp_path):
+    (tmp_path / "gold.txt").write_text(FILES["sick.txt"][0])
+    gold = read_gold(tmp_path / "gold.txt")
+    rows = [Prediction(3.7, (0, 0, 0.3, 0.7, 0)), Prediction(1.0, (1, 0, 0, 0, 0))]
+    path = written(tmp_path, "relatedness", [], rows)
+    assert path.read_text().splitlines()[:2] == [
+        "prediction\tp(1)\tp(2)\tp(3)\tp(4)\tp(5)",
+        "3.700000\t0.000000\t0.000000\t0.300000\t0.700000\t0.000000",
+    ]
+    found = read_outputs(path, gold, tmp_path / "gold.txt")
+    assert [(a.value, a.rank) for a in found] == [(3.7, 2.0), (1.0, 1.0)]
+    assert predictions.read(path)[0] == ("3.700000", (0, 0, 0.3, 0.7, 0))
+
+
+def test_predicted_candidates_and_classes(tmp_path):
+    (tmp_path / "gold").write_text(FILES["questions.jsonl"][0])
+    path = written(tmp_path, "selection", [], [Prediction(1, (0.25, 0.75))])
+    assert path.read_text() == "prediction\tprobabilities\n1\t0.250000 0.750000\n"
+    assert read_outputs(path, read_gold(tmp_path / "gold"), path)[0].value == 1
+    (tmp_path / "gold").write_text(FILES["cr.all"][0])
+    path = written(tmp_path, "classification", ["0", "1"], [Prediction("1", (0.1, 0.9))] * 3)
+    assert path.read_text().startswith("prediction\tp(0)\tp(1)\n1\t0.100000\t0.900000\n")
+    assert [a.value for a in read_outputs(path, read_gold(tmp_path / "gold"), path)] == ["1"] * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("prediction\n3.5\n", "has 1 predictions, but .* 2 examples"),
+        ("prediction\n3.5\nhigh\n", "line 3: 'high', but must be a score"),
+        ("prediction\n3.5\nnan\n", "line 3: 'nan', but must be a score"),
+        ("prediction\tp(1)\n3.5\n4\n", "line 2: 1 columns, but the header has 2"),
+        ("prediction\tp(1)\n3.5\thalf\n4\t1\n", "line 2: a probability is no number: 'half'"),
+        ("score\n3.5\n4\n", "has no column 'prediction'"),
+        ("", "has no column 'prediction'"),
+    ],
+)
+def test_bad_predictions(text, said, tmp_path):
+    (tmp_path / "gold.txt").write_text(FILES["sick.txt"][0])
+    (tmp_path / "predicted.tsv").write_text(text)
+    with pytest.raises(UserError, match=said):
+        read_outputs(
+            tmp_path / "predicted.tsv", read_gold(tmp_path / "gold.txt"), tmp_path / "gold.txt"
+        )
+
+
+def test_parts_are_joined_in_the_order_of_the_corpus(tmp_path):
+    for name, rows in (("a", "x2 x0"), ("b", "x1")):
+        (tmp_path / name).write_text("prediction\n" + "\n".join(rows.split()) + "\n")
+    parts = [tmp_path / "a", tmp_path / "b"]
+    predictions.join(parts, [[2, 0], [1]], tmp_path / "all")
+    assert (tmp_path / "all").read_text() == "prediction\nx0\nx1\nx2\n"
+    with pytest.raises(UserError, match="has 2 rows, but must have 1"):
+        predictions.join(parts, [[2], [1]], tmp_path / "all")
