@@ -25,7 +25,7 @@ help: ## this list
 
 env: ## make .venv and install everything into it
 	@$(FIND_PYTHON)
-	@$(SETUP) base dev
+	@$(SETUP) base dev docs
 
 demo: ## train a small translation model on real text, translate, show the result
 	@$(FIND_PYTHON)
@@ -34,7 +34,7 @@ demo: ## train a small translation model on real text, translate, show the resul
 
 test: ## run the whole test suite
 	@$(FIND_PYTHON)
-	@$(SETUP) base dev
+	@$(SETUP) base dev docs
 	@OMP_NUM_THREADS=1 $(VENV)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 check: ## formatter, linter, type checker
@@ -52,8 +52,7 @@ format: ## let the formatter and the linter mend what they can
 
 docs: ## build the documentation's site in site/
 	@$(FIND_PYTHON)
-	@$(SETUP) base
-	@$(VENV)/python -m pip install --quiet -r requirements/docs.txt -c requirements/constraints.txt
+	@$(SETUP) base docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build --strict --quiet
 
 clean: ## remove .venv, the demo's output, the site and all caches

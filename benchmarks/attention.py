@@ -18,7 +18,7 @@ LENGTHS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command to its parser."""
-    command.add_flags(parser, ("layer", "operator"), LENGTHS, embed_dim=304)
+    command.add_flags(parser, ("layer", "operator", "context"), LENGTHS, embed_dim=304)
 
 
 def main(args: argparse.Namespace) -> int:

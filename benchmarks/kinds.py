@@ -35,6 +35,12 @@ class LayerMethod(Method):
         return None if self._reference is None else self._reference(module, setup)
 
 
+class ContextMethod(LayerMethod):
+    """A context of sentence encoders, with the published ratios of widths."""
+
+    level = "context"
+
+
 class OperatorMethod(LayerMethod):
     """An operator without weights on ``count`` tensors, by default ``(B, H, T, C / H)``.
 

@@ -16,7 +16,12 @@ DTYPES = ("float32", "bfloat16", "float16", "float64")
 MODES = ("training", "inference")
 PADDINGS = ("none", "right")
 # What a row's ratio is taken to, for each level of the benchmark.
-REFERENCES = {"layer": "multihead", "operator": "sdpa", "encoder": "multihead"}
+REFERENCES = {
+    "layer": "multihead",
+    "operator": "sdpa",
+    "encoder": "multihead",
+    "context": "multihead",
+}
 
 
 @dataclass(frozen=True)

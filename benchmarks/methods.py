@@ -6,6 +6,7 @@ import copy
 import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from benchmarks.encoder import EncoderMethod
 from benchmarks.kinds import (
+    ContextMethod,
     DiSAOperator,
     DiSAOperatorMethod,
     LayerMethod,
@@ -34,7 +36,7 @@ from selfattn.config import CONFIGS, AttentionConfig
 from selfattn.errors import UserError
 from selfattn.layers import ATTENTIONS, build_attention
 from selfattn.masks import head_masks
-from selfattn.models import build_context
+from selfattn.models import CONTEXTS, build_context
 from selfattn.ops import mtsa
 
 _LABELS = {
@@ -223,6 +225,28 @@ def _disa() -> list[Method]:
     return [*pair("disa", "DiSA"), *pair("disa:textbook", "DiSA, textbook", "reference")]
 
 
+def _contexts() -> list[Method]:
+    """Contexts of sentence encoders that give a vector a token, beside torch's Bi-LSTM.
+
+    A direction is as wide as the input, that of Bi-BloSA four fifths of it (published: 300, 240).
+    """
+    switches: dict[str, dict[str, Any]] = {"multi_cnn": {"per_token": True}}
+
+    def build(setup: Setup, name: str) -> nn.Module:
+        width = setup.embed_dim * 4 // 5 if name == "biblosa" else setup.embed_dim
+        return build_context(name, setup.embed_dim, width, **switches.get(name, {}))
+
+    found: list[Method] = [
+        ContextMethod(name, f"{_LABELS.get(name, name)}, context", partial(build, name=name))
+        for name in CONTEXTS
+        if name != "vanilla"
+    ]
+    torch_lstm = ContextMethod(
+        "torch-lstm", "Bi-LSTM, torch", lambda s: BiRecurrent(s.embed_dim, "lstm")
+    )
+    return [*found, torch_lstm]
+
+
 def all_methods(extra: Path | None = None) -> list[Method]:
     """Every method that exists.
 
@@ -238,6 +262,7 @@ def all_methods(extra: Path | None = None) -> list[Method]:
         for method in list(found)
         if method.level == "layer" and method.name.split(":")[0] in ATTENTIONS
     ]
+    found += _contexts()
     found += _disa()  # twice as wide as its input: not for encoders
     return found + ([] if extra is None else _from_file(extra))
 
@@ -260,7 +285,7 @@ def choose(level: str, names: Sequence[str] | None, extra: Path | None = None) -
     """The methods of a level, in the order asked for.
 
     Args:
-        level: ``"layer"``, ``"operator"``, ``"encoder"``, or one of the file's methods' levels.
+        level: ``"layer"``, ``"operator"``, ``"encoder"``, ``"context"``, or one of the file's.
         names: as in ``Method.name``; None takes all.
         extra: see ``all_methods``.
 

@@ -1,7 +1,7 @@
 """Make .venv in this clone and install the pinned packages into it; `make` calls this first.
 
-    python3.11 scripts/setup_env.py              # what the demo needs
-    python3.11 scripts/setup_env.py base dev     # and what the tests and the checks need
+    python3.11 scripts/setup_env.py                  # what the demo needs
+    python3.11 scripts/setup_env.py base dev docs    # and what tests, checks and documentation need
 
 Standard library only, and nothing newer than Python 3.6 can read, so that an old Python gets a
 sentence and not a syntax error. Each finished step is noted in .venv/.selfattn/state.json: a second
@@ -26,6 +26,8 @@ from _setup_checks import SetupError, check_compiler, check_disk, check_python, 
 ROOT = Path(__file__).resolve().parent.parent
 NEEDED_MB = 2500  # 1,600 MB installed, the rest for what pip unpacks and builds on the way
 CUDA_MB = 9000  # the same with the CUDA packages that the public registry's torch brings
+# Groups beside base, each a file in requirements/.
+EXTRAS = {"dev": "tests and checks", "docs": "documentation tools"}
 # Settings of the caller that would send packages, or Python itself, somewhere else.
 UNWANTED = ("PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_PREFIX", "PIP_USER", "VIRTUAL_ENV")
 NO_NETWORK = re.compile(
@@ -54,7 +56,7 @@ def plan(groups: "list[str]", torch_spec: str, root: Path = ROOT) -> "list[Step]
     """The pip calls for these groups, in order."""
     folder = root / "requirements"
     pinned = ["-c", str(folder / "constraints.txt")]
-    build, dev, constraints = (folder / f"{n}.txt" for n in ("build", "dev", "constraints"))
+    build, constraints = (folder / f"{n}.txt" for n in ("build", "constraints"))
     # Old source packages (seqeval) are only built in the new way when asked.
     from_source = ["--no-build-isolation", "--use-pep517"]
     fairseq = ["--no-deps", "--require-hashes", *from_source, "-r", str(folder / "fairseq.txt")]
@@ -75,8 +77,10 @@ def plan(groups: "list[str]", torch_spec: str, root: Path = ROOT) -> "list[Step]
             [root / "pyproject.toml", root / "setup.py"],
         ),
     ]
-    if "dev" in groups:
-        steps.append(Step("dev", "tests and checks", ["-r", str(dev), *pinned], [dev]))
+    for name, title in EXTRAS.items():
+        if name in groups:
+            needed = folder / f"{name}.txt"
+            steps.append(Step(name, title, ["-r", str(needed), *pinned], [needed]))
     return steps
 
 
@@ -245,15 +249,16 @@ def main(argv: "list[str] | None" = None) -> int:
     """Read the command line, see what is missing, install that."""
     parser = argparse.ArgumentParser(
         description="Make .venv in this clone and install the pinned packages into it.",
-        epilog="example: python3.11 scripts/setup_env.py base dev",
+        epilog="example: python3.11 scripts/setup_env.py base dev docs",
     )
-    parser.add_argument("groups", nargs="*", help="base (the demo) and dev (tests, checks)")
+    parser.add_argument("groups", nargs="*", help="base (the demo), dev (tests), docs (the site)")
     parser.add_argument("--torch", metavar="SPEC", help="another torch, as pip is to be given it")
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
-    unknown = sorted(set(options.groups) - {"base", "dev"})
+    known = ["base", *EXTRAS]
+    unknown = sorted(set(options.groups) - set(known))
     if unknown:
-        parser.error(f"group {unknown[0]!r} is not known: choose base, dev or both")
+        parser.error(f"group {unknown[0]!r} is not known: choose from {', '.join(known)}")
     start, venv = time.time(), options.venv.absolute()
     try:
         state = read_state(venv)

@@ -35,7 +35,9 @@ class FusionGate(nn.Module):
     def forward(self, v: Tensor, s: Tensor) -> Tensor:
         """Fuse values and contexts, ``(B, H, T, D)`` each, to ``(B, H, T, D)``."""
         gate = self.share(v, s)  # (B, H, T, D)
-        return gate * v + (1 - gate) * s
+        if v.dtype is s.dtype is gate.dtype:
+            return torch.lerp(s, v, gate)
+        return gate * v + (1 - gate) * s  # autocast may give them different types
 
     def share(self, v: Tensor, s: Tensor) -> Tensor:
         """The share g of each value that is kept, ``(B, H, T, D)`` in [0, 1]."""

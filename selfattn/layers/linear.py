@@ -28,13 +28,7 @@ class PerHeadLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """``(B, H, T, D)`` -> ``(B, H, T, E)``."""
-        batch, heads, length, width = x.shape
-        rows = x.transpose(0, 1).reshape(heads, batch * length, width)  # (H, B * T, D)
-        if self.bias is None:
-            y = torch.bmm(rows, self.weight)  # (H, B * T, E)
-        else:
-            y = torch.baddbmm(self.bias[:, None], rows, self.weight)
-        return y.unflatten(1, (batch, length)).transpose(0, 1)  # (B, H, T, E)
+        return map_heads(x, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         """Sizes, for ``print(module)``."""
@@ -42,3 +36,12 @@ class PerHeadLinear(nn.Module):
         return (
             f"num_heads={heads}, inputs={inputs}, outputs={outputs}, bias={self.bias is not None}"
         )
+
+
+def map_heads(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``x W + b`` for each head: ``(B, H, T, D)``, ``(H, D, E)`` and ``(H, E)``."""
+    batch, heads, length, width = x.shape
+    rows = x.transpose(0, 1).reshape(heads, batch * length, width)  # (H, B * T, D)
+    # (H, B * T, E)
+    y = torch.bmm(rows, weight) if bias is None else torch.baddbmm(bias[:, None], rows, weight)
+    return y.unflatten(1, (batch, length)).transpose(0, 1)  # (B, H, T, E)

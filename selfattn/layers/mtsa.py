@@ -25,7 +25,7 @@ from selfattn.layers.inspection import (
     visible_keys,
     visible_softmax,
 )
-from selfattn.layers.linear import PerHeadLinear
+from selfattn.layers.linear import PerHeadLinear, map_heads
 from selfattn.layers.selection import real_tokens
 from selfattn.layers.source2token_scores import Source2TokenScores
 from selfattn.masks import head_masks
@@ -155,7 +155,7 @@ class MTSA(SelfAttention):
         self.check_input(x, padding_mask)
         config = self.config
         v = split_heads(self.value_activation(self.v_proj(self.dropout(x))), self.num_heads)
-        q, k = self._map(self.q_proj, x, v), self._map(self.k_proj, x, v)  # eq. 7
+        q, k = self._queries_and_keys(x, v)  # eq. 7
         s = None
         if self.source2token is not None:
             source = {"key": k, "value": v, "input": x}[config.s2t_input]
@@ -165,6 +165,15 @@ class MTSA(SelfAttention):
             q = torch.zeros_like(k)
         assert k is not None
         return q, k, v, torch.zeros_like(v) if s is None else s
+
+    def _queries_and_keys(self, x: Tensor, v: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Queries and keys ``(B, H, T, D)``, or what has the same products of both."""
+        q, k = self.q_proj, self.k_proj
+        if isinstance(q, PerHeadLinear) and isinstance(k, PerHeadLinear) and _is_longer(v, q):
+            # (v Wq) (v Wk)^T = (v Wq Wk^T) v^T takes one product with all tokens less.
+            both = torch.bmm(q.weight, k.weight.transpose(1, 2))  # (H, D, D)
+            return map_heads(self.dropout(v), both), self.dropout(v)
+        return self._map(q, x, v), self._map(k, x, v)
 
     def _map(self, projection: nn.Module | None, x: Tensor, v: Tensor) -> Tensor | None:
         """Queries or keys ``(B, H, T, D)``, if there is a projection."""
@@ -205,3 +214,12 @@ class MTSA(SelfAttention):
     def extra_repr(self) -> str:
         """The switches, for ``print(module)``."""
         return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, config={self.config}"
+
+
+def _is_longer(v: Tensor, projection: PerHeadLinear) -> bool:
+    """Whether a product with the batch's tokens costs more than one of two projections does."""
+    if torch.compiler.is_compiling() or projection.bias is not None:
+        return False  # a graph is to hold for every number of tokens
+    _, width, key_width = projection.weight.shape
+    exact = v.dtype is projection.weight.dtype and v.dtype.itemsize >= 4  # no sum of halves more
+    return exact and key_width == width and v.shape[0] * v.shape[2] >= 2 * width

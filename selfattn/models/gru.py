@@ -22,6 +22,9 @@ class BiGRU(Context):
         embed_dim: width of the input.
         hidden_size: width of a direction; the output is twice as wide.
         dropout: on the input, drawn anew for each token.
+
+    Differs:
+        One draw of dropout serves both directions; in the authors' code each has its own.
     """
 
     def __init__(self, embed_dim: int, hidden_size: int, *, dropout: float = 0.0) -> None:

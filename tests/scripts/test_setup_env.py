@@ -108,7 +108,7 @@ def _machine():
 def test_an_unknown_group_is_refused(run_cli):
     done = run_cli([SCRIPT, "bse"])
     assert done.returncode == 2
-    assert "group 'bse' is not known: choose base, dev or both" in done.stderr
+    assert "group 'bse' is not known: choose from base, dev, docs" in done.stderr
 
 
 def test_a_folder_that_is_no_environment_is_left_alone(run_cli, tmp_path):
@@ -188,7 +188,8 @@ def test_the_hash_of_fairseq_is_enforced(run_cli, tmp_path):
 
 def test_the_fingerprint_follows_the_files_and_the_torch():
     def prints(torch):
-        return {step.name: step.fingerprint() for step in setup_env.plan(["base", "dev"], torch)}
+        steps = setup_env.plan(["base", "dev", "docs"], torch)
+        return {step.name: step.fingerprint() for step in steps}
 
     one, other = prints("torch==2.13.0"), prints("torch==2.11.0")
     assert one == prints("torch==2.13.0")

@@ -7,6 +7,8 @@ import torch.nn.functional as F
 from selfattn.config import MTSAConfig
 from selfattn.errors import UserError
 from selfattn.layers import MTSA, build_attention
+from selfattn.layers import mtsa as mtsa_layer
+from selfattn.layers.linear import map_heads
 from selfattn.masks import PositionalMask
 from selfattn.testing import assert_close
 
@@ -125,6 +127,34 @@ def test_published_parameter_counts():
     assert size(build_attention("mtsa", 300, 2, **sentence, scores="token2token")) == (
         2_524_203 - rest
     )
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("preset", ["sentence", "paper"])
+def test_many_tokens_have_one_projection_for_queries_and_keys(monkeypatch, preset, dropout):
+    """The shorter way gives what equation 7 gives, with all gradients."""
+    name = "mtsa" if preset == "sentence" else "fast_disa"
+    torch.manual_seed(1)
+    layer = build_attention(name, 12, 2, preset=preset, dense_dropout=dropout).double()
+    x = torch.randn(2, 6, 12, dtype=torch.float64, requires_grad=True)  # 12 tokens, 6 features
+    hidden = torch.tensor([[0, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 1]]).bool()
+
+    def results():
+        torch.manual_seed(2)
+        y = layer(x, hidden)
+        return [y, *torch.autograd.grad(y.square().sum(), [x, *layer.parameters()])]
+
+    calls = []
+    monkeypatch.setattr(
+        mtsa_layer, "map_heads", lambda *a: calls.append(a) or map_heads(*a), raising=True
+    )
+    short = results()
+    assert len(calls) == 1
+    layer(x[:, :5])  # too few tokens
+    assert len(calls) == 1
+    monkeypatch.setattr(mtsa_layer, "_is_longer", lambda *_: False)
+    for ours, theirs in zip(short, results(), strict=True):
+        assert_close("both ways", theirs, ours, 1e-12)
 
 
 def test_without_scores_each_token_keeps_its_value():

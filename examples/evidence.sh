@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# The small files of finished runs, for git: evidence.sh save RUNS KEPT, and back: evidence.sh restore RUNS KEPT
+# e.g. examples/evidence.sh save runs/multi30k-evidence examples/multi30k_en_de/evidence
+# run_seeds.py skips what was put back: a run is done if run.json fits the grid and the hypotheses.
+set -euo pipefail
+usage="usage: evidence.sh save|restore RUNS KEPT"
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+case ${1:?$usage} in
+save) from=${2:?$usage} to=${3:?$usage} ;;
+restore) to=${2:?$usage} from=${3:?$usage} ;;
+*) echo "$usage" >&2 && exit 2 ;;
+esac
+shopt -s nullglob
+count=0
+for record in "$from"/*/run.json; do
+    run=$(dirname "$record")
+    name=$(basename "$run")
+    [ -e "$to/$name/run.json" ] && continue
+    mkdir -p "$to/$name"
+    cp "$run/config.json" "$run"/*.hyp "$run"/*.props "$to/$name"
+    # Without this machine's paths. run.json last: it says that the run is done.
+    for file in trained.json attempts.json train.log run.json; do
+        sed -e "s#$root/##g" -e "s#$PWD/##g" "$run/$file" > "$to/$name/$file"
+    done
+    count=$((count + 1))
+done
+echo "$count runs from $from to $to"

@@ -1,0 +1,83 @@
+"""What a number of seeds can find: simulated experiments, judged as a protocol judges real ones.
+
+    python examples/significance/verdicts.py --runs 8:8 8:4 --spreads 0.3:0.4 0.2:0.6 --margin 0.5
+
+An experiment draws a score for every run of two systems and asks the tests of compare_bleu.py,
+Welch's and the two one-sided ones, at the strictest level of Holm's correction. Its fellow,
+scripts/simulate_tests.py, makes up whole test sets, but only for systems that are equally good.
+"""
+
+import argparse
+from typing import Any
+
+import numpy as np
+
+from selfattn.cli import run
+from selfattn_experiments.compare.run_level import scipy_stats
+
+HEADER = (
+    "| runs | spreads | scores | true difference | better or worse | equivalent |\n"
+    "|---|---|---|---|---|---|"
+)
+
+
+def two(kind: type) -> Any:
+    """Reads 8:4, of the baseline and of the system."""
+
+    def pair(text: str) -> tuple[Any, Any]:
+        first, second = text.split(":")
+        return kind(first), kind(second)
+
+    return pair
+
+
+def draw(shape: tuple[int, int], spread: float, skew: bool, rng: np.random.Generator) -> Any:
+    """Scores around 0, an experiment a row; skewed: most are a little better, a few much worse."""
+    luck = 1 - rng.exponential(size=shape) if skew else rng.normal(size=shape)
+    return spread * luck
+
+
+def verdicts(x: Any, y: Any, margin: float, level: float) -> tuple[Any, Any]:
+    """Which experiments, rows of scores, end with a difference, and which with equivalence."""
+    test, unequal = scipy_stats().ttest_ind, {"axis": 1, "equal_var": False}
+    different = test(y, x, **unequal).pvalue < level
+    above = test(y + margin, x, alternative="greater", **unequal).pvalue
+    below = test(y - margin, x, alternative="less", **unequal).pvalue
+    return different, ~different & (np.maximum(above, below) < level)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--runs", type=two(int), nargs="+", required=True, metavar="N:M", help="of both sides")
+    add("--spreads", type=two(float), nargs="+", required=True, metavar="SD:SD", help="of runs")
+    add("--differences", type=float, nargs="+", default=[0.0, 0.5, 1.0], help="true ones (0 0.5 1)")
+    add("--margin", type=float, default=0.5, help="of equivalence, in points (0.5)")
+    add("--comparisons", type=int, default=3, help="that share the level of 0.05 (3)")
+    add("--experiments", type=int, default=20_000, help="a row of the table (20000)")
+    add("--seed", type=int, default=1, help="of all random numbers (1)")
+    args = parser.parse_args()
+    rng = np.random.default_rng(args.seed)
+    print(HEADER)
+    for runs in args.runs:
+        for spreads in args.spreads:
+            for skew in (False, True):
+                for difference in args.differences:
+                    x, y = (
+                        draw((args.experiments, n), sd, skew, rng)
+                        for n, sd in zip(runs, spreads, strict=True)
+                    )
+                    level = 0.05 / args.comparisons
+                    found = verdicts(x, y + difference, args.margin, level)
+                    print(
+                        f"| {runs[0]} and {runs[1]} | {spreads[0]} and {spreads[1]} "
+                        f"| {'skewed' if skew else 'normal'} | {difference:g} "
+                        f"| {found[0].mean():.2f} | {found[1].mean():.2f} |"
+                    )
+
+
+if __name__ == "__main__":
+    run(main)

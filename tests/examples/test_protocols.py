@@ -1,0 +1,93 @@
+"""The grids of both protocols, and the shell script that keeps their runs."""
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("yaml")
+
+from selfattn_experiments.runs.flags import parse  # noqa: E402
+from selfattn_experiments.runs.keys import load  # noqa: E402
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+# What tuning may choose for a system; everything else is its attention, or the same for all.
+TUNED = {
+    "multi30k_en_de": {"--lr"},
+    "srl_ewt": {
+        "--lr", "--timing-signal", "--no-timing-signal", "--no-scale-embedding", "--initialiser",
+        "--embedding-dropout",
+    },
+}  # fmt: skip
+ATTENTION = {"--arch", "--encoder-attention", "--multihead-masks"}
+ATTENTION |= {"--mtsa-preset", "--mtsa-masks", "--mtsa-distance"}
+
+
+def flags_of(entry):
+    return parse((entry["flags"] if isinstance(entry, dict) else entry).split(), "a test")
+
+
+@pytest.mark.parametrize("name", TUNED)
+def test_every_system_is_tuned_with_as_many_settings_and_differs_in_nothing_else(name):
+    tuning, evidence = (load(EXAMPLES / name / f"{f}.yaml") for f in ("tuning", "evidence"))
+    assert tuning["seeds"] == [1000]
+    tried = dict.fromkeys(evidence["systems"], 0)
+    for setting, entry in tuning["systems"].items():
+        system = setting.rpartition("-")[0]
+        if system != "dropout":
+            tried[system] += 1
+            own = {k: v for k, v in flags_of(entry).items() if k in ATTENTION}
+            final = flags_of(evidence["systems"][system])
+            assert own == {k: v for k, v in final.items() if k in ATTENTION}
+    assert set(tried.values()) == {4}
+    for entry in evidence["systems"].values():
+        assert flags_of(entry).keys() <= ATTENTION | TUNED[name]
+        assert entry["seeds"] == list(range(1, len(entry["seeds"]) + 1))
+
+
+@pytest.mark.parametrize("name", TUNED)
+def test_no_setting_is_chosen_on_a_test_set(name):
+    tuning = load(EXAMPLES / name / "tuning.yaml")
+    assert not any("test" in part for part in tuning.get("references", tuning.get("gold")))
+
+
+def test_finished_runs_are_kept_without_paths_and_put_back(tmp_path):
+    script = EXAMPLES / "evidence.sh"
+    done, half = tmp_path / "runs" / "a-1", tmp_path / "runs" / "a-2"
+    for run in (done, half):
+        (run / "checkpoints").mkdir(parents=True)
+        for file in ("config.json", "trained.json", "attempts.json", "train.log"):
+            (run / file).write_text(f"{EXAMPLES.parent}/plugin {tmp_path}/runs")
+        (run / "test.hyp").write_text(f"{EXAMPLES.parent}/plugin")
+    (done / "run.json").write_text("{}")
+
+    def call(*words):
+        subprocess.run([script, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    call("save", "runs", "kept")
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["a-1"]
+    kept = tmp_path / "kept" / "a-1"
+    assert (kept / "train.log").read_text() == "plugin runs"
+    assert (kept / "test.hyp").read_bytes() == (done / "test.hyp").read_bytes()
+    assert not (kept / "checkpoints").exists()
+    call("restore", "again", "kept")
+    assert {path.name for path in (tmp_path / "again" / "a-1").iterdir()} == {
+        path.name for path in kept.iterdir()
+    }
+
+
+def test_simulated_verdicts_are_those_of_the_comparison(monkeypatch):
+    pytest.importorskip("scipy")
+    monkeypatch.syspath_prepend(EXAMPLES / "significance")
+    from verdicts import verdicts
+
+    from selfattn_experiments.compare import run_level
+
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(40, 5)), rng.normal(size=(40, 4)) * 0.3 + rng.normal(size=(40, 1))
+    different, same = verdicts(x, y, margin=2.0, level=0.05)
+    assert 0 < different.sum() < 40 and same.any()
+    for row in range(40):
+        p, q = run_level.welch(x[row], y[row]).p, run_level.equivalence(x[row], y[row], 2.0)
+        assert different[row] == (p < 0.05) and same[row] == (p >= 0.05 and q < 0.05)
