@@ -1,4 +1,4 @@
-"""The scripts of this folder that are verbs of `selfattn`: for a clone that is not installed."""
+"""What the scripts in this folder that are verbs of `selfattn` share: no installation is needed."""
 
 import sys
 from pathlib import Path
@@ -9,6 +9,10 @@ from selfattn.cli import run
 from selfattn_experiments.commands.verbs import run_script
 
 
-def main() -> None:
-    """Do what the verb does that this script stands for, and leave the process."""
-    run(run_script)
+def main(script: str) -> None:
+    """Run the verb that belongs to a script of this folder, and exit.
+
+    Args:
+        script: the path of the script.
+    """
+    run(lambda: run_script(Path(script).name))

@@ -6,8 +6,8 @@ Example:
   python scripts/demo.py --attention multihead
   python scripts/demo.py --pair mytext.en mytext.de
 
-Everything lands in demo/. Finished steps are not repeated, and a training that was stopped goes on
-where it was; the second run needs no network.
+Everything is written to demo/. Finished steps are not repeated, and a training that was stopped is
+resumed; the second run needs no network.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def parse_args() -> argparse.Namespace:
     add = parser.add_argument
     add("--attention", choices=tuple(ATTENTIONS), default="mtsa", help="of the encoder (mtsa)")
     add("--pair", nargs=2, type=Path, metavar=("EN", "DE"), help="your own text, line by line")
-    add("--dir", type=Path, default=ROOT / "demo", help="where everything lands (demo)")
+    add("--dir", type=Path, default=ROOT / "demo", help="where everything is written (demo)")
     add("--wheels", type=Path, default=ROOT / ".wheels", help="downloads (.wheels)")
     add("--updates", type=int, default=size.updates, help=f"optimizer steps ({size.updates})")
     add("--width", type=int, default=size.width, help=f"of the model ({size.width})")

@@ -3,4 +3,4 @@
 import _verb
 
 if __name__ == "__main__":
-    _verb.main()
+    _verb.main(__file__)

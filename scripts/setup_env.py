@@ -5,7 +5,8 @@
 
 Standard library only, and nothing newer than Python 3.6 can read, so that an old Python gets a
 sentence and not a syntax error. Each finished step is noted in .venv/.selfattn/state.json: a second
-run has nothing to do, and a run after an interruption takes up the step that was cut short.
+run has nothing to do, and one after an interruption repeats the step that was cut short. It prints
+its progress itself, because tqdm is among the packages that it installs.
 """
 
 import argparse
@@ -61,21 +62,13 @@ def plan(groups: "list[str]", torch_spec: str, root: Path = ROOT) -> "list[Step]
     from_source = ["--no-build-isolation", "--use-pep517"]
     fairseq = ["--no-deps", "--require-hashes", *from_source, "-r", str(folder / "fairseq.txt")]
     base = folder / "base.txt"
+    torch = [torch_spec, "-r", str(build), *pinned]
+    clone = ["--no-deps", "--no-build-isolation", "-e", str(root)]
     steps = [
-        Step(
-            "torch",
-            "PyTorch and build tools",
-            [torch_spec, "-r", str(build), *pinned],
-            [build, constraints],
-        ),
+        Step("torch", "PyTorch and build tools", torch, [build, constraints]),
         Step("fairseq", "fairseq-fixed", fairseq, [folder / "fairseq.txt"]),
         Step("base", "other packages", [*from_source, "-r", str(base), *pinned], [base]),
-        Step(
-            "clone",
-            "this clone",
-            ["--no-deps", "--no-build-isolation", "-e", str(root)],
-            [root / "pyproject.toml", root / "setup.py"],
-        ),
+        Step("clone", "this clone", clone, [root / "pyproject.toml", root / "setup.py"]),
     ]
     for name, title in EXTRAS.items():
         if name in groups:
@@ -90,7 +83,7 @@ def default_torch(root: Path = ROOT) -> str:
     return next(line.strip() for line in lines if line.strip() and line[0] != "#")
 
 
-# -- What is there already ------------------------------------------------------------------------
+# -- What is already there ------------------------------------------------------------------------
 
 
 def read_state(venv: Path) -> "dict[str, Any]":
@@ -157,7 +150,7 @@ def explain(log: str, step: Step) -> str:
 def clean_environment() -> "dict[str, str]":
     """The caller's environment without what would send the packages elsewhere."""
     kept = {name: value for name, value in os.environ.items() if name not in UNWANTED}
-    kept.setdefault("PIP_RETRIES", "2")  # an offline machine shall hear so within seconds
+    kept.setdefault("PIP_RETRIES", "2")  # without a network, fail within seconds
     return dict(kept, PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_NO_INPUT="1", PYTHONUNBUFFERED="1")
 
 
@@ -197,7 +190,7 @@ def make_venv(venv: Path, label: str) -> None:
     if venv.exists():
         ours = logs.exists() or (venv / "pyvenv.cfg").is_file()
         if not ours and (not venv.is_dir() or any(venv.iterdir())):
-            raise SetupError(f"{venv} is there and is no Python environment: move it away")
+            raise SetupError(f"{venv} exists, but is not a Python environment: move it away")
         shutil.rmtree(str(venv))
     logs.mkdir(parents=True, exist_ok=True)
     code, text = run_quietly([sys.executable, "-m", "venv", str(venv)], logs / "venv.log", label)
@@ -207,7 +200,7 @@ def make_venv(venv: Path, label: str) -> None:
 
 
 def install(venv: Path, steps: "list[Step]", torch_spec: str) -> None:
-    """Check the machine, then do each step that is not done; note it at once."""
+    """Check the machine, then do each step that is not done, and note it when it is."""
     state = read_state(venv)
     running = tuple(sys.version_info[:3])
     moved = state["place"] not in (None, str(venv))  # the scripts in bin/ name the old place
@@ -273,7 +266,7 @@ def main(argv: "list[str] | None" = None) -> int:
         print(f"setup_env.py: error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nsetup_env.py: interrupted; the same command takes it up again", file=sys.stderr)
+        print("\nsetup_env.py: interrupted; the same command continues", file=sys.stderr)
         return 130
     print(f"environment ready in {time.time() - start:.0f} s")
     return 0

@@ -20,7 +20,7 @@ from selfattn_experiments.commands.verbs import GROUPS, VERBS
 
 HEAD = """usage: selfattn VERB ...
 
-Attention with a score per feature: data, training with fairseq, scores, comparison.
+Attention with a score per feature: prepare data, train with fairseq, score and compare.
 """
 TAIL = """
 Examples:
@@ -29,7 +29,7 @@ Examples:
   selfattn train data-bin/my/data-bin --arch transformer_mtsa --max-update 3000 --save-dir runs/my
   selfattn compare --ref test.de --baseline 'runs/base-*/test.hyp' --system 'runs/mtsa-*/test.hyp'
 
-`selfattn VERB --help` says more. Completion: pip install argcomplete, and in the shell
+`selfattn VERB --help` describes a verb. Shell completion: pip install argcomplete, then
 `eval "$(register-python-argcomplete selfattn)"`.
 """
 
@@ -45,7 +45,7 @@ def overview(start: str = "") -> str:
 
 
 def split(words: list[str]) -> tuple[str, list[str]]:
-    """The verb, of two words or one, and what stands behind it; an empty verb if there is none."""
+    """The verb, of two words or one, and the words after it; the verb is empty if there is none."""
     for count in (2, 1):
         if " ".join(words[:count]) in VERBS:
             return " ".join(words[:count]), words[count:]
@@ -53,10 +53,10 @@ def split(words: list[str]) -> tuple[str, list[str]]:
 
 
 def without_verb(words: list[str]) -> None:
-    """``selfattn --help`` and ``--version``; other words are a mistake.
+    """Answer ``selfattn --help`` and ``--version``, and refuse anything else.
 
     Raises:
-        UserError: if the words begin with neither.
+        UserError: if the words begin with neither of them.
     """
     first, second = [*words, "", ""][:2]
     seconds = [verb.partition(" ")[2] for verb in VERBS if verb.startswith(f"{first} ")]
@@ -93,14 +93,23 @@ def complete() -> None:
     typed = " ".join(os.environ.get("COMP_LINE", "").split()[1:3])
     parser = argparse.ArgumentParser(prog="selfattn")
     verbs = parser.add_subparsers()
+    firsts: dict[str, argparse.ArgumentParser] = {}
     groups: dict[str, Any] = {}
-    for verb in VERBS.values():
-        first, _, second = verb.words.partition(" ")
+
+    def add(where: Any, name: str, words: str) -> argparse.ArgumentParser:
+        wanted = words in VERBS and typed.startswith(words)
+        flags = [VERBS[words].load_parser(words)] if wanted else []
+        added: argparse.ArgumentParser = where.add_parser(name, parents=flags, add_help=not flags)
+        return added
+
+    for words in VERBS:
+        first, _, second = words.partition(" ")
+        if first not in firsts:  # `predict` is a verb, and the first word of another
+            firsts[first] = add(verbs, first, first)
         if second and first not in groups:
-            groups[first] = verbs.add_parser(first).add_subparsers()
-        flags = [verb.load_parser(verb.words)] if typed.startswith(verb.words) else []
-        where = groups[first] if second else verbs
-        where.add_parser(second or first, parents=flags, add_help=not flags)
+            groups[first] = firsts[first].add_subparsers()
+        if second:
+            add(groups[first], second, words)
     argcomplete.autocomplete(parser)
 
 

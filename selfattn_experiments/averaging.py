@@ -31,7 +31,7 @@ def latest(folder: str | os.PathLike[str], count: int, by: str = "epoch") -> lis
         *count* files, the oldest first.
 
     Raises:
-        UserError: there is no such folder, or it holds fewer.
+        UserError: if there is no such folder, or it holds fewer.
     """
     if count < 1:
         raise UserError(f"--last is {count}, but at least 1 checkpoint is needed")
@@ -59,11 +59,11 @@ def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
         keep their dtype; integer tensors are the last checkpoint's; shared tensors stay shared.
 
     Raises:
-        UserError: no file, an unreadable one, one whose weights, model flags or vocabularies
-            differ, or the same weights twice.
+        UserError: if there is no file, one cannot be read, their weights, model flags or
+            vocabularies differ, or two hold the same weights.
     """
     if not paths:
-        raise UserError("no checkpoint to average: at least 1 is needed")
+        raise UserError("there is no checkpoint to average: at least 1 is needed")
     last = read(paths[-1])
     seen = Distinct()
     seen.add(last["model"], paths[-1])

@@ -29,7 +29,7 @@ def frugal() -> dict[str, str]:
 def die_with_parent(parent: int) -> None:
     """In a new process: end with the parent, on Linux.
 
-    Without it, a training whose parent was killed goes on beside its successor.
+    Without it, a training whose parent was killed would keep running beside its successor.
 
     Args:
         parent: process id of the parent.

@@ -70,10 +70,11 @@ def write_roles(folder):
 
 
 def write_sentences(folder):
-    """Pairs of sentences with scores, of words that the vectors know, too."""
+    """Pairs with scores, of words that the vectors know, too; a digit and a text a line."""
     for seed, part in enumerate(("train", "dev", "test")):
         text = sentence_corpus.related(30, seed)
         (folder / f"sick.{part}.tsv").write_text(text)
+    (folder / "custrev.all").write_text("".join(f"{n % 2} tea {n}\n" for n in range(20)))
     with (folder / "glove.6B.100d.txt").open("a") as file:
         file.write(f"goat{' 0.1' * 100}\n")
 

@@ -7,7 +7,7 @@ Example, after cloning the two repositories at the commits that the README besid
 
 Kept: the predicates tagged as verbs, without auxiliaries that have no argument, in sentences where
 both repositories have the same tokens. Labels are CoNLL-2005's: ARG0 is A0, ARGM-TMP is AM-TMP.
-What is left out is counted, documents of the lists without an annotation among it.
+What is left out is counted, including listed documents without annotation.
 """
 
 import argparse

@@ -9,7 +9,7 @@ Without, from a folder that holds the archives of sources.json:
 
   python examples/wmt14_en_de/prepare.py --dest data-bin/wmt14 --archives FOLDER
 
-An interrupted command goes on with the step, and within a download with the byte, where it was.
+When repeated, an interrupted command resumes at the same step, and a download at the same byte.
 """
 
 import argparse
@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from selfattn.cli import run
 from selfattn.errors import UserError
 from selfattn.files import check_output_folder
+from selfattn_experiments.commands.checks import check_workers
 from wmt14.prepare import Options, prepare
 from wmt14.sources import find_archives, read_sources
 
@@ -59,6 +60,7 @@ def parse_args() -> argparse.Namespace:
     args = parser.parse_args()
     if args.archives and args.mirror:
         raise UserError("--archives and --mirror exclude each other: give one of them")
+    check_workers(args.workers)
     if args.any_data and not args.archives:
         raise UserError("--any-data is for --archives: a download must be what it should be")
     return args

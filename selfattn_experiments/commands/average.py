@@ -1,4 +1,4 @@
-"""Average the weights of several checkpoints into one that fairseq-generate loads.
+"""Average the weights of several checkpoints into one that fairseq-generate can load.
 
 Example, the last 5 epochs of a run:
 

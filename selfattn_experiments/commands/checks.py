@@ -5,6 +5,8 @@ import argparse
 from selfattn.errors import UserError
 from selfattn.files import check_output
 
+MOST_WORKERS = 1024
+
 
 def check_least(args: argparse.Namespace, **least: int) -> None:
     """Refuse numbers that are too small.
@@ -20,6 +22,16 @@ def check_least(args: argparse.Namespace, **least: int) -> None:
         value = getattr(args, name)
         if value is not None and value < allowed:
             raise UserError(f"--{name.replace('_', '-')} is {value}, but must be {allowed} or more")
+
+
+def check_workers(workers: int) -> None:
+    """Refuse more processes than any machine has cores for: they would take all its memory.
+
+    Raises:
+        UserError: if there are more than MOST_WORKERS.
+    """
+    if workers > MOST_WORKERS:
+        raise UserError(f"--workers is {workers}, but must be {MOST_WORKERS} or less")
 
 
 def check_outputs(args: argparse.Namespace, *names: str) -> None:

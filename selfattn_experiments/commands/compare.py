@@ -11,10 +11,12 @@ Example, two test sets, names for the tables, and files for a paper:
       --baseline base='runs/multihead/*/{test}.out' --system mtsa='runs/mtsa/*/{test}.out' \\
       --markdown report.md --latex table.tex --plots pictures
 
-Hypotheses are what fairseq-generate printed, plain text with a translation a line, or predicted
-semantic roles (then --ref is the gold file, and the scores are F1 and perfect propositions). The
-answer rests on Welch's t-test over runs of the primary metric, corrected by Holm over systems and
-test sets; the other metrics are shown beside it.
+Hypotheses are the output of fairseq-generate, plain text with one translation per line, or
+predicted semantic roles (then --ref is the gold file, and the scores are F1 and perfect
+propositions), or predictions of sentences (the scores are accuracy, or Pearson, Spearman and MSE,
+as the gold file has classes or scores). The verdict rests on Welch's t-test over runs of the
+primary metric, with Holm's correction over systems and test sets; the other metrics are shown
+beside it.
 """
 
 import argparse
@@ -41,7 +43,7 @@ FILES = ("json", "csv", "markdown", "latex")
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command to its parser."""
-    add = parser.add_argument
+    add = parser.add_argument_group("what is compared").add_argument
     add("--baseline", required=True, metavar="[NAME=]GLOB", help="runs of the baseline, in quotes")
     add(
         "--system", required=True, action="append", metavar="[NAME=]GLOB",
@@ -52,32 +54,38 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="references or gold roles; repeat for more test sets, {test} in a GLOB is the NAME",
     )  # fmt: skip
     add("--task", choices=TASKS, default="auto", help="default: what --ref holds")
-    add("--metrics", nargs="+", default=[], metavar="M", help="bleu chrf ter, or f1 comp; all")
-    add("--primary", default="", metavar="M", help="gives the verdict (default: bleu, or f1)")
+    add = parser.add_argument_group("scores and tests").add_argument
+    add(
+        "--metrics", nargs="+", default=[], metavar="M",
+        help="bleu chrf ter; f1 comp; accuracy; or pearson spearman mse (default: all)",
+    )  # fmt: skip
+    add("--primary", default="", metavar="M", help="gives the verdict (default: the first of them)")
     add("--lowercase", action="store_true", help="ignore case in BLEU and chrF")
     add("--tokenize", default="13a", help="BLEU's tokenizer (default: 13a)")
     add("--alpha", type=float, default=0.05, help="level of the verdict (default: 0.05)")
     add("--power", type=float, default=0.8, help="power to plan seeds for (default: 0.8)")
     add(
-        "--relevant", type=float, default=0.5, metavar="POINTS",
-        help="a difference that would matter: `equivalent` is below it (default: 0.5)",
+        "--relevant", type=float, metavar="POINTS",
+        help="a difference that would matter: `equivalent` is below it (default: 0.5 points of a "
+        "score in percent; 0.01 of a correlation or a squared error)",
     )  # fmt: skip
     add(
         "--looked-after", type=int, nargs="+", default=[], metavar="N",
-        help="the results were seen at N runs a system and runs were added then: mark the report",
+        help="the results were seen with N runs per system, then runs were added: mark the report",
     )  # fmt: skip
     add("--samples", type=int, default=10_000, help="draws of sentences (default: 10000)")
     add("--seed", type=int, default=1, help="of these draws (default: 1)")
+    add = parser.add_argument_group("files").add_argument
     add(
         "--no-cache", action="store_true",
-        help="count anew, and do not keep the counts beside the hypotheses as .FILE.METRIC.counts",
+        help="count again, and do not keep the counts beside the hypotheses as .FILE.METRIC.counts",
     )  # fmt: skip
     for name in FILES:
-        add(f"--{name}", type=Path, metavar="FILE", help=f"write {name} too")
+        add(f"--{name}", type=Path, metavar="FILE", help=f"also write the report as {name}")
     add("--plots", type=Path, metavar="FOLDER", help="draw runs, differences, learning curves")
     add(
         "--logs", action="append", default=[], metavar="NAME=GLOB",
-        help="training logs of a system; default: train.log beside its hypotheses or one above",
+        help="logs of a system (default: train.log beside its hypotheses, or one folder up)",
     )  # fmt: skip
 
 
@@ -85,8 +93,8 @@ def check(args: argparse.Namespace) -> None:
     """Refuse bad numbers and places before minutes of scoring."""
     for name in ("alpha", "power"):
         if not 0 < getattr(args, name) < 1:
-            raise UserError(f"--{name} is {getattr(args, name)}, but must lie between 0 and 1")
-    if not 0 < args.relevant < math.inf:
+            raise UserError(f"--{name} is {getattr(args, name)}, but must be between 0 and 1")
+    if args.relevant is not None and not 0 < args.relevant < math.inf:
         raise UserError(f"--relevant is {args.relevant}, but must be a number above 0")
     if min(args.looked_after, default=1) < 1:
         raise UserError(f"--looked-after is {min(args.looked_after)}, but must be 1 or more")
@@ -101,7 +109,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Compare the systems, print the report and write the files that are asked for."""
+    """Compare the systems, print the report and write the requested files."""
     check(args)
     args.relevant = args.relevant or 0.0  # the task says it
     args.looked_after = tuple(sorted(set(args.looked_after)))

@@ -4,8 +4,8 @@ Example, two runs in one picture:
 
   selfattn curves runs/mtsa/train.log runs/multihead/train.log --output curves.png
 
-A log is what fairseq-train printed, or its --log-file, with --log-format json or simple. The name
-of a run in the legend is the name of the folder of its log, unless --names says another.
+A log is the output of fairseq-train, or its --log-file, with --log-format json or simple. In the
+legend a run is named after the folder of its log, unless --names is given.
 """
 
 import argparse
@@ -22,7 +22,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command to its parser."""
     parser.add_argument("logs", nargs="+", type=Path, metavar="RUN_LOG")
     parser.add_argument("--output", type=Path, required=True, help="picture: .png, .svg or .pdf")
-    parser.add_argument("--names", nargs="+", metavar="NAME", help="one a log, for the legend")
+    parser.add_argument("--names", nargs="+", metavar="NAME", help="one per log, for the legend")
     parser.add_argument("--title", default="", help="a line above the picture")
 
 

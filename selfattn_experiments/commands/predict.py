@@ -2,24 +2,24 @@
 
 The checkpoint is all that is needed; several are averaged as an ensemble.
 
-Examples, a file with its predicates (annotated or not) to a props file, and its score:
+Examples: from a file with predicates (annotated or not) to a props file, and its score:
 
   selfattn predict runs/srl/checkpoint_best.pt --input dev.conll --output dev.props
   selfattn score srl dev.conll dev.props
 
-Example, a sentence; predicates are words of it, or positions counted from 0:
+Example: one sentence; predicates are words in it, or positions counted from 0:
 
   selfattn predict runs/srl/checkpoint_best.pt \\
       --sentence "The old cat chased a mouse." --predicates chased
 
-Without --input and --sentence, sentences are read from standard input, one a line. --predicates
-are those of every sentence; one that has others names them behind a tab, separated by commas.
+Without --input and --sentence, sentences are read from standard input, one per line. --predicates
+apply to every sentence; a line may name its own after a tab, separated by commas.
 
 Decoders: argmax; published, argmax and then the post-processing of Tan et al. 2018, on whose code
-the MTSA paper's rests (an I-X of any X goes on with the span before it, whose first tag names it);
+the MTSA paper's is based (an I-X of any X continues the span before it, which keeps its label);
 tan and he, Viterbi with the BIO constraints of Tan et al. 2018 (I-X may follow O) and of He et al.
-2017 (it may not); strict, as he, and no sentence opens with I-X; structured, the best here, also
-the structural constraints of He et al. 2017: unique core roles, C-X behind an X, R-X beside an X.
+2017 (it may not); strict, as he, and no sentence starts with I-X; structured, the best here, also
+the structural constraints of He et al. 2017: unique core roles, C-X after an X, R-X beside an X.
 """
 
 import argparse
@@ -50,7 +50,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command to its parser."""
     add = parser.add_argument
     add("checkpoint", nargs="+", type=Path, metavar="CHECKPOINT", help="one, or an ensemble")
-    what = parser.add_mutually_exclusive_group()
+    given = parser.add_argument_group("sentences")
+    add, what = given.add_argument, given.add_mutually_exclusive_group()
     what.add_argument("--input", nargs="+", type=Path, metavar="FILE",
                       help="any format that `selfattn prepare srl` reads, a words and a props "
                       "file, or two columns: word, and lemma of the predicate or -")  # fmt: skip
@@ -59,12 +60,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--predicates", nargs="+", metavar="P",
         help="words of the sentence, or positions counted from 0")  # fmt: skip
     add("--tokenized", action="store_true", help="split sentences at spaces only")
+    add = parser.add_argument_group("labels").add_argument
     add("--decoder", choices=DECODERS, default="argmax", help="default: argmax; see above")
     add("--output", type=Path, metavar="FILE", help="default: standard output")
     add("--format", choices=FORMATS,
-        help="text: roles under the words; json: one list; jsonl: one line a sentence; props: what "
-        "the official scorer reads; columns: words and props; lines: index words ||| tags "
-        "(default: text, and with --output what the name says: .json, .jsonl, .conll, otherwise "
+        help="text: roles under the words; json: one list; jsonl: one line per sentence; props: "
+        "what the official scorer reads; columns: words and props; lines: index words ||| tags "
+        "(default: text; with --output, by its ending: .json, .jsonl, .conll, otherwise "
         "props)")  # fmt: skip
     add("--device", default="cpu", help="cpu (default) or cuda")
 
@@ -93,7 +95,7 @@ def wanted(args: argparse.Namespace) -> list[Sentence]:
     if args.input:
         return read_queries(*args.input, word_column=args.word_column)
     if args.sentence is None and sys.stdin.isatty():
-        print("Type sentences, one a line; Ctrl-D ends.", file=sys.stderr)
+        print("Type sentences, one per line; end with Ctrl-D.", file=sys.stderr)
     texts = args.sentence or [line for line in typed() if line.strip()]
     if not texts:
         raise UserError("there is no sentence; give --input FILE or --sentence TEXT")
@@ -101,7 +103,7 @@ def wanted(args: argparse.Namespace) -> list[Sentence]:
 
 
 def write(sentences: Sequence[Sentence], args: argparse.Namespace) -> None:
-    """Write the result where it shall go, in the form that it shall have."""
+    """Write the result to --output, or print it, in the form that the flags ask for."""
     target = args.output or Path("/dev/stdout")
     form = args.format or (ENDINGS.get(target.suffix, "props") if args.output else "text")
     writers: dict[str, Callable[[Path, Sequence[Sentence]], None]] = {
@@ -142,12 +144,12 @@ def main(args: argparse.Namespace) -> None:
     sentences = wanted(args)
     import torch
 
-    # torch takes seconds to import, and a mistake in the flags should not.
+    # torch takes seconds to import; a mistake in the flags should be reported at once.
     from selfattn_tasks.srl.decode_structure import count_violations
     from selfattn_tasks.srl.tagger.predictor import Predictor
 
     if args.device != "cpu" and not (args.device == "cuda" and torch.cuda.is_available()):
-        raise UserError(f"--device {args.device} is not usable here; cpu is")
+        raise UserError(f"--device {args.device} cannot be used here; cpu can")
     predictor = Predictor.load(args.checkpoint, args.device)
     total = sum(len(s.propositions) for s in sentences)
     silent = not sys.stderr.isatty()

@@ -1,14 +1,14 @@
-"""Train a grid of systems and seeds, test and record each run, and sum it up.
+"""Train a grid of systems and seeds, test and record each run, and summarise them.
 
 Example:
 
   selfattn runs examples/multi30k_en_de/grid.yaml
 
-The grid file (flags as on a command line; what stands in [] may be left out):
+The grid file (flags as on a command line; entries in [] are optional):
 
-  task: translation              # or srl
+  task: translation              # or srl, or sentences
   data: data-bin/multi30k        # what `selfattn prepare` made
-  output: runs/grid              # gets a folder SYSTEM-SEED for each run, and the summary
+  output: runs/grid              # will hold a folder SYSTEM-SEED per run, and the summary
   seeds: [1, 2, 3, 4, 5]
   common: --optimizer adam --lr 0.0005 --max-update 3000    # fairseq-train, all systems
   systems:                       # fairseq-train, each
@@ -22,13 +22,16 @@ The grid file (flags as on a command line; what stands in [] may be left out):
   [cpus_per_run: 1] [gpus_per_run: 1] [user_dir: plugin]
   [slurm: --partition gpu --gpus 1 --time 24:00:00]         # sbatch
 
-For srl, `gold: FILE` (or {wsj: FILE, brown: FILE}) stands in place of `references`, and
-`predict: --decoder he` (flags of `selfattn predict`) in place of `generate`.
+For srl, `gold: FILE` (or {wsj: FILE, brown: FILE}) replaces `references`, and
+`predict: --decoder he` (flags of `selfattn predict`) replaces `generate`. So it is for sentences,
+whose default `gold` is the test set of the folder; a folder prepared with --folds makes a run train
+every fold in turn (SYSTEM-SEED/foldN), and joins what each predicts of the part it held out.
 
-The same command again goes on where it was stopped and skips what is done. Each GPU, or each core,
+The same command resumes where it was stopped and skips what is done. Each GPU, or each core,
 trains one run at a time. A run's folder holds train.log, the checkpoints, test.hyp (translations,
-one a line in corpus order) or test.props, and run.json: command, seed, commit, versions, hardware,
-time, scores. The grid's folder gets summary.csv and summary.json.
+one per line in corpus order), test.props or test.tsv, and run.json: command, seed, commit,
+versions, hardware, time, scores. A run of which run.json, config.json and those files are left is
+done: they can be kept without its checkpoints. The grid's folder gets summary.csv and summary.json.
 
 On a cluster:
 
@@ -50,22 +53,23 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("grid", type=Path, metavar="GRID.yaml", help="systems, seeds and flags, see above")
     add("--only", nargs="+", default=[], metavar="RUN",
-        help="these runs, such as mtsa-1 or 'mtsa-*'; several such calls may share a grid, and "
-        "none writes the summary")  # fmt: skip
+        help="only these runs, such as mtsa-1 or 'mtsa-*'; several such calls may share a grid, "
+        "and none of them writes the summary")  # fmt: skip
+    add = parser.add_argument_group("where runs are trained").add_argument
     add("--device", choices=("auto", "cpu", "cuda"), default="auto",
-        help="auto: the GPUs of CUDA_VISIBLE_DEVICES, or the CPU where there is none")  # fmt: skip
-    add("--jobs", type=int, metavar="N", help="runs at the same time (one a GPU, or a core)")
-    add("--runs-per-gpu", type=int, default=1, metavar="N", help="runs that share a GPU (1)")
+        help="auto: the GPUs of CUDA_VISIBLE_DEVICES, or the CPU if there are none")  # fmt: skip
+    add("--jobs", type=int, metavar="N", help="parallel runs (default: one per GPU, or per core)")
+    add("--runs-per-gpu", type=int, default=1, metavar="N", help="runs on each GPU (default: 1)")
     add("--retries", type=int, default=2, metavar="N",
-        help="how often a crashed run is started again, from its last checkpoint (2)")  # fmt: skip
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--dry-run", action="store_true", help="print the commands that are left")
-    what.add_argument("--summary", action="store_true", help="only sum up what is done")
-    what.add_argument("--slurm", type=Path, metavar="FOLDER", help="only write scripts for SLURM")
+        help="restarts of a crashed run, from its last checkpoint (default: 2)")  # fmt: skip
+    what = parser.add_argument_group("instead of training").add_mutually_exclusive_group()
+    what.add_argument("--dry-run", action="store_true", help="only print the remaining commands")
+    what.add_argument("--summary", action="store_true", help="only summarise what is done")
+    what.add_argument("--slurm", type=Path, metavar="FOLDER", help="only write SLURM scripts")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Work the grid off, or only print, sum up or write scripts."""
+    """Run the grid, or only print its commands, summarise it or write scripts."""
     check_least(args, jobs=1, runs_per_gpu=1, retries=0)
     grid = read_grid(args.grid)
     if args.slurm:
@@ -76,7 +80,7 @@ def main(args: argparse.Namespace) -> int:
         submit = write_scripts(args.slurm, grid, names, again("runs"))
         print(f"{len(names)} runs; start them with {os.path.relpath(submit)}")
         return 0
-    # torch takes seconds to import, and a mistake in the grid file should not.
+    # torch takes seconds to import; a mistake in the grid file should be reported at once.
     from ..runs import session
 
     if args.summary:
@@ -84,7 +88,7 @@ def main(args: argparse.Namespace) -> int:
     options = session.Options(args.device, args.jobs, args.runs_per_gpu, args.retries, args.only)
     if args.dry_run:
         return session.dry_run(grid, options)
-    # A lost connection ends the runner as Ctrl-C does, unless nohup asked it to go on.
+    # A lost connection stops the runner as Ctrl-C does, unless nohup asked it to continue.
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGTERM))
     return session.work(grid, options)

@@ -1,6 +1,6 @@
 """Draw what the attention of a trained model does with a sentence.
 
-Examples, a translation model (transformer_*), a tagger (deepatt*) and a model of sentences, whose
+Examples: a translation model (transformer_*), a tagger (deepatt*) and a model of sentences, whose
 layers are its context, if that is an attention of this project, and its pool:
 
   selfattn show runs/my/checkpoint_best.pt "A dog runs on the beach."
@@ -10,14 +10,14 @@ layers are its context, if that is an attention of this project, and its pool:
 
 Writes PREFIX.png and PREFIX.svg, with several layers PREFIX-layer1.png and so on, with several
 sentences PREFIX-sentence1.png or PREFIX-sentence1-layer1.png and so on. What is drawn,
-where the mechanism has it:
+if the mechanism has it:
 
   token2token   weight of each key (column) for each query (row), a heatmap for each head
   source2token  weight of each token for the whole sentence
   gate          share of itself that a token keeps at the fusion gate
   selection     tokens that hard selection lets attend (heads) and be attended to (dependents)
 
-Weights of mechanisms with a weight per feature are means over the features of a head, taken after
+Mechanisms with a weight per feature are shown by its mean over the features of a head, taken after
 the softmax. Layers and heads are counted from 1, words from 0.
 """
 
@@ -36,7 +36,6 @@ from selfattn.files import check_output, write_json
 
 from ..report.attention_panels import PARTS
 from ..report.figures import FORMATS
-from .checks import check_outputs
 
 
 @dataclass(frozen=True)
@@ -64,19 +63,19 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="one, in quotes; of a pair, for instance, with a model of sentences both")  # fmt: skip
     add("--layer", default="last", metavar="N", help="a number, last (default) or all")
     add("--heads", metavar="N,N", help="numbers of heads (default: all)")
-    add("--what", metavar="PART,PART", help=f"of {', '.join(PARTS)} (default: all that there are)")
+    add("--what", metavar="PART,PART", help=f"of {', '.join(PARTS)} (default: all there are)")
     add("--output", type=Path, default=Path("attention"), metavar="PREFIX",
         help="default: attention, in the current folder")  # fmt: skip
-    add("--json", type=Path, metavar="FILE", help="write the numbers, too")
+    add("--json", type=Path, metavar="FILE", help="also write the numbers")
     tagging = parser.add_argument_group("taggers")
     tagging.add_argument("--predicate", metavar="P",
         help="the predicate: a word of the sentence, or a position counted from 0")  # fmt: skip
     tagging.add_argument("--tokenized", action="store_true", help="split at spaces only")
     translation = parser.add_argument_group("translation")
     translation.add_argument("--data", metavar="FOLDER",
-        help="of the dictionaries (default: the checkpoint's, else the training's)")  # fmt: skip
+        help="with the dictionaries (default: the checkpoint's, else the training's)")  # fmt: skip
     translation.add_argument("--user-dir", metavar="FOLDER",
-        help="what registers the architecture, if the plugin does not")  # fmt: skip
+        help="package that registers the architecture, if the plugin does not")  # fmt: skip
 
 
 def check(args: argparse.Namespace) -> None:
@@ -87,11 +86,12 @@ def check(args: argparse.Namespace) -> None:
         args.output = args.output.with_suffix("")
     for ending in FORMATS:
         check_output("--output", args.output.with_name(args.output.name + ending))
-    check_outputs(args, "json")
+    if args.json is not None:
+        check_output("--json", args.json)
 
 
 def numbers(text: str | None, flag: str) -> list[int] | None:
-    """The numbers in a text such as ``1,3``; None for all."""
+    """``1,3`` as a list."""
     if text is None:
         return None
     if not all(word.isascii() and word.isdigit() for word in text.split(",")):
@@ -100,7 +100,7 @@ def numbers(text: str | None, flag: str) -> list[int] | None:
 
 
 def names(text: str | None) -> list[str] | None:
-    """The parts in a text such as ``gate,selection``; None for all."""
+    """``gate,selection`` as a list."""
     if text is None:
         return None
     for word in text.split(","):
@@ -152,7 +152,7 @@ def look_into_encoder(args: argparse.Namespace) -> list[Found]:
     folder = _user_dir.find_user_dir()
     if folder is None or importlib.util.find_spec("fairseq") is None:
         raise UserError(
-            f"{args.checkpoint} is a translation model, which takes fairseq: run `make env`"
+            f"{args.checkpoint} is a translation model, which needs fairseq: run `make env`"
         )
     sys.path.insert(0, str(folder.parent))  # as fairseq does with --user-dir
     look = importlib.import_module(f"{folder.name}.looking").look
@@ -161,10 +161,15 @@ def look_into_encoder(args: argparse.Namespace) -> list[Found]:
     if found.unknown:
         print(
             f"{found.unknown} of {len(found.pieces)} pieces are unknown to the model; is the "
-            "sentence written as its training text was?",
+            "sentence written like its training text?",
             file=sys.stderr,
         )
     return [Found(found.pieces, found.layers, [found.attention] * len(found.layers))]
+
+
+# What looks into a checkpoint, by the entry of its `task_state` (`KEY` in the task's `state.py`);
+# one without such an entry is of a task of fairseq's own.
+LOOKING = {"srl_tagging": look_into_tagger, "sentences": look_into_sentences}
 
 
 def chosen_layers(text: str, count: int) -> list[int]:
@@ -185,20 +190,17 @@ def find(args: argparse.Namespace) -> list[Found]:
         UserError: for flags of another kind, and for more sentences than it takes.
     """
     from selfattn_tasks import checkpoints
-    from selfattn_tasks.sentences import state as sentences
-    from selfattn_tasks.srl.tagger import state as srl
 
-    task_state = checkpoints.read(args.checkpoint).get("task_state") or {}
-    if srl.KEY not in task_state and args.predicate is not None:
+    entries = checkpoints.read(args.checkpoint).get("task_state") or {}
+    look_into = next((LOOKING[key] for key in LOOKING if key in entries), look_into_encoder)
+    if args.predicate is not None and look_into is not look_into_tagger:
         raise UserError(f"--predicate is for taggers, and {args.checkpoint} is not a tagger")
-    if sentences.KEY in task_state:
-        return look_into_sentences(args)
-    if len(args.sentence) > 1:
+    if len(args.sentence) > 1 and look_into is not look_into_sentences:
         raise UserError(
             f"{len(args.sentence)} sentences are given, but {args.checkpoint} takes one; put it in "
             "quotes"
         )
-    return look_into_tagger(args) if srl.KEY in task_state else look_into_encoder(args)
+    return look_into(args)
 
 
 def looks_of(found: Found, args: argparse.Namespace) -> list[Any]:
@@ -235,7 +237,7 @@ def wanted_parts(found: Found, looks: Sequence[Any], what: Sequence[str] | None)
 def main(args: argparse.Namespace) -> None:
     """Look into the model and draw what is found."""
     check(args)
-    # torch takes seconds to import, and a mistake in the flags should not.
+    # torch takes seconds to import, and a mistake in the flags should be reported at once.
     from ..report.attention import draw
 
     contents = []

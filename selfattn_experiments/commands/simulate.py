@@ -5,8 +5,8 @@ Example, and a quick one:
   selfattn simulate --repetitions 2000 --output table.md --plot rates.png
   selfattn simulate --repetitions 100
 
-Pairs of equally good systems are made up, and each test is asked. 5 % of the pairs should come out
-below 0.05; tests over sentences do not keep this where training seeds differ.
+Pairs of equally good systems are simulated and given to each test. 5 % of the pairs should come
+out below 0.05; tests over sentences exceed this where training seeds differ.
 """
 
 import argparse
@@ -29,8 +29,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--sentences", type=int, default=300, help="of a test set (default: 300)")
     add("--samples", type=int, default=299, help="draws of sentences (default: 299)")
     add("--seed", type=int, default=1, help="of all random numbers (default: 1)")
-    add("--output", type=Path, metavar="FILE", help="write the table here too")
-    add("--plot", type=Path, metavar="FILE", help="draw it: .png or .svg")
+    add("--output", type=Path, metavar="FILE", help="also write the table here")
+    add("--plot", type=Path, metavar="FILE", help="draw it, as .png or .svg")
 
 
 def check(args: argparse.Namespace) -> None:
@@ -42,7 +42,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Ask the tests again and again, and print how often they are wrong."""
+    """Run the tests again and again, and print how often they are wrong."""
     check(args)
     found = simulate(
         WORLDS, args.repetitions, sentences=args.sentences, samples=args.samples, seed=args.seed,

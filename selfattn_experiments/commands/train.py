@@ -39,5 +39,5 @@ def main(args: argparse.Namespace) -> None:
     if args.dry_run:
         return
     if importlib.util.find_spec("fairseq") is None:
-        raise UserError("training needs fairseq: `selfattn info` says what to do about it")
+        raise UserError("training needs fairseq: `selfattn info` says how to get it")
     os.execv(sys.executable, [sys.executable, "-m", "fairseq_cli.train", *words])

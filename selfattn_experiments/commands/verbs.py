@@ -22,11 +22,11 @@ class Verb:
     """One command.
 
     Attributes:
-        words: what is typed behind ``selfattn``.
+        words: what is typed after ``selfattn``.
         summary: one line for the overview.
-        script: the same command in a clone, a file of ``scripts/``; empty where there is none.
-        module: where it stands; empty for the module of this package that has its name.
-        passes_on: whether flags that it does not know are another program's.
+        script: the same command in a clone, a file in ``scripts/``; empty if there is none.
+        module: where its code is; empty for the module of this package with its name.
+        passes_on: whether flags it does not know belong to another program.
     """
 
     words: str
@@ -46,7 +46,7 @@ class Verb:
             typed: turns the examples of the help into what this user types.
 
         Raises:
-            UserError: if it is a benchmark and this is not a clone.
+            UserError: if it is a benchmark, and this is not a clone.
         """
         name = self.module or f"{_HERE}.{self.words.replace(' ', '.')}"
         if name.startswith("benchmarks."):
@@ -63,7 +63,7 @@ class Verb:
         return parser
 
     def run(self, parser: argparse.ArgumentParser, words: Sequence[str]) -> int | None:
-        """Parse the words behind the verb, and do what they say; the exit code."""
+        """Parse the words after the verb, and do what they say; return the exit code."""
         if self.passes_on:
             args, others = parser.parse_known_args(words)
             args.others = others
@@ -74,23 +74,23 @@ class Verb:
 
 
 GROUPS = {
-    "Set up": (Verb("info", "what is installed and usable, and what to do"),),
+    "Set up": (Verb("info", "what is installed, what works, and how to fix the rest"),),
     "Prepare data": (
-        Verb("prepare translation", "parallel text, for fairseq", "prepare_translation.py"),
-        Verb("prepare srl", "semantic roles, for fairseq", "prepare_srl.py"),
+        Verb("prepare translation", "parallel text, as fairseq reads it", "prepare_translation.py"),
+        Verb("prepare srl", "semantic roles, as fairseq reads them", "prepare_srl.py"),
         Verb("prepare sentences", "sentences, pairs, candidates", "prepare_sentences.py"),
-        Verb("prepare conll05", "CoNLL-2005, from archives and Treebank", "prepare_conll05.py"),
+        Verb("prepare conll05", "CoNLL-2005, from archives and the Treebank", "prepare_conll05.py"),
     ),
     "Train": (
-        Verb("train", "fairseq-train with this plugin", passes_on=True),
-        Verb("average", "the last checkpoints into one", "average_checkpoints.py"),
+        Verb("train", "run fairseq-train with this plugin", passes_on=True),
+        Verb("average", "average the last checkpoints into one", "average_checkpoints.py"),
         Verb("runs", "a grid of systems and seeds: train, test, record", "run_seeds.py"),
     ),
     "Use a model": (
         Verb("predict sentences", "classes, scores and vectors of sentences",
              "predict_sentences.py", module=f"{_HERE}.predict_sentences"),
-        Verb("predict", "semantic roles of sentences", "predict_srl.py"),
-        Verb("show", "what the attention does with a sentence", "show_attention.py"),
+        Verb("predict", "label the semantic roles of sentences", "predict_srl.py"),
+        Verb("show", "draw what the attention does with a sentence", "show_attention.py"),
     ),
     "Score and compare": (
         Verb("score translation", "BLEU with its signature", "score_translation.py"),
@@ -102,20 +102,19 @@ GROUPS = {
     ),
     # Their code is in no wheel: outside of a clone they end with a sentence.
     "Measure (in a clone)": (
-        Verb("bench attention", "time and memory of attentions", "bench_attention.py",
+        Verb("bench attention", "time and memory of attention mechanisms", "bench_attention.py",
              module="benchmarks.attention"),
-        Verb("bench training", "time and memory of whole updates", "bench_training.py",
+        Verb("bench training", "time and memory of whole training updates", "bench_training.py",
              module="benchmarks.training"),
     ),
 }  # fmt: skip
 VERBS = {verb.words: verb for group in GROUPS.values() for verb in group}
 
 
-def run_script() -> int | None:
-    """The verb that the script that was started stands for; its exit code."""
-    prog = Path(sys.argv[0]).name
-    verb = next(verb for verb in VERBS.values() if verb.script == prog)
-    return verb.run(verb.load_parser(prog, _as_scripts), sys.argv[1:])
+def run_script(name: str) -> int | None:
+    """Run the verb that belongs to a file of ``scripts/``; return its exit code."""
+    verb = next(verb for verb in VERBS.values() if verb.script == name)
+    return verb.run(verb.load_parser(name, _as_scripts), sys.argv[1:])
 
 
 def _as_scripts(text: str) -> str:
@@ -127,7 +126,7 @@ def _as_scripts(text: str) -> str:
 
 
 def _find_benchmarks(words: str) -> None:
-    """Make ``benchmarks`` importable; it lies beside this package, or nowhere."""
+    """Make ``benchmarks`` importable, which is beside this package or not there at all."""
     root = Path(__file__).resolve().parents[2]
     if not (root / "benchmarks" / "__init__.py").is_file():
         raise UserError(

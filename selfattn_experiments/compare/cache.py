@@ -1,8 +1,8 @@
-"""Counts kept beside the hypotheses, so that the next comparison need not count again.
+"""Counts kept beside the hypotheses, so that the next comparison does not have to count again.
 
 The file is called ``.NAME.METRIC.counts`` and holds a SHA-256, 32 bytes, and an array in NumPy's
 format. The hash is that of the array and of all that the counts depend on, so whatever is stale,
-damaged or foreign is not this comparison's: it is counted anew and replaced.
+damaged or foreign does not match: the sentences are counted again and the file is replaced.
 """
 
 from __future__ import annotations

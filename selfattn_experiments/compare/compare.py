@@ -56,7 +56,7 @@ def compare(request: Request, say: Say = lambda text: None) -> Report:
 
     Args:
         request: what to compare.
-        say: told what is being done, for a line of progress.
+        say: called with what is being done, to show progress.
 
     Raises:
         UserError: for files that cannot be compared, with the reason.
@@ -125,7 +125,7 @@ def _versions(task: str) -> dict[str, str]:
 def _compare_on(
     report: Report, request: Request, name: str, path: Path, gold: Sequence[Any], say: Say
 ) -> list[Comparison]:
-    """Score all runs on one test set, and compare each system with the first one."""
+    """Score all runs on one test set, and compare each system with the first."""
     files = {}
     for system in request.systems:
         files[system.name], warnings = find_runs(system, name, len(request.references) > 1)

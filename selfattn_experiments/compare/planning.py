@@ -1,7 +1,7 @@
-"""What a number of seeds can find out: planned before a study, not read off its outcome.
+"""What a number of seeds can detect: planned before a study, not read off its outcome.
 
-A power that is computed for the observed difference only says the p-value again (Hoenig and Heisey
-2001); the smallest difference that can be detected depends on the spread and the number of runs.
+Power computed for the observed difference only restates the p-value (Hoenig and Heisey 2001); the
+smallest difference that can be detected depends on the spread and the number of runs.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class System:
 
     Args:
         name: in tables.
-        pattern: glob of its runs' files; ``{test}`` stands for the name of the test set.
+        pattern: glob of its runs' files; ``{test}`` is replaced by the name of the test set.
     """
 
     name: str
@@ -153,7 +153,7 @@ def find_runs(system: System, test_set: str, several: bool) -> tuple[list[Found]
     if several and TEST not in system.pattern:
         raise UserError(
             f"the pattern of {system.name} is {system.pattern!r}; with several --ref it must hold "
-            f"{TEST}, which stands for the name of the test set"
+            f"{TEST}, which is replaced by the name of the test set"
         )
     pattern = system.pattern.replace(TEST, glob.escape(test_set))
     paths = sorted(
@@ -227,7 +227,7 @@ def _text(log: Path) -> str:
 def _missing(pattern: str, paths: Sequence[Path], system: str) -> list[str]:
     """A warning for run folders that match the pattern but lack the file.
 
-    Runs that failed must not just drop out: what is left would look better than it is.
+    Runs that failed must not silently disappear: the rest would look better than it is.
     """
     folder, file = Path(pattern).parent, Path(pattern).name
     if glob.has_magic(file) or not glob.has_magic(str(folder)):

@@ -191,7 +191,7 @@ def simulate(
         sentences: of a test set.
         samples: draws of the tests over sentences.
         seed: of all random numbers.
-        say: told how far it is.
+        say: called with how far it is.
 
     Yields:
         One rate for each world and test.

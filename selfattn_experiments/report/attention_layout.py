@@ -85,7 +85,7 @@ class Sheet:
         """Write the tokens along one side of a panel: ``"x"`` below it or ``"y"`` left of it."""
         words = [self.labels[i] for i in self.shown]
         set_ticks = axes.set_xticks if side == "x" else axes.set_yticks
-        # A token such as $x$ is a token, no formula.
+        # A token such as $x$ is a token, not a formula.
         set_ticks(self.shown, words, fontsize=self.font, parse_math=False)
         if side == "x":
             axes.tick_params("x", rotation=90)
@@ -171,7 +171,7 @@ def beside(sections: Sequence[Section], limit: float) -> list[Section]:
 
 
 def text_width(text: str, size: float = 9.0) -> float:
-    """Width of bold letters, roughly."""
+    """The rough width of a bold text, in inches."""
     return len(text) * size * 0.7 / 72
 
 

@@ -217,7 +217,7 @@ def _bar(
 ) -> None:
     """A bar of the colours, with an arrow at its end where there are larger values.
 
-    ``unit`` stands along the bar: if it is longer, it runs into what is above.
+    ``unit`` is written along the bar; if it is longer than the bar, it runs into what is above.
     """
     ends = "max" if clipped else "neither"
     bar = place.figure.colorbar(image, cax=place.axes(x, y, _BAR, height), extend=ends)

@@ -73,7 +73,7 @@ def _draw_loss(panel: Any, runs: Mapping[str, Curves]) -> None:
 def _draw_score(panel: Any, runs: Mapping[str, Curves], score: str, label: str) -> None:
     for colour, (name, curves) in zip(colours(len(runs)), runs.items(), strict=True):
         if points := curves.valid.get(score):
-            # Beside the points, the numbers of runs that end alike would lie on each other.
+            # Written beside the points, the numbers of runs that end alike would overlap.
             _draw_validation(panel, points, colour, f"{name}: {points[-1][1]:.1f} at the end")
     panel.set_ylabel(label)
     panel.set_ylim(bottom=0)

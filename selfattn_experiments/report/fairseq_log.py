@@ -76,36 +76,36 @@ def parse_line(line: str) -> Record | None:
     kind, text = found.groups() if found else (_bare_kind(line), line.rstrip())
     if kind is None:
         return None
-    values = _json_values(text) if text.startswith("{") else _simple_values(kind, text)
-    prefix = f"{kind}_"
-    values = {name.removeprefix(prefix): value for name, value in values.items()}
+    pairs = _json_pairs(text) if text.startswith("{") else _simple_pairs(kind, text)
+    values = {
+        name.removeprefix(f"{kind}_"): number
+        for name, value in pairs
+        if (number := _number(value)) is not None
+    }
     update = values.pop("num_updates", None)
     return None if update is None else Record(kind, int(update), values)
 
 
 def _bare_kind(message: str) -> str | None:
-    """The kind of a message without the name of its logger, or None if it is no record."""
+    """The kind of a message without the name of its logger, or None if it is not a record."""
     for form, kind in _BARE:
         if found := form.match(message):
             return kind or found[1]
     return None
 
 
-def _json_values(text: str) -> dict[str, float]:
+def _json_pairs(text: str) -> list[tuple[str, object]]:
     try:
-        raw = json.loads(text)
+        return list(json.loads(text).items())
     except json.JSONDecodeError:  # the last line of a killed training
-        return {}
-    return {name: number for name, value in raw.items() if (number := _number(value)) is not None}
+        return []
 
 
-def _simple_values(kind: str, text: str) -> dict[str, float]:
+def _simple_pairs(kind: str, text: str) -> list[tuple[str, object]]:
     if kind == "train_inner":
-        pairs = _INNER_PAIR.findall(text)
-    else:
-        fields = [part.strip().split(" ") for part in text.split("|")]
-        pairs = [(part[0], part[1]) for part in fields if len(part) == 2]
-    return {name: number for name, value in pairs if (number := _number(value)) is not None}
+        return list(_INNER_PAIR.findall(text))
+    fields = [part.strip().split(" ") for part in text.split("|")]
+    return [(part[0], part[1]) for part in fields if len(part) == 2]
 
 
 def _number(value: object) -> float | None:

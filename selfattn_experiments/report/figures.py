@@ -32,7 +32,7 @@ def tidy(axes: Any, grid: str = "both") -> None:
 
 
 def colours(count: int) -> list[str]:
-    """So many colours; they repeat after the seventh."""
+    """This many colours; they repeat after the seventh."""
     return [COLOURS[i % len(COLOURS)] for i in range(count)]
 
 

@@ -14,7 +14,7 @@ from .grid import Grid
 def train(
     grid: Grid, system: str, seed: int, folder: Path, slot: Slot, extra: Sequence[str] = ()
 ) -> list[str]:
-    """fairseq-train; started again, it goes on from its last checkpoint."""
+    """fairseq-train; when started again, it resumes from its last checkpoint."""
     return [
         sys.executable, "-m", "fairseq_cli.train", str(grid.data), "--user-dir", str(grid.user_dir),
         *grid.task.train_flags, *grid.systems[system], *extra, "--seed", str(seed),

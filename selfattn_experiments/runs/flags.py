@@ -1,4 +1,4 @@
-"""Command-line flags as a grid file gives them: read, compared, and which are the runner's own."""
+"""Command-line flags in a grid file: parsed, compared, and those that the runner sets itself."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Flags = dict[str, list[str]]
 _NUMBER = re.compile(r"-[\d.]")
 
 _FOLDER = "each run has a folder of its own, and the runner names it"
-_RESUME = "without it, or with it, a run could not go on where it stopped"
-# Flags that a grid file must not give, and what stands in their place.
+_RESUME = "it would keep a run from resuming where it stopped"
+# Flags that a grid file must not give, and what to use instead.
 TRAIN: Mapping[str, str] = {
     "--seed": "the key `seeds` lists them",
-    "--task": "the key `task` says it",
-    "--user-dir": "the key `user_dir` names it",
+    "--task": "the key `task` sets it",
+    "--user-dir": "the key `user_dir` sets it",
     "--cpu": "`selfattn runs --device cpu` does that",
     "--fold": "the runner trains every fold in turn",
-    "--distributed-world-size": "the key `gpus_per_run` says it",
+    "--distributed-world-size": "the key `gpus_per_run` sets it",
     "--device-id": "the runner chooses the device",
     "--log-format": "the runner reads the log",
     **dict.fromkeys(("--save-dir", "--log-file", "--tensorboard-logdir"), _FOLDER),
@@ -50,7 +50,7 @@ def parse(words: Sequence[str], where: str) -> Flags:
         where: what an error message calls them.
 
     Raises:
-        UserError: if the first word is no flag.
+        UserError: if the first word is not a flag.
     """
     flags: Flags = {}
     values: list[str] | None = None
@@ -66,7 +66,7 @@ def parse(words: Sequence[str], where: str) -> Flags:
 
 
 def owned_by(task: Task) -> Mapping[str, str]:
-    """The flags of what applies a checkpoint that the runner gives itself."""
+    """The flags that the runner sets itself where a checkpoint is applied."""
     where = f"the key `{task.gold_key}` names the "
     if task.predictor is None:
         return {**GENERATE, "--gen-subset": f"{where}test sets"}
@@ -74,14 +74,14 @@ def owned_by(task: Task) -> Mapping[str, str]:
 
 
 def refuse_owned(flags: Flags, owned: Mapping[str, str], where: str) -> None:
-    """Refuse a flag that the runner gives itself."""
+    """Refuse a flag that the runner sets itself."""
     for name in flags:
         if name in owned:
             raise UserError(f"{where} gives {name}, which is not allowed: {owned[name]}")
 
 
 def number(flags: Flags, name: str) -> float | None:
-    """The value of a numeric flag; None if it is absent, 0 (fairseq's "never") or no number."""
+    """The value of a numeric flag; None if it is absent, 0 (fairseq's "never") or not a number."""
     try:
         return float((flags.get(name) or ["0"])[0]) or None
     except ValueError:  # fairseq says better what it wants

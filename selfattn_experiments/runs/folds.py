@@ -166,7 +166,7 @@ class Followers(Follower):
     """The logs of several trainings, one after the other, as one.
 
     Args:
-        followers (Sequence[Follower]): of each training, in their order.
+        followers: of each training, in their order.
     """
 
     def __init__(self, followers: Sequence[Follower]) -> None:

@@ -1,6 +1,6 @@
 """The keys of a grid file, and their values as typed things.
 
-Own code, because omegaconf has no type for a system (flags, or a mapping of flags and seeds), takes
+Own code, because omegaconf has no type for a system (flags, or a mapping of flags and seeds), reads
 the text "5" for the number and "yes" for true, and its errors name neither the file nor what is
 allowed.
 """
@@ -24,7 +24,7 @@ _KEYS = (
     "task", "data", "output", "seeds", "common", "systems", "average", "checkpoint", "user_dir",
     "cpus_per_run", "gpus_per_run", "slurm",
 )  # fmt: skip
-_SEEDS = "a list of different whole numbers, such as [1, 2, 3]"
+_SEEDS = "a list of distinct whole numbers, such as [1, 2, 3]"
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def load(path: Path) -> dict[str, Any]:
     yaml = needed("yaml", "PyYAML")
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc, name-defined]
-        """YAML itself lets a key that is given twice overwrite itself."""
+        """Refuses a key that is given twice, which YAML itself accepts."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             seen: set[Any] = set()
@@ -73,7 +73,7 @@ class Reader:
         return UserError(f"{self.file}: `{where}` is {value!r}, but must be {allowed}")
 
     def check_keys(self, task: Task) -> None:
-        """Refuse keys that nobody reads."""
+        """Refuse unknown keys, and those of other tasks."""
         known = (*_KEYS, *task.grid_keys)
         for key in self.content:
             if key in known:
@@ -175,7 +175,7 @@ class Reader:
             if not isinstance(name, str) or not NAME.fullmatch(name):
                 raise UserError(
                     f"{self.file}: the system {name!r} must have a name of letters, digits, dots, "
-                    "dashes and underlines; if YAML takes it for something else, in quotes"
+                    "dashes and underscores; quote it if YAML takes it for something else"
                 )
             if isinstance(entry, dict) and not entry.keys() <= {"flags", "seeds"}:
                 raise UserError(

@@ -31,7 +31,7 @@ _RECORD = ("identity", "hypotheses", "scores", "seconds", "commits", "attempts")
 class Run:
     """One system with one seed.
 
-    The folder's ``run.json`` is written last and at once: a run without it is not done, nor is one
+    The folder's ``run.json`` is written last, atomically: a run without it is not done, nor is one
     whose hypotheses are not the file that it was written for.
 
     Args:
@@ -73,7 +73,7 @@ class Run:
             refuse_to_mix(self.folder, self.grid.file, known, self._training)
         elif self.folder.is_dir() and any(self.folder.glob("[!.]*")):
             raise UserError(
-                f"{self.folder} exists, but holds no run of this script (no readable config.json): "
+                f"{self.folder} exists, but does not hold a run (no readable config.json): "
                 "choose another `output`, or remove that folder"
             )
 

@@ -1,4 +1,4 @@
-"""A call of the runner: lock the grid, check it, work it off, sum it up."""
+"""One call of the runner: lock the grid, check it, run it, summarise it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .run import Run
 
 @dataclass(frozen=True)
 class Options:
-    """How a grid is worked off.
+    """How the runs of a grid are executed.
 
     Args:
         device: ``auto``, ``cpu`` or ``cuda``.
@@ -132,7 +132,7 @@ def summarise(grid: Grid) -> int:
         UserError: if there is nothing, or a folder holds something else.
     """
     if not grid.output.is_dir():
-        raise UserError(f"there is no folder {grid.output}: no run of {grid.file} was started")
+        raise UserError(f"there is no folder {grid.output}: no run of {grid.file} has been started")
     runs = runs_of(grid)
     summary = write_summary(grid, runs)
     print(table(summary), end="")

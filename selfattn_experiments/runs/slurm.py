@@ -1,7 +1,7 @@
 """Scripts for a SLURM cluster: an array job with a task a run, and a job that collects.
 
-Own code, because submitit pickles a function and submits it at once: here a user gets scripts to
-read and to change, on a machine that need not have SLURM, and a task is an ordinary command.
+Own code, because submitit pickles a function and submits it immediately: here a user gets scripts
+to read and edit, on a machine that need not have SLURM, and a task is an ordinary command.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def write_scripts(folder: Path, grid: Grid, runs: Sequence[str], runner: Sequenc
     array = [
         *_head(f"{name}-run", folder, "%x-%A_%a.log"),
         f"#SBATCH --array=0-{len(runs) - 1}",
-        # A task that is moved to another host goes on from its last checkpoint, and so does one
-        # that has run out of time and is submitted again.
+        # A task that is moved to another host resumes from its last checkpoint, and so does one
+        # that ran out of time and is submitted again.
         "#SBATCH --requeue",
         "#SBATCH --signal=B:TERM@60",
         *(f"#SBATCH {option}" for option in _options(grid.slurm or _DEFAULT)),

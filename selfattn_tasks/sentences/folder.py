@@ -45,7 +45,7 @@ class Folder:
         self.path = Path(path)
         self.meta: dict[str, Any] = _json(self.path / META)
         version = self.meta.get("version") if isinstance(self.meta, dict) else None
-        if version != VERSION or "kind" not in self.meta:
+        if version != VERSION or self.meta.get("kind") not in [str(kind) for kind in Kind]:
             raise UserError(
                 f"{self.path / META} is not of `prepare sentences` with version {VERSION}; prepare "
                 "the folder again"
@@ -156,7 +156,13 @@ class Folder:
 
     @cached_property
     def _all(self) -> list[Example]:
-        return list(read_examples(self.path / ALL, self.kind))
+        examples = list(read_examples(self.path / ALL, self.kind))
+        if len(examples) != len(self.fold_numbers):
+            raise UserError(
+                f"{self.path / ALL} has {len(examples):,} examples, but {FOLDS} "
+                f"{len(self.fold_numbers):,} numbers; prepare the folder again"
+            )
+        return examples
 
     def _check_fold(self, fold: int | None) -> None:
         if not self.fold_count and fold is not None:

@@ -14,7 +14,9 @@ def draw_folds(count: int, folds: int, seed: int) -> list[int]:
     """The number of the fold of each example, after one shuffle.
 
     Fold i holds the examples from position floor(i n / K) of the shuffle to that of i + 1, as in
-    the code of Bi-BloSAN, whose shuffle has no seed.
+    the code of Bi-BloSAN.
+
+    Differs: that code's shuffle has no seed.
 
     Raises:
         UserError: for fewer than 3 folds or more than there are examples.
@@ -39,6 +41,8 @@ def positions(
 
     Of K folds, number i is the test set, i + 1 (mod K) the validation set, and the rest is for
     training.
+
+    Differs: the papers' code has no validation set (``select_on_test``).
 
     Args:
         numbers: the fold of each example.

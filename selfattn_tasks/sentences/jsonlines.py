@@ -27,6 +27,8 @@ def read_json_lines(
     for number, line in source.lines():
         try:
             row = json.loads(line)
+            if "\\ud" in line.lower():  # half of a pair is no character, and cannot be written
+                json.dumps(row, ensure_ascii=False).encode("utf-8")
         except (ValueError, RecursionError) as error:
             source.fail(number, f"no JSON ({error})")
         if not isinstance(row, dict):
@@ -54,4 +56,6 @@ def _texts(source: Source, number: int, values: Any) -> tuple[str | list[str], .
         words = value if isinstance(value, list) else [value]
         if not all(isinstance(word, str) for word in words):
             source.fail(number, f"a sentence is {value!r}, but must be a text")
+        if words is value and not all(word.split() == [word] for word in words):
+            source.fail(number, f"the words {value!r} have an empty one, or one with a blank")
     return tuple(values)

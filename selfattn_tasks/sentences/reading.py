@@ -175,12 +175,14 @@ def _target(source: Source, item: Item, kind: Kind) -> Target:
             return score
     else:
         wanted = "the position of a candidate, counted from 0"
-        if isinstance(value, int) or (isinstance(value, str) and value.strip().isdecimal()):
-            return int(value)
+        if isinstance(value, int):
+            return value
     source.fail(item.number, f"the {kind.target} is {value!r}, but must be {wanted}")
 
 
 def _class(source: Source, number: int, label: str, kind: Kind) -> str | None:
+    if not label.isprintable():
+        source.fail(number, f"the label is {label!r}, but must be printable")
     if kind is not Kind.NLI:
         return label
     label = label.lower()

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
+from sys import intern
 from typing import NamedTuple
 
 from selfattn.errors import UserError
@@ -76,9 +77,11 @@ def read_examples(path: Path, kind: Kind) -> Iterator[Example]:
     for number, line in enumerate(iter_lines(path), start=1):
         try:
             row = json.loads(line)
-            sentences, target = tuple(map(tuple, row["sentences"])), row["target"]
+            # One string a word, however often it stands there.
+            sentences = tuple(tuple(map(intern, words)) for words in row["sentences"])
+            target = row["target"]
             sound = kind.accepts(len(sentences)) and type(target) is types[kind.target]
-            if not sound or not all(type(word) is str for words in sentences for word in words):
+            if not sound or not all(type(words) is list for words in row["sentences"]):
                 raise ValueError
         except (ValueError, TypeError, KeyError, RecursionError):
             raise UserError(

@@ -9,17 +9,17 @@ from sys import intern
 
 from ..text import clean_line
 
-# Quotation marks in one form, and brackets as the Penn Treebank writes them.
+# Quotation marks in one form, and what the Penn Treebank writes for brackets, / and *.
 _PLAIN = {
     "``": '"', "''": '"', "\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'",
-    "\u2026": "...", "-lrb-": "(", "-rrb-": ")", "-lsb-": "[",
+    "\u2026": "...", "\\/": "/", "\\*": "*", "-lrb-": "(", "-rrb-": ")", "-lsb-": "[",
     "-rsb-": "]", "-lcb-": "{", "-rcb-": "}",
 }  # fmt: skip
 # What Latin-1 calls control characters are quotation marks and dashes of Windows.
 _WINDOWS = {
     number: bytes([number]).decode("cp1252", errors="ignore") or " " for number in range(128, 160)
 }
-_ODD = re.compile("``|''|[\u2018\u2019\u201c\u201d\u2026]|-[lr][rsc]b-", re.IGNORECASE)
+_ODD = re.compile("``|''|[\u2018\u2019\u201c\u201d\u2026]|\\\\[/*]|-[lr][rsc]b-", re.IGNORECASE)
 # don't, do n't, don 't and do n 't; the vectors of GloVe know do and n't.
 _NOT = re.compile(r"(?:(?<=[^\W\d_])|(?<!\S))n ?'t(?!\w)", re.IGNORECASE)
 _CLITIC = re.compile(r"(?<=[\w.])'(?:s|m|d|re|ve|ll)(?!\w)", re.IGNORECASE)

@@ -62,7 +62,7 @@ def parse_tree(line: str) -> tuple[list[str], list[Node]]:
                 raise UserError("broken tree: a node without a word")
             nodes[number] = nodes[number]._replace(end=len(words))
         else:
-            words.append(re.sub(r"\\(.)", r"\1", piece))  # \/ and \*
+            words.append(piece)
         place += 1
     if open_nodes:
         raise UserError(f"broken tree: {len(open_nodes)} brackets are not closed")
@@ -71,6 +71,8 @@ def parse_tree(line: str) -> tuple[list[str], list[Node]]:
 
 def read_trees(source: Source, *, mode: str, phrases: bool, repeat: bool) -> Iterator[Item]:
     """The sentences of trees, or all their phrases.
+
+    Differs: from the papers' code, which always repeats (``repeat``).
 
     Args:
         source: the file.

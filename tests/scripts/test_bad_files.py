@@ -57,6 +57,7 @@ COMMANDS = [
     ("prepare_translation --source-lang en --target-lang de --pair a.en a.de --dest o",
      "a.en a.de", "", ""),
     ("run_seeds grid.yaml --slurm o", "grid.yaml", "", "o"),
+    ("score_sentences a.tsv b.tsv", "a.tsv b.tsv", "", ""),
     ("score_srl a.conll b.conll", "a.conll b.conll", "", ""),
     ("score_translation a.txt --ref b.txt --save o.txt", "a.txt b.txt", "o.txt", ""),
     ("show_attention tagger.pt old --predicate old --output o --json o.json",
@@ -140,6 +141,7 @@ def test_a_bad_file_is_one_sentence(command, word, bad, place, repo_root, monkey
     script, *words = command.split()
     words = [bad if each == word else each for each in words]
     monkeypatch.setattr("sys.argv", [script, *words])
+    monkeypatch.syspath_prepend(repo_root / "scripts")
     before = sorted(place.rglob("*"))
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(repo_root / "scripts" / f"{script}.py"), run_name="__main__")

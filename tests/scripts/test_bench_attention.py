@@ -3,14 +3,16 @@
 import csv
 import importlib.util
 import re
-import runpy
 import sys
 import xml.etree.ElementTree
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from benchmarks import memory
 from selfattn.errors import UserError
+from selfattn_experiments.commands.verbs import run_script
 
 SCRIPT = "scripts/bench_attention.py"
 NO_PICTURES = importlib.util.find_spec("matplotlib") is None
@@ -125,9 +127,9 @@ def test_compare_finds_a_doctored_regression(measured, bench):
 
 
 @pytest.fixture(scope="module")
-def main(repo_root):
+def main():
     """The command without a process of its own, which would only load torch once more."""
-    return runpy.run_path(str(repo_root / SCRIPT))["main"]
+    return partial(run_script, Path(SCRIPT).name)
 
 
 def test_the_list_of_methods(main, monkeypatch, capsys):

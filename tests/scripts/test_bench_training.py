@@ -2,12 +2,13 @@
 
 import csv
 import importlib.util
-import runpy
 import sys
+from pathlib import Path
 
 import pytest
 
 from selfattn.errors import UserError
+from selfattn_experiments.commands.verbs import run_script
 
 SCRIPT = "scripts/bench_training.py"
 NO_FAIRSEQ = importlib.util.find_spec("fairseq") is None
@@ -66,7 +67,7 @@ def test_flags_of_two_words_and_a_block_length(run_cli, repo_root, tmp_path):
         (["--methods-module", "own.py"], "--methods-module cannot be combined"),
     ],
 )
-def test_mistakes_are_found_before_measuring(monkeypatch, repo_root, args, words):
+def test_mistakes_are_found_before_measuring(monkeypatch, args, words):
     monkeypatch.setattr(sys, "argv", [SCRIPT, "--level", "fairseq", *args])
     with pytest.raises(UserError, match=words):
-        runpy.run_path(str(repo_root / SCRIPT))["main"]()
+        run_script(Path(SCRIPT).name)

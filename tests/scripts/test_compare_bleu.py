@@ -169,7 +169,7 @@ def test_semantic_roles(run_cli, repo_root, tmp_path):
             for bad in ("inf", "nan", "0")
         ],
         (["--looked-after", "0"], "--looked-after is 0, but must be 1 or more"),
-        (["--alpha", "1"], "--alpha is 1.0, but must lie between 0 and 1"),
+        (["--alpha", "1"], "--alpha is 1.0, but must be between 0 and 1"),
         (["--csv", "none/r.csv"], "--csv is none/r.csv, but there is no folder none"),
         (["--logs", "a=runs/*/train.log"], "--logs is for the learning curves of --plots FOLDER"),
     ],

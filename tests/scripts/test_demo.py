@@ -121,7 +121,7 @@ def test_a_killed_demo_goes_on(demo, place, repo_root):
     assert "done training" not in log.read_text("utf-8")
     done = demo(*size)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"going on after update \d+", done.stdout)
+    assert re.search(r"resuming after update \d+", done.stdout)
     text = log.read_text("utf-8")
     assert text.count("$ ") == 2
     assert "done training" in text

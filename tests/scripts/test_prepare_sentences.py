@@ -116,6 +116,9 @@ def test_folds(prepare, place):
         data.examples("train", 4)
     with pytest.raises(UserError, match="--fold is missing; .* has 4 folds"):
         data.words()
+    (data.path / "folds.json").write_text("[0, 1]")
+    with pytest.raises(UserError, match="all.jsonl has 32 examples, but folds.json 2 numbers"):
+        Folder(data.path).examples("train", 0)
 
 
 def test_the_papers_choice_on_the_test_data_is_named(prepare, place):
@@ -232,7 +235,7 @@ def test_a_broken_folder_is_one_sentence(prepare, place):
     (data / "vectors.npz").write_bytes(b"PK")
     with pytest.raises(UserError, match="vectors.npz cannot be read"):
         Folder(data).vectors()
-    for text in ("[]", "{}", '{"version": 9, "kind": "nli"}'):
+    for text in ("[]", "{}", '{"version": 9, "kind": "nli"}', '{"version": 1, "kind": "x"}'):
         (data / "meta.json").write_text(text)
         with pytest.raises(UserError, match="meta.json is not of `prepare sentences` with version"):
             Folder(data)

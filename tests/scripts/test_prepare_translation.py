@@ -120,12 +120,14 @@ def add_line(path, line):
         (lambda c: None, ["--max-ratio", "inf"], ["--max-ratio is inf", "1 or more"]),
         (lambda c: None, ["--vocab-size", "99999999999"], ["--vocab-size is 99999999999", "4 to "]),
         (lambda c: None, ["--workers", "0"], ["--workers is 0", "1 or more"]),
+        (lambda c: None, ["--workers", "1000000"], ["--workers is 1000000", "1024 or less"]),
         (lambda c: None, ["--source-lang", "de"], ["are both 'de'", "must differ"]),
         (lambda c: None, ["--target-lang", "d-e"], ["--target-lang is 'd-e'"]),
         (lambda c: None, ["--pair", "a", "b"], ["--pair cannot be combined"]),
     ],
     ids=["lines", "missing", "encoding", "empty", "long", "pieces", "strict", "vocabulary",
-         "max-length", "max-ratio", "infinite", "integer", "workers", "same", "language", "pair"],
+         "max-length", "max-ratio", "infinite", "integer", "workers", "many-workers", "same",
+         "language", "pair"],
 )  # fmt: skip
 def test_bad_input_is_one_sentence_and_writes_nothing(prepare, corpus, spoil, args, words):
     spoil(corpus)

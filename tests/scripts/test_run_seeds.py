@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -167,7 +168,7 @@ def test_refusals(whole, seeds, place):
     with Lock(folder / ".lock", "it"):
         done = seeds(place / "grid.yaml")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert f"another runner works on {folder} (process {os.getpid()} on" in done.stderr
+    assert f"another runner is using {folder} (process {os.getpid()} on" in done.stderr
 
 
 def start(path: Path, *args: str) -> subprocess.Popen:
@@ -291,3 +292,50 @@ def test_a_tagging_grid(tmp_path, run_cli, seeds):
     assert set(found) == {"F1", "precision", "recall", "Comp."}
     assert record_of(run)["best_valid"]["metric"] == "f1"
     assert "mtsa  dev F1 " in done.stdout
+
+
+FOLDED = """
+task: sentences
+data: {folder}/data
+output: {folder}/out
+seeds: [1]
+common: >-
+  --arch sentence_encoder_none_tiny --dropout 0 --optimizer adam --lr 0.02 --batch-size 8
+  --embed-dim 16 --max-epoch 20 --num-workers 0 --no-epoch-checkpoints --log-interval 1
+  --best-checkpoint-metric accuracy --maximize-best-checkpoint-metric
+systems:
+  none: ""
+"""
+
+
+def test_a_grid_of_folds(tmp_path, run_cli, seeds):
+    """Each fold is trained and tested by the real commands, and a committed run is done."""
+    texts = [f"{w} paints {what} {n}" for n in range(8) for w in ("who", "where")
+             for what in ("boats", "houses", "cheese")]  # fmt: skip
+    labels = ["HUM:ind" if text.startswith("who") else "LOC:other" for text in texts]
+    rows = [f"{label} {text} ?\n" for label, text in zip(labels, texts, strict=True)]
+    (tmp_path / "questions.label").write_text("".join(rows))
+    done = run_cli(
+        ["scripts/prepare_sentences.py", "--task=classification", "--folds=3",
+         "--train", tmp_path / "questions.label", "--dest", tmp_path / "data"],
+        timeout=3000,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "folds.yaml").write_text(FOLDED.format(folder=tmp_path))
+    done = seeds(tmp_path / "folds.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = tmp_path / "out" / "none-1"
+    record = record_of(run)
+    score = run_cli(
+        ["scripts/score_sentences.py", tmp_path / "questions.label", run / "test.tsv", "--json"]
+    )
+    assert record["scores"]["test"]["accuracy"] == json.loads(score.stdout)["accuracy"] == 100
+    assert record["folds"]["scores"]["accuracy"]["values"] == [100.0] * 3
+    assert record["protocol"] == "selection:dev|folds:3"
+    assert record["best_valid"]["metric"] == "accuracy" and record["updates"] == 3 * 40
+    for path in list(run.iterdir()):
+        if path.name not in ("run.json", "config.json", "test.tsv"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    again = seeds(tmp_path / "folds.yaml")
+    assert again.returncode == 0 and "1 of 1 runs done" in again.stdout
+    assert record_of(run) == record and not (run / "fold0").exists()

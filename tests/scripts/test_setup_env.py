@@ -115,7 +115,7 @@ def test_a_folder_that_is_no_environment_is_left_alone(run_cli, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     done = run_cli([SCRIPT, "--venv", tmp_path])
     assert done.returncode == 1
-    assert "is no Python environment: move it away" in one_sentence(done.stderr)
+    assert "is not a Python environment: move it away" in one_sentence(done.stderr)
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 

@@ -1,7 +1,6 @@
 """scripts/show_attention.py on taggers; translation models: tests/plugin/test_show_attention.py."""
 
 import json
-import runpy
 import struct
 import xml.etree.ElementTree
 
@@ -12,6 +11,7 @@ import torch
 from selfattn.config import CONFIGS
 from selfattn.errors import UserError
 from selfattn.layers.capture import inspections
+from selfattn_experiments.commands.verbs import run_script
 from selfattn_tasks import checkpoints
 from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig
 from selfattn_tasks.srl.tagger.predictor import Predictor, Query
@@ -123,7 +123,10 @@ def test_a_mistake_ends_the_command_with_one_sentence(show):
         (["mtsa.pt", CAT, "--predicate", "3", "--layer", "3"], "the model has the layers 1 to 2"),
         (["mtsa.pt", CAT, "--predicate", "3", "--heads", "1,9"], "--heads 9: layer 2 has"),
         (["mtsa.pt", CAT, "--heads", "one"], "--heads one is not allowed"),
-        (["mtsa.pt", CAT, "--predicate", "3", "--what", "selection"], "mtsa has none; it has"),
+        (
+            ["mtsa.pt", CAT, "--predicate", "3", "--what", "selection"],
+            "mtsa does not have it; it has",
+        ),
         (
             ["mtsa.pt", CAT, "--output", "no/cat"],
             "--output is no/cat.png, but there is no folder no",
@@ -131,12 +134,11 @@ def test_a_mistake_ends_the_command_with_one_sentence(show):
     ],
     ids=lambda value: "" if isinstance(value, str) else " ".join(value[2:]) or value[0],
 )
-def test_mistakes_are_refused(folder, repo_root, monkeypatch, args, words):
+def test_mistakes_are_refused(folder, monkeypatch, args, words):
     monkeypatch.chdir(folder)
     monkeypatch.setattr("sys.argv", ["show_attention.py", *args])
     before = sorted(folder.iterdir())
-    main = runpy.run_path(str(repo_root / "scripts/show_attention.py"))["main"]
     with pytest.raises(UserError) as error:
-        main()
+        run_script("show_attention.py")
     assert words in str(error.value)
     assert sorted(folder.iterdir()) == before

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -324,6 +325,12 @@ def test_train_evaluate_table(data, run_cli, tmp_path):
     assert "max_update is 2, published 250000" in found["departures"]
     for flavour, score in found["scores"].items():
         assert f"BLEU {score['bleu']:5.2f}  {flavour}" in done.stdout
+    other = tmp_path / "other.out"
+    lines = (run / "last.out").read_text("utf-8").splitlines()
+    other.write_text("".join(re.sub(r"^(T-\d+\t).*", r"\1xyz", line) + "\n" for line in lines))
+    command = [EXAMPLE / "score.py", "--run", run, "--name", "x", "--data", dest]
+    command += ["--checkpoint", run / "checkpoint_last.pt", "--output", other]
+    refused(run_cli(command), "other.out was generated for other references")
     done = run_cli([EXAMPLE / "table.py", run])
     assert done.returncode == 0, done.stderr
     assert "| `mtsa`, *published* | ? | ? | 61.58M | 24.09 | 27.21 |" in done.stdout

@@ -72,7 +72,7 @@ def test_the_help_of_a_script_names_scripts(run_cli):
     [
         ("", "a verb is missing"),
         ("trian data", "trian is unknown"),
-        ("prepare", "prepare is not enough: prepare takes translation, srl, conll05"),
+        ("prepare", "prepare is not enough: prepare takes translation, srl, sentences, conll05"),
         ("score bleu x", "score bleu is unknown: score takes translation, srl"),
     ],
 )

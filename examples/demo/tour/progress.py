@@ -51,7 +51,7 @@ class TrainingProgress:
             self._bar.refresh()
 
     def close(self) -> None:
-        """End the moving line, so that the next output starts on a line of its own."""
+        """End the moving line, so that the next output starts on a new line."""
         if self._bar is not None:
             self._bar.close()
 

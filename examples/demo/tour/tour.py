@@ -55,17 +55,17 @@ class Plan:
 
 
 def tour(plan: Plan) -> None:
-    """Do every step that is not done yet and print the closing screen.
+    """Do every step that is not done yet, and print the closing screen.
 
     Raises:
-        UserError: if a step fails for a reason that the user can mend.
+        UserError: if a step fails for a reason that the user can fix.
     """
     _check_disk(plan.folder)
     text = _text(plan)
     place = _data(plan, text)
     run = Run(place / plan.size.attention, place / "data", plan.size, plan.root / "plugin")
     done = run.updates_done()
-    start = f", going on after update {done:,}" if 0 < done < plan.size.updates else ""
+    start = f", resuming after update {done:,}" if 0 < done < plan.size.updates else ""
     _say(3, f"training transformer_mtsa with --encoder-attention {plan.size.attention}{start}")
     _already(run.train())
     run.average()

@@ -1,8 +1,8 @@
 """From the archives to a fairseq data-bin, in steps that are done once each.
 
 ``text`` cleans, ``vocabulary`` learns SentencePiece, ``encoded`` applies it, ``data-bin`` is what
-fairseq trains on. Each is a folder with a ``step.json``; memory does not grow with the corpus but
-for what SentencePiece learns from.
+fairseq trains on. Each is a folder with a ``step.json``. Of the corpus, only what SentencePiece
+learns from is held in memory.
 
 Differs:
     tensor2tensor 1.9 learns word pieces of its own (``SubwordTextEncoder``, 33,708 of them) on a
@@ -167,7 +167,7 @@ def _learn(
 def _encode(
     folder: Path, destination: Path, counts: Mapping[str, Any], options: Options, show: Show
 ) -> dict[str, Any]:
-    """The clean text as pieces; training pairs of too many are left out."""
+    """The clean text as pieces; training pairs with too many are left out."""
     processor = vocabulary.load(destination / "vocabulary" / "spm.model")
     dictionary = (destination / "vocabulary" / "dict.txt").read_text(encoding="utf-8")
     known = {line.rpartition(" ")[0] for line in dictionary.split("\n")}

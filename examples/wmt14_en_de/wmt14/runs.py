@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SCORES = "scores.json"
-# What it was called before either way of splitting had its script's name.
+# The old name, from before both ways of splitting were named after their scripts.
 _OLD_NAMES = {"compound-split": FAIRSEQ}
 
 # tensor2tensor 1.9.0: transformer_base (Setup 2) and transformer_base_single_gpu (Setup 1), as
@@ -80,7 +80,7 @@ def describe(checkpoint: Path, name: str, scores: Mapping[str, Score]) -> Run:
         scores: by flavour.
 
     Raises:
-        UserError: if the file is no fairseq checkpoint.
+        UserError: if the file is not a fairseq checkpoint.
     """
     # Here, because the table needs no torch, which takes seconds to import.
     from selfattn_tasks import checkpoints
@@ -112,7 +112,7 @@ def batch_tokens(flags: Mapping[str, Any]) -> int:
 
 
 def departures(flags: Mapping[str, Any], setup: int, updates: int) -> list[str]:
-    """What of a training is not as published.
+    """How a training departs from the published one.
 
     Args:
         flags: of fairseq-train, as argparse spells them, and ``batch``.

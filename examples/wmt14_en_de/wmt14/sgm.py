@@ -26,7 +26,7 @@ def segments(name: str, lines: Iterable[bytes]) -> dict[tuple[str, str], str]:
         lines: the file.
 
     Raises:
-        UserError: if it is not UTF-8, a segment is not closed, is given twice, or there is none.
+        UserError: if it is not UTF-8, a segment is not closed or appears twice, or there is none.
     """
     try:
         text = b"\n".join(lines).decode("utf-8")
@@ -40,7 +40,7 @@ def segments(name: str, lines: Iterable[bytes]) -> dict[tuple[str, str], str]:
             continue
         key = document, match[2]
         if key in found:
-            raise UserError(f"{name}: segment {key[1]} of document {key[0]!r} is there twice")
+            raise UserError(f"{name}: segment {key[1]} of document {key[0]!r} appears twice")
         found[key] = " ".join(html.unescape(match[3]).split())
     opened = len(_OPEN.findall(text))
     if opened != len(found) or not found:

@@ -1,6 +1,6 @@
 """Turn SRL files into the folder that `fairseq-train --task srl_tagging` loads.
 
-Example, CoNLL-2005 columns (word, predicate lemma or -, one bracket column a predicate):
+Example, CoNLL-2005 columns (word, predicate lemma or -, one bracket column per predicate):
 
   selfattn prepare srl --train train.conll --valid dev.conll --dest data-bin/srl
 
@@ -9,7 +9,7 @@ Example, the official pairs of a words and a props file, with two test sets:
   selfattn prepare srl --train train.words train.props --valid dev.words dev.props \\
       --test wsj.words wsj.props --test brown.words brown.props --dest data-bin/srl
 
-CoNLL-2012 files (a folder stands for all *gold_conll files below it) and lines of
+CoNLL-2012 files (a folder means all *gold_conll files below it) and lines of
 `index words ||| tags` are read too; files may be gzipped. Then train with
 `fairseq-train DEST --user-dir plugin --task srl_tagging --arch deepatt_mtsa ...`.
 """

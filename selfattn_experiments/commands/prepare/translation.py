@@ -25,10 +25,12 @@ from selfattn_tasks.translation import Cleaning, Options, prepare
 from selfattn_tasks.translation.prepare import SUMMARY, find_pair
 from selfattn_tasks.translation.vocabulary import MODEL_TYPES
 
+from ..checks import check_workers
+
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command to its parser."""
-    add = parser.add_argument
+    add = parser.add_argument_group("text").add_argument
     add("--source-lang", required=True, metavar="LANG", help="ending of the source files")
     add("--target-lang", required=True, metavar="LANG", help="ending of the target files")
     add("--train", metavar="PREFIX", help="training text: PREFIX.SOURCE and PREFIX.TARGET (or .gz)")
@@ -37,10 +39,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--pair", nargs=2, type=Path, metavar=("SOURCE", "TARGET"), help="two files to split")
     add("--held-out", type=int, default=500, help="with --pair: valid pairs, and test pairs (500)")
     add("--seed", type=int, default=1, help="with --pair: chooses the split (1)")
+    add = parser.add_argument_group("output").add_argument
     add("--dest", type=Path, required=True, help="the folder to make")
     add("--overwrite", action="store_true", help="replace a folder that was prepared before")
     add("--vocab-size", type=int, default=8000, help="SentencePiece pieces (8000)")
     add("--vocab-type", choices=MODEL_TYPES, default="bpe", help="(bpe)")
+    add = parser.add_argument_group("cleaning and encoding").add_argument
     add("--lowercase", action="store_true", help="lower-case all text")
     add("--max-length", type=int, default=250, help="most words, and pieces, of a sentence (250)")
     add("--max-ratio", type=float, default=5.0, help="training: most length ratio of a pair (5)")
@@ -50,6 +54,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> None:
     """Prepare the folder and print what it holds."""
+    check_workers(args.workers)
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stdout)
     options = Options(
         source_lang=args.source_lang,

@@ -48,7 +48,7 @@ def main(args: argparse.Namespace) -> None:
     check_same_sentences(gold, predicted, (args.gold, args.predicted))
     result = score(gold, predicted)
     if result.spurious:
-        print(f"{result.spurious} predicates are not in GOLD: left out", file=sys.stderr)
+        print(f"{result.spurious} predicates are not in GOLD and are ignored", file=sys.stderr)
     if result.absent:
         print(
             f"{result.absent} predicates of GOLD are not in PRED, or have another lemma: "

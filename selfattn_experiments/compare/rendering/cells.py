@@ -1,4 +1,4 @@
-"""Numbers as they stand in tables and sentences."""
+"""Numbers as they are written in tables and sentences."""
 
 from __future__ import annotations
 
@@ -61,5 +61,5 @@ def share(value: float | None) -> str:
 
 
 def count(value: int | None, most: int) -> str:
-    """A number of seeds; None stands for more than the most that were tried."""
+    """A number of seeds; None means more than the largest number tried."""
     return f">{most:,}" if value is None else f"{value:,}"

@@ -31,7 +31,7 @@ Cell = str | float | int | None
 
 
 def to_csv(report: Report) -> str:
-    """One number a line, so that any program can pick what it needs; columns are COLUMNS."""
+    """One number per line, so that any program can pick what it needs; columns are COLUMNS."""
     return csv_text([COLUMNS, *_csv_rows(report)])
 
 
@@ -54,7 +54,7 @@ def _csv_rows(report: Report) -> Iterator[list[Cell]]:
 
 
 def quantities(c: Comparison) -> dict[str, Cell]:
-    """Name to number of all that was found out about a difference; None where there is none."""
+    """Everything found out about a difference, by name; None for what could not be computed."""
     plan, sentence = c.planning, c.sentence
     return {
         "verdict": c.verdict,

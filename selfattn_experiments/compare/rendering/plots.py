@@ -28,7 +28,7 @@ def draw(report: Report, folder: Path, logs: Mapping[str, Sequence[Path]]) -> li
     Args:
         report: what was found.
         folder: where to write; made if it is missing.
-        logs: system to training logs; of the others, those found beside the hypotheses are taken.
+        logs: system to training logs; for the others, those found beside the hypotheses are used.
 
     Returns:
         The files. Learning curves are left out where there is no log.
@@ -94,7 +94,7 @@ def _runs(report: Report) -> Any:
 
 
 def _cut(interval: Interval | None, limits: Interval) -> Interval | None:
-    """An interval without what lies beyond the limits."""
+    """An interval, cut off at the limits."""
     if interval is None:
         return None
     return max(interval[0], limits[0]), min(interval[1], limits[1])
@@ -128,7 +128,7 @@ def _differences(report: Report) -> Any:
             words[place] += f"\n{c.verdict}" * c.primary
         axes.set_yticks(range(len(systems)), systems)
         axes.set_ylim(len(systems) - 0.5, -0.5)
-        # The numbers stand beside the panel: within it they would cover lines.
+        # The numbers go beside the panel: inside it they would cover lines.
         numbers = axes.secondary_yaxis("right")
         numbers.set_yticks(range(len(systems)), words, fontsize=8)
         numbers.tick_params(length=0)

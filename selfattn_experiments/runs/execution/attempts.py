@@ -1,4 +1,4 @@
-"""Every process of a run, kept in a file while it runs: what it cost, even if all was killed."""
+"""Every process of a run, recorded while it runs: what it cost, even if everything is killed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from selfattn.files import write_json
 from .child import Step
 from .slots import Slot
 
-# A killed runner has counted all but this many seconds.
+# A killed runner has recorded all but this many seconds.
 _BEAT = 10.0
 # What is read of an attempt.
 _KEYS = {"step", "seconds", "code"}
@@ -45,7 +45,8 @@ class Attempts:
         self._start = self._written = time.monotonic()
         attempt = {
             "step": step.name,
-            "command": shlex.join(step.command),
+            # Records are kept beside the grid, and read elsewhere.
+            "command": shlex.join(step.command).replace(f"{Path.cwd()}/", ""),
             "environment": slot.environment(),
             "started": now(),
             "seconds": 0.0,
@@ -86,9 +87,9 @@ def now() -> str:
 
 
 def read_json(path: Path, *keys: str) -> dict[str, Any] | None:
-    """The object in a JSON file; None if there is none, none that can be read, or a key is missing.
+    """The object in a JSON file; None if the file or a key is missing, or it cannot be parsed.
 
-    The runner writes its files at once; one that somebody has cut or changed must not count.
+    The runner writes its files atomically; one that somebody has cut or edited must not count.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

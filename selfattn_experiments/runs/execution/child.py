@@ -18,18 +18,14 @@ from ...process import die_with_parent
 
 # A training of several processes needs some seconds to end.
 _GRACE = 10.0
-# How much of the end of a log is looked at.
+# How many bytes at the end of a log are read.
 _TAIL = 8192
 
 
-def _nothing() -> None:
-    pass
-
-
 def _begin(parent: int) -> None:
-    """In the new process: a group of its own, but in the session of the runner.
+    """Run in the new process: give it its own group, but leave it in the runner's session.
 
-    In a session of its own, Linux would not let it inherit what `nice` has given the runner.
+    In a session of its own it would not inherit, on Linux, the runner's niceness.
     """
     os.setpgid(0, 0)
     die_with_parent(parent)
@@ -44,7 +40,7 @@ class Step:
         title: the command's name in messages.
         command: program and arguments.
         log: gets the command and all that it prints, after what it holds already.
-        output: gets standard output instead; begun anew.
+        output: gets standard output instead; overwritten.
         done: called once when the command has succeeded.
     """
 
@@ -53,7 +49,7 @@ class Step:
     command: Sequence[str]
     log: Path
     output: Path | None = None
-    done: Callable[[], None] = field(default=_nothing, compare=False)
+    done: Callable[[], None] = field(default=lambda: None, compare=False)
 
 
 class Child:
@@ -71,7 +67,7 @@ class Child:
     ) -> None:
         self.step = step
         with step.log.open("ab") as log:
-            if log.tell() and not _ends_a_line(step.log):  # of a process that was killed
+            if log.tell() and not _end_of(step.log).endswith("\n"):  # of a process that was killed
                 log.write(b"\n")
             log.write(f"$ {shlex.join(step.command)}\n".encode())
             log.flush()
@@ -103,7 +99,7 @@ class Child:
         self._process.wait()
 
     def wait(self, seconds: float) -> None:
-        """Wait for its end, at most so long."""
+        """Wait for its end, at most this long."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
 
@@ -132,11 +128,11 @@ def stop_all(children: Sequence[Child], grace: float = _GRACE) -> None:
 
 
 def tail(step: Step, lines: int = 8) -> list[str]:
-    """The last lines that are not empty of what a step wrote."""
+    """The last non-empty lines that a step wrote."""
     for path in (step.log, step.output):
         if path is not None and path.is_file():
             found = [line for line in _end_of(path).splitlines() if line.strip()]
-            # Nothing but the command: the reason stands in the other file, if anywhere.
+            # Nothing but the command: the reason is in the other file, if anywhere.
             if len(found) > 1 or path is step.output or step.output is None:
                 return found[-lines:]
     return []
@@ -147,7 +143,3 @@ def _end_of(path: Path) -> str:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _TAIL))
         return file.read().decode("utf-8", errors="replace")
-
-
-def _ends_a_line(path: Path) -> bool:
-    return _end_of(path).endswith("\n")

@@ -1,4 +1,4 @@
-"""How long a grid will still take."""
+"""How much longer a grid will take."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Estimate:
         self.jobs, self.slots, self._clock = jobs, slots, clock
 
     def of(self, job: Job) -> float | None:
-        """Seconds until a job is done if it goes on now; None if nothing is known yet."""
+        """Seconds until a job is done if it runs from now on; None if nothing is known yet."""
         if job.ended:
             return 0.0
         tests = self._typical(job, _test_seconds) or 0.0

@@ -1,4 +1,4 @@
-"""One runner at a time works on a grid: a lock of the kernel, which a killed runner gives back.
+"""One runner at a time works on a grid: a kernel lock, which a killed runner releases.
 
 Own code, because a training inherits the lock and so outlives a killed runner with it. filelock 4
 closes its descriptors in a forked process, and its FileLock cannot be shared, as ``--only`` asks.
@@ -91,7 +91,7 @@ class Lock:
             who = (
                 f" (process {owner.get('pid')} on {owner.get('host')}, since {owner.get('since')})"
             )
-        return UserError(f"another runner works on {self.what}{who}: wait for it, or stop it first")
+        return UserError(f"another runner is using {self.what}{who}: wait for it, or stop it first")
 
 
 def _me() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Work off runs on slots: one process a slot, crashed ones again, none left behind."""
+"""Execute runs on slots: one process per slot, crashed ones restarted, none left behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .child import Child, Step, stop_all, tail
 from .follow import Follower
 from .slots import Slot
 
-# How a command of fairseq or of this project ends after a mistake that a retry cannot mend.
+# How a command of fairseq or this project reports a mistake that a retry cannot fix.
 _MISTAKE = re.compile(r"[\w.-]+: error: ")
 _STATES = {"train": "training", "average": "averaging", "test": "testing"}
 _PAUSE = 0.2
@@ -137,7 +137,7 @@ class Scheduler:
         self._next(job)
 
     def _next(self, job: Job) -> None:
-        """Start the next step, or end the job behind the last one."""
+        """Start the next step, or end the job after the last one."""
         assert job.slot is not None
         if not job.steps:
             job.record = job.work.record()
@@ -189,7 +189,7 @@ class Scheduler:
             action(job)
         except (UserError, OSError) as error:
             if isinstance(error, OSError) and is_disk_full(error):
-                raise  # the others could not go on, either
+                raise  # the others could not continue either
             job.reason = str(error)
             self.say(f"{job.work.name}: {error}")
             self._end(job, "failed")

@@ -1,7 +1,7 @@
-"""How far the runs are: a block that is redrawn on a terminal, elsewhere a line now and then.
+"""How far the runs are: a block redrawn on a terminal, or else a line now and then.
 
-Own code, because tqdm gives each row a bar of its own: it has no row for a run that waits or has
-failed, and cannot hide the least important rows of a block that is longer than the terminal.
+Own code, because every row of tqdm is a bar: it has none for a run that is waiting or has failed,
+and cannot hide the least important rows of a block that is longer than the terminal.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def _cut(line: str, width: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in few letters: ``40s``, ``12m``, ``3h05m``, ``2d04h``."""
+    """A duration in a few letters: ``40s``, ``12m``, ``3h05m``, ``2d04h``."""
     for unit, parts, low, least in (("d", "h", 3600, 24), ("h", "m", 60, 60)):
         high, rest = divmod(round(seconds / low), least)
         if high:

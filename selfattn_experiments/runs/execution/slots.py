@@ -1,4 +1,4 @@
-"""Where runs can be trained at the same time: GPUs, or shares of the CPU's cores."""
+"""Where runs can be trained in parallel: GPUs, or shares of the CPU's cores."""
 
 from __future__ import annotations
 

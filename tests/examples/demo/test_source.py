@@ -96,7 +96,7 @@ def test_another_file_under_the_same_name_is_refused(wheel, tmp_path, monkeypatc
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
     cache = tmp_path / "wheels"
-    with pytest.raises(UserError, match="has not the SHA-256"):
+    with pytest.raises(UserError, match="its SHA-256 is not"):
         fetch_wheel(cache, log=tmp_path / "download.log")
     assert list(cache.iterdir()) == []
     # The same file, once its digest is the pinned one, is fetched and then found in the cache.

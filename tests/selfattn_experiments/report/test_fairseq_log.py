@@ -4,6 +4,7 @@ import pytest
 
 from selfattn.errors import UserError
 from selfattn_experiments.report import Curves, parse_line, plot, read_curves
+from selfattn_tasks.registry import TASKS
 
 JSON_LOG = """\
 2026-01-31 12:00:00 | INFO | fairseq_cli.train | {'_name': None}
@@ -96,6 +97,26 @@ def test_the_legend_names_the_runs(tmp_path):
     text = (tmp_path / "c.svg").read_text()
     for words in ("first: training", "second: validation", "updates", "BLEU", "a title"):
         assert words in text
+
+
+def test_each_task_s_validation_scores_are_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
+    scores = {name: label for task in TASKS.values() for name, label in task.valid_metrics.items()}
+    assert {"bleu": "BLEU", "f1": "F1"}.items() <= scores.items()
+    for name, label in scores.items():
+        curves = Curves(valid={"loss": [(20, 8.5)], name: [(20, 1.5)], "ppl": [(20, 9.0)]})
+        plot({"one": curves}, tmp_path / f"{name}.svg")
+        text = (tmp_path / f"{name}.svg").read_text()
+        assert text.count("of the validation set") == 1
+        assert f"{label} of the validation set" in text
+
+
+def test_models_are_known_by_their_entries_in_a_checkpoint():
+    from selfattn_experiments.commands.show import LOOKING
+    from selfattn_tasks.sentences import state as sentences
+    from selfattn_tasks.srl.tagger import state as srl
+
+    assert list(LOOKING) == [srl.KEY, sentences.KEY]
 
 
 def test_unusable_picture_names_are_refused(tmp_path):

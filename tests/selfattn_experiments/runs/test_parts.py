@@ -73,7 +73,7 @@ def test_a_system_may_have_seeds_of_its_own(grid_file):
         ("/out", "/ref", "ref, but"),
         ("output: ", "output: /proc/", "which cannot be written: No such file or directory"),
         ("task: translation", "task: parsing", "'parsing', but must be translation or srl"),
-        ("[1, 2]", "[1, 1]", "a list of different whole numbers"),
+        ("[1, 2]", "[1, 1]", "a list of distinct whole numbers"),
         ("[1, 2]", "3", "`seeds` is 3, but must be a list"),
         ("[1, 2]", "[yes]", "`seeds` is [True], but must be a list"),
         ("seeds: [1, 2]", "", "the key `seeds` is missing"),
@@ -151,7 +151,7 @@ def test_a_lock_is_held_by_one_and_given_back_by_a_kill(tmp_path):
     holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(UserError, match=rf"another runner works on it \(process {holder.pid} "):
+        with pytest.raises(UserError, match=rf"another runner is using it \(process {holder.pid} "):
             Lock(path, "it").__enter__()
         with pytest.raises(UserError, match="another runner"):
             Lock(path, "it", shared=True).__enter__()

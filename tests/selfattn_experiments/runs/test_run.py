@@ -96,5 +96,5 @@ def test_a_truncated_checkpoint_fails_its_run_alone(grid):
 
 
 def test_a_summary_of_nothing_is_refused(grid):
-    with pytest.raises(UserError, match="no run of .* was started"):
+    with pytest.raises(UserError, match="no run of .* has been started"):
         session.summarise(grid)

@@ -170,7 +170,7 @@ def test_plain_tables_and_json_lines(tmp_path, kind, text, target):
 
 
 def test_a_line_of_a_folder_is_read_again_as_it_was_written(tmp_path):
-    example = Example((("a", "b/c", "d e"), ()), "neutral")
+    example = Example((("a", "b/c", "d-e"), ()), "neutral")
     path = write(tmp_path / "f", example.line() + "\n")
     assert read(path, Kind.NLI, Reading(tokens=Tokens(split_words=True))).examples == [example]
 
@@ -234,6 +234,10 @@ SCORES = "relatedness\tsentence_A\tsentence_B\n"
         ("classification", '{"text": 3, "label": "x"}\n', "line 1: a sentence is 3, but must be"),
         ("classification", '{"text": "A", "label": [1]}\n', "line 1: the label is \\[1\\], but"),
         ("classification", '{"text": "A", "label": true}\n', "line 1: the label is True"),
+        ("classification", '{"text": "A", "label": "x\\ty"}\n', "the label is .*must be printable"),
+        ("classification", '{"text": "\\ud800", "label": "x"}\n', "line 1: no JSON"),
+        ("classification", '{"sentences": [["a b"]], "target": "x"}\n', "or one with a blank"),
+        ("classification", '{"sentences": [[""]], "target": "x"}\n', "have an empty one"),
         ("selection", SELECTION.replace(": 2", ": 3"), "line 1: the right candidate is number 3"),
         ("selection", SELECTION.replace(": 2", ": -1"), "number -1, but there are 3, counted"),
         ("selection", SELECTION.replace(": 2", ": 1.5"), "line 1: the index is 1.5, but must be"),

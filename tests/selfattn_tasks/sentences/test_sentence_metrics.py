@@ -1,8 +1,11 @@
 """Metrics of sentences against NumPy and SciPy, and as sums that a comparison resamples."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from selfattn_experiments.commands.verbs import VERBS
 from selfattn_tasks.sentences.metrics import (
     Answer,
     SentenceMetric,
@@ -84,3 +87,33 @@ def test_a_drawn_test_set_is_scored_by_its_sums():
         (counts,) = SentenceMetric(name).counts(gold, [guess])
         found = SentenceMetric(name).scores(counts[drawn].sum(axis=0))
         assert found == pytest.approx(value, abs=1e-11), name
+
+
+@pytest.mark.parametrize(("flags", "relevant"), [([], "0.01"), (["--relevant", "0.05"], "0.05")])
+def test_a_comparison_of_correlations(tmp_path, monkeypatch, capsys, flags, relevant):
+    """Four digits, no percent; less than a hundredth is equivalent unless the user says more."""
+    pytest.importorskip("scipy")
+    monkeypatch.chdir(tmp_path)
+    rows = [f"one boat\ta ship {i}\t{score}" for i, score in enumerate(GOLD)]
+    Path("gold.tsv").write_text("sentence1\tsentence2\tscore\n" + "\n".join(rows) + "\n")
+    for system, spread in (("base", 0.2), ("more", 0.201)):
+        for seed in (1, 2, 3):
+            drawn = np.random.default_rng(seed).normal(0, spread, len(GOLD))
+            lines = [f"{value:.6f}\n" for value in np.clip(GOLD + drawn, 1, 5)]
+            Path(f"{system}-{seed}.tsv").write_text("prediction\n" + "".join(lines))
+    Path("flat-1.tsv").write_text("prediction\n" + "3.0\n" * len(GOLD))
+    systems = ["--baseline=base=base-*.tsv", "--system=more=more-*.tsv", "--system=flat=flat-1.tsv"]
+    verb = VERBS["compare"]
+    words = ["--ref=gold.tsv", "--samples=100", "--latex=t.tex", *systems, *flags]
+    verb.run(verb.load_parser("compare"), words)
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"less than {relevant} apart" in said
+    mean = np.mean([figures(ranked(GOLD), read("base", seed))["Pearson"] for seed in (1, 2, 3)])
+    assert f"Pearson base 3 {mean:.4f} " in said and f" {mean:.4f} $" in Path("t.tex").read_text()
+    assert "MSE is an error: lower is better." in said
+    assert "flat-1.tsv: every prediction is 3, so its correlations are not defined" in said
+
+
+def read(system, seed):
+    lines = Path(f"{system}-{seed}.tsv").read_text().splitlines()[1:]
+    return ranked([float(line) for line in lines])

@@ -44,6 +44,7 @@ def test_raw_and_tokenised_text_gives_the_same_words(tokenised):
         ("tea\x97milk\x85", "tea \u2014 milk ..."),
         ("caf\u0065\u0301", "caf\u00e9"),
         ("a\u200bb\u00a0c", "ab c"),
+        ("tea\\/milk \\*", "tea/milk *"),
         ("I'd've", "i 'd 've"),
         ("in 'the' can't", "in ' the ' ca n't"),
     ],

@@ -92,7 +92,7 @@ def test_source_and_reference_belong_together():
     ("text", "said"),
     [
         (SOURCE.replace("Good-bye</seg>", "Good-bye"), "3 <seg> but 2 complete"),
-        (SOURCE.replace('"2"', '"1"'), "segment 1 of document 'two' is there twice"),
+        (SOURCE.replace('"2"', '"1"'), "segment 1 of document 'two' appears twice"),
         ("no markup", "0 <seg> but 0 complete"),
     ],
 )
