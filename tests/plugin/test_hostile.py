@@ -31,6 +31,7 @@ from plugin.models.transformer import AttentionTransformerModel  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402
 from selfattn_experiments import averaging
 from selfattn_tasks import checkpoints  # noqa: E402
+from selfattn_tasks.sentences.predictor import Predictor as SentencePredictor  # noqa: E402
 from selfattn_tasks.srl.tagger.predictor import Predictor  # noqa: E402
 from wmt14.runs import describe  # noqa: E402
 
@@ -110,6 +111,8 @@ READING = {
     "finetune": lambda run, path: run.train("--finetune-from-model", path),
     "hydra_train": hydra_train,
     "predict_srl": lambda run, path: Predictor.load([path]),
+    "predict_sentences": lambda run, path: SentencePredictor.load([path]),
+    "what a task stores": lambda run, path: checkpoints.task_state(path),
     "average": lambda run, path: averaging.average([path]),
     "wmt14": lambda run, path: describe(path, "x", {}),
     "grid": lambda run, path: checkpoints.updates(path),

@@ -198,7 +198,7 @@ def test_every_task_is_learnt(task, prepare, train, run_cli, tmp_path):
         assert sum(row.probabilities) == pytest.approx(1, abs=1e-5)
 
 
-def test_resa_is_trained_by_policy_gradient(prepare, train, tmp_path):
+def test_resa_is_trained_by_policy_gradient(prepare, train, run_cli, tmp_path):
     """One reward a pair, the cost on the selected tokens of both, through all phases."""
     flags = ("--context", "resa", "--criterion", "policy_gradient", "--select-all-updates", "3",
              "--policy-only-updates", "3", "--reward-baseline", "running_mean", "--max-update",
@@ -218,6 +218,19 @@ def test_resa_is_trained_by_policy_gradient(prepare, train, tmp_path):
     moved = {name for name, value in before.items() if not value.equal(after[name])}
     moved = {name for name in moved if not name.endswith("_extra_state")}
     assert moved and all("_sampler." in name for name in moved)
+    command = ["scripts/show_attention.py", tmp_path / "checkpoint_last.pt", "A cook hides maps.",
+               "Nobody hides maps.", "--layer", "all", "--output", tmp_path / "pair", "--json",
+               tmp_path / "pair.json"]  # fmt: skip
+    done = run_cli(command)
+    assert done.returncode == 0, done.stderr
+    assert len(list(tmp_path.glob("pair-sentence?-layer?.png"))) == 4
+    for found in json.loads((tmp_path / "pair.json").read_text())["sentences"]:
+        context, pool = found["layers"]
+        assert (
+            len(context["selected_heads"]) == len(found["tokens"]) and "source2token" not in context
+        )
+        assert sum(pool["source2token"][0]) == pytest.approx(1)
+        assert pool["attention"] == "pool" and len(pool["source2token"][0]) == len(found["tokens"])
 
 
 def test_a_language_model_is_fine_tuned(prepare, train, run_cli, tmp_path):

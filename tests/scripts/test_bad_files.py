@@ -4,7 +4,12 @@ import gzip
 import runpy
 
 import pytest
+import torch
 
+from selfattn_tasks.sentences.network import SentenceModel, SentenceModelConfig
+from selfattn_tasks.sentences.record import NLI_LABELS
+from selfattn_tasks.sentences.state import KEY, PREFIX, SentenceState
+from selfattn_tasks.words.vocabulary import Vocabulary
 from tests.scripts.test_show_attention import save_tagger
 
 pytest.importorskip("matplotlib")
@@ -39,6 +44,8 @@ COMMANDS = [
     ),
     ("plot_curves train.log --output o.svg", "train.log", "o.svg", ""),
     ("predict_srl tagger.pt --input a.conll --output o.props", "tagger.pt a.conll", "o.props", ""),
+    ("predict_sentences pairs.pt --input a.tsv --output o.tsv --embeddings o.npy",
+     "pairs.pt a.tsv", "o.tsv o.npy", ""),
     ("prepare_conll05 --treebank folder --archive a.tgz --dest o", "folder a.tgz", "", "o"),
     ("prepare_sentences --task nli --train a.tsv --valid b.tsv --test c.tsv "
      "--vectors v.txt --dest o",
@@ -84,8 +91,21 @@ def tagger(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    """A checkpoint of inference."""
+    path = tmp_path_factory.mktemp("pairs") / "pairs.pt"
+    config = SentenceModelConfig("nli", 3, 3, embed_dim=4, context="none", hidden_size=2)
+    meta = {"kind": "nli", "labels": list(NLI_LABELS), "tokens": {}, "sst": None}
+    state = SentenceState(Vocabulary(("a", "b", "c"), NLI_LABELS), meta, config)
+    weights = SentenceModel(config).state_dict().items()
+    model = {f"{PREFIX}{name}": value for name, value in weights}
+    torch.save({"model": model, "args": {"arch": "x"}, "task_state": {KEY: state.dump()}}, path)
+    return path
+
+
 @pytest.fixture
-def place(tmp_path, monkeypatch, tagger):
+def place(tmp_path, monkeypatch, tagger, pairs):
     """The current folder, with what the right command lines name, and with bad things."""
     monkeypatch.chdir(tmp_path)
     for name in ("folder", "folder2", "data/text"):
@@ -102,6 +122,7 @@ def place(tmp_path, monkeypatch, tagger):
         for language in ("en", "de"):
             (tmp_path / f"{name}.{language}").write_text("a b c\nd e f\ng h\n" * 4)
     (tmp_path / "tagger.pt").symlink_to(tagger)
+    (tmp_path / "pairs.pt").symlink_to(pairs)
     (tmp_path / "train.log").write_text(LOG)
     (tmp_path / "grid.yaml").write_text(GRID)
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00\x80\n" * 3)
