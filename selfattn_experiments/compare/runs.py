@@ -198,8 +198,11 @@ def _log_beside(path: Path) -> Path | None:
 def _seeds(
     paths: Sequence[str], logs: Sequence[Path | None], records: Sequence[dict[str, Any]]
 ) -> list[str | None]:
-    """The seed of each run: from the grid's note, else the log, else ``seedN`` in the path, else
-    the one number in which the paths differ."""
+    """The seed of each run.
+
+    It is the one in the grid's note, else in the log, else that of ``seedN`` in the path, else the
+    one number in which the paths differ.
+    """
     if all("seed" in record for record in records):
         return [str(record["seed"]) for record in records]
     if len(set(logs)) == len(logs) and None not in logs:
