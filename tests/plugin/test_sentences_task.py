@@ -185,7 +185,7 @@ WRONG = {
     "--dropout 1": "dropout 1.0 is not allowed",
     "--context lstm --mtsa-scores both": "is a switch of --context mtsa, not of lstm",
     "--context lstm --attention-dropout 0.1": "has no switch 'attention_dropout'",
-    "--context disa --disa-activation tanh": "is not --activation-fn relu",
+    "--context disa --disa-activation tanh": "contradicts --activation-fn relu: context, pool",
     "--highway": "leave --highway out",
     "--arch transformer_mtsa_tiny": "--arch transformer_mtsa_tiny encodes no sentences",
     "--word-embeddings no.txt": "no.txt cannot be read",
