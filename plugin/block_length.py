@@ -40,16 +40,15 @@ def resolve_block_length(args: Namespace, task: Any, attention: str | None = Non
     if args.biblosa_block_length:
         logger.info("%s auto: blocks of %d tokens, as in %s", FLAG, args.biblosa_block_length, path)
         return
-    lengths = _training_lengths(args, task)
-    mean, deviation = float(lengths.mean()), float(lengths.std())
+    mean, deviation = _training_lengths(args, task)
     sentences = _sentences_of_a_batch(args, mean)
     longest = longest_of_a_batch(mean, deviation, sentences)
     args.biblosa_block_length = block_length(longest, args.biblosa_block_length_extra)
     logger.info(
         "%s auto: blocks of %d tokens by the cube-root rule for %.1f tokens, the longest sentence "
-        "to expect among the %.0f of a batch; the %d training sentences have %.1f tokens, standard "
+        "to expect among the %.0f of a batch; the training sentences have %.1f tokens, standard "
         "deviation %.1f",
-        FLAG, args.biblosa_block_length, longest, sentences, len(lengths), mean, deviation,
+        FLAG, args.biblosa_block_length, longest, sentences, mean, deviation,
     )  # fmt: skip
 
 
@@ -67,8 +66,11 @@ def _stored_in(path: Path) -> int:
     return int(checkpoints.model_flags(checkpoints.read(path)).get("biblosa_block_length", 0))
 
 
-def _training_lengths(args: Namespace, task: Any) -> np.ndarray:
-    """Lengths in tokens of what the encoder will read in training."""
+def _training_lengths(args: Namespace, task: Any) -> tuple[float, float]:
+    """Mean and standard deviation of the tokens of what the encoder will read in training."""
+    known: tuple[float, float] | None = getattr(task, "sentence_lengths", None)
+    if known is not None:
+        return known
     subset = getattr(args, "train_subset", "train")
     try:
         if not hasattr(task, "load_dataset"):
@@ -80,7 +82,8 @@ def _training_lengths(args: Namespace, task: Any) -> np.ndarray:
             f"set {subset!r}; give a number of tokens, such as {FLAG} 4"
         ) from None
     dataset = task.datasets.pop(subset)  # the trainer loads it for itself
-    return np.asarray(getattr(dataset, "src_sizes", dataset.sizes))
+    lengths = np.asarray(getattr(dataset, "src_sizes", dataset.sizes))
+    return float(lengths.mean()), float(lengths.std())
 
 
 def _sentences_of_a_batch(args: Namespace, mean: float) -> float:

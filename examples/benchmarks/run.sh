@@ -30,6 +30,8 @@ else
     bench layer-training bench_attention.py "$@"
     bench layer-inference bench_attention.py --mode inference "$@"
     bench operator-training bench_attention.py --level operator --lengths 64 128 256 "$@"
+    bench context-training bench_attention.py --level context --embed-dim 300 --heads 4 \
+        --lengths 11 20 40 "$@"
     bench encoder-training bench_training.py --max-tokens 2048 "$@"
     bench fairseq-training bench_training.py --level fairseq --max-tokens 1024 --lengths 30 "$@"
 fi

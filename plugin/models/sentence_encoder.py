@@ -185,8 +185,9 @@ def context_switches(args: Namespace, task: Any) -> dict[str, Any]:
     switches = given_switches(args, name, "--context")
     if switches.get("activation", args.activation_fn) != args.activation_fn:
         raise UserError(
-            f"--{name}-activation {switches['activation']} is not --activation-fn "
-            f"{args.activation_fn}, which is that of the context, too; leave the first out"
+            f"--{name}-activation {switches['activation']} contradicts --activation-fn "
+            f"{args.activation_fn}: context, pool and head of a sentence encoder share one; give "
+            "--activation-fn alone"
         )
     preset = getattr(args, f"{name}_preset", None)
     if preset is not None:

@@ -94,10 +94,16 @@ class PolicyPhases:
             UserError: if the model selects nothing, runs its forward pass twice, or has parameters
                 that the optimizer copies.
         """
-        if not _layers(model):
+        layers = _layers(model)
+        if not layers:
             raise UserError(
                 "--criterion policy_gradient trains the selections of --encoder-attention resa, "
                 "and this model has none; give it that attention, or another criterion"
+            )
+        if not any(layer.policy_parameters() for layer in layers):
+            raise UserError(
+                "--criterion policy_gradient trains samplers, and --resa-sampler none has none; "
+                "leave the criterion out, or give --resa-sampler parallel or iterative"
             )
         if getattr(getattr(model, "args", None), "checkpoint_activations", False):
             raise UserError(

@@ -104,6 +104,14 @@ class SentencesTask(FairseqTask):
         return criterion_of(self.kind)
 
     @property
+    def sentence_lengths(self) -> tuple[float, float]:
+        """Mean and standard deviation of a training sentence's words; of trees, whole sentences.
+
+        What ``--biblosa-block-length auto`` asks for.
+        """
+        return self.folder.lengths
+
+    @property
     def lowest_score(self) -> float | None:
         """The score of the first class; None where there are no scores."""
         return self.network_state.lowest_score

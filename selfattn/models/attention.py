@@ -26,7 +26,9 @@ class AttentionContext(Context):
         name: a name in ``selfattn.layers.ATTENTIONS``.
         embed_dim: width of the input.
         hidden_size: width of a head, where the mechanism has a choice.
-        activation: of all of the mechanism's maps that have one.
+        activation: of all of the mechanism's maps that have one, whatever its preset says. It is
+            the switch ``activation`` of DiSA, Bi-BloSA and ReSA; ``value_activation``,
+            ``s2t_activation`` and ``sampler_activation`` may differ as switches.
         dropout: on the input of every linear map.
         num_heads: heads, half of them for each direction.
         preset: of the mechanism (default: ``sentence``, else ``code``).

@@ -13,6 +13,11 @@ Example, typed sentences, two for each example of a model of pairs:
   selfattn predict sentences runs/sick/checkpoint_best.pt \\
       --sentence "A dog runs." --sentence "A dog sleeps."
 
+Example, the trivial system that every table should show, of a prepared folder: the most frequent
+class, the mean score, or the candidate that has most words in common with the question:
+
+  selfattn predict sentences --baseline data-bin/squad --input dev.jsonl --output overlap.tsv
+
 Without --input and --sentence, sentences are read from standard input, one a line. The output has
 tabs and a header line: the prediction, and the probability of each label, or of each whole score;
 for candidates, counted from 0, their probabilities in one column.
@@ -22,16 +27,18 @@ import argparse
 import logging
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError
 from selfattn.files import writing
 from selfattn_tasks.progress import Progress
+from selfattn_tasks.sentences.baselines import baseline
 from selfattn_tasks.sentences.predictions import write
 from selfattn_tasks.sentences.reading import Reading, read
-from selfattn_tasks.sentences.record import Example, Kind
+from selfattn_tasks.sentences.record import Example, Kind, read_examples
+from selfattn_tasks.sentences.tokens import Tokens
 
 from .checks import check_outputs
 from .predict import typed
@@ -45,7 +52,10 @@ _OF_ROLES = ("predicates", "word_column", "format")
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command to its parser."""
     add = parser.add_argument
-    add("checkpoint", nargs="+", type=Path, metavar="CHECKPOINT", help="one, or an ensemble")
+    add("checkpoint", nargs="*", type=Path, metavar="CHECKPOINT", help="one, or an ensemble")
+    add("--baseline", type=Path, metavar="FOLDER",
+        help="instead of a checkpoint: the trivial system, which knows the training part of this "
+        "folder, or all of it if it has folds")  # fmt: skip
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--input", nargs=1, type=Path, metavar="FILE", help="see above")
     what.add_argument("--sentence", action="append", metavar="TEXT", help="may be repeated")
@@ -71,7 +81,7 @@ def take_over(args: argparse.Namespace) -> None:
             )
     if args.input and len(args.input) > 1:
         args.refuse("--input takes one file with a model of sentences")
-    args.embeddings = None
+    args.embeddings = args.baseline = None
     main(args)
 
 
@@ -79,6 +89,11 @@ def main(args: argparse.Namespace) -> None:
     """Predict, write what is asked for, and say how fast it was."""
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
     check_outputs(args, "output", "embeddings")
+    if bool(args.checkpoint) == (args.baseline is not None):
+        args.refuse("give a checkpoint, or --baseline FOLDER")
+    if args.baseline is not None:
+        _apply_baseline(args)
+        return
     import numpy as np
     import torch
 
@@ -89,7 +104,8 @@ def main(args: argparse.Namespace) -> None:
         raise UserError(f"--device {args.device} is not usable here; cpu is")
     predictor = Predictor.load(args.checkpoint, args.device)
     meta = predictor.state.meta
-    examples = wanted(args, predictor.state)
+    state = predictor.state
+    examples = wanted(args, state.kind, state.tokens, meta)
     total, silent = len(examples), not sys.stderr.isatty()
     start = time.perf_counter()
     with Progress(
@@ -105,26 +121,46 @@ def main(args: argparse.Namespace) -> None:
     print(f"{total:,} examples in {seconds:.1f} s: {rate:,.0f} a minute", file=sys.stderr)
 
 
-def wanted(args: argparse.Namespace, state: Any) -> list[Example]:
+def _apply_baseline(args: argparse.Namespace) -> None:
+    if args.embeddings is not None:
+        raise UserError("--embeddings needs a checkpoint: --baseline has no vectors of sentences")
+    from selfattn_tasks.sentences.folder import ALL, Folder
+
+    folder = Folder(args.baseline)
+    examples = wanted(args, folder.kind, folder.tokens, folder.meta)
+    training = (
+        list(read_examples(folder.path / ALL, folder.kind))
+        if folder.fold_count
+        else folder.examples("train")
+    )
+    found = baseline(folder.kind, folder.labels, training, examples)
+    write(args.output or Path("/dev/stdout"), found, folder.meta)
+
+
+def wanted(
+    args: argparse.Namespace, kind: Kind, tokens: Tokens, meta: Mapping[str, Any]
+) -> list[Example]:
     """The examples of --input, or those that typed sentences make.
 
     Args:
         args: the flags.
-        state: a ``SentenceState``.
+        kind: of the task.
+        tokens: makes words of texts.
+        meta: of the prepared folder.
 
     Raises:
         UserError: if the file cannot be read, or there is no sentence, or one too few.
     """
     if args.input:
-        reading = Reading(state.tokens, labelled=False, sst=state.meta.get("sst") or "fine")
-        return read(args.input[0], state.kind, reading).examples
+        reading = Reading(tokens, labelled=False, sst=meta.get("sst") or "fine")
+        return read(args.input[0], kind, reading).examples
     if args.sentence is None and sys.stdin.isatty():
         print("Type sentences, one a line; Ctrl-D ends.", file=sys.stderr)
     texts = args.sentence or [line for line in typed() if line.strip()]
     if not texts:
         raise UserError("there is no sentence; give --input FILE or --sentence TEXT")
-    words = [state.tokens.of_words(t.split()) if args.tokenized else state.tokens(t) for t in texts]
-    return typed_examples(words, state.kind)
+    words = [tokens.of_words(t.split()) if args.tokenized else tokens(t) for t in texts]
+    return typed_examples(words, kind)
 
 
 def typed_examples(words: Sequence[tuple[str, ...]], kind: Kind) -> list[Example]:

@@ -19,6 +19,7 @@ The grid file (flags as on a command line; entries in [] are optional):
   [average: 5]                   # the last checkpoints; or [checkpoint: best] or last
   [references: FILE]             # or {test: FILE, test1: FILE}; default: DATA/raw/test.LANGUAGE
   [lowercase: true]              # scores ignore case
+  [keep_checkpoints: true]       # of folds that are tested, too
   [cpus_per_run: 1] [gpus_per_run: 1] [user_dir: plugin]
   [slurm: --partition gpu --gpus 1 --time 24:00:00]         # sbatch
 

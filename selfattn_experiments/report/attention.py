@@ -59,6 +59,8 @@ class Look:
         Raises:
             UserError: if the layer has no such head.
         """
+        if not self.heads:
+            raise UserError(f"--heads: layer {self.layer} has no heads; leave --heads out")
         for head in heads:
             if head not in self.heads:
                 raise UserError(

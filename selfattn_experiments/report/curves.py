@@ -29,7 +29,7 @@ def plot(runs: Mapping[str, Curves], output: Path, title: str = "") -> None:
     """
     check_picture(output)
     scores = {
-        name: label
+        name: (label, task.scale(label).digits)
         for task in TASKS.values()
         for name, label in task.valid_metrics.items()
         if any(name in curves.valid for curves in runs.values())
@@ -37,8 +37,8 @@ def plot(runs: Mapping[str, Curves], output: Path, title: str = "") -> None:
     figure = new_figure(6.2 + 4.3 * len(scores), 4.2)
     axes = figure.subplots(1, 1 + len(scores), squeeze=False)[0]
     _draw_loss(axes[0], runs)
-    for panel, (name, label) in zip(axes[1:], scores.items(), strict=True):
-        _draw_score(panel, runs, name, label)
+    for panel, (name, (label, digits)) in zip(axes[1:], scores.items(), strict=True):
+        _draw_score(panel, runs, name, label, digits)
     for panel in axes:
         panel.set_xlabel("updates")
         panel.set_xlim(left=0)
@@ -65,18 +65,22 @@ def _draw_loss(panel: Any, runs: Mapping[str, Curves]) -> None:
                 color=colour, linewidth=1, alpha=0.5, label=f"{lead}training",
             )  # fmt: skip
         _draw_validation(panel, curves.valid.get("loss"), colour, f"{lead}validation")
-    panel.set_ylabel("loss (bits per token)")
+    panel.set_ylabel("loss (bits)")
     panel.set_title("loss", fontsize=11)
     panel.legend(frameon=False)
 
 
-def _draw_score(panel: Any, runs: Mapping[str, Curves], score: str, label: str) -> None:
+def _draw_score(
+    panel: Any, runs: Mapping[str, Curves], score: str, label: str, digits: int
+) -> None:
     for colour, (name, curves) in zip(colours(len(runs)), runs.items(), strict=True):
         if points := curves.valid.get(score):
             # Written beside the points, the numbers of runs that end alike would overlap.
-            _draw_validation(panel, points, colour, f"{name}: {points[-1][1]:.1f} at the end")
+            end = f"{points[-1][1]:.{min(digits, 3)}f} at the end"
+            _draw_validation(panel, points, colour, f"{name}: {end}")
     panel.set_ylabel(label)
-    panel.set_ylim(bottom=0)
+    # A correlation may be negative at first.
+    panel.set_ylim(bottom=min(0, panel.get_ylim()[0]))
     panel.set_title(f"{label} of the validation set", fontsize=11)
     panel.legend(frameon=False, loc="lower right")
 

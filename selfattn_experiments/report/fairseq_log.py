@@ -127,7 +127,9 @@ def read_curves(log: Path) -> Curves:
     try:
         text = log.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
-        raise UserError(f"there is no log {log}") from None
+        folds = sorted(log.parent.glob(f"fold*/{log.name}"))
+        hint = f"; its folds have one each, such as {folds[0]}" if folds else ""
+        raise UserError(f"there is no log {log}{hint}") from None
     except (IsADirectoryError, PermissionError) as error:
         raise UserError(f"the log {log} cannot be read: {error.strerror}") from None
     curves = Curves()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -46,6 +47,15 @@ class Fold(Run):
         if not self._part.is_file():
             self._folds.write_part(self._fold, self._part)
 
+    def drop_checkpoints(self) -> None:
+        """Remove what takes most of the space: the predictions are what counts of a fold."""
+        shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
+        (self.folder / "average.pt").unlink(missing_ok=True)
+
+    def _is_trained(self) -> bool:
+        # Tested, and then something of its record was changed or removed: what tests it is gone.
+        return (self.folder / "checkpoints").is_dir() and super()._is_trained()
+
     def _train(self, slot: Slot) -> Step:
         step = super()._train(slot)
         extra = self._folds.flags(self._fold)
@@ -57,8 +67,9 @@ class FoldedRun(Run):
     """One system with one seed: a training for each fold, and their outputs in one file.
 
     A fold has a record of its own as soon as it is tested, so a killed run goes on with the first
-    fold that has none. The scores of ``run.json`` are those of the joined outputs; mean and
-    standard deviation over folds stand beside them.
+    fold that has none. Its checkpoints are then removed, those of the last fold excepted, unless
+    the grid says ``keep_checkpoints``. The scores of ``run.json`` are those of the joined outputs;
+    mean and standard deviation over folds stand beside them.
     """
 
     def __init__(
@@ -102,9 +113,16 @@ class FoldedRun(Run):
         steps: list[Step] = []
         for part in [*(part for part in others if part.record() is None), last]:
             steps += part.steps(slot)
-            ended = self._join if part is last else self._go_on
+            ended = self._join if part is last else self._after_fold
             steps[-1] = replace(steps[-1], done=partial(_both, steps[-1].done, ended))
         return steps
+
+    def _after_fold(self) -> None:
+        self._go_on()
+        if not self.grid.keep_checkpoints:
+            for part in self._parts[:-1]:
+                if part.record() is not None:
+                    part.drop_checkpoints()
 
     def _join(self) -> None:
         (test,) = self.grid.tests

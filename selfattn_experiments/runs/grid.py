@@ -27,6 +27,7 @@ class Grid:
         generate: flags of what applies a checkpoint to a test set.
         average: how many of the last checkpoints are averaged.
         checkpoint: without `average`: ``best`` or ``last``.
+        keep_checkpoints: of folds that are tested, too.
         lowercase: whether scores ignore case.
         cpus_per_run: cores and threads of a run.
         gpus_per_run: GPUs of a run, if it is trained on GPUs.
@@ -44,6 +45,7 @@ class Grid:
     generate: tuple[str, ...] = ()
     average: int | None = None
     checkpoint: str = "best"
+    keep_checkpoints: bool = False
     lowercase: bool = False
     cpus_per_run: int | None = None
     gpus_per_run: int = 1

@@ -21,8 +21,8 @@ from . import flags as flag
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _KEYS = (
-    "task", "data", "output", "seeds", "common", "systems", "average", "checkpoint", "user_dir",
-    "cpus_per_run", "gpus_per_run", "slurm",
+    "task", "data", "output", "seeds", "common", "systems", "average", "checkpoint",
+    "keep_checkpoints", "user_dir", "cpus_per_run", "gpus_per_run", "slurm",
 )  # fmt: skip
 _SEEDS = "a list of distinct whole numbers, such as [1, 2, 3]"
 

@@ -47,6 +47,7 @@ def read_grid(path: Path) -> Grid:
         generate=words,
         average=reader.whole_number("average"),
         checkpoint=reader.one_of("checkpoint", ("best", "last")) or "best",
+        keep_checkpoints=bool(reader.one_of("keep_checkpoints", (True, False))),
         lowercase=bool(reader.one_of("lowercase", (True, False))),
         cpus_per_run=reader.whole_number("cpus_per_run"),
         gpus_per_run=reader.whole_number("gpus_per_run") or 1,

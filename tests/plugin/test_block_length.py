@@ -95,6 +95,12 @@ def test_the_number_that_is_written_back(changed, expected, tmp_path, caplog):
     assert len(caplog.records) == (expected not in (0, 7))
 
 
+def test_a_task_that_knows_its_lengths_is_asked_for_them(tmp_path):
+    args, source = flags(save_dir=str(tmp_path)), SimpleNamespace(sentence_lengths=(20.0, 10.0))
+    resolve_block_length(args, source)
+    assert args.biblosa_block_length == 5
+
+
 @pytest.mark.parametrize(
     ("changed", "source", "missing"),
     [

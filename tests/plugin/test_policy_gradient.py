@@ -192,6 +192,8 @@ def test_what_would_be_silently_wrong_is_refused():
     phases.check(model)
     with pytest.raises(UserError, match="--policy-only-updates 1 needs parameters in float32"):
         phases.check(copy.deepcopy(model).half())
+    with pytest.raises(UserError, match="--resa-sampler none has none; leave the criterion out"):
+        phases.check(Reward(sampler="none"))
     model.args = SimpleNamespace(checkpoint_activations=True)
     with pytest.raises(UserError, match="--checkpoint-activations does not work"):
         phases.check(model)

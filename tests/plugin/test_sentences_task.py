@@ -137,6 +137,14 @@ def test_the_share_of_a_pair_is_that_of_its_tokens():
     assert _mean(shares, behind, torch.zeros(2)).tolist() == pytest.approx([4 / 6, 1])
 
 
+def test_automatic_blocks_are_those_of_whole_sentences(folder):
+    # As prepare writes it of trees, whose train.jsonl holds phrases: n = 60 + 8 sqrt(2 ln 4).
+    data = folder("classification", lengths={"train": {"mean": 60.0, "sd": 8.0}})
+    _, model, *_ = built(data, "--arch", "sentence_encoder_biblosa_tiny")
+    extra = model.network.config.switches["block_length_extra"]
+    assert model.network.config.switches["block_length"] == 6 + extra
+
+
 def test_a_label_that_training_lacks_is_wrong(folder):
     data = folder("classification")
     (data / "valid.jsonl").write_text(Example((("a",),), "z").line() + "\n")
@@ -177,7 +185,7 @@ WRONG = {
     "--dropout 1": "dropout 1.0 is not allowed",
     "--context lstm --mtsa-scores both": "is a switch of --context mtsa, not of lstm",
     "--context lstm --attention-dropout 0.1": "has no switch 'attention_dropout'",
-    "--context disa --disa-activation tanh": "is not --activation-fn relu",
+    "--context disa --disa-activation tanh": "contradicts --activation-fn relu: context, pool",
     "--highway": "leave --highway out",
     "--arch transformer_mtsa_tiny": "--arch transformer_mtsa_tiny encodes no sentences",
     "--word-embeddings no.txt": "no.txt cannot be read",

@@ -5,6 +5,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 LINE = '2026 | INFO | train_inner | {"loss": "9.5", "num_updates": "10"}\n'
+CORRELATION = '2026 | INFO | valid | {"valid_pearson": "-0.1234", "valid_num_updates": "10"}\n'
 
 
 @pytest.fixture
@@ -12,6 +13,8 @@ def plot(run_cli, repo_root, tmp_path):
     for name in ("mtsa", "multihead"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "train.log").write_text(LINE)
+    (tmp_path / "cut" / "fold0").mkdir(parents=True)
+    (tmp_path / "cut" / "fold0" / "train.log").write_text(LINE + CORRELATION)
     (tmp_path / "other.log").write_text("nothing here\n")
 
     def run(*args):
@@ -26,10 +29,17 @@ def test_two_runs_in_one_picture(plot, tmp_path):
     assert (tmp_path / "curves.svg").stat().st_size > 1000
 
 
+def test_a_correlation_of_a_fold(plot, tmp_path):
+    done = plot("cut/fold0/train.log", "--output", "curves.svg")
+    assert done.returncode == 0, done.stderr
+    assert "fold0: -0.123 at the end" in (tmp_path / "curves.svg").read_text()
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [
         (["mtsa/train.log", "missing.log", "--output", "c.png"], "there is no log missing.log"),
+        (["cut/train.log", "--output", "c.png"], "one each, such as cut/fold0/train.log"),
         (["other.log", "--output", "c.png"], "other.log holds no line of a training"),
         (["mtsa/train.log", "--output", "c.bmp"], "--output is c.bmp, but must end in .png"),
         (["mtsa/train.log", "--names", "a", "b", "--output", "c.png"], "--names has 2 names"),

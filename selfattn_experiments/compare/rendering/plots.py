@@ -151,13 +151,13 @@ def _read(report: Report, system: str, given: Sequence[Path] | None) -> list[Cur
 
 def _learning(curves: Mapping[str, Sequence[Curves]], scores: Mapping[str, str]) -> Any:
     """Mean over seeds with a band of one standard deviation, over updates."""
-    labels = {"loss": "validation loss (bits per token)"}
+    labels = {"loss": "validation loss (bits)"}
     labels |= {name: f"validation {score}" for name, score in scores.items()}
     shown = [
         (name, label)
         for name, label in labels.items()
         if any(name in run.valid for runs in curves.values() for run in runs)
-    ] or [("", "training loss (bits per token)")]
+    ] or [("", "training loss (bits)")]
     figure = new_figure(5.2 * len(shown), 4.0)
     panels = figure.subplots(1, len(shown), squeeze=False)[0]
     for (name, label), axes in zip(shown, panels, strict=True):

@@ -33,6 +33,9 @@ left = pathlib.Path("fail")
 if left.is_file() and left.read_text() == fold:
     left.unlink()
     sys.exit(1)
+saves = pathlib.Path(sys.argv[sys.argv.index("--save-dir") + 1])
+saves.mkdir(exist_ok=True)
+(saves / "checkpoint_best.pt").write_text("weights")
 for update in (1, 2):
     print(f'2026-01-01 | INFO | valid | {{"epoch": 1, "valid_accuracy": "{40 + update}", '
           f'"valid_num_updates": "{update}"}}')
@@ -130,6 +133,32 @@ def test_if_only_the_record_is_missing_the_last_fold_is_tested_again(folder):
     (run,) = session.runs_of(read_grid(GRID_FILE), ["base-1"])
     assert [step.name for step in run.steps(Slot())] == ["test"]
     assert work() == 0 and record_of(folder)["scores"]["test"]["accuracy"] == 70.0
+
+
+def kept(folder):
+    return [path.parts[-3] for path in sorted(folder.glob("out/base-1/*/checkpoints/*.pt"))]
+
+
+def test_checkpoints_of_tested_folds_are_removed(folder):
+    (folder / "fail").write_text("2")
+    assert work(retries=0) == 1
+    assert kept(folder) == []
+    assert work() == 0
+    # Of the last one: another attempt at joining begins with its test.
+    assert kept(folder) == ["fold3"]
+    # Without its predictions a fold is trained again, and nothing else is.
+    (folder / "out/base-1/fold1/test.tsv").unlink()
+    (folder / "out/base-1/run.json").unlink()
+    assert work() == 0
+    trains = [a["command"] for a in record_of(folder)["attempts"] if a["step"] == "train"]
+    assert [command.split(" --fold ")[1][0] for command in trains].count("1") == 2
+    assert len(trains) == 4 + 1 + 1 and kept(folder) == ["fold3"]
+
+
+def test_checkpoints_are_kept_if_the_grid_says_so(folder):
+    (folder / "grid.yaml").write_text(GRID + "keep_checkpoints: true\n")
+    assert work() == 0
+    assert kept(folder) == ["fold0", "fold1", "fold2", "fold3"]
 
 
 def strip(folder):
