@@ -9,6 +9,7 @@ data=${2:-data-bin/conll05}
 shift $(($# < 2 ? $# : 2))
 python=${PYTHON:-python}
 [ $# -gt 0 ] || set -- "$run/checkpoint_best.pt"
+mkdir -p "$run"
 # test is WSJ section 23, test1 is Brown.
 for part in valid test test1; do
     "$python" "$here/../../scripts/predict_srl.py" "$@" --input "$data/$part.conll" \
