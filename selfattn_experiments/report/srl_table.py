@@ -1,4 +1,4 @@
-"""Table 4 of the MTSA paper, semantic roles on CoNLL-2005: what is published, and runs beside it."""
+"""Table 4 of the MTSA paper, semantic roles of CoNLL-2005: published rows, and runs beside them."""
 
 from __future__ import annotations
 

@@ -76,6 +76,8 @@ COMMANDS = [
     ("../examples/wmt14_en_de/table folder", "folder", "", ""),
     ("../examples/srl_ewt/build_data --propbank folder --words folder2 --dest o",
      "folder folder2", "", "o"),
+    ("../examples/srl_conll12/check_data --train folder --dev folder2 --test data",
+     "folder", "", ""),
 ]  # fmt: skip
 CASES = [
     (command, word, bad)

@@ -29,7 +29,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command to its parser."""
     add = parser.add_argument
     add("runs", nargs="*", metavar="NAME=GLOB",
-        help="a system and the folders of its runs; without any, the published rows alone")  # fmt: skip
+        help="a system and the folders of its runs; none: the published rows alone")  # fmt: skip
     add("--gold", type=Path, default=Path("data-bin/conll05"), metavar="FOLDER",
         help="prepared data with valid.conll, test.conll and test1.conll (default: "
         "data-bin/conll05)")  # fmt: skip
