@@ -39,8 +39,18 @@ KINDS = {"verbs": "VB", "nouns": "NN", "all": ""}
 AUXILIARIES = {"be.03", "have.01", "have.02", "do.01", "go.04", "use.03", "get.03"}
 # The files that the numbers in the README were made with.
 KNOWN = {
-    "train": "e5062a7e5dd0742385072cae3c32a49868e4fa44835a0e00d0c3b0abf0029ecb",
-    "dev": "8d2b82478fe5bf38946c833b3c22974a694e01838d356573a96ff22cf6e42070",
+    "verbs": {
+        "train": "e5062a7e5dd0742385072cae3c32a49868e4fa44835a0e00d0c3b0abf0029ecb",
+        "dev": "8d2b82478fe5bf38946c833b3c22974a694e01838d356573a96ff22cf6e42070",
+    },
+    "nouns": {
+        "train": "c933449aee34c7ae6bb03d4bdbc5dc85263a858ab28a77aa67b5095244417f40",
+        "dev": "0f2e126201b9617219c4ee098cfd3277b0d5fc368d184e10555b7275e899e1ef",
+    },
+    "all": {
+        "train": "d45b3c5685ec62a696307dc1013d1a09cb2f22c09d0614989a1a68935ded86d1",
+        "dev": "61038156ca8ec4850c4fbed4d65be24457864de90fe5010e60e194a66ef4f39b",
+    },
 }
 # A gold_skel file: document, sentence, token, word, part of speech, parse, lemma, roleset, ...
 _SENTENCE, _POS, _ROLESET, _FIRST = 1, 4, 7, 8
@@ -187,8 +197,8 @@ def show(split: str, kind: str, summary: dict[str, Any]) -> None:
         f"{split:5} {summary['documents']:>6,} documents, {summary['sentences']:>6,} sentences, "
         f"{summary['predicates']:>6,} predicates; left out: {left_out or 'nothing'}"
     )
-    if split in KNOWN and kind == "verbs":
-        same = summary["sha256"] == KNOWN[split]
+    if split in KNOWN[kind]:
+        same = summary["sha256"] == KNOWN[kind][split]
         print(f"{split:5} {'is' if same else 'is NOT'} the file that the README's numbers are of")
 
 
