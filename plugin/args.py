@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import math
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import Field, fields
 from typing import Any
 
@@ -34,16 +34,17 @@ _AS_FAIRSEQ = {
 }
 
 
-def add_attention_args(parser: ArgumentParser) -> None:
+def add_attention_args(parser: ArgumentParser, others: Collection[str] = ()) -> None:
     """Add ``--encoder-attention`` and the switches of every mechanism to fairseq's parser.
 
     Args:
         parser: with ``argument_default=argparse.SUPPRESS``, as fairseq makes it for a model: a flag
             that is not given must leave no trace in the arguments.
+        others: what else may take the place of the attention; it has no switches.
     """
     parser.add_argument(
         "--encoder-attention",
-        choices=tuple(ATTENTIONS),
+        choices=(*ATTENTIONS, *others),
         help="self-attention of the encoder; multihead is dot-product attention: fairseq's own in "
         "translation, unless a --multihead switch asks for more",
     )

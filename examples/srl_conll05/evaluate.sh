@@ -9,8 +9,10 @@ data=${2:-data-bin/conll05}
 shift $(($# < 2 ? $# : 2))
 python=${PYTHON:-python}
 [ $# -gt 0 ] || set -- "$run/checkpoint_best.pt"
-# test is WSJ section 23, test1 is Brown.
+mkdir -p "$run"
+# test is WSJ section 23, test1 is Brown, which other data does not have.
 for part in valid test test1; do
+    [ -e "$data/$part.conll" ] || [ "$part" != test1 ] || continue
     "$python" "$here/../../scripts/predict_srl.py" "$@" --input "$data/$part.conll" \
         --decoder "${DECODER:-published}" --output "$run/$part.props"
     echo "== $part"

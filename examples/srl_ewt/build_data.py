@@ -5,8 +5,9 @@ Example, after cloning the two repositories at the commits that the README besid
   python examples/srl_ewt/build_data.py --propbank propbank-release --words UD_English-EWT \\
       --dest data/srl_ewt
 
-Kept: the predicates tagged as verbs, without auxiliaries that have no argument, in sentences where
-both repositories have the same tokens. Labels are CoNLL-2005's: ARG0 is A0, ARGM-TMP is AM-TMP.
+Kept: the predicates tagged as verbs (--predicates nouns: as nouns; all: any), without auxiliaries
+that have no argument, in sentences where both repositories have the same tokens. Labels are
+CoNLL-2005's: ARG0 is A0, ARGM-TMP is AM-TMP. The files are ewt-PREDICATES.SPLIT.conll.
 What is left out is counted, including listed documents without annotation.
 """
 
@@ -32,12 +33,24 @@ from selfattn_tasks.text import read_lines
 
 MARK = "counts.json"
 SPLITS = ("train", "dev", "test")
+# How the Penn tags begin of the predicates that --predicates keeps.
+KINDS = {"verbs": "VB", "nouns": "NN", "all": ""}
 # Rolesets of auxiliaries; without an argument they are not predicates of their own.
 AUXILIARIES = {"be.03", "have.01", "have.02", "do.01", "go.04", "use.03", "get.03"}
 # The files that the numbers in the README were made with.
 KNOWN = {
-    "train": "e5062a7e5dd0742385072cae3c32a49868e4fa44835a0e00d0c3b0abf0029ecb",
-    "dev": "8d2b82478fe5bf38946c833b3c22974a694e01838d356573a96ff22cf6e42070",
+    "verbs": {
+        "train": "e5062a7e5dd0742385072cae3c32a49868e4fa44835a0e00d0c3b0abf0029ecb",
+        "dev": "8d2b82478fe5bf38946c833b3c22974a694e01838d356573a96ff22cf6e42070",
+    },
+    "nouns": {
+        "train": "c933449aee34c7ae6bb03d4bdbc5dc85263a858ab28a77aa67b5095244417f40",
+        "dev": "0f2e126201b9617219c4ee098cfd3277b0d5fc368d184e10555b7275e899e1ef",
+    },
+    "all": {
+        "train": "d45b3c5685ec62a696307dc1013d1a09cb2f22c09d0614989a1a68935ded86d1",
+        "dev": "61038156ca8ec4850c4fbed4d65be24457864de90fe5010e60e194a66ef4f39b",
+    },
 }
 # A gold_skel file: document, sentence, token, word, part of speech, parse, lemma, roleset, ...
 _SENTENCE, _POS, _ROLESET, _FIRST = 1, 4, 7, 8
@@ -90,8 +103,8 @@ def label_of(label: str) -> str:
     return label.replace("ARGM", "AM").replace("ARG", "A")
 
 
-def propositions_of(block: Block, counts: Counter[str]) -> tuple[Proposition, ...]:
-    """The verbal propositions of a sentence, each at the first word of its V."""
+def propositions_of(block: Block, kind: str, counts: Counter[str]) -> tuple[Proposition, ...]:
+    """The propositions of a kind in a sentence, each at the first word of its V."""
     rows = [i for i, row in enumerate(block.rows) if row[_ROLESET] != NO_PREDICATE]
     if block.width != _FIRST + len(rows):
         raise block.error(
@@ -101,8 +114,8 @@ def propositions_of(block: Block, counts: Counter[str]) -> tuple[Proposition, ..
     taken = set(rows)
     for column, i in enumerate(rows, start=_FIRST):
         roleset = block.rows[i][_ROLESET]
-        if not block.rows[i][_POS].startswith("VB"):
-            counts["predicates that are no verbs"] += 1
+        if not block.rows[i][_POS].startswith(KINDS[kind]):
+            counts[f"predicates that are no {kind}"] += 1
             continue
         try:
             spans = parse_brackets([row[column] for row in block.rows])
@@ -136,7 +149,11 @@ def skeletons_of(propbank: Path) -> dict[tuple[str, str], Path]:
 
 
 def document(
-    words: Path, entry: str, skeletons: dict[tuple[str, str], Path], counts: Counter[str]
+    words: Path,
+    entry: str,
+    skeletons: dict[tuple[str, str], Path],
+    kind: str,
+    counts: Counter[str],
 ) -> list[Sentence]:
     """The sentences of one document of the list, such as ``answers/00/NAME.xml.conllu``."""
     path = PurePosixPath(entry.removesuffix(".conllu"))
@@ -155,7 +172,7 @@ def document(
         if reason := why_apart(block, here):
             counts[reason] += 1
             continue
-        sentences.append(Sentence(tuple(here.words), propositions_of(block, counts)))
+        sentences.append(Sentence(tuple(here.words), propositions_of(block, kind, counts)))
     return sentences
 
 
@@ -167,20 +184,21 @@ def parse_args() -> argparse.Namespace:
     add("--propbank", type=Path, required=True, help="a clone of propbank/propbank-release")
     add("--words", type=Path, required=True, help="a clone of UniversalDependencies/UD_English-EWT")
     add("--dest", type=Path, required=True, help="the folder to make")
+    add("--predicates", choices=KINDS, default="verbs", help="by their part of speech (verbs)")
     add("--splits", nargs="+", choices=SPLITS, default=SPLITS, help="(all)")
     add("--overwrite", action="store_true", help="replace a folder that was made before")
     return parser.parse_args()
 
 
-def show(split: str, summary: dict[str, Any]) -> None:
+def show(split: str, kind: str, summary: dict[str, Any]) -> None:
     """Print the counts of a split, and whether it is the file that the README speaks of."""
     left_out = ", ".join(f"{number:,} {what}" for what, number in summary["left out"].items())
     print(
         f"{split:5} {summary['documents']:>6,} documents, {summary['sentences']:>6,} sentences, "
         f"{summary['predicates']:>6,} predicates; left out: {left_out or 'nothing'}"
     )
-    if split in KNOWN:
-        same = summary["sha256"] == KNOWN[split]
+    if split in KNOWN[kind]:
+        same = summary["sha256"] == KNOWN[kind][split]
         print(f"{split:5} {'is' if same else 'is NOT'} the file that the README's numbers are of")
 
 
@@ -199,9 +217,9 @@ def main() -> None:
             sentences = [
                 sentence
                 for entry in entries
-                for sentence in document(args.words, entry, skeletons, counts)
+                for sentence in document(args.words, entry, skeletons, args.predicates, counts)
             ]
-            path = folder / f"ewt-verbs.{split}.conll"
+            path = folder / f"ewt-{args.predicates}.{split}.conll"
             conll.write_columns(path, sentences)
             summary[split] = {
                 "documents": len(entries),
@@ -210,7 +228,7 @@ def main() -> None:
                 "left out": dict(sorted(counts.items())),
                 "sha256": sha256_of(path),
             }
-            show(split, summary[split])
+            show(split, args.predicates, summary[split])
         write_json(folder / MARK, summary)
     print(f"wrote {args.dest}")
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from selfattn.config import CONFIGS, AttentionConfig
 from selfattn.errors import UserError
 from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig
+from selfattn_tasks.srl.tagger.sublayer import BASELINES
 from selfattn_tasks.words.embeddings import WordVectors, vector_width
 from selfattn_tasks.words.initialise import INITIALISERS
 from selfattn_tasks.words.vocabulary import FIRST_WORD, Vocabulary
@@ -25,6 +26,7 @@ from ..args import (
     attention_config,
     check_heads,
     choose_presets,
+    given_switches,
     mechanisms,
     refuse_hydra,
     set_default,
@@ -41,7 +43,8 @@ class DeepAttModel(BaseFairseqModel):
     """fairseq's side of :class:`selfattn_tasks.srl.tagger.network.Tagger`.
 
     ``--encoder-attention`` names the attention: ``multihead`` is the model of Tan et al. (2018),
-    ``mtsa`` the one of table 4 of Shen et al. (2019), any other that one with another mechanism.
+    ``mtsa`` the one of table 4 of Shen et al. (2019), ``bilstm`` and ``cnn`` that table's other
+    baselines, any other that model with another mechanism.
 
     Args:
         tagger: the network.
@@ -72,7 +75,7 @@ class DeepAttModel(BaseFairseqModel):
         dropouts = {
             "--dropout": "on the output of each sublayer (default: 0.2)",
             "--attention-dropout": "on attention weights (default: 0.1 with multihead, else 0.19, "
-            "which is 0.1 on each of two factors)",
+            "which is 0.1 on each of two factors); on the input of bilstm and cnn (default: 0.1)",
             "--activation-dropout": "inside the feed-forward sublayers (default: 0.1)",
             "--embedding-dropout": "on the embeddings (default: that of --dropout with multihead, "
             "else 0)",
@@ -109,7 +112,7 @@ class DeepAttModel(BaseFairseqModel):
             "et al.), or layer, each layer's own (default: orthogonal with multihead, else "
             "glorot_normal)",
         )
-        add_attention_args(parser)
+        add_attention_args(parser, BASELINES)
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> DeepAttModel:
@@ -196,6 +199,10 @@ def start_from(tagger: Tagger, vocabulary: Vocabulary, vectors: WordVectors) -> 
 
 
 def _attention(args: Namespace) -> AttentionConfig:
+    name = args.encoder_attention
+    if name in BASELINES:
+        given_switches(args, name, "--encoder-attention")  # refuses those of mechanisms
+        return BASELINES[name].make(attention_dropout=float(args.attention_dropout))
     config = attention_config(args)
     if config is None:
         return CONFIGS[BASELINE].make(attention_dropout=float(args.attention_dropout))
@@ -244,8 +251,8 @@ def deepatt(args: Namespace) -> None:
         "encoder_layers": 10,
         "encoder_attention_heads": 8,
         "dropout": 0.2,
-        # Kept on each of the two factors of all but multihead: 0.9.
-        "attention_dropout": 0.1 if baseline else 0.19,
+        # Kept on each of the two factors of all other attentions: 0.9.
+        "attention_dropout": 0.1 if baseline or attention in BASELINES else 0.19,
         "activation_dropout": 0.1,
         "timing_signal": baseline,
         "no_scale_embedding": False,
@@ -256,7 +263,7 @@ def deepatt(args: Namespace) -> None:
         set_default(args, name, value)
     # Both go together in the published codes: MTSA's drops the timing signal and this dropout.
     set_default(args, "embedding_dropout", args.dropout if baseline else 0.0)
-    attention_config(args)
+    _attention(args)
 
 
 @register_model_architecture("deepatt", "deepatt_tiny")
@@ -280,5 +287,5 @@ def _with_attention(mechanism: str) -> Callable[[Namespace], None]:
     return architecture
 
 
-for _mechanism in mechanisms():
+for _mechanism in (*mechanisms(), *BASELINES):
     register_model_architecture("deepatt", f"deepatt_{_mechanism}")(_with_attention(_mechanism))

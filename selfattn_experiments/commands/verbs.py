@@ -95,6 +95,8 @@ GROUPS = {
     "Score and compare": (
         Verb("score translation", "BLEU with its signature", "score_translation.py"),
         Verb("score srl", "F1 as the official script computes it", "score_srl.py"),
+        Verb("score srl-table", "Table 4 of the MTSA paper, published rows and ours",
+             "srl_table.py", module=f"{_HERE}.score.srl_table"),
         Verb("score sentences", "accuracy, or Pearson, Spearman, MSE", "score_sentences.py"),
         Verb("compare", "significance tests over runs and sentences", "compare_bleu.py"),
         Verb("simulate", "how often these tests are wrong", "simulate_tests.py"),

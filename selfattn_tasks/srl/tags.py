@@ -27,6 +27,10 @@ def proposition_of(
         lemma: the entry of the predicate column.
         decoder: the decoder that made the tags.
 
+    Differs:
+        The code of Tan et al. (2018) and of Shen et al. (2019) lets an ``I-`` of any label continue
+        the span before it, as the decoder ``published`` does; all others never make such a span.
+
     >>> proposition_of(["I-A0", "O", "B-A1"], 1).spans[1]
     Span(label='V', start=1, end=1)
     """

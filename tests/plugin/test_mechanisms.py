@@ -14,9 +14,12 @@ from omegaconf import OmegaConf  # noqa: E402
 
 import plugin  # noqa: E402, F401 - registers the models
 from selfattn.config import CONFIGS  # noqa: E402
+from selfattn.errors import UserError  # noqa: E402
 from selfattn_tasks import checkpoints  # noqa: E402
 from selfattn_tasks.srl.formats import conll  # noqa: E402
 from selfattn_tasks.srl.prepare import prepare  # noqa: E402
+from selfattn_tasks.srl.tagger.predictor import Predictor  # noqa: E402
+from selfattn_tasks.srl.tagger.sublayer import BASELINES  # noqa: E402
 from tests.plugin.helpers import logged  # noqa: E402
 from tests.plugin.srl_corpus import sentences  # noqa: E402
 from tests.plugin.test_distributed import MORE, check_same, two_processes  # noqa: E402
@@ -81,6 +84,19 @@ def test_tagging_architectures(mechanism):
     assert getattr(args, f"{mechanism}_preset") == preset
 
 
+@pytest.mark.parametrize("baseline", BASELINES)
+def test_the_baselines_of_table_4(baseline):
+    args = resolved(f"deepatt_{baseline}")
+    assert (args.encoder_attention, args.encoder_layers) == (baseline, 10)
+    assert (args.attention_dropout, args.timing_signal, args.embedding_dropout) == (0.1, False, 0)
+
+
+def test_a_baseline_has_no_switches():
+    flags = ["data", "--arch", "deepatt", "--encoder-attention", "cnn", "--mtsa-masks", "none"]
+    with pytest.raises(UserError, match="--mtsa-masks none is a switch of .* mtsa, not of cnn"):
+        options.parse_args_and_arch(options.get_training_parser(), flags)
+
+
 @pytest.mark.parametrize("model", ["transformer", "deepatt"])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_help(model, mechanism, capsys):
@@ -131,7 +147,7 @@ def tagging_data(tmp_path_factory) -> Path:
     return folder / "data"
 
 
-@pytest.mark.parametrize("mechanism", [name for name in CONFIGS if name != "mtsa"])
+@pytest.mark.parametrize("mechanism", [*(name for name in CONFIGS if name != "mtsa"), *BASELINES])
 def test_tagging_trains(mechanism, tagging_data, run_cli, tmp_path):
     """With MTSA's masks where they are a choice beside the published form."""
     arch = "deepatt" if mechanism == "multihead" else f"deepatt_{mechanism}"
@@ -146,4 +162,8 @@ def test_tagging_trains(mechanism, tagging_data, run_cli, tmp_path):
     assert "valid_f1" in logged(lines, "valid")[-1]
     state = checkpoints.read(tmp_path / "checkpoint_last.pt")["task_state"]["srl_tagging"]
     stored = state["config"]["attention"]
-    assert (stored["name"], stored["masks"]) == (mechanism, "forward_backward")
+    masks = None if mechanism in BASELINES else "forward_backward"
+    assert (stored["name"], stored.get("masks")) == (mechanism, masks)
+    gold = conll.read(tagging_data / "valid.conll")
+    found = Predictor.load([tmp_path / "checkpoint_last.pt"]).predict(gold, "published")
+    assert [len(s.propositions) for s in found] == [len(s.propositions) for s in gold]

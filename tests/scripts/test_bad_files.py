@@ -59,6 +59,8 @@ COMMANDS = [
     ("run_seeds grid.yaml --slurm o", "grid.yaml", "", "o"),
     ("score_sentences a.tsv b.tsv", "a.tsv b.tsv", "", ""),
     ("score_srl a.conll b.conll", "a.conll b.conll", "", ""),
+    ("srl_table folder --gold folder2 --markdown o.md --latex o.tex",
+     "folder folder2", "o.md o.tex", ""),
     ("score_translation a.txt --ref b.txt --save o.txt", "a.txt b.txt", "o.txt", ""),
     ("show_attention tagger.pt old --predicate old --output o --json o.json",
      "tagger.pt", "o.json", ""),
@@ -74,6 +76,8 @@ COMMANDS = [
     ("../examples/wmt14_en_de/table folder", "folder", "", ""),
     ("../examples/srl_ewt/build_data --propbank folder --words folder2 --dest o",
      "folder folder2", "", "o"),
+    ("../examples/srl_conll12/check_data --train folder --dev folder2 --test data",
+     "folder", "", ""),
 ]  # fmt: skip
 CASES = [
     (command, word, bad)

@@ -57,10 +57,10 @@ def build(tmp_path, run_cli, repo_root):
     words.write_text(WORDS)
     listed.write_text(f"{name}.conllu\n")
 
-    def run():
+    def run(*flags):
         script = repo_root / "examples" / "srl_ewt" / "build_data.py"
         args = ["--propbank", "propbank", "--words", "words", "--dest", "out", "--splits", "dev"]
-        return run_cli([script, *args], cwd=tmp_path)
+        return run_cli([script, *args, *flags], cwd=tmp_path)
 
     run.skeleton, run.words, run.listed = skeleton, words, listed
     return run
@@ -85,6 +85,25 @@ def test_what_is_kept(build, tmp_path):
     assert counts["left out"] == {
         "auxiliaries": 1, "predicates that are no verbs": 1, "sentences with other tokens": 1,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "kept"), [("nouns", [6]), ("all", [3, 6])])
+def test_nominal_predicates(build, tmp_path, kind, kept):
+    """The offer is a noun with its own column."""
+    text = build.skeleton.read_text()
+    build.skeleton.write_text(
+        text.replace("(ARG1* (ARG1*", "(ARG1* (ARG1*)").replace("*) *)\n", "*) (V*)\n")
+    )
+    done = build("--predicates", kind)
+    assert done.returncode == 0 and "is NOT the file" in done.stdout, done.stderr
+    first, second = conll.read(tmp_path / "out" / f"ewt-{kind}.dev.conll")
+    assert [p.predicate for p in first.propositions] == kept
+    noun = first.propositions[-1]
+    assert (noun.lemma, noun.spans) == ("offer", (Span("A1", 5, 5), Span("V", 6, 6)))
+    assert len(second.propositions) == (kind == "all")
+    left_out = only_counts(tmp_path)["left out"]
+    assert left_out.get("predicates that are no nouns", 0) == 3 * (kind == "nouns")
+    assert left_out.get("auxiliaries", 0) == (kind == "all")
 
 
 def only_counts(tmp_path):

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from selfattn.config import AttentionConfig
 from selfattn.errors import UserError, check_integer
-from selfattn.layers import build_attention
 from selfattn.masks import check_padding_mask
 
 from ...words.initialise import INITIALISERS, initialise
 from ...words.vocabulary import PADDING, spread
+from .sublayer import build_sublayer
 
 _LAYER_NORM_EPS = 1e-6
 
@@ -27,7 +27,8 @@ class TaggerConfig:
     Args:
         words: rows of the trained word table, including padding (row 0) and unknown (row 1).
         labels: number of BIO labels.
-        attention: configuration of the attention, including its dropout.
+        attention: configuration of the attention, or of a baseline in its place (``sublayer``),
+            including its dropout.
         frozen_words: rows of the table of words that occur only in the file of vectors.
         word_dim: width of a word vector.
         predicate_dim: width of the predicate-indicator embedding; the model's width is the sum.
@@ -113,7 +114,7 @@ class TaggerLayer(nn.Module):
         self.expand = nn.Linear(width, config.ffn_dim)
         self.contract = nn.Linear(config.ffn_dim, width)
         self.ffn_norm = nn.LayerNorm(width, eps=_LAYER_NORM_EPS)
-        self.attention = build_attention(config.attention, width, config.heads)
+        self.attention = build_sublayer(config.attention, width, config.heads)
         if self.attention.output_dim != width:
             raise UserError(
                 f"the attention {config.attention.name} turns width {width} into "

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from selfattn.config import CONFIGS
 from selfattn.errors import UserError
 
 from ...words.vocabulary import Vocabulary
 from .network import TaggerConfig
+from .sublayer import SUBLAYERS
 
 # The entry of the checkpoint's ``task_state``, and the prefix of the weights' names.
 KEY = "srl_tagging"
@@ -56,7 +56,7 @@ class TaggerState:
         attention = dict(values.pop("attention"))
         name = attention.pop("name")
         try:
-            config = TaggerConfig(**values, attention=CONFIGS[name](**attention))
+            config = TaggerConfig(**values, attention=SUBLAYERS[name](**attention))
         except (KeyError, TypeError) as error:
             raise UserError(
                 f"{path} was written by another version of this project: {error}"

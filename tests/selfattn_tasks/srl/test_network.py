@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from selfattn.config import CONFIGS, MTSAConfig, MultiHeadConfig, ReSAConfig
+from selfattn.config import MTSAConfig, MultiHeadConfig, ReSAConfig
 from selfattn.errors import UserError
-from selfattn.layers import ATTENTIONS
 from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig, timing_signal
 from selfattn_tasks.srl.tagger.state import KEY, TaggerState
+from selfattn_tasks.srl.tagger.sublayer import BASELINES, SUBLAYERS
 from selfattn_tasks.words.vocabulary import UNKNOWN, Vocabulary
 
 BASELINE = MultiHeadConfig()
@@ -26,24 +26,39 @@ def test_published_parameter_counts():
     assert sizes == [4_847_505, 4_847_505 + 402_000]
 
 
+def test_parameter_counts_of_the_baselines():
+    """A layer has two LSTMs of 100, or 66 filters of 3, 4 and 5 words and a map 198 -> 200."""
+    without = 4_847_505 - 10 * 4 * (200 * 200 + 200)
+    lstm = 2 * (4 * 100 * (200 + 100) + 4 * 100)
+    cnn = 66 * 200 * (3 + 4 + 5) + 3 * 66 + 198 * 200 + 200
+    for name, size, total in (("bilstm", lstm, 5_647_505), ("cnn", cnn, 5_223_485)):
+        found = parameters(TaggerConfig(2, 105, BASELINES[name]()))
+        assert found == without + 10 * size == total
+
+
 def small(attention, **more) -> Tagger:
     sizes = {"word_dim": 12, "predicate_dim": 12, "layers": 2, "heads": 4, "ffn_dim": 20}
     torch.manual_seed(1)
     return Tagger(TaggerConfig(30, 7, attention, **{**sizes, **more})).eval()
 
 
-@pytest.mark.parametrize("name", ATTENTIONS)
+@pytest.mark.parametrize("name", SUBLAYERS)
 def test_every_attention_and_padding(name):
-    """Each attention fits, sees the predicate, and padding changes nothing."""
-    config = CONFIGS[name]
-    tagger = small(config.make("srl" if "srl" in config.presets else None), timing=True)
+    """Each attention fits, sees the predicate, and padding changes nothing on either side."""
+    config = SUBLAYERS[name]
+    timing = name not in BASELINES
+    tagger = small(config.make("srl" if "srl" in config.presets else None), timing=timing)
     words = torch.randint(2, 30, (2, 6))
     indicator = torch.zeros_like(words)
     indicator[:, 2] = 1
     alone = tagger(words, indicator)
-    padded = [torch.cat([t, torch.zeros(2, 3, dtype=torch.long)], 1) for t in (words, indicator)]
-    beside = tagger(*padded, padded[0] == 0)
-    torch.testing.assert_close(beside[:, :6], alone, rtol=1e-4, atol=1e-5)
+    nothing = torch.zeros(2, 3, dtype=torch.long)
+    for place, sides in ((slice(0, 6), (0, 1)), (slice(3, 9), (1, 0))):
+        if sides == (1, 0) and name not in BASELINES:
+            continue  # the timing signal counts from the first column
+        padded = [torch.cat([(t, nothing)[i] for i in sides], 1) for t in (words, indicator)]
+        beside = tagger(*padded, padded[0] == 0)
+        torch.testing.assert_close(beside[:, place], alone, rtol=1e-4, atol=1e-5)
     assert (tagger(words, indicator.roll(1, 1)) - alone).abs().max() > 1e-3
 
 
@@ -52,7 +67,8 @@ def test_order_without_a_timing_signal():
     words = torch.tensor([[2, 3, 4, 5, 6]])
     indicator = torch.tensor([[1, 0, 0, 0, 0]])
     swapped = words[:, [0, 2, 1, 4, 3]]
-    for attention, knows in ((MTSA, True), (BASELINE, False)):
+    others = ((config(), True) for config in BASELINES.values())
+    for attention, knows in ((MTSA, True), (BASELINE, False), *others):
         tagger = small(attention)
         change = (tagger(words, indicator) - tagger(swapped, indicator))[:, 0].abs().max()
         assert bool(change > 1e-4) is knows
@@ -84,6 +100,33 @@ def test_orthogonal():
     torch.testing.assert_close(
         layer.expand.weight.T @ layer.expand.weight, torch.eye(200), atol=1e-5, rtol=0
     )
+
+
+def test_baselines_keep_their_own_initial_values():
+    """Glorot's bound for a gate's whole matrix, ones for the gate f, zeros for convolutions."""
+    lstm, cnn = (
+        Tagger(TaggerConfig(2, 9, config(), layers=1)).layers[0].attention.context
+        for config in BASELINES.values()
+    )
+    assert lstm.directions[0].bias.tolist() == [0.0] * 100 + [1.0] * 100 + [0.0] * 200
+    bound = (6 / (200 + 100 + 400)) ** 0.5
+    assert 0.95 * bound < lstm.directions[1].weight_x.abs().max() <= bound
+    assert not any(conv.conv.bias.any() for conv in cnn.convs)
+
+
+def test_a_batch_mate_does_not_change_a_baseline_s_gradient():
+    for config in BASELINES.values():
+        tagger = small(config())
+        words = torch.tensor([[2, 3, 4, 0, 0], [5, 6, 7, 8, 9]])
+        zeros = torch.zeros_like(words)
+        found = []
+        for rows in (slice(0, 1), slice(0, 2)):
+            tagger.zero_grad()
+            scores = tagger(words[rows], zeros[rows], words[rows] == 0)
+            scores[0, :3].square().sum().backward()
+            found.append(torch.cat([p.grad.flatten() for p in tagger.layers.parameters()]))
+        assert found[0].isfinite().all() and found[0].any()
+        torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
 
 
 def test_samplers_start_where_their_switch_says():
@@ -118,9 +161,15 @@ def test_vocabulary_looks_in_the_training_first_then_in_the_vectors():
     assert Vocabulary.from_state(words.state()) == words
 
 
-def test_state_comes_back_from_plain_values():
-    state = TaggerState(Vocabulary(("a",), ("O",)), TaggerConfig(3, 1, MTSA, timing=True))
+@pytest.mark.parametrize("attention", [MTSA, *(config() for config in BASELINES.values())])
+def test_state_comes_back_from_plain_values(attention):
+    state = TaggerState(Vocabulary(("a",), ("O",)), TaggerConfig(3, 1, attention, timing=True))
     assert TaggerState.load({KEY: state.dump()}, "x.pt") == state
+    for change in ({"name": "gru"}, {"filters": 10**9}):
+        wrong = state.dump()
+        wrong["config"]["attention"].update(change)
+        with pytest.raises(UserError, match=r"x.pt was written by another version"):
+            TaggerState.load({KEY: wrong}, "x.pt")
     with pytest.raises(UserError, match="x.pt is not a tagger"):
         TaggerState.load({}, "x.pt")
 
