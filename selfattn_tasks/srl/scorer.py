@@ -184,6 +184,22 @@ def score(gold: Sequence[Sentence], predicted: Sequence[Sentence]) -> Result:
     )
 
 
+def count_predicates(gold: Sequence[Sentence], predicted: Sequence[Sentence]) -> Counts:
+    """How many predicates were found, wherever they stand in both, whatever their lemmas.
+
+    Args:
+        gold: the sentences of a test set.
+        predicted: the same sentences.
+    """
+    correct = excess = missed = 0
+    for ours, theirs in zip(gold, predicted, strict=True):
+        wanted, found = ({p.predicate for p in s.propositions} for s in (ours, theirs))
+        correct += len(wanted & found)
+        excess += len(found - wanted)
+        missed += len(wanted - found)
+    return Counts(correct, excess, missed)
+
+
 def _same_lemma(gold: Proposition, predicted: Proposition) -> bool:
     # Lines of `index words ||| tags` hold no lemma.
     return not (gold.lemma and predicted.lemma) or gold.lemma == predicted.lemma
