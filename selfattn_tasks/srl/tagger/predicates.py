@@ -6,6 +6,7 @@ one pass finds them all. A checkpoint says what it was trained for: see ``TARGET
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -38,7 +39,8 @@ def check_labels(labels: Iterable[str], target: str, where: object) -> None:
         UserError: if the target is unknown, or there is no label for predicates.
     """
     if target not in TARGETS:
-        raise UserError(f"{where}: the target {target!r} is unknown; allowed: {', '.join(TARGETS)}")
+        name = reprlib.repr(target)
+        raise UserError(f"{where}: the target {name} is unknown; allowed: {', '.join(TARGETS)}")
     if target != "arguments" and PREDICATE not in labels:
         raise UserError(f"{where}: the label {PREDICATE} is missing, so no predicate can be found")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -14,6 +14,7 @@ from selfattn.errors import UserError
 
 from ... import checkpoints
 from ...words.vocabulary import Vocabulary
+from ..confidence import with_confidence
 from ..decode import decode
 from ..propositions import Sentence
 from ..tags import proposition_of
@@ -189,21 +190,29 @@ class Predictor:
             one list of tags per query, in the given order.
         """
         tags: list[list[str]] = [[] for _ in queries]
-        done = 0
-        for batch in _batches([len(query.words) for query in queries]):
-            log_probs, padding = self.log_probs([queries[i] for i in batch])
+        for batch, log_probs, padding in self._passes(queries, progress):
             for i, row in zip(batch, decode(log_probs, padding, self.labels, decoder), strict=True):
                 tags[i] = row
+        return tags
+
+    def _passes(
+        self, queries: Sequence[Query], progress: Callable[[int], None] | None
+    ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+        """Numbers of the queries of each batch, and its :meth:`log_probs`."""
+        done = 0
+        for batch in _batches([len(query.words) for query in queries]):
+            yield batch, *self.log_probs([queries[i] for i in batch])
             done += len(batch)
             if progress is not None:
                 progress(done)
-        return tags
 
     def predict(
         self,
         sentences: Sequence[Sentence],
         decoder: str = "argmax",
         progress: Callable[[int], None] | None = None,
+        *,
+        confidence: bool = False,
     ) -> list[Sentence]:
         """Replace the spans of sentences by predicted ones.
 
@@ -211,18 +220,24 @@ class Predictor:
             sentences: of which only words and predicates are used.
             decoder: as for :meth:`tag`.
             progress: as for :meth:`tag`.
+            confidence: add the probabilities of spans and propositions (see ``srl.confidence``).
         """
+        given = [p for s in sentences for p in s.propositions]
         queries = [Query(s.words, p.predicate) for s in sentences for p in s.propositions]
-        tags = iter(self.tag(queries, decoder, progress))
+        found = list(given)
+        for batch, log_probs, padding in self._passes(queries, progress):
+            tags = decode(log_probs, padding, self.labels, decoder)
+            labelled = [
+                proposition_of(row, given[i].predicate, given[i].lemma, decoder=decoder)
+                for i, row in zip(batch, tags, strict=True)
+            ]
+            if confidence:
+                labelled = with_confidence(labelled, log_probs, padding, self.labels, decoder)
+            for i, proposition in zip(batch, labelled, strict=True):
+                found[i] = proposition
+        rest = iter(found)
         return [
-            replace(
-                s,
-                propositions=tuple(
-                    proposition_of(next(tags), p.predicate, p.lemma, decoder=decoder)
-                    for p in s.propositions
-                ),
-            )
-            for s in sentences
+            replace(s, propositions=tuple(next(rest) for _ in s.propositions)) for s in sentences
         ]
 
 
