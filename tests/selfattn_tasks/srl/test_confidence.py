@@ -7,10 +7,12 @@ import math
 import pytest
 import torch
 
+from selfattn.errors import UserError
 from selfattn_tasks.srl.confidence import with_confidence
 from selfattn_tasks.srl.decode import decode
 from selfattn_tasks.srl.formats.bio import from_bio, joined
 from selfattn_tasks.srl.propositions import Proposition, Sentence, Span
+from selfattn_tasks.srl.reliability import judged, reliability
 from selfattn_tasks.srl.tagger.show import as_json
 from selfattn_tasks.srl.tags import DECODERS, proposition_of
 from tests.selfattn_tasks.srl.test_decode import allowed
@@ -59,8 +61,8 @@ def test_any_span_has_a_confidence():
     padding = torch.zeros(1, 4, dtype=torch.bool)
     spans = [Span(name, i, j) for name in ("A0", "A1", "V") for i in range(4) for j in range(i, 4)]
     each = [Proposition(0, "", (span,)) for span in spans]
-    found = with_confidence(each, log_probs.expand(len(each), -1, -1), padding.expand(len(each), -1),
-                            LABELS, "strict")  # fmt: skip
+    rows = log_probs.expand(len(each), -1, -1), padding.expand(len(each), -1)
+    found = with_confidence(each, *rows, LABELS, "strict")
     covering = [p.spans[0].confidence for p in found if p.spans[0].start <= 2 <= p.spans[0].end]
     outside = Proposition(0, "", ())
     paths = [path for path in itertools.product(LABELS, repeat=4) if allowed(path, "strict")]
@@ -97,3 +99,31 @@ def test_json_has_confidences_if_they_were_computed():
     first, second = json.loads(as_json(Sentence(("go", "we"), (plain, sure))))["propositions"]
     assert "confidence" not in first and "confidence" not in first["spans"][0]
     assert second["confidence"] == 0.5 and second["spans"][1]["confidence"] == 0.25
+
+
+def test_reliability():
+    answers = [(0.0, False), (0.1, True), (0.15, False), (0.95, True), (1.0, True), (1.0, False)]
+    found = reliability(answers, bins=10)
+    assert [each.number if each else 0 for each in found.bins] == [2, 1, *[0] * 7, 3]
+    assert found.bins[0].confidence == pytest.approx(0.05) and found.bins[0].accuracy == 0.5
+    expected = (2 * 0.45 + 1 * 0.15 + 3 * (2.95 / 3 - 2 / 3)) / 6
+    assert found.error == pytest.approx(expected)
+    assert str(found).splitlines()[1].split() == ["0.00", "-", "0.10", "2", "0.050", "0.500"]
+    assert f"{expected:.4f} of 6 answers" in str(found)
+    assert reliability([]).error == 0
+    for wrong in ([(1.01, True)], [(math.nan, True)]):
+        with pytest.raises(UserError, match="confidence"):
+            reliability(wrong)
+    with pytest.raises(UserError, match="bins"):
+        reliability(answers, bins=0)
+
+
+def test_answers_are_judged_by_gold():
+    gold = Proposition(0, "go", (Span("V", 0, 0), Span("A0", 1, 1)))
+    right = Proposition(0, "", (Span("V", 0, 0, 0.9), Span("A0", 1, 1, 0.8)), 0.7)
+    other = Proposition(1, "", (Span("A0", 0, 0, 0.6), Span("V", 1, 1, 0.9)), 0.5)
+    words = ("go", "we")
+    found = judged([Sentence(words, (gold,))], [Sentence(words, (right, other))])
+    assert found == ([(0.8, True), (0.6, False)], [(0.7, True), (0.5, False)])
+    with pytest.raises(UserError, match="no confidence"):
+        judged([Sentence(words, (gold,))], [Sentence(words, (gold,))])
