@@ -59,9 +59,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--sentence", action="append", metavar="TEXT", help="may be repeated")
     add("--predicates", nargs="+", metavar="P",
         help="words of the sentence, or positions counted from 0")  # fmt: skip
+    add("--find-predicates", action="store_true",
+        help="label the predicates that the model finds (--target predicates or both), not those "
+        "of --input")  # fmt: skip
     add("--tokenized", action="store_true", help="split sentences at spaces only")
     add = parser.add_argument_group("labels").add_argument
     add("--decoder", choices=DECODERS, default="argmax", help="default: argmax; see above")
+    add("--confidence", action="store_true",
+        help="add to json and jsonl how probable each span and each proposition is")  # fmt: skip
     add("--output", type=Path, metavar="FILE", help="default: standard output")
     add("--format", choices=FORMATS,
         help="text: roles under the words; json: one list; jsonl: one line per sentence; props: "
@@ -75,8 +80,13 @@ def check(args: argparse.Namespace) -> None:
     """Refuse flags that do not fit, before anything is read or written."""
     if args.input and args.predicates:
         args.refuse("--predicates belongs to sentences; --input names its predicates itself")
+    if args.find_predicates and not args.input:
+        args.refuse("--find-predicates needs --input")
     if args.input and len(args.input) > 2:
         args.refuse("--input takes one file or folder, or a words and a props file")
+    form = args.format or ENDINGS.get(args.output.suffix if args.output else "", "")
+    if args.confidence and form not in ("json", "jsonl"):
+        args.refuse("--confidence needs --format json or jsonl, which have a place for it")
     check_outputs(args, "output")
 
 
@@ -93,7 +103,9 @@ def typed() -> list[str]:
 def wanted(args: argparse.Namespace) -> list[Sentence]:
     """The sentences and their predicates."""
     if args.input:
-        return read_queries(*args.input, word_column=args.word_column)
+        return read_queries(
+            *args.input, word_column=args.word_column, may_lack_predicates=args.find_predicates
+        )
     if args.sentence is None and sys.stdin.isatty():
         print("Type sentences, one per line; end with Ctrl-D.", file=sys.stderr)
     texts = args.sentence or [line for line in typed() if line.strip()]
@@ -146,18 +158,24 @@ def main(args: argparse.Namespace) -> None:
 
     # torch takes seconds to import; a mistake in the flags should be reported at once.
     from selfattn_tasks.srl.decode_structure import count_violations
+    from selfattn_tasks.srl.tagger.predicates import with_predicates
     from selfattn_tasks.srl.tagger.predictor import Predictor
 
     if args.device != "cpu" and not (args.device == "cuda" and torch.cuda.is_available()):
         raise UserError(f"--device {args.device} cannot be used here; cpu can")
     predictor = Predictor.load(args.checkpoint, args.device)
+    if args.find_predicates:
+        found = predictor.predicates([sentence.words for sentence in sentences])
+        sentences = with_predicates(sentences, found)
     total = sum(len(s.propositions) for s in sentences)
     silent = not sys.stderr.isatty()
     start = time.perf_counter()
     with Progress(
         None, "labelling", total, "propositions", stream=sys.stderr, disable=silent
     ) as progress:
-        predicted = predictor.predict(sentences, args.decoder, progress.to)
+        predicted = predictor.predict(
+            sentences, args.decoder, progress.to, confidence=args.confidence
+        )
     seconds = time.perf_counter() - start
     write(predicted, args)
     broken = count_violations([p.spans for s in predicted for p in s.propositions])

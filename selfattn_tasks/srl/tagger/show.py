@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from ..formats.bio import to_bio
-from ..propositions import Sentence, Span
+from ..propositions import Proposition, Sentence, Span
 
 _GAP = "  "
 
@@ -38,7 +38,7 @@ def as_text(sentence: Sentence, width: int = 100) -> str:
 def as_json(sentence: Sentence) -> str:
     """``sentence`` as a line of JSON: words, and each predicate's spans and BIO tags.
 
-    Positions are counted from 0.
+    Positions are counted from 0. Confidences are there if they were computed.
     """
     propositions = [
         {
@@ -50,15 +50,21 @@ def as_json(sentence: Sentence) -> str:
                     "start": span.start,
                     "end": span.end,
                     "text": " ".join(sentence.words[span.start : span.end + 1]),
+                    **_confidence(span),
                 }
                 for span in p.spans
             ],
             "tags": to_bio(p.spans, len(sentence.words)),
+            **_confidence(p),
         }
         for p in sentence.propositions
     ]
     line = {"words": list(sentence.words), "propositions": propositions}
     return json.dumps(line, ensure_ascii=False)
+
+
+def _confidence(found: Proposition | Span) -> dict[str, float]:
+    return {} if found.confidence is None else {"confidence": round(found.confidence, 6)}
 
 
 def _columns(sentence: Sentence) -> list[tuple[int, int]]:
