@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from selfattn.config import CONFIGS
 from selfattn.errors import UserError
 from selfattn.layers.capture import inspections
 from selfattn_experiments.commands.verbs import run_script
@@ -16,6 +15,7 @@ from selfattn_tasks import checkpoints
 from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig
 from selfattn_tasks.srl.tagger.predictor import Predictor, Query
 from selfattn_tasks.srl.tagger.state import KEY, PREFIX, TaggerState
+from selfattn_tasks.srl.tagger.sublayer import SUBLAYERS
 from selfattn_tasks.words.vocabulary import Vocabulary
 
 pytest.importorskip("matplotlib")
@@ -28,7 +28,7 @@ def save_tagger(path, name, preset=None):
     torch.manual_seed(1)
     vocabulary = Vocabulary(WORDS, ("O", "B-V", "B-A0", "I-A0"))
     config = TaggerConfig(
-        vocabulary.trained_rows, 4, CONFIGS[name].make(preset), word_dim=8, predicate_dim=8,
+        vocabulary.trained_rows, 4, SUBLAYERS[name].make(preset), word_dim=8, predicate_dim=8,
         layers=2, heads=2, ffn_dim=16,
     )  # fmt: skip
     weights = {PREFIX + name: value for name, value in Tagger(config).state_dict().items()}
@@ -42,6 +42,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("taggers")
     save_tagger(folder / "mtsa.pt", "mtsa", "sentence")
     save_tagger(folder / "resa.pt", "resa")
+    save_tagger(folder / "cnn.pt", "cnn")
     (folder / "text.pt").write_text("no checkpoint")
     return folder
 
@@ -127,6 +128,7 @@ def test_a_mistake_ends_the_command_with_one_sentence(show):
             ["mtsa.pt", CAT, "--predicate", "3", "--what", "selection"],
             "mtsa does not have it; it has",
         ),
+        (["cnn.pt", CAT, "--predicate", "3"], "ContextSublayer is not an attention layer"),
         (
             ["mtsa.pt", CAT, "--output", "no/cat"],
             "--output is no/cat.png, but there is no folder no",

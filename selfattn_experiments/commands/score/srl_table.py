@@ -6,10 +6,11 @@ Example: one system with all its seeds, another one, and an ensemble:
       Bi-LSTM=runs/conll05/deepatt_bilstm-1 'MTSA x 5=runs/conll05/ensemble' --latex table4.tex
 
 A run is a folder with valid.props, test.props and test1.props, as examples/srl_conll05/evaluate.sh
-writes them for the development set, WSJ and Brown; a part that is not there stays empty. Several
-folders of a system give the mean and the standard deviation. --gold is the folder that `selfattn
-prepare srl` wrote. P, R, F1 and Comp. (perfect propositions) are the official script's; published
-rows were decoded by the rule that `selfattn predict --decoder published` follows.
+writes them for the development set, WSJ and Brown, and as `selfattn runs` does where the grid's
+gold files have these names; a part that is not there stays empty. Several folders of a system give
+the mean and the standard deviation. --gold is the folder that `selfattn prepare srl` wrote. P, R,
+F1 and Comp. (perfect propositions) are the official script's. To compare with the last four
+published rows, decode as their code does: `selfattn predict --decoder published`.
 """
 
 import argparse
