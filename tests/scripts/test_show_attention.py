@@ -126,7 +126,7 @@ def test_a_mistake_ends_the_command_with_one_sentence(show):
         (["mtsa.pt", CAT, "--heads", "one"], "--heads one is not allowed"),
         (
             ["mtsa.pt", CAT, "--predicate", "3", "--what", "selection"],
-            "mtsa does not have it; it has",
+            "mtsa has none; it has",
         ),
         (["cnn.pt", CAT, "--predicate", "3"], "ContextSublayer is not an attention layer"),
         (
