@@ -174,9 +174,17 @@ def test_a_broken_target_is_refused(trained, tmp_path, change, message):
 
 def test_models_without_predicates_say_so(trained, corpus, run_cli, tmp_path):
     """As every checkpoint from before there was a choice."""
-    state = checkpoints.read(trained["both"][0])
+    state = torch.load(trained["both"][0], weights_only=False)
     del state["task_state"]["srl_tagging"]["target"]
+    del state["cfg"]["task"]["target"]
     torch.save(state, tmp_path / "old.pt")
+    done = run_cli(["-m", "fairseq_cli.validate", corpus / "data", "--user-dir", "plugin", "--task",
+                    "srl_tagging", "--path", tmp_path / "old.pt", "--cpu", "--no-progress-bar",
+                    "--log-format", "json", "--max-tokens", "500"])  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    valid = logged((done.stdout + done.stderr).splitlines(), "valid")[-1]
+    assert valid["valid_f1"] == trained["both"][1]["valid_f1"]
+    assert "valid_predicate_f1" not in valid
     old = Predictor.load(tmp_path / "old.pt")
     with pytest.raises(UserError, match="without predicate identification: give --predicates"):
         old.predicates([("a", "b")])
