@@ -109,6 +109,22 @@ class Predictor:
         assert sums is not None
         return sums - math.log(len(self.members)), padding
 
+    def predicates(self, sentences: Sequence[Sequence[str]]) -> list[list[int]]:
+        """Find the predicates of sentences.
+
+        Args:
+            sentences: the words of each.
+
+        Returns:
+            the positions of each sentence's predicates, counted from 0.
+
+        Raises:
+            UserError: if no checkpoint was trained to find predicates.
+        """
+        raise UserError(
+            "this model was trained without predicate identification: give --predicates"
+        )
+
     def tag(
         self,
         queries: Sequence[Query],
