@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from fairseq.data import FairseqDataset
 
-from selfattn_tasks.srl import Proposition
+from selfattn_tasks.srl import Sentence
 from selfattn_tasks.srl.tagger.network import network_input
 from selfattn_tasks.words.vocabulary import spread
 
@@ -19,19 +19,19 @@ from ..criterions.bio_tagging import IGNORED
 
 @dataclass(frozen=True)
 class Example:
-    """One proposition.
+    """One proposition, or a sentence whose predicates are to be found.
 
     Args:
         words: row numbers.
-        predicate: position of the predicate.
+        predicate: position of the predicate; ``UNMARKED`` of a sentence.
         target: label numbers; ``IGNORED`` for a label that does not occur in training.
-        gold: words and complete proposition, for the official score; None in training.
+        gold: words and complete proposition, or propositions, for scores; None in training.
     """
 
     words: Sequence[int]
     predicate: int
     target: Sequence[int]
-    gold: tuple[tuple[str, ...], Proposition] | None = None
+    gold: Sentence | None = None
 
 
 class PropositionDataset(FairseqDataset):

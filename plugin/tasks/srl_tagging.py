@@ -1,39 +1,37 @@
 """``--task srl_tagging``: label the arguments of given predicates."""
 
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.logging import metrics
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.tasks import FairseqTask, register_task
 from omegaconf import MISSING
 from torch import Tensor
 
 from selfattn.errors import UserError
-from selfattn_tasks.metric import Counts, percent
-from selfattn_tasks.srl import Proposition, Sentence, read
-from selfattn_tasks.srl.decode import decode
+from selfattn_tasks.srl import Sentence, read
 from selfattn_tasks.srl.formats.lines import Line, read_lines_file
-from selfattn_tasks.srl.metrics import counts_of, f1_scores, perfect_scores
-from selfattn_tasks.srl.scorer import score
+from selfattn_tasks.srl.tagger.predicates import (
+    LABELS,
+    TARGETS,
+    UNMARKED,
+    check_labels,
+    predicate_tags,
+)
 from selfattn_tasks.srl.tagger.state import KEY, TaggerState
-from selfattn_tasks.srl.tags import DECODERS, proposition_of
+from selfattn_tasks.srl.tags import DECODERS
 from selfattn_tasks.words.embeddings import WordVectors, read_vectors
 from selfattn_tasks.words.vocabulary import Vocabulary, differences, read_symbols
 
 from ..criterions.bio_tagging import IGNORED, BIOTaggingCriterion
 from ..data.propositions import Example, PropositionDataset
+from . import srl_counts
 
 logger = logging.getLogger(__name__)
-# Where the log keeps the columns of metrics.f1_scores; fairseq hides names that begin with _.
-_COUNTS = ("_srl_correct", "_srl_excess", "_srl_missed", "_srl_perfect", "_srl_propositions")
 
 
 @dataclass
@@ -62,16 +60,24 @@ class SRLTaggingConfig(FairseqDataclass):
             "smaller, but all other words remain unknown)"
         },
     )
+    target: ChoiceEnum(TARGETS) = field(  # type: ignore[valid-type]
+        default="arguments",
+        metadata={
+            "help": "what to learn: the arguments of given predicates, which words are predicates "
+            "(one pass a sentence), or both by one network"
+        },
+    )
 
 
 @register_task("srl_tagging", dataclass=SRLTaggingConfig)
 class SRLTaggingTask(FairseqTask):
-    """Semantic role labelling with given predicates, validated by the official CoNLL-2005 score.
+    """Semantic role labelling, validated by the official CoNLL-2005 score, with given predicates.
 
     Validation logs ``f1``, ``precision``, ``recall`` and ``perfect_props`` in percent, summed over
     all processes before they are divided, so that ``--best-checkpoint-metric f1`` is the score of
-    ``selfattn score srl``. Every checkpoint holds the vocabulary and the sizes of the model:
-    ``selfattn predict`` needs nothing else.
+    ``selfattn score srl``. A tagger that finds predicates (``--target``) logs ``predicate_f1``,
+    ``predicate_precision`` and ``predicate_recall``. Every checkpoint holds the vocabulary and the
+    sizes of the model: ``selfattn predict`` needs nothing else.
 
     Args:
         cfg: the flags.
@@ -85,7 +91,9 @@ class SRLTaggingTask(FairseqTask):
 
     def __init__(self, cfg: Any, vocabulary: Vocabulary) -> None:
         super().__init__(cfg)
-        self.tagger = TaggerState(vocabulary)
+        self.target = str(cfg.target)
+        check_labels(vocabulary.labels, self.target, cfg.data)
+        self.tagger = TaggerState(vocabulary, target=self.target)
         # The word vectors that a model starts from, while it is built.
         self.vectors: WordVectors | None = None
 
@@ -97,7 +105,8 @@ class SRLTaggingTask(FairseqTask):
             UserError: if it is not a prepared folder.
         """
         files = (Path(cfg.data, f"dict.{name}.txt") for name in ("word", "label"))
-        return cls(cfg, Vocabulary(*map(read_symbols, files)))
+        words, labels = map(read_symbols, files)
+        return cls(cfg, Vocabulary(words, LABELS if str(cfg.target) == "predicates" else labels))
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -137,7 +146,7 @@ class SRLTaggingTask(FairseqTask):
             self._keep(self.vectors, path)
         model = super().build_model(cfg, from_checkpoint)
         self.vectors = None
-        self.tagger = TaggerState(self.vocabulary, model.tagger.config)
+        self.tagger = replace(self.tagger, config=model.tagger.config)
         return model
 
     def _keep(self, vectors: WordVectors, path: str) -> None:
@@ -151,7 +160,7 @@ class SRLTaggingTask(FairseqTask):
         known = self.vocabulary.words
         covered = sum(vectors.row(word) is not None for word in known)
         vocabulary = self.vocabulary.with_frozen(words)
-        self.tagger = TaggerState(vocabulary, self.tagger.config)
+        self.tagger = replace(self.tagger, vocabulary=vocabulary)
         logger.info(
             "%s: %s vectors of width %d; %s of the %s training words (%.1f %%) have one; "
             "%s of other words are kept",
@@ -160,7 +169,7 @@ class SRLTaggingTask(FairseqTask):
         )  # fmt: skip
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> None:
-        """fairseq's hook: read ``SPLIT.txt`` and, except for training, ``SPLIT.conll``.
+        """fairseq's hook: read ``SPLIT.txt`` and ``SPLIT.conll``, or what of them is needed.
 
         Raises:
             UserError: if the files are missing or do not belong together.
@@ -173,32 +182,35 @@ class SRLTaggingTask(FairseqTask):
                 f"--{split}, or name existing sets (--train-subset, --valid-subset)"
             )
         lines = read_lines_file(path)
-        if split == "train":
-            examples = [self._example(line) for line in self._short_enough(lines)]
-            self.datasets[split] = PropositionDataset(examples, shuffle=True)
-            return
-        gold = _gold(folder / f"{split}.conll", lines)
-        examples = [self._example(*pair) for pair in zip(lines, gold, strict=True)]
-        self.datasets[split] = PropositionDataset(examples, shuffle=False)
+        train, examples = split == "train", []
+        if self.target != "predicates":
+            gold = [None] * len(lines) if train else _gold(folder / f"{split}.conll", lines)
+            examples += [self._example(*pair) for pair in zip(lines, gold, strict=True)]
+        if self.target != "arguments":
+            for sentence in _sentences(folder / f"{split}.conll"):
+                line = Line(UNMARKED, sentence.words, tuple(predicate_tags(sentence)))
+                examples.append(self._example(line, None if train else sentence))
+        if train:
+            examples = self._short_enough(examples)
+        self.datasets[split] = PropositionDataset(examples, shuffle=train)
 
-    def _short_enough(self, lines: list[Line]) -> list[Line]:
+    def _short_enough(self, examples: list[Example]) -> list[Example]:
         longest = self.cfg.max_length
-        kept = [line for line in lines if len(line.words) <= longest]
+        kept = [example for example in examples if len(example.words) <= longest]
+        what = "propositions" if self.target == "arguments" else "propositions and sentences"
         if not kept:
             raise UserError(
-                f"--max-length {longest} leaves none of the {len(lines)} training propositions; "
+                f"--max-length {longest} leaves none of the {len(examples)} training {what}; "
                 "raise it"
             )
-        if len(kept) < len(lines):
+        if len(kept) < len(examples):
             logger.info(
-                "left out %d propositions of more than %d words (--max-length)",
-                len(lines) - len(kept), longest,
+                "left out %d %s of more than %d words (--max-length)",
+                len(examples) - len(kept), what, longest,
             )  # fmt: skip
         return kept
 
-    def _example(
-        self, line: Line, gold: tuple[tuple[str, ...], Proposition] | None = None
-    ) -> Example:
+    def _example(self, line: Line, gold: Sentence | None = None) -> Example:
         labels = [self.vocabulary.label(tag) for tag in line.tags]
         target = [IGNORED if label is None else label for label in labels]
         return Example(self.vocabulary.encode(line.words), line.predicate, target, gold)
@@ -206,40 +218,20 @@ class SRLTaggingTask(FairseqTask):
     def valid_step(
         self, sample: dict[str, Any], model: Any, criterion: Any
     ) -> tuple[Any, Any, dict[str, Any]]:
-        """fairseq's hook: the loss, and the counts of the official score."""
+        """fairseq's hook: the loss, and the counts of the scores."""
         scores: list[Tensor] = []
         hook = model.register_forward_hook(lambda *call: scores.append(call[-1]))
         try:
             loss, size, logged = super().valid_step(sample, model, criterion)
         finally:
             hook.remove()
-        return loss, size, {**logged, **self._counts(scores[0], sample)}
-
-    def _counts(self, scores: Tensor, sample: dict[str, Any]) -> dict[str, int]:
-        """The official score's counts for a batch of propositions with their gold spans."""
-        decoder = str(self.cfg.eval_decoder)
-        tags = decode(
-            torch.log_softmax(scores.float(), -1),
-            sample["net_input"]["padding_mask"],
-            self.vocabulary.labels,
-            decoder,
-        )
-        gold, predicted = [], []
-        for row, (words, proposition) in zip(tags, sample["gold"], strict=True):
-            found = proposition_of(row, proposition.predicate, proposition.lemma, decoder=decoder)
-            gold.append(Sentence(words, (proposition,)))
-            predicted.append(Sentence(words, (found,)))
-        return dict(zip(_COUNTS, counts_of(score(gold, predicted)), strict=True))
+        counts = srl_counts.count(scores[0], sample, self.tagger, str(self.cfg.eval_decoder))
+        return loss, size, {**logged, **counts}
 
     def reduce_metrics(self, logging_outputs: list[dict[str, Any]], criterion: Any) -> None:
-        """fairseq's hook: log the criterion's figures and, in validation, the official score."""
+        """fairseq's hook: log the criterion's figures and, in validation, the scores."""
         super().reduce_metrics(logging_outputs, criterion)
-        if not any(_COUNTS[0] in log for log in logging_outputs):
-            return
-        for name in _COUNTS:
-            metrics.log_scalar(name, float(sum(log.get(name, 0) for log in logging_outputs)))
-        for name, figure in _FIGURES.items():
-            metrics.log_derived(name, partial(_figure, figure))
+        srl_counts.log(logging_outputs)
 
     def state_dict(self) -> dict[str, Any]:
         """fairseq's hook: what a checkpoint stores about the task."""
@@ -265,30 +257,23 @@ class SRLTaggingTask(FairseqTask):
                 "prepare the data again from the files that it was trained on, or start a new "
                 "training in another --save-dir"
             )
-        self.tagger = TaggerState(vocabulary, self.tagger.config)
+        self.tagger = replace(self.tagger, vocabulary=vocabulary)
 
 
-def _gold(path: Path, lines: list[Line]) -> list[tuple[tuple[str, ...], Proposition]]:
-    """Words and propositions of the gold file from which the lines were made."""
+def _sentences(path: Path) -> list[Sentence]:
+    """The gold sentences of a prepared folder."""
     if not path.is_file():
         raise UserError(f"{path} does not exist; prepare the folder with `selfattn prepare srl`")
-    gold = [(s.words, p) for s in read(path) for p in s.propositions]
-    if [(words, p.predicate) for words, p in gold] != [(e.words, e.predicate) for e in lines]:
+    return read(path)
+
+
+def _gold(path: Path, lines: list[Line]) -> list[Sentence]:
+    """The gold sentence of each line, with its proposition alone."""
+    gold = [replace(s, propositions=(p,)) for s in _sentences(path) for p in s.propositions]
+    found = [(sentence.words, sentence.propositions[0].predicate) for sentence in gold]
+    if found != [(line.words, line.predicate) for line in lines]:
         raise UserError(
             f"{path} and {path.with_suffix('.txt').name} hold different propositions; prepare the "
             "folder again with `selfattn prepare srl`"
         )
     return gold
-
-
-# By the sums of _COUNTS over a validation.
-_FIGURES: dict[str, Callable[[Counts], Counts]] = {
-    "precision": lambda sums: percent(sums[0], sums[0] + sums[1]),
-    "recall": lambda sums: percent(sums[0], sums[0] + sums[2]),
-    "f1": f1_scores,
-    "perfect_props": perfect_scores,
-}
-
-
-def _figure(figure: Callable[[Counts], Counts], meters: Any) -> float:
-    return round(float(figure(np.array([meters[name].sum for name in _COUNTS]))), 2)

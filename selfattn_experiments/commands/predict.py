@@ -84,10 +84,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help="words of the text, or positions counted from 0 (default: found by the model)",
     )
+    add("--find-predicates", action="store_true",
+        help="label the predicates that the model finds (--target predicates or both), not those "
+        "of --input")  # fmt: skip
     add("--tokenized", action="store_true", help="split sentences at spaces only")
     add = parser.add_argument_group("labels").add_argument
     add("--decoder", choices=DECODERS, 
         help="default: argmax with --input, otherwise structured; see above")  # fmt: skip
+    add("--confidence", action="store_true",
+        help="add to json and jsonl how probable each span and each proposition is")  # fmt: skip
     add("--output", type=Path, metavar="FILE", help="default: standard output")
     add("--format", choices=FORMATS,
         help="text: roles under the words; json: one list; jsonl: one line per sentence; props: "
@@ -111,8 +116,17 @@ def check(args: argparse.Namespace) -> None:
         args.refuse("--input takes one file or folder, or a words and a props file")
     if args.texts and (args.input or args.prose or args.sentence):
         args.refuse("a TEXT cannot go with --input, --prose or --sentence")
+    if args.find_predicates and not args.input:
+        args.refuse("--find-predicates needs --input; in texts, predicates are found by default")
+    if args.confidence and form_of(args) not in ("json", "jsonl"):
+        args.refuse("--confidence needs --format json or jsonl, which have a place for it")
     check_outputs(args, "output")
     args.checkpoint = [find_checkpoint(path) for path in args.checkpoint]
+
+
+def form_of(args: argparse.Namespace) -> str:
+    """The form that --format, or else the name of --output, asks for."""
+    return args.format or (ENDINGS.get(args.output.suffix, "props") if args.output else "text")
 
 
 def typed() -> Iterator[str]:
@@ -153,6 +167,7 @@ def labelled(args: argparse.Namespace, model: SRL) -> Iterator[Located]:
         predicates=args.predicates or (),
         tokenized=args.tokenized,
         whole=bool(args.sentence),
+        confidence=args.confidence,
         progress=sys.stderr.isatty(),
     )
     for number, document in enumerate(documents):
@@ -165,8 +180,7 @@ def labelled(args: argparse.Namespace, model: SRL) -> Iterator[Located]:
 
 def write(sentences: Iterable[Shown], args: argparse.Namespace) -> None:
     """Write the result to --output, or print it, in the form that the flags ask for."""
-    form = args.format or (ENDINGS.get(args.output.suffix, "props") if args.output else "text")
-    parts = pieces(sentences, form, shutil.get_terminal_size((100, 24)).columns)
+    parts = pieces(sentences, form_of(args), shutil.get_terminal_size((100, 24)).columns)
     if args.output:
         with writing(args.output) as file:
             file.writelines(part.encode("utf-8") for part in parts)
@@ -203,15 +217,22 @@ class Count:
 
 
 def predict_file(
-    predictor: Predictor, sentences: Sequence[Sentence], decoder: str
+    predictor: Predictor, sentences: Sequence[Sentence], args: argparse.Namespace
 ) -> list[Sentence]:
-    """Label the predicates that the sentences of a file have."""
+    """Label the predicates that the sentences of a file have, or with a flag those found."""
+    from selfattn_tasks.srl.tagger.predicates import with_predicates
+
+    if args.find_predicates:
+        found = predictor.predicates([sentence.words for sentence in sentences])
+        sentences = with_predicates(sentences, found)
     total = sum(len(sentence.propositions) for sentence in sentences)
     silent = not sys.stderr.isatty()
     with Progress(
         None, "labelling", total, "propositions", stream=sys.stderr, disable=silent
     ) as progress:
-        return predictor.predict(sentences, decoder, progress.to)
+        return predictor.predict(
+            sentences, args.decoder or "argmax", progress.to, confidence=args.confidence
+        )
 
 
 def _is_of_sentences(checkpoint: Path) -> bool:
@@ -234,7 +255,9 @@ def main(args: argparse.Namespace) -> None:
 
         predict_sentences.take_over(args)
         return
-    sentences = read_queries(*args.input, word_column=args.word_column) if args.input else None
+    sentences = args.input and read_queries(
+        *args.input, word_column=args.word_column, may_lack_predicates=args.find_predicates
+    )
     import torch
 
     # torch takes seconds to import; a mistake in the flags should be reported at once.
@@ -246,7 +269,7 @@ def main(args: argparse.Namespace) -> None:
     count = Count()
     start = time.perf_counter()
     if sentences is not None:
-        write(count.of(predict_file(predictor, sentences, args.decoder or "argmax")), args)
+        write(count.of(predict_file(predictor, sentences, args)), args)
     else:
         model = SRL(predictor, args.decoder or "structured")
         write(count.of(labelled(args, model)), args)

@@ -39,7 +39,7 @@ from .predict import typed
 # How many typed sentences make an example; a question has all that are typed as candidates.
 _SENTENCES = {"single": 1, "pair": 2}
 # Flags of `selfattn predict` that models of sentences do not have.
-_OF_ROLES = ("predicates", "word_column", "format")
+_OF_ROLES = ("predicates", "word_column", "format", "find_predicates", "confidence")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +64,7 @@ def take_over(args: argparse.Namespace) -> None:
         UserError: as for ``main``, and for flags of semantic roles.
     """
     for flag in _OF_ROLES:
-        if getattr(args, flag) is not None:
+        if getattr(args, flag) not in (None, False):
             raise UserError(
                 f"--{flag.replace('_', '-')} belongs to models of semantic roles, and "
                 f"{args.checkpoint[0]} is one of sentences"

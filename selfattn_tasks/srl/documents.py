@@ -110,11 +110,15 @@ class TextSentence:
         return TextProposition(
             self._span(Span(VERB, place, place)),
             tuple(map(self._span, proposition.spans)),
+            proposition.confidence,
         )
 
     def _span(self, span: Span) -> TextSpan:
         start, end = self.offsets[span.start][0], self.offsets[span.end][1]
-        return TextSpan(span.label, self.document[start:end], start, end, (span.start, span.end))
+        return TextSpan(
+            span.label, self.document[start:end], start, end, (span.start, span.end),
+            span.confidence,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,12 @@ class SRL:
 
     @overload
     def __call__(
-        self, text: str | Text, *, predicates: Sequence[str] = (), tokenized: bool = False
+        self,
+        text: str | Text,
+        *,
+        predicates: Sequence[str] = (),
+        tokenized: bool = False,
+        confidence: bool = False,
     ) -> Document: ...
 
     @overload
@@ -96,6 +101,7 @@ class SRL:
         *,
         predicates: Sequence[str] = (),
         tokenized: bool = False,
+        confidence: bool = False,
     ) -> list[Document]: ...
 
     def __call__(
@@ -104,6 +110,7 @@ class SRL:
         *,
         predicates: Sequence[str] = (),
         tokenized: bool = False,
+        confidence: bool = False,
     ) -> Document | list[Document]:
         """Label a text, or several.
 
@@ -111,6 +118,7 @@ class SRL:
             text: one, or any number; use :meth:`stream` for more than fit into memory.
             predicates: as in :class:`Text`, where they occur. Default: the model finds them.
             tokenized: each text is one sentence, whose words have spaces between them.
+            confidence: compute the probabilities of spans and propositions.
 
         Returns:
             a document, or one for each text.
@@ -122,7 +130,9 @@ class SRL:
         if isinstance(text, str):
             text = Text(text, tuple(predicates))
         several = [text] if isinstance(text, Text) else text
-        found = list(self.stream(several, predicates=predicates, tokenized=tokenized))
+        found = list(
+            self.stream(several, predicates=predicates, tokenized=tokenized, confidence=confidence)
+        )
         return found[0] if isinstance(text, Text) else found
 
     def stream(
@@ -132,6 +142,7 @@ class SRL:
         predicates: Sequence[str] = (),
         tokenized: bool = False,
         whole: bool = False,
+        confidence: bool = False,
         progress: bool = False,
     ) -> Iterator[Document]:
         """Label any number of texts, in order, with the memory of one window.
@@ -142,6 +153,7 @@ class SRL:
                 a text lacks do not matter.
             tokenized: as for the call.
             whole: each text is one sentence.
+            confidence: as for the call.
             progress: show on stderr how many texts are done.
 
         Raises:
@@ -152,7 +164,7 @@ class SRL:
             None, "labelling", total, "texts", stream=sys.stderr, disable=not progress
         ) as bar:
             for group in self._windows(texts, tokenized, whole):
-                for document in self._label(group, predicates):
+                for document in self._label(group, predicates, confidence):
                     yield document
                     bar.update()
 
@@ -181,7 +193,9 @@ class SRL:
             self._segmenter = Segmenter(hyphens="-" in self._known)
         return self._segmenter(text, whole)
 
-    def _label(self, group: Sequence[_Split], predicates: Sequence[str]) -> Iterator[Document]:
+    def _label(
+        self, group: Sequence[_Split], predicates: Sequence[str], confidence: bool
+    ) -> Iterator[Document]:
         words = [
             [tuple(text.text[a:b] for a, b in ranges) for ranges in sentences]
             for text, sentences in group
@@ -192,7 +206,7 @@ class SRL:
             Sentence(sentence, tuple(Proposition(i, sentence[i].lower(), ()) for i in row))
             for sentence, row in zip(forms, places, strict=True)
         ]
-        predicted = iter(self.predictor.predict(asked, self.decoder))
+        predicted = iter(self.predictor.predict(asked, self.decoder, confidence=confidence))
         for (text, sentences), rows in zip(group, words, strict=True):
             found = tuple(
                 TextSentence(text.text, replace(next(predicted), words=row), tuple(ranges))

@@ -60,8 +60,8 @@ def prepare(
 ) -> dict[str, Any]:
     """Write the folder; all or nothing.
 
-    It holds ``SPLIT.txt`` (one proposition per line, see ``formats.lines``), for all splits but
-    ``train`` also ``SPLIT.conll`` (the complete gold sentences; their n-th proposition is line n),
+    It holds ``SPLIT.txt`` (one proposition per line, see ``formats.lines``), ``SPLIT.conll`` (the
+    complete gold sentences, also those without a predicate; their n-th proposition is line n),
     ``dict.word.txt`` and ``dict.label.txt`` in fairseq's format, most frequent first, and
     ``meta.json``. Words are counted once per line, as in deepatt: in a sentence with three
     predicates, three times.
@@ -121,8 +121,7 @@ def prepare(
     with new_folder(destination, overwrite=overwrite, mark=META) as folder:
         for name, content in text.items():
             write_lines(folder / f"{name}.txt", [str(line) for line in content])
-            if name != "train":
-                conll.write_columns(folder / f"{name}.conll", sentences[name])
+            conll.write_columns(folder / f"{name}.conll", sentences[name])
         _write_dictionary(folder / "dict.word.txt", kept)
         _write_dictionary(folder / "dict.label.txt", _by_frequency(labels))
         write_json(folder / META, meta)

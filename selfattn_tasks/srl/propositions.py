@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 # The label of the predicate itself, and the prefix of a further piece of an argument.
 VERB = "V"
@@ -17,11 +17,14 @@ class Span:
         label: for example ``A0``, ``AM-TMP``, ``R-A1``, ``C-A1``, ``V``.
         start: first word, counted from 0.
         end: last word, inclusive.
+        confidence: of a predicted span, its probability if it was asked for; it takes no part in
+            comparisons.
     """
 
     label: str
     start: int
     end: int
+    confidence: float | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,14 @@ class Proposition:
         lemma: the entry of the predicate column; empty if the file has none.
         spans: all pieces, including ``V`` and ``C-`` pieces, by start; of spans with the same
             start, the outer one comes first.
+        confidence: of a predicted proposition, the probability that all spans are right, if it was
+            asked for; it takes no part in comparisons.
     """
 
     predicate: int
     lemma: str
     spans: tuple[Span, ...]
+    confidence: float | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -135,12 +135,16 @@ class Result:
         return found
 
 
-def score(gold: Sequence[Sentence], predicted: Sequence[Sentence]) -> Result:
+def score(
+    gold: Sequence[Sentence], predicted: Sequence[Sentence], *, lemmas: bool = True
+) -> Result:
     """Compare predicted propositions with gold ones.
 
     Args:
         gold: the sentences of a test set.
         predicted: the same sentences, as a system labelled them.
+        lemmas: compare lemmas, as the official script does; a system that found the predicates
+            itself does not know them.
 
     Raises:
         UserError: if the two do not hold the same sentences.
@@ -156,7 +160,7 @@ def score(gold: Sequence[Sentence], predicted: Sequence[Sentence]) -> Result:
         spurious += len(answers.keys() - {p.predicate for p in ours.propositions})
         for wanted in ours.propositions:
             answer = answers.get(wanted.predicate)
-            if answer is None or not _same_lemma(wanted, answer):
+            if answer is None or (lemmas and not _same_lemma(wanted, answer)):
                 absent += 1
                 answer = Proposition(wanted.predicate, wanted.lemma, ())
             sides = arguments_of(wanted.spans), arguments_of(answer.spans)
@@ -182,6 +186,37 @@ def score(gold: Sequence[Sentence], predicted: Sequence[Sentence]) -> Result:
         spurious=spurious,
         absent=absent,
     )
+
+
+def charged(gold: Sequence[Sentence], predicted: Sequence[Sentence]) -> Counts:
+    """The overall counts if the arguments of predicates that are not in gold are excess, too.
+
+    Args:
+        gold: the sentences of a test set.
+        predicted: the same sentences, as a system labelled them; lemmas do not matter.
+    """
+    filled = []
+    for ours, theirs in zip(gold, predicted, strict=True):
+        known = {p.predicate for p in ours.propositions}
+        more = [replace(p, spans=()) for p in theirs.propositions if p.predicate not in known]
+        filled.append(replace(ours, propositions=(*ours.propositions, *more)))
+    return score(filled, predicted, lemmas=False).overall
+
+
+def count_predicates(gold: Sequence[Sentence], predicted: Sequence[Sentence]) -> Counts:
+    """How many predicates were found, wherever they stand in both, whatever their lemmas.
+
+    Args:
+        gold: the sentences of a test set.
+        predicted: the same sentences.
+    """
+    correct = excess = missed = 0
+    for ours, theirs in zip(gold, predicted, strict=True):
+        wanted, found = ({p.predicate for p in s.propositions} for s in (ours, theirs))
+        correct += len(wanted & found)
+        excess += len(found - wanted)
+        missed += len(wanted - found)
+    return Counts(correct, excess, missed)
 
 
 def _same_lemma(gold: Proposition, predicted: Proposition) -> bool:

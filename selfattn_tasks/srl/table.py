@@ -28,6 +28,18 @@ def format_scores(result: Result) -> str:
     return "\n".join(lines) + "\n"
 
 
+def format_end_to_end(predicates: Counts, charged: Counts) -> str:
+    """Rows below the table for predicates that a system found itself.
+
+    Args:
+        predicates: of ``scorer.count_predicates``.
+        charged: of ``scorer.charged``.
+    """
+    rows = [("Predicates", predicates), ("All charged", charged)]
+    notes = "All charged: arguments of predicates that are not in gold are excess"
+    return "\n".join([_header(), *(_row(*row) for row in rows), notes]) + "\n"
+
+
 def format_confusion(result: Result) -> str:
     """What ``-C`` adds to the table of ``result``: unlabelled scores and the confusion matrix."""
     labels = sorted({NONE, *(label for pair in result.confusion for label in pair)})

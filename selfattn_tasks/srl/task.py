@@ -31,6 +31,8 @@ class SRL(Task):
     predict_flags = ("--format", "props")
     input_flags = ("--input", "--sentence", "--predicates")
     hypotheses = "props"
+    # train.txt and meta.json tell two trainings apart; older folders lack this file.
+    data_notes = ("train.conll",)
 
     def recognise(self, path: Path) -> list[Sentence] | None:
         """The sentences of a file that holds at least one proposition."""

@@ -67,7 +67,7 @@ def test_the_folder(prepare, corpus):
     data = corpus.parent / "data"
     assert sorted(path.name for path in data.iterdir()) == [
         "dict.label.txt", "dict.word.txt", "meta.json", "test.conll", "test.txt", "test1.conll",
-        "test1.txt", "train.txt", "valid.conll", "valid.txt",
+        "test1.txt", "train.conll", "train.txt", "valid.conll", "valid.txt",
     ]  # fmt: skip
     assert (data / "train.txt").read_text() == (
         "1 We Poured tea ||| B-A0 B-V B-A1\n2 tea we sip ||| O B-A0 B-V\n"

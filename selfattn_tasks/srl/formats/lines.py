@@ -130,7 +130,9 @@ def sentences_of(path: Path, *, lenient: bool = False) -> list[Sentence]:
     return sentences
 
 
-def regrouped(sentences: Sequence[Sentence], like: Sequence[Sentence]) -> list[Sentence]:
+def regrouped(
+    sentences: Sequence[Sentence], like: Sequence[Sentence], *, end_to_end: bool = False
+) -> list[Sentence]:
     """Group the propositions of a file of lines into the sentences of another file.
 
     Lines leave out sentences without a predicate and do not tell where a repeated sentence ends.
@@ -139,6 +141,8 @@ def regrouped(sentences: Sequence[Sentence], like: Sequence[Sentence]) -> list[S
     Args:
         sentences: those of the file of lines.
         like: those of the other file.
+        end_to_end: their predicates may differ, so that words alone, and the order of predicates,
+            tell sentences apart.
     """
     rest = deque((s.words, p) for s in sentences for p in s.propositions)
     if any(proposition.lemma for _, proposition in rest):
@@ -146,14 +150,18 @@ def regrouped(sentences: Sequence[Sentence], like: Sequence[Sentence]) -> list[S
     found = []
     for other in like:
         open_predicates = {p.predicate for p in other.propositions}
-        taken = []
+        taken: list[Proposition] = []
         while (
             rest
-            and rest[0][1].predicate in open_predicates
+            and (
+                (not taken or rest[0][1].predicate > taken[-1].predicate)
+                if end_to_end
+                else rest[0][1].predicate in open_predicates
+            )
             and (rest[0][0] == other.words or not other.has_words)
         ):
             taken.append(rest.popleft()[1])
-            open_predicates.remove(taken[-1].predicate)
+            open_predicates.discard(taken[-1].predicate)
         found.append(Sentence(other.words, tuple(taken)))
     return list(sentences) if rest else found
 

@@ -91,12 +91,13 @@ def network_input(
 
     Args:
         rows: the row numbers of each sentence's words.
-        predicates: the position of its predicate, counted from 0.
+        predicates: the position of its predicate, counted from 0; ``predicates.UNMARKED`` marks
+            no word.
         device: where the batch is needed. Default: the CPU.
     """
     words = torch.tensor(spread(rows, PADDING), device=device)
-    indicator = torch.zeros_like(words)
-    indicator[torch.arange(len(rows)), list(predicates)] = 1
+    marked = torch.tensor(list(predicates), device=device)
+    indicator = (torch.arange(words.shape[1], device=device) == marked[:, None]).long()
     return {"words": words, "indicator": indicator, "padding_mask": words == PADDING}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -14,14 +14,19 @@ from selfattn.errors import UserError
 
 from ... import checkpoints
 from ...words.vocabulary import Vocabulary
+from ..confidence import with_confidence
 from ..decode import decode
 from ..propositions import Sentence
 from ..tags import proposition_of
 from .network import Tagger, network_input
+from .predicates import PREDICATE, UNMARKED, places
 from .state import PREFIX, TaggerState
 
 # Words of a batch, including padding: enough to keep the cores busy, few enough for their caches.
 BATCH_WORDS = 4096
+
+# A network and the words and labels that it knows.
+Member = tuple[Tagger, Vocabulary]
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,7 @@ class Query:
 
     Args:
         words: the sentence.
-        predicate: position of the predicate, counted from 0.
+        predicate: position of the predicate, counted from 0; ``UNMARKED`` to find predicates.
     """
 
     words: Sequence[str]
@@ -41,24 +46,42 @@ class Predictor:
     """A tagger, or an ensemble of them, that labels propositions.
 
     Args:
-        members: networks and their vocabularies.
+        members: networks that label arguments, and their vocabularies.
         device: where to run.
+        finders: networks that find predicates, and their vocabularies.
 
     Raises:
         UserError: if the members were trained with different labels.
     """
 
     def __init__(
-        self, members: Sequence[tuple[Tagger, Vocabulary]], device: torch.device | str = "cpu"
+        self,
+        members: Sequence[Member],
+        device: torch.device | str = "cpu",
+        finders: Sequence[Member] = (),
     ) -> None:
-        self.members = [(tagger.eval().to(device), words) for tagger, words in members]
-        self.labels = members[0][1].labels
+        self._members = [(tagger.eval().to(device), words) for tagger, words in members]
+        self.finders = [(tagger.eval().to(device), words) for tagger, words in finders]
+        self.labels = members[0][1].labels if members else ()
         self.device = torch.device(device)
         if any(set(words.labels) != set(self.labels) for _, words in members):
             raise UserError(
                 "the checkpoints were trained with different labels, so that their probabilities "
                 "cannot be averaged"
             )
+
+    @property
+    def members(self) -> list[Member]:
+        """The networks that label arguments, and their vocabularies.
+
+        Raises:
+            UserError: if there is none.
+        """
+        if not self._members:
+            raise UserError(
+                "this model finds predicates only: give a checkpoint that labels arguments with it"
+            )
+        return self._members
 
     @classmethod
     def load(
@@ -67,6 +90,8 @@ class Predictor:
         device: torch.device | str = "cpu",
     ) -> Predictor:
         """Load one or more checkpoints of ``--task srl_tagging``, which hold all that is needed.
+
+        Each does what it was trained for (``--target``): label arguments, find predicates or both.
 
         Args:
             paths: the checkpoints.
@@ -81,7 +106,10 @@ class Predictor:
         if not paths:
             raise UserError("no checkpoint is given, but at least one is needed")
         seen = checkpoints.Distinct()
-        return cls([_load(path, seen) for path in paths], device)
+        loaded = [_load(path, seen) for path in paths]
+        labellers = [member for target, member in loaded if target != "predicates"]
+        finders = [member for target, member in loaded if target != "arguments"]
+        return cls(labellers, device, finders)
 
     @torch.inference_mode()
     def log_probs(self, queries: Sequence[Query]) -> tuple[Tensor, Tensor]:
@@ -94,23 +122,29 @@ class Predictor:
             ``(B, T, labels)`` and the padding mask ``(B, T)``, True = padding.
         """
         sums: Tensor | None = None
-        for tagger, vocabulary in self.members:
-            batch = network_input(
-                [vocabulary.encode(query.words) for query in queries],
-                [query.predicate for query in queries],
-                self.device,
-            )
-            padding = batch["padding_mask"]
-            scores = tagger(**batch | {"padding_mask": padding if padding.any() else None})
-            found = torch.log_softmax(scores.float(), -1)
+        for member in self.members:
+            vocabulary = member[1]
+            found, padding = self._log_probs_of(member, queries)
             if vocabulary.labels != self.labels:
                 found = found[..., [vocabulary.labels.index(tag) for tag in self.labels]]
             sums = found if sums is None else torch.logaddexp(sums, found)
         assert sums is not None
         return sums - math.log(len(self.members)), padding
 
+    def _log_probs_of(self, member: Member, queries: Sequence[Query]) -> tuple[Tensor, Tensor]:
+        tagger, vocabulary = member
+        batch = network_input(
+            [vocabulary.encode(query.words) for query in queries],
+            [query.predicate for query in queries],
+            self.device,
+        )
+        padding = batch["padding_mask"]
+        scores = tagger(**batch | {"padding_mask": padding if padding.any() else None})
+        return torch.log_softmax(scores.float(), -1), padding
+
+    @torch.inference_mode()
     def predicates(self, sentences: Sequence[Sequence[str]]) -> list[list[int]]:
-        """Find the predicates of sentences.
+        """Find the predicates of sentences; several finders' probabilities are averaged.
 
         Args:
             sentences: the words of each.
@@ -121,9 +155,23 @@ class Predictor:
         Raises:
             UserError: if no checkpoint was trained to find predicates.
         """
-        raise UserError(
-            "this model was trained without predicate identification: give --predicates"
-        )
+        if not self.finders:
+            raise UserError(
+                "this model was trained without predicate identification: give --predicates"
+            )
+        found: list[list[int]] = [[] for _ in sentences]
+        numbers = [i for i, words in enumerate(sentences) if words]
+        for chosen in _batches([len(sentences[i]) for i in numbers]):
+            batch = [numbers[i] for i in chosen]
+            queries = [Query(sentences[i], UNMARKED) for i in batch]
+            probabilities = []
+            for member in self.finders:
+                log_probs, padding = self._log_probs_of(member, queries)
+                probabilities.append(log_probs[..., member[1].labels.index(PREDICATE)].exp())
+            mean = torch.stack(probabilities).mean(0)
+            for i, row in zip(batch, places(mean, padding), strict=True):
+                found[i] = row
+        return found
 
     def tag(
         self,
@@ -142,21 +190,29 @@ class Predictor:
             one list of tags per query, in the given order.
         """
         tags: list[list[str]] = [[] for _ in queries]
-        done = 0
-        for batch in _batches([len(query.words) for query in queries]):
-            log_probs, padding = self.log_probs([queries[i] for i in batch])
+        for batch, log_probs, padding in self._passes(queries, progress):
             for i, row in zip(batch, decode(log_probs, padding, self.labels, decoder), strict=True):
                 tags[i] = row
+        return tags
+
+    def _passes(
+        self, queries: Sequence[Query], progress: Callable[[int], None] | None
+    ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+        """Numbers of the queries of each batch, and its :meth:`log_probs`."""
+        done = 0
+        for batch in _batches([len(query.words) for query in queries]):
+            yield batch, *self.log_probs([queries[i] for i in batch])
             done += len(batch)
             if progress is not None:
                 progress(done)
-        return tags
 
     def predict(
         self,
         sentences: Sequence[Sentence],
         decoder: str = "argmax",
         progress: Callable[[int], None] | None = None,
+        *,
+        confidence: bool = False,
     ) -> list[Sentence]:
         """Replace the spans of sentences by predicted ones.
 
@@ -164,22 +220,29 @@ class Predictor:
             sentences: of which only words and predicates are used.
             decoder: as for :meth:`tag`.
             progress: as for :meth:`tag`.
+            confidence: add the probabilities of spans and propositions (see ``srl.confidence``).
         """
+        given = [p for s in sentences for p in s.propositions]
         queries = [Query(s.words, p.predicate) for s in sentences for p in s.propositions]
-        tags = iter(self.tag(queries, decoder, progress))
+        found = list(given)
+        for batch, log_probs, padding in self._passes(queries, progress):
+            tags = decode(log_probs, padding, self.labels, decoder)
+            labelled = [
+                proposition_of(row, given[i].predicate, given[i].lemma, decoder=decoder)
+                for i, row in zip(batch, tags, strict=True)
+            ]
+            if confidence:
+                labelled = with_confidence(labelled, log_probs, padding, self.labels, decoder)
+            for i, proposition in zip(batch, labelled, strict=True):
+                found[i] = proposition
+        rest = iter(found)
         return [
-            replace(
-                s,
-                propositions=tuple(
-                    proposition_of(next(tags), p.predicate, p.lemma, decoder=decoder)
-                    for p in s.propositions
-                ),
-            )
-            for s in sentences
+            replace(s, propositions=tuple(next(rest) for _ in s.propositions)) for s in sentences
         ]
 
 
-def _load(path: str | os.PathLike[str], seen: checkpoints.Distinct) -> tuple[Tagger, Vocabulary]:
+def _load(path: str | os.PathLike[str], seen: checkpoints.Distinct) -> tuple[str, Member]:
+    """What a checkpoint was trained for, and its network and vocabulary."""
     state = checkpoints.read(path)
     seen.add(state["model"], path)
     loaded = TaggerState.load(state.get("task_state") or {}, path)
@@ -194,7 +257,7 @@ def _load(path: str | os.PathLike[str], seen: checkpoints.Distinct) -> tuple[Tag
         tagger.load_state_dict(weights)
     except RuntimeError as error:
         raise UserError(f"the weights in {path} do not fit its configuration: {error}") from None
-    return tagger, loaded.vocabulary
+    return loaded.target, (tagger, loaded.vocabulary)
 
 
 def _batches(lengths: Sequence[int]) -> Iterable[list[int]]:

@@ -28,6 +28,7 @@ def read_queries(
     form: str = "auto",
     *,
     word_column: int | None = None,
+    may_lack_predicates: bool = False,
 ) -> list[Sentence]:
     """Read the sentences whose predicates are to be labelled; their spans do not matter.
 
@@ -39,6 +40,7 @@ def read_queries(
         props: as for ``conll.read``.
         form: as for ``conll.read``.
         word_column: as for ``conll.read``.
+        may_lack_predicates: accept a file without a predicate, because they will be found.
 
     Raises:
         UserError: for a bad file, and for one without words or without a predicate.
@@ -48,7 +50,7 @@ def read_queries(
     sentences = bare or conll.read(path, props, form=form, lenient=True, word_column=word_column)
     if not any(sentence.has_words for sentence in sentences):
         raise UserError(f"{path} holds no words; give the words file before it")
-    if not any(sentence.propositions for sentence in sentences):
+    if not (may_lack_predicates or any(sentence.propositions for sentence in sentences)):
         raise UserError(f"{path} holds no predicate, so there is nothing to label")
     return sentences
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..documents import TextSentence
 from ..formats.bio import to_bio
-from ..propositions import Sentence, Span
+from ..propositions import Proposition, Sentence, Span
 
 _GAP = "  "
 
@@ -40,7 +40,7 @@ def as_text(sentence: Sentence, width: int = 100) -> str:
 def as_json(sentence: Sentence) -> str:
     """``sentence`` as a line of JSON: words, and each predicate's spans and BIO tags.
 
-    Positions are counted from 0.
+    Positions are counted from 0. Confidences are there if they were computed.
     """
     return json.dumps(_content(sentence), ensure_ascii=False)
 
@@ -80,14 +80,20 @@ def _content(sentence: Sentence) -> dict[str, Any]:
                     "start": span.start,
                     "end": span.end,
                     "text": " ".join(sentence.words[span.start : span.end + 1]),
+                    **_confidence(span),
                 }
                 for span in p.spans
             ],
             "tags": to_bio(p.spans, len(sentence.words)),
+            **_confidence(p),
         }
         for p in sentence.propositions
     ]
     return {"words": list(sentence.words), "propositions": propositions}
+
+
+def _confidence(found: Proposition | Span) -> dict[str, float]:
+    return {} if found.confidence is None else {"confidence": round(found.confidence, 6)}
 
 
 def _columns(sentence: Sentence) -> list[tuple[int, int]]:

@@ -11,6 +11,7 @@ from selfattn.errors import UserError
 
 from ...words.vocabulary import Vocabulary
 from .network import TaggerConfig
+from .predicates import check_labels
 
 # The entry of the checkpoint's ``task_state``, and the prefix of the weights' names.
 KEY = "srl_tagging"
@@ -24,10 +25,12 @@ class TaggerState:
     Args:
         vocabulary: words and labels.
         config: sizes and switches; None while there is no model yet.
+        target: what it is trained for, one of ``predicates.TARGETS``.
     """
 
     vocabulary: Vocabulary
     config: TaggerConfig | None = None
+    target: str = "arguments"
 
     def dump(self) -> dict[str, Any]:
         """As plain values, for a checkpoint."""
@@ -36,6 +39,8 @@ class TaggerState:
             config = asdict(self.config)
             config["attention"] = {"name": self.config.attention.name, **config["attention"]}
             state["config"] = config
+        if self.target != "arguments":
+            state["target"] = self.target
         return state
 
     @classmethod
@@ -61,4 +66,8 @@ class TaggerState:
             raise UserError(
                 f"{path} was written by another version of this project: {error}"
             ) from None
-        return cls(Vocabulary.from_state(state["vocabulary"]), config)
+        # Checkpoints from before there was a choice have no target.
+        target = state.get("target", "arguments")
+        vocabulary = Vocabulary.from_state(state["vocabulary"])
+        check_labels(vocabulary.labels, target, path)
+        return cls(vocabulary, config, target)

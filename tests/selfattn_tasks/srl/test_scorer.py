@@ -5,7 +5,7 @@ import pytest
 from selfattn.errors import UserError
 from selfattn_tasks.srl import Proposition, Sentence, Span
 from selfattn_tasks.srl.formats.brackets import parse_brackets
-from selfattn_tasks.srl.scorer import Counts, score
+from selfattn_tasks.srl.scorer import Counts, charged, count_predicates, score
 from selfattn_tasks.srl.tag_f1 import tag_f1
 
 WORDS = ("we", "pour", "hot", "tea", "slowly")
@@ -65,6 +65,20 @@ def test_predicates_of_one_side_only():
     assert score([GOLD], [other]).overall == Counts(0, 0, 3)
     # A file without lemmas is not punished for it.
     assert score([GOLD], [sentence("(A0*) (V*) (A1* *) (AM-MNR*)", lemma="")]).overall.f1 == 100
+    assert score([GOLD], [other], lemmas=False).overall.f1 == 100
+
+
+def test_predicates_that_a_system_found():
+    """Found, spurious and missed ones; only those of ``charged`` pay for what is spurious."""
+    extra = Proposition(3, "tea", (Span("A0", 0, 0), Span("V", 3, 3)))
+    both = Sentence(WORDS, (*GOLD.propositions, extra))
+    bare = Sentence(WORDS)
+    gold, predicted = [GOLD, GOLD, bare], [both, bare, both]
+    assert count_predicates(gold, predicted) == Counts(1, 3, 1)
+    assert score(gold, predicted, lemmas=False).overall == Counts(3, 0, 3)
+    # In the third sentence also the three arguments of the first proposition.
+    assert charged(gold, predicted) == Counts(3, 5, 3)
+    assert charged(gold, gold) == score(gold, gold).overall
 
 
 def test_nothing_to_find_is_zero():

@@ -1,0 +1,205 @@
+"""How probable the spans are that a decoder found, over all label sequences that it may give.
+
+The labels of a sentence form a chain: the network's probability of each label at each word, times 1
+or 0 for each pair of neighbours that the decoder's constraints allow or forbid, divided by the sum
+over all sequences. A forward and a backward pass give its marginals exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from selfattn.masks import check_padding_mask
+
+from .decode import Constraints, bio_constraints
+from .formats.bio import OUTSIDE
+from .propositions import Proposition, Span
+
+Array = NDArray[np.float64]
+
+
+def constraints_of(labels: Sequence[str], decoder: str) -> Constraints:
+    """The constraints between neighbours under which a decoder searches.
+
+    Args:
+        labels: the C tags.
+        decoder: one of ``tags.DECODERS``.
+
+    Differs:
+        ``structured`` also forbids, for example, two spans of one core role. Sequences that
+        violate such a constraint count here, so that its answers have those of ``strict``.
+    """
+    if decoder in ("argmax", "published"):
+        count = len(labels)
+        return Constraints(torch.ones(count).bool(), torch.ones(count, count).bool())
+    return bio_constraints(labels, "strict" if decoder == "structured" else decoder)
+
+
+def forward(log_probs: Tensor, padding_mask: Tensor, constraints: Constraints) -> Tensor:
+    """Sum over all allowed beginnings of each sentence.
+
+    Args:
+        log_probs: ``(B, T, C)``, float64; -inf forbids a label at a word.
+        padding_mask: bool ``(B, T)``, True = padding, on the right.
+        constraints: which labels may follow each other.
+
+    Returns:
+        ``(B, T, C)``: the logarithm of the summed probabilities of the sequences that end with each
+        label at each word; at padding, that of the last word.
+    """
+    allowed = constraints.allowed.to(log_probs)
+    sums = [log_probs[:, 0].masked_fill(~constraints.start, -torch.inf)]
+    for t in range(1, log_probs.shape[1]):
+        here = _times(sums[-1], allowed) + log_probs[:, t]
+        sums.append(torch.where(padding_mask[:, t, None], sums[-1], here))
+    return torch.stack(sums, 1)
+
+
+def backward(log_probs: Tensor, padding_mask: Tensor, constraints: Constraints) -> Tensor:
+    """Sum over all allowed endings after each word; arguments as for :func:`forward`.
+
+    Returns:
+        ``(B, T, C)``: the logarithm of the summed probabilities of the sequences that follow each
+        label at each word; 0 at the last word and at padding.
+    """
+    allowed = constraints.allowed.to(log_probs).T
+    sums = [torch.zeros_like(log_probs[:, 0])]
+    for t in range(log_probs.shape[1] - 1, 0, -1):
+        before = _times(sums[-1] + log_probs[:, t], allowed)
+        sums.append(torch.where(padding_mask[:, t, None], sums[-1], before))
+    return torch.stack(sums[::-1], 1)
+
+
+def _times(logarithms: Tensor, matrix: Tensor) -> Tensor:
+    """log(exp(x) M) without overflow; rows of -inf stay so."""
+    most = logarithms.max(1, keepdim=True).values.clamp(min=-1e300)
+    return ((logarithms - most).exp() @ matrix).log() + most
+
+
+def with_confidence(
+    propositions: Sequence[Proposition],
+    log_probs: Tensor,
+    padding_mask: Tensor,
+    labels: Sequence[str],
+    decoder: str = "argmax",
+) -> list[Proposition]:
+    """Add to decoded propositions, and to each of their spans, how probable they are.
+
+    A span's confidence is the summed probability of all allowed label sequences with this span, an
+    ``I-`` that continues nothing read as by the decoder; a proposition's, of those with exactly
+    these spans, ``V`` included.
+
+    Args:
+        propositions: one for each row of ``log_probs``.
+        log_probs: ``(B, T, C)``.
+        padding_mask: bool ``(B, T)``, True = padding, on the right.
+        labels: the C tags.
+        decoder: what decoded them, one of ``tags.DECODERS``.
+    """
+    check_padding_mask(padding_mask, log_probs.shape[:2])
+    if not propositions:
+        return []
+    log_probs, padding_mask = log_probs.detach().cpu().double(), padding_mask.cpu()
+    constraints = constraints_of(labels, decoder)
+    reading = _Reading(tuple(labels), decoder == "published", constraints)
+    before = forward(log_probs, padding_mask, constraints)
+    after = backward(log_probs, padding_mask, constraints)
+    total = before[:, -1].logsumexp(1)
+    forbidden = torch.from_numpy(
+        np.stack([reading.forbidden(p.spans, log_probs.shape[1]) for p in propositions])
+    )
+    exactly = forward(log_probs.masked_fill(forbidden, -torch.inf), padding_mask, constraints)
+    whole = (exactly[:, -1].logsumexp(1) - total).exp().tolist()
+    lengths = (~padding_mask).sum(1).tolist()
+    found = []
+    for row, proposition in enumerate(propositions):
+        length = lengths[row]
+        chain = [x[row, :length].numpy() for x in (log_probs, before, after)]
+        masses = [reading.mass(span, *chain) - float(total[row]) for span in proposition.spans]
+        spans = tuple(
+            replace(span, confidence=_share(mass))
+            for span, mass in zip(proposition.spans, masses, strict=True)
+        )
+        found.append(replace(proposition, spans=spans, confidence=min(1.0, whole[row])))
+    return found
+
+
+def _share(mass: float) -> float:
+    return float(min(1.0, np.exp(mass)))
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Which label sequences a decoder reads as having a span.
+
+    An ``I-X`` continues an X before it, and opens a span otherwise. As ``published``, it continues
+    any span and opens one only after ``O``.
+    """
+
+    labels: tuple[str, ...]
+    published: bool
+    constraints: Constraints
+
+    def tags(self, *wanted: str) -> NDArray[np.bool_]:
+        return np.array([tag in wanted for tag in self.labels])
+
+    def inside(self, label: str) -> NDArray[np.bool_]:
+        """The tags that continue a span of ``label``."""
+        if self.published:
+            return np.array([tag.startswith("I-") for tag in self.labels])
+        return self.tags(f"I-{label}")
+
+    def forbidden(self, spans: Sequence[Span], length: int) -> NDArray[np.bool_]:
+        """``(length, C)``: False where a label fits the spans; the words after them are ``O``."""
+        allowed = np.tile(self.tags(OUTSIDE), (length, 1))
+        # The label of the span that ends at the word before; "" if none does.
+        ended = dict.fromkeys(range(length), "") | {span.end + 1: span.label for span in spans}
+        for span in spans:
+            continues = ended[span.start] and (self.published or ended[span.start] == span.label)
+            opening = [f"B-{span.label}"] + ([] if continues else [f"I-{span.label}"])
+            allowed[span.start] = self.tags(*opening)
+            allowed[span.start + 1 : span.end + 1] = self.inside(span.label)
+        return ~allowed
+
+    def mass(self, span: Span, log_probs: Array, before: Array, after: Array) -> float:
+        """The logarithm of the summed probabilities of the sequences with ``span``.
+
+        Args:
+            span: of the sentence.
+            log_probs: ``(T, C)``, without padding.
+            before: ``(T, C)``, of :func:`forward`.
+            after: ``(T, C)``, of :func:`backward`.
+        """
+        first, last, inside = span.start, span.end, self.inside(span.label)
+        begin, go_on = self.tags(f"B-{span.label}"), self.tags(f"I-{span.label}")
+        allowed = self.constraints.allowed.numpy()
+        opened = before[first, begin]
+        if go_on.any():
+            entry = self.constraints.start.numpy()[go_on]
+            logs = np.where(entry, 0.0, -np.inf)
+            if first:
+                same = self.tags(f"B-{span.label}", f"I-{span.label}")
+                free = (self.tags(OUTSIDE) if self.published else ~same) & allowed[:, go_on][:, 0]
+                logs = _sum(before[first - 1, free])[None]
+            opened = np.append(opened, logs + log_probs[first, go_on])
+        total = _sum(opened)
+        for word in range(first + 1, last + 1):
+            total += _sum(log_probs[word, inside])
+        if last + 1 < len(log_probs) and (begin | go_on).any():
+            follows = allowed[begin | go_on].any(0) & ~inside
+            total += _sum(log_probs[last + 1, follows] + after[last + 1, follows])
+        return float(total)
+
+
+def _sum(logarithms: Array) -> Array:
+    """log(sum(exp(x))); -inf of nothing."""
+    if not len(logarithms) or logarithms.max() == -np.inf:
+        return np.array(-np.inf)
+    most = logarithms.max()
+    return np.asarray(most + np.log(np.exp(logarithms - most).sum()))

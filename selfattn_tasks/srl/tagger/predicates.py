@@ -1,0 +1,82 @@
+"""Predicate identification: the labels of a sentence in which no predicate is marked.
+
+The tagger's network reads such a sentence as any other and gives ``B-V`` to its predicates, so that
+one pass finds them all. A checkpoint says what it was trained for: see ``TARGETS``.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from torch import Tensor
+
+from selfattn.errors import UserError
+
+from ..formats.bio import OUTSIDE
+from ..propositions import VERB, Proposition, Sentence
+
+# What a tagger is trained for, --target: the arguments of a marked predicate, which words are
+# predicates, or both by one network.
+TARGETS = ("arguments", "predicates", "both")
+PREDICATE = f"B-{VERB}"
+# The labels of a tagger for predicates alone.
+LABELS = (OUTSIDE, PREDICATE)
+# Instead of the position of a predicate: no word is marked.
+UNMARKED = -1
+
+
+def check_labels(labels: Iterable[str], target: str, where: object) -> None:
+    """Check that ``labels`` can say what ``target`` asks for.
+
+    Args:
+        labels: a tagger's.
+        target: what it is trained for.
+        where: what holds the labels, for messages.
+
+    Raises:
+        UserError: if the target is unknown, or there is no label for predicates.
+    """
+    if target not in TARGETS:
+        name = reprlib.repr(target)
+        raise UserError(f"{where}: the target {name} is unknown; allowed: {', '.join(TARGETS)}")
+    if target != "arguments" and PREDICATE not in labels:
+        raise UserError(f"{where}: the label {PREDICATE} is missing, so no predicate can be found")
+
+
+def predicate_tags(sentence: Sentence) -> list[str]:
+    """The labels that training expects of ``sentence`` without a mark, one a word."""
+    tags = [OUTSIDE] * len(sentence.words)
+    for proposition in sentence.propositions:
+        tags[proposition.predicate] = PREDICATE
+    return tags
+
+
+def places(probabilities: Tensor, padding_mask: Tensor) -> list[list[int]]:
+    """The predicates of each sentence of a batch.
+
+    Args:
+        probabilities: ``(B, T)``, of the label ``B-V``.
+        padding_mask: bool ``(B, T)``, True = padding.
+
+    Returns:
+        positions whose probability is above one half, in order.
+    """
+    found = (probabilities > 0.5) & ~padding_mask
+    return [[i for i, yes in enumerate(row) if yes] for row in found.tolist()]
+
+
+def with_predicates(
+    sentences: Sequence[Sentence], found: Sequence[Sequence[int]]
+) -> list[Sentence]:
+    """The same sentences with other predicates, whose lemma is unknown.
+
+    Args:
+        sentences: of which only the words are used.
+        found: the predicates of each, as :meth:`.predictor.Predictor.predicates` gives them.
+    """
+    return [
+        replace(sentence, propositions=tuple(Proposition(place, "", ()) for place in row))
+        for sentence, row in zip(sentences, found, strict=True)
+    ]

@@ -1,0 +1,196 @@
+"""Predicates found by a trained tagger: prepare, train, predict and score as real commands."""
+
+import json
+import shutil
+
+import pytest
+import torch
+
+pytest.importorskip("fairseq")
+pytestmark = pytest.mark.fairseq
+
+from selfattn.errors import UserError  # noqa: E402
+from selfattn_tasks import checkpoints  # noqa: E402
+from selfattn_tasks.srl.formats import conll  # noqa: E402
+from selfattn_tasks.srl.prepare import prepare  # noqa: E402
+from selfattn_tasks.srl.reliability import judged, reliability  # noqa: E402
+from selfattn_tasks.srl.tagger.predictor import Predictor  # noqa: E402
+from tests.plugin.helpers import logged, sentence  # noqa: E402
+from tests.plugin.srl_corpus import sentences  # noqa: E402
+
+SIZES = {"train": (150, 1), "valid": (30, 2)}
+FLAGS = """
+    --user-dir plugin --task srl_tagging --arch deepatt_tiny --criterion bio_tagging
+    --cpu --num-workers 0 --no-progress-bar --log-format json --log-interval 1 --seed 1
+    --optimizer adam --lr 0.005 --max-tokens 500 --no-epoch-checkpoints
+""".split()
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("srl_predicates")
+    for split, (number, seed) in SIZES.items():
+        conll.write_columns(folder / f"{split}.conll", sentences(number, seed))
+    prepare({split: [folder / f"{split}.conll"] for split in SIZES}, folder / "data")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def train(corpus, run_cli):
+    """A function that trains and returns the finished process."""
+
+    def run(save_dir, *flags, data=corpus / "data"):
+        command = ["-m", "fairseq_cli.train", data, *FLAGS, "--save-dir", save_dir, *flags]
+        return run_cli(command)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def trained(train, corpus):
+    """For each target, a checkpoint and what its last validation logged."""
+    found = {}
+    for target, epochs in (("both", "8"), ("predicates", "8")):
+        folder = corpus / target
+        done = train(folder, "--target", target, "--max-epoch", epochs)
+        assert done.returncode == 0, done.stdout + done.stderr
+        lines = (done.stdout + done.stderr).splitlines()
+        found[target] = folder / "checkpoint_last.pt", logged(lines, "valid")[-1]
+    return found
+
+
+def label(run_cli, *args):
+    return run_cli(["scripts/predict_srl.py", *args])
+
+
+def test_one_network_from_words_to_the_official_score(trained, corpus, run_cli, tmp_path):
+    """Validation says what predict and score say, of predicates and of given predicates' F1."""
+    path, valid = trained["both"]
+    gold, out = corpus / "valid.conll", tmp_path / "out.conll"
+    # The predicates of the input do not matter.
+    bare = [conll.Sentence(s.words) for s in conll.read(gold)]
+    conll.write_columns(tmp_path / "bare.conll", bare)
+    done = label(run_cli, path, "--input", tmp_path / "bare.conll", "--find-predicates",
+                 "--output", out)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    scored = run_cli(["scripts/score_srl.py", gold, out, "--end-to-end", "--json"])
+    found = json.loads(scored.stdout)
+    for name in ("f1", "precision", "recall"):
+        expected = float(valid[f"valid_predicate_{name}"])
+        assert found["predicates"][name] == pytest.approx(expected, abs=0.006)
+    assert found["predicates"]["f1"] > 90
+    done = label(run_cli, path, "--input", gold, "--output", tmp_path / "given.conll")
+    assert done.returncode == 0, done.stderr
+    given = run_cli(["scripts/score_srl.py", gold, tmp_path / "given.conll", "--json"])
+    official = json.loads(given.stdout)["overall"]
+    assert official["f1"] == pytest.approx(float(valid["valid_f1"]), abs=0.006)
+    assert 20 < found["overall"]["f1"] <= official["f1"] + 1e-9
+    # Without the flag, lemmas that nobody predicted count as another predicate, as officially.
+    strict = json.loads(run_cli(["scripts/score_srl.py", gold, out, "--json"]).stdout)
+    assert strict["absent_predicates"] > found["absent_predicates"]
+    table = run_cli(["scripts/score_srl.py", gold, out, "--end-to-end"]).stdout
+    assert f"{found['predicates']['f1']:.2f}" in table and "All charged" in table
+
+
+def test_lines_with_other_predicates_can_be_scored_end_to_end(corpus, run_cli, tmp_path):
+    lines = "1 a b c ||| B-A0 B-V O\n2 a b c ||| B-A0 O B-V\n2 a b c ||| O B-A0 B-V\n"
+    (tmp_path / "found").write_text(lines)
+    columns = "x -\n\na - (A0*)\nb go (V*)\nc - *\n\n"
+    (tmp_path / "gold").write_text(columns + "a - (A0*)\nb - *\nc do (V*)\n\n")
+    args = ["scripts/score_srl.py", tmp_path / "gold", tmp_path / "found", "--json"]
+    refused = run_cli(args)
+    assert refused.returncode == 2 and refused.stderr.count("\n") == 1
+    found = json.loads(run_cli([*args, "--end-to-end"]).stdout)
+    assert found["predicates"]["correct"] == 2 and found["predicates"]["excess"] == 1
+    assert found["overall"]["correct"] == 1 and found["all_charged"]["excess"] == 2
+
+
+def test_a_tagger_of_predicates_beside_one_of_arguments(trained, corpus, run_cli):
+    path, valid = trained["predicates"]
+    assert "valid_f1" not in valid and float(valid["valid_predicate_f1"]) > 50
+    state = checkpoints.read(path)
+    assert state["task_state"]["srl_tagging"]["target"] == "predicates"
+    assert state["model"]["tagger.classifier.weight"].shape[0] == 2
+    gold = conll.read(corpus / "valid.conll")
+    words = [s.words for s in gold]
+    alone = Predictor.load(path)
+    found = alone.predicates([*words, (), ("No",)])
+    right = sum(len({p.predicate for p in s.propositions} & set(row))
+                for s, row in zip(gold, found, strict=False))  # fmt: skip
+    wanted = sum(len(s.propositions) for s in gold)
+    assert 100 * right / wanted == pytest.approx(float(valid["valid_predicate_recall"]), abs=0.006)
+    assert found[-2] == [] and found[-1] in ([], [0])
+    with pytest.raises(UserError, match="finds predicates only"):
+        alone.predict(gold)
+    done = label(run_cli, path, "--input", corpus / "valid.conll")
+    assert "finds predicates only" in sentence(done, "predict_srl.py")
+    both = Predictor.load([trained["both"][0], path])
+    assert len(both.members) == 1 and len(both.finders) == 2
+    assert both.predicates(words[:3]) != [[], [], []]
+
+
+def test_confidence_is_in_json_and_can_be_calibrated(trained, corpus, run_cli, tmp_path):
+    gold = conll.read(corpus / "valid.conll")
+    args = [trained["both"][0], "--input", corpus / "valid.conll", "--decoder", "strict"]
+    done = label(run_cli, *args, "--confidence", "--output", tmp_path / "out.jsonl")
+    assert done.returncode == 0, done.stderr
+    records = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    predictor = Predictor.load(trained["both"][0])
+    predicted = predictor.predict(gold, "strict", confidence=True)
+    for record, s in zip(records, predicted, strict=True):
+        for stored, p in zip(record["propositions"], s.propositions, strict=True):
+            assert stored["confidence"] == pytest.approx(p.confidence, abs=2e-6)
+            for span, own in zip(stored["spans"], p.spans, strict=True):
+                assert span["confidence"] == pytest.approx(own.confidence, abs=2e-6)
+                assert own.confidence >= p.confidence - 1e-9
+    spans, whole = judged(gold, predicted)
+    assert len(whole) == sum(len(s.propositions) for s in gold) < len(spans)
+    assert 0 <= reliability(spans).error < 0.5
+    assert all(p.confidence is None for s in predictor.predict(gold) for p in s.propositions)
+    for more in (["--format", "props"], []):
+        refused = label(run_cli, *args, "--confidence", *more)
+        assert "--confidence needs --format json or jsonl" in sentence(refused, "predict_srl.py")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"target": "verbs"}, "the target 'verbs' is unknown"),
+        ({"target": 3 * ["x" * 1000]}, "the target .* is unknown"),
+        ({"target": None}, "the target None is unknown"),
+        ({"target": "predicates", "vocabulary": {"labels": ["O", "B-A0"]}}, "label B-V is missing"),
+    ],
+)
+def test_a_broken_target_is_refused(trained, tmp_path, change, message):
+    state = checkpoints.read(trained["predicates"][0])
+    stored = state["task_state"]["srl_tagging"]
+    stored["vocabulary"].update(change.pop("vocabulary", {}))
+    stored.update(change)
+    torch.save(state, tmp_path / "broken.pt")
+    with pytest.raises(UserError, match=message) as refused:
+        Predictor.load(tmp_path / "broken.pt")
+    assert len(str(refused.value)) < 300
+
+
+def test_models_without_predicates_say_so(trained, corpus, run_cli, tmp_path):
+    """As every checkpoint from before there was a choice."""
+    state = checkpoints.read(trained["both"][0])
+    del state["task_state"]["srl_tagging"]["target"]
+    torch.save(state, tmp_path / "old.pt")
+    old = Predictor.load(tmp_path / "old.pt")
+    with pytest.raises(UserError, match="without predicate identification: give --predicates"):
+        old.predicates([("a", "b")])
+    args = ["--input", corpus / "valid.conll", "--find-predicates"]
+    done = label(run_cli, tmp_path / "old.pt", *args)
+    assert "trained without predicate identification" in sentence(done, "predict_srl.py")
+    done = label(run_cli, tmp_path / "old.pt", "--sentence", "a b", "--find-predicates")
+    assert "--find-predicates needs --input" in sentence(done, "predict_srl.py")
+
+
+def test_a_folder_of_an_older_version_must_be_prepared_again(train, corpus, tmp_path):
+    shutil.copytree(corpus / "data", tmp_path / "data")
+    (tmp_path / "data" / "train.conll").unlink()
+    done = train(tmp_path / "run", "--target", "both", data=tmp_path / "data")
+    assert "train.conll does not exist" in sentence(done)
+    done = train(tmp_path / "run", "--max-update", "1", data=tmp_path / "data")
+    assert done.returncode == 0, done.stderr
