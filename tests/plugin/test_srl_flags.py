@@ -158,19 +158,19 @@ def test_prediction(run_cli, args, expected):
 @pytest.mark.parametrize(("decoder", "counts"), [("argmax", (0, 2, 1)), ("published", (1, 0, 0))])
 def test_validation_counts_what_its_decoder_gives(decoder, counts):
     """B-A0 I-A1 is one argument by the published rule and two otherwise."""
-    from types import SimpleNamespace
-
-    from plugin.tasks.srl_tagging import SRLTaggingTask
-    from selfattn_tasks.srl import Proposition, Span
+    from plugin.tasks.srl_counts import count
+    from selfattn_tasks.srl import Proposition, Sentence, Span
+    from selfattn_tasks.srl.tagger.state import TaggerState
     from selfattn_tasks.words.vocabulary import Vocabulary
 
     labels = ("O", "B-A0", "I-A1", "B-V")
-    task = SRLTaggingTask(SimpleNamespace(eval_decoder=decoder), Vocabulary(("tea",), labels))
+    state = TaggerState(Vocabulary(("tea",), labels))
     scores = torch.eye(4)[[1, 2, 3]][None]
     gold = Proposition(2, "go", (Span("A0", 0, 1), Span("V", 2, 2)))
     padding = torch.zeros(1, 3, dtype=torch.bool)
-    sample = {"net_input": {"padding_mask": padding}, "gold": [(("a", "b", "c"), gold)]}
-    found = task._counts(scores, sample)
+    net_input = {"padding_mask": padding, "indicator": torch.tensor([[0, 0, 1]])}
+    sample = {"net_input": net_input, "gold": [Sentence(("a", "b", "c"), (gold,))]}
+    found = count(scores, sample, state, decoder)
     assert tuple(found[f"_srl_{name}"] for name in ("correct", "excess", "missed")) == counts
 
 
