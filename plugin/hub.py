@@ -9,8 +9,8 @@ from typing import Any
 from fairseq import checkpoint_utils
 
 from selfattn.errors import UserError
+from selfattn_tasks.saved import CHECKPOINTS
 
-_CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt", "model.pt")
 # Its name in fairseq's published folders, and in those of `selfattn prepare translation`.
 _SENTENCEPIECE = ("sentencepiece.bpe.model", "spm.model")
 
@@ -34,7 +34,7 @@ def find_parts(
     Raises:
         UserError: there is no such checkpoint, or there are no dictionaries.
     """
-    names = _CHECKPOINTS if checkpoint_file is None else tuple(checkpoint_file.split(os.pathsep))
+    names = CHECKPOINTS if checkpoint_file is None else tuple(checkpoint_file.split(os.pathsep))
     there = [name for name in names if (folder / name).is_file()]
     if not there or (checkpoint_file is not None and len(there) < len(names)):
         raise UserError(f"{folder} holds no {' or '.join(n for n in names if n not in there)}")

@@ -1,19 +1,25 @@
-"""Label the arguments of predicates with a trained SRL model.
+"""Label the semantic roles of text with a trained model: who did what to whom, when and where.
 
-The checkpoint is all that is needed; several are averaged as an ensemble.
+The checkpoint is all that is needed; several are averaged as an ensemble. MODEL is a checkpoint or
+the folder of a training.
+
+Examples: a text, a file of prose (empty lines end a paragraph), and standard input, a text a line:
+
+  selfattn predict --model runs/srl "The cat chased a mouse. It got away."
+  selfattn predict --model runs/srl --prose book.txt --output book.html
+  selfattn predict --model runs/srl --format jsonl < texts.txt
+
+Texts are split into sentences and words by NLTK. The model finds the predicates if it was trained
+to; --predicates names them instead, and a line of standard input may name its own after a tab,
+separated by commas: words, or positions counted from 0 where the text is one sentence.
 
 Examples: from a file with predicates (annotated or not) to a props file, and its score:
 
   selfattn predict runs/srl/checkpoint_best.pt --input dev.conll --output dev.props
   selfattn score srl dev.conll dev.props
 
-Example: one sentence; predicates are words in it, or positions counted from 0:
-
-  selfattn predict runs/srl/checkpoint_best.pt \\
-      --sentence "The old cat chased a mouse." --predicates chased
-
-Without --input and --sentence, sentences are read from standard input, one per line. --predicates
-apply to every sentence; a line may name its own after a tab, separated by commas.
+Offsets in JSON count characters from 0: of the text or, with --prose, of the file, where an end of
+line is one character.
 
 Decoders: argmax; published, argmax and then the post-processing of Tan et al. 2018, on whose code
 the MTSA paper's is based (an I-X of any X continues the span before it, which keeps its label);
@@ -22,115 +28,211 @@ tan and he, Viterbi with the BIO constraints of Tan et al. 2018 (I-X may follow 
 the structural constraints of He et al. 2017: unique core roles, C-X after an X, R-X beside an X.
 """
 
+from __future__ import annotations
+
 import argparse
 import logging
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from selfattn.errors import UserError
-from selfattn.files import write_lines
+from selfattn.files import writing
 from selfattn_tasks.progress import Progress
-from selfattn_tasks.srl import Sentence
-from selfattn_tasks.srl.formats import conll, lines
-from selfattn_tasks.srl.tagger.request import read_queries, typed_sentences
-from selfattn_tasks.srl.tagger.show import as_json, as_text
+from selfattn_tasks.saved import find_checkpoint
+from selfattn_tasks.srl import SRL, Sentence, Text
+from selfattn_tasks.srl.tagger.output import FORMATS, Located, pieces
+from selfattn_tasks.srl.tagger.request import prose, read_queries
 from selfattn_tasks.srl.tags import DECODERS
 
 from .checks import check_outputs
 
-FORMATS = ("text", "json", "jsonl", "props", "columns", "lines")
+if TYPE_CHECKING:
+    from selfattn_tasks.srl.tagger.predictor import Predictor
+
+# A sentence of a file with predicates, or of a text.
+Shown = Sentence | Located
 # What the end of --output's name says about its format; any other name gets a props file.
-ENDINGS = {".json": "json", ".jsonl": "jsonl", ".conll": "columns"}
+ENDINGS = {
+    ".json": "json", ".jsonl": "jsonl", ".conll": "conll", ".html": "html", ".txt": "text",
+}  # fmt: skip
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command to its parser."""
     add = parser.add_argument
-    add("checkpoint", nargs="+", type=Path, metavar="CHECKPOINT", help="one, or an ensemble")
+    add("checkpoint", nargs="*", metavar="TEXT",
+        help="with --model: what to label; otherwise checkpoints, as --model")  # fmt: skip
+    add("--model", action="append", type=Path, metavar="MODEL",
+        help="a checkpoint or a folder with one; repeated, an ensemble")  # fmt: skip
     given = parser.add_argument_group("sentences")
     add, what = given.add_argument, given.add_mutually_exclusive_group()
     what.add_argument("--input", nargs="+", type=Path, metavar="FILE",
                       help="any format that `selfattn prepare srl` reads, a words and a props "
                       "file, or two columns: word, and lemma of the predicate or -")  # fmt: skip
     add("--word-column", type=int, metavar="N", help="of --input, as for `selfattn prepare srl`")
-    what.add_argument("--sentence", action="append", metavar="TEXT", help="may be repeated")
-    add("--predicates", nargs="+", metavar="P",
-        help="words of the sentence, or positions counted from 0")  # fmt: skip
+    what.add_argument("--prose", type=Path, metavar="FILE", help="plain text")
+    what.add_argument("--sentence", action="append", metavar="TEXT",
+        help="one sentence, however it looks; may be repeated")  # fmt: skip
+    add(
+        "--predicates",
+        nargs="+",
+        metavar="P",
+        help="words of the text, or positions counted from 0 (default: found by the model)",
+    )
     add("--find-predicates", action="store_true",
         help="label the predicates that the model finds (--target predicates or both), not those "
         "of --input")  # fmt: skip
     add("--tokenized", action="store_true", help="split sentences at spaces only")
     add = parser.add_argument_group("labels").add_argument
-    add("--decoder", choices=DECODERS, default="argmax", help="default: argmax; see above")
+    add("--decoder", choices=DECODERS, 
+        help="default: argmax with --input, otherwise structured; see above")  # fmt: skip
     add("--confidence", action="store_true",
         help="add to json and jsonl how probable each span and each proposition is")  # fmt: skip
     add("--output", type=Path, metavar="FILE", help="default: standard output")
     add("--format", choices=FORMATS,
         help="text: roles under the words; json: one list; jsonl: one line per sentence; props: "
-        "what the official scorer reads; columns: words and props; lines: index words ||| tags "
-        "(default: text; with --output, by its ending: .json, .jsonl, .conll, otherwise "
-        "props)")  # fmt: skip
+        "what the official scorer reads; conll or columns: words and props; lines: index words ||| "
+        "tags; html: a page with brackets above the words (default: text; with --output, by its "
+        "ending: .json, .jsonl, .conll, .html, .txt, otherwise props)")  # fmt: skip
     add("--device", default="cpu", help="cpu (default) or cuda")
 
 
 def check(args: argparse.Namespace) -> None:
     """Refuse flags that do not fit, before anything is read or written."""
+    if args.model:
+        args.texts, args.checkpoint = args.checkpoint, args.model
+    elif not args.checkpoint:
+        args.refuse("a model is missing; give --model MODEL")
+    else:
+        args.texts, args.checkpoint = [], [Path(path) for path in args.checkpoint]
     if args.input and args.predicates:
         args.refuse("--predicates belongs to sentences; --input names its predicates itself")
-    if args.find_predicates and not args.input:
-        args.refuse("--find-predicates needs --input")
     if args.input and len(args.input) > 2:
         args.refuse("--input takes one file or folder, or a words and a props file")
-    form = args.format or ENDINGS.get(args.output.suffix if args.output else "", "")
-    if args.confidence and form not in ("json", "jsonl"):
+    if args.texts and (args.input or args.prose or args.sentence):
+        args.refuse("a TEXT cannot go with --input, --prose or --sentence")
+    if args.find_predicates and not args.input:
+        args.refuse("--find-predicates needs --input; in texts, predicates are found by default")
+    if args.confidence and form_of(args) not in ("json", "jsonl"):
         args.refuse("--confidence needs --format json or jsonl, which have a place for it")
     check_outputs(args, "output")
+    args.checkpoint = [find_checkpoint(path) for path in args.checkpoint]
 
 
-def typed() -> list[str]:
+def form_of(args: argparse.Namespace) -> str:
+    """The form that --format, or else the name of --output, asks for."""
+    return args.format or (ENDINGS.get(args.output.suffix, "props") if args.output else "text")
+
+
+def typed() -> Iterator[str]:
     """The lines of standard input."""
-    data = sys.stdin.buffer.read()
-    try:
-        return data.decode("utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UserError(f"standard input, line {line}: not UTF-8 text") from None
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        try:
+            text = line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError:
+            raise UserError(f"standard input, line {number}: not UTF-8 text") from None
+        yield text.removeprefix("\ufeff") if number == 1 else text
 
 
-def wanted(args: argparse.Namespace) -> list[Sentence]:
-    """The sentences and their predicates."""
-    if args.input:
-        return read_queries(
-            *args.input, word_column=args.word_column, may_lack_predicates=args.find_predicates
-        )
-    if args.sentence is None and sys.stdin.isatty():
+def texts(args: argparse.Namespace) -> Iterator[Text]:
+    """The texts of the command line, of --prose or of standard input, but empty ones."""
+    if args.prose:
+        yield from prose(args.prose)
+        return
+    if not (args.texts or args.sentence) and sys.stdin.isatty():
         print("Type sentences, one per line; end with Ctrl-D.", file=sys.stderr)
-    texts = args.sentence or [line for line in typed() if line.strip()]
-    if not texts:
-        raise UserError("there is no sentence; give --input FILE or --sentence TEXT")
-    return typed_sentences(texts, args.predicates or (), split=not args.tokenized)
+    named = tuple(args.predicates or ())
+    for line in args.texts or args.sentence or typed():
+        text, tab, own = line.rpartition("\t")
+        if tab and not args.texts:
+            yield Text(text, tuple(own.split()))
+        elif line.strip():
+            yield Text(line, named)
 
 
-def write(sentences: Sequence[Sentence], args: argparse.Namespace) -> None:
+def labelled(args: argparse.Namespace, model: SRL) -> Iterator[Located]:
+    """The sentences of all texts, as they are needed.
+
+    Raises:
+        UserError: if there is no text, and as for :meth:`SRL.stream`.
+    """
+    is_empty = True
+    documents = model.stream(
+        texts(args),
+        predicates=args.predicates or (),
+        tokenized=args.tokenized,
+        whole=bool(args.sentence),
+        confidence=args.confidence,
+        progress=sys.stderr.isatty(),
+    )
+    for number, document in enumerate(documents):
+        is_empty = False
+        for sentence in document.sentences:
+            yield Located(sentence, number, document.start)
+    if is_empty:
+        raise UserError("there is no sentence; give a TEXT, --prose FILE or --input FILE")
+
+
+def write(sentences: Iterable[Shown], args: argparse.Namespace) -> None:
     """Write the result to --output, or print it, in the form that the flags ask for."""
-    target = args.output or Path("/dev/stdout")
-    form = args.format or (ENDINGS.get(target.suffix, "props") if args.output else "text")
-    writers: dict[str, Callable[[Path, Sequence[Sentence]], None]] = {
-        "props": conll.write_props,
-        "columns": conll.write_columns,
-        "lines": lines.write,
-    }
-    if form in writers:
-        writers[form](target, sentences)
-    elif form == "text":
-        width = shutil.get_terminal_size((100, 24)).columns
-        write_lines(target, [f"{as_text(sentence, width)}\n" for sentence in sentences])
-    else:
-        parts = [as_json(sentence) for sentence in sentences]
-        write_lines(target, ["[", ",\n".join(parts), "]"] if form == "json" else parts)
+    parts = pieces(sentences, form_of(args), shutil.get_terminal_size((100, 24)).columns)
+    if args.output:
+        with writing(args.output) as file:
+            file.writelines(part.encode("utf-8") for part in parts)
+        return
+    sys.stdout.buffer.writelines(part.encode("utf-8") for part in parts)
+    sys.stdout.flush()
+
+
+class Count:
+    """What the last line says about the propositions that pass through."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.broken: Counter[str] = Counter()
+
+    def of(self, sentences: Iterable[Shown]) -> Iterator[Shown]:
+        """The same sentences."""
+        from selfattn_tasks.srl.decode_structure import count_violations
+
+        for sentence in sentences:
+            plain = sentence if isinstance(sentence, Sentence) else sentence.sentence.labelled
+            self.total += len(plain.propositions)
+            self.broken += count_violations([p.spans for p in plain.propositions])
+            yield sentence
+
+    def say(self, seconds: float) -> None:
+        """Print it to stderr."""
+        kinds = (f"{self.broken[kind]} {kind}" for kind in ("unique", "continuation", "reference"))
+        print(
+            f"{self.total:,} propositions in {seconds:.1f} s: {60 * self.total / seconds:,.0f} a "
+            f"minute; structural constraints broken: {', '.join(kinds)}",
+            file=sys.stderr,
+        )
+
+
+def predict_file(
+    predictor: Predictor, sentences: Sequence[Sentence], args: argparse.Namespace
+) -> list[Sentence]:
+    """Label the predicates that the sentences of a file have, or with a flag those found."""
+    from selfattn_tasks.srl.tagger.predicates import with_predicates
+
+    if args.find_predicates:
+        found = predictor.predicates([sentence.words for sentence in sentences])
+        sentences = with_predicates(sentences, found)
+    total = sum(len(sentence.propositions) for sentence in sentences)
+    silent = not sys.stderr.isatty()
+    with Progress(
+        None, "labelling", total, "propositions", stream=sys.stderr, disable=silent
+    ) as progress:
+        return predictor.predict(
+            sentences, args.decoder or "argmax", progress.to, confidence=args.confidence
+        )
 
 
 def _is_of_sentences(checkpoint: Path) -> bool:
@@ -153,35 +255,22 @@ def main(args: argparse.Namespace) -> None:
 
         predict_sentences.take_over(args)
         return
-    sentences = wanted(args)
+    sentences = args.input and read_queries(
+        *args.input, word_column=args.word_column, may_lack_predicates=args.find_predicates
+    )
     import torch
 
     # torch takes seconds to import; a mistake in the flags should be reported at once.
-    from selfattn_tasks.srl.decode_structure import count_violations
-    from selfattn_tasks.srl.tagger.predicates import with_predicates
     from selfattn_tasks.srl.tagger.predictor import Predictor
 
     if args.device != "cpu" and not (args.device == "cuda" and torch.cuda.is_available()):
         raise UserError(f"--device {args.device} cannot be used here; cpu can")
     predictor = Predictor.load(args.checkpoint, args.device)
-    if args.find_predicates:
-        found = predictor.predicates([sentence.words for sentence in sentences])
-        sentences = with_predicates(sentences, found)
-    total = sum(len(s.propositions) for s in sentences)
-    silent = not sys.stderr.isatty()
+    count = Count()
     start = time.perf_counter()
-    with Progress(
-        None, "labelling", total, "propositions", stream=sys.stderr, disable=silent
-    ) as progress:
-        predicted = predictor.predict(
-            sentences, args.decoder, progress.to, confidence=args.confidence
-        )
-    seconds = time.perf_counter() - start
-    write(predicted, args)
-    broken = count_violations([p.spans for s in predicted for p in s.propositions])
-    kinds = ", ".join(f"{broken[kind]} {kind}" for kind in ("unique", "continuation", "reference"))
-    print(
-        f"{total:,} propositions in {seconds:.1f} s: {60 * total / seconds:,.0f} a minute; "
-        f"structural constraints broken: {kinds}",
-        file=sys.stderr,
-    )
+    if sentences is not None:
+        write(count.of(predict_file(predictor, sentences, args)), args)
+    else:
+        model = SRL(predictor, args.decoder or "structured")
+        write(count.of(labelled(args, model)), args)
+    count.say(time.perf_counter() - start)

@@ -79,6 +79,9 @@ def take_over(args: argparse.Namespace) -> None:
                 f"--{flag.replace('_', '-')} belongs to models of semantic roles, and "
                 f"{args.checkpoint[0]} is one of sentences"
             )
+    if args.prose:
+        args.refuse("--prose belongs to models of semantic roles; --input names a file of examples")
+    args.sentence = args.sentence or args.texts
     if args.input and len(args.input) > 1:
         args.refuse("--input takes one file with a model of sentences")
     args.embeddings = args.baseline = None

@@ -2,17 +2,23 @@
 
 ``formats.conll`` reads every format; ``formats.bio`` and ``formats.brackets`` are two notations for
 spans; ``formats.lines``, one proposition per line, is what training reads. ``tagger`` applies a
-checkpoint without fairseq. ``scorer`` equals the official CoNLL-2005 script.
+checkpoint without fairseq, and ``SRL`` labels raw text with it. ``scorer`` equals the official
+CoNLL-2005 script.
 """
 
+from .documents import Document, Text
 from .formats.bio import from_bio, to_bio
 from .formats.conll import read, write_columns, write_props
+from .model import SRL
 from .propositions import Proposition, Sentence, Span
 
 __all__ = [
+    "SRL",
+    "Document",
     "Proposition",
     "Sentence",
     "Span",
+    "Text",
     "from_bio",
     "read",
     "to_bio",

@@ -28,6 +28,8 @@ CORE = frozenset([*(f"A{i}" for i in range(6)), "AA", *(f"ARG{i}" for i in range
 # Nodes that are expanded for a sentence before its best valid path so far is taken.
 _MOST_NODES = 60
 _ROWS_AT_ONCE = 512
+# A node has as many children as words, of the sentence's size each: gigabytes at 2,000 words.
+_LONGEST_SEARCHED = 300
 
 # Kind, label, and the first words of the first and the second span.
 Violation = tuple[str, str, int, int]
@@ -101,7 +103,8 @@ def best_structured(log_probs: Tensor, padding_mask: Tensor, labels: Sequence[st
     """The best paths under the BIO (``strict``) and the structural constraints.
 
     A sentence that needs more than a fixed number of nodes gets the best valid path found until
-    then, or, if there is none, the best path under the BIO constraints alone.
+    then, or, if there is none, the best path under the BIO constraints alone; so does one of more
+    than 300 words at once.
 
     Args:
         log_probs: ``(B, T, C)``.
@@ -120,7 +123,7 @@ def best_structured(log_probs: Tensor, padding_mask: Tensor, labels: Sequence[st
     searches: dict[int, _Search] = {}
     for row, path in enumerate(best.tolist()):
         broken = _first_violation(path[: lengths[row]], labels)
-        if broken is not None:
+        if broken is not None and lengths[row] <= _LONGEST_SEARCHED:
             searches[row] = search = _Search(lengths[row])
             forbidden = torch.zeros(lengths[row], len(labels), dtype=torch.bool)
             node = _Node(forbidden, path[: lengths[row]], broken)

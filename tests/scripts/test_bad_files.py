@@ -44,6 +44,8 @@ COMMANDS = [
     ),
     ("plot_curves train.log --output o.svg", "train.log", "o.svg", ""),
     ("predict_srl tagger.pt --input a.conll --output o.props", "tagger.pt a.conll", "o.props", ""),
+    ("predict_srl --model tagger.pt --prose a.txt --predicates old --output o.html",
+     "tagger.pt a.txt", "o.html", ""),
     ("predict_sentences pairs.pt --input a.tsv --output o.tsv --embeddings o.npy",
      "pairs.pt a.tsv", "o.tsv o.npy", ""),
     ("prepare_conll05 --treebank folder --archive a.tgz --dest o", "folder a.tgz", "", "o"),

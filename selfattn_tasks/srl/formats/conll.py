@@ -229,12 +229,12 @@ def pair(
 
 def write_columns(path: Path | str, sentences: Iterable[Sentence]) -> None:
     """Write the words, predicates and brackets of ``sentences`` to ``path``; all or nothing."""
-    write_text(Path(path), "".join(_format(sentence, words=True) for sentence in sentences))
+    write_text(Path(path), "".join(formatted(sentence, words=True) for sentence in sentences))
 
 
 def write_props(path: Path | str, sentences: Iterable[Sentence]) -> None:
     """Write what the official scorer reads, predicates and brackets; all or nothing."""
-    write_text(Path(path), "".join(_format(sentence, words=False) for sentence in sentences))
+    write_text(Path(path), "".join(formatted(sentence, words=False) for sentence in sentences))
 
 
 def lemma_of(sentence: Sentence, proposition: Proposition) -> str:
@@ -243,7 +243,13 @@ def lemma_of(sentence: Sentence, proposition: Proposition) -> str:
     return "_" if lemma in ("", NO_PREDICATE) else lemma
 
 
-def _format(sentence: Sentence, *, words: bool) -> str:
+def formatted(sentence: Sentence, *, words: bool) -> str:
+    """The rows of one sentence, and the empty line behind them.
+
+    Args:
+        sentence: words and propositions.
+        words: write the words before the predicates.
+    """
     length = len(sentence.words)
     lemmas = [NO_PREDICATE] * length
     for proposition in sentence.propositions:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from selfattn.errors import UserError
 
+from ...text import iter_lines
+from ..documents import Text
 from ..formats import conll
 from ..formats.brackets import looks_like_brackets
 from ..formats.rows import NO_PREDICATE, counts_words, read_blocks
 from ..propositions import Proposition, Sentence
 
+# In characters: what is read before any of it is labelled.
+_LONG_PARAGRAPH = 100_000
 _TOKEN = re.compile(
     r"\w+(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|re|ve|ll)\b|\w+(?:[-.,]\w+)*|[^\w\s]", re.IGNORECASE
 )
@@ -126,32 +130,28 @@ def typed_sentence(
     return Sentence(words, tuple(Proposition(i, words[i].lower(), ()) for i in sorted(places)))
 
 
-def typed_sentences(
-    texts: Sequence[str], predicates: Sequence[str], *, split: bool = True
-) -> list[Sentence]:
-    """Sentences that the user typed, with common predicates or each with its own.
+def prose(path: Path) -> Iterator[Text]:
+    """The paragraphs of a file of prose, between which there are empty lines.
+
+    A paragraph without end is cut behind a line. An end of line counts as one character.
 
     Args:
-        texts: the sentences; each may name its own predicates after a tab.
-        predicates: those of the other sentences, as for ``typed_sentence``.
-        split: as for ``typed_sentence``.
+        path: UTF-8 text, plain or gzipped.
 
     Raises:
-        UserError: as for ``typed_sentence``, naming the sentence by number.
+        UserError: if it is missing or not UTF-8 text.
     """
-    found = []
-    for number, line in enumerate(texts, start=1):
-        text, tab, own = line.rpartition("\t")
-        try:
-            if tab:
-                found.append(typed_sentence(text, own.split(), split=split, flag="after the tab"))
-            elif predicates:
-                found.append(typed_sentence(line, predicates, split=split))
-            else:
-                raise UserError(
-                    "no predicate is named; give --predicates WORD or POSITION, or name the "
-                    "sentence's own after a tab"
-                )
-        except UserError as error:
-            raise UserError(f"sentence {number}: {error}") from None
-    return found
+    lines: list[str] = []
+    start = size = 0
+    for line in iter_lines(path):
+        if line.strip() and size < _LONG_PARAGRAPH:
+            lines.append(line)
+            size += len(line) + 1
+            continue
+        lines.append(line)
+        if size or line.strip():
+            yield Text("\n".join(lines), start=start)
+        start += size + len(line) + 1
+        lines, size = [], 0
+    if lines:
+        yield Text("\n".join(lines), start=start)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+from ..documents import TextSentence
 from ..formats.bio import to_bio
 from ..propositions import Proposition, Sentence, Span
 
@@ -40,6 +42,34 @@ def as_json(sentence: Sentence) -> str:
 
     Positions are counted from 0. Confidences are there if they were computed.
     """
+    return json.dumps(_content(sentence), ensure_ascii=False)
+
+
+def located_json(sentence: TextSentence, document: int = 0, start: int = 0) -> str:
+    """The same with places in the text: ``offsets`` of the words, ``chars`` of the spans.
+
+    Places are first and last (exclusive) character.
+
+    Args:
+        sentence: of a document.
+        document: the number of that document.
+        start: the place of its first character.
+    """
+    content = _content(sentence.labelled)
+    for row, proposition in zip(content["propositions"], sentence.propositions, strict=True):
+        for span, located in zip(row["spans"], proposition.spans, strict=True):
+            span["text"] = located.text
+            span["chars"] = [start + located.start, start + located.end]
+    line = {
+        "document": document,
+        "text": sentence.text,
+        "chars": [start + sentence.start, start + sentence.end],
+        "offsets": [[start + a, start + b] for a, b in sentence.offsets],
+    }
+    return json.dumps(line | content, ensure_ascii=False)
+
+
+def _content(sentence: Sentence) -> dict[str, Any]:
     propositions = [
         {
             "predicate": p.predicate,
@@ -59,8 +89,7 @@ def as_json(sentence: Sentence) -> str:
         }
         for p in sentence.propositions
     ]
-    line = {"words": list(sentence.words), "propositions": propositions}
-    return json.dumps(line, ensure_ascii=False)
+    return {"words": list(sentence.words), "propositions": propositions}
 
 
 def _confidence(found: Proposition | Span) -> dict[str, float]:

@@ -7,10 +7,10 @@ import pytest
 from selfattn.errors import UserError
 from selfattn_tasks.srl import Proposition, Sentence, Span
 from selfattn_tasks.srl.tagger.request import (
+    prose,
     read_queries,
     split_words,
     typed_sentence,
-    typed_sentences,
 )
 from selfattn_tasks.srl.tagger.show import as_json, as_text
 from tests.selfattn_tasks.srl.writers import write_conll12
@@ -73,16 +73,23 @@ def test_a_folder_of_conll_2012(tmp_path):
         read_queries(tmp_path, word_column=4)
 
 
-def test_each_typed_sentence_may_name_its_own_predicates():
-    made = typed_sentences(["Ann saw it.", "We ran and fell.\tran,fell", "Go on!\t0"], ["saw"])
-    assert [[p.predicate for p in s.propositions] for s in made] == [[1], [1, 3], [0]]
-    assert made[1].words == ("We", "ran", "and", "fell", ".")
-    with pytest.raises(UserError, match="sentence 2: --predicates saw is neither"):
-        typed_sentences(["Ann saw it.", "We ran."], ["saw"])
-    with pytest.raises(UserError, match="sentence 1: after the tab swam is neither"):
-        typed_sentences(["We ran.\tswam"], ["ran"])
-    with pytest.raises(UserError, match="sentence 1: no predicate is named; .* after a tab"):
-        typed_sentences(["We ran."], [])
+def test_paragraphs_of_prose_and_where_they_start(tmp_path):
+    path = tmp_path / "prose.txt"
+    path.write_bytes(b"\xef\xbb\xbfA title\r\n\r\n \r\nIt ran\non.\n\n\n\nEnd")
+    found = list(prose(path))
+    assert [text.text.strip() for text in found] == ["A title", "It ran\non.", "End"]
+    whole = path.read_text("utf-8-sig")  # with \n for \r\n
+    assert all(whole[t.start :].startswith(t.text) for t in found)
+
+
+def test_a_paragraph_without_end_is_read_in_pieces(tmp_path):
+    path = tmp_path / "endless.txt"
+    path.write_text("more of it\n" * 30_000)
+    found = list(prose(path))
+    assert len(found) > 2 and max(len(text.text) for text in found) < 101_000
+    starts = [text.start for text in found]
+    assert starts == sorted(starts) and all(start % 11 == 0 for start in starts)
+    assert sum(len(text.text.split()) for text in found) == 90_000
 
 
 def test_a_first_column_that_counts(tmp_path):

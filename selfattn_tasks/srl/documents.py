@@ -1,0 +1,141 @@
+"""Labelled texts: sentences, propositions and spans with their characters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .propositions import VERB, Proposition, Sentence, Span
+from .segmentation import Range
+
+
+@dataclass(frozen=True)
+class Text:
+    """What is to be labelled.
+
+    Args:
+        text: one sentence or many.
+        predicates: words of it, regardless of case, each of whose occurrences counts, or, where the
+            text is one sentence, positions counted from 0. Default: the model finds predicates.
+        start: where it starts in the file that it comes from, in characters.
+    """
+
+    text: str
+    predicates: tuple[str, ...] = ()
+    start: int = 0
+
+
+@dataclass(frozen=True)
+class TextSpan:
+    """A labelled piece of a proposition.
+
+    Args:
+        label: for example ``A0``, ``AM-TMP``, ``R-A1``, ``C-A1``, ``V``.
+        text: its characters, as they stand.
+        start: its first character in the document, counted from 0.
+        end: the character after its last: ``document.text[start:end]`` is ``text``.
+        words: the first and the last of its words in the sentence, counted from 0.
+        confidence: probability, from 0 to 1; None if it was not computed.
+    """
+
+    label: str
+    text: str
+    start: int
+    end: int
+    words: Range
+    confidence: float | None = None
+
+
+@dataclass(frozen=True)
+class TextProposition:
+    """A predicate and its arguments.
+
+    Args:
+        predicate: the predicate's word; its label is ``V``.
+        spans: all pieces by start, including ``V`` (which may hold a particle) and ``C-`` pieces.
+        confidence: probability of all spans together; None if it was not computed.
+    """
+
+    predicate: TextSpan
+    spans: tuple[TextSpan, ...]
+    confidence: float | None = None
+
+    @property
+    def arguments(self) -> tuple[TextSpan, ...]:
+        """The spans without ``V``."""
+        return tuple(span for span in self.spans if span.label.removeprefix("C-") != VERB)
+
+
+@dataclass(frozen=True)
+class TextSentence:
+    """A sentence of a document.
+
+    Args:
+        document: the text of the whole document.
+        labelled: its words and propositions, as the file formats take them.
+        offsets: first and last (exclusive) character of each word in the document.
+    """
+
+    document: str
+    labelled: Sentence
+    offsets: tuple[Range, ...]
+
+    @property
+    def start(self) -> int:
+        """The first character."""
+        return self.offsets[0][0]
+
+    @property
+    def end(self) -> int:
+        """The character after the last."""
+        return self.offsets[-1][1]
+
+    @property
+    def text(self) -> str:
+        """The sentence as it stands in the document."""
+        return self.document[self.start : self.end]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words as they stand in the document."""
+        return self.labelled.words
+
+    @property
+    def propositions(self) -> tuple[TextProposition, ...]:
+        """One per predicate, in order of predicates."""
+        return tuple(map(self._located, self.labelled.propositions))
+
+    def _located(self, proposition: Proposition) -> TextProposition:
+        place = proposition.predicate
+        return TextProposition(
+            self._span(Span(VERB, place, place)),
+            tuple(map(self._span, proposition.spans)),
+            proposition.confidence,
+        )
+
+    def _span(self, span: Span) -> TextSpan:
+        start, end = self.offsets[span.start][0], self.offsets[span.end][1]
+        return TextSpan(
+            span.label, self.document[start:end], start, end, (span.start, span.end),
+            span.confidence,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Document:
+    """A labelled text.
+
+    Args:
+        text: as it was given.
+        sentences: those that have a word.
+        start: as for :class:`Text`.
+    """
+
+    text: str
+    sentences: tuple[TextSentence, ...]
+    start: int = 0
+
+    @property
+    def propositions(self) -> Iterator[TextProposition]:
+        """Those of all sentences."""
+        return (found for sentence in self.sentences for found in sentence.propositions)

@@ -1,0 +1,273 @@
+"""From raw text to semantic roles, in Python."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
+
+from selfattn.errors import UserError
+
+from ..progress import Progress
+from ..saved import find_checkpoint
+from .documents import Document, Text, TextSentence
+from .propositions import Proposition, Sentence
+from .segmentation import Range, Segmenter, at_spaces, treebank_forms
+
+if TYPE_CHECKING:
+    import torch
+
+    from .tagger.predictor import Predictor
+
+# Words that are labelled at a time: enough that sentences of equal length meet in a batch.
+WINDOW = 20_000
+
+# A text and the words of its sentences.
+_Split = tuple[Text, list[list[Range]]]
+
+
+class SRL:
+    """Labels semantic roles in raw English text, or in text that is split at spaces.
+
+    Args:
+        predictor: the trained networks.
+        decoder: one of ``selfattn_tasks.srl.tags.DECODERS``; the default is the best.
+        window: words that are labelled, and documents held in memory, at a time.
+
+    Example: this prints "A0 The cat", "V chased" and "A1 a mouse" with a trained model::
+
+        from selfattn_tasks.srl import SRL
+
+        model = SRL.from_pretrained("runs/srl")
+        document = model("The cat chased a mouse.")
+        for proposition in document.propositions:
+            for span in proposition.spans:
+                print(span.label, span.text, span.start, span.end)
+    """
+
+    def __init__(
+        self, predictor: Predictor, decoder: str = "structured", window: int = WINDOW
+    ) -> None:
+        self.predictor = predictor
+        self.decoder = decoder
+        self.window = window
+        self._known = frozenset(
+            word for _, vocabulary in predictor.members for word in vocabulary.words
+        )
+        self._segmenter: Segmenter | None = None
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        where: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        device: torch.device | str = "cpu",
+        decoder: str = "structured",
+    ) -> SRL:
+        """Load a model.
+
+        Args:
+            where: a checkpoint, or a folder with one (the best, else the last); several are an
+                ensemble, whose probabilities are averaged.
+            device: where to run.
+            decoder: as for the class.
+
+        Raises:
+            UserError: if there is none, or a file is missing, broken or not a tagger.
+        """
+        from .tagger.predictor import Predictor
+
+        given = [where] if isinstance(where, str | os.PathLike) else where
+        paths = [find_checkpoint(Path(path)) for path in given]
+        return cls(Predictor.load(paths, device), decoder)
+
+    @overload
+    def __call__(
+        self,
+        text: str | Text,
+        *,
+        predicates: Sequence[str] = (),
+        tokenized: bool = False,
+        confidence: bool = False,
+    ) -> Document: ...
+
+    @overload
+    def __call__(
+        self,
+        text: list[str] | tuple[str, ...],
+        *,
+        predicates: Sequence[str] = (),
+        tokenized: bool = False,
+        confidence: bool = False,
+    ) -> list[Document]: ...
+
+    def __call__(
+        self,
+        text: str | Text | Sequence[str | Text],
+        *,
+        predicates: Sequence[str] = (),
+        tokenized: bool = False,
+        confidence: bool = False,
+    ) -> Document | list[Document]:
+        """Label a text, or several.
+
+        Args:
+            text: one, or any number; use :meth:`stream` for more than fit into memory.
+            predicates: as in :class:`Text`, where they occur. Default: the model finds them.
+            tokenized: each text is one sentence, whose words have spaces between them.
+            confidence: compute the probabilities of spans and propositions.
+
+        Returns:
+            a document, or one for each text.
+
+        Raises:
+            UserError: if the predicates of a single text are not in it, if the model cannot find
+                predicates and none is given, or if NLTK is needed and not installed.
+        """
+        if isinstance(text, str):
+            text = Text(text, tuple(predicates))
+        several = [text] if isinstance(text, Text) else text
+        found = list(
+            self.stream(several, predicates=predicates, tokenized=tokenized, confidence=confidence)
+        )
+        return found[0] if isinstance(text, Text) else found
+
+    def stream(
+        self,
+        texts: Iterable[str | Text],
+        *,
+        predicates: Sequence[str] = (),
+        tokenized: bool = False,
+        whole: bool = False,
+        confidence: bool = False,
+        progress: bool = False,
+    ) -> Iterator[Document]:
+        """Label any number of texts, in order, with the memory of one window.
+
+        Args:
+            texts: read as they are needed.
+            predicates: words that are the predicates of all texts without their own; those that
+                a text lacks do not matter.
+            tokenized: as for the call.
+            whole: each text is one sentence.
+            confidence: as for the call.
+            progress: show on stderr how many texts are done.
+
+        Raises:
+            UserError: as for the call, and if a text's own predicates are not in it.
+        """
+        total = len(texts) if isinstance(texts, Sequence) else None
+        with Progress(
+            None, "labelling", total, "texts", stream=sys.stderr, disable=not progress
+        ) as bar:
+            for group in self._windows(texts, tokenized, whole):
+                for document in self._label(group, predicates, confidence):
+                    yield document
+                    bar.update()
+
+    def _windows(
+        self,
+        texts: Iterable[str | Text],
+        tokenized: bool,
+        whole: bool,
+    ) -> Iterator[list[_Split]]:
+        """Texts with their sentences, as many at a time as one window holds."""
+        group: list[_Split] = []
+        size = 0
+        for item in texts:
+            text = item if isinstance(item, Text) else Text(item)
+            sentences = at_spaces(text.text) if tokenized else self._split(text.text, whole)
+            group.append((text, sentences))
+            size += 1 + sum(map(len, sentences))
+            if size >= self.window:
+                yield group
+                group, size = [], 0
+        if group:
+            yield group
+
+    def _split(self, text: str, whole: bool) -> list[list[Range]]:
+        if self._segmenter is None:
+            self._segmenter = Segmenter(hyphens="-" in self._known)
+        return self._segmenter(text, whole)
+
+    def _label(
+        self, group: Sequence[_Split], predicates: Sequence[str], confidence: bool
+    ) -> Iterator[Document]:
+        words = [
+            [tuple(text.text[a:b] for a, b in ranges) for ranges in sentences]
+            for text, sentences in group
+        ]
+        forms = [treebank_forms(sentence, self._known) for rows in words for sentence in rows]
+        places = self._places(group, predicates, words, forms)
+        asked = [
+            Sentence(sentence, tuple(Proposition(i, sentence[i].lower(), ()) for i in row))
+            for sentence, row in zip(forms, places, strict=True)
+        ]
+        predicted = iter(self.predictor.predict(asked, self.decoder, confidence=confidence))
+        for (text, sentences), rows in zip(group, words, strict=True):
+            found = tuple(
+                TextSentence(text.text, replace(next(predicted), words=row), tuple(ranges))
+                for row, ranges in zip(rows, sentences, strict=True)
+            )
+            yield Document(text.text, found, text.start)
+
+    def _places(
+        self,
+        group: Sequence[_Split],
+        predicates: Sequence[str],
+        words: Sequence[Sequence[Sequence[str]]],
+        forms: Sequence[tuple[str, ...]],
+    ) -> list[Sequence[int]]:
+        """The predicates of all sentences of the group: named, or found by the model."""
+        places: list[Sequence[int]] = []
+        to_find: list[int] = []
+        for (text, _), rows in zip(group, words, strict=True):
+            if text.predicates or predicates:
+                named = text.predicates or predicates
+                places += named_places(named, rows, must=bool(text.predicates))
+            else:
+                to_find += range(len(places), len(places) + len(rows))
+                places += [()] * len(rows)
+        if to_find:
+            for i, row in zip(
+                to_find, self.predictor.predicates([forms[i] for i in to_find]), strict=True
+            ):
+                places[i] = row
+        return places
+
+
+def named_places(
+    predicates: Iterable[str], sentences: Sequence[Sequence[str]], *, must: bool = True
+) -> list[Sequence[int]]:
+    """The positions of the predicates that the user named in each sentence of a text.
+
+    Args:
+        predicates: as in :class:`.documents.Text`; commas separate several in one.
+        sentences: the words of each.
+        must: refuse a predicate that is in no sentence.
+
+    Raises:
+        UserError: if there is such a predicate.
+    """
+    places: list[set[int]] = [set() for _ in sentences]
+    for name in (name for item in predicates for name in item.split(",") if name):
+        there = False
+        for words, found in zip(sentences, places, strict=True):
+            hits = [i for i, word in enumerate(words) if word.lower() == name.lower()]
+            found.update(hits)
+            there = there or bool(hits)
+        is_number = name.isascii() and name.isdigit() and len(name) < 10
+        if not there and is_number and len(sentences) == 1 and int(name) < len(sentences[0]):
+            places[0].add(int(name))
+        elif must and not there:
+            numbered = " ".join(
+                f"{i}:{word}" for words in sentences for i, word in enumerate(words)
+            )
+            raise UserError(
+                f"--predicates {name} is neither a word of the text nor, where that is one "
+                f"sentence, a position in it; its words are {numbered}"
+            )
+    return [sorted(found) for found in places]

@@ -1,0 +1,153 @@
+"""From a text to sentences and words, as the Penn Treebank has them, with their characters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Sequence
+
+from selfattn.errors import needed
+
+# The first and last (exclusive) character of a word or sentence.
+Range = tuple[int, int]
+
+# Longer sentences are cut: no sentence of prose is, and time and memory grow with the square.
+LONGEST = 2000
+
+_EMPTY_LINES = re.compile(r"\n\s*\n|\Z")
+_WORD = re.compile(r"\S+")
+# Where NLTK has no answer, words are runs of letters and digits, and single other characters.
+_PIECE = re.compile(r"\w+|[^\w\s]")
+_HYPHENATED = re.compile(r"[^\W_]+(?:-[^\W_]+)+")
+_HYPHEN_OR_NOT = re.compile(r"-|[^-]+")
+# As many characters: the offsets stay.
+_PLAIN = str.maketrans("’‘“”", "''\"\"")
+# NLTK's rules take the square of the time for words without end, such as encoded pictures.
+_LONGEST_WORD = 200
+
+# What corpora write for a character: training data has one of them.
+_FORMS = {
+    "(": ("-LRB-",), ")": ("-RRB-",), "[": ("-LSB-",), "]": ("-RSB-",), "{": ("-LCB-",),
+    "}": ("-RCB-",), "“": ('"', "``"), "”": ('"', "''"), "‘": ("'", "`"), "’": ("'",),
+}  # fmt: skip
+
+
+class Segmenter:
+    """Finds the sentences and words of English text by NLTK's Punkt and Treebank tokenizers.
+
+    Punkt gets the abbreviations that Moses knows. Empty lines end a sentence, other ends of lines
+    do not. Any other script is split at spaces and punctuation.
+
+    Args:
+        hyphens: split ``well-known`` into three words, as the English Web Treebank and OntoNotes
+            do, and the Wall Street Journal of the Penn Treebank does not.
+
+    Raises:
+        UserError: if NLTK or sacremoses is not installed.
+
+    Example:
+        >>> text = "She didn't pay $5.50. (No!)"
+        >>> [[text[a:b] for a, b in words] for words in Segmenter()(text)]
+        [['She', 'did', "n't", 'pay', '$', '5.50', '.'], ['(', 'No', '!', ')']]
+    """
+
+    def __init__(self, hyphens: bool = False) -> None:
+        punkt = needed("nltk.tokenize.punkt", "nltk")
+        parameters = punkt.PunktParameters()
+        prefixes = needed("sacremoses.corpus", "sacremoses").NonbreakingPrefixes()
+        parameters.abbrev_types = {prefix.lower() for prefix in prefixes.words("en")}
+        self._punkt = punkt.PunktSentenceTokenizer(parameters)
+        self._treebank = needed("nltk.tokenize", "nltk").NLTKWordTokenizer()
+        self._hyphens = hyphens
+
+    def __call__(self, text: str, whole: bool = False) -> list[list[Range]]:
+        """The ranges of the words of each sentence.
+
+        Args:
+            text: anything.
+            whole: take the text as one sentence.
+        """
+        return [
+            part
+            for start, end in ([(0, len(text))] if whole else self._sentences(text))
+            for part in cut([(start + a, start + b) for a, b in self._words(text[start:end])])
+        ]
+
+    def _sentences(self, text: str) -> Iterator[Range]:
+        start = 0
+        for gap in _EMPTY_LINES.finditer(text):
+            paragraph = text[start : gap.start()].translate(_PLAIN)
+            for a, b in self._punkt.span_tokenize(paragraph):
+                yield start + a, start + b
+            start = gap.end()
+
+    def _words(self, sentence: str) -> Iterator[Range]:
+        for start, end in _runs(sentence):
+            run = sentence[start:end].translate(_PLAIN)
+            try:
+                found = list(self._treebank.span_tokenize(run))
+            except ValueError:  # it loses its way among some quotes
+                found = [piece.span() for piece in _PIECE.finditer(run)]
+            for a, b in found:
+                if self._hyphens and _HYPHENATED.fullmatch(run, a, b):
+                    pieces = _HYPHEN_OR_NOT.finditer(run, a, b)
+                    yield from ((start + p.start(), start + p.end()) for p in pieces)
+                else:
+                    yield start + a, start + b
+
+
+def at_spaces(text: str, whole: bool = True) -> list[list[Range]]:
+    """The ranges of the words of a text that is tokenized already: one sentence.
+
+    Args:
+        text: words with spaces between them.
+        whole: False if each line is a sentence.
+    """
+    lines = [(0, len(text))] if whole else [m.span() for m in re.finditer(r"[^\n]+", text)]
+    return [
+        part
+        for start, end in lines
+        for part in cut([word.span() for word in _WORD.finditer(text, start, end)])
+    ]
+
+
+def cut(words: Sequence[Range]) -> Iterator[list[Range]]:
+    """A sentence in pieces of ``LONGEST`` words; nothing if it has no word."""
+    for start in range(0, len(words), LONGEST):
+        yield list(words[start : start + LONGEST])
+
+
+def treebank_forms(words: Sequence[str], known: Container[str]) -> tuple[str, ...]:
+    """Words as the training data writes them: brackets, quotes and apostrophes.
+
+    Args:
+        words: of one sentence.
+        known: the words of the training data.
+
+    Returns:
+        for each word the first of its forms that is known, or the word.
+
+    >>> treebank_forms(('"', "No", '"', "(", "isn’t"), {"``", "''", "-LRB-"})
+    ('``', 'No', "''", '-LRB-', "isn't")
+    """
+    found = []
+    is_open = False
+    for word in words:
+        forms: tuple[str, ...] = _FORMS.get(word, ())
+        if word == '"':
+            forms = ("''",) if is_open else ("``",)
+            is_open = not is_open
+        plain = word if word in _FORMS else word.translate(_PLAIN)
+        found.append(next((form for form in (word, plain, *forms) if form in known), plain))
+    return tuple(found)
+
+
+def _runs(sentence: str) -> Iterator[Range]:
+    """The sentence, cut around words of absurd length."""
+    start = 0
+    for word in _WORD.finditer(sentence):
+        if word.end() - word.start() > _LONGEST_WORD:
+            yield start, word.start()
+            yield from ((i, min(i + _LONGEST_WORD, word.end()))
+                        for i in range(word.start(), word.end(), _LONGEST_WORD))  # fmt: skip
+            start = word.end()
+    yield start, len(sentence)

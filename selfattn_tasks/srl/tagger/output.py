@@ -1,0 +1,78 @@
+"""Predicted roles in every form that people and programs read, one sentence after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from ..documents import TextSentence
+from ..formats import conll, lines
+from ..propositions import Sentence
+from . import html
+from .show import as_json, as_text, located_json
+
+
+@dataclass(frozen=True)
+class Located:
+    """A sentence of a text.
+
+    Args:
+        sentence: the sentence.
+        document: the number of its text, counted from 0.
+        start: where the text starts in its file.
+    """
+
+    sentence: TextSentence
+    document: int
+    start: int
+
+
+_Render = Callable[[Sentence], str]
+_RENDERERS: dict[str, _Render] = {
+    "props": lambda sentence: conll.formatted(sentence, words=False),
+    "columns": lambda sentence: conll.formatted(sentence, words=True),
+    "conll": lambda sentence: conll.formatted(sentence, words=True),
+    "lines": lambda sentence: "".join(f"{line}\n" for line in lines.lines_of([sentence])),
+    "html": html.as_html,
+}
+FORMATS = ("text", "json", "jsonl", *_RENDERERS)
+# What comes before all sentences, between two, and after all.
+_FRAMES = {
+    "json": ("[\n", ",\n", "\n]\n"),
+    "jsonl": ("", "\n", "\n"),
+    "html": (html.HEAD, "", html.TAIL),
+}
+
+
+def pieces(sentences: Iterable[Sentence | Located], form: str, width: int = 100) -> Iterator[str]:
+    """What to write, piece by piece.
+
+    Args:
+        sentences: of a file or of texts; they are taken as they are needed.
+        form: one of ``FORMATS``.
+        width: of a line of text.
+
+    Raises:
+        UserError: for spans that the form cannot express.
+    """
+    head, between, tail = _FRAMES.get(form, ("", "", ""))
+    is_first = True
+    for sentence in sentences:
+        yield head if is_first else between
+        yield _rendered(sentence, form, width)
+        is_first = False
+    if not is_first:
+        yield tail
+    elif form != "jsonl":
+        yield head + tail
+
+
+def _rendered(sentence: Sentence | Located, form: str, width: int) -> str:
+    plain = sentence if isinstance(sentence, Sentence) else sentence.sentence.labelled
+    if form == "text":
+        return f"{as_text(plain, width)}\n\n"
+    if form in _RENDERERS:
+        return _RENDERERS[form](plain)
+    if isinstance(sentence, Sentence):
+        return as_json(sentence)
+    return located_json(sentence.sentence, sentence.document, sentence.start)

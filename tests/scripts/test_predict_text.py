@@ -1,0 +1,109 @@
+"""`selfattn predict` on raw text: arguments, standard input and prose, in every form."""
+
+import html.parser
+import json
+
+import pytest
+
+from selfattn_tasks.srl import read
+from tests.scripts.test_show_attention import save_tagger
+
+pytest.importorskip("nltk")
+
+TEXT = "The old cat chased a mouse. <b>It</b> wasn't chased & left."
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("text")
+    save_tagger(folder / "checkpoint_best.pt", "mtsa", "sentence")
+    return folder
+
+
+@pytest.fixture
+def predict(folder, run_cli, repo_root):
+    def run(*args, **options):
+        script = repo_root / "scripts/predict_srl.py"
+        return run_cli([script, "--model", folder, *args], cwd=folder, **options)
+
+    return run
+
+
+class Cells(html.parser.HTMLParser):
+    """The text of a page's table cells, and every tag of the page."""
+
+    def __init__(self):
+        super().__init__()
+        self.cells, self.tags = [], set()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        if tag == "td":
+            self.cells.append("")
+
+    def handle_data(self, data):
+        if self.cells and self.lasttag == "td":
+            self.cells[-1] += data.strip()
+
+
+def test_a_text_as_text_and_columns(predict, folder):
+    done = predict(TEXT, "--predicates", "chased")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("The  old  cat  chased  a  mouse  .\n")
+    assert "[V" in done.stdout and "was  n't  chased" in done.stdout
+    assert predict(TEXT, "--predicates", "chased", "--output", "out.conll").returncode == 0
+    first, second = read(folder / "out.conll", lenient=True)
+    assert first.words[:3] == ("The", "old", "cat")
+    assert [p.predicate for p in (*first.propositions, *second.propositions)] == [3, 9]
+
+
+def test_json_lines_of_prose_name_characters_of_the_file(predict, folder):
+    content = f"A title\r\n\r\n{TEXT}\r\n\r\nThey\r\nchased us 😀 twice."
+    (folder / "prose.txt").write_bytes(content.encode())
+    done = predict("--prose", "prose.txt", "--predicates", "chased", "--format", "jsonl",
+                   "--confidence")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [record["document"] for record in records] == [0, 1, 1, 2]
+    text = content.replace("\r\n", "\n")
+    for record in records:
+        start, end = record["chars"]
+        assert text[start:end] == record["text"]
+        assert [text[a:b] for a, b in record["offsets"]] == record["words"]
+        for proposition in record["propositions"]:
+            assert 0 < proposition["confidence"] <= 1
+            for span in proposition["spans"]:
+                start, end = span["chars"]
+                assert text[start:end] == span["text"]
+    assert [len(record["propositions"]) for record in records] == [0, 1, 1, 1]
+
+
+def test_a_page_shows_the_words_and_nothing_that_they_hold(predict, folder):
+    text = "<script>alert('x')</script> \"chased\" <img src=x onerror=alert(1)> &amp; 茶"
+    done = predict("--output", "out.html", "--predicates", "chased", stdin=f"\n{text}\n\n")
+    assert done.returncode == 0, done.stderr
+    page = Cells()
+    page.feed((folder / "out.html").read_text("utf-8"))
+    assert page.tags == {"html", "head", "meta", "title", "style", "body", "div", "table", "tr",
+                         "td"}  # fmt: skip
+    assert "".join(cell for cell in page.cells if cell not in ("V", "A0")) == text.replace(" ", "")
+    assert "V" in page.cells
+
+
+@pytest.mark.parametrize(
+    ("args", "stdin", "sentence"),
+    [
+        (["It ran."], "", "trained without predicate identification: give --predicates"),
+        (["It ran.", "--predicates", "swam"], "", "--predicates swam is neither a word"),
+        ([" "], "", "there is no sentence"),
+        (["--predicates", "ran"], "\n \n", "there is no sentence"),
+        (["It ran.", "--prose", "a.txt"], "", "a TEXT cannot go with"),
+        (["It ran.", "--confidence"], "", "--confidence needs --format json or jsonl"),
+        (["--prose", "missing.txt", "--predicates", "a"], "", "there is no file missing.txt"),
+        (["It ran.", "--predicates", "ran", "--output", "none/x"], "", "there is no folder"),
+    ],
+)
+def test_refused(predict, args, stdin, sentence):
+    done = predict(*args, stdin=stdin)
+    assert done.returncode == 2 and sentence in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr and not done.stdout

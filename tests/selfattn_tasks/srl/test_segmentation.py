@@ -1,0 +1,91 @@
+"""Sentences and words of raw text, with their characters."""
+
+import builtins
+import itertools
+
+import pytest
+
+from selfattn.errors import UserError
+from selfattn_tasks.srl.segmentation import LONGEST, Segmenter, at_spaces, treebank_forms
+
+pytest.importorskip("nltk")
+
+
+@pytest.fixture(scope="module")
+def segmenter():
+    return Segmenter()
+
+
+def shown(text, sentences):
+    return [" ".join(text[a:b] for a, b in words) for words in sentences]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Ann's dog can't swim, no?", ["Ann 's dog ca n't swim , no ?"]),
+        ('She said "I\'ll pay $4.50."', ["She said \" I 'll pay $ 4.50 . \""]),
+        ("Mr. Low left. Dr. Ames (who\nstayed) slept!", ["Mr. Low left .",
+                                                         "Dr. Ames ( who stayed ) slept !"]),
+        ("A title\n \nThe  rest", ["A title", "The rest"]),
+        ("It isn’t “new”.", ["It is n’t “ new ” ."]),
+        ("a well-known fact", ["a well-known fact"]),
+        ("cannot stop -- gonna go...", ["can not stop -- gon na go ..."]),
+        ("<b>tea</b> 😀 茶", ["< b > tea < /b > 😀 茶"]),
+        ("", []),
+        (" \n\n\t\n ", []),
+    ],
+)  # fmt: skip
+def test_penn_treebank_words(segmenter, text, expected):
+    assert shown(text, segmenter(text)) == expected
+
+
+def test_hyphens_are_words_where_the_corpus_has_them_so():
+    text = "a well-known 15-year-old -x co- F-16"
+    assert shown(text, Segmenter(hyphens=True)(text)) == [
+        "a well - known 15 - year - old -x co- F - 16"
+    ]
+
+
+def test_a_text_that_is_one_sentence(segmenter):
+    text = "Stop. Go on! He left."
+    assert len(segmenter(text)) == 3
+    assert shown(text, segmenter(text, whole=True)) == ["Stop. Go on ! He left ."]
+
+
+def test_split_at_spaces():
+    assert shown("do n't\tgo .", at_spaces("do n't\tgo .")) == ["do n't go ."]
+
+
+@pytest.mark.parametrize("text", ["go " * (2 * LONGEST + 5), "x" * 100_000, "((" * 3000, "\"'" * 9])
+def test_sentences_without_end_are_cut(segmenter, text):
+    found = segmenter(text)
+    assert max(map(len, found)) <= LONGEST
+    flat = list(itertools.chain(*found))
+    assert "".join(text[a:b] for a, b in flat) == text.replace(" ", "")
+    assert flat == sorted(flat)
+
+
+def test_words_take_the_form_that_training_saw():
+    words = ("“", "Yes", "”", "(", "it", "isn’t", ")", '"', "x", '"')
+    penn = {"``", "''", "-LRB-", "-RRB-"}
+    assert treebank_forms(words, penn) == (
+        "``", "Yes", "''", "-LRB-", "it", "isn't", "-RRB-", "``", "x", "''"
+    )  # fmt: skip
+    web = {'"', "(", ")", "isn’t"}
+    assert treebank_forms(words, web) == ('"', "Yes", '"', "(", "it", "isn’t", ")", '"', "x", '"')
+
+
+def test_without_nltk_a_sentence_says_what_to_install(monkeypatch):
+    real = builtins.__import__
+
+    def refuse(name, *args, **kwargs):
+        if name.startswith("nltk"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr("importlib.import_module", refuse)
+    with pytest.raises(
+        UserError, match="nltk is not installed: install it with `pip install nltk`"
+    ):
+        Segmenter()
