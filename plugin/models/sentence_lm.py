@@ -54,17 +54,21 @@ class SentenceLanguageModel(BaseFairseqModel):
     Args:
         encoder: whose context is trained; its pool is left out.
         symbols: fairseq's dictionary.
-        padding: number of its padding.
+        padding_index: number of its padding.
         activation_name: of the map behind the context.
     """
 
     def __init__(
-        self, encoder: SentenceEncoder, symbols: Sequence[str], padding: int, activation_name: str
+        self,
+        encoder: SentenceEncoder,
+        symbols: Sequence[str],
+        padding_index: int,
+        activation_name: str,
     ) -> None:
         super().__init__()
         width = encoder.context.embed_dim
         self.network = _Trunk(WordTable(len(symbols), width), encoder)
-        self.symbols, self.padding = _Symbols(symbols), padding
+        self.symbols, self.padding = _Symbols(symbols), padding_index
         self.map = nn.Sequential(xavier_linear(encoder.out_dim, width), activation(activation_name))
         self.bias = nn.Parameter(torch.zeros(len(symbols)))
 

@@ -202,7 +202,7 @@ def test_wrong_flags(flags, folder):
 
 
 def test_a_folder_that_is_none(tmp_path):
-    with pytest.raises(UserError, match=r"meta.json cannot be read .*prepare_sentences"):
+    with pytest.raises(UserError, match=r"meta.json cannot be read .*prepare sentences"):
         built(tmp_path)
 
 

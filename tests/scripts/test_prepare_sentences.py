@@ -241,7 +241,7 @@ def test_a_broken_folder_is_one_sentence(prepare, place):
             Folder(data)
     (data / "meta.json").unlink()
     with pytest.raises(
-        UserError, match="meta.json cannot be read .*; give a folder that scripts/p"
+        UserError, match="meta.json cannot be read .*; give a folder that .selfattn prepare s"
     ):
         Folder(data)
 

@@ -236,7 +236,11 @@ def test_memory_is_linear_in_the_length(switches):
     ("sizes", "switches", "message"),
     [
         ((20, 4), {"positions": "rotary"}, r"a head has 5 \(embed_dim 20 / num_heads 4\); it must"),
-        ((20, 4), {"positions": "alibi", "distance": "log"}, "distance 'log' is a cost of dist"),
+        (
+            (20, 4),
+            {"positions": "alibi", "distance": "log"},
+            "distance 'log' and positions 'alibi' both penal",
+        ),
         ((20, 4), {"positions": "sines"}, "positions 'sines' is not allowed"),
         ((20, 4), {"positions": "relative", "relative_clip": 0}, "relative_clip 0 is not allowed"),
         ((15, 3), {"masks": "forward_backward"}, "the number of heads is 3; it must be even"),
