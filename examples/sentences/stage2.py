@@ -54,6 +54,8 @@ class Corpus:
 
 
 CORPORA = {
+    "sick": Corpus(64, 60, 10, metric="pearson"),  # these two for the contexts of OTHERS
+    "trec": Corpus(32, 60, 10),
     "sst5": Corpus(64, 10, 3),
     "sst2": Corpus(64, 10, 3),
     "cr": Corpus(32, 30, 5, folds=True),
@@ -105,7 +107,7 @@ def chosen(name: str, contexts: list[str]) -> dict[str, tuple[str, str, str]]:
         if not record.is_file():
             sys.exit(f"stage2.py: {record} is missing; run `stage2.py {name} --only tune` first")
         value = json.loads(record.read_text())["best_valid"]["value"]
-        print(f"{setting:24} {value:.2f} on validation data", file=sys.stderr)
+        print(f"{setting:24} {value:.4g} on validation data", file=sys.stderr)
         if system[0] not in best or value > best[system[0]][0]:
             best[system[0]] = (value, setting, system)
     if CORPORA[name].folds:

@@ -1,0 +1,47 @@
+"""The grids that examples/sentences/stage2.py makes, and what it chooses."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+FILE = Path(__file__).resolve().parents[2] / "examples" / "sentences" / "stage2.py"
+CONTEXTS = ["multihead", "none"]
+
+
+@pytest.fixture
+def stage2(monkeypatch):
+    spec = importlib.util.spec_from_file_location("stage2", FILE)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "stage2", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(("name", "settings"), [("sst5", 4), ("squad", 4), ("cr", 2)])
+def test_all_systems_are_tuned_alike_and_not_on_test_sets(stage2, name, settings):
+    grid = stage2.grid(name, "tune", stage2.tuning(name, CONTEXTS))
+    tried = [[s.partition("-")[2] for s in grid["systems"] if s.startswith(c)] for c in CONTEXTS]
+    assert tried[0] == tried[1] and len(set(tried[0])) == settings
+    if name == "cr":  # held-out parts are tested, but only validation scores are read
+        assert "gold" not in grid and grid["seeds"] == [1]
+    else:
+        assert grid["gold"] == {"valid": f"data-bin/{name}/valid.jsonl"}
+        assert grid["seeds"] == [1000]
+
+
+@pytest.mark.parametrize(("name", "expected"), [("snli", "none"), ("mpqa", "none-lr0.001-d0.5")])
+def test_the_best_validation_score_is_chosen(stage2, name, expected, tmp_path, monkeypatch):
+    monkeypatch.setattr(stage2, "HERE", tmp_path)
+    with pytest.raises(SystemExit, match=f"run `stage2.py {name} --only tune` first"):
+        stage2.chosen(name, ["none"])
+    seed = 1 if name == "mpqa" else 1000
+    for setting in stage2.tuning(name, ["none"]):
+        folder = tmp_path / "runs" / name / "tune" / f"{setting}-{seed}"
+        folder.mkdir(parents=True)
+        value = 70.0 if "d0.5" in setting else 60.0
+        record = {"best_valid": {"value": value}, "scores": {"test": {"accuracy": 100 - value}}}
+        (folder / "run.json").write_text(json.dumps(record))
+    assert stage2.chosen(name, ["none"]) == {expected: ("none", "0.001", "0.5")}
