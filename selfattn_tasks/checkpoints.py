@@ -11,19 +11,16 @@ import argparse
 import contextlib
 import os
 import re
-import shutil
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 
-from selfattn.cli import is_disk_full
 from selfattn.config import CONFIGS
 from selfattn.errors import UserError
-from selfattn.files import writing
 
 # Flags of a training that decide what its weights mean, by how they begin and end; others (data,
 # learning rate, a preset's name beside the switches that it set) may differ.
@@ -299,74 +296,3 @@ def model_flags(state: dict[str, Any]) -> dict[str, Any]:
         for name, value in flags(state).items()
         if str(name).startswith(_MODEL_FLAGS) and not str(name).endswith(_NO_MODEL_FLAGS)
     }
-
-
-def write(state: Any, path: str | os.PathLike[str]) -> None:
-    """Write a checkpoint so that *path* is at any time the old file or the whole new one.
-
-    Args:
-        state: what ``torch.save`` is to write.
-        path: the file. While it is written it is ``PATH.tmp``, which no error leaves behind.
-
-    Raises:
-        UserError: the disk is full.
-    """
-    with _writing(Path(path), _tensor_bytes(state)) as file:
-        torch.save(state, file)
-
-
-def copy(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-    """Copy a file so that *target* is at any time the old file or the whole new one.
-
-    Args:
-        source: the file to copy.
-        target: the file to write.
-
-    Raises:
-        UserError: the disk is full.
-    """
-    with (
-        open(source, "rb") as old,
-        _writing(Path(target), os.path.getsize(source)) as new,
-    ):
-        shutil.copyfileobj(old, new, 1 << 20)
-
-
-@contextlib.contextmanager
-def _writing(path: Path, needed: int) -> Iterator[IO[bytes]]:
-    """`files.writing`, with one sentence for a full disk."""
-    folder = os.path.dirname(os.path.realpath(path))
-    free = shutil.disk_usage(folder).free if os.path.isdir(folder) else 0
-    try:
-        # The plugin knows this name, and removes what a killed training leaves under it.
-        with writing(path, path.name + ".tmp") as file:
-            yield file
-    except Exception as error:
-        full = _disk_full(error)
-        if full is None:
-            raise
-        raise UserError(
-            f"cannot write {path}: {full.strerror}; the file needs about {needed / 1e6:.1f} MB and "
-            f"{free / 1e6:.1f} MB were left; files written before are intact, so free some space "
-            "and run the same command again"
-        ) from error
-
-
-def _disk_full(error: BaseException | None) -> OSError | None:
-    """Find the full disk behind an error: torch.save reports it as a RuntimeError."""
-    while error is not None:
-        if isinstance(error, OSError) and is_disk_full(error):
-            return error
-        error = error.__cause__ or error.__context__
-    return None
-
-
-def _tensor_bytes(state: Any) -> int:
-    """Size in bytes of all tensors in nested containers: nearly the size of the file."""
-    if isinstance(state, torch.Tensor):
-        return state.numel() * state.element_size()
-    if isinstance(state, dict):
-        return sum(map(_tensor_bytes, state.values()))
-    if isinstance(state, list | tuple):
-        return sum(map(_tensor_bytes, state))
-    return 0

@@ -9,7 +9,7 @@ from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
 from selfattn.errors import UserError
-from selfattn_tasks import checkpoints
+from selfattn_tasks import saved
 
 from ._patch import wrap
 
@@ -30,7 +30,7 @@ def write_safely() -> None:
     ) -> Any:
         if async_write or not PathManager.supports_rename(filename):
             return original(obj, filename, async_write=async_write)
-        return checkpoints.write(obj, filename)
+        return saved.write(obj, filename)
 
     @wrap(PathManager, "copy")
     def copy(original: Any, src_path: str, dst_path: str, overwrite: bool = False) -> Any:
@@ -38,7 +38,7 @@ def write_safely() -> None:
             return original(src_path, dst_path, overwrite=overwrite)
         if not overwrite and os.path.exists(dst_path):
             return False
-        checkpoints.copy(src_path, dst_path)
+        saved.copy(src_path, dst_path)
         return True
 
 

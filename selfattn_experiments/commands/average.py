@@ -16,7 +16,7 @@ from pathlib import Path
 
 from selfattn.errors import UserError
 from selfattn.files import check_output
-from selfattn_tasks import checkpoints
+from selfattn_tasks import saved
 
 from .. import averaging
 
@@ -53,5 +53,5 @@ def main(args: argparse.Namespace) -> None:
     if os.path.realpath(args.output) in map(os.path.realpath, inputs):
         raise UserError(f"--output {args.output} is one of the inputs, which would be lost")
     check_output("--output", args.output)
-    checkpoints.write(averaging.average(inputs), args.output)
+    saved.write(averaging.average(inputs), args.output)
     print(f"averaged {', '.join(path.name for path in inputs)} into {args.output}")

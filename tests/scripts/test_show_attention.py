@@ -11,7 +11,7 @@ import torch
 from selfattn.errors import UserError
 from selfattn.layers.capture import inspections
 from selfattn_experiments.commands.verbs import run_script
-from selfattn_tasks import checkpoints
+from selfattn_tasks import saved
 from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig
 from selfattn_tasks.srl.tagger.predictor import Predictor, Query
 from selfattn_tasks.srl.tagger.state import KEY, PREFIX, TaggerState
@@ -34,7 +34,7 @@ def save_tagger(path, name, preset=None):
     weights = {PREFIX + name: value for name, value in Tagger(config).state_dict().items()}
     task = {KEY: TaggerState(vocabulary, config).dump()}
     cfg = {"model": None, "task": {"_name": KEY}}
-    checkpoints.write({"model": weights, "cfg": cfg, "task_state": task}, path)
+    saved.write({"model": weights, "cfg": cfg, "task_state": task}, path)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from selfattn.files import (
     write_text,
     writing,
 )
-from selfattn_tasks import checkpoints
+from selfattn_tasks import saved
 
 
 def picture(path):
@@ -32,7 +32,7 @@ def picture(path):
 def copied(path):
     source = path.parent / "source.bin"
     source.write_bytes(bytes(1000))
-    checkpoints.copy(source, path)
+    saved.copy(source, path)
     source.unlink()
 
 
@@ -42,7 +42,7 @@ WRITERS = {
     "json": lambda path: write_json(path, {"ü": 1}),
     "table": lambda path: table.write(path, []),
     "picture": picture,
-    "checkpoint": lambda path: checkpoints.write({"model": {"w": torch.ones(3)}}, path),
+    "checkpoint": lambda path: saved.write({"model": {"w": torch.ones(3)}}, path),
     "copy": copied,
 }
 

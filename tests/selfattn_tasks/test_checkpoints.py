@@ -134,14 +134,14 @@ LIMITED = """
 import sys
 from pathlib import Path
 import torch
-from selfattn_tasks import checkpoints
+from selfattn_tasks import saved
 from selfattn.errors import UserError
 folder = Path(sys.argv[1])
 try:
     if sys.argv[2] == "write":
-        checkpoints.write({"model": torch.zeros(100_000)}, folder / "last.pt")
+        saved.write({"model": torch.zeros(100_000)}, folder / "last.pt")
     else:
-        checkpoints.copy(folder / "large.pt", folder / "last.pt")
+        saved.copy(folder / "large.pt", folder / "last.pt")
 except UserError as error:
     print(error)
 """

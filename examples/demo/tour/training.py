@@ -17,7 +17,7 @@ from selfattn.files import write_json, write_lines
 from selfattn_experiments import averaging
 from selfattn_experiments.process import frugal
 from selfattn_experiments.report import parse_line
-from selfattn_tasks import checkpoints
+from selfattn_tasks import checkpoints, saved
 from selfattn_tasks.translation.outputs import in_corpus_order, parse_hypothesis
 
 from .process import run_logged
@@ -173,7 +173,7 @@ class Run:
         matches = [(_CHECKPOINT.fullmatch(p.name), p) for p in self.checkpoints.iterdir()]
         earlier = {int(m[1]): p for m, p in matches if m and int(m[1]) < self.size.updates}
         newest = [earlier[max(earlier)]] if earlier else []
-        checkpoints.write(averaging.average([*newest, self._last_checkpoint]), self.averaged)
+        saved.write(averaging.average([*newest, self._last_checkpoint]), self.averaged)
         return True
 
     def translate(self) -> bool:

@@ -11,7 +11,7 @@ from selfattn_experiments.runs.execution.slots import Slot
 from selfattn_experiments.runs.identity import Identity
 from selfattn_experiments.runs.read import read_grid
 from selfattn_experiments.runs.run import Run
-from selfattn_tasks import checkpoints
+from selfattn_tasks import saved
 
 GRID = """
 task: translation
@@ -85,7 +85,7 @@ def test_a_truncated_checkpoint_fails_its_run_alone(grid):
     last.parent.mkdir()
     weights = {f"w{i}": torch.ones(300) for i in range(60)}
     state = {"model": weights, "cfg": {"a": 1}, "optimizer_history": [{"num_updates": 10}]}
-    checkpoints.write(state, last)
+    saved.write(state, last)
     content = last.read_bytes()
     assert len(content) > 80_000  # shorter ones never raise OSError
     for length in [*range(0, len(content), len(content) // 80), len(content) - 1]:

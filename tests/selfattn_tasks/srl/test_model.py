@@ -116,7 +116,7 @@ def test_a_stream_reads_as_it_goes_and_holds_one_window(model):
         next(stream)
     after = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert after - before < 500_000  # 500 of these documents take 2.5 MB
+    assert after - before < 500_000
     assert len(taken) <= 640
 
 
