@@ -14,7 +14,7 @@ from selfattn.errors import UserError
 from selfattn.layers import base, blocks, inspection, mblosa, selection
 from selfattn_tasks import srl
 from selfattn_tasks.srl import decode, decode_structure
-from selfattn_tasks.srl.tagger import network
+from selfattn_tasks.srl.tagger import confidence, network, predicates, sublayer
 
 PARAMETERS = {"padding_mask", "key_padding_mask", "padding"}
 DTYPES = (torch.int64, torch.int8, torch.uint8, torch.float16, torch.float32, torch.float64)
@@ -69,6 +69,15 @@ CALLS = {
     "srl.decode_structure.best_structured": lambda m: decode_structure.best_structured(
         scores, m, labels
     ),
+    "srl.tagger.confidence.forward": lambda m: confidence.forward(scores.double(), m, strict),
+    "srl.tagger.confidence.backward": lambda m: confidence.backward(scores.double(), m, strict),
+    "srl.tagger.confidence.with_confidence": lambda m: confidence.with_confidence(
+        [], scores, m, labels
+    ),
+    "srl.tagger.predicates.places": lambda m: predicates.places(scores[..., 0], m),
+    "srl.tagger.sublayer.ContextSublayer.forward": lambda m: sublayer.ContextSublayer(
+        sublayer.SUBLAYERS["bilstm"].make(), 8
+    )(x, m),
     "srl.tagger.network.Tagger.forward": lambda m: network.Tagger(config)(words, words, m),
     "srl.tagger.network.TaggerLayer.forward": lambda m: network.TaggerLayer(config)(x, m),
 } | {

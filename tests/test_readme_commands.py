@@ -61,7 +61,7 @@ def write_text(folder):
 
 def write_roles(folder):
     """The page's own example as training and development data, and vectors of its words."""
-    (example,) = blocks("text", ["docs/srl.md"])
+    example = blocks("text", ["docs/srl.md"])[0]
     content = example + "\n"
     for name in ("train", "dev"):
         (folder / f"{name}.conll").write_text(content * 2)

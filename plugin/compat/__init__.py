@@ -43,6 +43,7 @@ _FIXES = (
     runtime.silence_noise,
     batches.keep_last_batch,
     batches.resume_with_same_batches,
+    batches.stop_at_exit,
     files.write_safely,
     files.clean_leftovers,
     full_disk.explain_curves,

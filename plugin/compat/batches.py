@@ -1,10 +1,14 @@
 """Batches that cover every sentence and are the same after a resume."""
 
+import atexit
 import inspect
+import queue
+import threading
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from fairseq.data import data_utils
+from fairseq.data import data_utils, iterators
 from fairseq.tasks import FairseqTask
 
 from ._patch import wrap
@@ -56,3 +60,23 @@ def resume_with_same_batches() -> None:
         iterator = original(*call.args, **call.kwargs)
         iterator.seed = seed
         return iterator
+
+
+def stop_at_exit() -> None:
+    """Let the thread that makes batches ahead end before the interpreter does.
+
+    Break: fairseq/data/iterators.py, BackgroundConsumer, is a daemon. A training that ends early,
+    as on an error, can die of SIGABRT, because torch cannot be unwound in that thread. Fix: at exit,
+    wait for the batch at hand and make no other.
+    """
+
+    def stop() -> None:
+        for thread in threading.enumerate():
+            if isinstance(thread, iterators.BackgroundConsumer):
+                thread._max_len = 0
+                while thread.is_alive():
+                    with suppress(queue.Empty):  # it waits for room in the queue
+                        thread._queue.get_nowait()
+                    thread.join(0.01)
+
+    atexit.register(stop)

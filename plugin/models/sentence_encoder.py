@@ -16,9 +16,9 @@ from selfattn.config.base import ACTIVATIONS
 from selfattn.errors import UserError
 from selfattn.models import CONTEXTS
 from selfattn.models.pool import POOLS
-from selfattn_tasks.sentences.network import SentenceModel, SentenceModelConfig
+from selfattn_tasks.sentences.model.network import SentenceModel, SentenceModelConfig
+from selfattn_tasks.sentences.model.state import KEY, SentenceState, classes
 from selfattn_tasks.sentences.record import Kind
-from selfattn_tasks.sentences.state import KEY, SentenceState, classes
 from selfattn_tasks.words.embeddings import WordVectors
 
 from ..args import (
@@ -63,7 +63,7 @@ _NAMES = {
 
 @register_model("sentence_encoder")
 class SentenceEncoderModel(BaseFairseqModel):
-    """fairseq's side of :class:`selfattn_tasks.sentences.network.SentenceModel`.
+    """fairseq's side of :class:`selfattn_tasks.sentences.model.network.SentenceModel`.
 
     Args:
         network: word vectors, encoder and head.

@@ -20,8 +20,8 @@ from torch import Tensor
 from selfattn.errors import UserError
 from selfattn_tasks.sentences.folder import VECTORS, Folder
 from selfattn_tasks.sentences.metrics import PEARSON, SPEARMAN, figures, ranked
+from selfattn_tasks.sentences.model.state import KEY, SentenceState
 from selfattn_tasks.sentences.record import Example, Kind
-from selfattn_tasks.sentences.state import KEY, SentenceState
 from selfattn_tasks.sentences.targets import expected_score
 from selfattn_tasks.words.embeddings import WordVectors, read_vectors
 from selfattn_tasks.words.vocabulary import Vocabulary, differences

@@ -1,4 +1,4 @@
-"""Encoders of sentences and heads on top of them, on torch alone."""
+"""Encoders of sentences and heads on top of them, on torch alone; one class a file."""
 
 from .base import Context
 from .class_head import ClassHead

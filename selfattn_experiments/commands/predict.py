@@ -238,7 +238,7 @@ def predict_file(
 def _is_of_sentences(checkpoint: Path) -> bool:
     """Whether `selfattn predict sentences` applies the model; a broken file is reported later."""
     from selfattn_tasks import checkpoints
-    from selfattn_tasks.sentences.state import KEY
+    from selfattn_tasks.sentences.model.state import KEY
 
     try:
         return KEY in checkpoints.task_state(checkpoint)

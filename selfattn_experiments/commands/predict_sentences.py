@@ -35,8 +35,8 @@ from selfattn.errors import UserError
 from selfattn.files import writing
 from selfattn_tasks.progress import Progress
 from selfattn_tasks.sentences.baselines import baseline
+from selfattn_tasks.sentences.formats.reading import Reading, read
 from selfattn_tasks.sentences.predictions import write
-from selfattn_tasks.sentences.reading import Reading, read
 from selfattn_tasks.sentences.record import Example, Kind, read_examples
 from selfattn_tasks.sentences.tokens import Tokens
 
@@ -101,7 +101,7 @@ def main(args: argparse.Namespace) -> None:
     import torch
 
     # torch takes seconds to import, and a mistake in the flags should not.
-    from selfattn_tasks.sentences.predictor import Predictor
+    from selfattn_tasks.sentences.model.predictor import Predictor
 
     if args.device != "cpu" and not (args.device == "cuda" and torch.cuda.is_available()):
         raise UserError(f"--device {args.device} is not usable here; cpu is")

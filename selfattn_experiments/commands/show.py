@@ -135,8 +135,8 @@ def look_into_tagger(args: argparse.Namespace) -> list[Found]:
 
 def look_into_sentences(args: argparse.Namespace) -> list[Found]:
     """The context and the pool of an encoder on each sentence."""
-    from selfattn_tasks.sentences.looking import look
-    from selfattn_tasks.sentences.predictor import Predictor
+    from selfattn_tasks.sentences.model.looking import look
+    from selfattn_tasks.sentences.model.predictor import Predictor
 
     model, state = Predictor.load([args.checkpoint]).members[0]
     found = []

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from selfattn.errors import UserError
 
-from .columns import Columns
+from .formats.columns import Columns
+from .formats.reading import Reading, read
+from .formats.source import Source
 from .metrics import Answer, ranked
 from .predictions import Prediction
 from .predictions import read as read_predictions
-from .reading import Reading, read
 from .record import Kind, Target
-from .source import Source
 
 # A file with scores and classes, as SICK, is one of scores.
 _KINDS = (Kind.SELECTION, Kind.RELATEDNESS, Kind.NLI, Kind.CLASSIFICATION)

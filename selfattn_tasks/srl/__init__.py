@@ -6,11 +6,11 @@ checkpoint without fairseq, and ``SRL`` labels raw text with it. ``scorer`` equa
 CoNLL-2005 script.
 """
 
-from .documents import Document, Text
 from .formats.bio import from_bio, to_bio
 from .formats.conll import read, write_columns, write_props
-from .model import SRL
 from .propositions import Proposition, Sentence, Span
+from .text.documents import Document, Text
+from .text.model import SRL
 
 __all__ = [
     "SRL",

@@ -31,7 +31,7 @@ from plugin.models.transformer import AttentionTransformerModel  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402
 from selfattn_experiments import averaging
 from selfattn_tasks import checkpoints  # noqa: E402
-from selfattn_tasks.sentences.predictor import Predictor as SentencePredictor  # noqa: E402
+from selfattn_tasks.sentences.model.predictor import Predictor as SentencePredictor  # noqa: E402
 from selfattn_tasks.srl.tagger.predictor import Predictor  # noqa: E402
 from wmt14.runs import describe  # noqa: E402
 

@@ -13,9 +13,9 @@ from selfattn.errors import UserError  # noqa: E402
 from selfattn_tasks import checkpoints  # noqa: E402
 from selfattn_tasks.sentences import predictions  # noqa: E402
 from selfattn_tasks.sentences.folder import Folder  # noqa: E402
-from selfattn_tasks.sentences.predictor import Predictor  # noqa: E402
+from selfattn_tasks.sentences.model.predictor import Predictor  # noqa: E402
+from selfattn_tasks.sentences.model.state import KEY  # noqa: E402
 from selfattn_tasks.sentences.record import Example  # noqa: E402
-from selfattn_tasks.sentences.state import KEY  # noqa: E402
 from tests.plugin import sentence_corpus  # noqa: E402
 from tests.plugin.helpers import logged, losses  # noqa: E402
 from tests.plugin.test_distributed import run_ranks  # noqa: E402

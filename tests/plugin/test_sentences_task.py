@@ -16,9 +16,9 @@ import plugin  # noqa: E402, F401 - registers everything
 from plugin.criterions.policy_gradient import _mean  # noqa: E402
 from plugin.modules.l2 import l2  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402
-from selfattn_tasks.sentences.predictor import Predictor  # noqa: E402
+from selfattn_tasks.sentences.model.predictor import Predictor  # noqa: E402
+from selfattn_tasks.sentences.model.state import KEY, PREFIX, SentenceState  # noqa: E402
 from selfattn_tasks.sentences.record import Example  # noqa: E402
-from selfattn_tasks.sentences.state import KEY, PREFIX, SentenceState  # noqa: E402
 
 LABELS = {"classification": ["x", "y"], "nli": ["contradiction", "neutral", "entailment"]}
 TARGETS = {"classification": ["x", "y"], "nli": ["neutral", "entailment"], "selection": [1, 0],

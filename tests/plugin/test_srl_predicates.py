@@ -13,8 +13,8 @@ from selfattn.errors import UserError  # noqa: E402
 from selfattn_tasks import checkpoints  # noqa: E402
 from selfattn_tasks.srl.formats import conll  # noqa: E402
 from selfattn_tasks.srl.prepare import prepare  # noqa: E402
-from selfattn_tasks.srl.reliability import judged, reliability  # noqa: E402
 from selfattn_tasks.srl.tagger.predictor import Predictor  # noqa: E402
+from selfattn_tasks.srl.tagger.reliability import judged, reliability  # noqa: E402
 from tests.plugin.helpers import logged, sentence  # noqa: E402
 from tests.plugin.srl_corpus import sentences  # noqa: E402
 

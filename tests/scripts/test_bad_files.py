@@ -6,9 +6,9 @@ import runpy
 import pytest
 import torch
 
-from selfattn_tasks.sentences.network import SentenceModel, SentenceModelConfig
+from selfattn_tasks.sentences.model.network import SentenceModel, SentenceModelConfig
+from selfattn_tasks.sentences.model.state import KEY, PREFIX, SentenceState
 from selfattn_tasks.sentences.record import NLI_LABELS
-from selfattn_tasks.sentences.state import KEY, PREFIX, SentenceState
 from selfattn_tasks.words.vocabulary import Vocabulary
 from tests.scripts.test_show_attention import save_tagger
 

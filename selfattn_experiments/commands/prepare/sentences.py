@@ -26,11 +26,11 @@ from typing import Any
 
 from selfattn.errors import shortened
 from selfattn_tasks.sentences.folder import META
+from selfattn_tasks.sentences.formats.reading import Reading
+from selfattn_tasks.sentences.formats.trees import MODES
 from selfattn_tasks.sentences.prepare import Options, prepare
-from selfattn_tasks.sentences.reading import Reading
 from selfattn_tasks.sentences.record import Kind
 from selfattn_tasks.sentences.tokens import Tokens
-from selfattn_tasks.sentences.trees import MODES
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from ..documents import TextSentence
 from ..formats import conll, lines
 from ..propositions import Sentence
+from ..text.documents import TextSentence
 from . import html
 from .show import as_json, as_text, located_json
 

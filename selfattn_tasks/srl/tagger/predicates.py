@@ -13,6 +13,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from selfattn.errors import UserError
+from selfattn.masks import check_padding_mask
 
 from ..formats.bio import OUTSIDE
 from ..propositions import VERB, Proposition, Sentence
@@ -63,6 +64,7 @@ def places(probabilities: Tensor, padding_mask: Tensor) -> list[list[int]]:
     Returns:
         positions whose probability is above one half, in order.
     """
+    check_padding_mask(padding_mask, probabilities.shape)
     found = (probabilities > 0.5) & ~padding_mask
     return [[i for i, yes in enumerate(row) if yes] for row in found.tolist()]
 

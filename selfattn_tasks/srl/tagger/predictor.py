@@ -14,10 +14,10 @@ from selfattn.errors import UserError
 
 from ... import checkpoints
 from ...words.vocabulary import Vocabulary
-from ..confidence import with_confidence
 from ..decode import decode
 from ..propositions import Sentence
 from ..tags import proposition_of
+from .confidence import with_confidence
 from .network import Tagger, network_input
 from .predicates import PREDICATE, UNMARKED, places
 from .state import PREFIX, TaggerState
@@ -220,7 +220,7 @@ class Predictor:
             sentences: of which only words and predicates are used.
             decoder: as for :meth:`tag`.
             progress: as for :meth:`tag`.
-            confidence: add the probabilities of spans and propositions (see ``srl.confidence``).
+            confidence: add the probabilities of spans and propositions (see ``.confidence``).
         """
         given = [p for s in sentences for p in s.propositions]
         queries = [Query(s.words, p.predicate) for s in sentences for p in s.propositions]

@@ -9,11 +9,11 @@ from pathlib import Path
 from selfattn.errors import UserError
 
 from ...text import iter_lines
-from ..documents import Text
 from ..formats import conll
 from ..formats.brackets import looks_like_brackets
 from ..formats.rows import NO_PREDICATE, counts_words, read_blocks
 from ..propositions import Proposition, Sentence
+from ..text.documents import Text
 
 # In characters: what is read before any of it is labelled.
 _LONG_PARAGRAPH = 100_000

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..documents import TextSentence
 from ..formats.bio import to_bio
 from ..propositions import Proposition, Sentence, Span
+from ..text.documents import TextSentence
 
 _GAP = "  "
 

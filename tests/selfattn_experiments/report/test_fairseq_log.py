@@ -113,7 +113,7 @@ def test_each_task_s_validation_scores_are_drawn(tmp_path):
 
 def test_models_are_known_by_their_entries_in_a_checkpoint():
     from selfattn_experiments.commands.show import LOOKING
-    from selfattn_tasks.sentences import state as sentences
+    from selfattn_tasks.sentences.model import state as sentences
     from selfattn_tasks.srl.tagger import state as srl
 
     assert list(LOOKING) == [srl.KEY, sentences.KEY]

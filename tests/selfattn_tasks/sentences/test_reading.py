@@ -6,7 +6,7 @@ import json
 import pytest
 
 from selfattn.errors import UserError
-from selfattn_tasks.sentences.reading import Reading, read
+from selfattn_tasks.sentences.formats.reading import Reading, read
 from selfattn_tasks.sentences.record import Example, Kind
 from selfattn_tasks.sentences.tokens import Tokens
 

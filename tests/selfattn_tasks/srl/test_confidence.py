@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from selfattn.errors import UserError
-from selfattn_tasks.srl.confidence import with_confidence
 from selfattn_tasks.srl.decode import decode
 from selfattn_tasks.srl.formats.bio import from_bio, joined
 from selfattn_tasks.srl.propositions import Proposition, Sentence, Span
-from selfattn_tasks.srl.reliability import judged, reliability
+from selfattn_tasks.srl.tagger.confidence import with_confidence
+from selfattn_tasks.srl.tagger.reliability import judged, reliability
 from selfattn_tasks.srl.tagger.show import as_json
 from selfattn_tasks.srl.tags import DECODERS, proposition_of
 from tests.selfattn_tasks.srl.test_decode import allowed

@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from selfattn.errors import UserError
-from selfattn_tasks.srl.segmentation import LONGEST, Segmenter, at_spaces, treebank_forms
+from selfattn_tasks.srl.text.segmentation import LONGEST, Segmenter, at_spaces, treebank_forms
 
 pytest.importorskip("nltk")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .propositions import VERB, Proposition, Sentence, Span
+from ..propositions import VERB, Proposition, Sentence, Span
 from .segmentation import Range
 
 

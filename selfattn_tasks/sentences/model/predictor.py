@@ -11,13 +11,13 @@ from torch import Tensor
 
 from selfattn.errors import UserError
 
-from .. import checkpoints
+from ... import checkpoints
+from ..predictions import Prediction
+from ..record import Example, Kind
+from ..targets import expected_score
 from .batches import pad
 from .network import SentenceModel
-from .predictions import Prediction
-from .record import Example, Kind
 from .state import PREFIX, SentenceState
-from .targets import expected_score
 
 # Words of a batch, padding included: enough to keep the cores busy, little enough for their caches.
 BATCH_WORDS = 8192

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from ..record import Kind
 from .columns import Columns
-from .record import Kind
 from .source import Item, Source
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from selfattn.errors import UserError, shortened
 
+from ..record import HIGHEST, LOWEST, NLI_LABELS, Example, Kind, Target
+from ..tokens import Tokens
 from .jsonlines import read_json_lines
 from .labelled_lines import is_numbered, is_trec, read_numbered, read_trec
-from .record import HIGHEST, LOWEST, NLI_LABELS, Example, Kind, Target
 from .source import Item, Source
 from .tables import is_table, read_table
-from .tokens import Tokens
 from .trees import read_trees
 
 logger = logging.getLogger(__name__)

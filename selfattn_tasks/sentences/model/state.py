@@ -8,10 +8,10 @@ from typing import Any
 
 from selfattn.errors import UserError
 
-from ..words.vocabulary import Vocabulary
+from ...words.vocabulary import Vocabulary
+from ..record import HIGHEST, LOWEST, Kind
+from ..tokens import Tokens
 from .network import SentenceModelConfig
-from .record import HIGHEST, LOWEST, Kind
-from .tokens import Tokens
 
 # The entry of the checkpoint's ``task_state``, and the prefix of the weights' names.
 KEY = "sentences"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .record import Kind
+from ..record import Kind
 
 # Of two names that a file has, the one that stands first here counts.
 _NAMES = {

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, overload
 
 from selfattn.errors import UserError
 
-from ..progress import Progress
-from ..saved import find_checkpoint
+from ...progress import Progress
+from ...saved import find_checkpoint
+from ..propositions import Proposition, Sentence
 from .documents import Document, Text, TextSentence
-from .propositions import Proposition, Sentence
 from .segmentation import Range, Segmenter, at_spaces, treebank_forms
 
 if TYPE_CHECKING:
     import torch
 
-    from .tagger.predictor import Predictor
+    from ..tagger.predictor import Predictor
 
 # Words that are labelled at a time: enough that sentences of equal length meet in a batch.
 WINDOW = 20_000
@@ -39,7 +39,7 @@ class SRL:
 
     Example: this prints "A0 The cat", "V chased" and "A1 a mouse" with a trained model::
 
-        from selfattn_tasks.srl import SRL
+        from .. import SRL
 
         model = SRL.from_pretrained("runs/srl")
         document = model("The cat chased a mouse.")
@@ -78,7 +78,7 @@ class SRL:
         Raises:
             UserError: if there is none, or a file is missing, broken or not a tagger.
         """
-        from .tagger.predictor import Predictor
+        from ..tagger.predictor import Predictor
 
         given = [where] if isinstance(where, str | os.PathLike) else where
         paths = [find_checkpoint(Path(path)) for path in given]

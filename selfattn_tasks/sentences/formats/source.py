@@ -10,8 +10,8 @@ from typing import NamedTuple, NoReturn
 
 from selfattn.errors import UserError
 
-from ..progress import Progress
-from ..text import iter_lines
+from ...progress import Progress
+from ...text import iter_lines
 
 _LINES_BETWEEN_UPDATES = 1000
 

@@ -19,9 +19,9 @@ from selfattn.models import (
 )
 from selfattn.models.attention import AttentionContext
 
-from ..words.table import WordTable
-from ..words.vocabulary import PADDING
-from .record import Kind
+from ...words.table import WordTable
+from ...words.vocabulary import PADDING
+from ..record import Kind
 
 
 @dataclass(frozen=True)

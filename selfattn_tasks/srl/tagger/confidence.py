@@ -17,9 +17,9 @@ from torch import Tensor
 
 from selfattn.masks import check_padding_mask
 
-from .decode import Constraints, bio_constraints
-from .formats.bio import OUTSIDE
-from .propositions import Proposition, Span
+from ..decode import Constraints, bio_constraints
+from ..formats.bio import OUTSIDE
+from ..propositions import Proposition, Span
 
 Array = NDArray[np.float64]
 
@@ -53,6 +53,7 @@ def forward(log_probs: Tensor, padding_mask: Tensor, constraints: Constraints) -
         ``(B, T, C)``: the logarithm of the summed probabilities of the sequences that end with each
         label at each word; at padding, that of the last word.
     """
+    check_padding_mask(padding_mask, log_probs.shape[:2])
     allowed = constraints.allowed.to(log_probs)
     sums = [log_probs[:, 0].masked_fill(~constraints.start, -torch.inf)]
     for t in range(1, log_probs.shape[1]):
@@ -68,6 +69,7 @@ def backward(log_probs: Tensor, padding_mask: Tensor, constraints: Constraints) 
         ``(B, T, C)``: the logarithm of the summed probabilities of the sequences that follow each
         label at each word; 0 at the last word and at padding.
     """
+    check_padding_mask(padding_mask, log_probs.shape[:2])
     allowed = constraints.allowed.to(log_probs).T
     sums = [torch.zeros_like(log_probs[:, 0])]
     for t in range(log_probs.shape[1] - 1, 0, -1):

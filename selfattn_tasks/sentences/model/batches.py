@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..words.vocabulary import PADDING
+from ...words.vocabulary import PADDING
 
 Encoded = Sequence[Sequence[int] | np.ndarray]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..record import Kind
 from .columns import PARTS, Columns
-from .record import Kind
 from .source import Item, Source
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from selfattn.errors import UserError, check_integer
 
-from .propositions import VERB, Sentence
+from ..propositions import VERB, Sentence
 
 # A confidence, and whether what it belongs to is right.
 Judged = tuple[float, bool]

@@ -1,0 +1,1 @@
+"""Raw text in, roles with their characters out."""
