@@ -66,8 +66,8 @@ def stop_at_exit() -> None:
     """Let the thread that makes batches ahead end before the interpreter does.
 
     Break: fairseq/data/iterators.py, BackgroundConsumer, is a daemon. A training that ends early,
-    as on an error, can die of SIGABRT, because torch cannot be unwound in that thread. Fix: at exit,
-    wait for the batch at hand and make no other.
+    as on an error, can die of SIGABRT, because torch cannot be unwound in that thread. Fix: at
+    exit, wait for the batch at hand and make no other.
     """
 
     def stop() -> None:
