@@ -13,6 +13,7 @@ from ..errors import UserError
 from ..masks import head_masks
 from .base import SelfAttention, activation, xavier_linear, zero_padding
 from .blocks import Blocks
+from .dropout import Dropout
 from .inspection import Inspection, looking_into, mask_names
 from .mblosa import MBloSA
 
@@ -61,7 +62,7 @@ class BiBloSA(SelfAttention):
         if config.contexts == "none":
             masks, joined = (), embed_dim
         self.output_dim = embed_dim if config.output_projection else joined
-        self.dropout = nn.Dropout(config.dense_dropout)
+        self.dropout = Dropout(config.dense_dropout)
         self.input_maps = nn.ModuleList(xavier_linear(embed_dim, width) for _ in masks)
         self.activation = activation(config.activation)
         self.heads = nn.ModuleList(MBloSA(config, width, mask, self.block_length) for mask in masks)

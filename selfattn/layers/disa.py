@@ -15,6 +15,7 @@ from .base import (
     xavier_linear,
     zero_padding,
 )
+from .dropout import Dropout
 from .fusion_gate import FusionGate
 from .inspection import Inspection, looking_into, mask_names
 from .masked_self_attention import MaskedSelfAttention
@@ -57,7 +58,7 @@ class DiSA(SelfAttention):
         self.output_dim = embed_dim if config.output_projection else heads * width
         dropout = config.dense_dropout
 
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.input_map: nn.Module | None = None
         if config.input_map:
             self.input_map = xavier_linear(embed_dim, heads * width, heads=heads)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from .dropout import Dropout
 from .linear import PerHeadLinear
 
 
@@ -24,7 +25,7 @@ class FusionGate(nn.Module):
         self, num_heads: int, width: int, dropout: float = 0.0, *, biases: int = 1, maps: int = 1
     ) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.linear = PerHeadLinear(num_heads, 2 * width, width)
         if maps == 2:
             for part in self.linear.weight.data.view(-1, width, width):

@@ -15,6 +15,7 @@ from ..ops.common.distance import by_position
 from ..ops.disa import LARGEST_C, SMALLEST_C, disa
 from .base import join_heads, split_heads
 from .distance import distance_bias
+from .dropout import Dropout
 from .inspection import visible_keys, visible_softmax
 from .linear import PerHeadLinear
 
@@ -57,7 +58,7 @@ class MaskedSelfAttention(nn.Module):
         self.attention_dropout = attention_dropout
         self.distance = distance_bias(self.masks, distance)
         self.backend = backend
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         heads = len(self.masks)
         self.k_proj = PerHeadLinear(heads, width, width, bias=False)  # W1
         self.q_proj = PerHeadLinear(heads, width, width)  # W2 and b1

@@ -13,6 +13,7 @@ from ..config.disa import DiSAConfig
 from ..masks import PositionalMask, check_padding_mask
 from .base import activation, xavier_linear
 from .disa import DiSA
+from .dropout import Dropout
 from .fusion_gate import FusionGate
 from .masked_self_attention import MaskedSelfAttention
 from .source2token import Source2Token
@@ -42,7 +43,7 @@ class MBloSA(nn.Module):
         super().__init__()
         self.mask = mask
         self.activation = activation(config.activation)
-        self.dropout = nn.Dropout(config.dense_dropout)
+        self.dropout = Dropout(config.dense_dropout)
         self.within = MaskedSelfAttention.of(config, [mask], width)  # g^m of eq. 11
         self.local = config.contexts != "global"
         self.block_gate: FusionGate | None = None

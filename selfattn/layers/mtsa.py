@@ -20,6 +20,7 @@ from .base import (
     zero_padding,
 )
 from .distance import distance_bias
+from .dropout import Dropout
 from .fusion_gate import FusionGate
 from .inspection import (
     Inspection,
@@ -64,7 +65,7 @@ class MTSA(SelfAttention):
         self.output_dim = embed_dim if config.output_projection else num_heads * width
         gain = config.qkv_init_gain
 
-        self.dropout = nn.Dropout(config.dense_dropout)
+        self.dropout = Dropout(config.dense_dropout)
         self.v_proj = xavier_linear(embed_dim, num_heads * width, config.value_bias, gain)
         self.value_activation = activation(config.value_activation)
         pairs = config.scores in ("both", "token2token")

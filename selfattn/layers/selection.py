@@ -14,6 +14,7 @@ from torch.nn.utils import parametrize
 from ..errors import UserError
 from ..masks import check_padding_mask
 from .base import activation, xavier_linear
+from .dropout import Dropout
 
 # The authors' code clips probabilities at 1e-10 before their logarithm.
 SMALLEST_LOG = math.log(1e-10)
@@ -77,10 +78,10 @@ class Sampler(nn.Module, ABC):
         super().__init__()
         inputs = self.features(width, hidden)
         self.network = nn.Sequential(
-            nn.Dropout(dropout),
+            Dropout(dropout),
             xavier_linear(inputs, hidden),
             activation(activation_name),
-            nn.Dropout(dropout),
+            Dropout(dropout),
             last := xavier_linear(hidden, 1),
         )
         nn.init.constant_(last.bias, bias_init)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from .base import activation, join_heads, split_heads, xavier_linear
+from .dropout import Dropout
 from .linear import PerHeadLinear
 
 
@@ -49,7 +50,7 @@ class Source2TokenScores(nn.Module):
         for width, width_out in zip(sizes, sizes[1:], strict=False):
             if steps:
                 steps.append(activation(activation_name))
-            steps.append(nn.Dropout(dropout))
+            steps.append(Dropout(dropout))
             if sharing == "per_head":
                 steps.append(PerHeadLinear(num_heads, width, width_out))
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ..layers.dropout import Dropout
 from .base import Context
 from .directions import Directions
 from .glorot import glorot_parts
@@ -29,7 +30,7 @@ class BiGRU(Context):
 
     def __init__(self, embed_dim: int, hidden_size: int, *, dropout: float = 0.0) -> None:
         super().__init__(embed_dim, 2 * hidden_size)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         gates = [glorot_parts(embed_dim, hidden_size, 2 * hidden_size) for _ in range(2)]
         candidates = [glorot_parts(embed_dim, hidden_size, hidden_size) for _ in range(2)]
         parts = [torch.cat([g[0], c[0]], -1) for g, c in zip(gates, candidates, strict=True)]

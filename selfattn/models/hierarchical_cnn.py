@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..layers.base import zero_padding
+from ..layers.dropout import Dropout
 from .base import Context
 from .conv import SameConv
 
@@ -35,7 +36,7 @@ class HierarchicalCNN(Context):
         layers: int = 3,
     ) -> None:
         super().__init__(embed_dim, hidden_size)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.convs = nn.ModuleList(
             SameConv(hidden_size if depth else embed_dim, 2 * hidden_size, window)
             for depth in range(layers)

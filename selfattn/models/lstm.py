@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ..layers.dropout import Dropout
 from .base import Context
 from .directions import Directions
 from .glorot import glorot_parts
@@ -28,7 +29,7 @@ class BiLSTM(Context):
 
     def __init__(self, embed_dim: int, hidden_size: int, *, dropout: float = 0.0) -> None:
         super().__init__(embed_dim, 2 * hidden_size)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.directions = nn.ModuleList(_Direction(embed_dim, hidden_size) for _ in range(2))
 
     def encode(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..layers.base import zero_padding
+from ..layers.dropout import Dropout
 from .base import Context
 from .conv import SameConv
 
@@ -42,7 +43,7 @@ class MultiCNN(Context):
         filters = max(1, 2 * hidden_size // len(windows)) if filters is None else filters
         super().__init__(embed_dim, filters * len(windows))
         self.pools = not per_token
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.convs = nn.ModuleList(
             SameConv(embed_dim, filters, window, ahead=self.pools) for window in windows
         )

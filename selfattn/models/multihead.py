@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..errors import UserError
 from ..layers.base import join_heads, split_heads, xavier_linear, zero_padding
+from ..layers.dropout import Dropout
 from ..masks import head_masks
 from ..ops.dot_product import dot_product
 from .base import Context
@@ -50,7 +51,7 @@ class MultiHeadContext(Context):
         super().__init__(embed_dim, heads * head_dim)
         self.heads = heads
         self.masks = head_masks("none", heads)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.qkv = xavier_linear(embed_dim, 3 * self.out_dim, bias=False, heads=3 * heads)
 
     def encode(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from ..layers.base import activation as activation_of
 from ..layers.base import xavier_linear
+from ..layers.dropout import Dropout
 from .dense import logits
 
 
@@ -33,7 +34,7 @@ class RelatednessHead(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.product = xavier_linear(dim, hidden_size, bias=False)  # Wa
         self.difference = xavier_linear(dim, hidden_size)  # Wb and b
         self.activation = activation_of(activation)

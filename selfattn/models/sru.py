@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..layers.base import xavier_linear
+from ..layers.dropout import Dropout
 from .base import Context
 from .dense import dense
 from .directions import Directions
@@ -41,7 +42,7 @@ class BiSRU(Context):
         self.map: nn.Module | None = None
         if input_map or embed_dim != hidden_size:
             self.map = dense(embed_dim, hidden_size, "relu", dropout)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         maps = [xavier_linear(hidden_size, 3 * hidden_size, bias=False) for _ in range(2)]
         self.weight = nn.Parameter(torch.stack([m.weight.detach().T for m in maps]))  # (2, h, 3 h)
         self.bias = nn.Parameter(torch.zeros(2, 2 * hidden_size))  # of f and r

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from ..layers.base import activation as activation_of
 from ..layers.base import xavier_linear, zero_padding
+from ..layers.dropout import Dropout
 from .base import Context
 
 
@@ -33,7 +34,7 @@ class NoContext(Context):
         self.map: nn.Module = nn.Identity()
         if input_map:
             linear = xavier_linear(embed_dim, self.out_dim)
-            self.map = nn.Sequential(nn.Dropout(dropout), linear, activation_of(activation))
+            self.map = nn.Sequential(Dropout(dropout), linear, activation_of(activation))
 
     def encode(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         """See ``Context.encode``."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from selfattn.config import AttentionConfig
 from selfattn.errors import UserError, check_integer
+from selfattn.layers.dropout import Dropout
 from selfattn.masks import check_padding_mask
 
 from ...words.initialise import INITIALISERS, initialise
@@ -123,8 +124,8 @@ class TaggerLayer(nn.Module):
                 "projection on or change the head width"
             )
         self.attention_norm = nn.LayerNorm(width, eps=_LAYER_NORM_EPS)
-        self.dropout = nn.Dropout(config.dropout)
-        self.activation_dropout = nn.Dropout(config.activation_dropout)
+        self.dropout = Dropout(config.dropout)
+        self.activation_dropout = Dropout(config.activation_dropout)
 
     def forward(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         """Apply both sublayers.
@@ -174,7 +175,7 @@ class Tagger(nn.Module):
         self.words = nn.Embedding(config.words, config.word_dim)
         self.indicator = nn.Embedding(2, config.predicate_dim)
         self.bias = nn.Parameter(torch.empty(width))
-        self.embedding_dropout = nn.Dropout(config.embedding_dropout)
+        self.embedding_dropout = Dropout(config.embedding_dropout)
         self.layers = nn.ModuleList(TaggerLayer(config) for _ in range(config.layers))
         self.classifier = nn.Linear(width, config.labels)
         initialise(self, config.initialiser)
