@@ -39,7 +39,7 @@ class SRL:
 
     Example: this prints "A0 The cat", "V chased" and "A1 a mouse" with a trained model::
 
-        from .. import SRL
+        from selfattn_tasks.srl import SRL
 
         model = SRL.from_pretrained("runs/srl")
         document = model("The cat chased a mouse.")
