@@ -13,7 +13,7 @@ from ..formats import conll
 from ..formats.brackets import looks_like_brackets
 from ..formats.rows import NO_PREDICATE, counts_words, read_blocks
 from ..propositions import Proposition, Sentence
-from ..text.documents import Text
+from ..text.documents import Text, names_in, positions_of
 
 # In characters: what is read before any of it is labelled.
 _LONG_PARAGRAPH = 100_000
@@ -112,15 +112,13 @@ def typed_sentence(
     words = split_words(text) if split else tuple(text.split())
     if not words:
         raise UserError("the sentence is empty; type at least one word")
-    named = [name for item in predicates for name in item.split(",") if name]
+    named = names_in(predicates)
     if not named:
         raise UserError(f"no predicate is named; give {flag} WORD or POSITION")
     numbered = " ".join(f"{i}:{word}" for i, word in enumerate(words))
     places: set[int] = set()
     for name in named:
-        found = [i for i, word in enumerate(words) if word.lower() == name.lower()]
-        if not found and name.isascii() and name.isdigit() and int(name) < len(words):
-            found = [int(name)]
+        found = positions_of(name, words)
         if not found:
             raise UserError(
                 f"{flag} {name} is neither a word of the sentence nor a position in it; its words "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..propositions import VERB, Proposition, Sentence, Span
@@ -23,6 +23,30 @@ class Text:
     text: str
     predicates: tuple[str, ...] = ()
     start: int = 0
+
+
+def names_in(predicates: Iterable[str]) -> list[str]:
+    """The predicates that a user named; commas separate several in one."""
+    return [name for item in predicates for name in item.split(",") if name]
+
+
+def positions_of(name: str, words: Sequence[str], *, may_count: bool = True) -> list[int]:
+    """Where a named predicate is in a sentence, as :class:`Text` says.
+
+    Args:
+        name: a word or a position.
+        words: the sentence.
+        may_count: a position is allowed; it counts if no word is spelled like it.
+
+    Returns:
+        all positions, counted from 0; none if it is not there.
+    """
+    found = [i for i, word in enumerate(words) if word.lower() == name.lower()]
+    # Python refuses to read thousands of digits, and no sentence has a billion words.
+    may_count = may_count and name.isascii() and name.isdigit() and len(name) < 10
+    if not found and may_count and int(name) < len(words):
+        found = [int(name)]
+    return found
 
 
 @dataclass(frozen=True)

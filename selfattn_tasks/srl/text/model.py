@@ -14,7 +14,7 @@ from selfattn.errors import UserError
 from ...progress import Progress
 from ...saved import find_checkpoint
 from ..propositions import Proposition, Sentence
-from .documents import Document, Text, TextSentence
+from .documents import Document, Text, TextSentence, names_in, positions_of
 from .segmentation import Range, Segmenter, at_spaces, treebank_forms
 
 if TYPE_CHECKING:
@@ -253,16 +253,11 @@ def named_places(
         UserError: if there is such a predicate.
     """
     places: list[set[int]] = [set() for _ in sentences]
-    for name in (name for item in predicates for name in item.split(",") if name):
-        there = False
-        for words, found in zip(sentences, places, strict=True):
-            hits = [i for i, word in enumerate(words) if word.lower() == name.lower()]
-            found.update(hits)
-            there = there or bool(hits)
-        is_number = name.isascii() and name.isdigit() and len(name) < 10
-        if not there and is_number and len(sentences) == 1 and int(name) < len(sentences[0]):
-            places[0].add(int(name))
-        elif must and not there:
+    for name in names_in(predicates):
+        hits = [positions_of(name, words, may_count=len(sentences) == 1) for words in sentences]
+        for found, hit in zip(places, hits, strict=True):
+            found.update(hit)
+        if must and not any(hits):
             numbered = " ".join(
                 f"{i}:{word}" for words in sentences for i, word in enumerate(words)
             )

@@ -38,6 +38,7 @@ def test_a_word_that_occurs_twice_and_one_beside_it():
     [
         ("Ann saw it .", ["sees"], "--predicates sees is .* its words are 0:Ann 1:saw 2:it 3:."),
         ("Ann saw it .", ["4"], "--predicates 4"),
+        ("Ann saw it .", ["1" * 5000], "--predicates 1111"),
         ("Ann saw it .", [], "no predicate is named"),
         ("  ", ["1"], "the sentence is empty"),
     ],
