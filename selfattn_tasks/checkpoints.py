@@ -276,6 +276,12 @@ class Distinct:
         self._seen[sums] = path
 
 
+def weights_below(state: Mapping[str, Any], prefix: str) -> dict[str, torch.Tensor]:
+    """The weights of the checkpoint ``state`` whose names begin with ``prefix``, without it."""
+    weights = state["model"].items()
+    return {name.removeprefix(prefix): value for name, value in weights if name.startswith(prefix)}
+
+
 def flags(state: dict[str, Any]) -> dict[str, Any]:
     """All flags of a checkpoint's model.
 

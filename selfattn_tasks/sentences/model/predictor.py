@@ -12,6 +12,7 @@ from torch import Tensor
 from selfattn.errors import UserError
 
 from ... import checkpoints
+from ...batches import batches
 from ..predictions import Prediction
 from ..record import Example, Kind
 from ..targets import expected_score
@@ -126,8 +127,9 @@ class Predictor:
     ) -> Iterable[tuple[list[int], Tensor]]:
         """Numbers of the examples of each batch, and what is computed of it."""
         self._check(examples)
+        sizes = [len(e.sentences) * max(map(len, e.sentences)) for e in examples]
         done = 0
-        for numbers in _batches(examples):
+        for numbers in batches(sizes, BATCH_WORDS):
             yield numbers, compute([examples[number] for number in numbers])
             done += len(numbers)
             if progress is not None:
@@ -173,27 +175,9 @@ def _load(
     seen.add(stored["model"], path)
     state = SentenceState.load(stored.get("task_state") or {}, path)
     assert state.config is not None
-    weights = {
-        name.removeprefix(PREFIX): value
-        for name, value in stored["model"].items()
-        if name.startswith(PREFIX)
-    }
     try:
         model = SentenceModel(state.config)
-        model.load_state_dict(weights)
+        model.load_state_dict(checkpoints.weights_below(stored, PREFIX))
     except RuntimeError as error:
         raise UserError(f"{path} does not hold the weights that it describes: {error}") from None
     return model, state
-
-
-def _batches(examples: Sequence[Example]) -> Iterable[list[int]]:
-    """Numbers of examples of similar lengths, the longest first: memory is known at once."""
-    sizes = [len(e.sentences) * max(map(len, e.sentences)) for e in examples]
-    batch: list[int] = []
-    for number in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
-        if batch and sizes[batch[0]] * (len(batch) + 1) > BATCH_WORDS:
-            yield batch
-            batch = []
-        batch.append(number)
-    if batch:
-        yield batch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 from selfattn.errors import UserError
 
 from ... import checkpoints
+from ...batches import batches
 from ...words.vocabulary import Vocabulary
 from ..decode import decode
 from ..propositions import Sentence
@@ -161,7 +162,7 @@ class Predictor:
             )
         found: list[list[int]] = [[] for _ in sentences]
         numbers = [i for i, words in enumerate(sentences) if words]
-        for chosen in _batches([len(sentences[i]) for i in numbers]):
+        for chosen in batches([len(sentences[i]) for i in numbers], BATCH_WORDS):
             batch = [numbers[i] for i in chosen]
             queries = [Query(sentences[i], UNMARKED) for i in batch]
             probabilities = []
@@ -200,7 +201,7 @@ class Predictor:
     ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
         """Numbers of the queries of each batch, and its :meth:`log_probs`."""
         done = 0
-        for batch in _batches([len(query.words) for query in queries]):
+        for batch in batches([len(query.words) for query in queries], BATCH_WORDS):
             yield batch, *self.log_probs([queries[i] for i in batch])
             done += len(batch)
             if progress is not None:
@@ -248,25 +249,8 @@ def _load(path: str | os.PathLike[str], seen: checkpoints.Distinct) -> tuple[str
     loaded = TaggerState.load(state.get("task_state") or {}, path)
     assert loaded.config is not None
     tagger = Tagger(loaded.config)
-    weights = {
-        name.removeprefix(PREFIX): value
-        for name, value in state["model"].items()
-        if name.startswith(PREFIX)
-    }
     try:
-        tagger.load_state_dict(weights)
+        tagger.load_state_dict(checkpoints.weights_below(state, PREFIX))
     except RuntimeError as error:
         raise UserError(f"the weights in {path} do not fit its configuration: {error}") from None
     return loaded.target, (tagger, loaded.vocabulary)
-
-
-def _batches(lengths: Sequence[int]) -> Iterable[list[int]]:
-    """Indices of queries of similar length, longest first, so that memory peaks at once."""
-    batch: list[int] = []
-    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        if batch and lengths[batch[0]] * (len(batch) + 1) > BATCH_WORDS:
-            yield batch
-            batch = []
-        batch.append(i)
-    if batch:
-        yield batch
