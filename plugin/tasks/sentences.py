@@ -15,7 +15,6 @@ from fairseq.logging import metrics
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.tasks import FairseqTask, register_task
 from omegaconf import MISSING
-from torch import Tensor
 
 from selfattn.errors import UserError
 from selfattn_tasks.sentences.folder import VECTORS, Folder
@@ -29,6 +28,7 @@ from selfattn_tasks.words.vocabulary import Vocabulary, differences
 from ..criterions._sentences import criterion_of
 from ..criterions.sentence_classification import UNSEEN
 from ..data.sentences import Encoded, SentenceDataset
+from ._shared import outputs_of, short_enough, with_vectors
 
 logger = logging.getLogger(__name__)
 _VALIDATION = "_validation"
@@ -157,17 +157,9 @@ class SentencesTask(FairseqTask):
         if vectors is None:
             logger.info("no word vectors: all words start from random ones")
             return
-        vocabulary = self.network_state.vocabulary.with_frozen(vectors.words)
+        where = path or self.folder.path / VECTORS
+        vocabulary = with_vectors(self.network_state.vocabulary, vectors, where)
         self.network_state = replace(self.network_state, vocabulary=vocabulary)
-        known = vocabulary.words
-        covered = sum(vectors.row(word) is not None for word in known)
-        logger.info(
-            "%s: %s vectors of width %d; %s of the %s training words (%.1f %%) have one; %s of "
-            "other words are kept as they are",
-            path or self.folder.path / VECTORS, f"{len(vectors.words):,}", vectors.width,
-            f"{covered:,}", f"{len(known):,}", 100 * covered / len(known),
-            f"{len(vocabulary.frozen):,}",
-        )  # fmt: skip
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> None:
         """fairseq's hook: read a part of the folder.
@@ -178,25 +170,11 @@ class SentencesTask(FairseqTask):
         examples = self.folder.examples(split, self.cfg.fold)
         training = split == "train"
         if training and self.cfg.max_length is not None:
-            examples = self._short_enough(examples)
+            longest = self.cfg.max_length
+            examples = short_enough(examples, _longest_sentence, longest, "examples")
         dtype = torch.float if self.kind.target == "score" else torch.long
         encoded = self._encoded(examples, split)
         self.datasets[split] = SentenceDataset(encoded, split, dtype, shuffle=training)
-
-    def _short_enough(self, examples: Sequence[Example]) -> list[Example]:
-        longest = self.cfg.max_length
-        kept = [e for e in examples if max(map(len, e.sentences)) <= longest]
-        if not kept:
-            raise UserError(
-                f"--max-length {longest} leaves none of the {len(examples)} training examples; "
-                "raise it"
-            )
-        if len(kept) < len(examples):
-            logger.info(
-                "left out %d of %d examples with a sentence of more than %d words (--max-length)",
-                len(examples) - len(kept), len(examples), longest,
-            )  # fmt: skip
-        return kept
 
     def _encoded(self, examples: Sequence[Example], split: str) -> Iterator[Encoded]:
         """Row numbers, and targets as numbers."""
@@ -229,12 +207,8 @@ class SentencesTask(FairseqTask):
         if self.lowest_score is None:
             step: tuple[Any, Any, dict[str, Any]] = super().valid_step(sample, model, criterion)
             return step
-        logits: list[Tensor] = []
-        hook = model.register_forward_hook(lambda *call: logits.append(call[-1]))
-        try:
+        with outputs_of(model) as logits:
             loss, size, logged = super().valid_step(sample, model, criterion)
-        finally:
-            hook.remove()
         found = expected_score(torch.softmax(logits[0].float(), -1), self.lowest_score)
         pairs = zip(sample["target"].tolist(), found.tolist(), strict=True)
         mine = (sample["split"], dict(zip(sample["id"].tolist(), pairs, strict=True)))
@@ -293,6 +267,10 @@ class SentencesTask(FairseqTask):
                 f"{self.cfg.data} and {path} differ: {different}; give the folder and the fold of "
                 "its training, or another --save-dir"
             )
+
+
+def _longest_sentence(example: Example) -> int:
+    return max(map(len, example.sentences))
 
 
 def _gathered(mine: Any) -> list[Any]:

@@ -1,6 +1,5 @@
 """``--task srl_tagging``: label the arguments of given predicates."""
 
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +9,6 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.tasks import FairseqTask, register_task
 from omegaconf import MISSING
-from torch import Tensor
 
 from selfattn.errors import UserError
 from selfattn_tasks.srl import Sentence, read
@@ -30,8 +28,7 @@ from selfattn_tasks.words.vocabulary import Vocabulary, differences, read_symbol
 from ..criterions.bio_tagging import IGNORED, BIOTaggingCriterion
 from ..data.propositions import Example, PropositionDataset
 from . import srl_counts
-
-logger = logging.getLogger(__name__)
+from ._shared import outputs_of, short_enough, with_vectors
 
 
 @dataclass
@@ -157,16 +154,8 @@ class SRLTaggingTask(FairseqTask):
             met = {w for file in files for line in read_lines_file(file) for w in line.words}
             met |= {word.lower() for word in met}
             words = [word for word in vectors.words if word in met]
-        known = self.vocabulary.words
-        covered = sum(vectors.row(word) is not None for word in known)
-        vocabulary = self.vocabulary.with_frozen(words)
+        vocabulary = with_vectors(self.vocabulary, vectors, path, words)
         self.tagger = replace(self.tagger, vocabulary=vocabulary)
-        logger.info(
-            "%s: %s vectors of width %d; %s of the %s training words (%.1f %%) have one; "
-            "%s of other words are kept",
-            path, f"{len(vectors.words):,}", vectors.width, f"{covered:,}", f"{len(known):,}",
-            100 * covered / len(known), f"{len(vocabulary.frozen):,}",
-        )  # fmt: skip
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> None:
         """fairseq's hook: read ``SPLIT.txt`` and ``SPLIT.conll``, or what of them is needed.
@@ -191,24 +180,10 @@ class SRLTaggingTask(FairseqTask):
                 line = Line(UNMARKED, sentence.words, tuple(predicate_tags(sentence)))
                 examples.append(self._example(line, None if train else sentence))
         if train:
-            examples = self._short_enough(examples)
+            what = "propositions" if self.target == "arguments" else "propositions and sentences"
+            longest = self.cfg.max_length
+            examples = short_enough(examples, lambda e: len(e.words), longest, what)
         self.datasets[split] = PropositionDataset(examples, shuffle=train)
-
-    def _short_enough(self, examples: list[Example]) -> list[Example]:
-        longest = self.cfg.max_length
-        kept = [example for example in examples if len(example.words) <= longest]
-        what = "propositions" if self.target == "arguments" else "propositions and sentences"
-        if not kept:
-            raise UserError(
-                f"--max-length {longest} leaves none of the {len(examples)} training {what}; "
-                "raise it"
-            )
-        if len(kept) < len(examples):
-            logger.info(
-                "left out %d %s of more than %d words (--max-length)",
-                len(examples) - len(kept), what, longest,
-            )  # fmt: skip
-        return kept
 
     def _example(self, line: Line, gold: Sentence | None = None) -> Example:
         labels = [self.vocabulary.label(tag) for tag in line.tags]
@@ -219,12 +194,8 @@ class SRLTaggingTask(FairseqTask):
         self, sample: dict[str, Any], model: Any, criterion: Any
     ) -> tuple[Any, Any, dict[str, Any]]:
         """fairseq's hook: the loss, and the counts of the scores."""
-        scores: list[Tensor] = []
-        hook = model.register_forward_hook(lambda *call: scores.append(call[-1]))
-        try:
+        with outputs_of(model) as scores:
             loss, size, logged = super().valid_step(sample, model, criterion)
-        finally:
-            hook.remove()
         counts = srl_counts.count(scores[0], sample, self.tagger, str(self.cfg.eval_decoder))
         return loss, size, {**logged, **counts}
 

@@ -133,7 +133,7 @@ def test_vectors_that_are_kept_and_how_many_there_are(build, tmp_path, caplog, k
     lines = [f"{word} {' '.join([str(value)] * 16)}\n" for word, value in numbers.items()]
     (tmp_path / "vectors").write_text("".join(lines))
     flags = ["--word-embeddings", str(tmp_path / "vectors"), "--keep-vectors", keep]
-    with caplog.at_level("INFO", "plugin.tasks.srl_tagging"):
+    with caplog.at_level("INFO", "plugin.tasks"):
         model = build(*flags, folder=tmp_path / "data")
     assert model.tagger.frozen.shape == (kept, 16)
     assert (model.tagger.frozen[-1] == 3).all()

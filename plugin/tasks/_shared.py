@@ -1,0 +1,76 @@
+"""What the tasks of this folder share."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from torch import nn
+
+from selfattn.errors import UserError
+from selfattn_tasks.words.embeddings import WordVectors
+from selfattn_tasks.words.vocabulary import Vocabulary
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+def short_enough(
+    examples: Sequence[T], words_in: Callable[[T], int], longest: int, what: str
+) -> list[T]:
+    """Training examples of at most ``--max-length`` words; logs how many are left out.
+
+    Args:
+        examples: all of them.
+        words_in: the words that count of one.
+        longest: the flag.
+        what: what they are called.
+
+    Raises:
+        UserError: if none is left.
+    """
+    kept = [example for example in examples if words_in(example) <= longest]
+    if not kept:
+        raise UserError(
+            f"--max-length {longest} leaves none of the {len(examples)} training {what}; raise it"
+        )
+    if len(kept) < len(examples):
+        logger.info(
+            "left out %d of %d training %s longer than %d words (--max-length)",
+            len(examples) - len(kept), len(examples), what, longest,
+        )  # fmt: skip
+    return kept
+
+
+def with_vectors(
+    vocabulary: Vocabulary, vectors: WordVectors, path: object, words: Iterable[str] | None = None
+) -> Vocabulary:
+    """Add the words whose vectors checkpoints hold beside the trained ones; log the coverage.
+
+    Args:
+        vocabulary: that of the training.
+        vectors: those that the training starts from.
+        path: their file.
+        words: those to add (default: all that have a vector).
+    """
+    vocabulary = vocabulary.with_frozen(vectors.words if words is None else words)
+    known = vocabulary.words
+    covered = sum(vectors.row(word) is not None for word in known)
+    logger.info(
+        "%s: %s vectors of width %d; %s of the %s training words (%.1f %%) have one; %s of other "
+        "words are kept as they are",
+        path, f"{len(vectors.words):,}", vectors.width, f"{covered:,}", f"{len(known):,}",
+        100 * covered / len(known), f"{len(vocabulary.frozen):,}",
+    )  # fmt: skip
+    return vocabulary
+
+
+@contextmanager
+def outputs_of(model: nn.Module) -> Iterator[list[Any]]:
+    """Collects what a model returns within the block, which the criterion keeps to itself."""
+    found: list[Any] = []
+    hook = model.register_forward_hook(lambda *call: found.append(call[-1]))
+    try:
+        yield found
+    finally:
+        hook.remove()
