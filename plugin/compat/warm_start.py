@@ -101,7 +101,7 @@ def fit(model: nn.Module, state: dict[str, Any]) -> dict[str, Any]:
             taken.append(name)
             continue
         given = stored.get(match[1] + match[2])
-        fits = given is not None and (name.endswith("_extra_state") or given.shape == value.shape)
+        fits = _fits(name, given, value)
         start[name] = given if fits else value.detach()
         (taken if fits else new).append(name)
     _check_tied(own, start)
@@ -134,7 +134,7 @@ def fit_names(model: nn.Module, state: Mapping[str, Any]) -> Mapping[str, Any]:
     new: list[str] = []
     for name, value in model.state_dict().items():
         given = state.get(name)
-        fits = given is not None and (name.endswith("_extra_state") or given.shape == value.shape)
+        fits = _fits(name, given, value)
         start[name] = given if fits else value
         (taken if fits else new).append(name)
     if not any(name in taken for name, _ in model.named_parameters()):
@@ -156,6 +156,11 @@ def advice(model: nn.Module) -> str:
     if _Start.path is not None or not getattr(model, "starts_from_other_attentions", False):
         return ""
     return ", or take what fits with --finetune-from-model"
+
+
+def _fits(name: str, given: Any, value: Any) -> bool:
+    """Whether a weight of the checkpoint, or None, can take the place of a new one."""
+    return given is not None and (name.endswith("_extra_state") or given.shape == value.shape)
 
 
 def _apart(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
