@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from statistics import mean
 
 from .predictions import Prediction
-from .record import Example, Kind
+from .record import SCORES, Example, Kind
 
 
 def baseline(
@@ -32,7 +32,7 @@ def baseline(
     if kind is Kind.RELATEDNESS:
         scores = [target for target in targets if isinstance(target, float)]
         counts = Counter(math.floor(score + 0.5) for score in scores)
-        shares = tuple(counts[score] / len(scores) for score in range(1, 6))
+        shares = tuple(counts[score] / len(scores) for score in SCORES)
         return [Prediction(mean(scores), shares)] * len(examples)
     found = Counter(targets)
     # Of equally frequent classes the first one in their order.

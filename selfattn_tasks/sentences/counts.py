@@ -16,7 +16,7 @@ def lengths(examples: Sequence[Example]) -> dict[str, float]:
 
     Keys are ``sentences``, ``empty``, ``mean``, ``sd``, ``97 %`` and ``longest``.
     """
-    words = np.array([len(words) for example in examples for words in example.sentences])
+    words = _all_lengths(examples)
     return {
         "sentences": len(words),
         "empty": int((words == 0).sum()),
@@ -27,6 +27,11 @@ def lengths(examples: Sequence[Example]) -> dict[str, float]:
     }
 
 
+def _all_lengths(examples: Sequence[Example]) -> np.ndarray:
+    """Words of each sentence of each example."""
+    return np.array([len(words) for example in examples for words in example.sentences])
+
+
 def percentile(words: np.ndarray, percent: float) -> int:
     """The smallest length that so many percent of the sentences do not exceed."""
     return int(np.percentile(words, percent, method="inverted_cdf"))
@@ -34,7 +39,7 @@ def percentile(words: np.ndarray, percent: float) -> int:
 
 def without_longest(examples: Sequence[Example], percent: float) -> list[Example]:
     """Examples without a sentence above a percentile of the lengths: the papers' rule for SNLI."""
-    words = np.array([len(words) for example in examples for words in example.sentences])
+    words = _all_lengths(examples)
     limit = percentile(words, percent)
     return [example for example in examples if max(map(len, example.sentences)) <= limit]
 

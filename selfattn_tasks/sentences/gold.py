@@ -41,7 +41,7 @@ def read_gold(path: Path, kind: Kind | None = None, reading: Reading = _ALL) -> 
     if not kinds:
         raise UserError(
             f"{path} holds no sentences with labels, scores or answers in a format that "
-            "scripts/prepare_sentences.py reads"
+            "`selfattn prepare sentences` reads"
         )
     wrong: list[UserError] = []
     for tried in kinds:
@@ -78,13 +78,8 @@ def _kinds_of_row(line: str) -> list[Kind]:
         return []
     if row.keys() != {"sentences", "target"}:
         return [kind for kind in _KINDS if not Columns(kind, row).fault(labelled=True)]
-    types = {"class": str, "score": float, "index": int}
     count = len(row["sentences"]) if isinstance(row["sentences"], list) else 0
-    return [
-        kind
-        for kind in _KINDS
-        if kind.accepts(count) and isinstance(row["target"], types[kind.target])
-    ]
+    return [k for k in _KINDS if k.accepts(count) and isinstance(row["target"], k.type)]
 
 
 def read_outputs(path: Path, gold: Sequence[Answer], gold_path: Path) -> list[Answer]:

@@ -10,7 +10,7 @@ from selfattn.errors import UserError
 from selfattn.files import write_lines
 
 from ..text import iter_lines
-from .record import HIGHEST, LOWEST, Kind
+from .record import SCORES, Kind
 
 PREDICTION, PROBABILITIES = "prediction", "probabilities"
 _DIGITS = 6
@@ -38,7 +38,7 @@ def write(path: Path, predictions: Sequence[Prediction], meta: Mapping[str, Any]
         meta: ``kind`` and ``labels`` of the prepared folder.
     """
     target = Kind(meta["kind"]).target
-    labels = meta["labels"] if target == "class" else range(round(LOWEST), round(HIGHEST) + 1)
+    labels = meta["labels"] if target == "class" else SCORES
     if target == "index":  # each question has its own number of candidates
         lines = [f"{PREDICTION}\t{PROBABILITIES}"]
         lines += [f"{p.prediction}\t{' '.join(_numbers(p.probabilities))}" for p in predictions]
@@ -65,7 +65,7 @@ def read(path: Path) -> list[Prediction]:
     if PREDICTION not in header:
         raise UserError(
             f"{path} has no column {PREDICTION!r} in its first line; give a file that "
-            "scripts/predict_sentences.py wrote"
+            "`selfattn predict` wrote"
         )
     place = header.index(PREDICTION)
     single = [i for i, name in enumerate(header) if name.startswith("p(") and name.endswith(")")]

@@ -17,6 +17,7 @@ from ..text import iter_lines
 NLI_LABELS = ("contradiction", "neutral", "entailment")
 # Scores of relatedness, and with them the classes of their distribution.
 LOWEST, HIGHEST = 1.0, 5.0
+SCORES = range(round(LOWEST), round(HIGHEST) + 1)
 
 Target = str | float | int | None
 
@@ -43,6 +44,11 @@ class Kind(str, Enum):
     def target(self) -> str:
         """What is predicted: ``class``, ``score``, or ``index`` of the right candidate."""
         return {"relatedness": "score", "selection": "index"}.get(self.value, "class")
+
+    @property
+    def type(self) -> type:
+        """Python's type of a target."""
+        return {"class": str, "score": float, "index": int}[self.target]
 
     def accepts(self, sentences: int) -> bool:
         """Whether an example of this kind may hold so many sentences."""
@@ -73,14 +79,13 @@ def read_examples(path: Path, kind: Kind) -> Iterator[Example]:
     Raises:
         UserError: with file and line, for what :meth:`Example.line` does not write.
     """
-    types = {"class": str, "score": float, "index": int}
     for number, line in enumerate(iter_lines(path), start=1):
         try:
             row = json.loads(line)
             # One string a word, however often it stands there.
             sentences = tuple(tuple(map(intern, words)) for words in row["sentences"])
             target = row["target"]
-            sound = kind.accepts(len(sentences)) and type(target) is types[kind.target]
+            sound = kind.accepts(len(sentences)) and type(target) is kind.type
             if not sound or not all(type(words) is list for words in row["sentences"]):
                 raise ValueError
         except (ValueError, TypeError, KeyError, RecursionError):

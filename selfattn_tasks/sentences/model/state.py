@@ -9,7 +9,7 @@ from typing import Any
 from selfattn.errors import UserError
 
 from ...words.vocabulary import Vocabulary
-from ..record import HIGHEST, LOWEST, Kind
+from ..record import LOWEST, SCORES, Kind
 from ..tokens import Tokens
 from .network import SentenceModelConfig
 
@@ -93,5 +93,5 @@ class SentenceState:
 def classes(kind: Kind, labels: Sequence[str]) -> int:
     """How many classes a model's head has."""
     if kind is Kind.RELATEDNESS:
-        return round(HIGHEST - LOWEST) + 1
+        return len(SCORES)
     return len(labels) if kind.target == "class" else 1
