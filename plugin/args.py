@@ -67,7 +67,6 @@ def add_switches(parser: ArgumentParser) -> None:
             parser.add_argument(
                 _flag(name, "preset"),
                 choices=tuple(config.presets),
-                default=argparse.SUPPRESS,
                 help=f"published form of {name} (default: the architecture's)",
             )
         for f in _switches(config):

@@ -86,22 +86,18 @@ class SentenceEncoderModel(BaseFairseqModel):
         for flag, text in _NUMBERS.items():
             kind = float if flag.endswith("dropout") else int
             metavar = "P" if kind is float else "N"
-            parser.add_argument(
-                flag, type=kind, metavar=metavar, default=argparse.SUPPRESS, help=text
-            )
+            parser.add_argument(flag, type=kind, metavar=metavar, help=text)
         for flag, (choices, text) in _NAMES.items():
-            parser.add_argument(flag, choices=choices, default=argparse.SUPPRESS, help=text)
+            parser.add_argument(flag, choices=choices, help=text)
         parser.add_argument(
             "--highway",
             action=argparse.BooleanOptionalAction,
-            default=argparse.SUPPRESS,
             help="a highway layer in the head of inference, as in the code of MTSA and ReSAN "
             "(default: none)",
         )
         parser.add_argument(
             "--word-embeddings",
             metavar="FILE",
-            default=argparse.SUPPRESS,
             help="word vectors to start from, in GloVe's text format, plain or gzipped; a "
             "checkpoint holds those of all its words (default: the folder's vectors.npz, of the "
             "folder's words)",
