@@ -191,7 +191,7 @@ def find(args: argparse.Namespace) -> list[Found]:
     """
     from selfattn_tasks import checkpoints
 
-    entries = checkpoints.read(args.checkpoint).get("task_state") or {}
+    entries = checkpoints.task_state(args.checkpoint)
     look_into = next((LOOKING[key] for key in LOOKING if key in entries), look_into_encoder)
     if args.predicate is not None and look_into is not look_into_tagger:
         raise UserError(f"--predicate is for taggers, and {args.checkpoint} is not a tagger")
