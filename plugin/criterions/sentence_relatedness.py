@@ -9,7 +9,8 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from torch import Tensor
 
 from selfattn.errors import UserError
-from selfattn_tasks.sentences.targets import distribution, expected_score
+from selfattn.models.relatedness_head import expected_score
+from selfattn_tasks.sentences.targets import distribution
 
 from ._sentences import L2_HELP, SentenceCriterion
 

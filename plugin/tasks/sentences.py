@@ -17,11 +17,11 @@ from fairseq.tasks import FairseqTask, register_task
 from omegaconf import MISSING
 
 from selfattn.errors import UserError
+from selfattn.models.relatedness_head import expected_score
 from selfattn_tasks.sentences.folder import VECTORS, Folder
 from selfattn_tasks.sentences.metrics import PEARSON, SPEARMAN, figures, ranked
 from selfattn_tasks.sentences.model.state import KEY, SentenceState
 from selfattn_tasks.sentences.record import Example, Kind
-from selfattn_tasks.sentences.targets import expected_score
 from selfattn_tasks.words.embeddings import WordVectors, read_vectors
 from selfattn_tasks.words.vocabulary import Vocabulary, differences
 
@@ -42,7 +42,7 @@ class SentencesConfig(FairseqDataclass):
     """Flags of the task."""
 
     data: str = field(
-        default=MISSING, metadata={"help": "folder that scripts/prepare_sentences.py wrote"}
+        default=MISSING, metadata={"help": "folder that `selfattn prepare sentences` wrote"}
     )
     fold: Optional[int] = field(  # noqa: UP045 - fairseq reads types as text
         default=None,
@@ -62,9 +62,9 @@ class SentencesTask(FairseqTask):
     """Sentence classification, inference, relatedness and selection, as the folder says.
 
     Validation logs ``accuracy`` in percent, or ``pearson``, ``spearman`` and ``mse`` over the whole
-    set, gathered from all processes: they are what ``scripts/score_sentences.py`` says. A
+    set, gathered from all processes: they are what ``selfattn score sentences`` says. A
     correlation that is undefined, as with a constant prediction, counts as -1, the worst. Every
-    checkpoint holds words, labels and sizes: ``scripts/predict_sentences.py`` needs nothing else.
+    checkpoint holds words, labels and sizes: ``selfattn predict sentences`` needs nothing else.
 
     Args:
         cfg: the flags.

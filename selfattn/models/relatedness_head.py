@@ -48,6 +48,20 @@ class RelatednessHead(nn.Module):
 
     @staticmethod
     def score(logits: Tensor) -> Tensor:
-        """Logits ``(B, K)`` -> expected scores ``(B,)``, from 1 to K (Bi-BloSAN eq. 25)."""
-        values = torch.arange(1, logits.shape[-1] + 1, device=logits.device, dtype=torch.float32)
-        return torch.softmax(logits.float(), -1) @ values
+        """Logits ``(B, K)`` -> expected scores ``(B,)``, from 1 to K."""
+        return expected_score(torch.softmax(logits.float(), -1))
+
+
+def expected_score(probabilities: Tensor, lowest: float = 1.0) -> Tensor:
+    """The mean of distributions, the score that they predict (Bi-BloSAN eq. 25).
+
+    Args:
+        probabilities: ``(B, K)``.
+        lowest: the score of the first class.
+
+    Returns:
+        ``(B,)``.
+    """
+    classes = probabilities.shape[-1]
+    steps = torch.arange(classes, device=probabilities.device, dtype=probabilities.dtype) + lowest
+    return probabilities @ steps  # eq. 25

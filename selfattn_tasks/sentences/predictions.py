@@ -65,7 +65,7 @@ def read(path: Path) -> list[Prediction]:
     if PREDICTION not in header:
         raise UserError(
             f"{path} has no column {PREDICTION!r} in its first line; give a file that "
-            "`selfattn predict` wrote"
+            "`selfattn predict sentences` wrote"
         )
     place = header.index(PREDICTION)
     single = [i for i, name in enumerate(header) if name.startswith("p(") and name.endswith(")")]

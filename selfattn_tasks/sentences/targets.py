@@ -1,4 +1,4 @@
-"""Scores of relatedness as distributions over whole numbers, and back."""
+"""Scores of relatedness as distributions over whole numbers."""
 
 from __future__ import annotations
 
@@ -20,23 +20,8 @@ def distribution(scores: Tensor, lowest: float = LOWEST, highest: float = HIGHES
         highest: of the scale, a whole number of steps above.
 
     Returns:
-        Tensor: ``(B, classes)``; each row sums to 1.
+        ``(B, classes)``; each row sums to 1.
     """
     steps = torch.arange(lowest, highest + 1, device=scores.device, dtype=scores.dtype)
     # 1 - distance to the score, where that is positive: eq. 15 without its case distinction.
     return (1 - (scores.unsqueeze(-1) - steps).abs()).clamp(min=0)
-
-
-def expected_score(probabilities: Tensor, lowest: float = LOWEST) -> Tensor:
-    """The mean of distributions, the score that they predict.
-
-    Args:
-        probabilities: ``(B, classes)``.
-        lowest: the score of the first class.
-
-    Returns:
-        Tensor: ``(B,)``.
-    """
-    classes = probabilities.shape[-1]
-    steps = torch.arange(classes, device=probabilities.device, dtype=probabilities.dtype) + lowest
-    return probabilities @ steps

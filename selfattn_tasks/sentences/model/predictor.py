@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from selfattn.errors import UserError
+from selfattn.models.relatedness_head import expected_score
 
 from ... import checkpoints
 from ...batches import batches
 from ..predictions import Prediction
 from ..record import Example, Kind
-from ..targets import expected_score
 from .batches import pad
 from .network import SentenceModel
 from .state import PREFIX, SentenceState
@@ -36,7 +36,7 @@ class Predictor:
         UserError: if the members were trained for different tasks or labels.
 
     Attributes:
-        state (SentenceState): that of the first member.
+        state: that of the first member.
     """
 
     def __init__(
