@@ -63,7 +63,7 @@ def overlaps(parts: Mapping[str, Sequence[Example]]) -> dict[str, int]:
     """How many examples of a part have the sentences of one in a part before it.
 
     Returns:
-        dict: by names such as ``test in train``.
+        by names such as ``test in train``.
     """
     found: dict[str, int] = {}
     seen: dict[str, set[Any]] = {}

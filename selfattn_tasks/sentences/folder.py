@@ -34,8 +34,8 @@ class Folder:
         path: what ``--dest`` of ``prepare sentences`` named.
 
     Attributes:
-        path (Path): the same.
-        meta (dict): the content of ``meta.json``.
+        path: the same.
+        meta: the content of ``meta.json``.
 
     Raises:
         UserError: if it is no such folder, or of another version.

@@ -31,16 +31,16 @@ class Options:
     """How to prepare a corpus.
 
     Args:
-        kind (Kind): of the task.
-        reading (Reading): of its files.
-        folds (int): parts of cross-validation; 0: the corpus has its own parts.
-        seed (int): of the folds, or of the share that is held out.
-        valid_share (float, optional): of the training data, where no validation data are given;
+        kind: of the task.
+        reading: of its files.
+        folds: parts of cross-validation; 0: the corpus has its own parts.
+        seed: of the folds, or of the share that is held out.
+        valid_share: of the training data, where no validation data are given;
             0.1 by default.
-        select_on_test (bool): the test data are the validation data, as in the papers.
-        length_percentile (float): training examples with a sentence above this percentile of their
+        select_on_test: the test data are the validation data, as in the papers.
+        length_percentile: training examples with a sentence above this percentile of their
             lengths are left out (SNLI in the papers: 97); 100 keeps all.
-        vectors (tuple[Path, ...]): files of word vectors; a word takes its vector from the first
+        vectors: files of word vectors; a word takes its vector from the first
             that has one.
     """
 
@@ -103,7 +103,7 @@ def prepare(
         overwrite: replace a folder that was prepared before.
 
     Returns:
-        dict: the content of ``meta.json``.
+        the content of ``meta.json``.
 
     Raises:
         UserError: for a bad file or option.
@@ -174,7 +174,7 @@ def _hold_out(parts: Parts, options: Options, form: str) -> float | None:
     """Give the parts a validation part if they have none, and leave out what is too long.
 
     Returns:
-        float, optional: the share of the training data that was drawn.
+        the share of the training data that was drawn.
     """
     share = None
     if options.select_on_test:

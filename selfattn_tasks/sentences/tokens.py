@@ -47,8 +47,8 @@ class Tokens:
     gives the same words as the text itself.
 
     Args:
-        lowercase (bool): lower-case all words, as GloVe's are.
-        split_words (bool): split words at ``- / ~ " '``, dashes and degree signs too, which stay as
+        lowercase: lower-case all words, as GloVe's are.
+        split_words: split words at ``- / ~ " '``, dashes and degree signs too, which stay as
             words. Differs: from the papers' code (SNLI, CR, MPQA, SUBJ, SQuAD), which keeps the
             empty strings between them.
     """

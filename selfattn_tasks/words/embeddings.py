@@ -25,8 +25,8 @@ class WordVectors:
     """Words and their vectors.
 
     Args:
-        words (dict[str, int]): word -> row.
-        values (Tensor): ``(N, width)``.
+        words: word -> row.
+        values: ``(N, width)``.
     """
 
     words: dict[str, int]
@@ -49,8 +49,8 @@ def read_vectors(path: Path, only: Container[str] | None = None) -> WordVectors:
     occurs again is skipped.
 
     Args:
-        path (Path): plain or gzipped.
-        only (Container[str], optional): the words to keep; the numbers of others are counted, but
+        path: plain or gzipped.
+        only: the words to keep; the numbers of others are counted, but
             not parsed. Default: all.
 
     Raises:

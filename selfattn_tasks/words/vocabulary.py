@@ -18,9 +18,9 @@ class Vocabulary:
     """What turns words into row numbers, and labels into their numbers.
 
     Args:
-        words (tuple[str, ...]): words of the training.
-        labels (tuple[str, ...]): BIO tags, or the classes of sentences.
-        frozen (tuple[str, ...]): words that only the file of word vectors knows.
+        words: words of the training.
+        labels: BIO tags, or the classes of sentences.
+        frozen: words that only the file of word vectors knows.
     """
 
     words: tuple[str, ...]

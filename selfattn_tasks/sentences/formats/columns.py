@@ -44,9 +44,9 @@ class Columns:
         label_column: the name of the target's, if it is not to be found by itself.
 
     Attributes:
-        texts (tuple): the names of the sentences' columns; of one that is missing, None.
-        target (str, optional): the name of the target's column.
-        part (str, optional): the name of the column that says of which part a row is.
+        texts: the names of the sentences' columns; of one that is missing, None.
+        target: the name of the target's column.
+        part: the name of the column that says of which part a row is.
     """
 
     def __init__(self, kind: Kind, names: Iterable[str], label_column: str | None = None) -> None:

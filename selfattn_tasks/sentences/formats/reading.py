@@ -29,16 +29,16 @@ class Reading:
     """What to make of a file.
 
     Args:
-        tokens (Tokens): makes words of texts.
-        labelled (bool): every example needs its label, and pairs without a gold label (``-``) are
+        tokens: makes words of texts.
+        labelled: every example needs its label, and pairs without a gold label (``-``) are
             left out and counted. Else the examples are all that the file has, and the target of one
             without a label is None.
-        sst (str, optional): classes of trees, ``fine`` (the default) or ``binary``.
-        phrases (bool): all phrases of trees, not the sentences alone.
-        repeat (bool): repeat phrases of trees as the papers' code does.
-        label_column (str, optional): the name of the column or entry of the labels, if the usual
+        sst: classes of trees, ``fine`` (the default) or ``binary``.
+        phrases: all phrases of trees, not the sentences alone.
+        repeat: repeat phrases of trees as the papers' code does.
+        label_column: the name of the column or entry of the labels, if the usual
             names are not meant; ``fine`` of TREC's files: their fine labels.
-        part (str, optional): of SICK's later release, whose one file holds all parts: ``train``,
+        part: of SICK's later release, whose one file holds all parts: ``train``,
             ``valid`` or ``test``. Default: all.
     """
 
@@ -56,11 +56,11 @@ class Corpus:
     """What a file holds.
 
     Args:
-        examples (list[Example]): in the order of the file.
-        form (str): ``json``, ``table``, ``trees``, ``trec`` or ``numbered``.
-        dropped (Counter): what was left out, by reason.
-        parts (Counter): rows by the part that they name themselves, where they do.
-        recoded (int): lines that are not UTF-8, and were read as Latin-1.
+        examples: in the order of the file.
+        form: ``json``, ``table``, ``trees``, ``trec`` or ``numbered``.
+        dropped: what was left out, by reason.
+        parts: rows by the part that they name themselves, where they do.
+        recoded: lines that are not UTF-8, and were read as Latin-1.
     """
 
     examples: list[Example]

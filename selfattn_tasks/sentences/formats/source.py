@@ -38,10 +38,10 @@ class Source:
         path: plain or gzipped, UTF-8 or Latin-1.
 
     Attributes:
-        path (Path): the same.
-        dropped (Counter): lines and examples that were left out, by reason.
-        parts (Counter): rows by the part that they name themselves, in a table whose rows do.
-        recoded (list[int]): the lines that are not UTF-8, and were read as Latin-1.
+        path: the same.
+        dropped: lines and examples that were left out, by reason.
+        parts: rows by the part that they name themselves, in a table whose rows do.
+        recoded: the lines that are not UTF-8, and were read as Latin-1.
     """
 
     def __init__(self, path: Path) -> None:

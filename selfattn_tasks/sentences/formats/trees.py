@@ -32,7 +32,7 @@ def parse_tree(line: str) -> tuple[list[str], list[Node]]:
     """Read ``(3 (2 It) (4 works))``.
 
     Returns:
-        tuple: the words, and all nodes, the root first.
+        the words, and all nodes, the root first.
 
     Raises:
         UserError: if the brackets do not match, a label is none of 0 to 4, or a node is empty; the

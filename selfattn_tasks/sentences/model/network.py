@@ -89,7 +89,7 @@ class SentenceModel(nn.Module):
         UserError: if the sizes do not fit each other.
 
     Attributes:
-        config (SentenceModelConfig): with all switches of the context.
+        config: with all switches of the context.
 
     Example:
         >>> import torch
