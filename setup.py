@@ -20,7 +20,7 @@ if "editable_wheel" in sys.argv:
     PLUGIN = find_packages(include=["plugin", "plugin.*"])
     COMMANDS = [
         "selfattn = selfattn_experiments.__main__:main",
-        "selfattn-user-dir = selfattn._user_dir:main",
+        "selfattn-user-dir = selfattn_experiments.user_dir:main",
     ]
 
 setup(

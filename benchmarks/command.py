@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from selfattn.errors import UserError, needed
-from selfattn.files import check_output, check_output_folder, regular_target
+from selfattn_tasks.files import check_output, check_output_folder, regular_target
 
 from . import memory, plots, table
 from .compare import regressions

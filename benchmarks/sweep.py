@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import selfattn
-from selfattn.machine import facts
+from selfattn_experiments.machine import facts
 
 from . import memory
 from .method import Method

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from selfattn.errors import UserError
-from selfattn.files import check_output, csv_text, write_text
-from selfattn.machine import FACTS
+from selfattn_experiments.machine import FACTS
+from selfattn_tasks.files import check_output, csv_text, write_text
 
 
 @dataclass

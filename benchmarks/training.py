@@ -52,6 +52,4 @@ def check_fairseq(args: argparse.Namespace) -> None:
             f"--padding is {args.padding}, but --level fairseq pads as fairseq does: leave it out"
         )
     if args.read is None and importlib.util.find_spec("fairseq") is None:
-        raise UserError(
-            "--level fairseq needs fairseq: `python -m selfattn.info` says what to do about it"
-        )
+        raise UserError("--level fairseq needs fairseq: `selfattn info` says what to do about it")

@@ -11,8 +11,8 @@ import importlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from selfattn.cli import run
 from selfattn.ops.disa.fused import launch
+from selfattn_tasks.cli import run
 
 from .triton_ahead import Usage, usage
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import torch
 
-from selfattn.cli import run
 from selfattn.ops.common.fused import KEYS_AT_A_TIME
 from selfattn.ops.mtsa.fused import configs
+from selfattn_tasks.cli import run
 
 from .triton_ahead import Usage, usage
 

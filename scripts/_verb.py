@@ -8,8 +8,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from selfattn.cli import run
 from selfattn_experiments.commands.verbs import run_script
+from selfattn_tasks.cli import run
 
 
 def main(script: str) -> None:

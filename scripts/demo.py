@@ -18,10 +18,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "demo"))
 
-from selfattn.cli import run
 from selfattn.errors import UserError
-from selfattn.files import check_output_folder
 from selfattn.layers import ATTENTIONS
+from selfattn_tasks.cli import run
+from selfattn_tasks.files import check_output_folder
 from tour.tour import Plan, tour
 from tour.training import Size
 

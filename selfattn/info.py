@@ -1,42 +1,25 @@
-"""What is installed, what is usable, and what to do about the rest: `python -m selfattn.info`."""
+"""What the layers find on this machine, and what to do about the rest: `python -m selfattn.info`.
+
+`selfattn info`, of the distribution selfattn-fairseq, adds what training and scoring need.
+"""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
 import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
 import shutil
-import sys
 from collections.abc import Sequence
 from typing import Any
 
-from . import __version__, _user_dir
-from .cli import run
+from . import __version__
 
-FAIRSEQ = "fairseq-fixed==0.12.3.1"
-# What the layers alone do not need, and how it is had.
-EXTRA = "fairseq"
-EXTRA_ADVICE = (
-    "to train, translate, tag, score and compare: pip install 'selfattn[fairseq]', or in a clone "
-    "make env"
-)
-# Distribution, and what it is for: shown where it is missing.
-PACKAGES = (
-    ("sacrebleu", "to score translations"),
-    ("scipy", "to compare systems"),
-    ("sentencepiece", "to prepare text"),
-    ("seqeval", "to score tagging"),
-    ("tensorboard", "to look at training curves"),
-    ("matplotlib", "to draw the demo's learning curve"),
-)
-COMMANDS = (
-    ("perl", "only for the official SRL scorer", EXTRA),
-    ("gcc", "for the fast attention on a CPU, another C compiler will do", None),
-    ("g++", "only to compile: torch.compile", None),
+COMPILERS = (
+    ("gcc", "for the fast attention on a CPU, another C compiler will do"),
+    ("g++", "only to compile: torch.compile"),
 )
 
 
@@ -78,65 +61,20 @@ def _import_torch() -> tuple[Any, str | None]:
     return torch, None
 
 
-def _python() -> Record:
-    """This Python; the whole stack was tried with 3.11 and 3.12."""
-    tried = sys.version_info[:2] in ((3, 11), (3, 12))
-    advice = None if tried else "training with fairseq was tried on Python 3.11 and 3.12: use one"
-    return Record("Versions", "python", platform.python_version(), tried, advice)
-
-
-def _version(name: str, advice: str, extra: str | None = None) -> Record:
+def version(name: str, advice: str, extra: str | None = None) -> Record:
     """An installed distribution; the advice is for where it is missing."""
-    version = installed(name)
-    if version is None:
+    found = installed(name)
+    if found is None:
         return Record("Versions", name, "missing", False, advice, extra)
-    return Record("Versions", name, version, extra=extra)
+    return Record("Versions", name, found, extra=extra)
 
 
 def _torch_version(error: str | None) -> Record:
-    record = _version("torch", "pip install 'torch>=2.6'")
+    record = version("torch", "pip install 'torch>=2.6'")
     if error is None or not record.usable:
         return record
     advice = f"install it again; it says: {error}"
     return dataclasses.replace(record, usable=False, advice=advice)
-
-
-def _numpy() -> Record:
-    record = _version("numpy", "pip install numpy==2.3.5")
-    if record.usable and tuple(map(int, record.value.split(".")[:2])) > (2, 3):
-        note = "fairseq's --num-batch-buckets needs numpy<2.4"
-        return dataclasses.replace(record, advice=note)
-    return record
-
-
-def _fairseq() -> Record:
-    """fairseq-fixed, told from the stock fairseq that has the same import name."""
-    fixed, stock = installed("fairseq-fixed"), installed("fairseq")
-    if stock is not None:
-        what = f"fairseq {stock} beside it" if fixed else f"stock fairseq {stock}"
-        broken = fixed or sys.version_info >= (3, 11)
-        why = "overwrites its files" if fixed else "cannot be imported on Python 3.11 and later"
-        return Record(
-            "Versions",
-            "fairseq-fixed",
-            what,
-            not broken,
-            f"fairseq {stock} {why if broken else 'was not tried'}: "
-            f"pip uninstall fairseq fairseq-fixed, then pip install {FAIRSEQ}",
-            EXTRA,
-        )
-    advice = f"to train and translate: make env in a clone, or pip install {FAIRSEQ}"
-    record = _version("fairseq-fixed", advice, EXTRA)
-    if fixed and importlib.util.find_spec("fairseq") is None:
-        advice = f"its files are gone: pip install --force-reinstall --no-deps {FAIRSEQ}"
-        return dataclasses.replace(record, usable=False, advice=advice)
-    return record
-
-
-def _package(name: str, purpose: str) -> Record:
-    if name == "tensorboard" and installed(name) is None and installed("tensorboardX"):
-        name = "tensorboardX"  # serves as well
-    return _version(name, f"{purpose}: pip install {name}", EXTRA)
 
 
 def _triton(gpu: bool) -> Record:
@@ -200,18 +138,8 @@ def _backends(gpu: bool) -> list[Record]:
     return records
 
 
-def _plugin(fairseq: Record) -> Record:
-    folder = _user_dir.find_user_dir()
-    if folder is None:
-        advice = "install the project again: pip install 'selfattn[fairseq]'"
-        return Record("fairseq plugin", "--user-dir", "not found", False, advice, EXTRA)
-    if fairseq.usable:
-        return Record("fairseq plugin", "--user-dir", str(folder), extra=EXTRA)
-    advice = "it needs fairseq, see above"
-    return Record("fairseq plugin", "--user-dir", str(folder), False, advice, EXTRA)
-
-
-def _command(name: str, purpose: str, extra: str | None) -> Record:
+def command(name: str, purpose: str, extra: str | None = None) -> Record:
+    """Where a program is; the purpose is for where it is missing."""
     path = shutil.which(name)
     if path is not None:
         return Record("Commands", name, path, extra=extra)
@@ -223,34 +151,20 @@ def collect() -> list[Record]:
     """Look at this machine.
 
     Returns:
-        The report's lines in the order of the screen. fairseq is looked up, never imported.
+        The report's lines in the order of the screen.
     """
     torch, error = _import_torch()
     gpu = torch is not None and torch.cuda.is_available()
-    fairseq = _fairseq()
     return [
         Record("Versions", "selfattn", __version__),
-        _python(),
+        Record("Versions", "python", platform.python_version()),
         _torch_version(error),
-        _numpy(),
-        fairseq,
-        *(_package(name, purpose) for name, purpose in PACKAGES),
+        version("numpy", "pip install numpy==2.3.5"),
         _triton(gpu),
         *_devices(torch),
         *_backends(gpu),
-        _plugin(fairseq),
-        *(_command(name, purpose, extra) for name, purpose, extra in COMMANDS),
+        *(command(name, purpose) for name, purpose in COMPILERS),
     ]
-
-
-def _grouped(records: Sequence[Record]) -> list[Record]:
-    """What is missing of an extra that was never installed is one line, and no fault."""
-    if not any(record.name == "fairseq-fixed" and record.value == "missing" for record in records):
-        return list(records)
-    missing = [record for record in records if record.extra == EXTRA and not record.usable]
-    names = ", ".join(record.name for record in missing)
-    kept = [record for record in records if record not in missing]
-    return [*kept, Record("Extras", EXTRA, f"not installed: {names}", True, EXTRA_ADVICE)]
 
 
 def render(records: Sequence[Record]) -> str:
@@ -262,7 +176,6 @@ def render(records: Sequence[Record]) -> str:
     Returns:
         The text, without a final line break.
     """
-    records = _grouped(records)
     width = max(len(record.name) for record in records)
     lines: list[str] = []
     section = None
@@ -277,30 +190,29 @@ def render(records: Sequence[Record]) -> str:
     return "\n".join(lines)
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this command to its parser."""
-    parser.add_argument("--json", action="store_true", help="print a JSON list of records")
-
-
-def report(args: argparse.Namespace) -> None:
-    """Print the report, as text or as JSON."""
-    records = collect()
-    if args.json:
+def show(records: Sequence[Record], as_json: bool) -> None:
+    """Print a report, as text or as a JSON list."""
+    if as_json:
         print(json.dumps([dataclasses.asdict(record) for record in records], indent=1))
     else:
         print(render(records))
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run ``python -m selfattn.info``; ``selfattn info`` does the same."""
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of this command to its parser."""
+    parser.add_argument("--json", action="store_true", help="print a JSON list of records")
+
+
+def main() -> None:
+    """Run ``python -m selfattn.info``."""
     parser = argparse.ArgumentParser(
         prog="python -m selfattn.info",
-        description="Show what is installed and usable, and how to fix what is not.",
+        description="Show what the attention layers can use, and how to fix what they cannot.",
         epilog="example: python -m selfattn.info --json > machine.json",
     )
     add_flags(parser)
-    report(parser.parse_args(argv))
+    show(collect(), parser.parse_args().json)
 
 
 if __name__ == "__main__":
-    run(main, "selfattn.info")
+    main()

@@ -14,9 +14,9 @@ if not __package__:  # Python was given this folder, as the runner does for its 
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from selfattn import __version__
-from selfattn.cli import run
 from selfattn.errors import UserError
 from selfattn_experiments.commands.verbs import GROUPS, VERBS
+from selfattn_tasks.cli import run
 
 HEAD = """usage: selfattn VERB ...
 

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from selfattn.errors import UserError
-from selfattn.files import check_output_folder
+
+from .files import check_output_folder
 
 
 @contextmanager

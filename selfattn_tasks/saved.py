@@ -11,9 +11,10 @@ from typing import IO, Any
 
 import torch
 
-from selfattn.cli import is_disk_full
 from selfattn.errors import UserError
-from selfattn.files import writing
+
+from .cli import is_disk_full
+from .files import writing
 
 # By preference; the last one is the name in fairseq's published folders.
 CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt", "model.pt")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import selfattn
-from selfattn import _user_dir
+from selfattn_experiments import user_dir
 
 # Distribution -> its folder, and which folders of the clone are which packages in it.
 CORE, SECOND = "selfattn", "selfattn_fairseq"
@@ -186,7 +186,7 @@ def test_the_installed_command_works_without_a_clone(run_cli, target, tmp_path):
 
 
 def test_the_command_imports_neither_the_plugin_nor_torch(run_cli, target, tmp_path):
-    code = "from selfattn import _user_dir; _user_dir.main(); import sys; print(*sys.modules)"
+    code = "from selfattn_experiments import user_dir as u; u.main(); import sys; print(*sys.modules)"
     done = run_cli(["-c", code], cwd=tmp_path, PYTHONPATH=str(target))
     folder, modules = done.stdout.splitlines()
     assert folder == str(target / "selfattn_fairseq")
@@ -194,22 +194,30 @@ def test_the_command_imports_neither_the_plugin_nor_torch(run_cli, target, tmp_p
 
 
 def test_a_clone_that_is_not_installed_gives_its_own_plugin(monkeypatch, repo_root):
-    monkeypatch.setattr(_user_dir.importlib.util, "find_spec", lambda name: None)
-    assert _user_dir.find_user_dir() == repo_root / "plugin"
+    monkeypatch.setattr(user_dir.importlib.util, "find_spec", lambda name: None)
+    assert user_dir.find_user_dir() == repo_root / "plugin"
 
 
 def test_a_clone_gives_its_own_plugin_beside_another_installation(run_cli, target, repo_root):
-    done = run_cli(["-m", "selfattn._user_dir"], PYTHONPATH=str(target))
+    done = run_cli(["-m", "selfattn_experiments.user_dir"], PYTHONPATH=str(target))
     assert done.stdout == f"{repo_root / 'plugin'}\n", done.stderr
 
 
-def test_without_a_plugin_it_says_what_to_do(run_cli, layers_alone, tmp_path):
-    shutil.copytree(layers_alone / "selfattn", tmp_path / "selfattn")
-    done = run_cli(["-S", "-m", "selfattn._user_dir"], cwd=tmp_path)
+def test_without_a_plugin_it_says_what_to_do(run_cli, target, tmp_path):
+    for package in ("selfattn", "selfattn_tasks", "selfattn_experiments"):
+        shutil.copytree(target / package, tmp_path / package)
+    done = run_cli(["-S", "-m", "selfattn_experiments.user_dir"], cwd=tmp_path)
     assert done.returncode == 1
     assert done.stdout == ""
     assert "pip install 'selfattn[fairseq]'" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_layers_alone_say_what_they_find(run_cli, layers_alone, tmp_path):
+    done = run_cli(["-m", "selfattn.info"], cwd=tmp_path, PYTHONPATH=str(layers_alone))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Versions\n") and "fairseq" not in done.stdout
+    assert [path.parent.name for path in layers_alone.glob("*/__init__.py")] == ["selfattn"]
 
 
 @pytest.mark.fairseq

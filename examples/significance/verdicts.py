@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from selfattn.cli import run
 from selfattn_experiments.compare.run_level import scipy_stats
+from selfattn_tasks.cli import run
 
 HEADER = (
     "| runs | spreads | scores | true difference | better or worse | equivalent |\n"

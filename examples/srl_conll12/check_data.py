@@ -17,8 +17,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from selfattn.cli import run
 from selfattn.errors import UserError
+from selfattn_tasks.cli import run
 from selfattn_tasks.srl.formats import conll, conll12
 from selfattn_tasks.text import read_lines
 

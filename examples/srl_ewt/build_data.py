@@ -20,9 +20,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from selfattn.cli import run
 from selfattn.errors import UserError
-from selfattn.files import write_json
+from selfattn_tasks.cli import run
+from selfattn_tasks.files import write_json
 from selfattn_tasks.folder import new_folder, sha256_of
 from selfattn_tasks.srl import Proposition, Sentence, Span
 from selfattn_tasks.srl.formats import conll

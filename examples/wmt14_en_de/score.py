@@ -14,8 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from selfattn.cli import run
-from selfattn.files import check_output, write_lines
+from selfattn_tasks.cli import run
+from selfattn_tasks.files import check_output, write_lines
 from selfattn_tasks.translation.outputs import read_hypotheses, read_translations
 from wmt14 import runs
 from wmt14.bleu import bleu_flavours

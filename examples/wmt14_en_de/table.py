@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from selfattn.cli import run
+from selfattn_tasks.cli import run
 from wmt14.table6 import collect, signatures, table
 
 

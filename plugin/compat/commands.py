@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
-from selfattn.cli import disk_full_sentence, is_disk_full
 from selfattn.errors import UserError
+from selfattn_tasks.cli import disk_full_sentence, is_disk_full
 
 # How a spawned process's exception looks in its parent: as text.
 _FROM_WORKER = re.compile(r"^selfattn\.errors\.UserError: (.+?)\s*\Z", re.MULTILINE | re.DOTALL)

@@ -9,8 +9,8 @@ from typing import Any
 
 from fairseq.logging import progress_bar
 
-from selfattn.cli import is_disk_full
 from selfattn.errors import UserError
+from selfattn_tasks.cli import is_disk_full
 
 from ._patch import wrap
 

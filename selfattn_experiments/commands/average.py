@@ -15,8 +15,8 @@ import os
 from pathlib import Path
 
 from selfattn.errors import UserError
-from selfattn.files import check_output
 from selfattn_tasks import saved
+from selfattn_tasks.files import check_output
 
 from .. import averaging
 

@@ -3,7 +3,7 @@
 import argparse
 
 from selfattn.errors import UserError
-from selfattn.files import check_output
+from selfattn_tasks.files import check_output
 
 MOST_WORKERS = 1024
 

@@ -25,9 +25,9 @@ import shutil
 from dataclasses import fields
 from pathlib import Path
 
-from selfattn.cli import moving_line, typed_command
 from selfattn.errors import UserError
-from selfattn.files import check_output_folder, write_json, write_text
+from selfattn_tasks.cli import moving_line, typed_command
+from selfattn_tasks.files import check_output_folder, write_json, write_text
 
 from ..compare.compare import Request, compare
 from ..compare.reading import TASKS

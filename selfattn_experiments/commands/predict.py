@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from selfattn.errors import UserError
-from selfattn.files import writing
+from selfattn_tasks.files import writing
 from selfattn_tasks.progress import Progress
 from selfattn_tasks.saved import find_checkpoint
 from selfattn_tasks.srl import SRL, Sentence, Text

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError
-from selfattn.files import writing
+from selfattn_tasks.files import writing
 from selfattn_tasks.progress import Progress
 from selfattn_tasks.sentences.baselines import baseline
 from selfattn_tasks.sentences.formats.reading import Reading, read

@@ -30,12 +30,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from selfattn import _user_dir
 from selfattn.errors import UserError
-from selfattn.files import check_output, write_json
+from selfattn_tasks.files import check_output, write_json
 
 from ..report.attention_panels import PARTS
 from ..report.figures import FORMATS
+from ..user_dir import find_user_dir
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def look_into_sentences(args: argparse.Namespace) -> list[Found]:
 
 def look_into_encoder(args: argparse.Namespace) -> list[Found]:
     """The encoder of a translation model on its one sentence."""
-    folder = _user_dir.find_user_dir()
+    folder = find_user_dir()
     if folder is None or importlib.util.find_spec("fairseq") is None:
         raise UserError(
             f"{args.checkpoint} is a translation model, which needs fairseq: run `make env`"

@@ -12,9 +12,9 @@ out below 0.05; tests over sentences exceed this where training seeds differ.
 import argparse
 from pathlib import Path
 
-from selfattn.cli import moving_line
 from selfattn.errors import UserError
-from selfattn.files import write_text
+from selfattn_tasks.cli import moving_line
+from selfattn_tasks.files import write_text
 
 from ..compare.rendering.rates import draw_rates
 from ..compare.simulation import HEADER, WORLDS, markdown_row, simulate

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from selfattn.files import writing
+from selfattn_tasks.files import writing
 from selfattn_tasks.metric import Metric, SentenceCounts
 
 _VERSION = "selfattn counts 1"

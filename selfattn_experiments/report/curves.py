@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError
-from selfattn.files import check_output
+from selfattn_tasks.files import check_output
 from selfattn_tasks.registry import TASKS
 
 from .fairseq_log import Curves, Points

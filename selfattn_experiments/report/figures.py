@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from selfattn.errors import needed
-from selfattn.files import writing
+from selfattn_tasks.files import writing
 
 # Okabe and Ito's palette: told apart by colour-blind readers and in print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

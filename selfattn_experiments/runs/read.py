@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from selfattn import _user_dir
 from selfattn.errors import UserError
-from selfattn.files import check_output_folder
+from selfattn_tasks.files import check_output_folder
 from selfattn_tasks.registry import TASKS
 from selfattn_tasks.task import Task
 
+from ..user_dir import find_user_dir
 from . import flags as flag
 from .grid import Grid
 from .keys import NAME, Reader, load
@@ -66,7 +66,7 @@ def read_grid(path: Path) -> Grid:
 
 
 def _plugin() -> Path:
-    folder = _user_dir.find_user_dir()
+    folder = find_user_dir()
     if folder is None:
         raise UserError("the fairseq plugin is not installed; `user_dir` can name its folder")
     return folder

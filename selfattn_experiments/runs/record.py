@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from statistics import mean, stdev
 from typing import Any
 
-from selfattn.files import csv_text, write_json, write_text
 from selfattn.info import installed
+from selfattn_tasks.files import csv_text, write_json, write_text
 from selfattn_tasks.task import Task
 
 from .grid import Grid
@@ -18,7 +18,7 @@ _PACKAGES = ("fairseq-fixed", "numpy", "sacrebleu", "sentencepiece")
 
 def facts() -> dict[str, Any]:
     """Commit, versions and CPU of this machine."""
-    from selfattn import machine
+    from .. import machine
 
     found = machine.facts("cpu")
     names = ("python", "torch", "triton", "selfattn")

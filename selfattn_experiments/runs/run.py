@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError
-from selfattn.files import write_json
 from selfattn_tasks import checkpoints
+from selfattn_tasks.files import write_json
 from selfattn_tasks.folder import sha256_of
 from selfattn_tasks.task import Scores
 

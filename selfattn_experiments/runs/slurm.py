@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from selfattn.errors import UserError
-from selfattn.files import check_output_folder, write_text
+from selfattn_tasks.files import check_output_folder, write_text
 
 from .grid import Grid
 

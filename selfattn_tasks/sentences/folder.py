@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from selfattn.errors import UserError
-from selfattn.files import writing
 
+from ..files import writing
 from ..words.embeddings import WordVectors
 from ..words.vocabulary import read_symbols
 from . import folds

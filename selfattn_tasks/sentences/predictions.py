@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from selfattn.errors import UserError
-from selfattn.files import write_lines
 
+from ..files import write_lines
 from ..text import iter_lines
 from .record import SCORES, Kind
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from selfattn.errors import UserError, check_integer
-from selfattn.files import write_json, write_lines, writing
 
+from ..files import write_json, write_lines, writing
 from ..folder import check_destination, new_folder, sha256_of
 from ..words.embeddings import read_vectors
 from . import counts

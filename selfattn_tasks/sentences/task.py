@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from selfattn.errors import UserError
-from selfattn.files import write_lines
 
+from ..files import write_lines
 from ..metric import Scale
 from ..task import Scores, Task
 from . import gold as files

@@ -41,9 +41,7 @@ def preprocess(
         OSError: if the disk is full.
     """
     if importlib.util.find_spec("fairseq_cli") is None:
-        raise UserError(
-            "fairseq is not installed: `python -m selfattn.info` says what to do about it"
-        )
+        raise UserError("fairseq is not installed: `selfattn info` says what to do about it")
     command = [
         sys.executable, "-m", "fairseq_cli.preprocess",
         "--source-lang", languages[0], "--target-lang", languages[1],

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError
-from selfattn.files import write_json, write_lines
 
+from ..files import write_json, write_lines
 from ..folder import check_destination, new_folder, sha256_of
 from ..text import Cleaning, Pair, ParallelText, clean_pairs, read_pairs
 from . import vocabulary

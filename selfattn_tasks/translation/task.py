@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from selfattn.files import write_lines
-
+from ..files import write_lines
 from ..metric import Scale
 from ..task import Scores, Task
 from . import output_warnings

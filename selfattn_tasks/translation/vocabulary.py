@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from selfattn.errors import UserError, needed
-from selfattn.files import write_lines
+
+from ..files import write_lines
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor

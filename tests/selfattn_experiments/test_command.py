@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from selfattn.cli import typed_command
 from selfattn_experiments.commands.verbs import VERBS
+from selfattn_tasks.cli import typed_command
 
 # Scripts that are no verbs: they set a clone up, and show it.
 OF_A_CLONE = {"demo.py", "setup_env.py", "_setup_checks.py", "_verb.py"}

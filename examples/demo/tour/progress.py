@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from selfattn.files import write_json
 from selfattn_experiments.report import Record
+from selfattn_tasks.files import write_json
 from selfattn_tasks.progress import Progress
 
 _FORM = "  {bar:20} {n:,}/{total:,}{postfix}  {remaining} left"

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from selfattn.cli import is_disk_full
 from selfattn.errors import UserError
-from selfattn.files import write_json, write_lines
+from selfattn_tasks.cli import is_disk_full
+from selfattn_tasks.files import write_json, write_lines
 from selfattn_tasks.folder import new_folder, sha256_of
 from selfattn_tasks.text import Pair, clean_line
 

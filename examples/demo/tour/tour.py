@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from selfattn.errors import UserError
-from selfattn.files import write_json
 from selfattn_experiments.report import plot, read_curves
+from selfattn_tasks.files import write_json
 from selfattn_tasks.folder import sha256_of
 from selfattn_tasks.translation import Cleaning, Options, prepare
 from selfattn_tasks.translation.outputs import Score, bleu

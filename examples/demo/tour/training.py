@@ -13,11 +13,11 @@ from pathlib import Path
 import torch
 
 from selfattn.errors import UserError
-from selfattn.files import write_json, write_lines
 from selfattn_experiments import averaging
 from selfattn_experiments.process import frugal
 from selfattn_experiments.report import parse_line
 from selfattn_tasks import checkpoints, saved
+from selfattn_tasks.files import write_json, write_lines
 from selfattn_tasks.translation.outputs import in_corpus_order, parse_hypothesis
 
 from .process import run_logged

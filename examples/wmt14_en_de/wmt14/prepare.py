@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from selfattn.errors import UserError
-from selfattn.files import write_json, write_lines
+from selfattn_tasks.files import write_json, write_lines
 from selfattn_tasks.progress import Progress, Show, ticking
 from selfattn_tasks.translation import vocabulary
 from selfattn_tasks.translation.binarise import preprocess

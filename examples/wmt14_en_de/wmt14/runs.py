@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from selfattn.errors import UserError
-from selfattn.files import write_json
+from selfattn_tasks.files import write_json
 from selfattn_tasks.translation.outputs import Score
 
 from .bleu import FAIRSEQ

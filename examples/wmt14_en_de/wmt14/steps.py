@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from selfattn.files import write_json
+from selfattn_tasks.files import write_json
 from selfattn_tasks.folder import new_folder, sha256_of
 from selfattn_tasks.progress import Show
 

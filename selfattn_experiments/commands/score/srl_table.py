@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 
 from selfattn.errors import UserError
-from selfattn.files import write_text
+from selfattn_tasks.files import write_text
 
 from ...compare.runs import System, name_systems
 from ...report.srl_table import published_rows, read_parts, row_of, to_latex, to_markdown

@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from selfattn.files import write_lines
+from selfattn_tasks.files import write_lines
 from selfattn_tasks.translation.output_warnings import text_warnings
 from selfattn_tasks.translation.outputs import bleu, read_hypotheses, read_translations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from selfattn.files import csv_text
+from selfattn_tasks.files import csv_text
 
 from ..results import Comparison, Report, Summary
 from ..run_level import Interval

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from selfattn.files import write_json
+from selfattn_tasks.files import write_json
 
 from .child import Step
 from .slots import Slot

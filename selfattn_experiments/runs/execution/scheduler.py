@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from selfattn.cli import is_disk_full
 from selfattn.errors import UserError
+from selfattn_tasks.cli import is_disk_full
 
 from ...process import ending
 from .attempts import Attempts

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from selfattn.errors import UserError
-from selfattn.files import write_text
 
+from ...files import write_text
 from ..propositions import Proposition, Sentence
 from . import conll12, lines
 from .brackets import format_brackets, looks_like_brackets

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError
-from selfattn.files import write_json
 
+from ...files import write_json
 from ...folder import check_destination, new_folder
 from ..propositions import Sentence
 from . import conll

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from selfattn.errors import UserError
-from selfattn.files import write_text
 
+from ...files import write_text
 from ...text import read_lines
 from ..propositions import Proposition, Sentence, covers_predicate
 from .bio import from_bio, to_bio

@@ -130,7 +130,7 @@ def test_a_mistake_of_the_user_is_not_tried_again(tmp_path, work_off):
 INTERRUPTED = """
 import signal, sys
 from pathlib import Path
-from selfattn.cli import run
+from selfattn_tasks.cli import run
 from selfattn_experiments.runs.execution.scheduler import Job, Scheduler
 from selfattn_experiments.runs.execution.slots import Slot
 from tests.selfattn_experiments.runs.fakes import FakeRun

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from .errors import UserError
+from selfattn.errors import UserError
 
 
 @contextmanager

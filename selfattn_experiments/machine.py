@@ -12,9 +12,9 @@ from pathlib import Path
 
 import torch
 
-from . import __version__
-from .cli import typed_command
-from .info import installed
+from selfattn import __version__
+from selfattn.info import installed
+from selfattn_tasks.cli import typed_command
 
 FACTS = (
     "cpu",

@@ -11,7 +11,8 @@ import torch
 
 from benchmarks import table
 from selfattn.errors import UserError
-from selfattn.files import (
+from selfattn_tasks import saved
+from selfattn_tasks.files import (
     check_output,
     check_output_folder,
     write_json,
@@ -19,7 +20,6 @@ from selfattn.files import (
     write_text,
     writing,
 )
-from selfattn_tasks import saved
 
 
 def picture(path):
@@ -135,7 +135,7 @@ def test_standard_output_in_a_file_keeps_what_was_printed(run_cli, tmp_path):
     code = """
 import sys
 from pathlib import Path
-from selfattn.files import check_output, write_text
+from selfattn_tasks.files import check_output, write_text
 for name in sys.argv[1:]:
     check_output("--json", Path(name))
     print("before")

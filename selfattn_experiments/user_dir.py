@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-from .cli import run
+from selfattn_tasks.cli import run
 
 PLUGIN = "selfattn_fairseq"
 
