@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from selfattn.testing import error_ratio, padding_mask, run_with_grads
+from .testing import error_ratio, padding_mask, run_with_grads
 
 if TYPE_CHECKING:
     from .method import Method, Setup

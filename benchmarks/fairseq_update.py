@@ -14,10 +14,10 @@ from torch import nn
 
 from benchmarks.checks import BOUNDS, CheckFailed
 from benchmarks.method import Case, Method, Setup
+from benchmarks.testing import error_ratio
 from selfattn.block_length import block_length
 from selfattn.config import CONFIGS
 from selfattn.layers import ATTENTIONS
-from selfattn.testing import error_ratio
 
 ROOT = Path(__file__).resolve().parents[1]
 WORDS = 8000

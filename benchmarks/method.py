@@ -9,9 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from selfattn import testing
-
-from . import checks
+from . import checks, testing
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 MODES = ("training", "inference")

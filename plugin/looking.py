@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from selfattn.errors import UserError
 from selfattn.layers import Inspection, SelfAttention
-from selfattn.layers.capture import inspections
 from selfattn.layers.inspection import looking_into, mask_names
 from selfattn.masks import PositionalMask, check_padding_mask
 from selfattn_tasks import checkpoints
+from selfattn_tasks.capture import inspections
 from selfattn_tasks.text import clean_line
 from selfattn_tasks.translation.prepare import SUMMARY
 

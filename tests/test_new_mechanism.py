@@ -6,8 +6,8 @@ import re
 import pytest
 import torch
 
+from benchmarks.testing import PADDINGS, assert_close, padding_mask
 from selfattn.layers import ATTENTIONS
-from selfattn.testing import PADDINGS, assert_close, padding_mask
 from tests.toys.decay import HERE, DecayCall, decay, native
 from tests.toys.decay.reference import decay_reference
 

@@ -111,7 +111,7 @@ def names(text: str | None) -> list[str] | None:
 
 def look_into_tagger(args: argparse.Namespace) -> list[Found]:
     """The layers of a tagger on its one sentence."""
-    from selfattn.layers.capture import inspections
+    from selfattn_tasks.capture import inspections
     from selfattn_tasks.srl.tagger.predictor import Predictor, Query
     from selfattn_tasks.srl.tagger.request import typed_sentence
 

@@ -13,10 +13,10 @@ pytestmark = pytest.mark.fairseq
 
 from fairseq.modules import MultiheadAttention  # noqa: E402
 
+from benchmarks.testing import assert_close  # noqa: E402
 from plugin.looking import inspect_fairseq_multihead, look  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402
 from selfattn.layers.base import split_heads  # noqa: E402
-from selfattn.testing import assert_close  # noqa: E402
 
 
 @pytest.fixture(scope="module", params=["mtsa", "multihead"])

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from selfattn.errors import UserError
-from selfattn.layers.capture import inspections
 from selfattn_experiments.commands.verbs import run_script
 from selfattn_tasks import saved
+from selfattn_tasks.capture import inspections
 from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig
 from selfattn_tasks.srl.tagger.predictor import Predictor, Query
 from selfattn_tasks.srl.tagger.state import KEY, PREFIX, TaggerState

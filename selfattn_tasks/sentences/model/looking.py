@@ -9,9 +9,9 @@ from torch import nn
 
 from selfattn.errors import UserError
 from selfattn.layers import Inspection, SelfAttention, Source2Token
-from selfattn.layers.capture import inspections
 from selfattn.models.vanilla import VanillaPool
 
+from ...capture import inspections
 from .batches import pad
 from .network import SentenceModel
 from .state import SentenceState

@@ -7,11 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from benchmarks.testing import assert_close
 from selfattn.config import BiBloSAConfig
 from selfattn.errors import UserError
 from selfattn.layers import Source2Token, build_attention
 from selfattn.masks import PositionalMask
-from selfattn.testing import assert_close
 
 
 def size(module):

@@ -7,11 +7,11 @@ from dataclasses import fields
 import pytest
 import torch
 
+from benchmarks.testing import assert_close
 from selfattn.config import CONFIGS
 from selfattn.config.base import is_constant
 from selfattn.errors import UserError
 from selfattn.layers import ATTENTIONS, build_attention
-from selfattn.testing import assert_close
 
 FORMS = [
     (name, preset, {}) for name in ATTENTIONS for preset in (list(CONFIGS[name].presets) or [None])

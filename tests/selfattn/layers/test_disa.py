@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from benchmarks.testing import assert_close
 from selfattn.config import DiSAConfig
 from selfattn.errors import UserError
 from selfattn.layers import Source2Token, build_attention
-from selfattn.testing import assert_close
 
 WIDTH, LENGTH = 8, 6
 PADDING = torch.tensor([[0] * 6, [1] * 2 + [0] * 4, [0] * 3 + [1] * 3, [1] * 6]).bool()

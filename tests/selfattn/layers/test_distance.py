@@ -5,12 +5,12 @@ from dataclasses import fields
 import pytest
 import torch
 
+from benchmarks.testing import assert_close
 from selfattn.config import CONFIGS, MTSAConfig
 from selfattn.errors import UserError
 from selfattn.layers import build_attention
 from selfattn.layers.distance import DistanceBias
 from selfattn.masks import PositionalMask, head_masks
-from selfattn.testing import assert_close
 from selfattn_tasks.words.initialise import initialise
 
 MASKED = [name for name, c in CONFIGS.items() if "masks" in {f.name for f in fields(c)}]

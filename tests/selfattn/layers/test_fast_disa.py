@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from benchmarks.testing import assert_close
 from selfattn.config import FastDiSAConfig
 from selfattn.errors import UserError
 from selfattn.layers import build_attention
 from selfattn.masks import PositionalMask
-from selfattn.testing import assert_close
 
 
 def built(preset, **switches):

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 import selfattn.layers.mtsa
+from benchmarks.testing import assert_close
 from selfattn.config import CONFIGS
 from selfattn.layers import ATTENTIONS, SelfAttention, build_attention
 from selfattn.layers.base import join_heads, split_heads
-from selfattn.testing import assert_close
 
 FORMS = [
     (name, preset) for name in ATTENTIONS for preset in (list(CONFIGS[name].presets) or [None])

@@ -4,13 +4,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from benchmarks.testing import assert_close
 from selfattn.config import MTSAConfig
 from selfattn.errors import UserError
 from selfattn.layers import MTSA, build_attention
 from selfattn.layers import mtsa as mtsa_layer
 from selfattn.layers.linear import map_heads
 from selfattn.masks import PositionalMask
-from selfattn.testing import assert_close
 
 
 def size(module):

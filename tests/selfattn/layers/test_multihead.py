@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
+from benchmarks.testing import LargestTensor, assert_close, padding_mask, run_with_grads
 from selfattn.errors import UserError
 from selfattn.layers import build_attention
 from selfattn.masks import head_masks
 from selfattn.ops.dot_product import dot_product, strictly_directed
-from selfattn.testing import LargestTensor, assert_close, padding_mask, run_with_grads
 
 HEADS, WIDTH = 4, 24
 SWITCHES = [

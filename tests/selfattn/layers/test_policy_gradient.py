@@ -5,11 +5,11 @@ import itertools
 import pytest
 import torch
 
+from benchmarks.testing import assert_close, padding_mask
 from selfattn.layers.iterative_sampling import IterativeSampling
 from selfattn.layers.resa import ReSA, ReSAConfig
 from selfattn.layers.rss import RSS
 from selfattn.layers.selection import Selection
-from selfattn.testing import assert_close, padding_mask
 
 SAMPLERS = (RSS, IterativeSampling)
 WIDTH, LENGTH = 3, 4

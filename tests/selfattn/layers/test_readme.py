@@ -10,10 +10,10 @@ import torch
 from torch.func import functional_call, grad, hessian, vmap
 
 import selfattn.layers
+from benchmarks.testing import assert_close
 from selfattn.config import CONFIGS
 from selfattn.errors import UserError
 from selfattn.layers import build_attention
-from selfattn.testing import assert_close
 
 WIDTH = 8
 LENGTHS = ((3, 7), (2, 8), (4, 13), (1, 1))  # with and without whole blocks of Bi-BloSA

@@ -7,11 +7,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from benchmarks.testing import PADDINGS, LargestTensor, assert_close, padding_mask
 from selfattn.errors import UserError
 from selfattn.layers import ReSA, Source2Token, build_attention
 from selfattn.layers import resa as module
 from selfattn.layers.selection import Selection
-from selfattn.testing import PADDINGS, LargestTensor, assert_close, padding_mask
 
 WIDTH, BATCH, LENGTH = 8, 3, 9
 UNSELECTED = ("dependents", "others", "all", "nothing")

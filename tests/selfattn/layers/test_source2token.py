@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from benchmarks.testing import assert_close
 from selfattn.errors import UserError
 from selfattn.layers import FusionGate, Source2Token
-from selfattn.testing import assert_close
 
 
 def randomised(module):

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
+from benchmarks.testing import assert_close
 from selfattn.errors import UserError
 from selfattn.models import CONTEXTS, SentenceEncoder, build_context
-from selfattn.testing import assert_close
 
 FORMS = [(name, {}) for name in CONTEXTS]
 FORMS += [

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
+from benchmarks.testing import assert_close
 from selfattn.models import build_context
-from selfattn.testing import assert_close
 
 WIDTH, HIDDEN, LENGTH = 6, 6, 5
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from benchmarks.testing import assert_close
 from selfattn.errors import UserError
 from selfattn.models import ClassHead, PairHead, RelatednessHead, SelectionHead
-from selfattn.testing import assert_close
 
 
 def random(module):

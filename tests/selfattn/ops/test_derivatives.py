@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.func import grad, jacrev, vmap
 
+from benchmarks.testing import LargestTensor, assert_close, padding_mask
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops import disa, mtsa
@@ -14,7 +15,6 @@ from selfattn.ops.disa import eager as disa_eager
 from selfattn.ops.disa import native as disa_native
 from selfattn.ops.mtsa import eager as mtsa_eager
 from selfattn.ops.mtsa import native as mtsa_native
-from selfattn.testing import LargestTensor, assert_close, padding_mask
 
 MASKS = (PositionalMask("forward"), PositionalMask("backward", window=2))
 BATCH, LENGTH = 3, 6

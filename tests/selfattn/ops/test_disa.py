@@ -5,11 +5,11 @@ from functools import partial
 import pytest
 import torch
 
+from benchmarks.testing import PADDINGS, LargestTensor, assert_close, padding_mask, run_with_grads
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops.disa import disa, native, tiling
 from selfattn.ops.disa.equation import equation
-from selfattn.testing import PADDINGS, LargestTensor, assert_close, padding_mask, run_with_grads
 
 FORWARD, BACKWARD, NONE = (PositionalMask(d) for d in ("forward", "backward", "none"))
 # Equal neighbours, both self switches, windows shorter and longer than a block of queries.

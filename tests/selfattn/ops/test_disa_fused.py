@@ -6,13 +6,13 @@ from functools import partial
 import pytest
 import torch
 
+from benchmarks.testing import assert_close, padding_mask, run_with_grads
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops.common.fused import draw_seed
 from selfattn.ops.common.operators import offsets
 from selfattn.ops.disa.equation import disa_slow, equation
 from selfattn.ops.disa.fused import disa_fused, launch, refusal
-from selfattn.testing import assert_close, padding_mask, run_with_grads
 
 pytest.importorskip("triton", reason="Triton is not installed")
 

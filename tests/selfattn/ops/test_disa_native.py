@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
+from benchmarks.testing import PADDINGS, assert_close, padding_mask, run_with_grads
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops.disa import disa, native
 from selfattn.ops.disa.equation import equation
-from selfattn.testing import PADDINGS, assert_close, padding_mask, run_with_grads
 
 FORWARD, BACKWARD = PositionalMask("forward"), PositionalMask("backward")
 MASKS = (FORWARD, BACKWARD, BACKWARD, PositionalMask(window=3))

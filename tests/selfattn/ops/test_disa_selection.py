@@ -5,13 +5,13 @@ from functools import partial
 import pytest
 import torch
 
+from benchmarks.testing import PADDINGS, assert_close, padding_mask, run_with_grads
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops.disa import _RUN, disa, native, tiling
 from selfattn.ops.disa.eager import disa_eager
 from selfattn.ops.disa.equation import equation
 from selfattn.ops.disa.fused import disa_fused
-from selfattn.testing import PADDINGS, assert_close, padding_mask, run_with_grads
 
 BATCH, FEATURES = 3, 12
 NAMES = ("out", "dx", "da", "db")

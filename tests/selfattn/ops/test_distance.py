@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from benchmarks.testing import PADDINGS, LargestTensor, assert_close, padding_mask, run_with_grads
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops import disa, mtsa
@@ -11,7 +12,6 @@ from selfattn.ops.disa import tiling as disa_tiling
 from selfattn.ops.disa.equation import equation as disa_equation
 from selfattn.ops.mtsa import eager, native, tiling
 from selfattn.ops.mtsa.equation import equation
-from selfattn.testing import PADDINGS, LargestTensor, assert_close, padding_mask, run_with_grads
 
 FORWARD, BACKWARD, NONE = (PositionalMask(d) for d in ("forward", "backward", "none"))
 MASKS = [

@@ -5,12 +5,12 @@ from functools import partial
 import pytest
 import torch
 
+from benchmarks.testing import PADDINGS, LargestTensor, assert_close, padding_mask, run_with_grads
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops import mtsa
 from selfattn.ops.mtsa import eager, native, rescue, tiling
 from selfattn.ops.mtsa.equation import equation
-from selfattn.testing import PADDINGS, LargestTensor, assert_close, padding_mask, run_with_grads
 
 FORWARD, BACKWARD, NONE = (PositionalMask(d) for d in ("forward", "backward", "none"))
 # Groups that are not contiguous, both self switches, windows shorter and longer than a block.

@@ -12,12 +12,12 @@ from functools import partial
 import pytest
 import torch
 
+from benchmarks.testing import assert_close, error_ratio, padding_mask, run_with_grads
 from selfattn.masks import PositionalMask
 from selfattn.ops.common.dropout import keep_probability
 from selfattn.ops.common.fused import draw_seed, dropout_factors
 from selfattn.ops.mtsa.equation import mtsa_slow
 from selfattn.ops.mtsa.fused import configs, launch, mtsa_fused
-from selfattn.testing import assert_close, error_ratio, padding_mask, run_with_grads
 
 pytestmark = [
     pytest.mark.skipif(

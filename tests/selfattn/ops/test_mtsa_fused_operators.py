@@ -10,12 +10,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
 
+from benchmarks.testing import assert_close, padding_mask, run_with_grads
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops.common.fused import DTYPES, draw_seed, dropout_factors
 from selfattn.ops.mtsa.equation import equation, mtsa_slow
 from selfattn.ops.mtsa.fused import configs, launch, mtsa_fused, refusal
-from selfattn.testing import assert_close, padding_mask, run_with_grads
 
 TRITON = importlib.util.find_spec("triton") is not None
 pytestmark = [

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
+from benchmarks.testing import PADDINGS, assert_close, padding_mask, run_with_grads
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops import mtsa
 from selfattn.ops.mtsa import native
-from selfattn.testing import PADDINGS, assert_close, padding_mask, run_with_grads
 
 MASKS = [*(PositionalMask(d) for d in ("forward", "backward", "none")), PositionalMask(window=3)]
 NAMES = ("out", "dq", "dk", "dv", "ds")

@@ -7,7 +7,7 @@ from torch import nn
 
 from selfattn.errors import UserError
 from selfattn.layers import Inspection, build_attention
-from selfattn.layers.capture import inspections
+from selfattn_tasks.capture import inspections
 
 pytest.importorskip("matplotlib")
 

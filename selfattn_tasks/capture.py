@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..errors import UserError
-from . import Inspection, SelfAttention
+from selfattn.errors import UserError
+from selfattn.layers import Inspection, SelfAttention
 
 
 def inspect_self_attention(module: nn.Module, *args: Any, **kwargs: Any) -> Inspection:
