@@ -38,7 +38,7 @@ VARIANTS = {
     "both": (True, True),
 }
 _TYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
-_OWN_TYPE = ("q_ptr", "k_ptr", "v_ptr", "s_ptr", "out_ptr", "grad_ptr")
+_OWN_TYPE = ("q_ptr", "k_ptr", "v_ptr", "s_ptr", "out_ptr", "g_ptr")
 _GRADS = ("dq_ptr", "dk_ptr", "dv_ptr", "ds_ptr")
 _INTEGERS = ("bounds_ptr", "left_ptr", "right_ptr", "flag_ptr")
 _FLOATS = ("scale", "gain", "pair_scale")

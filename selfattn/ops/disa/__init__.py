@@ -15,14 +15,16 @@ from ..common import dispatch, distance
 from ..common.autograd import has_values
 from . import fused, native, packing
 from .eager import disa_eager
-from .equation import disa_slow
+from .equation import disa_slow, refuse_c
 from .fused import disa_fused
 from .native import disa_native
 
 
 def _refusal(device: str, dtype: torch.dtype, c: float = 5.0) -> str | None:
     """Why the kernel for the device cannot be used; None if it can."""
-    return native.refusal(dtype, c) if device == "cpu" else fused.refusal(device, dtype, c)
+    if device == "cpu":
+        return native.refusal(dtype) or refuse_c(c)
+    return fused.refusal(device, dtype, c)
 
 
 dispatch.OPERATORS["disa"] = dispatch.Operator(disa_eager, _refusal)

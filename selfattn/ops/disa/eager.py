@@ -7,50 +7,24 @@ one exponential; and as |score| <= c no maximum is needed. This folder's README 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ...masks import PositionalMask
 from ..common import autograd
 from ..common.distance import DistanceTable
 from ..common.dropout import FactorDropout
 from . import tiling
-from .equation import DiSACall
+from .equation import DiSACall, attend
 from .part import Buffers, Part, part_of, scores_of, weights
 from .tiling import Spans
 
-# exp(-2c s) loses 2c * 6e-8 of a weight to rounding in float32: above this c, float64 is used.
-LARGEST_C_FLOAT32 = 10.0
-
-
-def disa_eager(
-    x: Tensor,
-    a: Tensor,
-    b: Tensor,
-    masks: Sequence[PositionalMask],
-    padding_mask: Tensor | None,
-    c: float,
-    dropout_p: float,
-    hidden_keys: Tensor | None = None,
-    distance_bias: Tensor | None = None,
-) -> Tensor:
-    """DiSA in tiles; arguments as in ``disa``.
-
-    ``padding_mask`` hides queries, and keys unless ``hidden_keys`` says which of them are hidden.
-    Half precision is computed in float32 and rounded once at the end. Memory is O(B T C).
-    """
-    work = torch.float64 if x.dtype == torch.float64 or c > LARGEST_C_FLOAT32 else torch.float32
-    call = _Eager(tuple(masks), c, dropout_p)
-    seed = torch.randint(1 << 62, ()) if dropout_p else None
-    inputs = (x.to(work), a.to(work), b.to(work), distance_bias, padding_mask, hidden_keys, seed)
-    return autograd.run(call, *inputs).to(x.dtype)
-
 
 class _Eager(DiSACall):
-    """Tiles; saves the output and the denominator."""
+    """Tiles; saves the output and the denominator. Memory is O(B T C)."""
 
     def room(self, inputs: Sequence[Any]) -> tuple[Tensor, Tensor]:
         """See ``KernelCall.room``."""
@@ -103,11 +77,14 @@ class _Eager(DiSACall):
         x = projected[0]
         dropout = None if seed is None else FactorDropout(self.dropout_p, int(seed), x.device)
         walk = tiling.groups(self.masks, x.shape[2], apart=bias is not None)
-        for number, (mask, group) in enumerate(walk):
-            distance = None if bias is None else DistanceTable(bias[number : number + 1], x.dtype)
+        for mask, number, group in walk:
+            distance = None if bias is None else DistanceTable(bias[number], x.dtype)
             seen = (hidden, hidden if unseen is None else unseen)
             tensors = [t[..., group] for t in projected]
             yield group, part_of(tensors, *seen, mask, self.c, dropout, distance)
+
+
+disa_eager = functools.partial(attend, autograd.run, _Eager)
 
 
 def _spans(x: Tensor, hidden: Tensor | None, unseen: Tensor | None) -> tuple[Spans, Spans]:

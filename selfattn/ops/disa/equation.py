@@ -6,7 +6,7 @@ A second derivative is that of the equation, some queries at a time.
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,11 @@ from ..common.autograd import Outputs
 from ..common.distance import by_position
 from ..common.dropout import draw_factors
 from ..common.operators import KernelCall, offsets
+from ..common.tiling import runs
 from .reference import disa_reference
+
+# exp(-2c s) loses 2c * 6e-8 of a weight to rounding in float32: above this c, float64 is used.
+LARGEST_C_FLOAT32 = 10.0
 
 
 def disa_slow(
@@ -108,3 +112,42 @@ class DiSACall(KernelCall, ABC):
         """See ``Call.equation``."""
         x, a, b, bias, hidden, unseen, _ = inputs
         return equation(x, a, b, bias, hidden, unseen, self.masks, self.c, factors, queries)
+
+
+def attend(
+    run: Callable[..., Tensor],
+    kind: Callable[..., DiSACall],
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    masks: Sequence[PositionalMask],
+    padding_mask: Tensor | None,
+    c: float,
+    dropout_p: float,
+    hidden_keys: Tensor | None = None,
+    distance_bias: Tensor | None = None,
+) -> Tensor:
+    """A backend of ``disa``: ``run`` on a call of a kind; other arguments as in ``disa_slow``.
+
+    Half precision is computed in float32 and rounded once at the end.
+    """
+    work = torch.float64 if x.dtype == torch.float64 or c > LARGEST_C_FLOAT32 else torch.float32
+    # A tensor, so that a compiled model draws a new one each time.
+    seed = torch.randint(1 << 62, ()) if dropout_p else None
+    wide = (t.to(work) for t in (x, a, b))
+    call = kind(tuple(masks), c, dropout_p)
+    return run(call, *wide, distance_bias, padding_mask, hidden_keys, seed).to(x.dtype)
+
+
+def refuse_c(c: float) -> str | None:
+    """Why kernels in float32 cannot be used for this bound of scores; None if they can."""
+    if c <= LARGEST_C_FLOAT32:
+        return None
+    return f"c {c} is above {LARGEST_C_FLOAT32}, the largest that float32 sums allow"
+
+
+def share_pairs(pairs: Tensor, masks: Sequence[PositionalMask]) -> Tensor:
+    """Dropout factors ``(B, G, T, T)``, where neighbours with one mask have those of the first."""
+    for _, parts in runs(masks):
+        pairs[:, parts] = pairs[:, parts.start, None]
+    return pairs

@@ -53,14 +53,20 @@ class Block(NamedTuple):
             yield lo, min(lo + step, self.hi)
 
 
-def groups(
-    masks: Sequence[PositionalMask], features: int, apart: bool = False
-) -> Iterator[tuple[PositionalMask, slice]]:
+class Group(NamedTuple):
+    """Neighbouring features that share a mask."""
+
+    mask: PositionalMask
+    parts: slice  # of the masks
+    features: slice
+
+
+def groups(masks: Sequence[PositionalMask], features: int, apart: bool = False) -> Iterator[Group]:
     """Equal parts of the features, neighbours with the same mask as one unless kept apart."""
     width = features // len(masks)
     numbers = range(len(masks)) if apart else [0] * len(masks)
     for (mask, _), parts in runs(list(zip(masks, numbers, strict=True))):
-        yield mask, slice(parts.start * width, parts.stop * width)
+        yield Group(mask, parts, slice(parts.start * width, parts.stop * width))
 
 
 class Spans:
@@ -144,12 +150,10 @@ def dropout_factors(
     dropout = FactorDropout(dropout_p, seed, x.device)
     queries = Spans(padding, batch, length)
     keys = queries if hidden_keys is None else Spans(hidden_keys, batch, length)
-    width = features // len(masks)
     pairs = x.new_zeros(batch, len(masks), length, length)
     scales = torch.zeros_like(x)
-    for mask, part in groups(masks, features, apart):
+    for mask, parts, part in groups(masks, features, apart):
         scales[..., part] = feature_factor(dropout, scales[..., part])
-        parts = slice(part.start // width, part.stop // width)
         for block in blocks(mask, queries, keys, part.stop - part.start):
             drawn = pair_factor(dropout, x, block).movedim(-1, 1)  # (b, 1, n_q, n_k)
             rows, seen = slice(block.start, block.stop), slice(block.lo, block.hi)

@@ -9,45 +9,23 @@ block that fail are computed again by ``rescue``. The derivation is in this fold
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ...masks import PositionalMask
 from ..common import autograd
 from ..common.distance import DistanceTable
 from ..common.dropout import FactorDropout
 from .block import Block, Saved, Shared, Sum, Workspace
-from .equation import MTSACall
+from .equation import MTSACall, attend
 from .rescue import Failure, rescue_backward, rescue_forward
 from .tiling import Tile, dropout_factors, live_queries, parts
 
 # A denominator above this has lost at most T * 1e-13 of its weight to underflow.
 SMALLEST_DENOMINATOR = {torch.float32: 1e-25, torch.float64: 1e-280}
-
-
-def mtsa_eager(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    s: Tensor,
-    masks: Sequence[PositionalMask],
-    padding_mask: Tensor | None,
-    sigma_t: str,
-    dropout_p: float,
-    distance_bias: Tensor | None = None,
-) -> Tensor:
-    """Algorithm 1 of the MTSA paper in query blocks; arguments as in ``mtsa``.
-
-    Half precision is computed in float32 and rounded once at the end. Memory is O(B H T D).
-    """
-    work = torch.float64 if q.dtype == torch.float64 else torch.float32
-    call = _Eager(tuple(masks), sigma_t, dropout_p)
-    seed = torch.randint(1 << 62, ()) if dropout_p else None
-    wide = (q.to(work), k.to(work), v.to(work), s.to(work))
-    return autograd.run(call, *wide, distance_bias, padding_mask, seed).to(q.dtype)
 
 
 class _Eager(MTSACall):
@@ -81,7 +59,7 @@ class _Eager(MTSACall):
         self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]
     ) -> tuple[Tensor, ...]:
         """See ``Call.backward``."""
-        q, k, v, s, bias, padding, _ = inputs
+        q, k, v, s, _, padding, _ = inputs
         saved = Saved(*outputs)
         shared = self._shared(inputs)
         grads = tuple(torch.empty_like(t) for t in (q, k, v, s))
@@ -93,9 +71,7 @@ class _Eager(MTSACall):
                 failed = _failures(block, mine) if rescued else []
                 targets = _Gradients(*(part.of(t) for t in grads))
                 _backward_part(block, mine, part.of(grad), failed, targets)
-        if shared.distance is None:
-            return grads
-        return *grads, shared.distance.gradient().to(bias.dtype)
+        return grads if shared.distance is None else (*grads, shared.distance.gradient())
 
     def factors(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """See ``Call.factors``."""
@@ -108,6 +84,9 @@ class _Eager(MTSACall):
         dropout = None if seed is None else FactorDropout(self.dropout_p, int(seed), q.device)
         distance = None if bias is None else DistanceTable(bias, q.dtype)
         return Shared(self.sigma_t, Workspace(q.dtype, q.device), dropout, distance)
+
+
+mtsa_eager = functools.partial(attend, autograd.run, _Eager)
 
 
 def _forward_part(block: Block, saved: Saved) -> None:

@@ -6,7 +6,7 @@ A second derivative is that of the equation, some queries at a time.
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,3 +99,29 @@ class MTSACall(KernelCall, ABC):
         """See ``Call.equation``."""
         q, k, v, s, bias, padding, _ = inputs
         return equation(q, k, v, s, bias, padding, self.masks, self.sigma_t, factors, queries)
+
+
+def attend(
+    run: Callable[..., Tensor],
+    kind: Callable[..., MTSACall],
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    s: Tensor,
+    masks: Sequence[PositionalMask],
+    padding_mask: Tensor | None,
+    sigma_t: str,
+    dropout_p: float,
+    distance_bias: Tensor | None = None,
+) -> Tensor:
+    """A backend of ``mtsa``: ``run`` on a call of a kind; other arguments as in ``mtsa``.
+
+    Half precision is computed in float32 and rounded once at the end.
+    """
+    work = torch.float64 if q.dtype == torch.float64 else torch.float32
+    # A tensor, so that a compiled model draws a new one each time.
+    seed = torch.randint(1 << 62, ()) if dropout_p else None
+    wide = (t.to(work) for t in (q, k, v, s))
+    bias = None if distance_bias is None else distance_bias.to(work)
+    call = kind(tuple(masks), sigma_t, dropout_p)
+    return run(call, *wide, bias, padding_mask, seed).to(q.dtype)

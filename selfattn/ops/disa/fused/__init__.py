@@ -11,31 +11,18 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ....errors import UserError
 from ....masks import PositionalMask
 from ...common import autograd
 from ...common import fused as common
-from ..eager import LARGEST_C_FLOAT32
+from ..equation import refuse_c
 from . import launch
 
 __all__ = ["disa_fused", "refusal"]
 
 
 def refusal(device: torch.device | str, dtype: torch.dtype, c: float = 5.0) -> str | None:
-    """Why the kernels cannot run on these inputs.
-
-    Args:
-        device: device of the inputs. A CPU will do under ``TRITON_INTERPRET=1`` only.
-        dtype: dtype of the inputs.
-        c: bound of the scores.
-
-    Returns:
-        One sentence, or None if they can run.
-    """
-    reason = common.refusal(device, dtype)
-    if reason is None and c > LARGEST_C_FLOAT32:
-        reason = f"c {c} is above {LARGEST_C_FLOAT32}, the largest that float32 sums allow"
-    return reason
+    """Why the kernels cannot run, see ``common.fused.refusal``; None if they can."""
+    return common.refusal(device, dtype) or refuse_c(c)
 
 
 def disa_fused(
@@ -54,13 +41,7 @@ def disa_fused(
     ``padding_mask`` hides queries, and keys unless ``hidden_keys`` says which of them are hidden.
     The kernels have no distance bias. Views whose last dimension is contiguous are read in place.
     Arithmetic is float32 whatever the dtype; the output is rounded once.
-
-    Raises:
-        UserError: if ``refusal`` gives a reason.
     """
-    reason = refusal(x.device, x.dtype, c)
-    if reason is not None:
-        raise UserError(f"backend 'fused' cannot be used: {reason}")
     seed = common.draw_seed(x.device) if dropout_p else None
     given = any(t.requires_grad for t in (x, a, b)) or autograd.is_transformed()
     call = launch.Triton(tuple(masks), c, dropout_p, torch.is_grad_enabled() and given)

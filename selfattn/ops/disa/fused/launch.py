@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,8 +14,9 @@ from ...common import fused as common
 from ...common import operators
 from ...common.autograd import Outputs
 from ...common.dropout import keep_probability
-from ...common.tiling import LOG2E, rows, runs
-from ..equation import DiSACall
+from ...common.tiling import LOG2E, rows
+from ..equation import DiSACall, share_pairs
+from ..tiling import groups
 
 
 class Tile(NamedTuple):
@@ -155,17 +156,18 @@ class Triton(DiSACall):
         tensors = {"x": x, "a": a, "b": b, **tensors}
         tile = choose(self.dropout_p > 0)
         batch, length, _ = x.shape
-        for group in _groups(self.masks, x.shape[2]):
-            width = group.features.stop - group.features.start
+        for mask, parts, features in groups(self.masks, x.shape[2]):
+            width = features.stop - features.start
+            (left,), (right,) = operators.offsets([mask])
             own = {
                 "width": width,
-                "left": group.left,
-                "right": group.right,
-                "group": group.part,
-                "column": group.features.start,
+                "left": left,
+                "right": right,
+                "group": parts.start,
+                "column": features.start,
             }
             for name, t in tensors.items():
-                own[f"{name}_ptr"] = t[..., group.features]
+                own[f"{name}_ptr"] = t[..., features]
                 own[f"{name}_b"], own[f"{name}_t"] = t.stride()[:2]
             programs = batch * -(-length // tile.tokens) * -(-width // tile.features)
             common.launch(kernel, programs, arguments | own, num_warps=tile.warps)
@@ -174,33 +176,11 @@ class Triton(DiSACall):
 def dropout_factors(
     x: Tensor, masks: Sequence[PositionalMask], dropout_p: float, seed: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The factors that the kernels draw from a seed ``(1,)``, as whole tensors, for references.
-
-    Returns:
-        The factor on (query, key) pairs ``(B, G, T, T)``, one for each mask, and the one on
-        (key, feature) pairs ``(B, T, C)``; both float32.
-    """
+    """What ``tiling.dropout_factors`` gives, of the kernels with a seed ``(1,)``; float32."""
     batch, length, features = x.shape
     pairs, _ = common.dropout_factors(seed, (batch, len(masks), length, 1), dropout_p)
-    for _, parts in runs(masks):
-        pairs[:, parts] = pairs[:, parts.start, None]
-    return pairs, common.dropout_factors(seed, (batch, 1, length, features), dropout_p)[1][:, 0]
-
-
-class _Group(NamedTuple):
-    """Neighbouring features under one mask."""
-
-    part: int  # place of its first part among all masks
-    features: slice
-    left: int
-    right: int
-
-
-def _groups(masks: Sequence[PositionalMask], features: int) -> Iterator[_Group]:
-    """The groups of features, one launch each."""
-    width = features // len(masks)
-    for ends, parts in runs(list(zip(*operators.offsets(masks), strict=True))):
-        yield _Group(parts.start, slice(parts.start * width, parts.stop * width), *ends)
+    _, scales = common.dropout_factors(seed, (batch, 1, length, features), dropout_p)
+    return share_pairs(pairs, masks), scales[:, 0]
 
 
 def _bytes(mask: Tensor) -> Tensor:

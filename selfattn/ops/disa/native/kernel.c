@@ -255,5 +255,3 @@ int disa_run(const Task *task, int backward) {
     int64_t useful = w.units * task->length * task->length / 10000 + 1;
     return share(&w, work, task->threads < useful ? task->threads : useful);
 }
-
-int disa_task_size(void) { return sizeof(Task); }

@@ -11,11 +11,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ....errors import UserError
 from ....masks import PositionalMask
 from ...common import autograd
 from ...common import fused as common
-from ...common.distance import NOT_FUSED
 from ...common.fused import draw_seed
 from . import configs, launch
 
@@ -25,16 +23,9 @@ __all__ = ["mtsa_fused", "refusal"]
 def refusal(
     device: torch.device | str, dtype: torch.dtype, widths: Sequence[int] = ()
 ) -> str | None:
-    """Why the kernels cannot run on these inputs.
+    """Why the kernels cannot run, see ``common.fused.refusal``; None if they can.
 
-    Args:
-        device: device of the inputs. A CPU will do under ``TRITON_INTERPRET=1`` only: that is
-            Triton's interpreter, for tests.
-        dtype: dtype of the inputs.
-        widths: head widths ``D_i`` and ``D``, as far as they are known.
-
-    Returns:
-        One sentence, or None if they can run.
+    ``widths`` are the head widths ``D_i`` and ``D``, as far as they are known.
     """
     reason = common.refusal(device, dtype)
     if reason is None and widths and max(widths) > configs.WIDEST:
@@ -51,28 +42,19 @@ def mtsa_fused(
     padding_mask: Tensor | None,
     sigma_t: str,
     dropout_p: float,
-    distance_bias: Tensor | None = None,
+    distance_bias: None = None,
 ) -> Tensor:
-    """Equations 10-12 of the MTSA paper in fused kernels; arguments as in ``mtsa``.
+    """Equations 10-12 of the MTSA paper in fused kernels, without a bias by distance.
 
     Views whose last dimension is contiguous are read in place. Under autocast q, k and v are cast
     to its dtype; s keeps its own, which costs nothing and keeps large scores apart.
 
     Returns:
         ``(B, H, T, D)`` in the dtype of v after autocast, in memory ``(B, T, H, D)``.
-
-    Raises:
-        UserError: if ``refusal`` gives a reason, or there is a distance bias.
     """
-    if distance_bias is not None:
-        raise UserError(f"backend 'fused' cannot be used: {NOT_FUSED}")
     if torch.is_autocast_enabled(q.device.type):
         work = torch.get_autocast_dtype(q.device.type)
         q, k, v = (t if t.dtype == torch.float64 else t.to(work) for t in (q, k, v))
-    if not torch.compiler.is_compiling():  # which cannot look at the machine
-        reason = refusal(q.device, q.dtype, (q.shape[-1], v.shape[-1]))
-        if reason is not None:
-            raise UserError(f"backend 'fused' cannot be used: {reason}")
     seed = draw_seed(q.device) if dropout_p else None
     given = any(t.requires_grad for t in (q, k, v, s)) or autograd.is_transformed()
     call = launch.Triton(tuple(masks), sigma_t, dropout_p, torch.is_grad_enabled() and given)

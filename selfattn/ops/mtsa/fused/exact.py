@@ -120,7 +120,7 @@ def exact_pair(
 @kernel
 def exact_query_kernel(
     q_ptr, k_ptr, v_ptr, s_ptr, padding_ptr, bounds_ptr, left_ptr, right_ptr, seed_ptr,
-    grad_ptr, out_ptr, den_ptr, row_max_ptr, flag_ptr, dq_ptr,
+    g_ptr, out_ptr, den_ptr, row_max_ptr, flag_ptr, dq_ptr,
     q_b, q_h, q_t, k_b, k_h, k_t, v_b, v_h, v_t, s_b, s_h, s_t, g_b, g_h, g_t,
     heads, length, scale, gain, threshold, pair_scale,
     DK: tl.constexpr, DV: tl.constexpr, SK: tl.constexpr, SV: tl.constexpr,
@@ -143,7 +143,7 @@ def exact_query_kernel(
     row = lane.to(tl.int64) * length
     whole = b * length * heads * DV + h * DV
     q = load_rows(q_ptr, first, q_t, real_rows, BM, DK, SK, True).to(tl.float32)
-    grad = load_rows(grad_ptr + b * g_b + h * g_h, first, g_t, real_rows, BM, DV, SV, True)
+    grad = load_rows(g_ptr + b * g_b + h * g_h, first, g_t, real_rows, BM, DV, SV, True)
     grad = grad.to(tl.float32)
     out = load_rows(out_ptr + whole, first, heads * DV, real_rows, BM, DV, SV, True).to(tl.float32)
     log_den = load_rows(den_ptr + row * DV, first, DV, real_rows, BM, DV, SV, True)
@@ -167,7 +167,7 @@ def exact_query_kernel(
 @kernel
 def exact_key_kernel(
     q_ptr, k_ptr, v_ptr, s_ptr, padding_ptr, bounds_ptr, left_ptr, right_ptr, seed_ptr,
-    grad_ptr, out_ptr, den_ptr, row_max_ptr, flag_ptr, dk_ptr, dv_ptr, ds_ptr,
+    g_ptr, out_ptr, den_ptr, row_max_ptr, flag_ptr, dk_ptr, dv_ptr, ds_ptr,
     q_b, q_h, q_t, k_b, k_h, k_t, v_b, v_h, v_t, s_b, s_h, s_t, g_b, g_h, g_t,
     heads, length, scale, gain, threshold, pair_scale,
     DK: tl.constexpr, DV: tl.constexpr, SK: tl.constexpr, SV: tl.constexpr,
@@ -190,7 +190,7 @@ def exact_key_kernel(
         flagged = tl.maximum(flagged, tl.max(tl.load(flags + some, some < tile1, other=0), 0))
     if flagged == 0:
         return
-    grad_ptr += b * g_b + h * g_h
+    g_ptr += b * g_b + h * g_h
     keys = first + tl.arange(0, BN)
     exist = keys < length
     real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
@@ -209,7 +209,7 @@ def exact_key_kernel(
                 rows = start + tl.arange(0, BM)
                 there = rows < length
                 q = load_rows(q_ptr, start, q_t, there, BM, DK, SK, True).to(tl.float32)
-                grad = load_rows(grad_ptr, start, g_t, there, BM, DV, SV, True).to(tl.float32)
+                grad = load_rows(g_ptr, start, g_t, there, BM, DV, SV, True).to(tl.float32)
                 out = load_rows(out_ptr + whole, start, heads * DV, there, BM, DV, SV, True)
                 log_den = load_rows(den_ptr + row * DV, start, DV, there, BM, DV, SV, True)
                 m = tl.load(row_max_ptr + row + rows, mask=there, other=float("inf"))

@@ -95,8 +95,7 @@ class Triton(MTSACall):
         dnum = torch.empty_like(done.den, dtype=torch.bfloat16 if half else torch.float32)
         launch = self._launch(inputs, done)
         launch.arguments |= {
-            "grad_ptr": grad,
-            **_strides("g", grad),
+            **_view("g", grad),
             "dnum_ptr": dnum,
             "dden_ptr": torch.empty_like(dnum),
             "dq_ptr": dq,
@@ -133,20 +132,14 @@ class Triton(MTSACall):
         q, k, v, s = (rows(t) for t in inputs[:4])
         padding, seed = inputs[5:]
         batch, heads, length, width = v.shape
-        if seed is not None:
-            v = dropped_values(v, seed, self.dropout_p)
         left, right = (_offsets(tuple(t), q.device) for t in operators.offsets(self.masks))
         key_width = q.shape[-1]
         scores, products = configs.precision(q.dtype)
         arguments = {
-            "q_ptr": q,
-            "k_ptr": k,
-            "v_ptr": v,
-            "s_ptr": s,
-            **_strides("q", q),
-            **_strides("k", k),
-            **_strides("v", v),
-            **_strides("s", s),
+            **_view("q", q),
+            **_view("k", k),
+            **_view("v", v),
+            **_view("s", s),
             "padding_ptr": q if padding is None else padding.contiguous().view(torch.uint8),
             "seed_ptr": q if seed is None else seed,
             "left_ptr": left,
@@ -179,7 +172,10 @@ class Triton(MTSACall):
             "ROWS": configs.PREPARE_ROWS,
             "BF": self._tiles(inputs).forward.queries,  # of the tiles of flags and shifts
         }
-        return _Launch(batch * heads, length, arguments)
+        launch = _Launch(batch * heads, length, arguments)
+        if seed is not None:
+            launch.drop_values(v)
+        return launch
 
 
 @dataclass
@@ -193,6 +189,16 @@ class _Launch:
     def programs(self, size: int) -> int:
         """One for each tile of that many rows."""
         return self.lanes * -(-self.length // size)
+
+    def drop_values(self, v: Tensor) -> None:
+        """Put 0 where the factor of v is 0, in a copy; not scaled, so that it stays exact."""
+        from .prepare import drop_kernel
+
+        kept = empty_heads(v)
+        with torch.cuda.device_of(v):
+            programs = self.programs(configs.PREPARE_ROWS)
+            common.launch(drop_kernel, programs, self.arguments | {"out_ptr": kept})
+        self.arguments |= _view("v", kept)
 
     def over_queries(self, kernel: Any, tile: configs.Tile) -> None:
         """Run a kernel with a program for each query tile."""
@@ -215,39 +221,16 @@ class _Launch:
         )
 
 
-def _strides(name: str, t: Tensor) -> dict[str, int]:
-    """Strides of ``(B, H, T, .)`` under the names that kernels give them."""
-    return {f"{name}_{axis}": stride for axis, stride in zip("bht", t.stride()[:3], strict=True)}
+def _view(name: str, t: Tensor) -> dict[str, Any]:
+    """A tensor ``(B, H, T, .)`` and its strides, under the names that kernels give them."""
+    strides = zip("bht", t.stride()[:3], strict=True)
+    return {f"{name}_ptr": t, **{f"{name}_{axis}": stride for axis, stride in strides}}
 
 
 @functools.lru_cache(maxsize=256)
 def _offsets(ends: tuple[int, ...], device: torch.device) -> Tensor:
     """Offsets on the device; kept, since a copy to it would break the capture of a CUDA graph."""
     return torch.tensor(ends, dtype=torch.int32, device=device)
-
-
-def dropped_values(v: Tensor, seed: Tensor, dropout_p: float) -> Tensor:
-    """v ``(B, H, T, D)`` with 0 where its factor is 0, not scaled: so it stays exact."""
-    from .prepare import drop_kernel
-
-    batch, heads, length, width = v.shape
-    out = empty_heads(v)
-    arguments = {
-        "v_ptr": v,
-        "out_ptr": out,
-        "seed_ptr": seed,
-        **_strides("v", v),
-        "heads": heads,
-        "length": length,
-        "threshold": common.threshold(dropout_p),
-        "DV": width,
-        "SV": configs.padded(width),
-        "ROWS": configs.PREPARE_ROWS,
-    }
-    with torch.cuda.device_of(v):
-        programs = batch * heads * -(-length // configs.PREPARE_ROWS)
-        common.launch(drop_kernel, programs, arguments)
-    return out
 
 
 def empty_heads(like: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from .tile import key_factor, load_rows, own_tile, store_rows
 
 @kernel
 def ratio_kernel(
-    grad_ptr, out_ptr, den_ptr, row_max_ptr, flag_ptr, dnum_ptr, dden_ptr,
+    g_ptr, out_ptr, den_ptr, row_max_ptr, flag_ptr, dnum_ptr, dden_ptr,
     g_b, g_h, g_t, heads, length,
     DV: tl.constexpr, SV: tl.constexpr, BM: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
@@ -23,9 +23,7 @@ def ratio_kernel(
     m = tl.load(row_max_ptr + lane.to(tl.int64) * length + rows, mask=real, other=-1e30)
     flag = tl.load(flag_ptr + lane * tl.cdiv(length, BM) + rows // BM, mask=real, other=1)
     use = ((m > -1e29) & (flag == 0))[:, None]
-    grad = load_rows(grad_ptr + b * g_b + h * g_h, first, g_t, real, ROWS, DV, SV, True).to(
-        tl.float32
-    )
+    grad = load_rows(g_ptr + b * g_b + h * g_h, first, g_t, real, ROWS, DV, SV, True).to(tl.float32)
     whole = b * length * heads * DV + h * DV
     out = load_rows(out_ptr + whole, first, heads * DV, real, ROWS, DV, SV, True).to(tl.float32)
     row = lane.to(tl.int64) * length * DV

@@ -5,6 +5,7 @@ The C side is ``kernel.c``; the structure ``_Task`` mirrors the one in ``task.h`
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ....masks import PositionalMask
 from ...common import native, operators
 from ...common.autograd import Inputs, Outputs
 from ...common.dropout import keep_probability
 from ...common.native import dropout
 from ...common.tiling import rows
-from ..equation import MTSACall
+from ..equation import MTSACall, attend
 
 HERE = Path(__file__).parent
+refusal = functools.partial(native.refusal, HERE)
 _INPUTS = ("q", "k", "v", "s", "bias", "padding")
 _OUTPUTS = ("h", "inverse", "peak", "shift", "exact")
 
@@ -36,37 +37,8 @@ class _Task(native.Task):
     )
 
 
-def refusal(dtype: torch.dtype) -> str | None:
-    """Why the kernel cannot be used for a type of numbers; None if it can."""
-    return native.refusal(HERE, dtype)
-
-
-def mtsa_native(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    s: Tensor,
-    masks: Sequence[PositionalMask],
-    padding_mask: Tensor | None,
-    sigma_t: str,
-    dropout_p: float,
-    distance_bias: Tensor | None = None,
-) -> Tensor:
-    """Algorithm 1 of the MTSA paper; arguments as in ``mtsa``.
-
-    Half precision is computed in float32 and rounded once at the end. Memory is O(B H T D). The
-    result does not depend on the number of threads.
-    """
-    # A tensor, so that a compiled model draws a new one each time.
-    seed = torch.randint(1 << 62, ()) if dropout_p else None
-    bias = None if distance_bias is None else distance_bias.to(torch.float32)
-    wide = (t.to(torch.float32) for t in (q, k, v, s))
-    call = _Native(tuple(masks), sigma_t, dropout_p)
-    return _run(call, *wide, bias, padding_mask, seed).to(q.dtype)
-
-
 class _Native(MTSACall):
-    """The kernel in C."""
+    """The kernel in C; its result does not depend on the number of threads."""
 
     def room(self, inputs: Inputs) -> Outputs:
         """H; and for backward: 1 / denominator, row maxima, key maxima, what was redone."""
@@ -131,6 +103,7 @@ class _Native(MTSACall):
 
 
 _run = operators.register("mtsa_native", _Native, outputs=len(_OUTPUTS), device="cpu")
+mtsa_native = functools.partial(attend, _run, _Native)
 
 
 def dropout_factors(v: Tensor, dropout_p: float, seed: int) -> tuple[Tensor, Tensor]:

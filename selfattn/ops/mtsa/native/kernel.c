@@ -216,5 +216,3 @@ int mtsa_run(const Task *task, int backward) {
     int64_t useful = products * (task->inner + 2 * task->width) / 1000 + 1;
     return share(&w, work, task->threads < useful ? task->threads : useful);
 }
-
-int mtsa_task_size(void) { return sizeof(Task); }
