@@ -96,9 +96,7 @@ def setup_of(args: argparse.Namespace) -> Setup:
             f"--heads is {args.heads}, but must be even and divide --embed-dim {args.embed_dim}"
         )
     if args.device == "cuda" and not torch.cuda.is_available():
-        raise UserError(
-            "--device is cuda, but torch finds no GPU: `python -m selfattn.info` says why"
-        )
+        raise UserError("--device is cuda, but torch finds no GPU: `selfattn info` says why")
     return Setup(
         embed_dim=args.embed_dim,
         heads=args.heads,

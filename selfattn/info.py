@@ -9,7 +9,6 @@ import argparse
 import dataclasses
 import importlib.metadata
 import json
-import os
 import platform
 import shutil
 from collections.abc import Sequence
@@ -52,7 +51,7 @@ def installed(distribution: str) -> str | None:
         return None
 
 
-def _import_torch() -> tuple[Any, str | None]:
+def import_torch() -> tuple[Any, str | None]:
     """torch and None, or None and the reason why it cannot be imported."""
     try:
         import torch
@@ -73,8 +72,7 @@ def _torch_version(error: str | None) -> Record:
     record = version("torch", "pip install 'torch>=2.6'")
     if error is None or not record.usable:
         return record
-    advice = f"install it again; it says: {error}"
-    return dataclasses.replace(record, usable=False, advice=advice)
+    return dataclasses.replace(record, usable=False, advice=f"install it again; it says: {error}")
 
 
 def _triton(gpu: bool) -> Record:
@@ -83,37 +81,6 @@ def _triton(gpu: bool) -> Record:
         return Record("Versions", "triton", version)
     advice = "to use GPU kernels: pip install triton" if gpu else None
     return Record("Versions", "triton", "not installed, needed on a GPU only", not gpu, advice)
-
-
-def _devices(torch: Any) -> list[Record]:
-    """CPU threads and each GPU."""
-    if torch is None:
-        return [Record("Devices", "CPU", f"{os.cpu_count()} threads")]
-    threads = f"{os.cpu_count()} threads, torch uses {torch.get_num_threads()}"
-    records = [Record("Devices", "CPU", threads)]
-    for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
-        facts = torch.cuda.get_device_properties(index)
-        # Emulated bfloat16 on old cards is slower than float32, so it does not count.
-        bf16 = "bfloat16" if facts.major >= 8 else "no bfloat16 (use --amp with float16)"
-        memory = f"{facts.total_memory / 2**30:.0f} GB"
-        value = f"{facts.name}, capability {facts.major}.{facts.minor}, {memory}, {bf16}"
-        records.append(Record("Devices", f"GPU {index}", value))
-    if len(records) == 1:
-        records.append(_no_gpu(torch))
-    return records
-
-
-def _no_gpu(torch: Any) -> Record:
-    """Why there is no GPU: none in the machine, a CPU build of torch, or a driver that fails."""
-    if shutil.which("nvidia-smi") is None:
-        return Record("Devices", "GPU", "none found, training runs on the CPU")
-    if torch.version.cuda is None:
-        advice = "install the CUDA build of the same torch version, then make env again"
-        return Record("Devices", "GPU", "not usable: torch is a CPU build", False, advice)
-    advice = (
-        f"see that nvidia-smi runs and that the driver is new enough for CUDA {torch.version.cuda}"
-    )
-    return Record("Devices", "GPU", "not usable: torch finds no device", False, advice)
 
 
 def _backends(gpu: bool) -> list[Record]:
@@ -148,12 +115,8 @@ def command(name: str, purpose: str, extra: str | None = None) -> Record:
 
 
 def collect() -> list[Record]:
-    """Look at this machine.
-
-    Returns:
-        The report's lines in the order of the screen.
-    """
-    torch, error = _import_torch()
+    """Look at this machine; the report's lines are in the order of the screen."""
+    torch, error = import_torch()
     gpu = torch is not None and torch.cuda.is_available()
     return [
         Record("Versions", "selfattn", __version__),
@@ -161,21 +124,13 @@ def collect() -> list[Record]:
         _torch_version(error),
         version("numpy", "pip install numpy==2.3.5"),
         _triton(gpu),
-        *_devices(torch),
         *_backends(gpu),
         *(command(name, purpose) for name, purpose in COMPILERS),
     ]
 
 
 def render(records: Sequence[Record]) -> str:
-    """Format the report for one screen: a line each, and a line of advice where there is one.
-
-    Args:
-        records: what `collect` returned.
-
-    Returns:
-        The text, without a final line break.
-    """
+    """Format a report for one screen: a line each, and a line of advice where there is one."""
     width = max(len(record.name) for record in records)
     lines: list[str] = []
     section = None

@@ -112,26 +112,14 @@ class PositionalMask:
         return left, right
 
     def key_range(self, start: int, stop: int, length: int) -> tuple[int, int]:
-        """Keys ``[lo, hi)`` that at least one of the queries ``[start, stop)`` may see.
-
-        Args:
-            start: first query.
-            stop: one past the last query.
-            length: tokens T of the sentence.
-        """
+        """Keys ``[lo, hi)`` of T that at least one of the queries ``[start, stop)`` may see."""
         left, right = self.offsets
         lo = 0 if left is None else max(0, start + left)
         hi = length if right is None else min(length, stop + right)
         return lo, max(lo, hi)
 
     def common_range(self, start: int, stop: int, length: int) -> tuple[int, int]:
-        """Keys ``[lo, hi)`` that each of the queries ``[start, stop)`` may see.
-
-        Args:
-            start: first query.
-            stop: one past the last query.
-            length: tokens T of the sentence.
-        """
+        """Keys ``[lo, hi)`` of T that each of the queries ``[start, stop)`` may see."""
         left, right = self.offsets
         lo = 0 if left is None else max(0, stop - 1 + left)
         hi = length if right is None else min(length, start + right + 1)
@@ -140,18 +128,7 @@ class PositionalMask:
     def block(
         self, start: int, stop: int, lo: int, hi: int, device: torch.device | str | None = None
     ) -> Tensor:
-        """Visibility of the keys ``[lo, hi)`` for the queries ``[start, stop)``.
-
-        Args:
-            start: first query.
-            stop: one past the last query.
-            lo: first key.
-            hi: one past the last key.
-            device: of the result; None: the default one.
-
-        Returns:
-            Bool tensor ``(stop - start, hi - lo)``, True = visible.
-        """
+        """Which keys ``[lo, hi)`` the queries ``[start, stop)`` see, bool ``(n_q, n_k)``."""
         query = torch.arange(start, stop, device=device)[:, None]
         offset = torch.arange(lo, hi, device=device)[None, :] - query
         left, right = self.offsets
@@ -167,14 +144,7 @@ class PositionalMask:
         return self.block(0, length, 0, length, device)
 
     def visible_keys(self, padding_mask: Tensor) -> Tensor:
-        """How many keys each query sees, padding not counted.
-
-        Args:
-            padding_mask: bool ``(B, T)``, True = padding.
-
-        Returns:
-            Integer tensor ``(B, T)``.
-        """
+        """How many keys each query sees, ``(B, T)``, by a padding mask ``(B, T)``."""
         check_padding_mask(padding_mask)
         length = padding_mask.shape[1]
         real = (~padding_mask).cumsum(1)

@@ -186,9 +186,7 @@ def test_the_installed_command_works_without_a_clone(run_cli, target, tmp_path):
 
 
 def test_the_command_imports_neither_the_plugin_nor_torch(run_cli, target, tmp_path):
-    code = "import sys; from selfattn_experiments import user_dir as u; u.main(); print(*sys.modules)"
-        "from selfattn_experiments import user_dir as u; u.main(); import sys; print(*sys.modules)"
-    )
+    code = "import sys; from selfattn_experiments.user_dir import main; main(); print(*sys.modules)"
     done = run_cli(["-c", code], cwd=tmp_path, PYTHONPATH=str(target))
     folder, modules = done.stdout.splitlines()
     assert folder == str(target / "selfattn_fairseq")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -85,15 +86,7 @@ class SelfAttention(nn.Module, ABC):
         return self.embed_dim // self.num_heads
 
     def check_input(self, x: Tensor, padding_mask: Tensor | None) -> None:
-        """Refuse inputs of another shape, and masks that are not bool.
-
-        Args:
-            x: what a caller gave.
-            padding_mask: what a caller gave, or None.
-
-        Raises:
-            UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
-        """
+        """Refuse an x that is not ``(B, T, C)``, and masks that are not bool ``(B, T)``."""
         if x.dim() != 3 or x.shape[-1] != self.embed_dim:
             raise UserError(f"x has shape {tuple(x.shape)}; it must be (B, T, {self.embed_dim})")
         check_padding_mask(padding_mask, x.shape[:2])
@@ -110,22 +103,13 @@ def join_heads(x: Tensor) -> Tensor:
 
 
 def zero_padding(x: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """``(B, T, C)`` with 0 at padded positions.
-
-    Args:
-        x: ``(B, T, C)``.
-        padding_mask: bool ``(B, T)``, True = padding, or None.
-    """
+    """``(B, T, C)`` with 0 at padded positions, by a padding mask ``(B, T)``."""
     check_padding_mask(padding_mask, x.shape[:2])
     return x if padding_mask is None else x.masked_fill(padding_mask[..., None], 0.0)
 
 
 def activation(name: str) -> nn.Module:
-    """A module from a name in ``selfattn.config.ACTIVATIONS``.
-
-    Raises:
-        UserError: if the name is another.
-    """
+    """A module from a name in ``selfattn.config.ACTIVATIONS``."""
     modules: dict[str, nn.Module] = {
         "none": nn.Identity(),
         "relu": nn.ReLU(),
@@ -138,19 +122,19 @@ def activation(name: str) -> nn.Module:
     return modules[name]
 
 
+def output_map(config: Any, joined: int, embed_dim: int) -> nn.Module | None:
+    """The linear map after the heads are joined to so many features, if a configuration has it."""
+    if not config.output_projection:
+        return None
+    return xavier_linear(joined, embed_dim, config.output_bias)
+
+
 def xavier_linear(
     inputs: int, outputs: int, bias: bool = True, gain: float = 1.0, heads: int = 1
 ) -> nn.Linear:
     """A linear map with Xavier (Glorot) uniform weights and a zero bias, as in the papers.
 
     ``heads`` > 1 draws the equal parts of the outputs as that many matrices of their own.
-
-    Args:
-        inputs: input width in features.
-        outputs: output width in features.
-        bias: whether to add a bias.
-        gain: gain of the initialisation.
-        heads: how many equal parts of the outputs are drawn as matrices of their own.
     """
     linear = nn.Linear(inputs, outputs, bias=bias)
     for part in linear.weight.data.chunk(heads):

@@ -11,7 +11,7 @@ from ..block_length import block_length
 from ..config.biblosa import BiBloSAConfig
 from ..errors import UserError
 from ..masks import head_masks
-from .base import SelfAttention, activation, xavier_linear, zero_padding
+from .base import SelfAttention, activation, output_map, xavier_linear, zero_padding
 from .blocks import Blocks
 from .dropout import Dropout
 from .inspection import Inspection, looking_into, mask_names
@@ -66,9 +66,7 @@ class BiBloSA(SelfAttention):
         self.input_maps = nn.ModuleList(xavier_linear(embed_dim, width) for _ in masks)
         self.activation = activation(config.activation)
         self.heads = nn.ModuleList(MBloSA(config, width, mask, self.block_length) for mask in masks)
-        self.out_proj: nn.Module | None = None
-        if config.output_projection:
-            self.out_proj = xavier_linear(joined, embed_dim, config.output_bias)
+        self.out_proj = output_map(config, joined, embed_dim)
 
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         """See ``SelfAttention.forward``.

@@ -11,6 +11,7 @@ from .base import (
     SelfAttention,
     activation,
     join_heads,
+    output_map,
     split_heads,
     xavier_linear,
     zero_padding,
@@ -68,9 +69,7 @@ class DiSA(SelfAttention):
         self.gate: FusionGate | None = None
         if config.fusion_gate:
             self.gate = FusionGate(heads, width, dropout, biases=config.gate_biases, maps=2)
-        self.out_proj: nn.Module | None = None
-        if config.output_projection:
-            self.out_proj = xavier_linear(heads * width, embed_dim, config.output_bias)
+        self.out_proj = output_map(config, heads * width, embed_dim)
 
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         """See ``SelfAttention.forward``.

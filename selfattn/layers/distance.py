@@ -35,12 +35,7 @@ class DistanceBias(nn.Module):
     def __init__(self, masks: Sequence[PositionalMask], kind: str) -> None:
         super().__init__()
         self.kind = kind
-        directions = [mask.direction for mask in masks]
-        powers = torch.zeros(len(masks))
-        if kind == "linear":
-            for head, direction in enumerate(directions):
-                rank = directions[:head].count(direction)
-                powers[head] = -8.0 * (rank + 0.5) / directions.count(direction)
+        powers = torch.tensor(powers_of(masks, 0.5) if kind == "linear" else [0.0] * len(masks))
         self.log_slope = nn.Parameter(powers * torch.tensor(2.0).log())
 
     def forward(self, length: int) -> Tensor:
@@ -56,6 +51,15 @@ class DistanceBias(nn.Module):
     def extra_repr(self) -> str:
         """The sizes that ``print(module)`` shows."""
         return f"num_heads={len(self.log_slope)}, kind={self.kind}"
+
+
+def powers_of(masks: Sequence[PositionalMask], offset: float) -> list[float]:
+    """``-8 (k + offset) / n`` for the head k = 0 .. n - 1 of the n that share its direction."""
+    directions = [mask.direction for mask in masks]
+    return [
+        -8 * (directions[:head].count(direction) + offset) / directions.count(direction)
+        for head, direction in enumerate(directions)
+    ]
 
 
 def distance_bias(masks: Sequence[PositionalMask], kind: str) -> DistanceBias | None:

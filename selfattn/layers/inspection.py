@@ -45,11 +45,7 @@ class Inspection:
 
 @contextmanager
 def looking_into(module: nn.Module) -> Iterator[None]:
-    """Within the block there is no dropout, and nothing is recorded for gradients.
-
-    Args:
-        module: a layer or a model; afterwards its parts are in the modes of before.
-    """
+    """Within the block a module has no dropout, and nothing is recorded for gradients."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -63,16 +59,9 @@ def looking_into(module: nn.Module) -> Iterator[None]:
 def visible_keys(
     masks: Sequence[PositionalMask], length: int, padding_mask: Tensor | None, x: Tensor
 ) -> Tensor:
-    """Which keys a query of each head sees.
+    """Which keys a query of each head sees, bool ``(B or 1, H, T, T)``, [query, key].
 
-    Args:
-        masks: one a head.
-        length: number of tokens T.
-        padding_mask: bool ``(B, T)``, True = padding.
-        x: any tensor on the device of the result.
-
-    Returns:
-        Bool ``(B or 1, H, T, T)``, [query, key], True = visible.
+    ``x`` is any tensor on the device of the result.
     """
     check_padding_mask(padding_mask)
     visible = torch.stack([mask.allowed(length, x.device) for mask in masks])[None]
@@ -80,12 +69,7 @@ def visible_keys(
 
 
 def visible_softmax(score: Tensor, visible: Tensor) -> Tensor:
-    """Softmax over the visible keys (last dimension); exactly 0 where a query sees none.
-
-    Args:
-        score: ``(..., T, T)``, [query, key].
-        visible: bool that broadcasts with it, True = visible.
-    """
+    """Softmax over the visible keys (last dimension); exactly 0 where a query sees none."""
     score = score.masked_fill(~visible, float("-inf"))
     return torch.softmax(score, -1).masked_fill(~visible, 0.0)  # a row of -inf alone gives NaN
 

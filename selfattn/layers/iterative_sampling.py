@@ -14,12 +14,7 @@ class IterativeSampling(Sampler):
     ``p(z_i = 1) = sigmoid(w act(W [h_{i-1}; x_i] + b) + b')`` and ``h_i = RNN(h_{i-1}, [x_i;
     z_i])``, a vanilla recurrent network that starts from 0 and passes over padding.
 
-    Args:
-        width: width C of the input.
-        hidden: width of the recurrent state and of the hidden layer.
-        activation_name: activation of the hidden layer; that of the state is tanh.
-        dropout: dropout on the input of both linear maps.
-        bias_init: initial value of the last bias.
+    Arguments are those of ``Sampler``.
     """
 
     def __init__(

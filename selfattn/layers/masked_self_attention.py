@@ -67,13 +67,7 @@ class MaskedSelfAttention(nn.Module):
     def of(
         cls, config: DiSAConfig, masks: Sequence[PositionalMask], width: int
     ) -> MaskedSelfAttention:
-        """What a configuration says.
-
-        Args:
-            config: the switches.
-            masks: positional mask of each of H heads.
-            width: features D of a head.
-        """
+        """What a configuration says; other arguments as of the class."""
         return cls(
             masks,
             width,
@@ -124,11 +118,7 @@ class MaskedSelfAttention(nn.Module):
         """``W1 x`` of the keys and ``W2 x + b1`` of the queries, ``(B, T, H * D)``.
 
         Other tokens get 0, or their own projections where the choice is not known in advance.
-
-        Args:
-            x: ``(B, T, H * D)``.
-            queries: bool ``(B, T)``, the tokens that attend; None: all.
-            keys: bool ``(B, T)``, the tokens that may be attended to; None: all.
+        Arguments are as in ``forward``.
         """
         x = self.dropout(x)
         return self._project(self.k_proj, x, keys), self._project(self.q_proj, x, queries)
@@ -149,13 +139,7 @@ class MaskedSelfAttention(nn.Module):
         queries: Tensor | None = None,
         keys: Tensor | None = None,
     ) -> Tensor:
-        """Attention weights averaged over a head's features, for inspection.
-
-        Args:
-            x: ``(B, T, H * D)``.
-            padding_mask: bool ``(B, T)``, True = padding.
-            queries: see ``forward``.
-            keys: see ``forward``.
+        """Attention weights averaged over a head's features; arguments as in ``forward``.
 
         Returns:
             ``(B, H, T, T)``, [query, key]; a row sums to 1, or to 0 where the query sees no key.

@@ -124,16 +124,12 @@ def _sentences(x: Tensor, padding: Tensor | None) -> Tensor | None:
 
 def _disa(config: BiBloSAConfig, mask: PositionalMask) -> DiSAConfig:
     """The DiSA layer that the authors' code has between blocks."""
+    names = "c", "activation", "attention_dropout", "distance", "dense_dropout", "backend"
     return DiSAConfig.make(
         "code",
         heads=1,
         masks=mask.direction,
         include_self=mask.include_self,
         window=mask.window,
-        c=config.c,
-        activation=config.activation,
-        attention_dropout=config.attention_dropout,
-        distance=config.distance,
-        dense_dropout=config.dense_dropout,
-        backend=config.backend,
+        **{name: getattr(config, name) for name in names},
     )

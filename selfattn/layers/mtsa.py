@@ -15,6 +15,7 @@ from .base import (
     SelfAttention,
     activation,
     join_heads,
+    output_map,
     split_heads,
     xavier_linear,
     zero_padding,
@@ -22,13 +23,7 @@ from .base import (
 from .distance import distance_bias
 from .dropout import Dropout
 from .fusion_gate import FusionGate
-from .inspection import (
-    Inspection,
-    looking_into,
-    mask_names,
-    visible_keys,
-    visible_softmax,
-)
+from .inspection import Inspection, looking_into, mask_names, visible_keys, visible_softmax
 from .linear import PerHeadLinear, map_heads
 from .selection import real_tokens
 from .source2token_scores import Source2TokenScores
@@ -76,9 +71,7 @@ class MTSA(SelfAttention):
         self.source2token = self._scores(width, key_width) if own else None
         gated = config.fusion_gate and config.scores != "none"
         self.gate = FusionGate(num_heads, width, config.dense_dropout) if gated else None
-        self.out_proj: nn.Module | None = None
-        if config.output_projection:
-            self.out_proj = xavier_linear(num_heads * width, embed_dim, config.output_bias)
+        self.out_proj = output_map(config, num_heads * width, embed_dim)
         self.output_activation = activation(config.output_activation)
 
     def _key_projection(self, width: int, key_width: int) -> nn.Module:

@@ -13,13 +13,7 @@ from ..ops.common.distance import by_position
 from ..ops.dot_product import dot_product, not_padding
 from .base import SelfAttention, join_heads, split_heads, xavier_linear
 from .distance import distance_bias
-from .inspection import (
-    Inspection,
-    looking_into,
-    mask_names,
-    visible_keys,
-    visible_softmax,
-)
+from .inspection import Inspection, looking_into, mask_names, visible_keys, visible_softmax
 from .positions import Alibi, rotate
 from .relative import RelativePositions
 

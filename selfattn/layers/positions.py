@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..masks import PositionalMask
+from .distance import powers_of
 
 _BASE = 10_000.0
 
@@ -53,11 +54,7 @@ class Alibi(nn.Module):
 
     def __init__(self, masks: Sequence[PositionalMask]) -> None:
         super().__init__()
-        directions = [mask.direction for mask in masks]
-        slopes = [
-            2.0 ** (-8 * (directions[:head].count(direction) + 1) / directions.count(direction))
-            for head, direction in enumerate(directions)
-        ]
+        slopes = [2.0**power for power in powers_of(masks, 1)]
         self.register_buffer("slopes", torch.tensor(slopes), persistent=False)
 
     def forward(self, length: int) -> Tensor:

@@ -33,12 +33,7 @@ class RelativePositions(nn.Module):
         nn.init.xavier_uniform_(self.values)
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
-        """``q_i (k_j + a^K_ij)^T / sqrt(D)``, ``(B, H, T, T)`` (eq. 4).
-
-        Args:
-            q: queries ``(B, H, T, D)``.
-            k: keys ``(B, H, T, D)``.
-        """
+        """``q_i (k_j + a^K_ij)^T / sqrt(D)``, ``(B, H, T, T)`` (eq. 4)."""
         by_distance = q @ self.keys.transpose(0, 1)  # (B, H, T, 2 clip + 1)
         pairs = q @ k.transpose(-1, -2)  # (B, H, T, T)
         scores: Tensor = pairs + by_distance.gather(-1, self._rows(pairs))

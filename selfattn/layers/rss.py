@@ -14,12 +14,7 @@ class RSS(Sampler):
     ``p(z_i = 1 | x) = sigmoid(w act(W f_i + b) + b')`` with ``f_i = [x_i; m; x_i * m]`` and m the
     mean of the sentence.
 
-    Args:
-        width: width C of the input.
-        hidden: width of the hidden layer.
-        activation_name: a name in ``selfattn.config.ACTIVATIONS``.
-        dropout: dropout on the input of both linear maps.
-        bias_init: initial value of the last bias.
+    Arguments are those of ``Sampler``.
 
     Example:
         >>> selection = RSS(64, 64)(torch.randn(2, 7, 64))

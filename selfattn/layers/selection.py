@@ -37,13 +37,7 @@ class Selection(NamedTuple):
 
     @classmethod
     def of(cls, selected: Tensor, logits: Tensor, real: Tensor) -> Selection:
-        """A choice with the logits ``(B, T)`` of being selected that it was made with.
-
-        Args:
-            selected: bool ``(B, T)``.
-            logits: of being selected ``(B, T)``.
-            real: bool ``(B, T)``, False = padding.
-        """
+        """A choice with the logits ``(B, T)`` of being selected that it was made with."""
         log_p, log_not = (F.logsigmoid(t).clamp_min(SMALLEST_LOG) for t in (logits, -logits))
         p = torch.sigmoid(logits).masked_fill(~real, 0.0)
         chosen = torch.where(selected, log_p, log_not).masked_fill(~real, 0.0)
@@ -176,12 +170,7 @@ def scale_learning_rate(module: nn.Module, scale: float) -> None:
 
 
 def real_tokens(x: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """Bool ``(B, T)``, False = padding.
-
-    Args:
-        x: ``(B, T, C)``; only its shape and device count.
-        padding_mask: bool ``(B, T)``, True = padding, or None.
-    """
+    """Bool ``(B, T)``, False = padding; of x ``(B, T, C)`` only shape and device count."""
     check_padding_mask(padding_mask, x.shape[:2])
     if padding_mask is None:
         return torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
@@ -189,13 +178,7 @@ def real_tokens(x: Tensor, padding_mask: Tensor | None) -> Tensor:
 
 
 def decide(logits: Tensor, real: Tensor, noise: Tensor | None) -> Tensor:
-    """Select where the noise is below the probability, or that at least 0.5; never padding.
-
-    Args:
-        logits: of being selected ``(B, T)``.
-        real: bool ``(B, T)``, False = padding.
-        noise: ``(B, T)``, uniform in [0, 1); None takes the threshold.
-    """
+    """Where the noise is below the probability, or that at least 0.5 without; never padding."""
     p = torch.sigmoid(logits.detach())
     return real & (p >= 0.5 if noise is None else noise < p)
 

@@ -83,16 +83,8 @@ def strictly_directed(
     Padding has no mask, which excludes causal attention in PyTorch: a further feature, 1 in every
     query and hugely negative in padded keys, takes their weight to exactly 0.
 
-    Args:
-        q: ``(B, H, T, D)``, as k and v.
-        k: see q.
-        v: see q.
-        masks: one for each head, forward or backward, without window and without itself.
-        padding_mask: bool ``(B, T)``, True = padding.
-        dropout_p: see ``dot_product``.
-
-    Returns:
-        ``(B, H, T, D)``, exactly 0 where a query sees no key.
+    The masks are forward or backward, without window and without itself; for the rest see
+    ``dot_product``.
     """
     width = q.shape[-1]
     if padding_mask is not None:

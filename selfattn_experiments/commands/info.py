@@ -12,8 +12,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib.util
+import os
+import shutil
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from selfattn import info
 from selfattn.info import Record, add_flags, installed
@@ -86,6 +89,37 @@ def _package(name: str, purpose: str) -> Record:
     return info.version(name, f"{purpose}: pip install {name}", EXTRA)
 
 
+def _devices(torch: Any) -> list[Record]:
+    """CPU threads and each GPU."""
+    if torch is None:
+        return [Record("Devices", "CPU", f"{os.cpu_count()} threads")]
+    threads = f"{os.cpu_count()} threads, torch uses {torch.get_num_threads()}"
+    records = [Record("Devices", "CPU", threads)]
+    for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        facts = torch.cuda.get_device_properties(index)
+        # Emulated bfloat16 on old cards is slower than float32, so it does not count.
+        bf16 = "bfloat16" if facts.major >= 8 else "no bfloat16 (use --amp with float16)"
+        memory = f"{facts.total_memory / 2**30:.0f} GB"
+        value = f"{facts.name}, capability {facts.major}.{facts.minor}, {memory}, {bf16}"
+        records.append(Record("Devices", f"GPU {index}", value))
+    if len(records) == 1:
+        records.append(_no_gpu(torch))
+    return records
+
+
+def _no_gpu(torch: Any) -> Record:
+    """Why there is no GPU: none in the machine, a CPU build of torch, or a driver that fails."""
+    if shutil.which("nvidia-smi") is None:
+        return Record("Devices", "GPU", "none found, training runs on the CPU")
+    if torch.version.cuda is None:
+        advice = "install the CUDA build of the same torch version, then make env again"
+        return Record("Devices", "GPU", "not usable: torch is a CPU build", False, advice)
+    advice = (
+        f"see that nvidia-smi runs and that the driver is new enough for CUDA {torch.version.cuda}"
+    )
+    return Record("Devices", "GPU", "not usable: torch finds no device", False, advice)
+
+
 def _plugin(fairseq: Record) -> Record:
     folder = find_user_dir()
     if folder is None:
@@ -104,6 +138,7 @@ def collect() -> list[Record]:
     fairseq = _fairseq()
     records = [
         *core.values(),
+        *_devices(info.import_torch()[0]),
         fairseq,
         *(_package(name, purpose) for name, purpose in PACKAGES),
         _plugin(fairseq),

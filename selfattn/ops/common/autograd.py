@@ -53,20 +53,12 @@ class Call(ABC):
     def equation(self, inputs: Inputs, factors: Outputs | None, queries: slice) -> Tensor:
         """The output at some queries, ``(..., queries, features)``, by differentiable operators.
 
-        Args:
-            inputs: see the class.
-            factors: what ``factors`` returned, or None without dropout.
-            queries: which queries.
+        ``factors`` is what the method of that name returned, or None without dropout.
         """
 
 
 def run(call: Call, *inputs: Tensor | None) -> Tensor:
-    """The output of a call that autograd and ``torch.func`` may differentiate, also twice.
-
-    Args:
-        call: what is called.
-        *inputs: see ``Call``.
-    """
+    """The output of a call that autograd and ``torch.func`` may differentiate, also twice."""
     out: Tensor = _Forward.apply(call, *inputs)[0]
     return out
 

@@ -32,12 +32,7 @@ OPERATORS: dict[str, Operator] = {}
 
 
 def backends() -> dict[str, str | None]:
-    """Usability of each operator's backends on this machine.
-
-    Returns:
-        ``"operator, backend and device"`` -> None if it is usable, else the reason why not in one
-        sentence.
-    """
+    """For each ``"operator, backend and device"`` why it cannot be used here; None if it can."""
     found: dict[str, str | None] = {}
     for name, operator in OPERATORS.items():
         found[f"{name}, fused on a CPU"] = operator.refusal("cpu", torch.float32)
@@ -65,11 +60,7 @@ def eager(name: str, *inputs: Any) -> Tensor:
 
 
 def refuse_tracing(name: str) -> None:
-    """Refuse torch.jit.trace.
-
-    Raises:
-        UserError: if it is under way.
-    """
+    """Refuse torch.jit.trace, if it is under way."""
     if torch.jit.is_tracing():
         raise UserError(
             f"attention {name!r} cannot be traced: its blocks depend on the length; run it in "
@@ -95,7 +86,7 @@ def unfit(t: Tensor) -> dict[str, str]:
 def backend_for(
     name: str, t: Tensor, backend: str, limits: Sequence[Any], lacking: str | None = None
 ) -> str:
-    """The backend that computes an operator for an input.
+    """The backend that computes an operator for an input ``t``; errors as of ``choose``.
 
     Args:
         name: of the operator.
@@ -103,12 +94,6 @@ def backend_for(
         backend: what a caller asked for.
         limits: what ``Operator.refusal`` takes beside type of device and dtype.
         lacking: why the kernel cannot be used, whatever the machine; None if it can.
-
-    Returns:
-        A name from ``BACKENDS``.
-
-    Raises:
-        UserError: if the backend is unknown or cannot be used here.
     """
     refused = unfit(t)
     if backend in ("auto", "fused"):
@@ -118,15 +103,7 @@ def backend_for(
 
 
 def check_inputs(dropout_p: float, **inputs: Tensor) -> None:
-    """Refuse inputs of different dtypes, and dropout that is no probability below 1.
-
-    Args:
-        dropout_p: attention dropout.
-        **inputs: the tensors by name.
-
-    Raises:
-        UserError: if they are.
-    """
+    """Refuse inputs of different dtypes, and dropout that is not a probability below 1."""
     dtypes = [t.dtype for t in inputs.values()]
     if len(set(dtypes)) > 1 or not dtypes[0].is_floating_point:
         names, found = ", ".join(inputs), ", ".join(map(str, dtypes))
@@ -136,14 +113,9 @@ def check_inputs(dropout_p: float, **inputs: Tensor) -> None:
 
 
 def choose(backend: str, refused: Mapping[str, str | None]) -> str:
-    """Resolve a backend's name.
+    """The name from ``BACKENDS`` that a caller's choice means, ``"auto"`` or one of them.
 
-    Args:
-        backend: ``"auto"`` or a name from ``BACKENDS``.
-        refused: backend -> why it cannot be used for an input; None or absent if it can.
-
-    Returns:
-        A name from ``BACKENDS``.
+    ``refused`` holds for each backend why it cannot be used; None or absent if it can.
 
     Raises:
         UserError: if the backend is unknown or cannot be used here.

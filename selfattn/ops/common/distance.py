@@ -12,16 +12,7 @@ NOT_FUSED = "it has no distance bias; 'eager' and 'auto' have"
 
 
 def check(bias: Tensor | None, heads: int, length: int) -> None:
-    """Refuse a table of the wrong shape or dtype.
-
-    Args:
-        bias: what a caller gave, or None.
-        heads: number of heads H.
-        length: tokens T.
-
-    Raises:
-        UserError: if it is not a floating ``(heads, length)``.
-    """
+    """Refuse a table that is not a floating ``(heads, length)``; None is always right."""
     if bias is not None and (bias.shape != (heads, length) or not bias.is_floating_point()):
         raise UserError(
             f"distance_bias has shape {tuple(bias.shape)} and dtype {bias.dtype}; it must be "
@@ -56,31 +47,14 @@ class DistanceTable:
         return slice(lo - stop + 1 + middle, hi - start + middle)
 
     def block(self, heads: slice, start: int, stop: int, lo: int, hi: int) -> Tensor:
-        """The bias of keys ``[lo, hi)`` for queries ``[start, stop)``: ``(h, n_q, n_k)``.
-
-        Args:
-            heads: which rows of the table.
-            start: first query.
-            stop: one past the last query.
-            lo: first key.
-            hi: one past the last key.
-        """
+        """The bias of keys ``[lo, hi)`` for queries ``[start, stop)``: ``(h, n_q, n_k)``."""
         values = self._values[heads, self._offsets(start, stop, lo, hi)]
         return values.unfold(1, hi - lo, 1).flip(1)  # the last query's offsets begin first
 
     def add_gradient(
         self, heads: slice, start: int, stop: int, lo: int, hi: int, grad: Tensor
     ) -> None:
-        """Add the gradient of such a block, ``(h, n_q, n_k)``.
-
-        Args:
-            heads: which rows of the table.
-            start: first query.
-            stop: one past the last query.
-            lo: first key.
-            hi: one past the last key.
-            grad: ``(h, n_q, n_k)``.
-        """
+        """Add the gradient of such a block, ``(h, n_q, n_k)``."""
         if self._grad is None:
             self._grad = torch.zeros_like(self._values)
         queries, keys = stop - start, hi - lo

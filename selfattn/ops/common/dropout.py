@@ -20,14 +20,7 @@ def keep_probability(dropout_p: float) -> float:
 def draw_factors(
     pairs: Sequence[int], features: Sequence[int], dropout_p: float, like: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Both factors from torch's global generator, for the backend ``"reference"``.
-
-    Args:
-        pairs: shape of the factor on (query, key) pairs.
-        features: shape of the factor on (key, feature) pairs.
-        dropout_p: attention dropout.
-        like: gives dtype and device.
-    """
+    """Both factors in these shapes from torch's generator, for the backend ``"reference"``."""
     keep = keep_probability(dropout_p)
     drawn = (torch.rand(*shape, device=like.device) < keep for shape in (pairs, features))
     on_pairs, on_features = (kept.to(like.dtype) / keep for kept in drawn)
@@ -35,13 +28,7 @@ def draw_factors(
 
 
 class FactorDropout:
-    """Both factors piece by piece, replayed from a seed.
-
-    Args:
-        dropout_p: probability of dropping a term.
-        seed: seed of the generator.
-        device: device of the factors.
-    """
+    """Both factors piece by piece, replayed from a seed."""
 
     def __init__(self, dropout_p: float, seed: int, device: torch.device) -> None:
         self.keep = keep_probability(dropout_p)

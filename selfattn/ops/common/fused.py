@@ -21,15 +21,9 @@ KEYS_AT_A_TIME = 1024  # where a program looks for padding
 
 
 def refusal(device: torch.device | str, dtype: torch.dtype) -> str | None:
-    """Why no kernel can run on such inputs.
+    """Why no kernel can run on inputs of this device and dtype, in one sentence; None if it can.
 
-    Args:
-        device: device of the inputs. A CPU will do under ``TRITON_INTERPRET=1`` only: that is
-            Triton's interpreter, for tests.
-        dtype: dtype of the inputs.
-
-    Returns:
-        One sentence, or None if kernels can run.
+    A CPU will do under ``TRITON_INTERPRET=1`` only: that is Triton's interpreter, for tests.
     """
     device = torch.device(device)
     if importlib.util.find_spec("triton") is None:
@@ -50,14 +44,7 @@ def refusal(device: torch.device | str, dtype: torch.dtype) -> str | None:
 
 
 def launch(kernel: Any, programs: int, arguments: Mapping[str, Any], **options: Any) -> None:
-    """Run a kernel.
-
-    Args:
-        kernel: the kernel.
-        programs: how many programs of it.
-        arguments: by name, those of the kernel and any others.
-        **options: of Triton, such as ``num_warps``.
-    """
+    """Run so many programs of a kernel; among the arguments may be others than its own."""
     named = {name: arguments[name] for name in kernel.arg_names}
     kernel[(programs,)](**named, **options)
 
@@ -77,14 +64,8 @@ def dropout_factors(
 ) -> tuple[Tensor, Tensor]:
     """What the kernels multiply with, made by the same function on the device of the seed.
 
-    Args:
-        seed: int64 ``(1,)``.
-        shape: ``(B, H, T, D)`` of the values.
-        dropout_p: attention dropout.
-
-    Returns:
-        The factor on (query, key) pairs ``(B, H, T, T)`` and the one on (key, feature) pairs
-        ``(B, H, T, D)``, float32.
+    By the seed ``(1,)`` and the shape ``(B, H, T, D)`` of the values: the factor on (query, key)
+    pairs ``(B, H, T, T)`` and the one on (key, feature) pairs ``(B, H, T, D)``, float32.
     """
     from .triton_tools import factor_kernel
 

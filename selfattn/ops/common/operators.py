@@ -25,7 +25,7 @@ class KernelCall(autograd.Call):
 
     Attributes:
         tensors: the inputs as a schema of torch declares them.
-        declared: the same of ``options``.
+        declared: the same of ``options``; the class has the fields in this order.
         masks: positional masks of the kernel.
     """
 
@@ -33,9 +33,10 @@ class KernelCall(autograd.Call):
     declared: ClassVar[str]
     masks: tuple[PositionalMask, ...]
 
-    @abstractmethod
     def options(self) -> tuple[Any, ...]:
-        """Offsets of the masks, left and right, then the other fields in their order."""
+        """What ``declared`` names: offsets of the masks, left and right, then other fields."""
+        _, _, *names = (argument.split()[1] for argument in self.declared.split(", "))
+        return *offsets(self.masks), *(getattr(self, name) for name in names)
 
     @abstractmethod
     def room(self, inputs: Inputs) -> Outputs:

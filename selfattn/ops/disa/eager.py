@@ -26,13 +26,8 @@ from .tiling import Spans
 class _Eager(DiSACall):
     """Tiles; saves the output and the denominator. Memory is O(B T C)."""
 
-    def room(self, inputs: Sequence[Any]) -> tuple[Tensor, Tensor]:
-        """See ``KernelCall.room``."""
-        x = inputs[0]
-        return x.new_zeros(x.shape), x.new_zeros(x.shape)
-
     def forward(self, inputs: Sequence[Any]) -> tuple[Tensor, Tensor]:
-        """See ``Call.forward``."""
+        """The output and its denominator."""
         x, _, _, _, hidden, unseen, _ = inputs
         out, den = self.room(inputs)
         spans = _spans(x, hidden, unseen)
@@ -51,7 +46,7 @@ class _Eager(DiSACall):
         x, _, _, bias, hidden, unseen, _ = inputs
         out, den = outputs
         spans = _spans(x, hidden, unseen)
-        grads = tuple(torch.zeros_like(out) for _ in range(3))
+        grads = self.gradients(inputs)
         scaled = grad / den
         if hidden is not None:
             scaled.masked_fill_(hidden[..., None], 0.0)

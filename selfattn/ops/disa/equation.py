@@ -17,7 +17,7 @@ from ...masks import PositionalMask
 from ..common.autograd import Outputs
 from ..common.distance import by_position
 from ..common.dropout import draw_factors
-from ..common.operators import KernelCall, offsets
+from ..common.operators import KernelCall
 from ..common.tiling import runs
 from .reference import disa_reference
 
@@ -104,9 +104,15 @@ class DiSACall(KernelCall, ABC):
     )
     declared = "int[] left, int[] right, float c, float dropout_p"
 
-    def options(self) -> tuple[Any, ...]:
-        """See ``KernelCall.options``."""
-        return *offsets(self.masks), self.c, self.dropout_p
+    def room(self, inputs: Sequence[Any]) -> Outputs:
+        """The output and what else is as large; what is hidden stays 0."""
+        x = inputs[0]
+        return x.new_zeros(x.shape), x.new_zeros(x.shape)
+
+    def gradients(self, inputs: Sequence[Any]) -> Outputs:
+        """See ``KernelCall.gradients``; what is hidden stays 0."""
+        x = inputs[0]
+        return x.new_zeros(x.shape), x.new_zeros(x.shape), x.new_zeros(x.shape)
 
     def equation(self, inputs: Sequence[Any], factors: Outputs | None, queries: slice) -> Tensor:
         """See ``Call.equation``."""

@@ -28,19 +28,8 @@ def packed(
 ) -> Tensor:
     """Run a backend on the tokens that attend or are attended to, in their order.
 
-    Args:
-        run: a backend; the other arguments are its own.
-        x: see ``disa``, and so on.
-        a: see ``disa``.
-        b: see ``disa``.
-        masks: see ``keeps_masks``.
-        hidden: bool ``(B, T)``, what does not attend.
-        c: see ``disa``.
-        dropout_p: see ``disa``.
-        hidden_keys: bool ``(B, T)``, what is no key.
-
-    Returns:
-        ``(B, T, C)``, 0 at the other tokens.
+    ``hidden`` says what does not attend and ``hidden_keys`` what is not a key, bool ``(B, T)``; the
+    output ``(B, T, C)`` is 0 at the other tokens.
     """
     needed = ~(hidden & hidden_keys)
     longest = max(1, int(needed.sum(1).max()))

@@ -70,13 +70,7 @@ def groups(masks: Sequence[PositionalMask], features: int, apart: bool = False) 
 
 
 class Spans:
-    """First and last real token of each sentence, as Python numbers.
-
-    Args:
-        padding: bool ``(B, T)``, True = padding, or None.
-        batch: B.
-        length: T.
-    """
+    """First and last real token of each sentence, as Python numbers."""
 
     def __init__(self, padding: Tensor | None, batch: int, length: int) -> None:
         self.batch, self.length = batch, length
@@ -90,10 +84,9 @@ class Spans:
             self._holes = (real.sum(1) < last - first).tolist()
 
     def clip(self, rows: slice, lo: int, hi: int) -> tuple[int, int, bool]:
-        """Positions ``[lo, hi)`` without the ends that are padding in all of these sentences.
+        """``[lo, hi)`` without the ends that are padding in all of these sentences.
 
-        Returns:
-            The remaining ``lo`` and ``hi``, and whether padding is left between them.
+        The third result says whether padding is left between them.
         """
         first, last = self._first[rows], self._last[rows]
         lo, hi = max(lo, min(first)), min(hi, max(last))

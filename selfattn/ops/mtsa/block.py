@@ -23,12 +23,7 @@ from .tiling import Part, Tile, tiles
 
 
 class Workspace:
-    """Named buffers that one call uses again for every part and tile.
-
-    Args:
-        dtype: of all buffers.
-        device: of all buffers.
-    """
+    """Named buffers that one call uses again for every part and tile."""
 
     def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
         self.dtype, self.device = dtype, device
@@ -51,11 +46,7 @@ class Workspace:
 
 
 class Sum:
-    """A sum over tiles of what each adds to some of the positions.
-
-    Args:
-        total: ``(rows, T, D)``; what it holds does not matter, the first ``add`` overwrites it.
-    """
+    """A sum over tiles of what each adds to some positions; ``total`` is overwritten first."""
 
     def __init__(self, total: Tensor) -> None:
         self._total = total

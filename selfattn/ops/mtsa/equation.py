@@ -17,7 +17,7 @@ from ...masks import PositionalMask
 from ..common.autograd import Outputs
 from ..common.distance import by_position
 from ..common.dropout import draw_factors
-from ..common.operators import KernelCall, offsets
+from ..common.operators import KernelCall
 from .reference import mtsa_reference
 
 
@@ -90,10 +90,6 @@ class MTSACall(KernelCall, ABC):
     projections = 4
     tensors = "Tensor q, Tensor k, Tensor v, Tensor s, Tensor? bias, Tensor? padding, Tensor? seed"
     declared = "int[] left, int[] right, str sigma_t, float dropout_p"
-
-    def options(self) -> tuple[Any, ...]:
-        """See ``KernelCall.options``."""
-        return *offsets(self.masks), self.sigma_t, self.dropout_p
 
     def equation(self, inputs: Sequence[Any], factors: Outputs | None, queries: slice) -> Tensor:
         """See ``Call.equation``."""

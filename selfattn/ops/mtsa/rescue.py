@@ -55,10 +55,7 @@ class _Inputs(NamedTuple):
 def rescue_forward(block: Block, failure: Failure, pair_drop: Tensor | None) -> Tensor:
     """H of the failed rows of a tile, ``(m, n_q, D)``, in working precision.
 
-    Args:
-        block: the part that they belong to.
-        failure: the tile and its rows that failed.
-        pair_drop: dropout factor on the tile's (query, key) pairs ``(rows, n_q, n_k)`` or None.
+    ``pair_drop`` is the dropout factor on the tile's (query, key) pairs ``(rows, n_q, n_k)``.
     """
     whole = _gather(block, failure, pair_drop)
     with torch.no_grad():
@@ -71,13 +68,8 @@ def rescue_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of the failed rows' q, k, v, s, each ``(m, T, .)``, in working precision.
 
-    That of the bias by distance goes to the block.
-
-    Args:
-        block: the part that they belong to.
-        failure: the tile and its rows that failed.
-        grad: gradient of H for the whole part ``(b, g, T, D)``.
-        pair_drop: as in ``rescue_forward``.
+    ``grad`` is that of H for the whole part ``(b, g, T, D)``. The gradient of the bias by distance
+    goes to the block.
     """
     whole = _gather(block, failure, pair_drop)
     start = failure.tile.start

@@ -100,9 +100,7 @@ def dropout_factors(
 ) -> tuple[Tensor, Tensor]:
     """The factors that ``mtsa_eager`` draws from the same seed, as whole tensors, for references.
 
-    Returns:
-        The factor on (query, key) pairs ``(B, H, T, T)`` and the one on (key, feature) pairs
-        ``(B, H, T, D)``.
+    They are ``(B, H, T, T)`` on (query, key) pairs and ``(B, H, T, D)`` on (key, feature) pairs.
     """
     batch, heads, length, width = v.shape
     dtype = torch.float64 if q.dtype == torch.float64 else torch.float32

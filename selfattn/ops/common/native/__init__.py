@@ -39,11 +39,8 @@ def fields(
 ) -> list[tuple[str, Any]]:
     """The fields of a task, in the order of its arguments; then the seed of dropout.
 
-    Args:
-        tensors: names of what C reads by its strides, ``(B, H, T, n)`` or ``(B, T, n)``.
-        pointers: names of contiguous memory.
-        sizes: names of integers.
-        floats: names of other numbers.
+    C reads ``tensors``, ``(B, H, T, n)`` or ``(B, T, n)``, by their strides, and ``pointers`` as
+    contiguous memory.
     """
     return [
         *((name, View) for name in tensors),
@@ -55,14 +52,7 @@ def fields(
 
 
 def run(folder: Path, task: Task, tensors: Mapping[str, Tensor | None], *, backward: bool) -> None:
-    """Let C compute a task, in the memory of the tensors.
-
-    Args:
-        folder: holds ``kernel.c``.
-        task: its numbers.
-        tensors: its other fields; None is a null pointer.
-        backward: which of the two passes.
-    """
+    """Let the ``kernel.c`` of a folder compute a task; None among the tensors is a null pointer."""
     views = {field[0] for field in task._fields_ if field[1] is View}
     held = []  # until C returns: some are copies
     for name, t in tensors.items():
@@ -82,12 +72,7 @@ def run(folder: Path, task: Task, tensors: Mapping[str, Tensor | None], *, backw
 
 
 def refusal(folder: Path, dtype: torch.dtype) -> str | None:
-    """Why the kernel in a folder cannot be used for a type of numbers; None if it can.
-
-    Args:
-        folder: holds ``kernel.c``.
-        dtype: of the inputs.
-    """
+    """Why the ``kernel.c`` of a folder cannot be used for inputs of a dtype; None if it can."""
     if dtype not in DTYPES:
         return f"the CPU kernel computes float32 and narrower, not {dtype}"
     return _load(folder)[1]

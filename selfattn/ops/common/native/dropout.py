@@ -14,15 +14,7 @@ PAIRS, FEATURES = 0, 1
 
 
 def factors(lines: Sequence[int], count: int, stream: int, dropout_p: float, seed: int) -> Tensor:
-    """The factors that C draws, ``(*lines, count)`` in float32.
-
-    Args:
-        lines: shape of what is counted as lines, e.g. ``(B, H, T)``.
-        count: factors of a line.
-        stream: ``PAIRS`` or ``FEATURES``.
-        dropout_p: attention dropout.
-        seed: seed of the call.
-    """
+    """The factors that C draws for lines of that shape, ``(*lines, count)`` in float32."""
     shape = (*lines, count)
     line, keep = torch.arange(torch.Size(lines).numel()), keep_probability(dropout_p)
     low, high, golden = seed & 0xFFFFFFFF, seed >> 32, 0x9E3779B9

@@ -7,15 +7,7 @@ and one of the query, and three elsewhere. All arithmetic is float32, exponents 
 log 2.
 """
 
-from ...common.triton_tools import (
-    INTERPRETED,
-    dropout_factor,
-    inline,
-    jit,
-    key_span,
-    narrow,
-    tl,
-)
+from ...common.triton_tools import INTERPRETED, dropout_factor, inline, jit, key_span, narrow, tl
 
 # Below 2^80 on one side, a clamp at 2^120 on the other one only meets sums beyond 2^40: saturated.
 SAFE = tl.constexpr(80.0)

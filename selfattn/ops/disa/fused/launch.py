@@ -50,10 +50,6 @@ class Triton(DiSACall):
     folds = False
     declared = f"{DiSACall.declared}, bool save"
 
-    def options(self) -> tuple[Any, ...]:
-        """See ``KernelCall.options``."""
-        return *super().options(), self.save
-
     def room(self, inputs: Sequence[Any]) -> Forward:
         """See ``KernelCall.room``."""
         x, padding, unseen = inputs[0], inputs[4], inputs[5]

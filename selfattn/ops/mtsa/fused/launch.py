@@ -41,10 +41,6 @@ class Triton(MTSACall):
     folds = False
     declared = f"{MTSACall.declared}, bool save"
 
-    def options(self) -> tuple[Any, ...]:
-        """See ``KernelCall.options``."""
-        return *super().options(), self.save
-
     def room(self, inputs: Sequence[Any]) -> Forward:
         """See ``KernelCall.room``."""
         v, padding = inputs[2], inputs[5]

@@ -107,12 +107,7 @@ mtsa_native = functools.partial(attend, _run, _Native)
 
 
 def dropout_factors(v: Tensor, dropout_p: float, seed: int) -> tuple[Tensor, Tensor]:
-    """The factors that the kernel draws from a seed, as whole tensors, for references.
-
-    Returns:
-        The factor on (query, key) pairs ``(B, H, T, T)`` and the one on (key, feature) pairs
-        ``(B, H, T, D)``, float32.
-    """
+    """What ``tiling.dropout_factors`` gives, of the kernel; float32."""
     lines = v.shape[:3]
     pairs = dropout.factors(lines, v.shape[2], dropout.PAIRS, dropout_p, seed)
     return pairs, dropout.factors(lines, v.shape[3], dropout.FEATURES, dropout_p, seed)
