@@ -43,15 +43,7 @@ def check_padding_mask(
 
 
 def check_selections(shape: Sequence[int], **selections: Any) -> None:
-    """Refuse selections of tokens, by name, that are not bool ``(B, T)``; None is always right.
-
-    Args:
-        shape: ``(B, T)`` that they must have.
-        **selections: what a caller gave, by name.
-
-    Raises:
-        UserError: if one is not a bool tensor of that shape.
-    """
+    """Refuse selections of tokens, by name, that are not bool ``(B, T)``; None is always right."""
     for name, selected in selections.items():
         _check_mask(name, selected, shape, "(B, T)", "selected")
 

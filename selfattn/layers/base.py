@@ -71,11 +71,7 @@ class SelfAttention(nn.Module, ABC):
         return f"{sizes}, config={self.config}" if hasattr(self, "config") else sizes
 
     def head_width(self, width: int | None) -> int:
-        """``width``, or ``embed_dim / num_heads`` where it is None.
-
-        Raises:
-            UserError: if the heads do not divide the width.
-        """
+        """``width``, or ``embed_dim / num_heads`` where it is None; refused if not whole."""
         if width is not None:
             return width
         if self.embed_dim % self.num_heads:

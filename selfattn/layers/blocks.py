@@ -13,8 +13,8 @@ class Blocks:
     """Where the tokens of a batch lie in m blocks of r tokens (Bi-BloSAN, section 3.1).
 
     A sentence is rotated until its first real token comes first, so that its blocks do not depend
-    on the padding in front of it. This needs no transfer from the device. Of the batch x ``(B, T, C)``
-    only shape and device count; ``length`` is r.
+    on the padding in front of it. This needs no transfer from the device. Of the batch x
+    ``(B, T, C)`` only shape and device count; ``length`` is r.
 
     Attributes:
         padding: bool ``(B, m, r)``, True = padding; None where every position holds a token.

@@ -50,16 +50,8 @@ class RelativePositions(nn.Module):
     ) -> Tensor:
         """``sum_j alpha_ij (v_j + a^V_ij)`` (eq. 3), alpha the softmax of the scores.
 
-        Args:
-            q: ``(B, H, T, D)``, as k and v.
-            k: see q.
-            v: see q.
-            visible: bool ``(B or 1, H, T, T)``, [query, key].
-            bias: added to the scores, ``(H, T, T)``.
-            dropout_p: probability of dropping a weight.
-
-        Returns:
-            ``(B, H, T, D)``, exactly 0 where a query sees no key.
+        The result is ``(B, H, T, D)`` as q, k and v, and exactly 0 where a query sees no key by
+        ``visible``, bool ``(B or 1, H, T, T)``; the bias ``(H, T, T)`` is added to the scores.
         """
         scores = self.scores(q, k)
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))

@@ -86,14 +86,10 @@ def unfit(t: Tensor) -> dict[str, str]:
 def backend_for(
     name: str, t: Tensor, backend: str, limits: Sequence[Any], lacking: str | None = None
 ) -> str:
-    """The backend that computes an operator for an input ``t``; errors as of ``choose``.
+    """The backend that computes an operator for an input ``t``; the choice is that of ``choose``.
 
-    Args:
-        name: of the operator.
-        t: an input.
-        backend: what a caller asked for.
-        limits: what ``Operator.refusal`` takes beside type of device and dtype.
-        lacking: why the kernel cannot be used, whatever the machine; None if it can.
+    ``limits`` is what ``Operator.refusal`` takes beside type of device and dtype; ``lacking`` says
+    why the kernel cannot be used whatever the machine, or is None.
     """
     refused = unfit(t)
     if backend in ("auto", "fused"):

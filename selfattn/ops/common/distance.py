@@ -27,11 +27,9 @@ def by_position(bias: Tensor) -> Tensor:
 
 
 class DistanceTable:
-    """A bias by distance, read in blocks of [query, key], and the sum of the blocks' gradients.
+    """A bias by distance ``(H, T)``, read in blocks of [query, key], and its gradient.
 
-    Args:
-        bias: ``(H, T)``, finite; the bias of a key at distance t in tokens is ``bias[:, t]``.
-        dtype: of the blocks and of the sum.
+    The bias of a key at distance t in tokens is ``bias[:, t]``.
     """
 
     def __init__(self, bias: Tensor, dtype: torch.dtype) -> None:

@@ -51,17 +51,10 @@ class KernelCall(autograd.Call):
 def register(
     name: str, kind: type[KernelCall], outputs: int, device: str | None = None
 ) -> Callable[..., Tensor]:
-    """Make a kernel known to torch as two operators, forward and backward.
+    """Make a kernel known to torch, as ``selfattn::{name}_forward`` and ``..._backward``.
 
-    Args:
-        name: of the operators, ``selfattn::{name}_forward`` and ``selfattn::{name}_backward``.
-        kind: the calls of the kernel.
-        outputs: how many tensors ``forward`` returns.
-        device: type of the devices that the kernel runs on; None: any.
-
-    Returns:
-        A function of a call and its inputs that gives its output, by the operator where something
-        records operators.
+    The result is a function of a call of that kind and its inputs. It gives the call's output, the
+    first of the ``outputs`` of ``forward``, by the operator where something records operators.
     """
     count = kind.tensors.count("Tensor")
     others = kind.declared.count(",") + 1
