@@ -43,7 +43,11 @@ def check_padding_mask(
 
 
 def check_selections(shape: Sequence[int], **selections: Any) -> None:
-    """Refuse selections of tokens, by name, that are not bool ``(B, T)``; None is always right."""
+    """Refuse selections of tokens, by name, that are not bool ``(B, T)``; None is always right.
+
+    Raises:
+        UserError: if one is not a bool tensor of that shape.
+    """
     for name, selected in selections.items():
         _check_mask(name, selected, shape, "(B, T)", "selected")
 
@@ -136,7 +140,7 @@ class PositionalMask:
         return self.block(0, length, 0, length, device)
 
     def visible_keys(self, padding_mask: Tensor) -> Tensor:
-        """How many keys each query sees, ``(B, T)``, by a padding mask ``(B, T)``."""
+        """How many keys each query sees, ``(B, T)``; ``padding_mask`` is bool, True = padding."""
         check_padding_mask(padding_mask)
         length = padding_mask.shape[1]
         real = (~padding_mask).cumsum(1)

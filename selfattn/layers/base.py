@@ -71,7 +71,11 @@ class SelfAttention(nn.Module, ABC):
         return f"{sizes}, config={self.config}" if hasattr(self, "config") else sizes
 
     def head_width(self, width: int | None) -> int:
-        """``width``, or ``embed_dim / num_heads`` where it is None; refused if not whole."""
+        """``width``, or ``embed_dim / num_heads`` where it is None.
+
+        Raises:
+            UserError: if the heads do not divide the width.
+        """
         if width is not None:
             return width
         if self.embed_dim % self.num_heads:
@@ -82,7 +86,11 @@ class SelfAttention(nn.Module, ABC):
         return self.embed_dim // self.num_heads
 
     def check_input(self, x: Tensor, padding_mask: Tensor | None) -> None:
-        """Refuse an x that is not ``(B, T, C)``, and masks that are not bool ``(B, T)``."""
+        """Refuse inputs of another shape, and masks that are not bool.
+
+        Raises:
+            UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
+        """
         if x.dim() != 3 or x.shape[-1] != self.embed_dim:
             raise UserError(f"x has shape {tuple(x.shape)}; it must be (B, T, {self.embed_dim})")
         check_padding_mask(padding_mask, x.shape[:2])

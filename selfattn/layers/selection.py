@@ -124,15 +124,10 @@ class Sampler(nn.Module, ABC):
 
     @abstractmethod
     def choose(self, x: Tensor, real: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The choice and its logits.
+        """Selected, bool ``(B, T)``, and logits of being selected ``(B, T)``.
 
-        Args:
-            x: ``(B, T, C)``, 0 at padding.
-            real: bool ``(B, T)``, False = padding.
-            noise: ``(B, T)``, uniform in [0, 1); None takes the threshold.
-
-        Returns:
-            Selected, bool ``(B, T)``, and logits of being selected ``(B, T)``.
+        By x ``(B, T, C)``, 0 where not real, and by noise ``(B, T)``, uniform in [0, 1); without
+        noise by the threshold.
         """
 
 

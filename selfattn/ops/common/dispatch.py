@@ -32,7 +32,12 @@ OPERATORS: dict[str, Operator] = {}
 
 
 def backends() -> dict[str, str | None]:
-    """For each ``"operator, backend and device"`` why it cannot be used here; None if it can."""
+    """Usability of each operator's backends on this machine.
+
+    Returns:
+        ``"operator, backend and device"`` -> None if it is usable, else one sentence that says why
+        not.
+    """
     found: dict[str, str | None] = {}
     for name, operator in OPERATORS.items():
         found[f"{name}, fused on a CPU"] = operator.refusal("cpu", torch.float32)

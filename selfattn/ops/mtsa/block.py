@@ -104,13 +104,8 @@ def _bias(
 class Block:
     """One part of the input in working precision.
 
-    Args:
-        inputs: q, k, v, s, ``(B, H, T, .)``.
-        padding: bool ``(B, T)``, True = padding, or None.
-        part: which sentences and heads.
-        shared: what belongs to the whole pass.
-        saved: this part of what forward keeps; ``shift`` is written, or read if ``known``.
-        known: whether ``saved`` is filled: False in forward.
+    The inputs are q, k, v, s, ``(B, H, T, .)``. Forward fills ``saved``, this part of what it
+    keeps, and backward, where it is ``known``, reads it.
 
     Attributes:
         q: ``(rows, T, D_i)``, not yet scaled by ``1 / sqrt(D_i)``.
