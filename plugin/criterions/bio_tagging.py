@@ -1,7 +1,7 @@
 """``--criterion bio_tagging``: label-smoothed cross-entropy over BIO labels."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,6 +12,8 @@ from torch import Tensor
 
 from selfattn.errors import UserError
 
+from .._flags import flag
+
 # Target for padding, and for labels that do not occur in training.
 IGNORED = -100
 
@@ -20,9 +22,8 @@ IGNORED = -100
 class BIOTaggingConfig(FairseqDataclass):
     """Flags of the criterion."""
 
-    label_smoothing: float = field(
-        default=0.1,
-        metadata={"help": "probability that is spread over all other labels, as published"},
+    label_smoothing: float = flag(
+        0.1, "probability that is spread over all other labels, as published"
     )
 
 

@@ -1,6 +1,6 @@
 """``--criterion sentence_classification``: cross-entropy of classes, or of candidates."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch.nn.functional as F
@@ -9,6 +9,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from torch import Tensor
 
+from .._flags import flag
 from ._sentences import L2_HELP, SentenceCriterion
 
 # Target of an example whose label training never saw: it has no loss, and is always wrong.
@@ -19,7 +20,7 @@ UNSEEN = -100
 class SentenceClassificationConfig(FairseqDataclass):
     """Flags of the criterion."""
 
-    l2: float = field(default=0.0, metadata={"help": L2_HELP})
+    l2: float = flag(0.0, L2_HELP)
 
 
 @register_criterion("sentence_classification", dataclass=SentenceClassificationConfig)

@@ -1,6 +1,6 @@
 """``--criterion sentence_relatedness``: a score as a distribution over whole numbers."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from selfattn.errors import UserError
 from selfattn.models.relatedness_head import expected_score
 from selfattn_tasks.sentences.targets import distribution
 
+from .._flags import flag
 from ._sentences import L2_HELP, SentenceCriterion
 
 LOSSES = ["kl", "mse"]
@@ -25,9 +26,9 @@ LOSS_HELP = (
 class SentenceRelatednessConfig(FairseqDataclass):
     """Flags of the criterion."""
 
-    l2: float = field(default=0.0, metadata={"help": L2_HELP})
-    relatedness_loss: ChoiceEnum(LOSSES) = field(  # type: ignore[valid-type]
-        default="kl", metadata={"help": LOSS_HELP}
+    l2: float = flag(0.0, L2_HELP)
+    relatedness_loss: ChoiceEnum(LOSSES) = flag(  # type: ignore[valid-type]
+        "kl", LOSS_HELP
     )
 
 

@@ -18,7 +18,8 @@ from ..words.embeddings import read_vectors
 from . import counts
 from .folder import ALL, FOLDS, META, VECTORS, VERSION, WORDS, count_words, write_vectors
 from .folds import draw_folds, draw_share
-from .formats.reading import Reading, read_all
+from .formats.reading import read_all
+from .formats.source import Reading
 from .record import HIGHEST, LOWEST, NLI_LABELS, Example, Kind
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,8 @@ import torch
 
 from selfattn.errors import UserError
 from selfattn_tasks.sentences.folder import Folder
-from selfattn_tasks.sentences.formats.reading import Reading, read
+from selfattn_tasks.sentences.formats.reading import read
+from selfattn_tasks.sentences.formats.source import Reading
 from selfattn_tasks.sentences.record import Example, Kind
 
 NLI = "label\tpremise\thypothesis\n"

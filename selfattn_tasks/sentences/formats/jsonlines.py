@@ -8,12 +8,10 @@ from typing import Any
 
 from ..record import Kind
 from .columns import Columns
-from .source import Item, Source
+from .source import Item, Reading, Source
 
 
-def read_json_lines(
-    source: Source, kind: Kind, *, label_column: str | None, labelled: bool
-) -> Iterator[Item]:
+def read_json_lines(source: Source, kind: Kind, reading: Reading) -> Iterator[Item]:
     """The objects; an entry's name is found as a table's column.
 
     ``{"sentences": [[word, ...], ...], "target": ...}``, a line of a prepared folder, is read for
@@ -38,8 +36,8 @@ def read_json_lines(
             continue
         if tuple(row) != names:
             names = tuple(row)
-            columns = Columns(kind, names, label_column)
-            if fault := columns.fault(labelled):
+            columns = Columns(kind, names, reading.label_column)
+            if fault := columns.fault(reading.labelled):
                 source.fail(number, fault)
         values = [row[name] for name in columns.texts if name is not None]
         if kind.shape == "candidates":

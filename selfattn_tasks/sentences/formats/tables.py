@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..record import Kind
 from .columns import PARTS, Columns
-from .source import Item, Source
+from .source import Item, Reading, Source
 
 
 def is_table(first: str, kind: Kind) -> bool:
@@ -14,17 +14,13 @@ def is_table(first: str, kind: Kind) -> bool:
     return None not in Columns(kind, first.split("\t")).texts
 
 
-def read_table(
-    source: Source, kind: Kind, *, label_column: str | None, labelled: bool, part: str | None
-) -> Iterator[Item]:
+def read_table(source: Source, kind: Kind, reading: Reading) -> Iterator[Item]:
     """The rows; there is no quoting, and a field holds no tab.
 
     Args:
         source: the file.
         kind: of the task.
-        label_column: as for ``Columns``.
-        labelled: whether there must be a column of the target.
-        part: of a table whose rows say of which part they are, only these; None reads all.
+        reading: what to make of it.
 
     Raises:
         UserError: with file and line, if a column is missing or a row has another number of fields.
@@ -32,8 +28,8 @@ def read_table(
     lines = source.lines()
     number, header = next(lines)
     names = header.split("\t")
-    columns = Columns(kind, names, label_column)
-    if fault := columns.fault(labelled):
+    columns = Columns(kind, names, reading.label_column)
+    if fault := columns.fault(reading.labelled):
         source.fail(number, fault)
     texts = [names.index(name) for name in columns.texts if name is not None]
     target = None if columns.target is None else names.index(columns.target)
@@ -46,7 +42,7 @@ def read_table(
             source.fail(
                 number, f"{len(fields)} fields between tabs, but the header names {len(names)}"
             )
-        if own is not None and not _belongs(source, number, fields[own], part):
+        if own is not None and not _belongs(source, number, fields[own], reading.part):
             continue
         value = None if target is None else fields[target]
         yield Item(number, tuple(fields[index] for index in texts), value)
