@@ -28,11 +28,8 @@ class Folds(Protocol):
         seed: of the shuffle that dealt the examples out.
     """
 
-    @property
-    def count(self) -> int: ...
-
-    @property
-    def seed(self) -> int: ...
+    count: int
+    seed: int
 
     def flags(self, fold: int) -> tuple[str, ...]:
         """Flags of fairseq-train that name the part held out, from 0 on."""

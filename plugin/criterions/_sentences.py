@@ -6,14 +6,13 @@ import math
 from abc import abstractmethod
 from typing import Any
 
-from fairseq.criterions import FairseqCriterion
-from fairseq.logging import metrics
 from torch import Tensor
 
 from selfattn.errors import UserError
 from selfattn_tasks.sentences.record import Kind
 
 from ..modules.l2 import l2
+from ._sums import SummingCriterion, log_mean
 
 L2_HELP = (
     "factor of sum W^2 / 2 over all matrices but embeddings, added to the loss of training; "
@@ -27,7 +26,7 @@ def criterion_of(kind: Kind) -> str:
     return "sentence_relatedness" if kind.target == "score" else "sentence_classification"
 
 
-class SentenceCriterion(FairseqCriterion):
+class SentenceCriterion(SummingCriterion):
     """A loss of each example, and ``--l2``.
 
     Args:
@@ -85,20 +84,8 @@ class SentenceCriterion(FairseqCriterion):
         return losses.sum(), size, logged
 
     @staticmethod
-    def log_means(logging_outputs: list[dict[str, Any]], **places: int) -> None:
-        """Log means over examples.
-
-        Args:
-            logging_outputs: sums.
-            places: decimals of each figure.
-        """
-        size = float(sum(log.get("sample_size", 0) for log in logging_outputs))
-        for name, digits in {"loss": 4, "l2_loss": 4, **places}.items():
-            if any(name in log for log in logging_outputs):
-                total = float(sum(log.get(name, 0) for log in logging_outputs))
-                metrics.log_scalar(name, total / max(size, 1.0), size, round=digits)
-
-    @staticmethod
-    def logging_outputs_can_be_summed() -> bool:
-        """True: what is logged are sums."""
-        return True
+    def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:
+        """fairseq's hook: log means over examples, and the share of right ones in percent."""
+        for name in ("loss", "l2_loss", "mse"):
+            log_mean(logging_outputs, name)
+        log_mean(logging_outputs, "correct", over="nsentences", digits=2, percent="accuracy")

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from fairseq.criterions import CRITERION_REGISTRY, FairseqCriterion, register_criterion
+from fairseq.criterions import CRITERION_REGISTRY, register_criterion
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterionConfig
 from fairseq.dataclass import ChoiceEnum
-from fairseq.logging import metrics
 from torch import Tensor
 
 from selfattn.errors import UserError
@@ -17,6 +16,7 @@ from selfattn.layers import ReSA
 from .._flags import flag
 from ..modules.policy_phases import Phase, PolicyPhases
 from ._sentences import L2_HELP
+from ._sums import SummingCriterion, log_mean
 from .sentence_relatedness import LOSS_HELP, LOSSES
 
 # Criterions whose forward(reduce=False) gives one loss a token.
@@ -74,7 +74,7 @@ class PolicyGradientConfig(LabelSmoothedCrossEntropyCriterionConfig):
 
 
 @register_criterion("policy_gradient", dataclass=PolicyGradientConfig)
-class PolicyGradientCriterion(FairseqCriterion):
+class PolicyGradientCriterion(SummingCriterion):
     """The training of ReSAN (Shen et al. 2018, IJCAI, eq. 16-20) on top of another criterion.
 
     A sentence's reward is ``R = log p(target) - lambda * share``, and the policy's loss
@@ -240,17 +240,8 @@ class PolicyGradientCriterion(FairseqCriterion):
         for name in SUPERVISED:
             if any(f"supervised_{name}" in log for log in logging_outputs):
                 CRITERION_REGISTRY[name].reduce_metrics(logging_outputs)
-        sentences = sum(log.get("nsentences", 0) for log in logging_outputs)
         for name in _LOGGED:
-            if any(name in log for log in logging_outputs):
-                total = float(sum(log.get(name, 0) for log in logging_outputs))
-                mean = total / max(float(sentences), 1.0)
-                metrics.log_scalar(name, mean, float(sentences), round=4)
-
-    @staticmethod
-    def logging_outputs_can_be_summed() -> bool:
-        """True, since only sums are logged."""
-        return True
+            log_mean(logging_outputs, name, over="nsentences")
 
 
 def _mean(values: Tensor, lengths: Tensor | None, costs: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ from typing import Any
 import torch.nn.functional as F
 from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
-from fairseq.logging import metrics
 from torch import Tensor
 
 from .._flags import flag
@@ -34,13 +33,3 @@ class SentenceClassificationCriterion(SentenceCriterion):
         """See ``SentenceCriterion.losses``."""
         nll = F.cross_entropy(logits, target, ignore_index=UNSEEN, reduction="none")
         return nll, nll, {"correct": (logits.argmax(-1) == target).sum()}
-
-    @staticmethod
-    def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:
-        """Log means over examples, and the share of right ones in percent."""
-        SentenceCriterion.log_means(logging_outputs)
-        correct, examples = (
-            float(sum(log.get(name, 0) for log in logging_outputs))
-            for name in ("correct", "nsentences")
-        )
-        metrics.log_scalar("accuracy", 100 * correct / max(examples, 1), examples, round=2)

@@ -66,8 +66,3 @@ class SentenceRelatednessCriterion(SentenceCriterion):
         kl = (torch.xlogy(p, p) - p * log_q).sum(-1)
         squared = (expected_score(log_q.exp(), self.lowest) - target).square()  # eq. 25
         return (0.5 * squared if self.squared else kl), kl, {"mse": squared.sum()}
-
-    @staticmethod
-    def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:
-        """Log means over examples."""
-        SentenceCriterion.log_means(logging_outputs, mse=4)

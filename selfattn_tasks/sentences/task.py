@@ -87,7 +87,8 @@ class Sentences(Task):
     def folds(self, data: Path) -> HeldOut | None:
         """The folds of ``prepare_sentences.py --folds``."""
         folder = _folder(data)
-        return HeldOut(folder) if folder.fold_count else None
+        count = folder.fold_count
+        return HeldOut(folder, count, int(folder.meta["seed"])) if count else None
 
     def protocol(self, data: Path) -> str:
         """Whether a validation set chose the checkpoint, or the test set; and the folds."""
@@ -128,21 +129,13 @@ class Sentences(Task):
         return found
 
 
-@dataclass(frozen=True)
+@dataclass
 class HeldOut:
     """The folds of a prepared folder, as ``selfattn_tasks.task.Folds`` asks for them."""
 
     folder: Folder
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return self.folder.fold_count
-
-    @property
-    def seed(self) -> int:
-        """Of the shuffle."""
-        return int(self.folder.meta["seed"])
+    count: int
+    seed: int
 
     def flags(self, fold: int) -> tuple[str, ...]:
         """fairseq-train's."""

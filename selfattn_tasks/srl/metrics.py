@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from selfattn import __version__
 
-from ..metric import Counts, SentenceCounts, compact, percent
+from ..metric import Counts, Metric, SentenceCounts, compact, percent
 from .propositions import Sentence
 from .scorer import Result, score
 
@@ -38,24 +37,16 @@ def counts_of(found: Result) -> tuple[int, ...]:
     )  # fmt: skip
 
 
-@dataclass
-class TaggingMetric:
+class TaggingMetric(Metric):
     """A score of semantic roles, equal to that of the official CoNLL-2005 script.
 
     Args:
-        name: one of NAMES.
-        higher_is_better: true of both.
-        source: both come from the same counts.
+        name: one of NAMES, which come from the same counts.
     """
 
-    name: str
-    higher_is_better: bool = True
-    source: str = "arguments"
-
-    @property
-    def signature(self) -> str:
-        """The script that the score follows, and the version that computed it."""
-        return f"script:srl-eval|V:no|version:selfattn-{__version__}"
+    source = "arguments"
+    # The script that the score follows, and the version that computed it.
+    signature = f"script:srl-eval|V:no|version:selfattn-{__version__}"
 
     def counts(
         self, gold: Sequence[Sentence], outputs: Sequence[Sequence[Sentence]]

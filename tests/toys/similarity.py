@@ -8,30 +8,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from selfattn.errors import UserError
-from selfattn_tasks.metric import Counts, SentenceCounts
+from selfattn_tasks.metric import Counts, Metric, SentenceCounts
 from selfattn_tasks.task import Scores, Task
 from selfattn_tasks.text import read_lines
 
 _LINE = re.compile(r"(\d+(?:\.\d+)?)\t[^\t]+\t[^\t]+")
 
 
-@dataclass
-class SimilarityMetric:
+class SimilarityMetric(Metric):
     """Pearson's correlation or the mean squared error."""
 
-    name: str
-    source: str = "similarity"
-    signature: str = "toy:similarity|version:1"
+    source = "similarity"
+    signature = "toy:similarity|version:1"
 
-    @property
-    def higher_is_better(self) -> bool:
-        return self.name == "Pearson"
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.higher_is_better = name == "Pearson"
 
     def counts(
         self, gold: Sequence[float], outputs: Sequence[Sequence[float]]
