@@ -52,9 +52,9 @@ def names_of(gold: Sequence[Answer]) -> tuple[str, ...]:
     return NAMES[1:] if any(isinstance(answer.value, float) for answer in gold) else NAMES[:1]
 
 
-def scale(name: str) -> Scale:
+def scale(metric: str) -> Scale:
     """Digits, limits and the relevant difference of a metric."""
-    return _SCALES[name]
+    return _SCALES[metric]
 
 
 def correlation(sums: Counts) -> Counts:

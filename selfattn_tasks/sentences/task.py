@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from selfattn.errors import UserError
 from selfattn.files import write_lines
 
-from ..metric import Scale
 from ..task import Scores, Task
 from . import gold as files
 from . import predictions
@@ -34,34 +32,11 @@ class Sentences(Task):
     predictor = "predict sentences"
     hypotheses = "tsv"
 
-    def recognise(self, path: Path) -> list[Answer] | None:
-        """The answers of a file of a format of its own."""
-        try:
-            return self.read_gold(path)
-        except UserError:
-            return None
-
-    def read_gold(self, path: Path) -> list[Answer]:
-        """What is right; of a file with scores and classes, the scores."""
-        return files.read_gold(path)
-
-    def read_outputs(self, path: Path, gold: Sequence[Answer], gold_path: Path) -> list[Answer]:
-        """Predictions in the order of the gold file."""
-        return files.read_outputs(path, gold, gold_path)
-
-    def make_metrics(
-        self, names: Sequence[str], *, lowercase: bool, tokenize: str
-    ) -> list[SentenceMetric]:
-        """Case and tokenizer do not matter to them."""
-        return [SentenceMetric(name) for name in names]
-
-    def metrics_of(self, gold: Sequence[Answer]) -> tuple[str, ...]:
-        """Accuracy, or the metrics of scores."""
-        return names_of(gold)
-
-    def scale(self, metric: str) -> Scale:
-        """Accuracy in percent; the others with four digits, and no percent."""
-        return scale(metric)
+    metric = SentenceMetric
+    read_gold = staticmethod(files.read_gold)
+    read_outputs = staticmethod(files.read_outputs)
+    metrics_of = staticmethod(names_of)
+    scale = staticmethod(scale)
 
     def score(self, output: Path, gold: Path, hypotheses: Path, lowercase: bool) -> Scores:
         """Score predictions; their file then gets its final name.

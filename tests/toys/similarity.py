@@ -54,16 +54,11 @@ class Similarity(Task):
     name = "similarity"
     gold_holds = "similarities"
     metrics = ("Pearson", "MSE")
+    metric = SimilarityMetric
     prepare = "selfattn prepare similarity"
     train_flags = ("--task", "similarity_of_sentences")
     predictor = "predict_similarity"
     hypotheses = "numbers"
-
-    def recognise(self, path: Path) -> list[float] | None:
-        try:
-            return self.read_gold(path)
-        except UserError:
-            return None
 
     def read_gold(self, path: Path) -> list[float]:
         found = [_LINE.fullmatch(line) for line in read_lines(path)]
@@ -76,11 +71,6 @@ class Similarity(Task):
         if len(found) != len(gold):
             raise UserError(f"{path} has {len(found)} numbers, but {gold_path} {len(gold)} lines")
         return found
-
-    def make_metrics(
-        self, names: Sequence[str], *, lowercase: bool, tokenize: str
-    ) -> list[SimilarityMetric]:
-        return [SimilarityMetric(name) for name in names]
 
     def score(self, output: Path, gold: Path, hypotheses: Path, lowercase: bool) -> Scores:
         wanted = self.read_gold(gold)
