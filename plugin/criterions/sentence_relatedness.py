@@ -9,8 +9,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from torch import Tensor
 
 from selfattn.errors import UserError
-from selfattn.models.relatedness_head import expected_score
-from selfattn_tasks.sentences.targets import distribution
+from selfattn.models.relatedness_head import distribution, expected_score
 
 from .._flags import flag
 from ._sentences import L2_HELP, SentenceCriterion

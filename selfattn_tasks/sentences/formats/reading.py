@@ -11,10 +11,9 @@ from pathlib import Path
 from selfattn.errors import UserError, shortened
 
 from ..record import HIGHEST, LOWEST, NLI_LABELS, Example, Kind, Target
-from .jsonlines import read_json_lines
+from .columns import is_table, read_json_lines, read_table
 from .labelled_lines import NUMBERED, TREC, read_labelled
 from .source import Item, Reading, Source
-from .tables import is_table, read_table
 from .trees import read_trees
 
 logger = logging.getLogger(__name__)
