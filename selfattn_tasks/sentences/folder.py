@@ -100,10 +100,6 @@ class Folder:
             select_on_test=self.selection == "test",
         )
 
-    def has(self, split: str) -> bool:
-        """Whether there is such a part."""
-        return bool(self.fold_count) or (self.path / f"{split}.jsonl").is_file()
-
     def examples(self, split: str, fold: int | None = None) -> list[Example]:
         """The examples of a part, in the order of the file.
 

@@ -21,7 +21,7 @@ from selfattn.models import (
 )
 from selfattn.models.attention import AttentionContext
 
-from ...words.table import WordTable
+from ...words.embeddings import WordTable
 from ...words.vocabulary import PADDING
 from ..record import Kind
 
