@@ -15,7 +15,7 @@ from fairseq import options, tasks, utils
 from selfattn.errors import UserError
 from selfattn_tasks.sentences.folder import META, Folder
 
-from ..criterions._sentences import criterion_of
+from ..criterions.sentences import criterion_of
 from ._patch import check_flags, wrap
 from .checkpoint_errors import stored_flag
 

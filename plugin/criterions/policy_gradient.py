@@ -15,9 +15,8 @@ from selfattn.layers import ReSA
 
 from .._flags import flag
 from ..modules.policy_phases import Phase, PolicyPhases
-from ._sentences import L2_HELP
 from ._sums import SummingCriterion, log_mean
-from .sentence_relatedness import LOSS_HELP, LOSSES
+from .sentences import L2_HELP, LOSS_HELP, LOSSES
 
 # Criterions whose forward(reduce=False) gives one loss a token.
 SUPERVISED = (

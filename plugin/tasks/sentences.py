@@ -26,8 +26,7 @@ from selfattn_tasks.words.embeddings import WordVectors, read_vectors
 from selfattn_tasks.words.vocabulary import Vocabulary, differences
 
 from .._flags import flag
-from ..criterions._sentences import criterion_of
-from ..criterions.sentence_classification import UNSEEN
+from ..criterions.sentences import UNSEEN, criterion_of
 from ..data.sentences import Encoded, SentenceDataset
 from ._shared import outputs_of, short_enough, with_vectors
 
