@@ -127,7 +127,7 @@ def test_an_architecture_with_another_attention():
 
 @pytest.mark.parametrize("mechanism", [name for name in MECHANISMS if name != "mtsa"])
 def test_two_processes_translate_as_one(mechanism, train, prepared, run_cli, tmp_path):
-    arch = ("--arch", f"transformer_{mechanism}_tiny", "--save-interval-updates", "0")
+    arch = ("--arch", f"transformer_{mechanism}_tiny")
     alone = tmp_path / "alone"
     log = train(alone, *MORE, "--update-freq", "2", *arch)
     together = tmp_path / "together"
