@@ -6,7 +6,7 @@ import glob
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -98,6 +98,11 @@ def check_destination(destination: Path, *, overwrite: bool, mark: str) -> None:
     # An existing one is renamed, which needs the folder above to be writable.
     place = destination.absolute().parent if destination.exists() else destination
     check_output_folder("the destination", place)
+
+
+def hashes(paths: Iterable[Path]) -> dict[str, str]:
+    """The SHA-256 of each file by its path, as records hold it."""
+    return {str(path): sha256_of(path) for path in paths}
 
 
 def sha256_of(path: Path) -> str:

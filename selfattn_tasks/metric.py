@@ -8,9 +8,10 @@ exact up to 2^53, or floats for a metric that has no counts. Sums are float64.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,29 +40,26 @@ class Scale:
     says_error: str = "counts errors"
 
 
-class Metric(Protocol):
-    """What a comparison needs to know about a metric."""
+class Metric(ABC):
+    """What a comparison needs to know about a metric.
 
-    @property
-    def name(self) -> str:
-        """Its name in tables."""
-        ...
+    Args:
+        name: in tables.
 
-    @property
-    def source(self) -> str:
-        """Metrics of one source have the same counts."""
-        ...
+    Attributes:
+        source: metrics of one source have the same counts.
+        signature: what must agree before two scores may be compared.
+        higher_is_better: False for an error rate.
+    """
 
-    @property
-    def higher_is_better(self) -> bool:
-        """False for an error rate."""
-        ...
+    source: str
+    signature: str
+    higher_is_better: bool = True
 
-    @property
-    def signature(self) -> str:
-        """What must agree before two scores may be compared."""
-        ...
+    def __init__(self, name: str) -> None:
+        self.name = name
 
+    @abstractmethod
     def counts(self, gold: Sequence[Any], outputs: Sequence[Sequence[Any]]) -> list[SentenceCounts]:
         """Count each sentence of several outputs.
 
@@ -73,11 +71,10 @@ class Metric(Protocol):
         Returns:
             an array of shape (sentences, columns) for each output.
         """
-        ...
 
+    @abstractmethod
     def scores(self, sums: Counts) -> Counts:
         """Scores from summed counts, shape (..., columns) to (...)."""
-        ...
 
 
 def compact(rows: Sequence[Sequence[float]]) -> SentenceCounts:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from selfattn.errors import UserError
+
 from .metric import Metric, Scale
 
 
@@ -28,11 +30,8 @@ class Folds(Protocol):
         seed: of the shuffle that dealt the examples out.
     """
 
-    @property
-    def count(self) -> int: ...
-
-    @property
-    def seed(self) -> int: ...
+    count: int
+    seed: int
 
     def flags(self, fold: int) -> tuple[str, ...]:
         """Flags of fairseq-train that name the part held out, from 0 on."""
@@ -62,6 +61,7 @@ class Task(ABC):
         gold_holds: what its gold files hold, in the plural, for messages.
         metrics: names of all metrics in the order of tables. The first is the primary one, unless
             the user names another.
+        metric: their class, where case and tokenizer do not matter to them.
         packages: whose versions a report gives, beside those of NumPy and SciPy.
         valid_metrics: scores of a validation, by their names in fairseq's log; value: in pictures.
         prepare: the command that makes its data.
@@ -83,6 +83,7 @@ class Task(ABC):
     name: str
     gold_holds: str
     metrics: tuple[str, ...]
+    metric: type[Metric]
     packages: tuple[str, ...] = ()
     valid_metrics: Mapping[str, str] = {}
     prepare: str
@@ -103,9 +104,10 @@ class Task(ABC):
         """The keys of a grid file that belong to the task."""
         return (self.flags_key, self.gold_key, *(["lowercase"] if self.ignores_case else []))
 
-    @abstractmethod
     def recognise(self, path: Path) -> list[Any] | None:
         """The gold sentences of a file that clearly belongs to this task, else None.
+
+        By default those of every file that :meth:`read_gold` accepts.
 
         Args:
             path: the file.
@@ -113,6 +115,10 @@ class Task(ABC):
         Raises:
             UserError: if the file cannot be read and no other task is left to ask.
         """
+        try:
+            return self.read_gold(path)
+        except UserError:
+            return None
 
     @abstractmethod
     def read_gold(self, path: Path) -> list[Any]:
@@ -138,11 +144,10 @@ class Task(ABC):
             UserError: if the output belongs to another test set or is incomplete.
         """
 
-    @abstractmethod
     def make_metrics(
         self, names: Sequence[str], *, lowercase: bool, tokenize: str
     ) -> Sequence[Metric]:
-        """Make metrics by name.
+        """Make metrics by name, of the class ``metric`` unless they depend on the text.
 
         Args:
             names: some of ``metrics``.
@@ -152,6 +157,7 @@ class Task(ABC):
         Raises:
             UserError: if a package is missing.
         """
+        return [self.metric(name) for name in names]
 
     @abstractmethod
     def score(self, output: Path, gold: Path, hypotheses: Path, lowercase: bool) -> Scores:

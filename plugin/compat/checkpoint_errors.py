@@ -1,5 +1,6 @@
 """One sentence for a checkpoint that is missing, broken or of another model."""
 
+import inspect
 import logging
 from typing import Any
 
@@ -93,21 +94,15 @@ def _other_flags(flags: dict[str, Any]) -> str:
     return ", ".join(found[:3])
 
 
-def _load_model_ensemble_and_task(
-    original: Any,
-    filenames: Any,
-    arg_overrides: Any = None,
-    task: Any = None,
-    strict: bool = True,
-    suffix: str = "",
-    num_shards: int = 1,
-    state: Any = None,
-) -> Any:
-    if not suffix and num_shards == 1:  # sharded checkpoints have other names than --path says
+def _load_model_ensemble_and_task(original: Any, filenames: Any, *args: Any, **kwargs: Any) -> Any:
+    call = inspect.signature(original).bind(filenames, *args, **kwargs)
+    call.apply_defaults()
+    # Sharded checkpoints have other names than --path says.
+    if not call.arguments["suffix"] and call.arguments["num_shards"] == 1:
         for filename in filenames:
             if not PathManager.isfile(filename):
                 raise UserError(f"the checkpoint {filename} does not exist")
-    found = original(filenames, arg_overrides, task, strict, suffix, num_shards, state)
+    found = original(filenames, *args, **kwargs)
     if len(filenames) > 1:
         seen = checkpoints.Distinct()
         for model, filename in zip(found[0], filenames, strict=True):
@@ -139,18 +134,14 @@ def _load_checkpoint(original: Any, self: Trainer, filename: str, *args: Any, **
 
 
 def _load_state_dict(
-    original: Any,
-    self: BaseFairseqModel,
-    state_dict: dict[str, torch.Tensor],
-    *args: Any,
-    **kwargs: Any,
+    original: Any, self: BaseFairseqModel, state: dict[str, torch.Tensor], *args: Any, **kwargs: Any
 ) -> Any:
     try:
-        return original(self, state_dict, *args, **kwargs)
+        return original(self, state, *args, **kwargs)
     except RuntimeError as error:
         if "Error(s) in loading state_dict" not in str(error):
             raise
-        raise UserError(_differences(self, state_dict, kwargs.get("model_cfg"))) from error
+        raise UserError(_differences(self, state, kwargs.get("model_cfg"))) from error
 
 
 def _differences(model: BaseFairseqModel, state: dict[str, torch.Tensor], cfg: Any) -> str:

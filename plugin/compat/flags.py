@@ -1,10 +1,11 @@
 """Flags: defaults that commands need, and values that are never evaluated as code."""
 
 import ast
+import functools
 import os
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import fairseq
@@ -14,7 +15,7 @@ from fairseq import options, tasks, utils
 from selfattn.errors import UserError
 from selfattn_tasks.sentences.folder import META, Folder
 
-from ..criterions._sentences import criterion_of
+from ..criterions.sentences import criterion_of
 from ._patch import check_flags, wrap
 from .checkpoint_errors import stored_flag
 
@@ -108,6 +109,18 @@ def check_overrides() -> None:
                 raise UserError(f"{flag} is {value!r}, but must be a dictionary such as {{'a': 1}}")
 
 
+def _before_parsing(prepare: Callable[[ArgumentParser, Sequence[str]], None]) -> None:
+    """Have a function change the parser of a fairseq command before it parses these words."""
+
+    @wrap(options, "parse_args_and_arch")
+    @functools.wraps(prepare)
+    def parse_args_and_arch(
+        original: Any, parser: ArgumentParser, input_args: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        prepare(parser, sys.argv[1:] if input_args is None else list(input_args))
+        return original(parser, input_args, *args, **kwargs)
+
+
 def complete_validation() -> None:
     """Let fairseq-validate do without ``--task`` and a batch size, as fairseq-generate does.
 
@@ -116,14 +129,11 @@ def complete_validation() -> None:
     task only decides which flags are known here: the one that runs is the checkpoint's.
     """
 
-    @wrap(options, "parse_args_and_arch")
-    def parse_args_and_arch(
-        original: Any, parser: ArgumentParser, *args: Any, **kwargs: Any
-    ) -> Any:
+    @_before_parsing
+    def add_defaults(parser: ArgumentParser, given: Sequence[str]) -> None:
         # fairseq-validate's is the only parser whose --task has no default.
         if any(a.dest == "task" and a.default is None for a in parser._actions):
             parser.set_defaults(task="translation", max_tokens=12000)
-        return original(parser, *args, **kwargs)
 
 
 def complete_help() -> None:
@@ -133,22 +143,17 @@ def complete_help() -> None:
     that meets ``--help`` prints what it knows so far and exits. Fix: leave it out at first.
     """
 
-    @wrap(options, "parse_args_and_arch")
-    def parse_args_and_arch(
-        original: Any, parser: ArgumentParser, input_args: Any = None, *args: Any, **kwargs: Any
-    ) -> Any:
-        given = sys.argv[1:] if input_args is None else list(input_args)
+    @_before_parsing
+    def leave_out_help(parser: ArgumentParser, given: Sequence[str]) -> None:
         rest = [word for word in given if word not in ("-h", "--help")]
-        if len(rest) == len(given):
-            return original(parser, input_args, *args, **kwargs)
         parse = parser.parse_known_args
 
         def first(_: Any = None, namespace: Any = None) -> Any:
             parser.parse_known_args = parse  # type: ignore[method-assign]
             return parse(rest, namespace)
 
-        parser.parse_known_args = first  # type: ignore[assignment, method-assign]
-        return original(parser, given, *args, **kwargs)
+        if len(rest) < len(given):
+            parser.parse_known_args = first  # type: ignore[assignment, method-assign]
 
 
 def complete_criterion() -> None:
@@ -158,16 +163,12 @@ def complete_criterion() -> None:
     that of the folder's task, where neither flag nor configuration names another.
     """
 
-    @wrap(options, "parse_args_and_arch")
-    def parse_args_and_arch(
-        original: Any, parser: ArgumentParser, input_args: Any = None, *args: Any, **kwargs: Any
-    ) -> Any:
-        given = sys.argv[1:] if input_args is None else list(input_args)
+    @_before_parsing
+    def choose(parser: ArgumentParser, given: Sequence[str]) -> None:
         if _value_of("--task", given) == "sentences":
             folders = [word for word in given if os.path.isfile(os.path.join(word, META))]
             if folders:
                 parser.set_defaults(criterion=criterion_of(Folder(folders[0]).kind))
-        return original(parser, input_args, *args, **kwargs)
 
 
 def _value_of(flag: str, words: Sequence[str]) -> str | None:

@@ -1,7 +1,6 @@
 """Reading checkpoints and archives without running or misplacing anything in them."""
 
 import atexit
-import contextlib
 import functools
 import lzma
 import os
@@ -11,7 +10,6 @@ import tarfile
 import tempfile
 import types
 import zlib
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -26,15 +24,17 @@ from selfattn_tasks.checkpoints import safe_types
 from ._patch import wrap
 
 
-@contextlib.contextmanager
-def _loading(weights_only: bool) -> Iterator[None]:
-    """Let ``torch.load`` read only tensors and the allowed types, or everything."""
-    load = torch.load
-    torch.load = functools.partial(load, weights_only=weights_only)
-    try:
-        yield
-    finally:
-        torch.load = load
+def _loads(weights_only: bool, owner: Any, name: str) -> None:
+    """Let ``torch.load`` read only tensors and the allowed types, or everything, in a function."""
+
+    @wrap(owner, name)
+    def loading(original: Any, *args: Any, **kwargs: Any) -> Any:
+        load = torch.load
+        torch.load = functools.partial(load, weights_only=weights_only)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            torch.load = load
 
 
 def allow_checkpoint_types() -> None:
@@ -46,11 +46,7 @@ def allow_checkpoint_types() -> None:
     file holds. Fix: name those harmless types, and say ``weights_only`` for every file.
     """
     torch.serialization.add_safe_globals(safe_types())
-
-    @wrap(checkpoint_utils, "load_checkpoint_to_cpu")
-    def load_checkpoint_to_cpu(original: Any, *args: Any, **kwargs: Any) -> Any:
-        with _loading(weights_only=True):
-            return original(*args, **kwargs)
+    _loads(True, checkpoint_utils, "load_checkpoint_to_cpu")
 
 
 def trust_own_broadcast() -> None:
@@ -60,11 +56,7 @@ def trust_own_broadcast() -> None:
     class of fairseq's own. Fix: allow everything there, since the bytes come from our own rank 0
     and not from a file.
     """
-
-    @wrap(distributed_utils, "_broadcast_object_slow")
-    def _broadcast_object_slow(original: Any, *args: Any, **kwargs: Any) -> Any:
-        with _loading(weights_only=False):
-            return original(*args, **kwargs)
+    _loads(False, distributed_utils, "_broadcast_object_slow")
 
 
 def restore_meters_only() -> None:

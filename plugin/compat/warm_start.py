@@ -91,21 +91,15 @@ def fit(model: nn.Module, state: dict[str, Any]) -> dict[str, Any]:
     if _Start.path is None:
         return state
     model.upgrade_state_dict(state)  # type: ignore[operator]
-    stored, start = _apart(state)
-    taken: list[str] = []
-    new: list[str] = []
+    stored, rest = _apart(state)
     own = model.state_dict(keep_vars=True)
-    for name, value in own.items():
-        match = _ATTENTION.fullmatch(name)
-        if match is None:
-            taken.append(name)
-            continue
-        given = stored.get(match[1] + match[2])
-        fits = _fits(name, given, value)
-        start[name] = given if fits else value.detach()
-        (taken if fits else new).append(name)
+    fairseqs = {name: m[1] + m[2] for name in own if (m := _ATTENTION.fullmatch(name))}
+    found, inside, new = _fitting(
+        {name: own[name] for name in fairseqs}, {n: stored.get(fairseqs[n]) for n in fairseqs}
+    )
+    start = rest | found
     _check_tied(own, start)
-    inside = [name for name in taken if _ATTENTION.fullmatch(name)]
+    taken = [name for name in own if name not in new]
     logger.info(
         "warm start from %s: %s are the checkpoint's, of which the encoder's attention has %s (%s)",
         _Start.path, _size(model, taken), _size(model, inside), _parts(inside),
@@ -129,14 +123,7 @@ def fit_names(model: nn.Module, state: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     if _Start.path is None:
         return state
-    start: dict[str, Any] = {}
-    taken: list[str] = []
-    new: list[str] = []
-    for name, value in model.state_dict().items():
-        given = state.get(name)
-        fits = _fits(name, given, value)
-        start[name] = given if fits else value
-        (taken if fits else new).append(name)
+    start, taken, new = _fitting(model.state_dict(), state)
     if not any(name in taken for name, _ in model.named_parameters()):
         raise UserError(
             f"--finetune-from-model {_Start.path} has no weight of the name and shape of one of "
@@ -158,9 +145,19 @@ def advice(model: nn.Module) -> str:
     return ", or take what fits with --finetune-from-model"
 
 
-def _fits(name: str, given: Any, value: Any) -> bool:
-    """Whether a weight of the checkpoint, or None, can take the place of a new one."""
-    return given is not None and (name.endswith("_extra_state") or given.shape == value.shape)
+def _fitting(
+    own: Mapping[str, Any], given: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str], list[str]]:
+    """The weights of a new model: what is given and fits, else its own; and the names of both."""
+    start: dict[str, Any] = {}
+    taken: list[str] = []
+    new: list[str] = []
+    for name, value in own.items():
+        other = given.get(name)
+        fits = other is not None and (name.endswith("_extra_state") or other.shape == value.shape)
+        start[name] = other if fits else value
+        (taken if fits else new).append(name)
+    return start, taken, new
 
 
 def _apart(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1,16 +1,18 @@
 """``--criterion bio_tagging``: label-smoothed cross-entropy over BIO labels."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
-from fairseq.logging import metrics
 from torch import Tensor
 
 from selfattn.errors import UserError
+
+from .._flags import flag
+from ._sums import SummingCriterion, log_mean
 
 # Target for padding, and for labels that do not occur in training.
 IGNORED = -100
@@ -20,14 +22,13 @@ IGNORED = -100
 class BIOTaggingConfig(FairseqDataclass):
     """Flags of the criterion."""
 
-    label_smoothing: float = field(
-        default=0.1,
-        metadata={"help": "probability that is spread over all other labels, as published"},
+    label_smoothing: float = flag(
+        0.1, "probability that is spread over all other labels, as published"
     )
 
 
 @register_criterion("bio_tagging", dataclass=BIOTaggingConfig)
-class BIOTaggingCriterion(FairseqCriterion):
+class BIOTaggingCriterion(SummingCriterion):
     """The loss of Tan et al. (2018) and of the MTSA paper's SRL model, a mean over words.
 
     The target distribution has 1 - e at the gold label and e / (C - 1) at each other one. As in the
@@ -81,17 +82,8 @@ class BIOTaggingCriterion(FairseqCriterion):
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:
         """Log the mean loss in nats per word, and the share of correct labels in percent."""
-        loss, correct, words = (
-            float(sum(log.get(name, 0) for log in logging_outputs))
-            for name in ("loss", "correct_words", "sample_size")
-        )
-        metrics.log_scalar("loss", loss / max(words, 1), words, round=4)
-        metrics.log_scalar("accuracy", 100 * correct / max(words, 1), words, round=2)
-
-    @staticmethod
-    def logging_outputs_can_be_summed() -> bool:
-        """True, since only sums are logged."""
-        return True
+        log_mean(logging_outputs, "loss")
+        log_mean(logging_outputs, "correct_words", digits=2, percent="accuracy")
 
 
 def smoothed_loss(log_probs: Tensor, gold: Tensor, smoothing: float) -> Tensor:

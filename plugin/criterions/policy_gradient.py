@@ -1,22 +1,22 @@
 """``--criterion policy_gradient``: a task's own loss, and REINFORCE for the selections of ReSA."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from fairseq.criterions import CRITERION_REGISTRY, FairseqCriterion, register_criterion
+from fairseq.criterions import CRITERION_REGISTRY, register_criterion
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterionConfig
 from fairseq.dataclass import ChoiceEnum
-from fairseq.logging import metrics
 from torch import Tensor
 
 from selfattn.errors import UserError
 from selfattn.layers import ReSA
 
+from .._flags import flag
 from ..modules.policy_phases import Phase, PolicyPhases
-from ._sentences import L2_HELP
-from .sentence_relatedness import LOSS_HELP, LOSSES
+from ._sums import SummingCriterion, log_mean
+from .sentences import L2_HELP, LOSS_HELP, LOSSES
 
 # Criterions whose forward(reduce=False) gives one loss a token.
 SUPERVISED = (
@@ -37,57 +37,43 @@ _LOGGED = ("reward", "policy_loss", "selected_heads", "selected_dependents", "se
 class PolicyGradientConfig(LabelSmoothedCrossEntropyCriterionConfig):
     """Flags of the criterion."""
 
-    label_smoothing: float = field(
-        default=0.1, metadata={"help": "label smoothing of the supervised loss"}
+    label_smoothing: float = flag(0.1, "label smoothing of the supervised loss")
+    supervised_criterion: ChoiceEnum(["task", *SUPERVISED]) = flag(  # type: ignore[valid-type]
+        "task",
+        "the supervised loss; task: bio_tagging for --task srl_tagging, that of the "
+        "data for --task sentences, else label_smoothed_cross_entropy",
     )
-    supervised_criterion: ChoiceEnum(["task", *SUPERVISED]) = field(  # type: ignore[valid-type]
-        default="task",
-        metadata={
-            "help": "the supervised loss; task: bio_tagging for --task srl_tagging, that of the "
-            "data for --task sentences, else label_smoothed_cross_entropy"
-        },
+    l2: float = flag(0.0, f"--task sentences: {L2_HELP}")
+    relatedness_loss: ChoiceEnum(LOSSES) = flag(  # type: ignore[valid-type]
+        "kl", f"relatedness of sentences: {LOSS_HELP}"
     )
-    l2: float = field(default=0.0, metadata={"help": f"--task sentences: {L2_HELP}"})
-    relatedness_loss: ChoiceEnum(LOSSES) = field(  # type: ignore[valid-type]
-        default="kl", metadata={"help": f"relatedness of sentences: {LOSS_HELP}"}
+    selection_cost: float = flag(
+        0.02, "lambda: what the selected share costs; published are 0.005 to 0.04"
     )
-    selection_cost: float = field(
-        default=0.02,
-        metadata={"help": "lambda: what the selected share costs; published are 0.005 to 0.04"},
+    selection_penalty: ChoiceEnum(["product", "sum"]) = flag(  # type: ignore[valid-type]
+        "product",
+        "the share that costs: selected heads times selected dependents, as in the "
+        "authors' code, or the sum of both, as in the paper",
     )
-    selection_penalty: ChoiceEnum(["product", "sum"]) = field(  # type: ignore[valid-type]
-        default="product",
-        metadata={
-            "help": "the share that costs: selected heads times selected dependents, as in the "
-            "authors' code, or the sum of both, as in the paper"
-        },
+    selection_reward: ChoiceEnum(REWARDS) = flag(  # type: ignore[valid-type]
+        "log_p",
+        "what a selection is rewarded with: log_p: the log probability of the target, "
+        "as published; loss: minus the supervised loss, label smoothing included",
     )
-    selection_reward: ChoiceEnum(REWARDS) = field(  # type: ignore[valid-type]
-        default="log_p",
-        metadata={
-            "help": "what a selection is rewarded with: log_p: the log probability of the target, "
-            "as published; loss: minus the supervised loss, label smoothing included"
-        },
+    reward_baseline: ChoiceEnum(BASELINES) = flag(  # type: ignore[valid-type]
+        "none",
+        "what is subtracted from a sentence's reward: none, as published; running_mean "
+        "of all earlier rewards; select_all: the reward that it would get with everything "
+        "selected, at the cost of another forward pass",
     )
-    reward_baseline: ChoiceEnum(BASELINES) = field(  # type: ignore[valid-type]
-        default="none",
-        metadata={
-            "help": "what is subtracted from a sentence's reward: none, as published; running_mean "
-            "of all earlier rewards; select_all: the reward that it would get with everything "
-            "selected, at the cost of another forward pass"
-        },
-    )
-    select_all_updates: int = field(
-        default=1000, metadata={"help": "first updates, in which every token is selected"}
-    )
-    policy_only_updates: int = field(
-        default=0,
-        metadata={"help": "updates after them, in which the selection alone is trained"},
+    select_all_updates: int = flag(1000, "first updates, in which every token is selected")
+    policy_only_updates: int = flag(
+        0, "updates after them, in which the selection alone is trained"
     )
 
 
 @register_criterion("policy_gradient", dataclass=PolicyGradientConfig)
-class PolicyGradientCriterion(FairseqCriterion):
+class PolicyGradientCriterion(SummingCriterion):
     """The training of ReSAN (Shen et al. 2018, IJCAI, eq. 16-20) on top of another criterion.
 
     A sentence's reward is ``R = log p(target) - lambda * share``, and the policy's loss
@@ -253,17 +239,8 @@ class PolicyGradientCriterion(FairseqCriterion):
         for name in SUPERVISED:
             if any(f"supervised_{name}" in log for log in logging_outputs):
                 CRITERION_REGISTRY[name].reduce_metrics(logging_outputs)
-        sentences = sum(log.get("nsentences", 0) for log in logging_outputs)
         for name in _LOGGED:
-            if any(name in log for log in logging_outputs):
-                total = float(sum(log.get(name, 0) for log in logging_outputs))
-                mean = total / max(float(sentences), 1.0)
-                metrics.log_scalar(name, mean, float(sentences), round=4)
-
-    @staticmethod
-    def logging_outputs_can_be_summed() -> bool:
-        """True, since only sums are logged."""
-        return True
+            log_mean(logging_outputs, name, over="nsentences")
 
 
 def _mean(values: Tensor, lengths: Tensor | None, costs: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from fairseq.data import FairseqDataset
 
-from selfattn_tasks.sentences.model.batches import pad
+from selfattn_tasks.sentences.model.network import pad
 from selfattn_tasks.words.vocabulary import PADDING
 
 # Lengths are moved by up to this share before examples are sorted by them, anew in each epoch:

@@ -1,6 +1,6 @@
 """``--lr-scheduler piecewise``: a learning rate that changes after given updates."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from fairseq.dataclass import FairseqDataclass
@@ -9,18 +9,17 @@ from omegaconf import II
 
 from selfattn.errors import UserError
 
+from .._flags import flag
+
 
 @dataclass
 class PiecewiseConfig(FairseqDataclass):
     """Flags of the schedule."""
 
-    lr_boundaries: str = field(
-        default="400000,500000",
-        metadata={"help": "updates at which the learning rate is multiplied, comma-separated"},
+    lr_boundaries: str = flag(
+        "400000,500000", "updates at which the learning rate is multiplied, comma-separated"
     )
-    lr_factor: float = field(
-        default=0.5, metadata={"help": "what the learning rate is multiplied by"}
-    )
+    lr_factor: float = flag(0.5, "what the learning rate is multiplied by")
     lr: Any = II("optimization.lr")
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from selfattn.errors import UserError
 from selfattn.layers.base import activation, xavier_linear
 from selfattn.models import SentenceEncoder
-from selfattn_tasks.words.table import WordTable
+from selfattn_tasks.words.embeddings import WordTable
 from selfattn_tasks.words.vocabulary import FIRST_WORD
 
 from ..args import refuse_hydra, set_default

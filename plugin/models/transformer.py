@@ -34,8 +34,7 @@ from ..args import (
 )
 from ..block_length import resolve_block_length
 from ..compat import warm_start
-from ..modules.encoder import AttentionEncoder
-from ..modules.multihead import build_multihead
+from ..modules.encoder import AttentionEncoder, build_multihead
 
 MODEL = "attention_transformer"
 Sizes = Callable[[Namespace], None]

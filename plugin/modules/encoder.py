@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer import TransformerEncoderBase
+from fairseq.modules import MultiheadAttention
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import nn
 
+from selfattn.config import MultiHeadConfig
 from selfattn.errors import UserError
-from selfattn.layers import SelfAttention
+from selfattn.layers import SelfAttention, build_attention
 
 from .encoder_attention import EncoderAttention
 
@@ -106,3 +109,23 @@ def _refuse_unsupported(cfg: Any, name: str) -> None:
                 f"are not all linear maps; leave it out or use --encoder-attention multihead "
                 f"without switches"
             )
+
+
+def build_multihead(config: MultiHeadConfig, embed_dim: int, num_heads: int) -> SelfAttention:
+    """Build a layer with the weights that fairseq's own attention draws from the same seed.
+
+    Trainings with and without masks thus start from equal models and differ only in the masks.
+
+    Args:
+        config: the switches.
+        embed_dim: width C of the input.
+        num_heads: number of heads.
+
+    Raises:
+        UserError: if the sizes do not fit.
+    """
+    with torch.random.fork_rng(devices=[]):
+        layer = build_attention(config, embed_dim, num_heads)
+    fairseqs = MultiheadAttention(embed_dim, num_heads, bias=config.bias, self_attention=True)
+    layer.load_state_dict(fairseqs.state_dict(), strict=False)  # its names; the rest stays
+    return layer

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Optional
@@ -25,8 +25,8 @@ from selfattn_tasks.sentences.record import Example, Kind
 from selfattn_tasks.words.embeddings import WordVectors, read_vectors
 from selfattn_tasks.words.vocabulary import Vocabulary, differences
 
-from ..criterions._sentences import criterion_of
-from ..criterions.sentence_classification import UNSEEN
+from .._flags import flag
+from ..criterions.sentences import UNSEEN, criterion_of
 from ..data.sentences import Encoded, SentenceDataset
 from ._shared import outputs_of, short_enough, with_vectors
 
@@ -41,19 +41,14 @@ _UNDEFINED = -1.0
 class SentencesConfig(FairseqDataclass):
     """Flags of the task."""
 
-    data: str = field(
-        default=MISSING, metadata={"help": "folder that `selfattn prepare sentences` wrote"}
+    data: str = flag(MISSING, "folder that `selfattn prepare sentences` wrote")
+    fold: Optional[int] = flag(  # noqa: UP045 - fairseq reads types as text
+        None, "the fold to test on, from 0; of a folder with --folds"
     )
-    fold: Optional[int] = field(  # noqa: UP045 - fairseq reads types as text
-        default=None,
-        metadata={"help": "the fold to test on, from 0; of a folder with --folds"},
-    )
-    max_length: Optional[int] = field(  # noqa: UP045
-        default=None,
-        metadata={
-            "help": "leave training examples with a longer sentence out (published for SNLI: the "
-            "longest 3 percent); all are kept elsewhere"
-        },
+    max_length: Optional[int] = flag(  # noqa: UP045
+        None,
+        "leave training examples with a longer sentence out (published for SNLI: the "
+        "longest 3 percent); all are kept elsewhere",
     )
 
 

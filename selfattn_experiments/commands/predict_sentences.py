@@ -35,7 +35,8 @@ from selfattn.errors import UserError
 from selfattn_tasks.files import writing
 from selfattn_tasks.progress import Progress
 from selfattn_tasks.sentences.baselines import baseline
-from selfattn_tasks.sentences.formats.reading import Reading, read
+from selfattn_tasks.sentences.formats.reading import read
+from selfattn_tasks.sentences.formats.source import Reading
 from selfattn_tasks.sentences.predictions import write
 from selfattn_tasks.sentences.record import Example, Kind, read_examples
 from selfattn_tasks.sentences.tokens import Tokens

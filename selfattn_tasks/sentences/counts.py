@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,16 +42,6 @@ def without_longest(examples: Sequence[Example], percent: float) -> list[Example
     words = _all_lengths(examples)
     limit = percentile(words, percent)
     return [example for example in examples if max(map(len, example.sentences)) <= limit]
-
-
-def percent_unknown(examples: Sequence[Example], known: Collection[str]) -> float:
-    """How many of the words that occur are not among the known, in percent."""
-    count = unknown = 0
-    for example in examples:
-        for words in example.sentences:
-            count += len(words)
-            unknown += sum(word not in known for word in words)
-    return round(100 * unknown / max(count, 1), 2)
 
 
 def repeated(examples: Sequence[Example]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,15 +16,13 @@ from selfattn.errors import UserError
 
 from ..files import writing
 from ..words.embeddings import WordVectors
-from ..words.vocabulary import read_symbols
+from ..words.vocabulary import by_frequency, read_symbols
 from . import folds
 from .record import Example, Kind, read_examples
 from .tokens import Tokens
 
 META, FOLDS, WORDS, VECTORS, ALL = "meta.json", "folds.json", "dict.txt", "vectors.npz", "all.jsonl"
 VERSION = 1
-# Symbols that fairseq's dictionary has anyway.
-_RESERVED = {"<s>", "<pad>", "</s>", "<unk>"}
 
 
 class Folder:
@@ -102,10 +100,6 @@ class Folder:
             select_on_test=self.selection == "test",
         )
 
-    def has(self, split: str) -> bool:
-        """Whether there is such a part."""
-        return bool(self.fold_count) or (self.path / f"{split}.jsonl").is_file()
-
     def examples(self, split: str, fold: int | None = None) -> list[Example]:
         """The examples of a part, in the order of the file.
 
@@ -135,7 +129,8 @@ class Folder:
         self._check_fold(fold)
         if fold is None:
             return read_symbols(self.path / WORDS)
-        return tuple(word for word, _ in count_words(self.examples("train", fold)))
+        counts = Counter(words_of(self.examples("train", fold)))
+        return tuple(word for word, _ in by_frequency(counts))
 
     def vectors(self) -> WordVectors | None:
         """The vectors that ``--vectors`` gave words of all parts; None without that flag.
@@ -174,15 +169,9 @@ class Folder:
             )
 
 
-def count_words(examples: Iterable[Example]) -> list[tuple[str, int]]:
-    """Words and how often they occur, most frequent first."""
-    counts: Counter[str] = Counter()
-    for example in examples:
-        for words in example.sentences:
-            counts.update(words)
-    for symbol in _RESERVED:
-        counts.pop(symbol, None)
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+def words_of(examples: Iterable[Example]) -> Iterator[str]:
+    """All words of examples, as often as they occur."""
+    return (word for example in examples for sentence in example.sentences for word in sentence)
 
 
 def write_vectors(path: Path, words: list[str], values: np.ndarray) -> None:

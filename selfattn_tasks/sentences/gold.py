@@ -10,8 +10,8 @@ from pathlib import Path
 from selfattn.errors import UserError
 
 from .formats.columns import Columns
-from .formats.reading import Reading, read
-from .formats.source import Source
+from .formats.reading import read
+from .formats.source import Reading, Source
 from .metrics import Answer, ranked
 from .predictions import Prediction
 from .predictions import read as read_predictions

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from selfattn import __version__
 
-from ..metric import Counts, Scale, SentenceCounts, compact, percent
+from ..metric import Counts, Metric, Scale, SentenceCounts, compact, percent
 from .record import HIGHEST, LOWEST, Target
 
 ACCURACY, PEARSON, SPEARMAN, MSE = NAMES = ("accuracy", "Pearson", "Spearman", "MSE")
@@ -53,9 +52,9 @@ def names_of(gold: Sequence[Answer]) -> tuple[str, ...]:
     return NAMES[1:] if any(isinstance(answer.value, float) for answer in gold) else NAMES[:1]
 
 
-def scale(name: str) -> Scale:
+def scale(metric: str) -> Scale:
     """Digits, limits and the relevant difference of a metric."""
-    return _SCALES[name]
+    return _SCALES[metric]
 
 
 def correlation(sums: Counts) -> Counts:
@@ -78,34 +77,23 @@ def squared_error(sums: Counts) -> Counts:
     return np.maximum((xx + yy - 2 * xy) / np.maximum(n, 1.0), 0.0)
 
 
-@dataclass
-class SentenceMetric:
+class SentenceMetric(Metric):
     """A score of sentences.
 
     Differs: Spearman's correlation is Pearson's of ranks in the whole test set. A bootstrap draws
     examples with these ranks and does not rank anew what it drew.
 
     Args:
-        name: one of NAMES.
+        name: one of NAMES; Pearson and MSE are read off the same statistics.
     """
 
-    name: str
-
-    @property
-    def higher_is_better(self) -> bool:
-        """False for the squared error."""
-        return self.name != MSE
-
-    @property
-    def source(self) -> str:
-        """Pearson and MSE are read off the same statistics."""
-        return {ACCURACY: "answers", SPEARMAN: "ranks"}.get(self.name, "scores")
-
-    @property
-    def signature(self) -> str:
-        """What the score is, and of which version; a run's record adds its ``selection``."""
-        how = {SPEARMAN: "|ties:mean", MSE: "|scale:1-5"}.get(self.name, "")
-        return f"{self.name}{how}|version:selfattn-{__version__}"
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.higher_is_better = name != MSE
+        self.source = {ACCURACY: "answers", SPEARMAN: "ranks"}.get(name, "scores")
+        # A run's record adds its ``selection``.
+        how = {SPEARMAN: "|ties:mean", MSE: "|scale:1-5"}.get(name, "")
+        self.signature = f"{name}{how}|version:selfattn-{__version__}"
 
     def counts(
         self, gold: Sequence[Answer], outputs: Sequence[Sequence[Answer]]

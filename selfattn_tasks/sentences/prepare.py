@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -12,13 +13,15 @@ import numpy as np
 
 from selfattn.errors import UserError, check_integer
 
-from ..files import write_json, write_lines, writing
-from ..folder import check_destination, new_folder, sha256_of
+from ..files import write_json, writing
+from ..folder import check_destination, hashes, new_folder
 from ..words.embeddings import read_vectors
+from ..words.vocabulary import by_frequency, percent_unknown, write_symbols
 from . import counts
-from .folder import ALL, FOLDS, META, VECTORS, VERSION, WORDS, count_words, write_vectors
+from .folder import ALL, FOLDS, META, VECTORS, VERSION, WORDS, words_of, write_vectors
 from .folds import draw_folds, draw_share
-from .formats.reading import Reading, read_all
+from .formats.reading import read_all
+from .formats.source import Reading
 from .record import HIGHEST, LOWEST, NLI_LABELS, Example, Kind
 
 logger = logging.getLogger(__name__)
@@ -120,7 +123,7 @@ def prepare(
     else:
         meta["valid share"] = _hold_out(parts, options, meta["forms"]["train"])
         parts = {name: parts[name] for name in ("train", "valid")} | parts
-    words = [] if options.folds else count_words(parts["train"])
+    words = [] if options.folds else by_frequency(Counter(words_of(parts["train"])))
     meta |= _settings(options) | _described(parts, {word for word, _ in words}, options.kind)
     meta |= _overlaps(parts | whole, options)
     vectors = _vectors(parts, options, meta)
@@ -131,7 +134,7 @@ def prepare(
         if options.folds:
             write_json(folder / FOLDS, numbers)
         else:
-            write_lines(folder / WORDS, [f"{word} {count}" for word, count in words])
+            write_symbols(folder / WORDS, words)
         if vectors is not None:
             write_vectors(folder / VECTORS, *vectors)
         write_json(folder / META, meta)
@@ -166,7 +169,7 @@ def _read(
         logger.info("read %s: %s examples", " ".join(map(str, files[name])), len(corpus.examples))
     if options.reading.sst and "trees" not in meta["forms"].values():
         raise UserError(f"--sst is {options.reading.sst}, but no file has trees")
-    meta["inputs"] = {str(p): sha256_of(p) for paths in files.values() for p in paths}
+    meta["inputs"] = hashes(path for paths in files.values() for path in paths)
     return parts, whole, meta
 
 
@@ -239,7 +242,7 @@ def _described(parts: Parts, known: set[str], kind: Kind) -> dict[str, Any]:
         },
         "words": len(known),
         "unknown words in percent": {
-            name: counts.percent_unknown(examples, known)
+            name: percent_unknown(words_of(examples), known)
             for name, examples in parts.items()
             if known
         },
@@ -262,7 +265,7 @@ def _vectors(
     """Words of all parts and their vectors; what they cover is noted in ``meta``."""
     if not options.vectors:
         return None
-    words = sorted({w for part in parts.values() for e in part for s in e.sentences for w in s})
+    words = sorted({word for part in parts.values() for word in words_of(part)})
     wanted = {form for word in words for form in (word, word.lower())}
     files = [read_vectors(path, wanted) for path in options.vectors]
     for path, found in zip(options.vectors[1:], files[1:], strict=True):
@@ -278,12 +281,12 @@ def _vectors(
                 rows[word] = vectors.values[row].numpy()
     if not rows:
         raise UserError(f"--vectors: {options.vectors[0]} has no vector of any word of the data")
-    meta["inputs"] |= {str(path): sha256_of(path) for path in options.vectors}
+    meta["inputs"] |= hashes(options.vectors)
     meta["vectors"] = {
         "width": files[0].width,
         "words": len(rows),
         "without in percent": {
-            name: counts.percent_unknown(part, rows) for name, part in parts.items()
+            name: percent_unknown(words_of(part), rows) for name, part in parts.items()
         },
     }
     return list(rows), np.stack(list(rows.values()))

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from selfattn.errors import UserError
-
 from ..files import write_lines
-from ..metric import Scale
 from ..task import Scores, Task
 from . import gold as files
 from . import predictions
@@ -34,34 +31,11 @@ class Sentences(Task):
     predictor = "predict sentences"
     hypotheses = "tsv"
 
-    def recognise(self, path: Path) -> list[Answer] | None:
-        """The answers of a file of a format of its own."""
-        try:
-            return self.read_gold(path)
-        except UserError:
-            return None
-
-    def read_gold(self, path: Path) -> list[Answer]:
-        """What is right; of a file with scores and classes, the scores."""
-        return files.read_gold(path)
-
-    def read_outputs(self, path: Path, gold: Sequence[Answer], gold_path: Path) -> list[Answer]:
-        """Predictions in the order of the gold file."""
-        return files.read_outputs(path, gold, gold_path)
-
-    def make_metrics(
-        self, names: Sequence[str], *, lowercase: bool, tokenize: str
-    ) -> list[SentenceMetric]:
-        """Case and tokenizer do not matter to them."""
-        return [SentenceMetric(name) for name in names]
-
-    def metrics_of(self, gold: Sequence[Answer]) -> tuple[str, ...]:
-        """Accuracy, or the metrics of scores."""
-        return names_of(gold)
-
-    def scale(self, metric: str) -> Scale:
-        """Accuracy in percent; the others with four digits, and no percent."""
-        return scale(metric)
+    metric = SentenceMetric
+    read_gold = staticmethod(files.read_gold)
+    read_outputs = staticmethod(files.read_outputs)
+    metrics_of = staticmethod(names_of)
+    scale = staticmethod(scale)
 
     def score(self, output: Path, gold: Path, hypotheses: Path, lowercase: bool) -> Scores:
         """Score predictions; their file then gets its final name.
@@ -87,7 +61,8 @@ class Sentences(Task):
     def folds(self, data: Path) -> HeldOut | None:
         """The folds of ``prepare_sentences.py --folds``."""
         folder = _folder(data)
-        return HeldOut(folder) if folder.fold_count else None
+        count = folder.fold_count
+        return HeldOut(folder, count, int(folder.meta["seed"])) if count else None
 
     def protocol(self, data: Path) -> str:
         """Whether a validation set chose the checkpoint, or the test set; and the folds."""
@@ -128,21 +103,13 @@ class Sentences(Task):
         return found
 
 
-@dataclass(frozen=True)
+@dataclass
 class HeldOut:
     """The folds of a prepared folder, as ``selfattn_tasks.task.Folds`` asks for them."""
 
     folder: Folder
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return self.folder.fold_count
-
-    @property
-    def seed(self) -> int:
-        """Of the shuffle."""
-        return int(self.folder.meta["seed"])
+    count: int
+    seed: int
 
     def flags(self, fold: int) -> tuple[str, ...]:
         """fairseq-train's."""

@@ -1,17 +1,19 @@
-"""F1 and perfect propositions from summed counts, equal to the official CoNLL-2005 script's."""
+"""F1 and perfect propositions from summed counts, as the official script's; and seqeval's F1."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from selfattn import __version__
+from selfattn.errors import needed
 
-from ..metric import Counts, SentenceCounts, compact, percent
+from ..metric import Counts, Metric, SentenceCounts, compact, percent
+from .formats.bio import to_bio
 from .propositions import Sentence
 from .scorer import Result, score
 
 NAMES = ("F1", "Comp.")
+SEQEVAL = "seqeval F1 of BIO spans, V included, C-X a label of its own"
 
 
 def f1_scores(sums: Counts) -> Counts:
@@ -38,24 +40,16 @@ def counts_of(found: Result) -> tuple[int, ...]:
     )  # fmt: skip
 
 
-@dataclass
-class TaggingMetric:
+class TaggingMetric(Metric):
     """A score of semantic roles, equal to that of the official CoNLL-2005 script.
 
     Args:
-        name: one of NAMES.
-        higher_is_better: true of both.
-        source: both come from the same counts.
+        name: one of NAMES, which come from the same counts.
     """
 
-    name: str
-    higher_is_better: bool = True
-    source: str = "arguments"
-
-    @property
-    def signature(self) -> str:
-        """The script that the score follows, and the version that computed it."""
-        return f"script:srl-eval|V:no|version:selfattn-{__version__}"
+    source = "arguments"
+    # The script that the score follows, and the version that computed it.
+    signature = f"script:srl-eval|V:no|version:selfattn-{__version__}"
 
     def counts(
         self, gold: Sequence[Sentence], outputs: Sequence[Sequence[Sentence]]
@@ -69,3 +63,33 @@ class TaggingMetric:
     def scores(self, sums: Counts) -> Counts:
         """Turn summed counts, shape (..., 5), into scores, shape (...)."""
         return f1_scores(sums) if self.name == "F1" else perfect_scores(sums)
+
+
+def tag_f1(gold: Sequence[Sentence], predicted: Sequence[Sentence]) -> dict[str, float]:
+    """Precision, recall and F1 of the spans of gold predicates, in percent, by seqeval.
+
+    This is not the score that papers on semantic roles report: ``V``, which is nearly always
+    correct, counts, and each piece of a discontinuous argument counts.
+
+    Args:
+        gold: the sentences of a test set.
+        predicted: the same sentences, as a system labelled them.
+
+    Raises:
+        UserError: if seqeval is not installed, or spans nest, which BIO tags cannot hold.
+    """
+    metrics = needed("seqeval.metrics")
+    wanted: list[list[str]] = []
+    given: list[list[str]] = []
+    for ours, theirs in zip(gold, predicted, strict=True):
+        answers = {p.predicate: p.spans for p in theirs.propositions}
+        for proposition in ours.propositions:
+            wanted.append(to_bio(proposition.spans, len(ours.words)))
+            given.append(to_bio(answers.get(proposition.predicate, ()), len(ours.words)))
+    figures = {name: getattr(metrics, f"{name}_score") for name in ("precision", "recall", "f1")}
+    if not any(tag != "O" for side in (wanted, given) for tags in side for tag in tags):
+        return dict.fromkeys(figures, 0.0)
+    return {
+        name: 100 * float(function(wanted, given, zero_division=0))
+        for name, function in figures.items()
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 from selfattn.errors import UserError
 
 from ..files import write_json, write_lines
-from ..folder import check_destination, new_folder, sha256_of
+from ..folder import check_destination, hashes, new_folder
+from ..words.vocabulary import by_frequency, percent_unknown, write_symbols
 from .formats import conll, lines
 from .propositions import Sentence
 
@@ -20,9 +21,6 @@ logger = logging.getLogger(__name__)
 
 META = "meta.json"
 VERSION = 1
-
-# Symbols that every fairseq dictionary has.
-_RESERVED = {"<s>", "<pad>", "</s>", "<unk>"}
 
 
 @dataclass(frozen=True)
@@ -88,12 +86,8 @@ def prepare(
         _check(name, paths, sentences[name])
     text = {name: lines.lines_of(content) for name, content in sentences.items()}
     labels = Counter(tag for line in text["train"] for tag in line.tags)
-    words = Counter(_fold(word, options) for line in text["train"] for word in line.words)
-    kept = [
-        (word, count)
-        for word, count in _by_frequency(words)
-        if count >= options.min_count and word not in _RESERVED
-    ][: options.vocab_size or None]
+    words = by_frequency(Counter(_words(text["train"], options)))
+    kept = [item for item in words if item[1] >= options.min_count][: options.vocab_size or None]
     known = {word for word, _ in kept}
     meta = {
         "version": VERSION,
@@ -102,8 +96,7 @@ def prepare(
         "words": len(kept),
         "labels": len(labels),
         "unknown words in percent": {
-            name: round(_percent_unknown(content, known, options), 2)
-            for name, content in text.items()
+            name: percent_unknown(_words(content, options), known) for name, content in text.items()
         },
         "tags not in train": {
             name: sorted({tag for line in content for tag in line.tags} - labels.keys())
@@ -111,19 +104,16 @@ def prepare(
             if name != "train"
         },
         "options": asdict(options),
-        "inputs": {
-            str(file): sha256_of(file)
-            for paths in files.values()
-            for path in paths
-            for file in conll.files_of(path)
-        },
+        "inputs": hashes(
+            file for some in files.values() for p in some for file in conll.files_of(p)
+        ),
     }
     with new_folder(destination, overwrite=overwrite, mark=META) as folder:
         for name, content in text.items():
             write_lines(folder / f"{name}.txt", [str(line) for line in content])
             conll.write_columns(folder / f"{name}.conll", sentences[name])
-        _write_dictionary(folder / "dict.word.txt", kept)
-        _write_dictionary(folder / "dict.label.txt", _by_frequency(labels))
+        write_symbols(folder / "dict.word.txt", kept)
+        write_symbols(folder / "dict.label.txt", by_frequency(labels))
         write_json(folder / META, meta)
     return meta
 
@@ -144,18 +134,6 @@ def _check(name: str, paths: Sequence[Path], sentences: Sequence[Sentence]) -> N
         )
 
 
-def _fold(word: str, options: Options) -> str:
-    return word.lower() if options.lowercase else word
-
-
-def _by_frequency(counts: Counter[str]) -> list[tuple[str, int]]:
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-
-
-def _percent_unknown(content: Sequence[lines.Line], known: set[str], options: Options) -> float:
-    words = [_fold(word, options) for line in content for word in line.words]
-    return 100 * sum(word not in known for word in words) / len(words)
-
-
-def _write_dictionary(path: Path, counts: Iterable[tuple[str, int]]) -> None:
-    write_lines(path, [f"{symbol} {count}" for symbol, count in counts])
+def _words(content: Sequence[lines.Line], options: Options) -> Iterator[str]:
+    words = (word for line in content for word in line.words)
+    return map(str.lower, words) if options.lowercase else words

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from selfattn.errors import UserError
-
 from ..task import Scores, Task
 from .formats import conll
 from .formats.lines import regrouped
@@ -24,6 +22,7 @@ class SRL(Task):
     name = "srl"
     gold_holds = "propositions"
     metrics = NAMES
+    metric = TaggingMetric
     valid_metrics: Mapping[str, str] = {"f1": "F1"}
     prepare = "selfattn prepare srl"
     train_flags = ("--task", "srl_tagging")
@@ -38,10 +37,7 @@ class SRL(Task):
         """The sentences of a file that holds at least one proposition."""
         if not _may_hold_roles(path):
             return None
-        try:
-            gold = self.read_gold(path)
-        except UserError:
-            return None
+        gold = super().recognise(path) or []
         return gold if any(sentence.propositions for sentence in gold) else None
 
     def read_gold(self, path: Path) -> list[Sentence]:
@@ -53,12 +49,6 @@ class SRL(Task):
         predicted = regrouped(conll.read(path, lenient=True), gold)
         check_same_sentences(gold, predicted, (gold_path, path))
         return predicted
-
-    def make_metrics(
-        self, names: Sequence[str], *, lowercase: bool, tokenize: str
-    ) -> list[TaggingMetric]:
-        """Scores of arguments, which depend on neither case nor tokenizer."""
-        return [TaggingMetric(name) for name in names]
 
     def score(self, output: Path, gold: Path, hypotheses: Path, lowercase: bool) -> Scores:
         """Score predicted roles, then give their file its final name."""

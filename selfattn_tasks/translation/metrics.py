@@ -7,14 +7,13 @@ sacreBLEU's to the last digit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from selfattn.errors import UserError, needed
 
-from ..metric import Counts, SentenceCounts, compact
+from ..metric import Counts, Metric, SentenceCounts, compact
 
 _ORDERS = 4  # BLEU: n-grams of 1 to 4 words
 _CHAR_ORDERS = 6  # chrF: n-grams of 1 to 6 characters
@@ -79,32 +78,20 @@ _FORMULAS = {"BLEU": bleu_scores, "chrF": chrf_scores, "TER": ter_scores}
 NAMES = tuple(_FORMULAS)
 
 
-@dataclass
-class TranslationMetric:
+class TranslationMetric(Metric):
     """A metric of sacreBLEU with one reference per sentence.
 
     Args:
-        name: one of NAMES.
+        name: one of NAMES; each has its own counts.
         engine: sacreBLEU's object.
     """
 
-    name: str
-    engine: Any
-
-    @property
-    def higher_is_better(self) -> bool:
-        """False for TER, which counts errors."""
-        return self.name != "TER"
-
-    @property
-    def source(self) -> str:
-        """Each metric has its own counts."""
-        return self.name
-
-    @property
-    def signature(self) -> str:
-        """The signature that sacreBLEU gives."""
-        return str(self.engine.get_signature())
+    def __init__(self, name: str, engine: Any) -> None:
+        super().__init__(name)
+        self.engine, self.source = engine, name
+        self.higher_is_better = name != "TER"
+        engine.num_refs = 1  # for the signature, before anything is counted
+        self.signature = str(engine.get_signature())
 
     def counts(self, gold: Sequence[str], outputs: Sequence[Sequence[str]]) -> list[SentenceCounts]:
         """Count each sentence of several outputs: arrays of shape (sentences, columns)."""
@@ -143,13 +130,10 @@ def translation_metrics(
         "TER": offered.TER,
     }
     try:
-        metrics = [TranslationMetric(name, makers[name]()) for name in names]
+        return [TranslationMetric(name, makers[name]()) for name in names]
     except (ImportError, RuntimeError, OSError) as error:
         # A tokenizer of its own package, or one whose model sacreBLEU downloads.
         reason = str(error).strip().partition("\n")[0]
         raise UserError(
             f"--tokenize is {tokenize!r}, which sacreBLEU cannot set up here: {reason}"
         ) from None
-    for metric in metrics:
-        metric.engine.num_refs = 1  # for the signature, before anything is counted
-    return metrics

@@ -97,12 +97,12 @@ def mark_warnings(name: str, path: Path) -> list[str]:
     return [f"{name} starts with a byte order mark, which is skipped"]
 
 
-def signature_warnings(folder: Path, ours: Sequence[str]) -> list[str]:
+def signature_warnings(folder: Path, signatures: Sequence[str]) -> list[str]:
     """Warn about scores of another sacreBLEU signature in the JSON files of a run's folder.
 
     Args:
         folder: the run's folder.
-        ours: the signatures that are used now.
+        signatures: the signatures that are used now.
     """
     recorded = {
         signature
@@ -110,8 +110,8 @@ def signature_warnings(folder: Path, ours: Sequence[str]) -> list[str]:
         if file.is_file() and file.stat().st_size < _MOST_JSON
         for signature in _SIGNATURE.findall(file.read_text(encoding="utf-8", errors="replace"))
     }
-    mine = {_parts(signature) for signature in ours}
-    used = {_kind(signature) for signature in ours}
+    mine = {_parts(signature) for signature in signatures}
+    used = {_kind(signature) for signature in signatures}
     return [
         f"{folder} records scores with the signature {signature}, which is not used here: do not "
         "mix them with these scores"

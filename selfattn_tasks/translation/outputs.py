@@ -118,25 +118,25 @@ def check_subwords(path: Path, translations: Sequence[str], references: Sequence
             )
 
 
-def read_hypotheses(path: Path, references: Sequence[str], references_path: Path) -> list[str]:
+def read_hypotheses(path: Path, gold: Sequence[str], gold_path: Path) -> list[str]:
     """Read the translations of a test set in the order of its references.
 
     Args:
         path: as for :func:`read_translations`.
-        references: one per sentence.
-        references_path: where they come from, for messages.
+        gold: references, one per sentence.
+        gold_path: where they come from, for messages.
 
     Raises:
         UserError: if the translations are of another test set, incomplete, or contain subword
             marks that the references do not.
     """
     try:
-        translations = read_translations(path, len(references), subwords=True)
+        translations = read_translations(path, len(gold), subwords=True)
     except UserError as error:
         # Of many files, which one?
         raise error if str(path) in str(error) else UserError(f"{path}: {error}") from None
-    check_subwords(path, translations, references)
-    _check_targets(path, references, references_path)
+    check_subwords(path, translations, gold)
+    _check_targets(path, gold, gold_path)
     return translations
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from selfattn.errors import UserError
 
 from ..files import write_json, write_lines
-from ..folder import check_destination, new_folder, sha256_of
+from ..folder import check_destination, hashes, new_folder
 from ..text import Cleaning, Pair, ParallelText, clean_pairs, read_pairs
 from . import vocabulary
 from .binarise import preprocess
@@ -171,11 +171,9 @@ def prepare(
             "dictionary": _count_lines(folder / "data-bin" / f"dict.{options.source_lang}.txt"),
             "options": asdict(options)
             | ({"held_out": held_out, "seed": seed} if pair is not None else {}),
-            "inputs": {
-                str(path): sha256_of(path)
-                for content in inputs.values()
-                for path in (content.source, content.target)
-            },
+            "inputs": hashes(
+                p for content in inputs.values() for p in (content.source, content.target)
+            ),
         }
         write_json(folder / SUMMARY, summary)
     return Prepared(destination, summary)

@@ -10,7 +10,7 @@ from ..files import write_lines
 from ..metric import Scale
 from ..task import Scores, Task
 from . import output_warnings
-from .metrics import NAMES, TranslationMetric, translation_metrics
+from .metrics import NAMES, translation_metrics
 from .outputs import bleu, read_hypotheses, read_translations
 
 
@@ -35,15 +35,9 @@ class Translation(Task):
         """References; subword marks in them are the user's choice."""
         return read_translations(path, subwords=True)
 
-    def read_outputs(self, path: Path, gold: Sequence[str], gold_path: Path) -> list[str]:
-        """Read translations in the order of the references."""
-        return read_hypotheses(path, gold, gold_path)
-
-    def make_metrics(
-        self, names: Sequence[str], *, lowercase: bool, tokenize: str
-    ) -> list[TranslationMetric]:
-        """Make metrics of sacreBLEU."""
-        return translation_metrics(names, lowercase=lowercase, tokenize=tokenize)
+    read_outputs = staticmethod(read_hypotheses)
+    make_metrics = staticmethod(translation_metrics)
+    folder_warnings = staticmethod(output_warnings.signature_warnings)
 
     def scale(self, metric: str) -> Scale:
         """Percent; there may be more edits than words."""
@@ -85,10 +79,6 @@ class Translation(Task):
             *output_warnings.mark_warnings(name, path),
             *output_warnings.text_warnings(name, output, gold, lowercase),
         ]
-
-    def folder_warnings(self, folder: Path, signatures: Sequence[str]) -> list[str]:
-        """Warn about recorded scores of another signature."""
-        return output_warnings.signature_warnings(folder, signatures)
 
 
 def _target_language(data: Path) -> str:

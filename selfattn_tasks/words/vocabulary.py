@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError
 
+from ..files import write_lines
+
 # Rows of the word table that are no words.
 PADDING, UNKNOWN, FIRST_WORD = 0, 1, 2
+# Symbols that every fairseq dictionary has.
+_RESERVED = {"<s>", "<pad>", "</s>", "<unk>"}
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,23 @@ def differences(ours: Vocabulary, other: Vocabulary) -> str:
         if getattr(ours, name) != getattr(other, name)
     ]
     return ", ".join(found)
+
+
+def by_frequency(counts: Counter[str]) -> list[tuple[str, int]]:
+    """Symbols and their counts, most frequent first, without those that any dictionary has."""
+    found = ((symbol, count) for symbol, count in counts.items() if symbol not in _RESERVED)
+    return sorted(found, key=lambda item: (-item[1], item[0]))
+
+
+def write_symbols(path: Path, counts: Iterable[tuple[str, int]]) -> None:
+    """Write a fairseq dictionary, as :func:`read_symbols` reads it."""
+    write_lines(path, [f"{symbol} {count}" for symbol, count in counts])
+
+
+def percent_unknown(words: Iterable[str], known: Collection[str]) -> float:
+    """How many of the words that occur are not among the known, in percent."""
+    unknown = Counter(word not in known for word in words)
+    return round(100 * unknown[True] / max(unknown.total(), 1), 2)
 
 
 def read_symbols(path: Path) -> tuple[str, ...]:

@@ -167,19 +167,19 @@ def test_an_ensemble_averages_probabilities(related):
 
 
 KINDS = {
-    "classification": ("lstm", 6, 70),
-    "nli": ("biblosa", 6, 60),
-    "selection": ("multihead", 30, 50),
+    "classification": ("lstm", 6, "0.01", 70),
+    "nli": ("biblosa", 6, "0.01", 60),
+    "selection": ("multihead", 12, "0.02", 50),
 }
 
 
 @pytest.mark.parametrize("task", KINDS)
 def test_every_task_is_learnt(task, prepare, train, run_cli, tmp_path):
     """The criterion follows from the data, and the file of predictions from the task."""
-    context, epochs, least = KINDS[task]
+    context, epochs, lr, least = KINDS[task]
     data = prepare(task)
     flags = ("--context", context, "--max-epoch", epochs, *BEST, "accuracy", "--dropout", "0",
-             "--patience", "9", "--save-interval", "3", "--validate-interval", "3",
+             "--lr", lr, "--patience", "9", "--save-interval", "3", "--validate-interval", "3",
              "--no-epoch-checkpoints")  # fmt: skip
     log = train(data, tmp_path, *flags)
     best = max(float(record["valid_accuracy"]) for record in logged(log, "valid"))

@@ -14,7 +14,7 @@ from fairseq.logging import metrics  # noqa: E402
 
 import plugin  # noqa: E402, F401 - registers everything
 from plugin.criterions.policy_gradient import _mean  # noqa: E402
-from plugin.modules.l2 import l2  # noqa: E402
+from plugin.criterions.sentences import l2  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402
 from selfattn_tasks.sentences.model.predictor import Predictor  # noqa: E402
 from selfattn_tasks.sentences.model.state import KEY, PREFIX, SentenceState  # noqa: E402

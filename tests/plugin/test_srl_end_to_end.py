@@ -227,9 +227,9 @@ def test_twenty_sentences_are_learnt_by_heart(run_cli, tmp_path):
     done = run_cli(["scripts/prepare_srl.py", "--train", path, "--valid", path, "--dest",
                     tmp_path / "data"])  # fmt: skip
     assert done.returncode == 0, done.stderr
-    flags = """--dropout 0 --attention-dropout 0 --activation-dropout 0 --max-epoch 120
-        --optimizer adam --lr 0.003 --lr-scheduler fixed --validate-interval 40
-        --save-interval 40 --no-epoch-checkpoints --word-embed-dim 16""".split()
+    flags = """--dropout 0 --attention-dropout 0 --activation-dropout 0 --max-epoch 50
+        --optimizer adam --lr 0.01 --lr-scheduler fixed --validate-interval 25
+        --save-interval 25 --no-epoch-checkpoints --word-embed-dim 16""".split()
     done = run_cli(["-m", "fairseq_cli.train", tmp_path / "data", *FLAGS, *flags, "--save-dir",
                     tmp_path])  # fmt: skip
     assert done.returncode == 0, done.stderr

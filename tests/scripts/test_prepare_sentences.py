@@ -10,7 +10,8 @@ import torch
 
 from selfattn.errors import UserError
 from selfattn_tasks.sentences.folder import Folder
-from selfattn_tasks.sentences.formats.reading import Reading, read
+from selfattn_tasks.sentences.formats.reading import read
+from selfattn_tasks.sentences.formats.source import Reading
 from selfattn_tasks.sentences.record import Example, Kind
 
 NLI = "label\tpremise\thypothesis\n"
@@ -101,7 +102,7 @@ def test_folds(prepare, place):
     assert sorted(path.name for path in data.path.iterdir()) == [
         "all.jsonl", "folds.json", "meta.json"
     ]  # fmt: skip
-    assert data.labels == ("0", "1", "2") and data.fold_count == 4 and data.has("test")
+    assert data.labels == ("0", "1", "2") and data.fold_count == 4 and data.examples("test", 0)
     whole = read(place / "corpus" / "classes", Kind.CLASSIFICATION).examples
     own = data.fold_numbers[-1]  # of the one example of the class 2
     others = ", ".join(str(fold) for fold in range(4) if fold != own)

@@ -8,30 +8,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from selfattn.errors import UserError
-from selfattn_tasks.metric import Counts, SentenceCounts
+from selfattn_tasks.metric import Counts, Metric, SentenceCounts
 from selfattn_tasks.task import Scores, Task
 from selfattn_tasks.text import read_lines
 
 _LINE = re.compile(r"(\d+(?:\.\d+)?)\t[^\t]+\t[^\t]+")
 
 
-@dataclass
-class SimilarityMetric:
+class SimilarityMetric(Metric):
     """Pearson's correlation or the mean squared error."""
 
-    name: str
-    source: str = "similarity"
-    signature: str = "toy:similarity|version:1"
+    source = "similarity"
+    signature = "toy:similarity|version:1"
 
-    @property
-    def higher_is_better(self) -> bool:
-        return self.name == "Pearson"
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.higher_is_better = name == "Pearson"
 
     def counts(
         self, gold: Sequence[float], outputs: Sequence[Sequence[float]]
@@ -57,16 +54,11 @@ class Similarity(Task):
     name = "similarity"
     gold_holds = "similarities"
     metrics = ("Pearson", "MSE")
+    metric = SimilarityMetric
     prepare = "selfattn prepare similarity"
     train_flags = ("--task", "similarity_of_sentences")
     predictor = "predict_similarity"
     hypotheses = "numbers"
-
-    def recognise(self, path: Path) -> list[float] | None:
-        try:
-            return self.read_gold(path)
-        except UserError:
-            return None
 
     def read_gold(self, path: Path) -> list[float]:
         found = [_LINE.fullmatch(line) for line in read_lines(path)]
@@ -79,11 +71,6 @@ class Similarity(Task):
         if len(found) != len(gold):
             raise UserError(f"{path} has {len(found)} numbers, but {gold_path} {len(gold)} lines")
         return found
-
-    def make_metrics(
-        self, names: Sequence[str], *, lowercase: bool, tokenize: str
-    ) -> list[SimilarityMetric]:
-        return [SimilarityMetric(name) for name in names]
 
     def score(self, output: Path, gold: Path, hypotheses: Path, lowercase: bool) -> Scores:
         wanted = self.read_gold(gold)

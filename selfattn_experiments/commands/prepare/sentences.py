@@ -26,7 +26,7 @@ from typing import Any
 
 from selfattn.errors import shortened
 from selfattn_tasks.sentences.folder import META
-from selfattn_tasks.sentences.formats.reading import Reading
+from selfattn_tasks.sentences.formats.source import Reading
 from selfattn_tasks.sentences.formats.trees import MODES
 from selfattn_tasks.sentences.prepare import Options, prepare
 from selfattn_tasks.sentences.record import Kind

@@ -20,7 +20,7 @@ import logging
 import sys
 from pathlib import Path
 
-from selfattn_tasks.sentences.formats.reading import Reading
+from selfattn_tasks.sentences.formats.source import Reading
 from selfattn_tasks.sentences.gold import read_gold, read_outputs
 from selfattn_tasks.sentences.metrics import figures, scale
 from selfattn_tasks.sentences.record import Kind

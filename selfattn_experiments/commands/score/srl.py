@@ -26,9 +26,9 @@ from pathlib import Path
 from selfattn.errors import UserError
 from selfattn_tasks.srl.formats import conll
 from selfattn_tasks.srl.formats.lines import regrouped
+from selfattn_tasks.srl.metrics import SEQEVAL, tag_f1
 from selfattn_tasks.srl.scorer import charged, check_same_sentences, count_predicates, score
 from selfattn_tasks.srl.table import format_confusion, format_end_to_end, format_scores
-from selfattn_tasks.srl.tag_f1 import NAME, tag_f1
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +71,7 @@ def main(args: argparse.Namespace) -> None:
     except UserError as error:
         second, why = None, str(error)
     if args.json:
-        figures = {**result.as_dict(), "seqeval": second, "seqeval_is": NAME}
+        figures = {**result.as_dict(), "seqeval": second, "seqeval_is": SEQEVAL}
         if free:
             figures["predicates"] = count_predicates(gold, predicted).as_dict()
             figures["all_charged"] = charged(gold, predicted).as_dict()
@@ -85,4 +85,4 @@ def main(args: argparse.Namespace) -> None:
         print(format_end_to_end(*found), end="")
     if args.confusion:
         print(format_confusion(result), end="")
-    print(f"\n{NAME}: " + (f"{second['f1']:.2f}" if second else f"not available ({why})"))
+    print(f"\n{SEQEVAL}: " + (f"{second['f1']:.2f}" if second else f"not available ({why})"))

@@ -5,50 +5,21 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from selfattn.errors import UserError, shortened
 
 from ..record import HIGHEST, LOWEST, NLI_LABELS, Example, Kind, Target
-from ..tokens import Tokens
-from .jsonlines import read_json_lines
-from .labelled_lines import is_numbered, is_trec, read_numbered, read_trec
-from .source import Item, Source
-from .tables import is_table, read_table
+from .columns import is_table, read_json_lines, read_table
+from .labelled_lines import NUMBERED, TREC, read_labelled
+from .source import Item, Reading, Source
 from .trees import read_trees
 
 logger = logging.getLogger(__name__)
 
 # SNLI and MultiNLI, where the annotators do not agree.
 NO_GOLD = "-"
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What to make of a file.
-
-    Args:
-        tokens: makes words of texts.
-        labelled: every example needs its label, and pairs without a gold label (``-``) are
-            left out and counted. Else the examples are all that the file has, and the target of one
-            without a label is None.
-        sst: classes of trees, ``fine`` (the default) or ``binary``.
-        phrases: all phrases of trees, not the sentences alone.
-        repeat: repeat phrases of trees as the papers' code does.
-        label_column: the name of the column or entry of the labels, if the usual
-            names are not meant; ``fine`` of TREC's files: their fine labels.
-        part: of SICK's later release, whose one file holds all parts: ``train``,
-            ``valid`` or ``test``. Default: all.
-    """
-
-    tokens: Tokens = field(default_factory=Tokens)
-    labelled: bool = True
-    sst: str | None = None
-    phrases: bool = False
-    repeat: bool = False
-    label_column: str | None = None
-    part: str | None = None
 
 
 @dataclass(frozen=True)
@@ -122,24 +93,21 @@ def _open(source: Source, kind: Kind, reading: Reading) -> tuple[str, Iterator[I
     """The form of a file, by its first line, and its reader."""
     first, column = source.first, reading.label_column
     if first.lstrip().startswith("{"):
-        return "json", read_json_lines(source, kind, label_column=column, labelled=reading.labelled)
+        return "json", read_json_lines(source, kind, reading)
     if kind.shape != "candidates" and is_table(first, kind):
-        return "table", read_table(
-            source, kind, label_column=column, labelled=reading.labelled, part=reading.part
-        )
-    if kind.shape == "single" and is_trec(first) and column in (None, "coarse", "fine"):
-        return "trec", read_trec(source, fine=column == "fine")
-    if kind.shape == "single" and column is not None:
-        raise UserError(
-            f"--label-column is {column}, but {source.path} is no table and no JSON lines; of "
-            "TREC's label files, coarse or fine"
-        )
-    if kind.shape == "single" and first.startswith("("):
-        return "trees", read_trees(
-            source, mode=reading.sst or "fine", phrases=reading.phrases, repeat=reading.repeat
-        )
-    if kind.shape == "single" and is_numbered(first):
-        return "numbered", read_numbered(source)
+        return "table", read_table(source, kind, reading)
+    if kind.shape == "single":
+        if TREC.fullmatch(first) and column in (None, "coarse", "fine"):
+            return "trec", read_labelled(source, TREC, fine=column == "fine")
+        if column is not None:
+            raise UserError(
+                f"--label-column is {column}, but {source.path} is no table and no JSON lines; of "
+                "TREC's label files, coarse or fine"
+            )
+        if first.startswith("("):
+            return "trees", read_trees(source, reading)
+        if NUMBERED.fullmatch(first):
+            return "numbered", read_labelled(source, NUMBERED)
     raise UserError(
         f"{source.path} begins with {shortened(first, 60)!r}, which is none of the forms of the "
         f"task {kind}: {_FORMS[kind.shape]}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -12,8 +13,36 @@ from selfattn.errors import UserError
 
 from ...progress import Progress
 from ...text import iter_lines
+from ..tokens import Tokens
 
 _LINES_BETWEEN_UPDATES = 1000
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What to make of a file.
+
+    Args:
+        tokens: makes words of texts.
+        labelled: every example needs its label, and pairs without a gold label (``-``) are
+            left out and counted. Else the examples are all that the file has, and the target of one
+            without a label is None.
+        sst: classes of trees, ``fine`` (the default) or ``binary``.
+        phrases: all phrases of trees, not the sentences alone.
+        repeat: repeat phrases of trees as the papers' code does.
+        label_column: the name of the column or entry of the labels, if the usual
+            names are not meant; ``fine`` of TREC's files: their fine labels.
+        part: of SICK's later release, whose one file holds all parts: ``train``,
+            ``valid`` or ``test``. Default: all.
+    """
+
+    tokens: Tokens = field(default_factory=Tokens)
+    labelled: bool = True
+    sst: str | None = None
+    phrases: bool = False
+    repeat: bool = False
+    label_column: str | None = None
+    part: str | None = None
 
 
 class Item(NamedTuple):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from selfattn.errors import UserError
 
-from .source import Item, Source
+from .source import Item, Reading, Source
 
 MODES = ("fine", "binary")
 _PIECE = re.compile(r"[()]|[^()\s]+")
@@ -69,33 +69,33 @@ def parse_tree(line: str) -> tuple[list[str], list[Node]]:
     return words, nodes
 
 
-def read_trees(source: Source, *, mode: str, phrases: bool, repeat: bool) -> Iterator[Item]:
+def read_trees(source: Source, reading: Reading) -> Iterator[Item]:
     """The sentences of trees, or all their phrases.
 
     Differs: from the papers' code, which always repeats (``repeat``).
 
     Args:
         source: the file.
-        mode: ``fine``: classes 0 to 4. ``binary``: negative (0, 1) and positive (3, 4); neutral
-            ones are left out and counted.
-        phrases: every node is an example, the sentence itself first.
-        repeat: with ``fine`` and phrases, whole sentences and phrases that are not neutral stand
-            there four times, as in the papers' code.
+        reading: with ``sst``, ``fine``: classes 0 to 4; ``binary``: negative (0, 1) and positive
+            (3, 4), where neutral ones are left out and counted. With ``phrases``, every node is an
+            example, the sentence itself first; with ``repeat`` too and ``fine``, whole sentences
+            and phrases that are not neutral stand there four times, as in the papers' code.
 
     Raises:
         UserError: with file and line, for a broken tree.
     """
+    fine = reading.sst != "binary"
     for number, line in source.lines():
         try:
             words, nodes = parse_tree(line)
         except UserError as error:
             source.fail(number, str(error))
-        for place, node in enumerate(nodes if phrases else nodes[:1]):
-            label = node.label if mode == "fine" else _BINARY.get(node.label)
+        for place, node in enumerate(nodes if reading.phrases else nodes[:1]):
+            label = node.label if fine else _BINARY.get(node.label)
             if label is None:
                 source.dropped["neutral"] += 1
                 continue
             item = Item(number, (" ".join(words[node.start : node.end]),), label)
-            often = repeat and mode == "fine" and (not place or node.label != _NEUTRAL)
+            often = reading.repeat and fine and (not place or node.label != _NEUTRAL)
             for _ in range(_REPEATED if often else 1):
                 yield item

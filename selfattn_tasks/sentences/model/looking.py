@@ -12,8 +12,7 @@ from selfattn.layers import Inspection, SelfAttention, Source2Token
 from selfattn.models.vanilla import VanillaPool
 
 from ...capture import inspections
-from .batches import pad
-from .network import SentenceModel
+from .network import SentenceModel, pad
 from .state import SentenceState
 
 Layer = tuple[str, Inspection]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor, nn
 
 from selfattn.config.base import is_constant
@@ -19,7 +21,7 @@ from selfattn.models import (
 )
 from selfattn.models.attention import AttentionContext
 
-from ...words.table import WordTable
+from ...words.embeddings import WordTable
 from ...words.vocabulary import PADDING
 from ..record import Kind
 
@@ -74,6 +76,28 @@ class SentenceModelConfig:
                 f"a highway layer belongs to the head of natural language inference, not of "
                 f"{self.kind}; leave --highway out"
             )
+
+
+def pad(examples: Sequence[Sequence[Sequence[int] | np.ndarray]]) -> tuple[Tensor, Tensor]:
+    """Put the sentences of examples into one tensor, padded on the right.
+
+    Args:
+        examples: row numbers of the words of each sentence of each example.
+
+    Returns:
+        The row numbers ``(B, S, T)`` of S sentences at most, of at most T words (1 at least), and
+        bool ``(B, S)``, True where an example has no sentence, as with fewer candidates than
+        others. A sentence without a word is there, too, as padding alone.
+    """
+    most = max(map(len, examples))
+    longest = max([1, *(len(sentence) for example in examples for sentence in example)])
+    words = np.full((len(examples), most, longest), PADDING)
+    missing = np.ones((len(examples), most), dtype=bool)
+    for row, gap, example in zip(words, missing, examples, strict=True):
+        gap[: len(example)] = False
+        for place, sentence in zip(row, example, strict=False):
+            place[: len(sentence)] = sentence
+    return torch.from_numpy(words), torch.from_numpy(missing)
 
 
 class SentenceModel(nn.Module):

@@ -16,8 +16,7 @@ from ... import checkpoints
 from ...batches import batches
 from ..predictions import Prediction
 from ..record import Example, Kind
-from .batches import pad
-from .network import SentenceModel
+from .network import SentenceModel, pad
 from .state import PREFIX, SentenceState
 
 # Words of a batch, padding included: enough to keep the cores busy, little enough for their caches.

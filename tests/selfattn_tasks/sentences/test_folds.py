@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from selfattn.errors import UserError
-from selfattn.models.relatedness_head import expected_score
+from selfattn.models.relatedness_head import distribution, expected_score
 from selfattn_tasks.sentences.folds import draw_folds, draw_share, positions
-from selfattn_tasks.sentences.targets import distribution
 
 
 def test_folds_part_the_data():

@@ -5,11 +5,9 @@ import torch
 
 from selfattn.errors import UserError
 from selfattn.models import CONTEXTS
-from selfattn_tasks.sentences.model.batches import pad
-from selfattn_tasks.sentences.model.network import SentenceModel, SentenceModelConfig
+from selfattn_tasks.sentences.model.network import SentenceModel, SentenceModelConfig, pad
 from selfattn_tasks.sentences.record import Kind
-from selfattn_tasks.words.embeddings import WordVectors
-from selfattn_tasks.words.table import WordTable
+from selfattn_tasks.words.embeddings import WordTable, WordVectors
 from selfattn_tasks.words.vocabulary import Vocabulary
 
 # Empty, of one word, and longer than the widest convolution.

@@ -6,7 +6,8 @@ import json
 import pytest
 
 from selfattn.errors import UserError
-from selfattn_tasks.sentences.formats.reading import Reading, read
+from selfattn_tasks.sentences.formats.reading import read
+from selfattn_tasks.sentences.formats.source import Reading
 from selfattn_tasks.sentences.record import Example, Kind
 from selfattn_tasks.sentences.tokens import Tokens
 

@@ -5,8 +5,8 @@ import pytest
 from selfattn.errors import UserError
 from selfattn_tasks.srl import Proposition, Sentence, Span
 from selfattn_tasks.srl.formats.brackets import parse_brackets
+from selfattn_tasks.srl.metrics import tag_f1
 from selfattn_tasks.srl.scorer import Counts, charged, count_predicates, score
-from selfattn_tasks.srl.tag_f1 import tag_f1
 
 WORDS = ("we", "pour", "hot", "tea", "slowly")
 
