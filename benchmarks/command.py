@@ -1,7 +1,5 @@
 """What the two benchmark commands share: flags, and measure, show, write, draw, compare."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence
@@ -10,13 +8,14 @@ from pathlib import Path
 import torch
 
 from selfattn.errors import UserError, needed
-from selfattn.files import check_output, check_output_folder, regular_target
+from selfattn.files import check_output_folder, regular_target
+from selfattn_experiments.commands.flags import check_least, check_outputs, from_flags
 
 from . import memory, plots, table
 from .compare import regressions
-from .method import DTYPES, MODES, PADDINGS, REFERENCES, Setup
+from .method import DTYPES, MODES, PADDINGS, REFERENCES, Plan, Setup
 from .methods import choose
-from .sweep import Plan, run
+from .sweep import run
 from .table import Row
 from .timing import Effort
 
@@ -85,10 +84,7 @@ def setup_of(args: argparse.Namespace) -> Setup:
     Raises:
         UserError: if a flag has a value that is not allowed, or there is no GPU.
     """
-    for name in ("batch", "max_tokens", "embed_dim", "heads", "threads"):
-        value = getattr(args, name)
-        if value < 1:
-            raise UserError(f"--{name.replace('_', '-')} is {value}, but must be at least 1")
+    check_least(args, batch=1, max_tokens=1, embed_dim=1, heads=1, threads=1)
     if min(args.lengths) < 2:
         raise UserError(f"--lengths has {min(args.lengths)}, but a length must be at least 2")
     if args.embed_dim % args.heads or args.heads % 2:
@@ -99,17 +95,7 @@ def setup_of(args: argparse.Namespace) -> Setup:
         raise UserError(
             "--device is cuda, but torch finds no GPU: `python -m selfattn.info` says why"
         )
-    return Setup(
-        embed_dim=args.embed_dim,
-        heads=args.heads,
-        mode=args.mode,
-        device=args.device,
-        dtype=args.dtype,
-        padding=args.padding,
-        backend=args.backend,
-        ffn_dim=getattr(args, "ffn_dim", 2048),
-        layers=getattr(args, "layers", 1),
-    )
+    return from_flags(Setup, args)
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -156,8 +142,7 @@ def _write(path: Path | None, rows: Sequence[Row]) -> None:
 
 def _check_files(args: argparse.Namespace) -> None:
     """Find out before hours of measuring that a result could not be written."""
-    if args.csv is not None:
-        check_output("--csv", args.csv)
+    check_outputs(args, "csv")
     if args.plots is not None:
         check_output_folder("--plots", args.plots)
         needed("matplotlib")
@@ -177,7 +162,7 @@ def _plan(args: argparse.Namespace) -> Plan:
     return Plan(
         level=args.level,
         reference=REFERENCES.get(args.level, "multihead"),
-        methods=choose(args.level, args.methods, args.methods_module),
+        methods=[m.name for m in choose(args.level, args.methods, args.methods_module)],
         setup=setup,
         shapes=[
             (length, max(1, min(args.batch, args.max_tokens // length)))

@@ -1,7 +1,5 @@
 """Compare a run with an older one: which rows got worse by more than the noise."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Whole training steps of encoder layers: what an attention costs where it is used."""
 
-from __future__ import annotations
-
 import copy
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """The kinds of methods: layers, and operators without weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,14 +1,12 @@
 """Ratios against sequence length as pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from selfattn.config import CONFIGS
-from selfattn.errors import UserError
-from selfattn_experiments.report.figures import FORMATS, new_figure, save, tidy
+from selfattn.files import check_output_folder
+from selfattn_experiments.report.figures import new_figure, save_pair, tidy
 
 from .table import Row, number
 
@@ -60,10 +58,8 @@ def draw(rows: Sequence[Row], folder: Path) -> list[Path]:
     Raises:
         UserError: if matplotlib is not installed, or the folder is a file.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise UserError(f"--plots is {folder}, but must be a folder") from None
+    check_output_folder("--plots", folder)
+    folder.mkdir(parents=True, exist_ok=True)
     written = []
     for what, column in (("time", "ratio"), ("memory", "memory_ratio")):
         if not any(getattr(row, column) is not None for row in rows):
@@ -72,10 +68,7 @@ def draw(rows: Sequence[Row], folder: Path) -> list[Path]:
         figure = new_figure(9.6, 4.2 if few else 5.4)
         (_dots if few else _lines)(figure, rows, what, column)
         name = f"{rows[0].level}-{rows[0].mode}-{rows[0].device}-{what}"
-        for ending in FORMATS:
-            path = folder / (name + ending)
-            save(figure, path, dpi=120)
-            written.append(path)
+        written += save_pair(figure, folder / name, dpi=120)
     return written
 
 

@@ -1,7 +1,5 @@
 """Average the weights of several checkpoints of one training."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Processes: commands of this project, frugal ones, and ones that end with their parent."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

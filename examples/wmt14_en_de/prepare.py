@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from selfattn.cli import run
 from selfattn.errors import UserError
 from selfattn.files import check_output_folder
-from selfattn_experiments.commands.checks import check_workers
+from selfattn_experiments.commands.flags import check_workers
 from wmt14.prepare import Options, prepare
 from wmt14.sources import find_archives, read_sources
 

@@ -4,8 +4,6 @@ Welch's t-test is the primary one, fixed in advance. SciPy does the distribution
 baseline are called x, those of the system y, and a difference is mean(y) - mean(x).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import warnings

@@ -1,7 +1,5 @@
 """Find the runs of a system: files by a pattern, their seeds, their logs."""
 
-from __future__ import annotations
-
 import glob
 import json
 import re

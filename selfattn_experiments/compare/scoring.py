@@ -1,10 +1,15 @@
-"""Score all runs of a test set, and keep the counts of each sentence."""
+"""Score all runs of a test set, and keep the counts of each sentence beside the hypotheses.
 
-from __future__ import annotations
+The file is called ``.NAME.METRIC.counts`` and holds a SHA-256, 32 bytes, and an array in NumPy's
+format. The hash is that of the array and of all that the counts depend on, so whatever is stale,
+damaged or foreign does not match: the sentences are counted again and the file is replaced.
+"""
 
+import hashlib
+import io
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -12,11 +17,11 @@ from typing import IO, Any
 
 import numpy as np
 
+from selfattn.files import writing
 from selfattn_tasks.folder import sha256_of
 from selfattn_tasks.metric import Metric, SentenceCounts
 from selfattn_tasks.registry import TASKS
 
-from . import cache
 from .reading import check_distinct, digest_of
 from .results import Run, Settings
 from .runs import Found, check_protocols
@@ -24,6 +29,8 @@ from .runs import Found, check_protocols
 Say = Callable[[str], None]
 # Sentences that are counted at a time: chrF's n-grams of one reference take some 200 KB.
 _BLOCK = 250
+_VERSION = "selfattn counts 1"
+_HASH_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -181,18 +188,18 @@ class _Counted:
     def of(self, metric: Metric, say: Say) -> SentenceCounts:
         """Counts by a metric, shape (runs, sentences, columns)."""
         known = self._known.setdefault(metric.source, {})
-        keys = {digest: cache.key_of(metric, self._digest, digest) for digest in self._sentences}
+        keys = {digest: _key_of(metric, self._digest, digest) for digest in self._sentences}
         if self._keep:
             for path, digest in self._runs:
                 if digest not in known:
-                    kept = cache.load(path, metric, keys[digest])
+                    kept = _load(path, metric, keys[digest])
                     known |= {} if kept is None else {digest: kept}
         missing = [digest for digest in self._sentences if digest not in known]
         if missing:
             known |= self._count(metric, missing, say)
             for path, digest in self._runs if self._keep else ():
                 if digest in missing:
-                    cache.store(path, metric, keys[digest], known[digest])
+                    _store(path, metric, keys[digest], known[digest])
         return np.stack([known[digest] for _, digest in self._runs])
 
     def _count(self, metric: Metric, digests: list[str], say: Say) -> dict[str, SentenceCounts]:
@@ -207,3 +214,44 @@ class _Counted:
             for part, counts in zip(parts, metric.counts(gold, block), strict=True):
                 part.append(counts)
         return {d: np.concatenate(part) for d, part in zip(digests, parts, strict=True)}
+
+
+def _key_of(metric: Metric, gold: str, output: str) -> str:
+    """All that counts depend on: the text, and what counts it with its version.
+
+    Args:
+        metric: its signature names sacreBLEU's version.
+        gold: digest of the references.
+        output: digest of the hypotheses.
+    """
+    return "\n".join((_VERSION, metric.source, metric.signature, gold, output))
+
+
+def _load(hypotheses: Path, metric: Metric, key: str) -> SentenceCounts | None:
+    """The counts of a file of hypotheses, shape (sentences, columns); None without good ones."""
+    try:
+        content = _place(hypotheses, metric).read_bytes()
+    except OSError:
+        return None
+    found, array = content[:_HASH_BYTES], content[_HASH_BYTES:]
+    if found != _hash(key, array):
+        return None
+    counts: SentenceCounts = np.load(io.BytesIO(array), allow_pickle=False)
+    return counts
+
+
+def _store(hypotheses: Path, metric: Metric, key: str, counts: SentenceCounts) -> None:
+    """Keep counts, if the folder can be written to."""
+    array = io.BytesIO()
+    np.save(array, counts, allow_pickle=False)
+    # Without the file, the next comparison is slower and nothing else.
+    with suppress(OSError), writing(_place(hypotheses, metric)) as file:
+        file.write(_hash(key, array.getvalue()) + array.getvalue())
+
+
+def _place(hypotheses: Path, metric: Metric) -> Path:
+    return hypotheses.with_name(f".{hypotheses.name}.{metric.source.lower()}.counts")
+
+
+def _hash(key: str, array: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + b"\n" + array).digest()

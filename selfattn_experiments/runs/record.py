@@ -1,7 +1,5 @@
 """Where runs come from, and the summary of a grid as CSV and JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from statistics import mean, stdev
 from typing import Any

@@ -4,8 +4,6 @@ Own code, because submitit pickles a function and submits it immediately: here a
 to read and edit, on a machine that need not have SLURM, and a task is an ordinary command.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The tables of a report, for the terminal and for Markdown alike."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
