@@ -12,7 +12,6 @@ from selfattn.files import check_output_folder, regular_target
 from selfattn_experiments.commands.flags import check_least, check_outputs, from_flags
 
 from . import memory, plots, table
-from .compare import regressions
 from .method import DTYPES, MODES, PADDINGS, REFERENCES, Plan, Setup
 from .methods import choose
 from .sweep import run
@@ -129,7 +128,7 @@ def execute(args: argparse.Namespace) -> int:
                 _say(f"wrote {path}")
     for sentence in refused:
         _say(f"refused: {sentence}")
-    worse = [] if old is None or not rows else regressions(rows, old, args.compare)
+    worse = [] if old is None or not rows else table.regressions(rows, old, args.compare)
     if old is not None and rows:
         print(f"\nrows worse than in {args.compare}: {len(worse)}", *worse, sep="\n")
     return 1 if refused or worse else 0

@@ -17,11 +17,11 @@ from selfattn.masks import head_masks
 from selfattn.models import CONTEXTS, build_context
 from selfattn.ops import disa, mtsa
 
-from .encoder import EncoderMethod
 from .kinds import (
     Build,
     ContextMethod,
     DiSAOperatorMethod,
+    EncoderMethod,
     LayerMethod,
     MaskedOperator,
     OperatorMethod,

@@ -11,7 +11,7 @@ MOST_WORKERS = 1024
 Options = TypeVar("Options")
 
 
-def from_flags(kind: type[Options], args: argparse.Namespace, **others: Any) -> Options:
+def from_flags(kind: type[Options], args: argparse.Namespace, /, **others: Any) -> Options:
     """Make options of the flags that have the names of their fields.
 
     Args:

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -66,21 +66,6 @@ class _Lines:
         return (line[:-1] for line in self._file)
 
 
-@dataclass
-class _Outputs:
-    """What the runs hold.
-
-    Args:
-        sentences: digest to sentences, which can be gone through again and again.
-        runs: file and digest of each run.
-        warnings: what is odd about them.
-    """
-
-    sentences: dict[str, Iterable[Any]]
-    runs: list[tuple[Path, str]]
-    warnings: list[str]
-
-
 def score_runs(
     settings: Settings,
     files: Mapping[str, Sequence[Found]],
@@ -105,48 +90,32 @@ def score_runs(
         UserError: for a file that cannot be compared, with the reason.
     """
     found = [(system, file) for system, group in files.items() for file in group]
-    protocol, odd = check_protocols([file for _, file in found])
+    protocol, warnings = check_protocols([file for _, file in found])
     task = TASKS[settings.task]
     metrics = task.make_metrics(
         settings.metrics, lowercase=settings.lowercase, tokenize=settings.tokenize
     )
+    warnings += task.gold_warnings(str(path), path, gold)
+    texts = all(isinstance(sentence, str) for sentence in gold)
+    sentences: dict[str, Iterable[Any]] = {}
+    systems: dict[str, list[tuple[Path, str]]] = {}
     with ExitStack() as stack:
-        outputs = _read(settings, found, name, path, gold, say, stack)
-        counted = _Counted(gold, outputs, keep)
+        for number, (system, run) in enumerate(found, 1):
+            say(f"{name}: reading run {number} of {len(found)}")
+            output = task.read_outputs(run.path, gold, path)
+            digest = digest_of(output)
+            warnings += task.output_warnings(
+                f"{system}: {run.path}", run.path, output, gold, settings.lowercase
+            )
+            sentences[digest] = _Lines(output, stack) if texts else output
+            systems.setdefault(system, []).append((run.path, digest))
+        warnings += check_distinct(systems)
+        counted = _Counted(gold, sentences, list(chain.from_iterable(systems.values())), keep)
         counts = {m.name: counted.of(m, lambda text: say(f"{name}: {text}")) for m in metrics}
-    warnings = [*odd, *outputs.warnings]
     signatures = [metric.signature for metric in metrics]
     for folder in dict.fromkeys(file.path.parent for _, file in found):
         warnings += task.folder_warnings(folder, signatures)
     return Scored(metrics, _runs(metrics, counts, found, name), counts, warnings, protocol)
-
-
-def _read(
-    settings: Settings,
-    found: Sequence[tuple[str, Found]],
-    name: str,
-    path: Path,
-    gold: Sequence[Any],
-    say: Say,
-    files: ExitStack,
-) -> _Outputs:
-    """All runs, one after the other; ``files`` closes those that hold their lines."""
-    task = TASKS[settings.task]
-    outputs = _Outputs({}, [], task.gold_warnings(str(path), path, gold))
-    texts = all(isinstance(sentence, str) for sentence in gold)
-    systems: dict[str, list[tuple[Path, str]]] = {}
-    for number, (system, run) in enumerate(found, 1):
-        say(f"{name}: reading run {number} of {len(found)}")
-        output = task.read_outputs(run.path, gold, path)
-        digest = digest_of(output)
-        outputs.warnings += task.output_warnings(
-            f"{system}: {run.path}", run.path, output, gold, settings.lowercase
-        )
-        outputs.sentences[digest] = _Lines(output, files) if texts else output
-        outputs.runs.append((run.path, digest))
-        systems.setdefault(system, []).append((run.path, digest))
-    outputs.warnings += check_distinct(systems)
-    return outputs
 
 
 def _runs(
@@ -175,13 +144,19 @@ class _Counted:
 
     Args:
         gold: references, or gold sentences.
-        outputs: of all runs.
+        sentences: digest to sentences, which can be gone through again and again.
+        runs: file and digest of each run.
         keep: as in :func:`score_runs`.
     """
 
-    def __init__(self, gold: Sequence[Any], outputs: _Outputs, keep: bool) -> None:
-        self._gold, self._sentences, self._runs = gold, outputs.sentences, outputs.runs
-        self._keep = keep
+    def __init__(
+        self,
+        gold: Sequence[Any],
+        sentences: Mapping[str, Iterable[Any]],
+        runs: Sequence[tuple[Path, str]],
+        keep: bool,
+    ) -> None:
+        self._gold, self._sentences, self._runs, self._keep = gold, sentences, runs, keep
         self._digest = digest_of(gold)
         self._known: dict[str, dict[str, SentenceCounts]] = {}
 
