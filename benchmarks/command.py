@@ -118,8 +118,8 @@ def execute(args: argparse.Namespace) -> int:
     else:
         # A pipe takes the rows once, at the end; a file has them as they come.
         growing = args.csv is not None and regular_target(args.csv) is not None
-        outcome = run(_plan(args), _say, lambda rows: _write(args.csv if growing else None, rows))
-        rows, refused = outcome.rows, outcome.refused
+        keep = args.csv if growing else None
+        rows, refused = run(_plan(args), _say, lambda rows: _write(keep, rows))
     _write(args.csv, rows)
     if rows:
         print(table.markdown(rows))

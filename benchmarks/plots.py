@@ -67,6 +67,7 @@ def draw(rows: Sequence[Row], folder: Path) -> list[Path]:
         few = len({row.length for row in rows}) < _LINES_FROM
         figure = new_figure(9.6, 4.2 if few else 5.4)
         (_dots if few else _lines)(figure, rows, what, column)
+        figure.suptitle(_title(rows[0], what), fontsize=10)
         name = f"{rows[0].level}-{rows[0].mode}-{rows[0].device}-{what}"
         written += save_pair(figure, folder / name, dpi=120)
     return written
@@ -108,7 +109,6 @@ def _lines(figure: Any, rows: Sequence[Row], what: str, column: str) -> None:
     tidy(axes)
     axes.set_xlabel("sequence length (tokens)")
     axes.set_ylabel(_axis(rows, what))
-    figure.suptitle(_title(rows[0], what), fontsize=10)
 
 
 def _dots(figure: Any, rows: Sequence[Row], what: str, column: str) -> None:
@@ -139,7 +139,6 @@ def _dots(figure: Any, rows: Sequence[Row], what: str, column: str) -> None:
         axes.set_xlabel(_axis(rows, what), fontsize=9)
     panels[0].set_yticks(range(len(methods)), [label for _, label in methods])
     panels[0].invert_yaxis()
-    figure.suptitle(_title(rows[0], what), fontsize=10)
 
 
 def _axis(rows: Sequence[Row], what: str) -> str:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +30,7 @@ MEASURED = ("parameters", *(f.name for f in fields(Timing)))
 _LEAST_MIB = 1.0
 
 
-@dataclass
-class Outcome:
-    """The results of a run.
-
-    Args:
-        rows: rows that may be reported.
-        refused: a sentence for each row that may not be, because its results are wrong.
-    """
-
-    rows: list[Row]
-    refused: list[str]
-
-
-def run(plan: Plan, say: Say, keep: Callable[[Sequence[Row]], None]) -> Outcome:
+def run(plan: Plan, say: Say, keep: Callable[[Sequence[Row]], None]) -> tuple[list[Row], list[str]]:
     """Measure.
 
     Args:
@@ -52,9 +39,11 @@ def run(plan: Plan, say: Say, keep: Callable[[Sequence[Row]], None]) -> Outcome:
         keep: takes all rows so far after each method, so that an interrupted run leaves something.
 
     Returns:
-        Rows in the order of methods and lengths, and what was refused.
+        Rows that may be reported, in the order of methods and lengths, and a sentence for each that
+        may not be, because its results are wrong.
     """
-    outcome = Outcome([], [])
+    rows: list[Row] = []
+    refused: list[str] = []
     origin = facts(plan.setup.device)
     peaks = plan.with_memory and memory.measurable(plan.setup.device)
     if plan.with_memory and not peaks:
@@ -79,13 +68,13 @@ def run(plan: Plan, say: Say, keep: Callable[[Sequence[Row]], None]) -> Outcome:
         for length, batch in plan.shapes:
             result = times[length]
             if result["status"] == REFUSED:
-                outcome.refused.append(f"{method.name}, length {length}: {result['reason']}")
+                refused.append(f"{method.name}, length {length}: {result['reason']}")
                 continue
             row = _row(plan, method, length, batch, result, origin)
             _add_memory(row, held.get(length), reference_peaks.get(length))
-            outcome.rows.append(row)
-        keep(outcome.rows)
-    return outcome
+            rows.append(row)
+        keep(rows)
+    return rows, refused
 
 
 def _row(

@@ -6,6 +6,9 @@ import signal
 import sys
 from pathlib import Path
 
+from selfattn import _user_dir
+from selfattn.errors import UserError
+
 _PR_SET_PDEATHSIG = 1
 _FRUGAL = {
     # Threads that spin while they wait for a thread without a core took 26 times the CPU time of
@@ -57,3 +60,18 @@ def ending(code: int) -> str:
     return f"was killed by signal {-code}" + (
         ", perhaps because the memory was full" if code == -9 else ""
     )
+
+
+def plugin_folder(name: str) -> Path:
+    """The folder of the fairseq plugin, its ``--user-dir``.
+
+    Args:
+        name: the key or flag that can name another, for the message.
+
+    Raises:
+        UserError: if the plugin is not installed.
+    """
+    folder = _user_dir.find_user_dir()
+    if folder is None:
+        raise UserError(f"the fairseq plugin is not installed; {name} can name its folder")
+    return folder

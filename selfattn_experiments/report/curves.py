@@ -9,7 +9,6 @@ from typing import Any
 
 from selfattn.errors import UserError
 from selfattn.files import check_output
-from selfattn_tasks.registry import TASKS
 
 from .figures import colours, new_figure, save, tidy
 
@@ -160,6 +159,8 @@ def plot(runs: Mapping[str, Curves], output: Path, title: str = "") -> None:
     Raises:
         UserError: if the ending is another, or matplotlib is not installed.
     """
+    from selfattn_tasks.registry import TASKS  # torch comes with it, and readers of logs need none
+
     check_picture(output)
     scores = {
         name: (label, task.scale(label).digits)

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from selfattn import _user_dir
 from selfattn.errors import UserError
 from selfattn.files import check_output_folder
 from selfattn_tasks.registry import TASKS
 from selfattn_tasks.task import Task
 
+from ..process import plugin_folder
 from . import flags as flag
 from .keys import NAME, Reader, load
 
@@ -102,7 +102,7 @@ def read_grid(path: Path) -> Grid:
         seeds=reader.seeds(),
         systems=systems,
         tests=_tests(reader, task, data, flag.parse(common, f"{path}: common")),
-        user_dir=reader.path("user_dir") if "user_dir" in content else _plugin(),
+        user_dir=reader.path("user_dir") if "user_dir" in content else plugin_folder("`user_dir`"),
         generate=words,
         average=reader.whole_number("average"),
         checkpoint=reader.one_of("checkpoint", ("best", "last")) or "best",
@@ -122,13 +122,6 @@ def read_grid(path: Path) -> Grid:
     for system in grid.systems:
         _check_training(grid, system)
     return grid
-
-
-def _plugin() -> Path:
-    folder = _user_dir.find_user_dir()
-    if folder is None:
-        raise UserError("the fairseq plugin is not installed; `user_dir` can name its folder")
-    return folder
 
 
 def _data_folder(folder: Path, task: Task) -> Path:
