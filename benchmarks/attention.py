@@ -12,6 +12,9 @@ scaled_dot_product_attention as the reference. examples/benchmarks/README.md say
 import argparse
 
 from . import command
+from .command import execute as main
+
+__all__ = ["add_flags", "main"]
 
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 
@@ -19,8 +22,3 @@ LENGTHS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command to its parser."""
     command.add_flags(parser, ("layer", "operator", "context"), LENGTHS, embed_dim=304)
-
-
-def main(args: argparse.Namespace) -> int:
-    """Measure and show the table; 1 if a method was refused or became worse."""
-    return command.execute(args)

@@ -1,7 +1,5 @@
 """What the two benchmark commands share: flags, and measure, show, write, draw, compare."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence
@@ -10,13 +8,13 @@ from pathlib import Path
 import torch
 
 from selfattn.errors import UserError, needed
-from selfattn_tasks.files import check_output, check_output_folder, regular_target
+from selfattn_experiments.commands.flags import check_least, check_outputs, from_flags
+from selfattn_tasks.files import check_output_folder, regular_target
 
 from . import memory, plots, table
-from .compare import regressions
-from .method import DTYPES, MODES, PADDINGS, REFERENCES, Setup
+from .method import DTYPES, MODES, PADDINGS, REFERENCES, Plan, Setup
 from .methods import choose
-from .sweep import Plan, run
+from .sweep import run
 from .table import Row
 from .timing import Effort
 
@@ -85,10 +83,7 @@ def setup_of(args: argparse.Namespace) -> Setup:
     Raises:
         UserError: if a flag has a value that is not allowed, or there is no GPU.
     """
-    for name in ("batch", "max_tokens", "embed_dim", "heads", "threads"):
-        value = getattr(args, name)
-        if value < 1:
-            raise UserError(f"--{name.replace('_', '-')} is {value}, but must be at least 1")
+    check_least(args, batch=1, max_tokens=1, embed_dim=1, heads=1, threads=1)
     if min(args.lengths) < 2:
         raise UserError(f"--lengths has {min(args.lengths)}, but a length must be at least 2")
     if args.embed_dim % args.heads or args.heads % 2:
@@ -97,17 +92,7 @@ def setup_of(args: argparse.Namespace) -> Setup:
         )
     if args.device == "cuda" and not torch.cuda.is_available():
         raise UserError("--device is cuda, but torch finds no GPU: `selfattn info` says why")
-    return Setup(
-        embed_dim=args.embed_dim,
-        heads=args.heads,
-        mode=args.mode,
-        device=args.device,
-        dtype=args.dtype,
-        padding=args.padding,
-        backend=args.backend,
-        ffn_dim=getattr(args, "ffn_dim", 2048),
-        layers=getattr(args, "layers", 1),
-    )
+    return from_flags(Setup, args)
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -131,8 +116,8 @@ def execute(args: argparse.Namespace) -> int:
     else:
         # A pipe takes the rows once, at the end; a file has them as they come.
         growing = args.csv is not None and regular_target(args.csv) is not None
-        outcome = run(_plan(args), _say, lambda rows: _write(args.csv if growing else None, rows))
-        rows, refused = outcome.rows, outcome.refused
+        keep = args.csv if growing else None
+        rows, refused = run(_plan(args), _say, lambda rows: _write(keep, rows))
     _write(args.csv, rows)
     if rows:
         print(table.markdown(rows))
@@ -141,7 +126,7 @@ def execute(args: argparse.Namespace) -> int:
                 _say(f"wrote {path}")
     for sentence in refused:
         _say(f"refused: {sentence}")
-    worse = [] if old is None or not rows else regressions(rows, old, args.compare)
+    worse = [] if old is None or not rows else table.regressions(rows, old, args.compare)
     if old is not None and rows:
         print(f"\nrows worse than in {args.compare}: {len(worse)}", *worse, sep="\n")
     return 1 if refused or worse else 0
@@ -154,8 +139,7 @@ def _write(path: Path | None, rows: Sequence[Row]) -> None:
 
 def _check_files(args: argparse.Namespace) -> None:
     """Find out before hours of measuring that a result could not be written."""
-    if args.csv is not None:
-        check_output("--csv", args.csv)
+    check_outputs(args, "csv")
     if args.plots is not None:
         check_output_folder("--plots", args.plots)
         needed("matplotlib")
@@ -175,7 +159,7 @@ def _plan(args: argparse.Namespace) -> Plan:
     return Plan(
         level=args.level,
         reference=REFERENCES.get(args.level, "multihead"),
-        methods=choose(args.level, args.methods, args.methods_module),
+        methods=[m.name for m in choose(args.level, args.methods, args.methods_module)],
         setup=setup,
         shapes=[
             (length, max(1, min(args.batch, args.max_tokens // length)))

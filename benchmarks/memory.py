@@ -6,8 +6,6 @@ runs with ``ENVIRONMENT``: glibc then gives every freed block above 64 KiB back 
 earlier steps leave nothing to reuse, and the numbers grow with what is alive, not with history.
 """
 
-from __future__ import annotations
-
 import gc
 import re
 from pathlib import Path

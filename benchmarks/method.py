@@ -1,15 +1,15 @@
 """What a benchmark measures: a method builds a case, and a case is a step that can be repeated."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from . import checks, testing
+from .timing import Effort
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 MODES = ("training", "inference")
@@ -54,6 +54,37 @@ class Setup:
         """``dtype`` as torch has it."""
         dtype: torch.dtype = getattr(torch, self.dtype)
         return dtype
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run.
+
+    Args:
+        level: of the methods.
+        reference: name of the method that ratios are taken to.
+        methods: names, in the order of the rows.
+        setup: device, dtype, mode and widths.
+        shapes: pairs (length, batch) in tokens and sentences, ascending.
+        threads: of the CPU.
+        effort: how long to time.
+        longest: skip a length if one step must take longer than this, in seconds.
+        memory_limit: bytes that a process may allocate on a CPU; None sets no limit.
+        with_memory: whether to measure memory at all.
+        methods_module: a Python file with further methods.
+    """
+
+    level: str
+    reference: str
+    methods: Sequence[str]
+    setup: Setup
+    shapes: Sequence[tuple[int, int]]
+    threads: int
+    effort: Effort
+    longest: float
+    memory_limit: int | None
+    with_memory: bool
+    methods_module: Path | None
 
 
 @dataclass

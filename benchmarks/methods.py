@@ -1,7 +1,5 @@
 """All methods by level and name: the family's mechanisms that exist, and their rivals."""
 
-from __future__ import annotations
-
 import copy
 import importlib.util
 from collections.abc import Callable, Sequence
@@ -10,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from selfattn.config import CONFIGS, AttentionConfig
 from selfattn.errors import UserError
@@ -19,10 +17,11 @@ from selfattn.masks import head_masks
 from selfattn.models import CONTEXTS, build_context
 from selfattn.ops import disa, mtsa
 
-from .encoder import EncoderMethod
 from .kinds import (
+    Build,
     ContextMethod,
     DiSAOperatorMethod,
+    EncoderMethod,
     LayerMethod,
     MaskedOperator,
     OperatorMethod,
@@ -46,6 +45,14 @@ _LABELS = {
     "disa": "DiSA",
     "biblosa": "Bi-BloSA",
     "resa": "ReSA",
+}
+# The multi-head layer with what a user would pick instead of MTSA.
+_RIVALS: dict[str, tuple[str, dict[str, Any]]] = {
+    "masks": ("multi-head layer, masks", {"masks": "forward_backward"}),
+    "window": ("multi-head layer, masks, window 64", {"masks": "forward_backward", "window": 64}),
+    "relative": ("multi-head, relative", {"positions": "relative"}),
+    "rotary": ("multi-head, rotary", {"positions": "rotary"}),
+    "alibi": ("multi-head, ALiBi", {"positions": "alibi"}),
 }
 
 
@@ -97,22 +104,6 @@ def _family(name: str) -> list[LayerMethod]:
     ] or [_layer(name, label, config.make())]
 
 
-def _multihead_rivals() -> list[LayerMethod]:
-    """The multi-head layer with what a user would pick instead of MTSA."""
-    config = CONFIGS["multihead"]
-    return [
-        _layer("multihead:masks", "multi-head layer, masks", config.make(masks="forward_backward")),
-        _layer(
-            "multihead:window",
-            "multi-head layer, masks, window 64",
-            config.make(masks="forward_backward", window=64),
-        ),
-        _layer("multihead:relative", "multi-head, relative", config.make(positions="relative")),
-        _layer("multihead:rotary", "multi-head, rotary", config.make(positions="rotary")),
-        _layer("multihead:alibi", "multi-head, ALiBi", config.make(positions="alibi")),
-    ]
-
-
 def _as_published(method: LayerMethod) -> LayerMethod:
     """Algorithm 1 overflows by large scores, also at padded keys: check it with moderate ones."""
     method.garbage = 1.0
@@ -125,125 +116,134 @@ def _algorithm1_layer_reference(module: nn.Module, setup: Setup) -> nn.Module:
     return slow
 
 
-def _cnn(name: str, **switches: Any) -> Callable[[Setup], nn.Module]:
-    """A context of sentence encoders, as wide as the papers have it for an input of that width."""
-    return lambda setup: build_context(name, setup.embed_dim, setup.embed_dim, **switches)
-
-
 def _layers() -> list[Method]:
+    def multihead(name: str, label: str, build: Build, directed: bool = False) -> LayerMethod:
+        return LayerMethod(name, label, build, _multihead_reference(directed))
+
     found: list[Method] = [
-        LayerMethod(
-            "multihead",
-            "multi-head, torch",
-            lambda s: TorchMultiHead(s.embed_dim, s.heads),
-            _multihead_reference(),
-        ),
-        LayerMethod(
+        multihead("multihead", "multi-head, torch", lambda s: TorchMultiHead(s.embed_dim, s.heads)),
+        multihead(
             "multihead:weights",
             "multi-head, torch, with weights",
             lambda s: TorchMultiHead(s.embed_dim, s.heads, need_weights=True),
-            _multihead_reference(),
         ),
-        LayerMethod(
+        multihead(
             "multihead:directed",
             "multi-head under MTSA's masks",
             lambda s: MultiHeadAround(s.embed_dim, s.heads, Directed()),
-            _multihead_reference(directed=True),
+            directed=True,
         ),
     ]
     for name in ATTENTIONS:
         family = _family(name)
         if name == "multihead":  # the name belongs to torch's own, the reference
             family[0].name = "multihead:layer"
-            family += _multihead_rivals()
+            family += [
+                _layer(f"{name}:{rival}", label, CONFIGS[name].make(**switches))
+                for rival, (label, switches) in _RIVALS.items()
+            ]
         found += family
-    found += [
-        _as_published(
-            LayerMethod(
-                "mtsa:algorithm1",
-                "MTSA, Algorithm 1",
-                lambda s: AlgorithmOneLayer(s.embed_dim, s.heads),
-                _algorithm1_layer_reference,
-            )
-        ),
-        LayerMethod("bi-lstm", "Bi-LSTM", lambda s: BiRecurrent(s.embed_dim, "lstm")),
-        LayerMethod("bi-gru", "Bi-GRU", lambda s: BiRecurrent(s.embed_dim, "gru")),
-        LayerMethod("multi-cnn", "multi-window CNN", _cnn("multi_cnn", per_token=True)),
-        LayerMethod("hrchy-cnn", "hierarchical CNN", _cnn("hrchy_cnn")),
+    algorithm1_layer = LayerMethod(
+        "mtsa:algorithm1",
+        "MTSA, Algorithm 1",
+        lambda s: AlgorithmOneLayer(s.embed_dim, s.heads),
+        _algorithm1_layer_reference,
+    )
+    return [
+        *found,
+        _as_published(algorithm1_layer),
+        LayerMethod("bi-lstm", "Bi-LSTM", partial(_recurrent, kind="lstm")),
+        LayerMethod("bi-gru", "Bi-GRU", partial(_recurrent, kind="gru")),
+        LayerMethod("multi-cnn", "multi-window CNN", partial(_context, name="multi_cnn")),
+        LayerMethod("hrchy-cnn", "hierarchical CNN", partial(_context, name="hrchy_cnn")),
     ]
-    return found
+
+
+def _masked(
+    operator: Callable[..., Tensor],
+    layout: str,
+    masks: int | None = None,
+    backend: str | None = None,
+) -> tuple[Build, Reference]:
+    """An operator of this project under a layout of masks, and its reference form.
+
+    Args:
+        operator: from ``selfattn.ops``.
+        layout: a name from ``selfattn.masks.MASK_LAYOUTS``.
+        masks: how many; None: one a head.
+        backend: None takes the run's.
+    """
+
+    def build(setup: Setup, fixed: str | None = backend) -> nn.Module:
+        chosen = partial(operator, backend=fixed or setup.backend)
+        return MaskedOperator(chosen, layout, masks or setup.heads)
+
+    return build, lambda module, setup: build(setup, "reference")
 
 
 def _operators() -> list[Method]:
-    def directed_reference(module: nn.Module, setup: Setup) -> nn.Module:
-        return Explicit(head_masks("forward_backward", setup.heads))
-
-    def mtsa_method(name: str, label: str, layout: str, rival: bool = False) -> OperatorMethod:
-        def build(setup: Setup) -> nn.Module:
-            chosen = algorithm1 if rival else partial(mtsa, backend=setup.backend)
-            return MaskedOperator(chosen, layout, setup.heads)
-
-        def reference(module: nn.Module, setup: Setup) -> nn.Module:
-            return MaskedOperator(partial(mtsa, backend="reference"), layout, setup.heads)
-
-        return OperatorMethod(name, label, build, reference, count=4)
-
+    build, reference = _masked(mtsa, "forward_backward")
+    undirected = _masked(mtsa, "none")
+    algorithm1_operator = OperatorMethod(
+        "mtsa:algorithm1",
+        "MTSA, Algorithm 1",
+        lambda s: MaskedOperator(algorithm1, "forward_backward", s.heads),
+        reference,
+        count=4,
+    )
     return [
         OperatorMethod("sdpa", "dot product", lambda s: Undirected(), lambda m, s: Explicit()),
         OperatorMethod(
             "sdpa:directed",
             "dot product under MTSA's masks",
             lambda s: Directed(),
-            directed_reference,
+            lambda m, s: Explicit(head_masks("forward_backward", s.heads)),
         ),
-        mtsa_method("mtsa", "MTSA, half forward, half backward", "forward_backward"),
-        mtsa_method("mtsa:undirected", "MTSA without direction", "none"),
-        _as_published(
-            mtsa_method("mtsa:algorithm1", "MTSA, Algorithm 1", "forward_backward", rival=True)
-        ),
+        OperatorMethod("mtsa", "MTSA, half forward, half backward", build, reference, count=4),
+        OperatorMethod("mtsa:undirected", "MTSA without direction", *undirected, count=4),
+        _as_published(algorithm1_operator),
     ]
 
 
 def _disa() -> list[Method]:
     """DiSA as published, as a layer and as an operator, streamed and textbook."""
     config = CONFIGS["disa"].make("code")
-
-    def pair(name: str, label: str, backend: str | None = None) -> list[Method]:
-        def build(setup: Setup) -> nn.Module:
-            operator = partial(disa, backend=backend or setup.backend)
-            return MaskedOperator(operator, "forward_backward", 2)
-
-        def reference(module: nn.Module, setup: Setup) -> nn.Module:
-            return MaskedOperator(partial(disa, backend="reference"), "forward_backward", 2)
-
-        return [
+    return [
+        method
+        for name, label, backend in (
+            ("disa", "DiSA", None),
+            ("disa:textbook", "DiSA, textbook", "reference"),
+        )
+        for method in (
             _layer(name, label, config, wide=True, backend=backend),
-            DiSAOperatorMethod(name, label, build, reference),
-        ]
+            DiSAOperatorMethod(name, label, *_masked(disa, "forward_backward", 2, backend)),
+        )
+    ]
 
-    return [*pair("disa", "DiSA"), *pair("disa:textbook", "DiSA, textbook", "reference")]
 
-
-def _contexts() -> list[Method]:
-    """Contexts of sentence encoders that give a vector a token, beside torch's Bi-LSTM.
+def _context(setup: Setup, name: str) -> nn.Module:
+    """A context of sentence encoders that gives a vector a token.
 
     A direction is as wide as the input, that of Bi-BloSA four fifths of it (published: 300, 240).
     """
-    switches: dict[str, dict[str, Any]] = {"multi_cnn": {"per_token": True}}
+    width = setup.embed_dim * 4 // 5 if name == "biblosa" else setup.embed_dim
+    switches: dict[str, Any] = {"per_token": True} if name == "multi_cnn" else {}
+    return build_context(name, setup.embed_dim, width, **switches)
 
-    def build(setup: Setup, name: str) -> nn.Module:
-        width = setup.embed_dim * 4 // 5 if name == "biblosa" else setup.embed_dim
-        return build_context(name, setup.embed_dim, width, **switches.get(name, {}))
 
-    found: list[Method] = [
-        ContextMethod(name, f"{_LABELS.get(name, name)}, context", partial(build, name=name))
+def _recurrent(setup: Setup, kind: str) -> nn.Module:
+    return BiRecurrent(setup.embed_dim, kind)
+
+
+def _contexts() -> list[Method]:
+    """Contexts of sentence encoders, beside torch's Bi-LSTM."""
+    found = [
+        ContextMethod(name, f"{_LABELS.get(name, name)}, context", partial(_context, name=name))
         for name in CONTEXTS
         if name != "vanilla"
     ]
-    torch_lstm = ContextMethod(
-        "torch-lstm", "Bi-LSTM, torch", lambda s: BiRecurrent(s.embed_dim, "lstm")
-    )
-    return [*found, torch_lstm]
+    build = partial(_recurrent, kind="lstm")
+    return [*found, ContextMethod("torch-lstm", "Bi-LSTM, torch", build)]
 
 
 def all_methods(extra: Path | None = None) -> list[Method]:

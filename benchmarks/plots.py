@@ -1,14 +1,12 @@
 """Ratios against sequence length as pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from selfattn.config import CONFIGS
-from selfattn.errors import UserError
-from selfattn_experiments.report.figures import FORMATS, new_figure, save, tidy
+from selfattn_experiments.report.figures import new_figure, save_pair, tidy
+from selfattn_tasks.files import check_output_folder
 
 from .table import Row, number
 
@@ -60,10 +58,8 @@ def draw(rows: Sequence[Row], folder: Path) -> list[Path]:
     Raises:
         UserError: if matplotlib is not installed, or the folder is a file.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise UserError(f"--plots is {folder}, but must be a folder") from None
+    check_output_folder("--plots", folder)
+    folder.mkdir(parents=True, exist_ok=True)
     written = []
     for what, column in (("time", "ratio"), ("memory", "memory_ratio")):
         if not any(getattr(row, column) is not None for row in rows):
@@ -71,11 +67,9 @@ def draw(rows: Sequence[Row], folder: Path) -> list[Path]:
         few = len({row.length for row in rows}) < _LINES_FROM
         figure = new_figure(9.6, 4.2 if few else 5.4)
         (_dots if few else _lines)(figure, rows, what, column)
+        figure.suptitle(_title(rows[0], what), fontsize=10)
         name = f"{rows[0].level}-{rows[0].mode}-{rows[0].device}-{what}"
-        for ending in FORMATS:
-            path = folder / (name + ending)
-            save(figure, path, dpi=120)
-            written.append(path)
+        written += save_pair(figure, folder / name, dpi=120)
     return written
 
 
@@ -115,7 +109,6 @@ def _lines(figure: Any, rows: Sequence[Row], what: str, column: str) -> None:
     tidy(axes)
     axes.set_xlabel("sequence length (tokens)")
     axes.set_ylabel(_axis(rows, what))
-    figure.suptitle(_title(rows[0], what), fontsize=10)
 
 
 def _dots(figure: Any, rows: Sequence[Row], what: str, column: str) -> None:
@@ -146,7 +139,6 @@ def _dots(figure: Any, rows: Sequence[Row], what: str, column: str) -> None:
         axes.set_xlabel(_axis(rows, what), fontsize=9)
     panels[0].set_yticks(range(len(methods)), [label for _, label in methods])
     panels[0].invert_yaxis()
-    figure.suptitle(_title(rows[0], what), fontsize=10)
 
 
 def _axis(rows: Sequence[Row], what: str) -> str:

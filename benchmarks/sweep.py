@@ -1,15 +1,14 @@
 """A run: for each method one process for its times, another for its memory."""
 
-from __future__ import annotations
-
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,11 @@ import selfattn
 from selfattn_experiments.machine import facts
 
 from . import memory
-from .method import Method
+from .method import Method, Plan
+from .methods import choose
 from .table import Row, number
 from .timing import Timing
-from .worker import FAILED, OK, OUT_OF_MEMORY, WRONG, Conditions, Task
+from .worker import OK, OUT_OF_MEMORY, REFUSED
 
 Say = Callable[[str], None]
 Result = dict[str, Any]
@@ -30,33 +30,7 @@ MEASURED = ("parameters", *(f.name for f in fields(Timing)))
 _LEAST_MIB = 1.0
 
 
-@dataclass(frozen=True)
-class Plan(Conditions):
-    """What to run.
-
-    Args:
-        methods: rows, in order.
-        with_memory: whether to measure memory at all.
-    """
-
-    methods: Sequence[Method]
-    with_memory: bool
-
-
-@dataclass
-class Outcome:
-    """The results of a run.
-
-    Args:
-        rows: rows that may be reported.
-        refused: a sentence for each row that may not be, because its results are wrong.
-    """
-
-    rows: list[Row]
-    refused: list[str]
-
-
-def run(plan: Plan, say: Say, keep: Callable[[Sequence[Row]], None]) -> Outcome:
+def run(plan: Plan, say: Say, keep: Callable[[Sequence[Row]], None]) -> tuple[list[Row], list[str]]:
     """Measure.
 
     Args:
@@ -65,9 +39,11 @@ def run(plan: Plan, say: Say, keep: Callable[[Sequence[Row]], None]) -> Outcome:
         keep: takes all rows so far after each method, so that an interrupted run leaves something.
 
     Returns:
-        Rows in the order of methods and lengths, and what was refused.
+        Rows that may be reported, in the order of methods and lengths, and a sentence for each that
+        may not be, because its results are wrong.
     """
-    outcome = Outcome([], [])
+    rows: list[Row] = []
+    refused: list[str] = []
     origin = facts(plan.setup.device)
     peaks = plan.with_memory and memory.measurable(plan.setup.device)
     if plan.with_memory and not peaks:
@@ -76,7 +52,7 @@ def run(plan: Plan, say: Say, keep: Callable[[Sequence[Row]], None]) -> Outcome:
     if peaks:
         say(f"{plan.reference}: memory")
         reference_peaks = _worker(plan, "memory", plan.reference)
-    for number_of, method in enumerate(plan.methods, 1):
+    for number_of, method in enumerate(choose(plan.level, plan.methods, plan.methods_module), 1):
         ahead = f"{method.name} ({number_of} of {len(plan.methods)})"
         held = reference_peaks
         if peaks and method.name != plan.reference:
@@ -91,14 +67,14 @@ def run(plan: Plan, say: Say, keep: Callable[[Sequence[Row]], None]) -> Outcome:
         times = _worker(plan, "time", method.name, progress)
         for length, batch in plan.shapes:
             result = times[length]
-            if result["status"] in (WRONG, FAILED):
-                outcome.refused.append(f"{method.name}, length {length}: {result['reason']}")
+            if result["status"] == REFUSED:
+                refused.append(f"{method.name}, length {length}: {result['reason']}")
                 continue
             row = _row(plan, method, length, batch, result, origin)
             _add_memory(row, held.get(length), reference_peaks.get(length))
-            outcome.rows.append(row)
-        keep(outcome.rows)
-    return outcome
+            rows.append(row)
+        keep(rows)
+    return rows, refused
 
 
 def _row(
@@ -135,8 +111,6 @@ def _worker(
     plan: Plan, kind: str, method: str, progress: Callable[[Result], None] | None = None
 ) -> dict[int, Result]:
     """Run a worker and collect its results by length; each length gets one."""
-    shared = {f.name: getattr(plan, f.name) for f in fields(Conditions)}
-    task = Task(kind=kind, method=method, **shared)
     found: dict[int, Result] = {}
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
         process = subprocess.Popen(
@@ -144,12 +118,11 @@ def _worker(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            text=True,
             env=_environment(plan.threads, kind),
         )
         try:
             assert process.stdin is not None and process.stdout is not None
-            process.stdin.write(task.to_json() + "\n")
+            pickle.dump((plan, kind, method), process.stdin)
             process.stdin.close()
             for line in process.stdout:
                 result = json.loads(line)
@@ -181,4 +154,4 @@ def _ending(code: int, errors: str) -> Result:
     if code == -signal.SIGKILL:  # the system's answer to a process that takes too much memory
         return {"status": OUT_OF_MEMORY, "reason": "killed"}
     last = next((line for line in reversed(errors.splitlines()) if line.strip()), "no message")
-    return {"status": FAILED, "reason": f"its process ended with code {code}: {last.strip()}"}
+    return {"status": REFUSED, "reason": f"its process ended with code {code}: {last.strip()}"}

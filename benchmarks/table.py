@@ -1,4 +1,4 @@
-"""Rows of a benchmark: columns, CSV files, Markdown."""
+"""Rows of a benchmark: columns, CSV files, Markdown, and what became worse than in older ones."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from selfattn.errors import UserError
+from selfattn_experiments.compare.rendering.cells import markdown as as_markdown
 from selfattn_experiments.machine import FACTS
 from selfattn_tasks.files import check_output, csv_text, write_text
 
@@ -80,6 +81,10 @@ class Row:
         return tuple(getattr(self, name) for name in KEY)
 
 
+# On a shared machine, medians of the same code differ by up to so much between two runs.
+NOISE = 0.10
+# Small peaks are a few allocations: MiB by which one must grow to count.
+LEAST_MIB = 1.0
 KEY = (
     "level mode device dtype threads padding backend embed_dim heads layers length batch method "
     "reference"
@@ -167,19 +172,17 @@ def markdown(rows: Sequence[Row]) -> str:
     for title, column in (("time", "ratio"), ("peak memory", "memory_ratio")):
         if column != "ratio" and all(getattr(row, column) is None for row in rows):
             continue
-        lines = [
-            f"| {title} / {rows[0].reference} | parameters | {' | '.join(map(str, lengths))} |",
-            "|---" * (len(lengths) + 2) + "|",
-        ]
+        header = [f"{title} / {rows[0].reference}", "parameters", *map(str, lengths)]
+        lines = []
         for method, label in methods:
             mine = [found.get((method, length)) for length in lengths]
             sizes = [row.parameters for row in mine if row is not None and row.parameters]
             size = f"{sizes[0]:,}" if sizes else "0"
             cells = [_shown(row, column) for row in mine]
-            lines.append(f"| {label} (`{method}`) | {size} | {' | '.join(cells)} |")
+            lines.append([f"{label} (`{method}`)", size, *cells])
         batches = {row.length: row.batch for row in rows}
-        lines.append(f"| *sentences* | | {' | '.join(str(batches[n]) for n in lengths)} |")
-        parts.append("\n".join(lines))
+        lines.append(["*sentences*", "", *(str(batches[n]) for n in lengths)])
+        parts.append("\n".join(as_markdown(header, lines, left=1)))
     return "\n\n".join([*parts, _origin(rows[0])])
 
 
@@ -208,3 +211,57 @@ def _shown(row: Row | None, column: str) -> str:
 def number(value: float) -> str:
     """Three digits: 0.87, 1.25, 12.3, 383."""
     return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def regressions(rows: Sequence[Row], old: Sequence[Row], path: Path) -> list[str]:
+    """A sentence for each row that got worse.
+
+    Time counts as worse if the ratio to the reference grew by more than ``NOISE`` and the quartiles
+    of both runs do not overlap; memory if its ratio grew by more than ``NOISE`` and its own peak by
+    more than ``LEAST_MIB``. A row that was measured before and now is out of memory or skipped is
+    worse too. Rows are compared where everything but machine, versions and commit is the same.
+
+    Args:
+        rows: of this run.
+        old: of the older run.
+        path: where the older run was read from, for messages.
+
+    Raises:
+        UserError: if the two runs have no row in common.
+    """
+    before = {row.key: row for row in old}
+    both = [(row, before[row.key]) for row in rows if row.key in before]
+    if not both:
+        raise UserError(
+            f"--compare is {path}, but none of its rows has a method, length and setting of this "
+            f"run"
+        )
+    found = []
+    for row, earlier in both:
+        name = f"{row.method}, {row.level} {row.mode}, length {row.length}"
+        if earlier.status == "ok" and row.status != "ok":
+            found.append(f"{name}: now {row.status}")
+        if _slower(row, earlier):
+            found.append(f"{name}: time {_change(row.ratio, earlier.ratio)} of {row.reference}")
+        if _larger(row, earlier):
+            change = _change(row.memory_ratio, earlier.memory_ratio)
+            found.append(f"{name}: memory {change} of {row.reference}")
+    return found
+
+
+def _slower(row: Row, old: Row) -> bool:
+    if row.ratio is None or old.ratio is None:
+        return False
+    apart = (row.ratio_low or row.ratio) > (old.ratio_high or old.ratio)
+    return apart and row.ratio > old.ratio * (1 + NOISE)
+
+
+def _larger(row: Row, old: Row) -> bool:
+    if row.memory_ratio is None or old.memory_ratio is None:
+        return False
+    grown = (row.memory_mib or 0.0) - (old.memory_mib or 0.0)
+    return grown > LEAST_MIB and row.memory_ratio > old.memory_ratio * (1 + NOISE)
+
+
+def _change(new: float | None, old: float | None) -> str:
+    return f"{number(old or 0.0)} -> {number(new or 0.0)}"

@@ -1,7 +1,5 @@
 """Time two steps in turns, so that whatever slows the machine slows both."""
 
-from __future__ import annotations
-
 import gc
 import statistics
 import time

@@ -1,14 +1,16 @@
 """Compile Triton kernels for a GPU that need not be present, and read the resources they use."""
 
-from __future__ import annotations
-
+import argparse
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from selfattn.errors import UserError
+
+# What both operators have; every other pointer is to float32.
+POINTERS = {"padding_ptr": "*u8", "seed_ptr": "*i64", "bounds_ptr": "*i32"}
 
 
 class Usage(NamedTuple):
@@ -26,7 +28,7 @@ class Usage(NamedTuple):
 def usage(
     function: Any,
     constants: Mapping[str, Any],
-    kind: Callable[[str], str],
+    kinds: Mapping[str, str],
     aligned: str,
     capability: int,
     options: Mapping[str, Any],
@@ -36,7 +38,8 @@ def usage(
     Args:
         function: the kernel.
         constants: values of its compile-time arguments, and of any others.
-        kind: name of another argument -> Triton's name of its type.
+        kinds: name of another argument -> Triton's name of its type, where it is neither a pointer
+            to float32 nor an integer.
         aligned: a regular expression for the arguments that are multiples of 16: what Triton finds
             out about usual inputs.
         capability: of the GPU, e.g. 80 or 90.
@@ -51,9 +54,10 @@ def usage(
     from triton.compiler import ASTSource
 
     names = function.arg_names
+    kinds = {n: "*fp32" if n.endswith("_ptr") else "i32" for n in names} | POINTERS | dict(kinds)
     source = ASTSource(
         fn=function,
-        signature={n: "constexpr" if n in constants else kind(n) for n in names},
+        signature={n: "constexpr" if n in constants else kinds[n] for n in names},
         constexprs={(i,): constants[n] for i, n in enumerate(names) if n in constants},
         attrs={
             (i,): [["tt.divisibility", 16]] for i, n in enumerate(names) if re.fullmatch(aligned, n)
@@ -71,3 +75,37 @@ def usage(
         raise UserError(f"cuobjdump cannot read the kernel: {done.stderr.strip()}")
     wgmma = kernel.asm["ptx"].count("wgmma.mma_async")
     return Usage(int(found[1]), int(found[2]), int(kernel.metadata.shared), wgmma)
+
+
+def parser_of(module: str, what: str, example: str) -> argparse.ArgumentParser:
+    """The parser of ``python -m benchmarks.MODULE``, with ``--capability``.
+
+    Args:
+        module: name of the module.
+        what: whose kernels it compiles, and what else a user should know.
+        example: flags.
+    """
+    prog = f"python -m benchmarks.{module}"
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description=f"Compile the kernels of {what}",
+        epilog=f"example: {prog} {example}",
+    )
+    parser.add_argument("--capability", type=int, default=90, help="of the GPU, e.g. 80 or 90")
+    return parser
+
+
+def report(header: str, found: Iterable[tuple[str, Usage]]) -> int:
+    """Print a line for each kernel as it is compiled; 1 if one spills, else 0.
+
+    Args:
+        header: of the columns that say which kernel it is.
+        found: these columns, and what the kernel uses.
+    """
+    print(f"{header}  registers  spilled bytes  shared bytes  wgmma")
+    spilling = 0
+    for words, used in found:
+        spilling += used.stack > 0
+        numbers = f"{used.registers:10} {used.stack:14} {used.shared:13} {used.wgmma:6}"
+        print(words, numbers, flush=True)
+    return min(spilling, 1)

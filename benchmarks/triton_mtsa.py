@@ -4,9 +4,6 @@
 memory is slow; the table shows it before a GPU does, and the command fails.
 """
 
-from __future__ import annotations
-
-import argparse
 import importlib
 import itertools
 from collections.abc import Iterator, Sequence
@@ -18,7 +15,7 @@ from selfattn.ops.common.fused import KEYS_AT_A_TIME
 from selfattn.ops.mtsa.fused import configs
 from selfattn_tasks.cli import run
 
-from .triton_ahead import Usage, usage
+from .triton_ahead import Usage, parser_of, report, usage
 
 _MODULES = {
     "mtsa.fused.forward": ("forward",),
@@ -40,7 +37,7 @@ VARIANTS = {
 _TYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _OWN_TYPE = ("q_ptr", "k_ptr", "v_ptr", "s_ptr", "out_ptr", "g_ptr")
 _GRADS = ("dq_ptr", "dk_ptr", "dv_ptr", "ds_ptr")
-_INTEGERS = ("bounds_ptr", "left_ptr", "right_ptr", "flag_ptr")
+_INTEGERS = ("left_ptr", "right_ptr", "flag_ptr")
 _FLOATS = ("scale", "gain", "pair_scale")
 
 
@@ -68,12 +65,19 @@ class Job(NamedTuple):
         found: configs.Tile = getattr(self.tiles, name)
         return found
 
+    @property
+    def words(self) -> str:
+        """Its columns of the table."""
+        return (
+            f"{self.kernel:13} {_TYPE_NAMES[self.dtype]:5} {self.width:5} "
+            f"{'logsigmoid' if self.logsigmoid else 'identity':10} "
+            f"{'yes' if self.dropout else 'no':7} {self.tile.queries:8} x {self.tile.keys:<4} "
+            f"{self.tile.warps:6}"
+        )
+
 
 def jobs(
-    kernels: Sequence[str] = KERNELS,
-    dtypes: Sequence[str] = tuple(DTYPES),
-    widths: Sequence[int] = WIDTHS,
-    variants: Sequence[str] = tuple(VARIANTS),
+    kernels: Sequence[str], dtypes: Sequence[str], widths: Sequence[int], variants: Sequence[str]
 ) -> Iterator[Job]:
     """The configurations that differ: other widths are padded to one of these.
 
@@ -108,62 +112,38 @@ def compiled(job: Job, capability: int) -> Usage:
         "SAVE": True, "HALF": half, "SCORES": scores, "PRODUCTS": products,
         "ROWS": configs.PREPARE_ROWS, "SIZE": KEYS_AT_A_TIME,
     }  # fmt: skip
+    own = f"*{_TYPE_NAMES[job.dtype]}"
+    kinds = (
+        dict.fromkeys((*_OWN_TYPE, *_GRADS), own)
+        | dict.fromkeys(("dnum_ptr", "dden_ptr"), "*bf16" if half else "*fp32")
+        | dict.fromkeys(_INTEGERS, "*i32")
+        | dict.fromkeys(_FLOATS, "fp32")
+    )
     return usage(
         getattr(module, f"{job.kernel}_kernel"),
         constants,
-        lambda name: _type(name, _TYPE_NAMES[job.dtype], half),
+        kinds,
         ".*_ptr|[qkvsg]_[bht]",
         capability,
         {"num_warps": tile.warps, "num_stages": tile.stages},
     )
 
 
-def _type(name: str, own: str, half: bool) -> str:
-    """Triton's name for the type of an argument."""
-    if name in _OWN_TYPE or name in _GRADS:
-        return "*" + own
-    if name in ("dnum_ptr", "dden_ptr"):
-        return "*bf16" if half else "*fp32"
-    if name == "padding_ptr":
-        return "*u8"
-    if name == "seed_ptr":
-        return "*i64"
-    if name.endswith("_ptr"):
-        return "*i32" if name in _INTEGERS else "*fp32"
-    return "fp32" if name in _FLOATS else "i32"
-
-
 def main() -> int:
     """Entry of ``python -m benchmarks.triton_mtsa``; 1 if a kernel spills."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.triton_mtsa",
-        description="Compile the kernels of MTSA ahead; print registers, spills, shared memory. "
-        "All of them take about a quarter of an hour.",
-        epilog="example: python -m benchmarks.triton_mtsa --dtype bf16 --width 64",
+    what = (
+        "MTSA ahead; print registers, spills, shared memory. All of them take about a quarter of "
+        "an hour."
     )
-    parser.add_argument("--capability", type=int, default=90, help="of the GPU, e.g. 80 or 90")
+    parser = parser_of("triton_mtsa", what, "--dtype bf16 --width 64")
     parser.add_argument("--kernel", choices=KERNELS, nargs="+", default=KERNELS)
     parser.add_argument("--dtype", choices=DTYPES, nargs="+", default=tuple(DTYPES))
     parser.add_argument("--width", choices=WIDTHS, nargs="+", type=int, default=WIDTHS)
     parser.add_argument("--variant", choices=VARIANTS, nargs="+", default=tuple(VARIANTS))
     args = parser.parse_args()
-    print(
-        "kernel        dtype width sigma_t    dropout  queries x keys  warps  "
-        "registers  spilled bytes  shared bytes  wgmma"
-    )
-    spilling = 0
-    for job in jobs(args.kernel, args.dtype, args.width, args.variant):
-        found = compiled(job, args.capability)
-        spilling += found.stack > 0
-        print(
-            f"{job.kernel:13} {_TYPE_NAMES[job.dtype]:5} {job.width:5} "
-            f"{'logsigmoid' if job.logsigmoid else 'identity':10} "
-            f"{'yes' if job.dropout else 'no':7} {job.tile.queries:8} x {job.tile.keys:<4} "
-            f"{job.tile.warps:6} {found.registers:10} {found.stack:14} {found.shared:13} "
-            f"{found.wgmma:6}",
-            flush=True,
-        )
-    return min(spilling, 1)
+    chosen = jobs(args.kernel, args.dtype, args.width, args.variant)
+    header = "kernel        dtype width sigma_t    dropout  queries x keys  warps"
+    return report(header, ((job.words, compiled(job, args.capability)) for job in chosen))
 
 
 if __name__ == "__main__":

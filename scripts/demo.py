@@ -12,7 +12,6 @@ resumed; the second run needs no network.
 
 import argparse
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -20,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "demo"
 
 from selfattn.errors import UserError
 from selfattn.layers import ATTENTIONS
+from selfattn_experiments.commands.flags import from_flags
 from selfattn_tasks.cli import run
 from selfattn_tasks.files import check_output_folder
 from tour.tour import Plan, tour
@@ -48,22 +48,19 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
-    size = replace(
-        Size(), attention=args.attention, updates=args.updates, width=args.width, seed=args.seed
-    )
+    size = from_flags(Size, args)
     for flag, value, divisor in (("--updates", size.updates, 1), ("--width", size.width, 8)):
         if value < 1 or value % divisor:
             raise UserError(f"{flag} is {value}, but must be a positive multiple of {divisor}")
     check_output_folder("--dir", args.dir)
     tour(
-        Plan(
+        from_flags(
+            Plan,
+            args,
             root=ROOT,
             folder=args.dir,
-            wheels=args.wheels,
             size=size,
             pair=args.pair and tuple(args.pair),
-            vocab_size=args.vocab_size,
-            held_out=args.held_out,
             baseline=baseline_command(args),
         )
     )

@@ -2,8 +2,6 @@
 # PYTHON_ARGCOMPLETE_OK
 """`selfattn VERB`, also as `python -m selfattn_experiments VERB`."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,10 +1,8 @@
 """Average the weights of several checkpoints of one training."""
 
-from __future__ import annotations
-
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +72,8 @@ def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
     }
     for path in paths[:-1]:
         state = read(path)
-        _check_same(last, state, paths[-1], path)
+        for difference in _differences(last, state):  # the first one says enough
+            raise UserError(f"{path} cannot be averaged with {paths[-1]}: {difference}")
         seen.add(state["model"], path)
         for name, total in sums.items():
             total += state["model"][name]
@@ -89,37 +88,26 @@ def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
     return last
 
 
-def _check_same(
-    state: dict[str, Any],
-    other: dict[str, Any],
-    path: str | os.PathLike[str],
-    other_path: str | os.PathLike[str],
-) -> None:
-    """Refuse two checkpoints whose weights do not mean the same."""
-    names = f"{other_path} cannot be averaged with {path}"
+def _differences(state: dict[str, Any], other: dict[str, Any]) -> Iterator[str]:
+    """Why the weights of two checkpoints do not mean the same."""
     weights, other_weights = state["model"], other["model"]
-    missing = sorted(set(weights) ^ set(other_weights))
-    if missing:
-        raise UserError(f"{names}: only one of them has the weight {missing[0]}")
+    for name in sorted(set(weights) ^ set(other_weights)):
+        yield f"only one of them has the weight {name}"
     for name, tensor in weights.items():
         shape, other_shape = tuple(tensor.shape), tuple(other_weights[name].shape)
         if shape != other_shape:
-            raise UserError(f"{names}: {name} has shape {other_shape} against {shape}")
+            yield f"{name} has shape {other_shape} against {shape}"
         if tensor.dtype != other_weights[name].dtype:
-            raise UserError(
-                f"{names}: {name} has type {other_weights[name].dtype} against {tensor.dtype}"
-            )
+            yield f"{name} has type {other_weights[name].dtype} against {tensor.dtype}"
     flags, other_flags = model_flags(state), model_flags(other)
     for name in sorted(set(flags) | set(other_flags)):
         if flags.get(name) != other_flags.get(name):
             flag = "--" + name.replace("_", "-")
-            raise UserError(
-                f"{names}: {flag} was {other_flags.get(name)} against {flags.get(name)}"
-            )
+            yield f"{flag} was {other_flags.get(name)} against {flags.get(name)}"
     words, other_words = _vocabularies(state), _vocabularies(other)
     for name in sorted(set(words) & set(other_words)):
         if words[name] != other_words[name]:
-            raise UserError(f"{names}: their vocabularies differ ({name} in their task_state)")
+            yield f"their vocabularies differ ({name} in their task_state)"
 
 
 def _vocabularies(state: dict[str, Any]) -> dict[str, Any]:

@@ -1,12 +1,14 @@
 """Processes: commands of this project, frugal ones, and ones that end with their parent."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal
 import sys
 from pathlib import Path
+
+from selfattn.errors import UserError
+
+from .user_dir import find_user_dir
 
 _PR_SET_PDEATHSIG = 1
 _FRUGAL = {
@@ -59,3 +61,18 @@ def ending(code: int) -> str:
     return f"was killed by signal {-code}" + (
         ", perhaps because the memory was full" if code == -9 else ""
     )
+
+
+def plugin_folder(name: str) -> Path:
+    """The folder of the fairseq plugin, its ``--user-dir``.
+
+    Args:
+        name: the key or flag that can name another, for the message.
+
+    Raises:
+        UserError: if the plugin is not installed.
+    """
+    folder = find_user_dir()
+    if folder is None:
+        raise UserError(f"the fairseq plugin is not installed; {name} can name its folder")
+    return folder

@@ -9,12 +9,12 @@ import pytest
 
 from selfattn.errors import UserError
 from selfattn_experiments.compare.compare import Request, compare
-from selfattn_experiments.compare.rendering.text import render
+from selfattn_experiments.compare.rendering.files import render
 from selfattn_experiments.compare.results import Settings
 from selfattn_experiments.compare.runs import name_systems
 from selfattn_experiments.runs import session
 from selfattn_experiments.runs.execution.slots import Slot
-from selfattn_experiments.runs.read import read_grid
+from selfattn_experiments.runs.grid import read_grid
 from selfattn_tasks.registry import TASKS
 from tests.toys.similarity import Similarity
 

@@ -1,7 +1,5 @@
 """MTSA as its Algorithm 1 says: what the operators of this project replace."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Dot-product attention: the reference of all ratios, its slow form, and its directed form."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

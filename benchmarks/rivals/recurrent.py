@@ -1,7 +1,5 @@
 """Bi-LSTM and Bi-GRU, the recurrent rivals of the papers."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence

@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from selfattn.errors import UserError
-from selfattn_experiments.commands.checks import check_workers
+from selfattn_experiments.commands.flags import check_workers
 from selfattn_tasks.cli import run
 from selfattn_tasks.files import check_output_folder
 from wmt14.prepare import Options, prepare

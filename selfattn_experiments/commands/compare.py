@@ -22,7 +22,6 @@ beside it.
 import argparse
 import math
 import shutil
-from dataclasses import fields
 from pathlib import Path
 
 from selfattn.errors import UserError
@@ -31,12 +30,11 @@ from selfattn_tasks.files import check_output_folder, write_json, write_text
 
 from ..compare.compare import Request, compare
 from ..compare.reading import TASKS
-from ..compare.rendering.files import to_csv, to_latex, to_markdown
+from ..compare.rendering.files import render, to_csv, to_latex, to_markdown
 from ..compare.rendering.plots import draw
-from ..compare.rendering.text import render
 from ..compare.results import Settings
 from ..compare.runs import name_logs, name_systems, name_test_sets
-from .checks import check_least, check_outputs
+from .flags import check_least, check_outputs, from_flags
 
 FILES = ("json", "csv", "markdown", "latex")
 
@@ -113,7 +111,7 @@ def main(args: argparse.Namespace) -> None:
     check(args)
     args.relevant = args.relevant or 0.0  # the task says it
     args.looked_after = tuple(sorted(set(args.looked_after)))
-    settings = Settings(**{field.name: getattr(args, field.name) for field in fields(Settings)})
+    settings = from_flags(Settings, args)
     systems = name_systems([args.baseline, *args.system])
     logs = name_logs(args.logs, systems)
     request = Request(

@@ -49,7 +49,7 @@ from selfattn_tasks.srl.tagger.output import FORMATS, Located, pieces
 from selfattn_tasks.srl.tagger.request import prose, read_queries
 from selfattn_tasks.srl.tags import DECODERS
 
-from .checks import check_outputs
+from .flags import check_device, check_outputs
 
 if TYPE_CHECKING:
     from selfattn_tasks.srl.tagger.predictor import Predictor
@@ -216,6 +216,12 @@ class Count:
         )
 
 
+def shown(label: str, total: int, unit: str) -> Progress:
+    """A bar on stderr, if that is a terminal."""
+    silent = not sys.stderr.isatty()
+    return Progress(None, label, total, unit, stream=sys.stderr, disable=silent)
+
+
 def predict_file(
     predictor: Predictor, sentences: Sequence[Sentence], args: argparse.Namespace
 ) -> list[Sentence]:
@@ -226,10 +232,7 @@ def predict_file(
         found = predictor.predicates([sentence.words for sentence in sentences])
         sentences = with_predicates(sentences, found)
     total = sum(len(sentence.propositions) for sentence in sentences)
-    silent = not sys.stderr.isatty()
-    with Progress(
-        None, "labelling", total, "propositions", stream=sys.stderr, disable=silent
-    ) as progress:
+    with shown("labelling", total, "propositions") as progress:
         return predictor.predict(
             sentences, args.decoder or "argmax", progress.to, confidence=args.confidence
         )
@@ -258,13 +261,10 @@ def main(args: argparse.Namespace) -> None:
     sentences = args.input and read_queries(
         *args.input, word_column=args.word_column, may_lack_predicates=args.find_predicates
     )
-    import torch
-
+    check_device(args.device)
     # torch takes seconds to import; a mistake in the flags should be reported at once.
     from selfattn_tasks.srl.tagger.predictor import Predictor
 
-    if args.device != "cpu" and not (args.device == "cuda" and torch.cuda.is_available()):
-        raise UserError(f"--device {args.device} cannot be used here; cpu can")
     predictor = Predictor.load(args.checkpoint, args.device)
     count = Count()
     start = time.perf_counter()

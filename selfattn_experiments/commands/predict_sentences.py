@@ -33,7 +33,6 @@ from typing import Any
 
 from selfattn.errors import UserError
 from selfattn_tasks.files import writing
-from selfattn_tasks.progress import Progress
 from selfattn_tasks.sentences.baselines import baseline
 from selfattn_tasks.sentences.formats.reading import read
 from selfattn_tasks.sentences.formats.source import Reading
@@ -41,8 +40,8 @@ from selfattn_tasks.sentences.predictions import write
 from selfattn_tasks.sentences.record import Example, Kind, read_examples
 from selfattn_tasks.sentences.tokens import Tokens
 
-from .checks import check_outputs
-from .predict import typed
+from .flags import check_device, check_outputs
+from .predict import shown, typed
 
 # How many typed sentences make an example; a question has all that are typed as candidates.
 _SENTENCES = {"single": 1, "pair": 2}
@@ -99,22 +98,17 @@ def main(args: argparse.Namespace) -> None:
         _apply_baseline(args)
         return
     import numpy as np
-    import torch
 
+    check_device(args.device)
     # torch takes seconds to import, and a mistake in the flags should not.
     from selfattn_tasks.sentences.model.predictor import Predictor
 
-    if args.device != "cpu" and not (args.device == "cuda" and torch.cuda.is_available()):
-        raise UserError(f"--device {args.device} is not usable here; cpu is")
     predictor = Predictor.load(args.checkpoint, args.device)
-    meta = predictor.state.meta
-    state = predictor.state
+    state, meta = predictor.state, predictor.state.meta
     examples = wanted(args, state.kind, state.tokens, meta)
-    total, silent = len(examples), not sys.stderr.isatty()
+    total = len(examples)
     start = time.perf_counter()
-    with Progress(
-        None, "predicting", total, "examples", stream=sys.stderr, disable=silent
-    ) as progress:
+    with shown("predicting", total, "examples") as progress:
         predictions = predictor.predict(examples, progress.to)
     seconds = time.perf_counter() - start
     if args.embeddings is not None:

@@ -45,8 +45,8 @@ import signal
 from pathlib import Path
 
 from ..process import again
-from ..runs.read import read_grid
-from .checks import check_least
+from ..runs.grid import read_grid
+from .flags import check_least, from_flags
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -86,7 +86,7 @@ def main(args: argparse.Namespace) -> int:
 
     if args.summary:
         return session.summarise(grid)
-    options = session.Options(args.device, args.jobs, args.runs_per_gpu, args.retries, args.only)
+    options = from_flags(session.Options, args)
     if args.dry_run:
         return session.dry_run(grid, options)
     # A lost connection stops the runner as Ctrl-C does, unless nohup asked it to continue.

@@ -36,6 +36,7 @@ from selfattn_tasks.files import check_output, write_json
 from ..report.attention_panels import PARTS
 from ..report.figures import FORMATS
 from ..user_dir import find_user_dir
+from .flags import check_outputs
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,7 @@ def check(args: argparse.Namespace) -> None:
         args.output = args.output.with_suffix("")
     for ending in FORMATS:
         check_output("--output", args.output.with_name(args.output.name + ending))
-    if args.json is not None:
-        check_output("--json", args.json)
+    check_outputs(args, "json")
 
 
 def numbers(text: str | None, flag: str) -> list[int] | None:

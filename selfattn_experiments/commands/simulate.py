@@ -16,10 +16,10 @@ from selfattn.errors import UserError
 from selfattn_tasks.cli import moving_line
 from selfattn_tasks.files import write_text
 
-from ..compare.rendering.rates import draw_rates
+from ..compare.rendering.plots import draw_rates
 from ..compare.simulation import HEADER, WORLDS, markdown_row, simulate
 from ..report.figures import FORMATS
-from .checks import check_least, check_outputs
+from .flags import check_least, check_outputs
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ import sys
 
 from selfattn.errors import UserError
 
-from ..user_dir import find_user_dir
+from ..process import plugin_folder
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -32,10 +32,7 @@ def main(args: argparse.Namespace) -> None:
         args.refuse("DATA is missing, the folder that `selfattn prepare` made for fairseq-train")
     words = list(args.others)
     if not any(word.partition("=")[0] == "--user-dir" for word in words):
-        folder = find_user_dir()
-        if folder is None:
-            raise UserError("the fairseq plugin is not installed; --user-dir can name its folder")
-        words += ["--user-dir", str(folder)]
+        words += ["--user-dir", str(plugin_folder("--user-dir"))]
     print(shlex.join(["fairseq-train", *words]), flush=True)
     if args.dry_run:
         return

@@ -3,8 +3,6 @@
 A module has a docstring, which is its help, ``add_flags(parser)`` and ``main(args)``.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import sys

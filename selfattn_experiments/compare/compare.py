@@ -1,7 +1,5 @@
 """Compare systems: read, count, test, correct, judge."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Power computed for the observed difference only restates the p-value (Hoenig and
 smallest difference that can be detected depends on the spread and the number of runs.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Sequence

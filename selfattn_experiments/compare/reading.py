@@ -1,7 +1,5 @@
 """Read hypotheses and references, and refuse what cannot be compared."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path

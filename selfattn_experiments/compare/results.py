@@ -1,7 +1,5 @@
 """What a comparison finds out, as plain data."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, final

@@ -4,8 +4,6 @@ Welch's t-test is the primary one, fixed in advance. SciPy does the distribution
 baseline are called x, those of the system y, and a difference is mean(y) - mean(x).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import warnings
@@ -182,18 +180,17 @@ def permutation(x: Sequence[float], y: Sequence[float], seed: int = 1) -> Permut
     n, total = len(x), len(x) + len(y)
     deals = math.comb(total, n)
     observed = abs(_difference(x, y)) - TOLERANCE
-    if deals <= MOST_DEALS:
+    exact = deals <= MOST_DEALS
+    if exact:
         chosen = np.fromiter(
             itertools.chain.from_iterable(itertools.combinations(range(total), n)), dtype=np.intp
         ).reshape(deals, n)
-        hits = int(np.count_nonzero(_deal_differences(pooled, chosen) >= observed))
-        p, exact = hits / deals, True
     else:
         rng = np.random.default_rng(seed)
         chosen = np.argsort(rng.random((MOST_DEALS, total)), axis=1)[:, :n]
-        hits = int(np.count_nonzero(_deal_differences(pooled, chosen) >= observed))
-        # The observed deal is one of them: without it p could be 0.
-        p, exact = (hits + 1) / (MOST_DEALS + 1), False
+    hits = int(np.count_nonzero(_deal_differences(pooled, chosen) >= observed))
+    # Of a sample, the observed deal is one, too: without it p could be 0.
+    p = hits / deals if exact else (hits + 1) / (MOST_DEALS + 1)
     smallest = (2 if n == len(y) else 1) / deals
     return Permutation(p, smallest if exact else max(smallest, 1 / (MOST_DEALS + 1)), exact)
 

@@ -1,9 +1,6 @@
 """Find the runs of a system: files by a pattern, their seeds, their logs."""
 
-from __future__ import annotations
-
 import glob
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError
+
+from ..runs.execution.child import read_json
 
 TEST = "{test}"
 FEWEST_RUNS = 3
@@ -165,7 +164,7 @@ def find_runs(system: System, test_set: str, several: bool) -> tuple[list[Found]
             f"no file matches {pattern!r}, the pattern of {system.name}; put it in quotes so that "
             "the shell leaves it alone, and look whether the runs are finished"
         )
-    records = [_record(path) for path in paths]
+    records = [read_json(path.parent / RECORD_NAME) or {} for path in paths]
     owners = sorted({str(record["system"]) for record in records if "system" in record})
     if len(owners) > 1:
         raise UserError(
@@ -177,15 +176,6 @@ def find_runs(system: System, test_set: str, several: bool) -> tuple[list[Found]
     protocols = [str(record.get("protocol", "")) for record in records]
     found = [Found(*row) for row in zip(paths, seeds, logs, protocols, strict=True)]
     return found, [*_missing(pattern, paths, system.name), *_run_warnings(found, system.name)]
-
-
-def _record(path: Path) -> dict[str, Any]:
-    """What the grid runner noted of a run; empty without a note."""
-    try:
-        record = json.loads((path.parent / RECORD_NAME).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return record if isinstance(record, dict) else {}
 
 
 def _log_beside(path: Path) -> Path | None:

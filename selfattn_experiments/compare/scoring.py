@@ -1,22 +1,27 @@
-"""Score all runs of a test set, and keep the counts of each sentence."""
+"""Score all runs of a test set, and keep the counts of each sentence beside the hypotheses.
 
-from __future__ import annotations
+The file is called ``.NAME.METRIC.counts`` and holds a SHA-256, 32 bytes, and an array in NumPy's
+format. The hash is that of the array and of all that the counts depend on, so whatever is stale,
+damaged or foreign does not match: the sentences are counted again and the file is replaced.
+"""
 
+import hashlib
+import io
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from selfattn_tasks.files import writing
 from selfattn_tasks.folder import sha256_of
 from selfattn_tasks.metric import Metric, SentenceCounts
 from selfattn_tasks.registry import TASKS
 
-from . import cache
 from .reading import check_distinct, digest_of
 from .results import Run, Settings
 from .runs import Found, check_protocols
@@ -24,6 +29,8 @@ from .runs import Found, check_protocols
 Say = Callable[[str], None]
 # Sentences that are counted at a time: chrF's n-grams of one reference take some 200 KB.
 _BLOCK = 250
+_VERSION = "selfattn counts 1"
+_HASH_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -59,21 +66,6 @@ class _Lines:
         return (line[:-1] for line in self._file)
 
 
-@dataclass
-class _Outputs:
-    """What the runs hold.
-
-    Args:
-        sentences: digest to sentences, which can be gone through again and again.
-        runs: file and digest of each run.
-        warnings: what is odd about them.
-    """
-
-    sentences: dict[str, Iterable[Any]]
-    runs: list[tuple[Path, str]]
-    warnings: list[str]
-
-
 def score_runs(
     settings: Settings,
     files: Mapping[str, Sequence[Found]],
@@ -98,48 +90,32 @@ def score_runs(
         UserError: for a file that cannot be compared, with the reason.
     """
     found = [(system, file) for system, group in files.items() for file in group]
-    protocol, odd = check_protocols([file for _, file in found])
+    protocol, warnings = check_protocols([file for _, file in found])
     task = TASKS[settings.task]
     metrics = task.make_metrics(
         settings.metrics, lowercase=settings.lowercase, tokenize=settings.tokenize
     )
+    warnings += task.gold_warnings(str(path), path, gold)
+    texts = all(isinstance(sentence, str) for sentence in gold)
+    sentences: dict[str, Iterable[Any]] = {}
+    systems: dict[str, list[tuple[Path, str]]] = {}
     with ExitStack() as stack:
-        outputs = _read(settings, found, name, path, gold, say, stack)
-        counted = _Counted(gold, outputs, keep)
+        for number, (system, run) in enumerate(found, 1):
+            say(f"{name}: reading run {number} of {len(found)}")
+            output = task.read_outputs(run.path, gold, path)
+            digest = digest_of(output)
+            warnings += task.output_warnings(
+                f"{system}: {run.path}", run.path, output, gold, settings.lowercase
+            )
+            sentences[digest] = _Lines(output, stack) if texts else output
+            systems.setdefault(system, []).append((run.path, digest))
+        warnings += check_distinct(systems)
+        counted = _Counted(gold, sentences, list(chain.from_iterable(systems.values())), keep)
         counts = {m.name: counted.of(m, lambda text: say(f"{name}: {text}")) for m in metrics}
-    warnings = [*odd, *outputs.warnings]
     signatures = [metric.signature for metric in metrics]
     for folder in dict.fromkeys(file.path.parent for _, file in found):
         warnings += task.folder_warnings(folder, signatures)
     return Scored(metrics, _runs(metrics, counts, found, name), counts, warnings, protocol)
-
-
-def _read(
-    settings: Settings,
-    found: Sequence[tuple[str, Found]],
-    name: str,
-    path: Path,
-    gold: Sequence[Any],
-    say: Say,
-    files: ExitStack,
-) -> _Outputs:
-    """All runs, one after the other; ``files`` closes those that hold their lines."""
-    task = TASKS[settings.task]
-    outputs = _Outputs({}, [], task.gold_warnings(str(path), path, gold))
-    texts = all(isinstance(sentence, str) for sentence in gold)
-    systems: dict[str, list[tuple[Path, str]]] = {}
-    for number, (system, run) in enumerate(found, 1):
-        say(f"{name}: reading run {number} of {len(found)}")
-        output = task.read_outputs(run.path, gold, path)
-        digest = digest_of(output)
-        outputs.warnings += task.output_warnings(
-            f"{system}: {run.path}", run.path, output, gold, settings.lowercase
-        )
-        outputs.sentences[digest] = _Lines(output, files) if texts else output
-        outputs.runs.append((run.path, digest))
-        systems.setdefault(system, []).append((run.path, digest))
-    outputs.warnings += check_distinct(systems)
-    return outputs
 
 
 def _runs(
@@ -168,31 +144,37 @@ class _Counted:
 
     Args:
         gold: references, or gold sentences.
-        outputs: of all runs.
+        sentences: digest to sentences, which can be gone through again and again.
+        runs: file and digest of each run.
         keep: as in :func:`score_runs`.
     """
 
-    def __init__(self, gold: Sequence[Any], outputs: _Outputs, keep: bool) -> None:
-        self._gold, self._sentences, self._runs = gold, outputs.sentences, outputs.runs
-        self._keep = keep
+    def __init__(
+        self,
+        gold: Sequence[Any],
+        sentences: Mapping[str, Iterable[Any]],
+        runs: Sequence[tuple[Path, str]],
+        keep: bool,
+    ) -> None:
+        self._gold, self._sentences, self._runs, self._keep = gold, sentences, runs, keep
         self._digest = digest_of(gold)
         self._known: dict[str, dict[str, SentenceCounts]] = {}
 
     def of(self, metric: Metric, say: Say) -> SentenceCounts:
         """Counts by a metric, shape (runs, sentences, columns)."""
         known = self._known.setdefault(metric.source, {})
-        keys = {digest: cache.key_of(metric, self._digest, digest) for digest in self._sentences}
+        keys = {digest: _key_of(metric, self._digest, digest) for digest in self._sentences}
         if self._keep:
             for path, digest in self._runs:
                 if digest not in known:
-                    kept = cache.load(path, metric, keys[digest])
+                    kept = _load(path, metric, keys[digest])
                     known |= {} if kept is None else {digest: kept}
         missing = [digest for digest in self._sentences if digest not in known]
         if missing:
             known |= self._count(metric, missing, say)
             for path, digest in self._runs if self._keep else ():
                 if digest in missing:
-                    cache.store(path, metric, keys[digest], known[digest])
+                    _store(path, metric, keys[digest], known[digest])
         return np.stack([known[digest] for _, digest in self._runs])
 
     def _count(self, metric: Metric, digests: list[str], say: Say) -> dict[str, SentenceCounts]:
@@ -207,3 +189,44 @@ class _Counted:
             for part, counts in zip(parts, metric.counts(gold, block), strict=True):
                 part.append(counts)
         return {d: np.concatenate(part) for d, part in zip(digests, parts, strict=True)}
+
+
+def _key_of(metric: Metric, gold: str, output: str) -> str:
+    """All that counts depend on: the text, and what counts it with its version.
+
+    Args:
+        metric: its signature names sacreBLEU's version.
+        gold: digest of the references.
+        output: digest of the hypotheses.
+    """
+    return "\n".join((_VERSION, metric.source, metric.signature, gold, output))
+
+
+def _load(hypotheses: Path, metric: Metric, key: str) -> SentenceCounts | None:
+    """The counts of a file of hypotheses, shape (sentences, columns); None without good ones."""
+    try:
+        content = _place(hypotheses, metric).read_bytes()
+    except OSError:
+        return None
+    found, array = content[:_HASH_BYTES], content[_HASH_BYTES:]
+    if found != _hash(key, array):
+        return None
+    counts: SentenceCounts = np.load(io.BytesIO(array), allow_pickle=False)
+    return counts
+
+
+def _store(hypotheses: Path, metric: Metric, key: str, counts: SentenceCounts) -> None:
+    """Keep counts, if the folder can be written to."""
+    array = io.BytesIO()
+    np.save(array, counts, allow_pickle=False)
+    # Without the file, the next comparison is slower and nothing else.
+    with suppress(OSError), writing(_place(hypotheses, metric)) as file:
+        file.write(_hash(key, array.getvalue()) + array.getvalue())
+
+
+def _place(hypotheses: Path, metric: Metric) -> Path:
+    return hypotheses.with_name(f".{hypotheses.name}.{metric.source.lower()}.counts")
+
+
+def _hash(key: str, array: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + b"\n" + array).digest()

@@ -4,8 +4,6 @@ They hold the runs fixed. Differences between training seeds are outside of what
 with few runs they call far too many differences significant (README has the share).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

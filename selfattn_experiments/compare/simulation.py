@@ -5,8 +5,6 @@ A sound test calls 5 % of such pairs different at the level 0.05, and 5 % of pai
 just the margin equivalent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 

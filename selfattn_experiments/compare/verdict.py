@@ -1,7 +1,5 @@
 """From p-values to a verdict in words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from .planning import MOST_SEEDS

@@ -18,7 +18,7 @@ from selfattn.layers import Inspection
 
 from .attention_layout import Section, Sheet, stack
 from .attention_panels import PARTS, pairs_section, selection_section, strip_section, title_section
-from .figures import FORMATS, save
+from .figures import save_pair
 
 _PER_HEAD = ("token2token", "source2token", "gate")
 # Name in JSON, where "heads" are numbers of attention heads, and field of an inspection.
@@ -128,11 +128,7 @@ def draw(look: Look, prefix: Path, parts: Sequence[str], title: str = "") -> lis
     for part in PARTS:
         if part in parts:
             sections += _sections(part, look, sheet)
-    figure = stack(sections)
-    paths = [prefix.with_name(prefix.name + ending) for ending in FORMATS]
-    for path in paths:
-        save(figure, path)
-    return paths
+    return save_pair(stack(sections), prefix)
 
 
 def _sections(part: str, look: Look, sheet: Sheet) -> list[Section]:

@@ -1,7 +1,5 @@
 """The parts of a picture of attention: heatmaps of pairs, strips over tokens, selections."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any

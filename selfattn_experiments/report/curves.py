@@ -1,19 +1,151 @@
-"""Learning curves of one or several runs as one picture."""
+"""Learning curves: what fairseq-train logs (--log-format json or simple), and pictures of it."""
 
-from __future__ import annotations
-
+import json
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError
 from selfattn_tasks.files import check_output
-from selfattn_tasks.registry import TASKS
 
-from .fairseq_log import Curves, Points
 from .figures import colours, new_figure, save, tidy
 
 FORMATS = (".png", ".svg", ".pdf")
+# 2026-01-31 12:00:00 | INFO | train_inner | ...
+_LINE = re.compile(r"\| INFO \| (train_inner|train|valid\w*) \| (.*)$")
+# A --log-file has the message alone; what kind it is follows from its form.
+_BARE = (
+    (re.compile(r'\{"epoch": \d+, "(valid\w*?)_loss": '), None),
+    (re.compile(r'\{"epoch": \d+, "train_loss": '), "train"),
+    (re.compile(r'\{"epoch": \d+, "update": .*"loss": '), "train_inner"),
+    (re.compile(r"epoch \d+ \| (valid\w*) on '"), None),
+    (re.compile(r"epoch \d+ \| loss "), "train"),
+    (re.compile(r"epoch \d+:\s+\d+ / \d+ loss="), "train_inner"),
+)
+_INNER_PAIR = re.compile(r"(\w+)=([^\s,]+)")
+Points = list[tuple[int, float]]
+
+
+@dataclass(frozen=True)
+class Record:
+    """The numbers of one line of a log.
+
+    Args:
+        kind: ``train_inner`` (since the last such line), ``train`` (an epoch) or the name of
+            a validation set, most often ``valid``.
+        update: optimizer steps done so far.
+        values: loss, bleu, lr and so on, without the prefix ``valid_``.
+    """
+
+    kind: str
+    update: int
+    values: dict[str, float]
+
+
+@dataclass
+class Curves:
+    """Points ``(update, value)`` of one run; losses are in bits per token, as fairseq logs them.
+
+    Args:
+        train_loss: over the updates since the point before.
+        valid: all numbers of the validations by name: ``loss``, ``bleu``, ``ppl`` and so on.
+    """
+
+    train_loss: Points = field(default_factory=list)
+    valid: dict[str, Points] = field(default_factory=dict)
+
+    def add(self, record: Record) -> None:
+        """Add the numbers of a record.
+
+        A resumed training repeats the updates since its checkpoint: the later lines count.
+        """
+        if record.kind == "train_inner" and "loss" in record.values:
+            _add(self.train_loss, record, "loss")
+        elif record.kind == "valid":
+            for name in record.values:
+                _add(self.valid.setdefault(name, []), record, name)
+
+
+def _add(points: Points, record: Record, name: str) -> None:
+    while points and points[-1][0] >= record.update:
+        points.pop()
+    points.append((record.update, record.values[name]))
+
+
+def parse_line(line: str) -> Record | None:
+    """The record in a line of a log, or None if the line holds none."""
+    found = _LINE.search(line.rstrip())
+    kind, text = found.groups() if found else (_bare_kind(line), line.rstrip())
+    if kind is None:
+        return None
+    pairs = _json_pairs(text) if text.startswith("{") else _simple_pairs(kind, text)
+    values = {
+        name.removeprefix(f"{kind}_"): number
+        for name, value in pairs
+        if (number := _number(value)) is not None
+    }
+    update = values.pop("num_updates", None)
+    return None if update is None else Record(kind, int(update), values)
+
+
+def _bare_kind(message: str) -> str | None:
+    """The kind of a message without the name of its logger, or None if it is not a record."""
+    for form, kind in _BARE:
+        if found := form.match(message):
+            return kind or found[1]
+    return None
+
+
+def _json_pairs(text: str) -> list[tuple[str, object]]:
+    try:
+        return list(json.loads(text).items())
+    except json.JSONDecodeError:  # the last line of a killed training
+        return []
+
+
+def _simple_pairs(kind: str, text: str) -> list[tuple[str, object]]:
+    if kind == "train_inner":
+        return list(_INNER_PAIR.findall(text))
+    fields = [part.strip().split(" ") for part in text.split("|")]
+    return [(part[0], part[1]) for part in fields if len(part) == 2]
+
+
+def _number(value: object) -> float | None:
+    try:
+        return float(str(value))
+    except ValueError:
+        return None
+
+
+def read_curves(log: Path) -> Curves:
+    """The curves of a run.
+
+    Args:
+        log: the output of fairseq-train, or its ``--log-file``.
+
+    Raises:
+        UserError: if there is no such file or it holds no training log.
+    """
+    try:
+        text = log.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        folds = sorted(log.parent.glob(f"fold*/{log.name}"))
+        hint = f"; its folds have one each, such as {folds[0]}" if folds else ""
+        raise UserError(f"there is no log {log}{hint}") from None
+    except (IsADirectoryError, PermissionError) as error:
+        raise UserError(f"the log {log} cannot be read: {error.strerror}") from None
+    curves = Curves()
+    for line in text.splitlines():
+        if record := parse_line(line):
+            curves.add(record)
+    if not (curves.train_loss or curves.valid):
+        raise UserError(
+            f"{log} holds no line of a training: allowed is the output of fairseq-train with "
+            "--log-format json or simple"
+        )
+    return curves
 
 
 def plot(runs: Mapping[str, Curves], output: Path, title: str = "") -> None:
@@ -27,6 +159,8 @@ def plot(runs: Mapping[str, Curves], output: Path, title: str = "") -> None:
     Raises:
         UserError: if the ending is another, or matplotlib is not installed.
     """
+    from selfattn_tasks.registry import TASKS  # torch comes with it, and readers of logs need none
+
     check_picture(output)
     scores = {
         name: (label, task.scale(label).digits)

@@ -1,7 +1,5 @@
 """What all pictures of the project share: matplotlib, colours, files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -47,3 +45,11 @@ def save(figure: Any, path: Path, dpi: int = 150) -> None:
         matplotlib.rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none"}),
     ):
         figure.savefig(file, format=path.suffix[1:].lower(), dpi=dpi, metadata=metadata)
+
+
+def save_pair(figure: Any, prefix: Path, dpi: int = 150) -> list[Path]:
+    """Write a picture to look at and one for print; return their paths, PREFIX.png and .svg."""
+    paths = [prefix.with_name(prefix.name + ending) for ending in FORMATS]
+    for path in paths:
+        save(figure, path, dpi)
+    return paths

@@ -1,7 +1,5 @@
 """Command-line flags in a grid file: parsed, compared, and those that the runner sets itself."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 

@@ -1,10 +1,8 @@
 """A run of a corpus that is cut into folds: each is held out by a training of its own, in turn."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import mean, stdev
@@ -12,34 +10,24 @@ from typing import Any
 
 from selfattn_tasks.task import Folds
 
-from . import commands
-from .execution.attempts import read_json
-from .execution.child import Step
+from .execution.child import Step, read_json
 from .execution.follow import Follower
 from .execution.slots import Slot
-from .grid import Grid
 from .identity import Identity
-from .run import Run
+from .run import Facts, Run
 
 
 class Fold(Run):
     """The training that holds one part out, and its test on that part: ``SYSTEM-SEED/foldN``."""
 
     def __init__(
-        self,
-        grid: Grid,
-        identity: Identity,
-        system: str,
-        seed: int,
-        facts: Mapping[str, Any],
-        folds: Folds,
-        fold: int,
+        self, identity: Identity, system: str, seed: int, facts: Facts, folds: Folds, fold: int
     ) -> None:
-        super().__init__(grid, identity, system, seed, facts, fold)
+        super().__init__(identity, system, seed, facts, fold)
         self._folds, self._fold = folds, fold
-        (test,) = grid.tests
+        (test,) = self.grid.tests
         self._part = self.folder / f"{test}.part.jsonl"
-        self.grid = replace(grid, tests={test: self._part})
+        self.grid = replace(self.grid, tests={test: self._part})
 
     def prepare(self) -> None:
         """Make the folder, with the part that is held out."""
@@ -56,11 +44,8 @@ class Fold(Run):
         # Tested, and then something of its record was changed or removed: what tests it is gone.
         return (self.folder / "checkpoints").is_dir() and super()._is_trained()
 
-    def _train(self, slot: Slot) -> Step:
-        step = super()._train(slot)
-        extra = self._folds.flags(self._fold)
-        command = commands.train(self.grid, self.system, self.seed, self.folder, slot, extra)
-        return replace(step, command=command)
+    def _train(self, slot: Slot, extra: Sequence[str] = ()) -> Step:
+        return super()._train(slot, [*extra, *self._folds.flags(self._fold)])
 
 
 class FoldedRun(Run):
@@ -72,16 +57,12 @@ class FoldedRun(Run):
     mean and standard deviation over folds stand beside them.
     """
 
-    def __init__(
-        self, grid: Grid, identity: Identity, system: str, seed: int, facts: Mapping[str, Any]
-    ) -> None:
-        super().__init__(grid, identity, system, seed, facts)
-        folds = grid.task.folds(grid.data)
+    def __init__(self, identity: Identity, system: str, seed: int, facts: Facts) -> None:
+        super().__init__(identity, system, seed, facts)
+        folds = self.grid.task.folds(self.grid.data)
         assert folds is not None
         self._folds = folds
-        self._parts = [
-            Fold(grid, identity, system, seed, facts, folds, i) for i in range(folds.count)
-        ]
+        self._parts = [Fold(identity, system, seed, facts, folds, i) for i in range(folds.count)]
         self.follower = Followers([part.follower for part in self._parts])
         self._go_on()
 
@@ -127,7 +108,7 @@ class FoldedRun(Run):
     def _join(self) -> None:
         (test,) = self.grid.tests
         outputs = [part.hypotheses(test) for part in self._parts]
-        self._folds.join(outputs, commands.output(self.grid, self.folder, test))
+        self._folds.join(outputs, self.output(test))
         self._score(test)
 
     def _new_record(self) -> dict[str, Any]:
@@ -150,9 +131,16 @@ def _over_folds(folds: Folds, parts: Sequence[dict[str, Any]]) -> dict[str, Any]
         seconds.update(part["seconds"])
     best = [part["best_valid"] for part in parts if part["best_valid"]]
     figures = [next(iter(part["scores"].values())) for part in parts]
+    scores = {name: [f[name] for f in figures] for name in figures[0]}
     return {
         "updates": sum(part["updates"] for part in parts),
-        "best_valid": _mean_of(best) if best else None,
+        "best_valid": best
+        and {
+            "metric": best[0]["metric"],
+            "update": round(mean(one["update"] for one in best)),
+            "value": mean(one["value"] for one in best),
+        }
+        or None,
         "parameters": parts[0]["parameters"],
         "gpu": parts[0]["gpu"],
         "seconds": {step: round(value, 1) for step, value in seconds.items()},
@@ -161,23 +149,14 @@ def _over_folds(folds: Folds, parts: Sequence[dict[str, Any]]) -> dict[str, Any]
         "folds": {
             "count": folds.count,
             "seed": folds.seed,
-            "scores": {name: _spread([f[name] for f in figures]) for name in figures[0]},
+            "scores": {
+                name: {"mean": mean(values), "sd": stdev(values), "values": values}
+                for name, values in scores.items()
+            },
             "updates": [part["updates"] for part in parts],
             "best_valid": [part["best_valid"] for part in parts],
         },
     }
-
-
-def _mean_of(best: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "metric": best[0]["metric"],
-        "update": round(mean(one["update"] for one in best)),
-        "value": mean(one["value"] for one in best),
-    }
-
-
-def _spread(values: Sequence[float]) -> dict[str, Any]:
-    return {"mean": mean(values), "sd": stdev(values), "values": values}
 
 
 class Followers(Follower):

@@ -1,14 +1,20 @@
-"""A grid: what is trained, with which seeds, and how it is tested."""
+"""A grid: what is trained, with which seeds, and how it is tested; read from a file.
 
-from __future__ import annotations
+Each mistake in the file is one sentence.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from selfattn.errors import UserError
+from selfattn_tasks.files import check_output_folder
+from selfattn_tasks.registry import TASKS
 from selfattn_tasks.task import Task
 
-from .flags import Flags, number, parse
+from ..process import plugin_folder
+from . import flags as flag
+from .keys import NAME, Reader, load
 
 
 @dataclass(frozen=True)
@@ -50,19 +56,120 @@ class Grid:
     cpus_per_run: int | None = None
     gpus_per_run: int = 1
     slurm: tuple[str, ...] = ()
-    _parsed: dict[str, Flags] = field(default_factory=dict, compare=False, repr=False)
+    _parsed: dict[str, flag.Flags] = field(default_factory=dict, compare=False, repr=False)
 
     def names(self) -> list[tuple[str, int]]:
         """System and seed of each run: every system's first seed, then every second one."""
         every = dict.fromkeys(seed for seeds in self.seeds.values() for seed in seeds)
         return [(name, seed) for seed in every for name in self.systems if seed in self.seeds[name]]
 
-    def flags(self, system: str) -> Flags:
+    def flags(self, system: str) -> flag.Flags:
         """The flags of a system, by name."""
         if system not in self._parsed:
-            self._parsed[system] = parse(self.systems[system], f"system {system}")
+            self._parsed[system] = flag.parse(self.systems[system], f"system {system}")
         return self._parsed[system]
 
     def saves_by_update(self, system: str) -> bool:
         """Whether checkpoints are saved by update, not by epoch alone."""
-        return number(self.flags(system), "--save-interval-updates") is not None
+        return flag.number(self.flags(system), "--save-interval-updates") is not None
+
+
+def read_grid(path: Path) -> Grid:
+    """Read and check a grid file.
+
+    Args:
+        path: YAML, as ``selfattn runs --help`` shows it.
+
+    Raises:
+        UserError: for the first mistake found.
+    """
+    content = load(path)
+    reader = Reader(path, content)
+    task = TASKS[reader.one_of("task", tuple(TASKS), required=True)]
+    reader.check_keys(task)
+    check_output_folder(f"{path}: `output`", Path(reader.text("output")))
+    data = _data_folder(reader.path("data"), task)
+    common = reader.flags("common")
+    systems = reader.systems(common)
+    words = reader.flags(task.flags_key)
+    where = f"{path}: {task.flags_key}"
+    flag.refuse_owned(flag.parse(words, where), flag.owned_by(task), where)
+    grid = Grid(
+        file=path,
+        task=task,
+        data=data,
+        output=Path(reader.text("output")),
+        seeds=reader.seeds(),
+        systems=systems,
+        tests=_tests(reader, task, data, flag.parse(common, f"{path}: common")),
+        user_dir=reader.path("user_dir") if "user_dir" in content else plugin_folder("`user_dir`"),
+        generate=words,
+        average=reader.whole_number("average"),
+        checkpoint=reader.one_of("checkpoint", ("best", "last")) or "best",
+        keep_checkpoints=bool(reader.one_of("keep_checkpoints", (True, False))),
+        lowercase=bool(reader.one_of("lowercase", (True, False))),
+        cpus_per_run=reader.whole_number("cpus_per_run"),
+        gpus_per_run=reader.whole_number("gpus_per_run") or 1,
+        slurm=reader.flags("slurm"),
+    )
+    if "average" in content and "checkpoint" in content:
+        raise UserError(f"{path}: `average` and `checkpoint` exclude each other; give one of them")
+    if len(grid.tests) > 1 and task.folds(data) is not None:
+        raise UserError(
+            f"{path}: `{task.gold_key}` names {len(grid.tests)} test sets, but the folds of {data} "
+            "are tested on their own held-out parts"
+        )
+    for system in grid.systems:
+        _check_training(grid, system)
+    return grid
+
+
+def _data_folder(folder: Path, task: Task) -> Path:
+    """The folder with the dictionaries: the one named, or ``data-bin`` in it."""
+    for place in (folder, folder / "data-bin"):
+        if any(place.glob(task.data_mark)):
+            return place
+    raise UserError(
+        f"`data` is {folder}, which holds no prepared data (no {task.data_mark}): make it with "
+        f"`{task.prepare}`"
+    )
+
+
+def _tests(reader: Reader, task: Task, data: Path, common: flag.Flags) -> dict[str, Path]:
+    """Name of each test set to its references or gold file."""
+    key = task.gold_key
+    value = reader.content.get(key)
+    if value is None and (usual := task.usual_gold(data, common)) is not None:
+        value = str(usual)
+    if isinstance(value, str):
+        value = {"test": value}
+    if not isinstance(value, dict) or not value:
+        raise reader.wrong(key, "a file, or names of test sets with a file each")
+    for name, file in value.items():
+        if not isinstance(name, str) or not NAME.fullmatch(name) or not isinstance(file, str):
+            raise reader.wrong(key, "a file, or names of test sets with a file each")
+        if not Path(file).is_file():
+            raise UserError(f"{reader.file}: `{key}` names {file}, but there is no such file")
+    return {name: Path(file) for name, file in value.items()}
+
+
+def _check_training(grid: Grid, system: str) -> None:
+    """Refuse flags with which a training does not end, or its checkpoints are not kept."""
+    flags = grid.flags(system)
+    where = f"{grid.file}: system {system}"
+    if not (flag.number(flags, "--max-update") or flag.number(flags, "--max-epoch")):
+        raise UserError(f"{where} must give --max-update or --max-epoch, or it never ends")
+    if grid.average is None:
+        if grid.checkpoint == "best" and "--disable-validation" in flags:
+            raise UserError(f"{where} gives --disable-validation, so set `checkpoint: last`")
+        return
+    by_update = grid.saves_by_update(system)
+    if not by_update and "--no-epoch-checkpoints" in flags:
+        raise UserError(
+            f"{where} keeps no checkpoints to average: give --save-interval-updates, or leave out "
+            "--no-epoch-checkpoints"
+        )
+    name = "--keep-interval-updates" if by_update else "--keep-last-epochs"
+    kept = flag.number(flags, name)
+    if kept is not None and 0 < kept < grid.average:
+        raise UserError(f"{where} gives {name} {kept:.0f}, but `average` is {grid.average}")

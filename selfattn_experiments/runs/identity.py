@@ -1,7 +1,5 @@
 """What decides a run's result: two runs of one identity are the same run."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ the text "5" for the number and "yes" for true, and its errors name neither the 
 allowed.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Where runs come from, and the summary of a grid as CSV and JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from statistics import mean, stdev
 from typing import Any
@@ -13,6 +11,11 @@ from selfattn_tasks.task import Task
 from .grid import Grid
 from .run import Run
 
+# Of the summary; the scores come after them.
+_COLUMNS = (
+    "run system seed state updates parameters train_seconds seconds attempts best_valid commit "
+    "hardware"
+).split()
 _PACKAGES = ("fairseq-fixed", "numpy", "sacrebleu", "sentencepiece")
 
 
@@ -53,9 +56,8 @@ def write_summary(grid: Grid, runs: Sequence[Run]) -> dict[str, Any]:
         "runs": rows,
     }
     write_json(grid.output / "summary.json", summary)
-    columns = list(dict.fromkeys(name for row in rows for name in row if name != "scores"))
     scores = list(dict.fromkeys(name for row in rows for name in row["scores"]))
-    names = [*columns, *scores]
+    names = [*_COLUMNS, *scores]
     table = [[{**row, **row["scores"]}.get(name) for name in names] for row in rows]
     write_text(grid.output / "summary.csv", csv_text([names, *table]))
     return summary
@@ -64,17 +66,11 @@ def write_summary(grid: Grid, runs: Sequence[Run]) -> dict[str, Any]:
 def _row(run: Run) -> dict[str, Any]:
     """What the summary says of a run."""
     record = run.record()
-    row: dict[str, Any] = {
+    row: dict[str, Any] = dict.fromkeys(_COLUMNS) | {
         "run": run.name,
         "system": run.system,
         "seed": run.seed,
         "state": run.state(),
-        "updates": None,
-        "parameters": None,
-        "train_seconds": None,
-        "seconds": None,
-        "attempts": None,
-        "best_valid": None,
         "commit": "",
         "hardware": "",
         "scores": {},

@@ -1,9 +1,8 @@
 """One run in its folder: what is done in it, and what is left to do."""
 
-from __future__ import annotations
-
 import shlex
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,18 +13,17 @@ from selfattn_tasks.files import write_json
 from selfattn_tasks.folder import sha256_of
 from selfattn_tasks.task import Scores
 
-from . import commands
-from .execution.attempts import Attempts, now, read_json
-from .execution.child import Step
+from ..process import again
+from .execution.child import Attempts, Step, now, read_json
 from .execution.follow import Follower
 from .execution.slots import Slot
 from .flags import number
-from .grid import Grid
 from .identity import Identity, digest, refuse_to_mix
 
 # What is read of trained.json, and of run.json beside it.
 _TRAINED = ("updates", "best_valid", "parameters", "gpu")
 _RECORD = ("identity", "hypotheses", "scores", "seconds", "commits", "attempts")
+Facts = Mapping[str, Any]
 
 
 class Run:
@@ -35,7 +33,6 @@ class Run:
     whose hypotheses are not the file that it was written for.
 
     Args:
-        grid: the grid.
         identity: of the grid.
         system: a name from the grid.
         seed: of the training.
@@ -44,20 +41,14 @@ class Run:
     """
 
     def __init__(
-        self,
-        grid: Grid,
-        identity: Identity,
-        system: str,
-        seed: int,
-        facts: Mapping[str, Any],
-        fold: int | None = None,
+        self, identity: Identity, system: str, seed: int, facts: Facts, fold: int | None = None
     ) -> None:
-        self.grid, self.system, self.seed = grid, system, seed
+        self.grid, self.system, self.seed = identity.grid, system, seed
         self.name = f"{system}-{seed}" + ("" if fold is None else f"/fold{fold}")
-        self.folder = grid.output / self.name
+        self.folder = self.grid.output / self.name
         self.log = self.folder / "train.log"
         self.attempts = Attempts(self.folder / "attempts.json", facts)
-        self.follower = Follower(self.log, grid.flags(system))
+        self.follower = Follower(self.log, self.grid.flags(system))
         self._training = identity.training(system, seed, fold)
         self._test = identity.test()
         self._scores: dict[str, Scores] = {}
@@ -121,7 +112,11 @@ class Run:
         """
         steps = [] if self._is_trained() else [self._train(slot)]
         if self.grid.average is not None:
-            command = commands.average(self.grid, self.system, self.folder)
+            by = "update" if self.grid.saves_by_update(self.system) else "epoch"
+            command = again(
+                "average", "--dir", str(self.folder / "checkpoints"), "--by", by,
+                "--last", str(self.grid.average), "--output", str(self.checkpoint),
+            )  # fmt: skip
             steps.append(Step("average", "selfattn average", command, self.folder / "average.log"))
         self._scores = {}
         steps += [self._apply(slot, test) for test in self.grid.tests]
@@ -134,8 +129,52 @@ class Run:
             for step in self.steps(slot)
         ]
 
-    def _train(self, slot: Slot) -> Step:
-        command = commands.train(self.grid, self.system, self.seed, self.folder, slot)
+    @property
+    def checkpoint(self) -> Path:
+        """The checkpoint that is tested."""
+        if self.grid.average is not None:
+            return self.folder / "average.pt"
+        return self.folder / "checkpoints" / f"checkpoint_{self.grid.checkpoint}.pt"
+
+    def output(self, test: str) -> Path:
+        """What the model makes of a test set, as its command writes it."""
+        return self.folder / f"{test}.{self.grid.task.output}"
+
+    def train_command(self, slot: Slot, extra: Sequence[str] = ()) -> list[str]:
+        """fairseq-train; when started again, it resumes from its last checkpoint."""
+        grid, folder = self.grid, self.folder
+        return [
+            sys.executable, "-m", "fairseq_cli.train", str(grid.data),
+            "--user-dir", str(grid.user_dir), *grid.task.train_flags, *grid.systems[self.system],
+            *extra, "--seed", str(self.seed), "--save-dir", str(folder / "checkpoints"),
+            "--tensorboard-logdir", str(folder / "tensorboard"), "--log-format", "json",
+            *([] if slot.gpus else ["--cpu"]),
+        ]  # fmt: skip
+
+    def generate_command(self, slot: Slot, test: str) -> list[str]:
+        """fairseq-generate: what a model makes of a test set, to standard output."""
+        grid, flags, words = self.grid, self.grid.flags(self.system), []
+        for name in ("--source-lang", "--target-lang"):
+            if name in flags and name not in grid.generate:
+                words += [name, *flags[name]]
+        return [
+            sys.executable, "-m", "fairseq_cli.generate", str(grid.data),
+            "--user-dir", str(grid.user_dir), "--path", str(self.checkpoint),
+            "--gen-subset", test, *words, *grid.generate, "--seed", str(self.seed),
+            *([] if slot.gpus else ["--cpu"]),
+        ]  # fmt: skip
+
+    def predict_command(self, slot: Slot, test: str) -> list[str]:
+        """The project's own command of a task: what a model makes of a test set, into a file."""
+        task = self.grid.task
+        return again(
+            *(task.predictor or "").split(), str(self.checkpoint),
+            "--input", str(self.grid.tests[test]), "--output", str(self.output(test)),
+            *task.predict_flags, *self.grid.generate, *(["--device", "cuda"] if slot.gpus else []),
+        )  # fmt: skip
+
+    def _train(self, slot: Slot, extra: Sequence[str] = ()) -> Step:
+        command = self.train_command(slot, extra)
         return Step("train", "fairseq-train", command, self.log, done=self._mark_trained)
 
     def _is_trained(self) -> bool:
@@ -166,23 +205,18 @@ class Run:
 
     def _apply(self, slot: Slot, test: str) -> Step:
         """Apply the checkpoint to a test set."""
-        done = partial(self._score, test)
-        log = self.folder / f"{test}.log"
+        done, log = partial(self._score, test), self.folder / f"{test}.log"
         predictor = self.grid.task.predictor
         if predictor is None:
-            command = commands.generate(self.grid, self.system, self.seed, self.folder, slot, test)
-            output = commands.output(self.grid, self.folder, test)
+            command, output = self.generate_command(slot, test), self.output(test)
             return Step("test", "fairseq-generate", command, log, output, done)
-        command = commands.predict(self.grid, self.folder, slot, test)
+        command = self.predict_command(slot, test)
         return Step("test", f"selfattn {predictor}", command, log, done=done)
 
     def _score(self, test: str) -> None:
         grid = self.grid
         self._scores[test] = grid.task.score(
-            commands.output(grid, self.folder, test),
-            grid.tests[test],
-            self.hypotheses(test),
-            grid.lowercase,
+            self.output(test), grid.tests[test], self.hypotheses(test), grid.lowercase
         )
         if len(self._scores) == len(self.grid.tests):
             # The last process has not been counted yet.

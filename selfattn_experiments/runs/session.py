@@ -1,7 +1,5 @@
 """One call of the runner: lock the grid, check it, run it, summarise it."""
 
-from __future__ import annotations
-
 import fnmatch
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -11,10 +9,9 @@ from typing import Any
 from selfattn.errors import UserError
 from selfattn_tasks.registry import TASKS
 
-from .execution.estimate import Estimate
 from .execution.lock import Lock
 from .execution.scheduler import Job, Scheduler
-from .execution.screen import Screen
+from .execution.screen import Estimate, Screen
 from .execution.slots import Slot, find_slots
 from .folds import FoldedRun
 from .grid import Grid
@@ -67,7 +64,7 @@ def runs_of(grid: Grid, patterns: Sequence[str] = ()) -> list[Run]:
     """
     identity, here = Identity(grid), facts()
     kind = Run if grid.task.folds(grid.data) is None else FoldedRun
-    runs = [kind(grid, identity, system, seed, here) for system, seed in choose(grid, patterns)]
+    runs = [kind(identity, system, seed, here) for system, seed in choose(grid, patterns)]
     for run in runs:
         run.check()
     return runs

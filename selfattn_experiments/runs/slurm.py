@@ -4,8 +4,6 @@ Own code, because submitit pickles a function and submits it immediately: here a
 to read and edit, on a machine that need not have SLURM, and a task is an ordinary command.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Sequence
@@ -44,7 +42,8 @@ def write_scripts(folder: Path, grid: Grid, runs: Sequence[str], runner: Sequenc
     command = shlex.join([*runner, str(grid.file.resolve())])
     enter = f"cd {shlex.quote(str(Path.cwd()))}"
     name = grid.file.stem
-    array = [
+    scripts = {}
+    scripts["array.sbatch"] = [
         *_head(f"{name}-run", folder, "%x-%A_%a.log"),
         f"#SBATCH --array=0-{len(runs) - 1}",
         # A task that is moved to another host resumes from its last checkpoint, and so does one
@@ -57,14 +56,14 @@ def write_scripts(folder: Path, grid: Grid, runs: Sequence[str], runner: Sequenc
         f"runs=({shlex.join(runs)})",
         f'exec {command} --only "${{runs[$SLURM_ARRAY_TASK_ID]}}"',
     ]
-    collect = [
+    scripts["collect.sbatch"] = [
         *_head(f"{name}-collect", folder, "%x-%j.log"),
         *(f"#SBATCH {option}" for option in _options(grid.slurm) if _of_account(option)),
         "set -euo pipefail",
         enter,
         f"exec {command} --summary",
     ]
-    submit = [
+    scripts["submit.sh"] = [
         "#!/usr/bin/env bash",
         "# Runs that are done are skipped, so this may be called again after a failure.",
         "set -euo pipefail",
@@ -72,11 +71,7 @@ def write_scripts(folder: Path, grid: Grid, runs: Sequence[str], runner: Sequenc
         'sbatch --dependency="afterany:${array%%;*}" '
         + shlex.quote(str(folder / "collect.sbatch")),
     ]
-    for file, lines in (
-        ("array.sbatch", array),
-        ("collect.sbatch", collect),
-        ("submit.sh", submit),
-    ):
+    for file, lines in scripts.items():
         write_text(folder / file, "\n".join(lines) + "\n")
     (folder / "submit.sh").chmod(0o755)
     return folder / "submit.sh"

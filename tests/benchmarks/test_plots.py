@@ -58,5 +58,5 @@ def test_the_same_rows_give_the_same_file(tmp_path):
 
 def test_a_file_in_place_of_the_folder_is_one_sentence(tmp_path):
     (tmp_path / "taken").write_text("")
-    with pytest.raises(UserError, match="taken, but must be a folder"):
+    with pytest.raises(UserError, match="taken, but .* is not a folder"):
         draw([ROW], tmp_path / "taken")

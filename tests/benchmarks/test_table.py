@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import table
-from benchmarks.compare import regressions
-from benchmarks.table import Row
+from benchmarks.table import Row, regressions
 from selfattn.errors import UserError
 
 OLD = Path("old.csv")

@@ -123,17 +123,28 @@ def test_a_folder_that_is_no_environment_is_left_alone(run_cli, tmp_path):
 
 
 def test_no_network_names_the_package_and_the_next_run_takes_up(run_cli, tmp_path):
-    """The first run makes the environment and cannot fetch; the second does not make it again."""
+    """The first run makes the environment and cannot fetch; the second does not make it again.
+
+    The clone was moved with its environment, which must be a new one: the commands in bin/ name the
+    place where they were made.
+    """
     venv, empty = tmp_path / "venv", tmp_path / "empty"
     empty.mkdir()
+    (venv / ".selfattn").mkdir(parents=True)
+    (venv / "bin").mkdir()
+    (venv / "bin" / "python").symlink_to(sys.executable)
+    done = {"torch": "another fingerprint, as its arguments name the old place"}
+    note = {"torch": "torch==9", "place": str(tmp_path / "old"), "done": done}
+    (venv / ".selfattn" / "state.json").write_text(json.dumps(note))
     offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(empty), "PIP_CONFIG_FILE": "/dev/null"}
-    first = run_cli([SCRIPT, "--venv", venv], **offline)
+    first = run_cli([SCRIPT, "--venv", venv, "--torch", setup_env.default_torch()], **offline)
     assert first.returncode == 1
     message = one_sentence(first.stderr)
     assert "torch==2.13.0 could not be fetched" in message
     log = Path(re.search(r"pip's own words are in (.*)$", message).group(1))
     assert "No matching distribution found" in log.read_text()
     assert "environment in venv ... done" in first.stdout
+    assert str(venv) in (venv / "bin" / "pip").read_text().splitlines()[0]
     second = run_cli([SCRIPT, "--venv", venv], **offline)
     assert second.returncode == 1
     assert "environment in" not in second.stdout
@@ -250,17 +261,3 @@ def test_a_killed_pip_is_mended(tiny, capsys):
     said = capsys.readouterr().out
     assert "[1/1] a tiny package ... done" in said
     assert module.read_text() == "VALUE = 1\n"
-
-
-def test_a_moved_clone_gets_a_new_environment(tiny, capsys, tmp_path):
-    """The commands in bin/ name the place where they were made."""
-    moved = tmp_path / "moved"
-    (moved / ".selfattn").mkdir(parents=True)
-    (moved / "bin").mkdir()
-    (moved / "bin" / "python").symlink_to(sys.executable)
-    note = json.loads((tiny / ".selfattn" / "state.json").read_text())
-    note["done"] = {"tiny": "another fingerprint, as its arguments name the old place"}
-    (moved / ".selfattn" / "state.json").write_text(json.dumps(note))
-    assert setup_env.main(["--venv", str(moved)]) == 0
-    assert "environment in moved ... done" in capsys.readouterr().out
-    assert str(moved) in (moved / "bin" / "pip").read_text().splitlines()[0]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from selfattn_experiments.report.srl_table import PUBLISHED, published_rows
+from selfattn_experiments.commands.score.srl_table import PUBLISHED, published_rows
 
 # One proposition a file: We poured tea.
 GOLD = "We - (A0*)\npoured pour (V*)\ntea - (A1*)\n"

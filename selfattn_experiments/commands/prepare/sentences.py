@@ -32,6 +32,8 @@ from selfattn_tasks.sentences.prepare import Options, prepare
 from selfattn_tasks.sentences.record import Kind
 from selfattn_tasks.sentences.tokens import Tokens
 
+from ..flags import by_part, from_flags
+
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command to its parser."""
@@ -69,12 +71,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> None:
     """Prepare the folder and print what it holds."""
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stdout)
-    files = {"train": args.train}
-    if args.valid:
-        files["valid"] = args.valid
-    for number, path in enumerate(args.test or []):
-        files[f"test{number or ''}"] = [path]
-    options = Options(
+    tests = [[path] for path in args.test or []]
+    files = by_part(train=args.train, valid=args.valid, test=tests)
+    options = from_flags(
+        Options,
+        args,
         kind=Kind(args.task),
         reading=Reading(
             tokens=Tokens(lowercase=not args.keep_case, split_words=args.split_words),
@@ -82,11 +83,6 @@ def main(args: argparse.Namespace) -> None:
             repeat=args.sst_repeat,
             label_column=args.label_column,
         ),
-        folds=args.folds,
-        seed=args.seed,
-        valid_share=args.valid_share,
-        select_on_test=args.select_on_test,
-        length_percentile=args.length_percentile,
         vectors=tuple(args.vectors),
     )
     meta = prepare(files, args.dest, options, overwrite=args.overwrite)

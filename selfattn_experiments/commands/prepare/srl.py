@@ -24,6 +24,8 @@ from selfattn.errors import UserError, shortened
 from selfattn_tasks.srl.formats.conll import FORMATS
 from selfattn_tasks.srl.prepare import META, Options, prepare
 
+from ..flags import by_part, from_flags
+
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command to its parser."""
@@ -49,22 +51,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> None:
     """Prepare the folder and print what it holds."""
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stdout)
-    files = {"train": args.train, "valid": args.valid}
-    for number, paths in enumerate(args.test or []):
-        files[f"test{number or ''}"] = paths
+    files = by_part(train=args.train, valid=args.valid, test=args.test)
     for name, paths in files.items():
         if len(paths) > 2:
             raise UserError(
                 f"--{name.rstrip('0123456789')} has {len(paths)} files, but takes one file, or a "
                 "words and a props file"
             )
-    options = Options(
-        lowercase=not args.keep_case,
-        vocab_size=args.vocab_size,
-        min_count=args.min_count,
-        form=args.format,
-        word_column=args.word_column,
-    )
+    options = from_flags(Options, args, lowercase=not args.keep_case, form=args.format)
     meta = prepare(files, args.dest, options, overwrite=args.overwrite)
     for name in files:
         unseen = meta["tags not in train"].get(name)

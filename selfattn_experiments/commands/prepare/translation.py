@@ -25,7 +25,7 @@ from selfattn_tasks.translation import Cleaning, Options, prepare
 from selfattn_tasks.translation.prepare import SUMMARY, find_pair
 from selfattn_tasks.translation.vocabulary import MODEL_TYPES
 
-from ..checks import check_workers
+from ..flags import by_part, check_workers, from_flags
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -56,21 +56,12 @@ def main(args: argparse.Namespace) -> None:
     """Prepare the folder and print what it holds."""
     check_workers(args.workers)
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stdout)
-    options = Options(
-        source_lang=args.source_lang,
-        target_lang=args.target_lang,
-        vocab_size=args.vocab_size,
-        vocab_type=args.vocab_type,
-        cleaning=Cleaning(args.lowercase, args.max_length, args.max_ratio, args.strict),
-        workers=args.workers,
-    )
+    options = from_flags(Options, args, cleaning=from_flags(Cleaning, args))
     splits = None
     if args.pair is None:
         if not (args.train and args.valid):
             raise UserError("--train and --valid are missing: give both, or --pair SOURCE TARGET")
-        prefixes = {"train": args.train, "valid": args.valid}
-        for number, prefix in enumerate(args.test or []):
-            prefixes[f"test{number or ''}"] = prefix
+        prefixes = by_part(train=args.train, valid=args.valid, test=args.test)
         splits = {
             name: find_pair(prefix, options, f"--{name.rstrip('0123456789')}")
             for name, prefix in prefixes.items()

@@ -13,7 +13,7 @@ from selfattn_tasks.files import write_lines
 from selfattn_tasks.translation.output_warnings import text_warnings
 from selfattn_tasks.translation.outputs import bleu, read_hypotheses, read_translations
 
-from ..checks import check_outputs
+from ..flags import check_outputs
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -1,10 +1,14 @@
-"""Numbers as they are written in tables and sentences."""
+"""Numbers as they are written in tables and sentences; rows as Markdown and LaTeX have them."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from ..run_level import Interval
+
+_LATEX = str.maketrans({
+    **{character: f"\\{character}" for character in "#$%&_{}"},
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}", "±": r"$\pm$", "–": "--",
+})  # fmt: skip
 
 
 def points(value: float, digits: int = 2) -> str:
@@ -63,3 +67,23 @@ def share(value: float | None) -> str:
 def count(value: int | None, most: int) -> str:
     """A number of seeds; None means more than the largest number tried."""
     return f">{most:,}" if value is None else f"{value:,}"
+
+
+def latex(text: str) -> str:
+    """A text as LaTeX takes it."""
+    return text.translate(_LATEX)
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> list[str]:
+    """The lines of a Markdown table.
+
+    Args:
+        header: names of the columns.
+        rows: as many cells each.
+        left: how many columns at the left are words; the others are numbers.
+    """
+    rule = ["---"] * left + ["---:"] * (len(header) - left)
+    return [
+        "| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |"
+        for row in (header, rule, *rows)
+    ]

@@ -1,32 +1,20 @@
-"""A report as files: CSV, Markdown, LaTeX."""
+"""A report as text: for a terminal, the answer first; as CSV, Markdown, LaTeX."""
 
-from __future__ import annotations
-
+import textwrap
 from collections.abc import Iterator
+
+from tabulate import tabulate
 
 from selfattn_tasks.files import csv_text
 
 from ..results import Comparison, Report, Summary
 from ..run_level import Interval
 from . import cells
-from .sections import by_title, tables
+from .sections import Table, by_title, tables
 
-COLUMNS = (
-    "test_set",
-    "metric",
-    "system",
-    "baseline",
-    "seed",
-    "file",
-    "sha256",
-    "quantity",
-    "value",
-)
-_LATEX = str.maketrans({
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
-    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}", "±": r"$\pm$",
-})  # fmt: skip
+COLUMNS = "test_set metric system baseline seed file sha256 quantity value".split()
+# A longer name is cut where it makes a table wider than the terminal; never to less than this.
+_SHORTEST_NAME = 10
 Cell = str | float | int | None
 
 
@@ -104,9 +92,8 @@ def to_markdown(report: Report) -> str:
     if report.warnings:
         lines += ["Warnings:", "", *(f"- {warning}" for warning in report.warnings), ""]
     for table in tables(report):
-        rule = ["---"] * table.left + ["---:"] * (len(table.header) - table.left)
         lines += [f"**{table.title}**", ""]
-        lines += [_markdown_row(row) for row in (table.header, rule, *table.rows)]
+        lines += cells.markdown(table.header, table.rows, table.left)
         lines += ["", *(f"- {note}" for note in table.note.splitlines())] if table.note else []
         lines.append("")
     lines += ["**Where this comes from**", "", f"`{report.command}`", ""]
@@ -120,10 +107,6 @@ def to_markdown(report: Report) -> str:
     lines += [f"| `{t.path}` | `{t.sha256}` |" for t in report.test_sets]
     lines += [f"| `{r.path}` | `{r.sha256}` |" for r in report.runs]
     return "\n".join(lines) + "\n"
-
-
-def _markdown_row(row: list[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |"
 
 
 def to_latex(report: Report) -> str:
@@ -147,7 +130,7 @@ def to_latex(report: Report) -> str:
     lines += [r"\end{tabular}"]
     lines += [
         r"% Mean $\pm$ standard deviation over seeds. $p$: Welch's t-test against "
-        + report.baseline.translate(_LATEX)
+        + cells.latex(report.baseline)
         + f", Holm-corrected for {report.settings.primary}, the primary metric, and for the others "
         "among themselves." + (" Nominal: looked at before." * bool(report.settings.looked_after))
     ]
@@ -160,12 +143,12 @@ def _latex_row(report: Report, test_set: str, system: str, several: bool) -> str
         c.metric: c for c in report.comparisons if (c.test_set, c.system) == (test_set, system)
     }
     row = [test_set] * several + [system, str(next(iter(found.values())).runs)]
-    row = [cell.translate(_LATEX) for cell in row]
+    row = [cells.latex(cell) for cell in row]
     for metric in report.settings.metrics:
         digits = report.settings.digits(metric)
         row.append(_latex_score(found[metric], tests.get(metric), digits))
         p = cells.probability(tests[metric].p_holm) if metric in tests else "-"
-        row.append(p.translate(_LATEX) if p != "-" else "--")
+        row.append(cells.latex(p) if p != "-" else "--")
     return " & ".join(row) + r" \\"
 
 
@@ -174,3 +157,90 @@ def _latex_score(summary: Summary, test: Comparison | None, digits: int) -> str:
     if test is not None and test.verdict == "better":  # bold by the primary metric alone
         text = rf"\textbf{{{text}}}"
     return text if summary.sd is None else rf"{text} $\pm$ {cells.score(summary.sd, digits)}"
+
+
+def render(report: Report, width: int) -> str:
+    """The whole report as text.
+
+    Args:
+        report: what was found.
+        width: columns of the terminal; words are wrapped at it, tables are kept whole.
+    """
+    parts = [_answer(report, width)]
+    if report.warnings:
+        parts.append(_warnings(report, width))
+    parts += [_table(table, width) for table in tables(report)]
+    parts.append(_sources(report, width))
+    return "\n\n".join(parts) + "\n"
+
+
+def _answer(report: Report, width: int) -> str:
+    parts, widest = [], max(5, *map(len, report.settings.metrics)) + 1
+    for title, comparisons in by_title(report).items():
+        lines = textwrap.wrap(title, width)
+        for c in comparisons:
+            head = f"  {c.metric:<{widest}}{c.verdict.upper() if c.primary else c.verdict:<14}"
+            lines += _wrap(c.words, width, head, " " * len(head))
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def _warnings(report: Report, width: int) -> str:
+    return "\n".join(
+        ["Warnings", *(line for w in report.warnings for line in _wrap(w, width, "  ! ", "    "))]
+    )
+
+
+def _table(table: Table, width: int) -> str:
+    found = _aligned(table, table.rows)
+    excess = max(map(len, found)) - width
+    if excess > 0:
+        names = [cell for row in (table.header, *table.rows) for cell in row[: table.left]]
+        longest = max(_SHORTEST_NAME, max(map(len, names)) - excess)
+        cut = [
+            [_cut(c, longest) if i < table.left else c for i, c in enumerate(row)]
+            for row in table.rows
+        ]
+        found = _aligned(table, cut)
+    lines = [table.title, *found]
+    for note in table.note.splitlines():
+        lines += _wrap(note, width, "  ", "    ")
+    return "\n".join(lines)
+
+
+def _aligned(table: Table, rows: list[list[str]]) -> list[str]:
+    sides = ["left"] * table.left + ["right"] * (len(table.header) - table.left)
+    # As a row, because tabulate makes the column of a header wider than the header.
+    lines = [table.header, *rows]
+    text = tabulate(lines, tablefmt="plain", colalign=sides, disable_numparse=True)
+    return [f"  {line.rstrip()}" for line in text.splitlines()]
+
+
+def _cut(name: str, longest: int) -> str:
+    """A name that fits; begin and end are what tells it from others, so the middle goes."""
+    if len(name) <= longest:
+        return name
+    half = (longest - 1) // 2
+    return f"{name[:half]}…{name[half + 1 - longest :]}"
+
+
+def _sources(report: Report, width: int) -> str:
+    lines = ["Signatures"]
+    for test_set, signatures in report.signatures.items():
+        for metric, signature in signatures.items():
+            where = f"{test_set} " if len(report.signatures) > 1 else ""
+            lines += _wrap(signature, width, f"  {where}{metric}: ", "    ")
+    for corpus in report.test_sets:
+        text = f"{corpus.path} ({corpus.sentences:,} sentences, SHA-256 {corpus.sha256[:12]})"
+        lines += _wrap(text, width, f"  {corpus.name}: ", "    ")
+    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
+    lines += _wrap(versions, width, "  versions: ", "    ")
+    return "\n".join(lines)
+
+
+def _wrap(text: str, width: int, first: str, rest: str) -> list[str]:
+    # Paths and signatures are copied from here: never broken at a hyphen.
+    return textwrap.wrap(
+        text, max(width, 40), initial_indent=first, subsequent_indent=rest,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip

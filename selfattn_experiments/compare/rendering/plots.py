@@ -1,6 +1,4 @@
-"""Pictures of a comparison: every run, the differences, the learning curves."""
-
-from __future__ import annotations
+"""Pictures of a comparison, every run, the differences, the learning curves; rates of errors."""
 
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -9,16 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from selfattn.errors import UserError
+from selfattn_tasks.files import check_output_folder
 from selfattn_tasks.registry import TASKS
 
 from ...report import Curves, read_curves
-from ...report.figures import FORMATS, colours, new_figure, save, tidy
+from ...report.figures import colours, new_figure, save, save_pair, tidy
 from ..results import Report
 from ..run_level import Interval
+from ..simulation import BOOTSTRAP, COIN_PER_RUN, EQUIVALENCE, LEVEL, RANDOMISATION, Rate
 from . import cells
 
 _STRIP = 0.16  # half the width over which the runs of a system are spread
+_OVER_SENTENCES = (BOOTSTRAP, RANDOMISATION, COIN_PER_RUN)
 _CUT = ", cut where it holds scores that do not exist"
 
 
@@ -36,18 +36,13 @@ def draw(report: Report, folder: Path, logs: Mapping[str, Sequence[Path]]) -> li
     Raises:
         UserError: if the folder cannot be made, or a log holds no training.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--plots is {folder}, which cannot be made: {error.strerror}") from None
+    check_output_folder("--plots", folder)
+    folder.mkdir(parents=True, exist_ok=True)
     figures = {"runs": _runs(report), "differences": _differences(report)}
     curves = {system: _read(report, system, logs.get(system)) for system in report.systems}
     if any(curves.values()):
         figures["curves"] = _learning(curves, TASKS[report.settings.task].valid_metrics)
-    paths = [folder / (name + ending) for name in figures for ending in FORMATS]
-    for path in paths:
-        save(figures[path.stem], path)
-    return paths
+    return [path for name, figure in figures.items() for path in save_pair(figure, folder / name)]
 
 
 def _panels(report: Report, height: float) -> tuple[Any, list[tuple[str, str, Any]]]:
@@ -191,3 +186,48 @@ def over_seeds(
         return [], np.empty((0, 0))
     updates = sorted(set.intersection(*(set(points) for points in found)))
     return updates, np.array([[points[update] for update in updates] for points in found])
+
+
+def draw_rates(rates: Sequence[Rate], path: Path) -> None:
+    """A row for each rate: the share of pairs that are judged wrongly, with its 95 % interval.
+
+    Args:
+        rates: those of one world in a row.
+        path: ``.png``, ``.svg`` or what else matplotlib writes.
+
+    Raises:
+        UserError: if matplotlib is not installed.
+    """
+    figure = new_figure(8.0, 1.2 + 0.26 * (len(rates) + 1.3 * len({r.world for r in rates})))
+    axes = figure.subplots()
+    blue, orange, green = colours(3)
+    ticks: list[float] = []
+    place, world = 0.0, None
+    for rate in rates:
+        if rate.world != world:
+            world = rate.world
+            place += 1.3
+            axes.annotate(
+                f"{world.what}, {world.runs[0]} against {world.runs[1]}", (0, place - 0.1),
+                xycoords=("axes fraction", "data"), xytext=(4, 0), textcoords="offset points",
+                fontsize=9, fontweight="bold", va="center",
+            )  # fmt: skip
+        place += 1
+        ticks.append(place)
+        colour = orange if rate.test in _OVER_SENTENCES else blue
+        colour = green if rate.test == EQUIVALENCE else colour
+        axes.plot([100 * limit for limit in rate.interval], [place] * 2, color=colour, linewidth=2)
+        axes.plot([100 * rate.share], [place], "D", color=colour, markersize=5, clip_on=False)
+    axes.axvline(100 * LEVEL, color="#000000", linewidth=0.8, zorder=0)
+    axes.set_yticks(ticks, [rate.test for rate in rates], fontsize=9)
+    axes.set_ylim(place + 0.7, 0.4)
+    axes.set_xlim(left=0)
+    axes.set_xlabel(f"equally good systems that are called different at {LEVEL}, %")
+    for name, colour in (
+        ("tests over runs", blue), ("tests over sentences", orange),
+        ("unequal ones called equivalent", green),
+    ):  # fmt: skip
+        axes.plot([], [], "D-", color=colour, markersize=5, linewidth=2, label=name)
+    axes.legend(frameon=False, fontsize=9)
+    tidy(axes, grid="x")
+    save(figure, path)

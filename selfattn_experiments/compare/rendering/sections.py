@@ -1,13 +1,14 @@
 """The tables of a report, for the terminal and for Markdown alike."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ..results import Comparison, Report
 from ..verdict import seeds_words
 from . import cells
+
+# Name of a column to what makes its cell.
+Columns = dict[str, Callable[[Comparison], str]]
 
 
 @dataclass(frozen=True)
@@ -101,11 +102,9 @@ def _runs(report: Report) -> Table:
     )  # fmt: skip
 
 
-def _of_comparisons(
-    report: Report, title: str, columns: Mapping[str, Callable[[Comparison], str]], note: str
-) -> Table:
+def _of_comparisons(report: Report, title: str, columns: Columns, note: str) -> Table:
     """A row for each comparison; a column is its name and the cell of a comparison."""
-    named: dict[str, Callable[[Comparison], str]] = {
+    named: Columns = {
         "test set": lambda c: c.test_set,
         "metric": lambda c: c.metric,
         "system": lambda c: c.system,
@@ -132,7 +131,7 @@ def _welch(report: Report) -> Table:
             f" {' and '.join(settings.metrics[1:])}: secondary, corrected for "
             f"{tests[False]} among themselves; they do not change it."
         )
-    columns: dict[str, Callable[[Comparison], str]] = {
+    columns: Columns = {
         "diff.": lambda c: cells.signed(c.difference, digits(c.metric)),
         "95 % interval": lambda c: cells.span(c.welch and c.welch.interval, digits(c.metric)),
         "simultaneous": lambda c: cells.span(c.simultaneous, digits(c.metric)),
@@ -153,7 +152,7 @@ def _beside(report: Report) -> Table:
     matched = sorted({c.pairs for c in report.comparisons})
     pairs = f"{matched[0]}" if len(matched) == 1 else f"{matched[0]} to {matched[-1]}"
     exact = all(c.permutation.exact for c in report.comparisons)
-    columns: dict[str, Callable[[Comparison], str]] = {
+    columns: Columns = {
         "pair.": lambda c: cells.probability(c.paired and c.paired.p),
         "perm.": lambda c: cells.probability(c.permutation.p),
         "min.": lambda c: cells.probability(c.permutation.smallest),
@@ -183,7 +182,7 @@ def _planning(report: Report) -> Table:
     settings, digits = report.settings, report.settings.digits
     relevant = cells.points(settings.relevant, digits(settings.primary))
     wanted = cells.share(settings.power)
-    columns: dict[str, Callable[[Comparison], str]] = {
+    columns: Columns = {
         "Hedges' g": lambda c: cells.effect(c.effect and c.effect.g),
         "95 % interval": lambda c: cells.span(c.effect and c.effect.interval, 1, cells.effect),
         "equiv.": lambda c: cells.probability(c.equivalence_holm),
@@ -208,7 +207,7 @@ def _planning(report: Report) -> Table:
 def _sentence_level(report: Report) -> Table:
     digits = report.settings.digits
     mcnemar = any(c.sentence.mcnemar_p is not None for c in report.comparisons)
-    columns: dict[str, Callable[[Comparison], str]] = {
+    columns: Columns = {
         "bootstrap": lambda c: cells.probability(c.sentence.bootstrap_p),
         "95 % interval": lambda c: cells.span(c.sentence.interval, digits(c.metric)),
         "random.": lambda c: cells.probability(c.sentence.randomisation_p),

@@ -1,13 +1,11 @@
 """Follow a training by its log, as it grows."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ...report.fairseq_log import parse_line
+from ...report import parse_line
 from ..flags import Flags, number
 
 _PARAMETERS = re.compile(r"num\. (?:shared )?model params: ([\d,]+)")

@@ -1,7 +1,5 @@
 """Execute runs on slots: one process per slot, crashed ones restarted, none left behind."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections import deque
@@ -12,8 +10,7 @@ from selfattn.errors import UserError
 from selfattn_tasks.cli import is_disk_full
 
 from ...process import ending
-from .attempts import Attempts
-from .child import Child, Step, stop_all, tail
+from .child import Attempts, Child, Step, stop_all, tail
 from .follow import Follower
 from .slots import Slot
 

@@ -1,7 +1,5 @@
 """Where runs can be trained in parallel: GPUs, or shares of the CPU's cores."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

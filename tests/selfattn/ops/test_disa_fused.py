@@ -230,6 +230,8 @@ def test_kernels_compile_ahead_without_spills(run_cli):
     """In a process of its own: here the interpreter is on."""
     done = run_cli(["-m", "benchmarks.triton_disa", "--capability", "90"])
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = re.findall(r"^(forward|key) +(\S+) +(yes|no) +(\d+) +(\d+) +\d+$", done.stdout, re.M)
+    rows = re.findall(
+        r"^(forward|key) +(\S+) +(yes|no) +(\d+) +(\d+) +\d+ +\d+$", done.stdout, re.M
+    )
     assert len(rows) == 12
     assert all(int(registers) <= 255 and spilled == "0" for *_, registers, spilled in rows)

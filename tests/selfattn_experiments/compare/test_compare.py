@@ -10,8 +10,8 @@ import pytest
 
 from selfattn.errors import UserError
 from selfattn_experiments.compare.compare import Request, compare
+from selfattn_experiments.compare.rendering.files import render
 from selfattn_experiments.compare.rendering.plots import _differences, _runs
-from selfattn_experiments.compare.rendering.text import render
 from selfattn_experiments.compare.results import Settings
 from selfattn_experiments.compare.runs import name_logs, name_systems, name_test_sets
 

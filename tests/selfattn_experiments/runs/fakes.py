@@ -2,8 +2,7 @@
 
 from functools import partial
 
-from selfattn_experiments.runs.execution.attempts import Attempts
-from selfattn_experiments.runs.execution.child import Step
+from selfattn_experiments.runs.execution.child import Attempts, Step
 from selfattn_experiments.runs.execution.follow import Follower
 from selfattn_experiments.runs.flags import parse
 

@@ -9,12 +9,13 @@ import pytest
 
 from selfattn.errors import UserError
 from selfattn_experiments.compare.compare import Request, compare
-from selfattn_experiments.compare.rendering.text import render
+from selfattn_experiments.compare.rendering.files import render
 from selfattn_experiments.compare.results import Settings
 from selfattn_experiments.compare.runs import name_systems
-from selfattn_experiments.runs import commands, session
+from selfattn_experiments.runs import session
 from selfattn_experiments.runs.execution.slots import Slot
-from selfattn_experiments.runs.read import read_grid
+from selfattn_experiments.runs.grid import read_grid
+from selfattn_experiments.runs.run import Run
 
 GRID = """
 task: sentences
@@ -72,14 +73,14 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     prepared(tmp_path / "data")
     (tmp_path / "grid.yaml").write_text(GRID)
-    train, predict = commands.train, commands.predict
+    train, predict = Run.train_command, Run.predict_command
 
     def fake(text, command, first):
         return [sys.executable, "-c", text, *command[first:]]
 
-    monkeypatch.setattr(commands, "train", lambda *a: fake(TRAIN, train(*a), 3))
+    monkeypatch.setattr(Run, "train_command", lambda *a: fake(TRAIN, train(*a), 3))
     monkeypatch.setattr(
-        commands, "predict", lambda *a: fake(PREDICT, (c := predict(*a)), c.index("--input") - 1)
+        Run, "predict_command", lambda *a: fake(PREDICT, (c := predict(*a)), c.index("--input") - 1)
     )
     return tmp_path
 

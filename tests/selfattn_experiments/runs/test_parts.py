@@ -8,14 +8,13 @@ import sys
 import pytest
 
 from selfattn.errors import UserError
-from selfattn_experiments.runs.execution.estimate import Estimate
 from selfattn_experiments.runs.execution.follow import Follower
 from selfattn_experiments.runs.execution.lock import Lock
 from selfattn_experiments.runs.execution.scheduler import Job
-from selfattn_experiments.runs.execution.screen import Screen, duration
+from selfattn_experiments.runs.execution.screen import Estimate, Screen, duration
 from selfattn_experiments.runs.execution.slots import cpu_slots, gpu_slots, visible_gpus
 from selfattn_experiments.runs.flags import difference, parse
-from selfattn_experiments.runs.read import read_grid
+from selfattn_experiments.runs.grid import read_grid
 from selfattn_experiments.runs.slurm import write_scripts
 from tests.selfattn_experiments.runs.fakes import FakeRun
 

@@ -8,8 +8,8 @@ import torch
 from selfattn.errors import UserError
 from selfattn_experiments.runs import session
 from selfattn_experiments.runs.execution.slots import Slot
+from selfattn_experiments.runs.grid import read_grid
 from selfattn_experiments.runs.identity import Identity
-from selfattn_experiments.runs.read import read_grid
 from selfattn_experiments.runs.run import Run
 from selfattn_tasks import saved
 
@@ -34,7 +34,7 @@ def grid(tmp_path):
 
 
 def new_run(grid, seed):
-    run = Run(grid, Identity(grid), "base", seed, FACTS)
+    run = Run(Identity(grid), "base", seed, FACTS)
     run.prepare()
     return run
 

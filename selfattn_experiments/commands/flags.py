@@ -1,0 +1,83 @@
+"""What several commands do with their flags, and refuse before they read or write anything."""
+
+import argparse
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from selfattn.errors import UserError
+from selfattn_tasks.files import check_output
+
+MOST_WORKERS = 1024
+Options = TypeVar("Options")
+
+
+def from_flags(kind: type[Options], args: argparse.Namespace, /, **others: Any) -> Options:
+    """Make options of the flags that have the names of their fields.
+
+    Args:
+        kind: a dataclass.
+        args: the parsed flags; a field without a flag keeps its default.
+        others: fields of other names or values.
+    """
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: getattr(args, name) for name in names if hasattr(args, name)} | others)
+
+
+def check_least(args: argparse.Namespace, **least: int) -> None:
+    """Refuse numbers that are too small.
+
+    Args:
+        args: the parsed flags; a flag that was not given may be None.
+        least: name of a flag to the smallest number that is allowed.
+
+    Raises:
+        UserError: for the first flag below it.
+    """
+    for name, allowed in least.items():
+        value = getattr(args, name)
+        if value is not None and value < allowed:
+            raise UserError(f"--{name.replace('_', '-')} is {value}, but must be {allowed} or more")
+
+
+def check_workers(workers: int) -> None:
+    """Refuse more processes than any machine has cores for: they would take all its memory.
+
+    Raises:
+        UserError: if there are more than MOST_WORKERS.
+    """
+    if workers > MOST_WORKERS:
+        raise UserError(f"--workers is {workers}, but must be {MOST_WORKERS} or less")
+
+
+def check_outputs(args: argparse.Namespace, *names: str) -> None:
+    """Refuse files that could not be written, of the flags that were given.
+
+    Raises:
+        UserError: for the first of them.
+    """
+    for name in names:
+        if (path := getattr(args, name)) is not None:
+            check_output(f"--{name}", path)
+
+
+def check_device(name: str) -> None:
+    """Refuse a device that is not there.
+
+    Raises:
+        UserError: if it is neither the CPU nor a GPU that torch finds.
+    """
+    import torch
+
+    if name != "cpu" and not (name == "cuda" and torch.cuda.is_available()):
+        raise UserError(f"--device {name} cannot be used here; cpu can")
+
+
+def by_part(**parts: Any) -> dict[str, Any]:
+    """Name of each part of a corpus to its files: train, valid, and test, test1 and so on.
+
+    Args:
+        parts: what --train and --valid name, None if nothing, and a list of what each --test does.
+    """
+    tests = parts.pop("test") or []
+    given = {name: files for name, files in parts.items() if files}
+    return given | {f"test{number or ''}": files for number, files in enumerate(tests)}
