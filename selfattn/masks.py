@@ -59,7 +59,7 @@ def padding_from_lengths(lengths: Tensor | Sequence[int], length: int | None = N
         >>> padding_from_lengths([3, 1]).int().tolist()
         [[0, 0, 0], [0, 1, 1]]
     """
-    sizes = torch.as_tensor(lengths)
+    sizes = torch.as_tensor(lengths, dtype=None if len(lengths) else torch.long)
     if sizes.dim() != 1 or sizes.is_floating_point() or sizes.dtype is torch.bool:
         raise UserError(
             f"lengths have shape {tuple(sizes.shape)} and dtype {sizes.dtype}; they must be "

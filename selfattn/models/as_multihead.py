@@ -18,6 +18,7 @@ class AsMultihead(nn.Module):
     Args:
         attention: a layer with ``output_dim`` equal to ``embed_dim``.
         batch_first: whether tensors are ``(B, T, C)`` instead of ``(T, B, C)``.
+        name: the mechanism's name, for messages. Default: that of its configuration.
 
     Raises:
         UserError: if the layer changes the width of its input.
@@ -28,15 +29,17 @@ class AsMultihead(nn.Module):
     in_proj_bias = None
     _qkv_same_embed_dim = False
 
-    def __init__(self, attention: SelfAttention, batch_first: bool = False) -> None:
+    def __init__(
+        self, attention: SelfAttention, batch_first: bool = False, name: str | None = None
+    ) -> None:
         super().__init__()
         config = getattr(attention, "config", None)
-        self.name = type(attention).__name__ if config is None else config.name
+        self.name = name or str(getattr(config, "name", type(attention).__name__))
         if attention.output_dim != attention.embed_dim:
             raise UserError(
                 f"attention {self.name!r} turns width {attention.embed_dim} into "
                 f"{attention.output_dim}, but an encoder layer must keep its width; turn the "
-                f"output projection on or change the head width"
+                "output projection on or change the head width"
             )
         self.attention = attention
         self.batch_first = batch_first
@@ -108,7 +111,7 @@ class AsMultihead(nn.Module):
         seen = [mask.allowed(len(pairs), x.device) for mask in set(masks)] or [pairs]
         if hidden is not None and any((hidden & visible).any() for visible in seen):
             raise UserError(
-                f"the mask of pairs hides keys that attention {self.name!r} sees; set its switches "
-                "instead: masks='forward' shows what is before a token, include_self=True also "
-                "itself, window=3 what is near"
+                f"{'is_causal' if attn_mask is None else 'attn_mask'} hides keys that attention "
+                f"{self.name!r} sees; set its switches instead: masks='forward' shows what is "
+                "before a token, include_self=True also itself, window=3 what is near"
             )

@@ -46,6 +46,7 @@ class EncoderLayer(nn.TransformerEncoderLayer):
         UserError: if a name, a switch or a value is unknown, or the sizes do not fit.
 
     Example:
+        >>> import torch
         >>> layer = EncoderLayer(64, 4, batch_first=True, attention="mtsa", preset="nmt")
         >>> layer(torch.randn(2, 7, 64)).shape
         torch.Size([2, 7, 64])
