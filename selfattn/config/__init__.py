@@ -6,7 +6,7 @@ One file a mechanism; ``CONFIGS`` lists them by the name that ``--encoder-attent
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
 from .base import ACTIVATIONS, AttentionConfig
@@ -35,7 +35,8 @@ __all__ = [
     "attention_config",
 ]
 
-CONFIGS: Mapping[str, type[AttentionConfig]] = {
+# Any: which switches a name has, only the class itself tells a type checker.
+CONFIGS: Mapping[str, Any] = {
     config.name: config
     for config in (
         MultiHeadConfig,
@@ -74,4 +75,5 @@ def attention_config(
         raise UserError(
             f"attention {name_or_config!r} is unknown; allowed are {', '.join(CONFIGS)}"
         )
-    return CONFIGS[name_or_config].make(preset, **switches)
+    config: AttentionConfig = CONFIGS[name_or_config].make(preset, **switches)
+    return config
