@@ -4,4 +4,18 @@ The core of the project: operators, masks and layers, on torch alone. The fairse
 layer on top of it and never the other way round.
 """
 
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from .models import swap as swap
+
+
+def __getattr__(name: str) -> Any:
+    """``swap``, late: the version is read without torch."""
+    if name == "swap":
+        from .models import swap
+
+        return swap
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

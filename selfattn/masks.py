@@ -20,6 +20,9 @@ from .errors import UserError, check_integer
 LONGEST_WINDOW = 1 << 29
 DIRECTIONS = ("forward", "backward", "none")
 MASK_LAYOUTS = ("none", "forward", "backward", "forward_backward")
+_PADDING = (
+    "padding: an attention mask of 1 = keep becomes one by padding_mask = attention_mask == 0"
+)
 
 
 def check_padding_mask(
@@ -36,10 +39,82 @@ def check_padding_mask(
         UserError: if it is not a bool tensor of that shape. A mask of 1 = keep, as tokenizers make
             them, would hide everything but padding.
     """
-    true = (
-        "padding: an attention mask of 1 = keep becomes one by padding_mask = attention_mask == 0"
-    )
-    _check_mask("padding_mask", padding_mask, shape, axes, true)
+    _check_mask("padding_mask", padding_mask, shape, axes, _PADDING)
+
+
+def padding_from_lengths(lengths: Tensor | Sequence[int], length: int | None = None) -> Tensor:
+    """A padding mask of sentences that begin at their first position.
+
+    Args:
+        lengths: tokens of each sentence, integers ``(B,)``.
+        length: tokens T of the padded batch. Default: the longest sentence's.
+
+    Returns:
+        Bool ``(B, T)``, True = padding.
+
+    Raises:
+        UserError: if the lengths are not whole numbers from 0 to T in one dimension.
+
+    Example:
+        >>> padding_from_lengths([3, 1]).int().tolist()
+        [[0, 0, 0], [0, 1, 1]]
+    """
+    sizes = torch.as_tensor(lengths, dtype=None if len(lengths) else torch.long)
+    if sizes.dim() != 1 or sizes.is_floating_point() or sizes.dtype is torch.bool:
+        raise UserError(
+            f"lengths have shape {tuple(sizes.shape)} and dtype {sizes.dtype}; they must be "
+            "integers (B,)"
+        )
+    least, most = (int(sizes.min()), int(sizes.max())) if len(sizes) else (0, 0)
+    length = most if length is None else check_integer("length", length, 0)
+    if least < 0 or most > length:
+        raise UserError(f"lengths lie between {least} and {most}; they must be in [0, {length}]")
+    return torch.arange(length, device=sizes.device) >= sizes[:, None]
+
+
+def padding_from_attention_mask(attention_mask: Tensor) -> Tensor:
+    """A padding mask from the attention mask of a tokenizer.
+
+    Args:
+        attention_mask: ``(B, T)`` of any dtype, 1 or True = keep, 0 or False = padding.
+
+    Returns:
+        Bool ``(B, T)``, True = padding.
+
+    Raises:
+        UserError: if it has other values.
+    """
+    padding = attention_mask == 0
+    _check_values("attention_mask", attention_mask, padding | (attention_mask == 1), "0 and 1")
+    return padding
+
+
+def from_additive(mask: Tensor | None, name: str = "padding_mask") -> Tensor | None:
+    """A mask of ``torch.nn`` as bool: torch turns bool ones into floats for its own layers.
+
+    Args:
+        mask: bool, True = hidden, or floating, 0 = visible and -inf = hidden.
+        name: what it is called, for the message.
+
+    Returns:
+        Bool of the same shape, True = hidden; None for None.
+
+    Raises:
+        UserError: if it is neither, or holds another number.
+    """
+    if not isinstance(mask, Tensor) or not mask.is_floating_point():
+        _check_mask(name, mask, None, "", _PADDING if name == "padding_mask" else "hidden")
+        return mask
+    hidden = mask == float("-inf")
+    _check_values(name, mask, hidden | (mask == 0), "0 and -inf")
+    return hidden
+
+
+def _check_values(name: str, mask: Tensor, known: Tensor, allowed: str) -> None:
+    """Refuse other values, where values can be read: not in a graph, where all are trusted."""
+    readable = not (torch.compiler.is_compiling() or mask.is_meta)
+    if readable and not known.all():
+        raise UserError(f"{name} holds {mask[~known][0].item()}; allowed are {allowed}")
 
 
 def check_selections(shape: Sequence[int], **selections: Any) -> None:

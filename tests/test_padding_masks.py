@@ -141,20 +141,11 @@ def test_only_bool_gets_in_through_fairseq():
     import plugin
     from plugin import looking
     from plugin.models import deepatt
-    from plugin.modules.encoder_attention import EncoderAttention
 
-    class Careless(layers.SelfAttention):
-        def forward(self, x, padding_mask=None):
-            return x
-
-    careless = EncoderAttention(Careless(8, 2), "careless")
     tagger = deepatt.DeepAttModel(network.Tagger(config))
     fairseqs = MultiheadAttention(8, 2, self_attention=True)
     turned = x.transpose(0, 1)
     calls = {
-        "modules.encoder_attention.EncoderAttention.forward": lambda m: careless(
-            turned, key_padding_mask=m
-        ),
         "looking.inspect_fairseq_multihead": lambda m: looking.inspect_fairseq_multihead(
             fairseqs, turned, m
         ),

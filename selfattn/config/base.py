@@ -7,15 +7,16 @@ from the same metadata, so that a switch is described in one place.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from numbers import Real
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from ..errors import LARGEST, UserError, check_integer
 
 ACTIVATIONS = ("none", "relu", "elu", "gelu", "tanh")
 DISTANCES = ("none", "linear", "log")
+P = ParamSpec("P")
 C = TypeVar("C", bound="AttentionConfig")
 
 
@@ -67,11 +68,14 @@ class AttentionConfig:
     attention_dropout: float = switch(0.0, "probability of dropping an attention weight")
 
     @classmethod
-    def make(cls: type[C], preset: str | None = None, **switches: Any) -> C:
+    def make(
+        cls: Callable[P, C], preset: str | None = None, *args: P.args, **switches: P.kwargs
+    ) -> C:
         """A configuration from a preset and the switches that differ from it.
 
         Args:
             preset: a name from ``presets``; None takes ``default_preset``.
+            *args: none; type checkers need it beside the switches.
             **switches: fields of the class; they win over the preset.
 
         Returns:
@@ -80,13 +84,14 @@ class AttentionConfig:
         Raises:
             UserError: if the preset, a switch or a value is unknown.
         """
-        preset = cls.default_preset if preset is None else preset
-        if preset is not None and preset not in cls.presets:
-            allowed = ", ".join(cls.presets) or "none: it has no presets"
-            raise UserError(f"preset {preset!r} is unknown for {cls.name!r}; allowed: {allowed}")
-        cls._check_names(switches)
-        base = cls.presets[preset] if preset is not None else {}
-        return cls(**{**base, **switches})
+        own: Any = cls  # a type of which checkers know the constructor's keywords alone
+        preset = own.default_preset if preset is None else preset
+        if preset is not None and preset not in own.presets:
+            allowed = ", ".join(own.presets) or "none: it has no presets"
+            raise UserError(f"preset {preset!r} is unknown for {own.name!r}; allowed: {allowed}")
+        own._check_names(switches)
+        base = own.presets[preset] if preset is not None else {}
+        return own(*args, **{**base, **switches})
 
     def with_switches(self: C, **switches: Any) -> C:
         """A copy with some switches changed.

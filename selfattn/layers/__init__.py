@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..config import CONFIGS, AttentionConfig
-from ..errors import UserError
+from ..config import AttentionConfig, attention_config
 from .base import SelfAttention
 from .biblosa import BiBloSA
 from .disa import DiSA
@@ -18,6 +17,11 @@ from .multihead import MultiHead
 from .resa import ReSA
 from .source2token import Source2Token
 from .source2token_scores import Source2TokenScores
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ..config.switches import Switches
 
 __all__ = [
     "ATTENTIONS",
@@ -52,7 +56,7 @@ def build_attention(
     num_heads: int,
     *,
     preset: str | None = None,
-    **switches: Any,
+    **switches: Unpack[Switches],
 ) -> SelfAttention:
     """An attention layer from a name or a configuration.
 
@@ -76,18 +80,6 @@ def build_attention(
         >>> layer.eval()(torch.randn(2, 5, 64)).shape
         torch.Size([2, 5, 64])
     """
-    if isinstance(name_or_config, AttentionConfig):
-        if preset is not None:
-            raise UserError(
-                f"preset {preset!r} cannot be combined with a configuration; give the name "
-                f"{name_or_config.name!r} or change the configuration's switches"
-            )
-        config = name_or_config.with_switches(**switches)
-    else:
-        if name_or_config not in ATTENTIONS:
-            raise UserError(
-                f"attention {name_or_config!r} is unknown; allowed are {', '.join(ATTENTIONS)}"
-            )
-        config = CONFIGS[name_or_config].make(preset, **switches)
+    config = attention_config(name_or_config, preset, **switches)
     layer: SelfAttention = ATTENTIONS[config.name](config, embed_dim, num_heads)
     return layer

@@ -32,6 +32,18 @@ from .source2token_scores import Source2TokenScores
 class MTSA(SelfAttention):
     """Multi-mask tensorized self-attention (Shen et al. 2019, eq. 7-13).
 
+    A score for each feature of each pair of tokens: what both say, and what the key alone says.
+    Half of the heads see only what is before a token, half what is behind it.
+    ``MTSAConfig.make(preset)`` has four published forms:
+
+    - ``paper``: the equations as printed; masks forward and backward.
+    - ``nmt``: what the authors translate with; no masks, fewer parameters.
+    - ``srl``: what they label semantic roles with; masks, scores from the layer's input, biases.
+    - ``sentence``: what they encode sentences with; masks, a gate instead of an output map.
+
+    Each switch of ``MTSAConfig`` changes one setting: ``MTSAConfig.make("nmt", window=5)``. Tokens
+    ``(B, T, C)`` go in and come out; in ``padding_mask``, bool ``(B, T)``, True is padding.
+
     Args:
         config: the switches; ``MTSAConfig.make("paper")`` is the paper's form.
         embed_dim: width C of the input.
@@ -45,8 +57,10 @@ class MTSA(SelfAttention):
 
     Example:
         >>> import torch
+        >>> from selfattn.config import MTSAConfig
+        >>> from selfattn.masks import padding_from_lengths
         >>> layer = MTSA(MTSAConfig.make("nmt"), embed_dim=64, num_heads=4)
-        >>> layer(torch.randn(2, 7, 64)).shape
+        >>> layer(torch.randn(2, 7, 64), padding_from_lengths([7, 5])).shape
         torch.Size([2, 7, 64])
     """
 

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ import torch
 pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
+from tests.conftest import free_port  # noqa: E402
 from tests.plugin.helpers import FLAGS, losses, weights  # noqa: E402
 
 # Each process draws its own dropout, so that it must be off for a comparison.
@@ -21,14 +21,6 @@ MORE = """
     --max-update 6 --save-interval-updates 2 --disable-validation
     --dropout 0 --attention-dropout 0
 """.split()
-
-
-def free_port() -> int:
-    """A port that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def run_ranks(run_cli, command: list, *more: str) -> list[str]:

@@ -172,7 +172,9 @@ def test_exports_and_pruning_are_refused(batch):
         "ONNX": model.prepare_for_onnx_export_,
         "head pruning": lambda: attention._get_reserve_head_index(1),
         "pruning": lambda: attention._adaptive_prune_heads([0]),
-        "attn_mask": lambda: attention(x := torch.zeros(4, 1, 16), x, x, attn_mask=torch.eye(4)),
+        "attn_mask": lambda: attention(
+            x := torch.zeros(4, 1, 16), x, x, attn_mask=torch.ones(4, 4) > 0
+        ),
         "self-attention": lambda: attention(torch.zeros(4, 1, 16), torch.zeros(4, 1, 16)),
     }
     for what, attempt in attempts.items():

@@ -6,7 +6,12 @@ import pytest
 import torch
 
 from selfattn.errors import UserError
-from selfattn.masks import PositionalMask, head_masks
+from selfattn.masks import (
+    PositionalMask,
+    head_masks,
+    padding_from_attention_mask,
+    padding_from_lengths,
+)
 
 MASKS = [
     PositionalMask(direction, include_self, window)
@@ -90,3 +95,22 @@ def test_windows_for_all_heads_or_for_each():
 def test_bad_masks_are_refused_by_name_and_value(make, message):
     with pytest.raises(UserError, match=message):
         make()
+
+
+def test_padding_from_lengths_and_attention_masks():
+    expected = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1], [0, 0, 0, 0]]).bool()
+    for lengths in ([2, 0, 4], torch.tensor([2, 0, 4]), torch.tensor([2, 0, 4]).byte()):
+        assert torch.equal(padding_from_lengths(lengths), expected)
+    assert padding_from_lengths([1], 3).tolist() == [[False, True, True]]
+    assert padding_from_lengths([], 3).shape == (0, 3)
+    for dtype in (torch.bool, torch.int64, torch.float32):
+        assert torch.equal(padding_from_attention_mask((~expected).to(dtype)), expected)
+    for wrong, sentence in (
+        (lambda: padding_from_lengths([3], 2), r"lie between 3 and 3; they must be in \[0, 2\]"),
+        (lambda: padding_from_lengths([-1]), "lie between -1 and -1"),
+        (lambda: padding_from_lengths([1.5]), "dtype torch.float32; they must be integers"),
+        (lambda: padding_from_lengths([[1]]), r"shape \(1, 1\)"),
+        (lambda: padding_from_attention_mask(torch.tensor([[1, 2]])), "holds 2; allowed are 0 and"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            wrong()

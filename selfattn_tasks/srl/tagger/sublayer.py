@@ -38,9 +38,7 @@ class CNNConfig(AttentionConfig):
 
 
 # The baselines by the name that --encoder-attention takes, and everything a layer may hold.
-BASELINES: Mapping[str, type[BiLSTMConfig | CNNConfig]] = {
-    config.name: config for config in (BiLSTMConfig, CNNConfig)
-}
+BASELINES: Mapping[str, Any] = {config.name: config for config in (BiLSTMConfig, CNNConfig)}
 SUBLAYERS: Mapping[str, type[AttentionConfig]] = {**CONFIGS, **BASELINES}
 
 

@@ -1,0 +1,117 @@
+"""A layer of this project behind the interface of ``torch.nn.MultiheadAttention``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UserError
+from ..layers import SelfAttention
+from ..masks import PositionalMask, check_padding_mask, from_additive
+
+
+class AsMultihead(nn.Module):
+    """Self-attention that is called as ``nn.MultiheadAttention`` is.
+
+    Args:
+        attention: a layer with ``output_dim`` equal to ``embed_dim``.
+        batch_first: whether tensors are ``(B, T, C)`` instead of ``(T, B, C)``.
+        name: the mechanism's name, for messages. Default: that of its configuration.
+
+    Raises:
+        UserError: if the layer changes the width of its input.
+    """
+
+    # torch.nn's fast paths would read these weights and never call the attention.
+    in_proj_weight = None
+    in_proj_bias = None
+    _qkv_same_embed_dim = False
+
+    def __init__(
+        self, attention: SelfAttention, batch_first: bool = False, name: str | None = None
+    ) -> None:
+        super().__init__()
+        config = getattr(attention, "config", None)
+        self.name = name or str(getattr(config, "name", type(attention).__name__))
+        if attention.output_dim != attention.embed_dim:
+            raise UserError(
+                f"attention {self.name!r} turns width {attention.embed_dim} into "
+                f"{attention.output_dim}, but an encoder layer must keep its width; turn the "
+                "output projection on or change the head width"
+            )
+        self.attention = attention
+        self.batch_first = batch_first
+        self.embed_dim, self.num_heads = attention.embed_dim, attention.num_heads
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, None]:
+        """Self-attention on query.
+
+        Args:
+            query: ``(B, T, C)``, or ``(T, B, C)`` without ``batch_first``, or ``(T, C)``.
+            key: the same tensor.
+            value: the same tensor.
+            key_padding_mask: ``(B, T)``, or ``(T,)``: bool, True = padding, or floating, -inf =
+                padding and 0 elsewhere.
+            need_weights: without effect: a pair of tokens has no single weight here, so that None
+                is returned; see ``SelfAttention.inspect``.
+            attn_mask: ``(T, T)`` or ``(B * H, T, T)``, as key_padding_mask; it may only hide what
+                the layer's own positional masks hide from all heads.
+            average_attn_weights: without effect.
+            is_causal: without an attn_mask, one that hides all that comes after a token.
+
+        Returns:
+            A tensor of query's shape, and None.
+
+        Raises:
+            UserError: if key or value is another tensor than query, query a nested tensor, or a
+                mask of another shape, another kind or with another effect.
+        """
+        if (key is not None and key is not query) or (value is not None and value is not query):
+            raise UserError(
+                f"attention {self.name!r} is self-attention; key and value must be the query, the "
+                "same object: leave cross-attention as it was, swap(..., only=...)"
+            )
+        if query.is_nested:
+            raise UserError(
+                f"attention {self.name!r} takes no nested tensor; give a padded batch and its "
+                "key_padding_mask, and nn.TransformerEncoder enable_nested_tensor=False"
+            )
+        padding = from_additive(key_padding_mask)
+        x = query
+        if query.dim() == 2:
+            x, padding = query[None], None if padding is None else padding[None]
+        elif not self.batch_first:
+            x = query.transpose(0, 1)
+        check_padding_mask(padding, x.shape[:2])
+        if attn_mask is not None or is_causal:
+            self._check_hidden(attn_mask, x)
+        y: Tensor = self.attention(x, padding)
+        if query.dim() == 2:
+            return y[0], None
+        return y if self.batch_first else y.transpose(0, 1), None
+
+    def _check_hidden(self, attn_mask: Tensor | None, x: Tensor) -> None:
+        """Refuse to hide what a head of this layer sees; None: what comes after a token."""
+        pairs = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device)
+        hidden = from_additive(pairs.triu(1) if attn_mask is None else attn_mask, "attn_mask")
+        # Where a layer has no masks of its own, blocks or samplers look beyond each pair of tokens.
+        masks: Sequence[PositionalMask] = getattr(self.attention, "masks", ())
+        seen = [mask.allowed(len(pairs), x.device) for mask in set(masks)] or [pairs]
+        if hidden is not None and any((hidden & visible).any() for visible in seen):
+            raise UserError(
+                f"{'is_causal' if attn_mask is None else 'attn_mask'} hides keys that attention "
+                f"{self.name!r} sees; set its switches instead: masks='forward' shows what is "
+                "before a token, include_self=True also itself, window=3 what is near"
+            )

@@ -1,0 +1,160 @@
+"""Other attentions in models that exist already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..config import AttentionConfig, attention_config
+from ..errors import UserError
+from ..layers import build_attention
+from .as_multihead import AsMultihead
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ..config.switches import Switches
+
+
+class Weights(NamedTuple):
+    """Names of an attention's weights: taken over, drawn anew, left without a place."""
+
+    taken: tuple[str, ...]
+    new: tuple[str, ...]
+    left: tuple[str, ...]
+
+    def __str__(self) -> str:
+        parts = zip(("weights taken over", "new", "without a place"), self, strict=True)
+        return "; ".join(f"{what}: {', '.join(names) or 'none'}" for what, names in parts)
+
+
+class SwapReport(NamedTuple):
+    """What became of each ``nn.MultiheadAttention`` of a model, by its name there."""
+
+    replaced: Mapping[str, Weights]
+    kept: Mapping[str, str]
+
+    def __str__(self) -> str:
+        lines = [f"replaced {name}: {weights}" for name, weights in self.replaced.items()]
+        return "\n".join(lines + [f"kept {name}: {why}" for name, why in self.kept.items()])
+
+
+def swap(
+    model: nn.Module,
+    attention: str | AttentionConfig = "mtsa",
+    *,
+    preset: str | None = None,
+    only: str | Iterable[str] = "*",
+    **switches: Unpack[Switches],
+) -> SwapReport:
+    """Replace the self-attentions of a model that are ``nn.MultiheadAttention``, in place.
+
+    What replaces them is called as they are (``AsMultihead``) and has their dropout, mode, device
+    and dtype, and their weights where names and shapes fit. Parameters are others after it: make
+    the optimizer then. A cross-attention that cannot be told by its class is refused when it is
+    called.
+
+    Args:
+        model: any module that holds such attentions.
+        attention: a name in ``selfattn.layers.ATTENTIONS`` or a configuration.
+        preset: a published form of the attention.
+        only: names of attentions to replace, with ``*`` for any part, such as ``"encoder.*"``.
+        **switches: of the attention.
+
+    Returns:
+        What was replaced, what was kept and why; ``print`` shows it line by line.
+
+    Raises:
+        UserError: if nothing was replaced; the model is as it was then.
+
+    Example:
+        >>> model = nn.TransformerEncoderLayer(64, 4, batch_first=True)
+        >>> report = swap(model, "mtsa", preset="nmt")
+        >>> report.replaced["self_attn"].taken
+        ('v_proj.weight', 'q_proj.weight', 'k_proj.weight', 'out_proj.weight')
+    """
+    config = attention_config(attention, preset, **switches)
+    own_dropout = isinstance(attention, AttentionConfig) or "attention_dropout" in switches
+    patterns = [only] if isinstance(only, str) else list(only)
+    replaced: dict[str, Weights] = {}
+    kept: dict[str, str] = {}
+    new: dict[nn.MultiheadAttention, tuple[AsMultihead, Weights]] = {}  # one may have more places
+    places: list[tuple[nn.Module, str, AsMultihead]] = []
+    for name, parent, child, old in _attentions(model):
+        try:
+            if not any(fnmatchcase(name, pattern) for pattern in patterns):
+                raise UserError(f"only {', '.join(patterns)} was asked for")
+            _check(parent, child, old, config)
+            if old not in new:
+                dropout = {} if own_dropout else {"attention_dropout": old.dropout}
+                new[old] = _replacement(old, config.with_switches(**dropout))
+            module, replaced[name] = new[old]
+            places.append((parent, child, module))
+        except UserError as error:
+            kept[name] = str(error)
+    if not places:
+        found = "; ".join(f"{name or 'itself'}: {why}" for name, why in kept.items())
+        raise UserError(
+            f"{type(model).__name__} has no self-attention to replace: "
+            + (found or "swap knows nn.MultiheadAttention, and there is none in it")
+        )
+    for parent, child, module in places:
+        setattr(parent, child, module)
+    for encoder in model.modules():
+        if isinstance(encoder, nn.TransformerEncoder):  # it would hand nested tensors to its layers
+            encoder.enable_nested_tensor = encoder.use_nested_tensor = False
+    return SwapReport(replaced, kept)
+
+
+def _attentions(
+    model: nn.Module,
+) -> Iterator[tuple[str, nn.Module, str, nn.MultiheadAttention]]:
+    """Name, parent and name there of each ``nn.MultiheadAttention``, wherever it occurs."""
+    if isinstance(model, nn.MultiheadAttention):
+        raise UserError("the model is an nn.MultiheadAttention itself; give a module that holds it")
+    for path, parent in model.named_modules():
+        for child, module in parent._modules.items():
+            if isinstance(module, nn.MultiheadAttention):
+                yield f"{path}.{child}" if path else child, parent, child, module
+
+
+def _check(
+    parent: nn.Module, child: str, old: nn.MultiheadAttention, config: AttentionConfig
+) -> None:
+    """Refuse what cannot be replaced by self-attention, or computes something else."""
+    if type(old).forward is not nn.MultiheadAttention.forward:
+        raise UserError(f"{type(old).__name__} computes in a way of its own")
+    if old.in_proj_weight is None:
+        raise UserError("it is cross-attention: its keys or values have a width of their own")
+    if old.bias_k is not None or old.add_zero_attn:
+        raise UserError("it adds keys of its own (add_bias_kv, add_zero_attn)")
+    if isinstance(parent, nn.TransformerDecoderLayer):
+        if child != "self_attn":
+            raise UserError("it is a decoder's cross-attention")
+        if getattr(config, "masks", "none") != "forward":
+            raise UserError("a decoder's self-attention must not look ahead: set masks='forward'")
+
+
+def _replacement(
+    old: nn.MultiheadAttention, config: AttentionConfig
+) -> tuple[AsMultihead, Weights]:
+    """A new attention, with the weights that fit, and which did."""
+    given: dict[str, Tensor] = {}
+    for kind, packed in (("weight", old.in_proj_weight), ("bias", old.in_proj_bias)):
+        if packed is not None:
+            rows = zip("qkv", packed.chunk(3), strict=True)
+            given |= {f"{letter}_proj.{kind}": part for letter, part in rows}
+    given |= {f"out_proj.{name}": value for name, value in old.out_proj.named_parameters()}
+    layer = build_attention(config, old.embed_dim, old.num_heads).to(old.in_proj_weight)
+    own = dict(layer.named_parameters())
+    taken = [name for name in own if name in given and given[name].shape == own[name].shape]
+    with torch.no_grad():
+        for name in taken:
+            own[name].copy_(given[name]).requires_grad_(given[name].requires_grad)
+    module = AsMultihead(layer, old.batch_first).train(old.training)
+    parts = taken, [name for name in own if name not in taken], [n for n in given if n not in taken]
+    return module, Weights(*map(tuple, parts))

@@ -1,0 +1,324 @@
+"""EncoderLayer, Encoder and swap beside what they stand for in torch.nn."""
+
+import copy
+import importlib
+import importlib.util
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import selfattn
+from selfattn.config import MTSAConfig, MultiHeadConfig
+from selfattn.errors import UserError
+from selfattn.layers import ATTENTIONS, MTSA
+from selfattn.models import AsMultihead, Encoder, EncoderLayer, swap
+from selfattn.testing import assert_close
+
+WIDTH, HEADS = 16, 4
+PADDING = torch.tensor([[0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1], [0, 1, 1, 1, 1, 1]]).bool()
+CAUSAL = torch.ones(6, 6, dtype=torch.bool).triu(1)
+SIZES = {"d_model": WIDTH, "nhead": HEADS, "dim_feedforward": 32, "dropout": 0.0}
+# What torch warns of when it leaves its fast path, and that it may take it.
+pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor", "ignore:The PyTorch API")
+
+
+def tokens(batch_first=True, seed=1):
+    x = torch.randn(3, 6, WIDTH, generator=torch.Generator().manual_seed(seed))
+    return x if batch_first else x.transpose(0, 1)
+
+
+def switches(name):
+    """Multi-head attention without switches is torch's own."""
+    return {"masks": "forward_backward"} if name == "multihead" else {}
+
+
+def randomised(module):
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return module
+
+
+def run(module, *args, training, grad, **kwargs):
+    with torch.set_grad_enabled(grad):
+        return module.train(training)(*args, **kwargs).detach()
+
+
+MODES = [(True, True), (False, True), (False, False)]  # training, with gradients
+
+
+@pytest.mark.parametrize("attention", ["multihead", MultiHeadConfig()], ids=["torch's", "ours"])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("norm_first", [False, True], ids=["post", "pre"])
+@pytest.mark.parametrize("batch_first", [False, True], ids=["time", "batch"])
+def test_multihead_is_torchs_encoder(attention, activation, norm_first, batch_first):
+    options = {"activation": activation, "norm_first": norm_first, "batch_first": batch_first}
+    layer = nn.TransformerEncoderLayer(**SIZES, **options)
+    stock = randomised(nn.TransformerEncoder(layer, 2, nn.LayerNorm(WIDTH)))
+    ours = Encoder.from_torch(stock, attention)
+    x = tokens(batch_first)
+    masks = {"src_key_padding_mask": PADDING}
+    for (training, grad), (mask, padding) in itertools.product(MODES, [({}, masks), (masks, {})]):
+        mask = mask or ({"mask": CAUSAL} if attention == "multihead" else {})
+        given = {**mask, **padding}
+        mode = {"training": training, "grad": grad}
+        seen = ~(PADDING if "src_key_padding_mask" in given else torch.zeros_like(PADDING))
+        seen = seen if batch_first else seen.T
+        expected, found = (run(e, x, **given, **mode)[seen] for e in (stock, ours))
+        assert_close(f"{given.keys()} {mode}", expected, found, 1e-6)
+        layers = (run(e.layers[0], x, src_key_padding_mask=PADDING, **mode) for e in (stock, ours))
+        one, other = (y[~PADDING if batch_first else ~PADDING.T] for y in layers)
+        assert_close(f"layer {mode}", one, other, 1e-6)
+    ours.train()(x).square().sum().backward()
+    stock.train()(x).square().sum().backward()
+    for name in ("linear1.weight", "norm1.weight"):
+        grads = [e.layers[0].get_parameter(name).grad for e in (stock, ours)]
+        assert_close(name, *grads, 1e-5)
+
+
+def test_multihead_layer_has_torchs_weights():
+    stock, ours = nn.TransformerEncoderLayer(**SIZES), EncoderLayer(**SIZES, attention="multihead")
+    assert ours.load_state_dict(stock.state_dict())
+    assert torch.equal(stock.eval()(tokens(False)), ours.eval()(tokens(False)))
+
+
+@pytest.mark.parametrize("norm_first", [False, True], ids=["post", "pre"])
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_no_fast_path_goes_around_our_attention(name, norm_first):
+    """In train and eval, in torch's encoder, ours and nn.Transformer: the layer written out."""
+    options = {"norm_first": norm_first, "batch_first": True, "attention": name, **switches(name)}
+    layer = randomised(EncoderLayer(**SIZES, **options))
+    x = tokens()
+    a, b = layer.norm1, layer.norm2
+    attend = layer.self_attn.attention
+    expected = {}
+    for training in (True, False):
+        layer.train(training)
+        if norm_first:
+            y = x + attend(a(x), PADDING)
+            y = y + layer.linear2(layer.linear1(b(y)).relu())
+        else:
+            y = a(x + attend(x, PADDING))
+            y = b(y + layer.linear2(layer.linear1(y).relu()))
+        expected[training] = y.detach()[~PADDING]
+    encoders = [nn.TransformerEncoder(layer, 1), Encoder(layer, 1)]
+    state = copy.deepcopy(layer.state_dict())
+    for encoder in encoders:
+        whole = nn.Transformer(WIDTH, HEADS, 1, 1, 32, custom_encoder=encoder, batch_first=True)
+        encoder.layers[0].load_state_dict(state)  # nn.Transformer draws all matrices anew
+        for training, grad in MODES:
+            options = {"src_key_padding_mask": PADDING, "training": training, "grad": grad}
+            y = run(encoder, x, **options)
+            assert_close(f"{type(encoder)} {options}", expected[training], y[~PADDING], 1e-6)
+            assert run(whole, x, x, **options).isfinite().all()
+        assert run(whole.encoder, x, src_key_padding_mask=PADDING, training=False, grad=False).shape
+
+
+@pytest.mark.parametrize("name", [*ATTENTIONS, "torch's"])
+def test_a_sentence_of_padding_makes_no_nan(name):
+    name, more = ("multihead", {}) if name == "torch's" else (name, switches(name))
+    layer = EncoderLayer(**SIZES, batch_first=True, attention=name, **more)
+    padding = PADDING.clone()
+    padding[1] = True
+    for training, grad in MODES:
+        x = tokens().requires_grad_(grad)
+        y = Encoder(layer, 2).train(training)(x, src_key_padding_mask=padding)
+        assert y.isfinite().all()
+        if grad:
+            y[0].sum().backward()
+            assert x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_one_sentence_without_a_batch(batch_first):
+    layer = EncoderLayer(**SIZES, batch_first=batch_first).eval()
+    x = tokens()[1]
+    together = layer(x[None] if batch_first else x[:, None], src_key_padding_mask=PADDING[1:2])
+    alone = layer(x, src_key_padding_mask=PADDING[1])
+    assert_close("alone", together[0] if batch_first else together[:, 0], alone, 1e-6)
+
+
+def test_device_dtype_dropout_and_switches():
+    layer = EncoderLayer(WIDTH, HEADS, dropout=0.3, device="meta", dtype=torch.bfloat16)
+    assert {(p.device.type, p.dtype) for p in layer.parameters()} == {("meta", torch.bfloat16)}
+    assert layer.self_attn.attention.config == MTSAConfig.make(attention_dropout=0.3)
+    layer = EncoderLayer(WIDTH, HEADS, preset="nmt", attention_dropout=0.1, window=2)
+    expected = MTSAConfig.make("nmt", attention_dropout=0.1, window=2)
+    assert layer.self_attn.attention.config == expected
+    assert EncoderLayer(WIDTH, HEADS, attention=expected).self_attn.attention.config == expected
+    layer = EncoderLayer(WIDTH, HEADS, bias=False, attention="multihead", masks="forward")
+    assert not [name for name, _ in layer.named_parameters() if name.endswith("bias")]
+
+
+def test_masks_that_torch_makes_of_bool_ones_and_others():
+    layer = EncoderLayer(**SIZES, batch_first=True).eval()
+    x = tokens()
+    additive = torch.zeros(3, 6).masked_fill(PADDING, float("-inf"))
+    assert torch.equal(
+        layer(x, src_key_padding_mask=additive), layer(x, src_key_padding_mask=PADDING)
+    )
+    for number in (-1e9, 1.0, float("nan")):
+        wrong = additive.nan_to_num(neginf=number)
+        with pytest.raises(UserError, match=f"padding_mask holds {number}; .* 0 and -inf"):
+            layer(x, src_key_padding_mask=wrong)
+    with pytest.raises(UserError, match=r"padding_mask has shape \(6, 3\)"):
+        layer(x, src_key_padding_mask=PADDING.T)
+    with pytest.raises(UserError, match="takes no nested tensor"):
+        layer(torch.nested.nested_tensor([x[0], x[1, :4]]))
+
+
+def test_masks_of_pairs_are_taken_where_the_layer_has_them_anyway():
+    x = tokens()
+    causal = EncoderLayer(**SIZES, batch_first=True, masks="forward").eval()
+    encoder = nn.TransformerEncoder(causal, 2).eval()
+    y = encoder(x)
+    for mask in ({"mask": CAUSAL}, {"mask": CAUSAL, "is_causal": True}, {"is_causal": True}):
+        assert torch.equal(encoder(x, **mask), y)
+    both = EncoderLayer(**SIZES, batch_first=True).eval()
+    assert torch.equal(both(x, torch.zeros(6, 6)), both(x))
+    with pytest.raises(UserError, match="attn_mask hides keys that attention 'mtsa' sees"):
+        both(x, CAUSAL)
+    with pytest.raises(UserError, match="is_causal hides keys"):
+        both(x, is_causal=True)
+    with pytest.raises(UserError, match="attn_mask holds 0.5; allowed are 0 and -inf"):
+        both(x, 0.5 * torch.eye(6))
+    blocks = EncoderLayer(**SIZES, batch_first=True, attention="biblosa", masks="forward")
+    with pytest.raises(UserError, match="attn_mask hides keys that attention 'biblosa'"):
+        blocks(x, CAUSAL)  # a token depends on later ones of its block
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_swap_keeps_weights_mode_and_calls(name):
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(**SIZES, batch_first=True), 2).eval()
+    model.layers[1].requires_grad_(False)
+    before = copy.deepcopy(model)
+    report = selfattn.swap(model, name, **switches(name))
+    assert list(report.replaced) == ["layers.0.self_attn", "layers.1.self_attn"]
+    assert not report.kept
+    for old, layer in zip(before.layers, model.layers, strict=True):
+        assert isinstance(layer.self_attn, AsMultihead) and not layer.self_attn.training
+        taken, new, left = report.replaced["layers.0.self_attn"]
+        own = dict(layer.self_attn.attention.named_parameters())
+        assert {*taken, *new} == own.keys()
+        for part, expected in zip("qkv", old.self_attn.in_proj_weight.chunk(3), strict=True):
+            weight = f"{part}_proj.weight"
+            assert (weight in taken) != (weight in left)
+            if weight in taken:
+                assert torch.equal(own[weight], expected)
+                assert own[weight].requires_grad == old.self_attn.in_proj_weight.requires_grad
+    with torch.no_grad():  # where torch's fast path would be taken
+        y, other = (m(tokens(), src_key_padding_mask=PADDING)[~PADDING] for m in (model, before))
+    assert not torch.allclose(y, other, atol=1e-3)
+    model.train()(tokens(), src_key_padding_mask=PADDING)
+
+
+def test_swap_of_a_transformer_says_what_it_kept():
+    model = nn.Transformer(WIDTH, HEADS, 1, 1, 32, batch_first=True)
+    report = swap(model, "mtsa", preset="nmt")
+    assert list(report.replaced) == ["encoder.layers.0.self_attn"]
+    assert "must not look ahead" in report.kept["decoder.layers.0.self_attn"]
+    assert "cross-attention" in report.kept["decoder.layers.0.multihead_attn"]
+    assert str(report).startswith("replaced encoder.layers.0.self_attn: weights taken over: v_proj")
+    report = swap(model, masks="forward", include_self=True, only="decoder.*")
+    assert list(report.replaced) == ["decoder.layers.0.self_attn"]
+    x = tokens()
+    first = model.eval()(x, x, tgt_mask=CAUSAL)
+    later = model(x, torch.cat([x[:, :3], tokens(seed=2)[:, 3:]], 1), tgt_mask=CAUSAL)
+    assert_close("what a token sees", first[:, :3], later[:, :3], 1e-6)
+
+
+class Mixed(nn.Module):
+    """What swap must tell apart."""
+
+    def __init__(self):
+        super().__init__()
+        self.own = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
+        self.again = self.own
+        self.wide = nn.MultiheadAttention(WIDTH, HEADS, kdim=8)
+        self.more = nn.MultiheadAttention(WIDTH, HEADS, add_bias_kv=True)
+        self.odd = nn.MultiheadAttention(9, 3)
+        self.strange = type("Strange", (nn.MultiheadAttention,), {"forward": None})(WIDTH, HEADS)
+
+
+def test_swap_keeps_what_is_no_self_attention():
+    model = Mixed()
+    report = swap(model)
+    assert list(report.replaced) == ["own", "again"] and model.own is model.again
+    assert list(report.kept) == ["wide", "more", "odd", "strange"]
+    for why, sentence in zip(
+        report.kept.values(),
+        ("width of their own", "adds keys", "must be even", "a way of its own"),
+        strict=True,
+    ):
+        assert sentence in why
+    x, other = tokens(), tokens(seed=2)
+    y, weights = model.own(x, x, x, PADDING, True, None, False, False)
+    assert y.shape == x.shape and weights is None
+    for arguments in ((x, other, other), (x, x, other), (x, x.clone(), x)):
+        with pytest.raises(UserError, match="'mtsa' is self-attention; key and value must be"):
+            model.own(*arguments)
+
+
+def test_swap_without_anything_to_swap():
+    for model, options, sentence in (
+        (nn.Linear(2, 2), {}, "Linear has no self-attention .* there is none in it"),
+        (Mixed(), {"only": "wide"}, "own: only wide was asked for; .* wide: it is cross-"),
+        (nn.MultiheadAttention(WIDTH, HEADS), {}, "is an nn.MultiheadAttention itself"),
+        (nn.TransformerEncoderLayer(9, 3), {}, "self_attn: masks 'forward_backward' .* be even"),
+    ):
+        before = {name: type(module) for name, module in model.named_modules()}
+        with pytest.raises(UserError, match=sentence):
+            swap(model, **options)
+        assert before == {name: type(module) for name, module in model.named_modules()}
+    with pytest.raises(UserError, match="has no switch 'windw'"):
+        swap(Mixed(), windw=3)
+    with pytest.raises(UserError, match="must be an nn.TransformerEncoder"):
+        Encoder.from_torch(nn.Linear(2, 2))
+    with pytest.raises(UserError, match="nhead 3 does not divide d_model 16"):
+        EncoderLayer(WIDTH, 3, attention="multihead")
+
+
+def test_swapped_layers_train_and_load(tmp_path):
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(**SIZES, batch_first=True), 1)
+    swap(model)
+    model(tokens(), src_key_padding_mask=PADDING).square().mean().backward()
+    assert all(p.grad is not None for p in model.parameters())
+    torch.save(model, tmp_path / "model.pt")
+    again = torch.load(tmp_path / "model.pt", weights_only=False).eval()
+    assert torch.equal(again(tokens()), model.eval()(tokens()))
+
+
+@pytest.fixture
+def vision_transformer():
+    """torchvision's, also where its C++ operators, which it does not use, are built for CUDA."""
+    spec = importlib.util.find_spec("torchvision")
+    if spec is None:
+        pytest.skip("torchvision is not installed")
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    try:
+        importlib.import_module("torchvision")
+    except RuntimeError:  # operator torchvision::nms does not exist
+        text = (Path(spec.origin).parent / "_meta_registrations.py").read_text(encoding="utf-8")
+        for name in set(re.findall(r'(?:register_meta\("|torchvision::)(\w+)"', text)):
+            library.define(f"{name}() -> ()")
+    from torchvision.models.vision_transformer import VisionTransformer
+
+    yield randomised(VisionTransformer(32, 8, 2, HEADS, WIDTH, 32, num_classes=5))
+    library._destroy()
+
+
+def test_swap_of_torchvisions_vision_transformer(vision_transformer):
+    model = vision_transformer
+    images = torch.randn(2, 3, 32, 32)
+    before = model.eval()(images)
+    report = swap(model, only="encoder.*", preset="nmt")
+    assert len(report.replaced) == 2 and not report.kept
+    after = model(images)
+    assert after.shape == before.shape and not torch.allclose(after, before)
+    model.train()(images).sum().backward()
+    found = [module for module in model.modules() if isinstance(module, MTSA)]
+    assert len(found) == 2 and all(m.v_proj.weight.grad.abs().sum() > 0 for m in found)
