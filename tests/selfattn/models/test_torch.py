@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 import selfattn
+from benchmarks.testing import assert_close
 from selfattn.config import MTSAConfig, MultiHeadConfig
 from selfattn.errors import UserError
 from selfattn.layers import ATTENTIONS, MTSA
 from selfattn.models import AsMultihead, Encoder, EncoderLayer, swap
-from selfattn.testing import assert_close
 
 WIDTH, HEADS = 16, 4
 PADDING = torch.tensor([[0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1], [0, 1, 1, 1, 1, 1]]).bool()
