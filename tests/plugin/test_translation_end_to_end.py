@@ -158,25 +158,25 @@ def test_averaged_checkpoints(trained, run_cli, tmp_path):
 
 def test_a_folder_that_was_moved_away_from_its_data(trained, prepared, tmp_path):
     """Dictionaries beside the checkpoint come first; without any, one sentence says so."""
-    from plugin import hub
     from selfattn.errors import UserError
+    from selfattn_tasks.translation import parts
 
     folder, _ = trained("mtsa")
     shutil.copy(folder / "checkpoint_best.pt", tmp_path / "model.pt")
-    assert hub.find_parts(tmp_path)["data_name_or_path"] == str(prepared / "data-bin")
+    assert parts.find_parts(tmp_path)["data_name_or_path"] == str(prepared / "data-bin")
     with pytest.raises(UserError, match=r"holds no dict\.LANGUAGE\.txt"):
-        hub.find_parts(tmp_path, data="elsewhere")
+        parts.find_parts(tmp_path, data="elsewhere")
     for language in ("src", "tgt"):
         shutil.copy(prepared / "data-bin" / f"dict.{language}.txt", tmp_path)
     shutil.copy(prepared / "spm.model", tmp_path)
-    assert hub.find_parts(tmp_path) == {
+    assert parts.find_parts(tmp_path) == {
         "checkpoint_file": "model.pt",
         "data_name_or_path": str(tmp_path),
         "bpe": "sentencepiece",
         "sentencepiece_model": str(tmp_path / "spm.model"),
     }
     with pytest.raises(UserError, match="holds no checkpoint7.pt"):
-        hub.find_parts(tmp_path, "checkpoint7.pt")
+        parts.find_parts(tmp_path, "checkpoint7.pt")
 
 
 @pytest.mark.parametrize("preset", PRESETS)
