@@ -61,7 +61,7 @@ class DecoderAttention(nn.Module):
             k, v = (split_heads(f(source), self.heads) for f in (self.k_proj, self.v_proj))
             if cache is not None:
                 k, v = kept.update(k, v, self.index)
-                cache.is_updated[self.index] = self.crossed
+                cache.is_updated[self.index] = self.crossed or cache.is_updated.get(self.index)
         dropout = self.dropout if self.training else 0.0
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=dropout)
         z: Tensor = self.out_proj(join_heads(y))

@@ -123,8 +123,6 @@ class SelfattnModel(SelfattnPreTrainedModel):
         config: sizes and switches.
     """
 
-    base_model_prefix = ""
-
     def __init__(self, config: SelfattnConfig) -> None:
         super().__init__(config)
         self.embeddings = Embeddings(config)

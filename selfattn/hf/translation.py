@@ -131,10 +131,12 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         config = generation_config or self.generation_config
         processors = list(logits_processor or [])
         a, b = (kwargs.pop(x, getattr(config, x, None)) for x in ("max_len_a", "max_len_b"))
-        lengths = self._source_lengths(inputs, kwargs)
+        tokens = inputs if inputs is not None else kwargs.get("input_ids")
+        if tokens is not None and kwargs.get("attention_mask") is None:
+            kwargs["attention_mask"] = (tokens != self.config.pad_token_id).long()
         given = {"max_length", "max_new_tokens"} & kwargs.keys()
-        if b is not None and lengths is not None and not given:
-            limits = ((a or 0.0) * lengths.double() + b).long()
+        if b is not None and kwargs.get("attention_mask") is not None and not given:
+            limits = ((a or 0.0) * kwargs["attention_mask"].sum(1).double() + b).long()
             limits = limits.clamp(1, self.config.max_position_embeddings - 1)
             names = ("num_beams", "num_return_sequences")
             copies = max(kwargs.get(x) or getattr(config, x, 1) or 1 for x in names)
@@ -142,13 +144,6 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             processors.append(end)
             kwargs["max_new_tokens"] = int(limits.max()) + 1
         return super().generate(inputs, generation_config, processors, **kwargs)
-
-    def _source_lengths(self, inputs: Tensor | None, kwargs: dict[str, Any]) -> Tensor | None:
-        if kwargs.get("attention_mask") is not None:
-            lengths: Tensor = kwargs["attention_mask"].sum(1)
-            return lengths
-        tokens = inputs if inputs is not None else kwargs.get("input_ids")
-        return None if tokens is None else (tokens != self.config.pad_token_id).sum(1)
 
     def _reorder_cache(self, past: EncoderDecoderCache, beams: Tensor) -> EncoderDecoderCache:
         """transformers' hook; all beams of a sentence have one source, whose keys stay in place."""
