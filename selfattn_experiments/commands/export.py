@@ -2,7 +2,8 @@
 
 Example, a folder for transformers with the search that the model was tested with:
 
-  selfattn export --to hf runs/my/checkpoint_best.pt my-model --beam 5 --max-len-a 1.2 --max-len-b 10
+  selfattn export --to hf runs/my/checkpoint_best.pt my-model --beam 5 \\
+      --max-len-a 1.2 --max-len-b 10
 
 Example, back to a checkpoint for fairseq-generate, its dictionaries beside it:
 

@@ -17,6 +17,7 @@ from selfattn.config import CONFIGS
 from selfattn.errors import UserError
 
 from .. import checkpoints, saved
+from ..translation import vocabulary
 from ..translation.parts import find_parts
 from ..translation.prepare import SUMMARY
 from .pieces import SPECIAL, build_tokenizer, read_dictionary
@@ -104,8 +105,6 @@ def to_hf(path: Path, folder: Path, data: str | None = None, search: Search | No
     Raises:
         UserError: if the checkpoint is of another kind, or its dictionaries are not found.
     """
-    from selfattn.hf import SelfattnForConditionalGeneration, SelfattnTokenizer
-
     state = checkpoints.read(path)
     flags = checkpoints.flags(state)
     found = find_parts(path.parent, path.name, data)
@@ -117,6 +116,14 @@ def to_hf(path: Path, folder: Path, data: str | None = None, search: Search | No
             f"the dictionaries of {place} differ, but a tokenizer of Hugging Face has one; "
             "prepare the data with one for both languages (--joined-dictionary)"
         )
+    stored = (state.get("task_state") or {}).get(vocabulary.FINGERPRINTS, {}).get("source")
+    if stored and tuple(stored) != vocabulary.fingerprint(entries):
+        raise UserError(
+            f"the dictionaries of {place} are not those that {path} was trained with; name their "
+            "folder with --data"
+        )
+    from selfattn.hf import SelfattnForConditionalGeneration, SelfattnTokenizer
+
     spm = found.get("sentencepiece_model")
     config = config_of(flags, state["model"], path)
     for name, language in zip(("source_lang", "target_lang"), languages, strict=True):
@@ -245,6 +252,11 @@ def to_fairseq(folder: Path, path: Path) -> None:
                 "num_updates": 0,
             }
         ],
+        "task_state": {
+            vocabulary.FINGERPRINTS: dict.fromkeys(
+                ("source", "target"), vocabulary.fingerprint(entries)
+            )
+        },
         "extra_state": {"epoch": 0, "batch_offset": 0, "val_loss": None},
         "last_optimizer_state": None,
     }
@@ -283,7 +295,7 @@ def _renamed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """fairseq's weights under our names."""
     found = {}
     for name, tensor in weights.items():
-        if name.endswith((".version", "._float_tensor")):
+        if name.endswith((".version", "._float_tensor", ".embed_positions.weights")):
             continue
         new = name.replace(_WRAPPED, ".self_attn.")
         for theirs, ours in _NAMES:

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -10,36 +9,10 @@ import torch
 pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
-from tests.plugin.helpers import hypotheses, logged, weights  # noqa: E402
+from tests.plugin.helpers import UPDATES, hypotheses, logged, weights  # noqa: E402
 
 ATTENTIONS = ("mtsa", "multihead")
 PRESETS = ("paper", "nmt", "srl")
-UPDATES = 15
-
-# fairseq validates whenever it saves: at the end of an epoch and every 4th update.
-MORE = f"--max-update {UPDATES} --save-interval-updates 4".split()
-BLEU = [
-    *"--eval-bleu --eval-bleu-remove-bpe sentencepiece --eval-bleu-print-samples".split(),
-    *("--eval-bleu-args", '{"beam": 1, "max_len_b": 10}'),
-]
-
-
-@pytest.fixture(scope="session")
-def trained(train, tmp_path_factory):
-    """A function from an attention's name to the folder and the log of its training."""
-    made = {}
-
-    def get(attention: str) -> tuple[Path, list[str]]:
-        if attention not in made:
-            folder = tmp_path_factory.mktemp(attention)
-            board = ("--tensorboard-logdir", str(folder / "tensorboard"))
-            made[attention] = (
-                folder,
-                train(folder, "--encoder-attention", attention, *MORE, *board, *BLEU),
-            )
-        return made[attention]
-
-    return get
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)

@@ -79,7 +79,9 @@ def test_a_new_model_keeps_what_its_modules_draw():
     model = SelfattnModel(config(vocab_size=2000, hidden_size=64))
     assert model.embeddings.tokens.weight.std().item() == pytest.approx(1 / 8, rel=0.05)
     limit = (6 / 128) ** 0.5  # Xavier
-    assert model.layers[0].self_attn.v_proj.weight.abs().max().item() == pytest.approx(limit, rel=0.05)
+    assert model.layers[0].self_attn.v_proj.weight.abs().max().item() == pytest.approx(
+        limit, rel=0.05
+    )
 
 
 @pytest.mark.parametrize("name", ["mtsa", "multihead"])
@@ -93,7 +95,9 @@ def test_what_a_folder_lacks_is_drawn_as_in_a_new_model(tmp_path, name):
     for (key, weight), drawn in zip(model.named_parameters(), new.parameters(), strict=True):
         assert weight.isfinite().all(), key
         if not key.startswith("encoder."):
-            assert (weight.std() > 0.3 * drawn.std()) if drawn.std() > 0 else (weight == drawn).all()
+            assert (
+                (weight.std() > 0.3 * drawn.std()) if drawn.std() > 0 else (weight == drawn).all()
+            )
     model.save_pretrained(tmp_path / "whole")
     again = AutoModel.from_pretrained(tmp_path / "whole").eval()  # the encoder of a classifier
     assert torch.equal(again(IDS)[0], encoder(IDS)[0])
