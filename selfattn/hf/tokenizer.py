@@ -19,6 +19,8 @@ class SelfattnTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
         **kwargs: as for ``PreTrainedTokenizerFast``.
     """
 
+    model_input_names = ("input_ids", "attention_mask")
+
     # No __init__: transformers would build another tokenizer than tokenizer.json says.
 
     @property
