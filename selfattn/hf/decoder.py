@@ -12,6 +12,7 @@ from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..layers.base import join_heads, split_heads, xavier_linear
+from ..layers.dropout import Dropout
 from .config import SelfattnConfig
 from .encoder import Embeddings, FeedForward
 
@@ -85,7 +86,7 @@ class DecoderLayer(GradientCheckpointingLayer):  # type: ignore[misc]
         self.self_attn_norm, self.encoder_attn_norm, self.final_norm = (
             nn.LayerNorm(width) for _ in range(3)
         )
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.norm_first = config.decoder_norm_first
 
     def forward(

@@ -14,6 +14,7 @@ from transformers.utils import can_return_tuple
 
 from ..errors import UserError
 from ..layers import build_attention
+from ..layers.dropout import Dropout
 from ..layers.positions import timing_signal
 from .base import SelfattnPreTrainedModel, padding_of
 from .config import SelfattnConfig
@@ -39,7 +40,7 @@ class Embeddings(nn.Module):
             self.positions = nn.Embedding(config.max_position_embeddings + self.first, width)
             nn.init.normal_(self.positions.weight, std=width**-0.5)
         self.norm = nn.LayerNorm(width) if config.embedding_norm else nn.Identity()
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.scale = math.sqrt(width) if config.scale_embedding else 1.0
 
     def forward(self, embedded: Tensor, place: Tensor) -> Tensor:
@@ -73,7 +74,7 @@ class FeedForward(nn.Module):
         self.fc1 = nn.Linear(config.hidden_size, inner)
         self.fc2 = nn.Linear(inner, config.hidden_size)
         self.activation = ACT2FN[config.hidden_act]
-        self.dropout = nn.Dropout(config.activation_dropout)
+        self.dropout = Dropout(config.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """``(B, T, C)`` -> ``(B, T, C)``."""
@@ -103,7 +104,7 @@ class EncoderLayer(GradientCheckpointingLayer):  # type: ignore[misc]
         self.self_attn, self.self_attn_norm = attention, nn.LayerNorm(width)
         self.feed_forward = FeedForward(config, config.intermediate_size)
         self.final_norm = nn.LayerNorm(width)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.norm_first = config.norm_first
 
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:

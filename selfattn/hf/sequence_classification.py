@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import can_return_tuple
 
+from ..layers.dropout import Dropout
 from ..models.pool import build_pool
 from .base import SelfattnPreTrainedModel, padding_of
 from .config import SelfattnConfig
@@ -25,7 +26,7 @@ class SelfattnForSequenceClassification(SelfattnPreTrainedModel):
         super().__init__(config)
         self.encoder = SelfattnModel(config)
         self.pool = build_pool(config.pool, config.hidden_size)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.post_init()
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import TokenClassifierOutput
 from transformers.utils import can_return_tuple
 
+from ..layers.dropout import Dropout
 from .base import SelfattnPreTrainedModel
 from .config import SelfattnConfig
 from .encoder import SelfattnModel
@@ -23,7 +24,7 @@ class SelfattnForTokenClassification(SelfattnPreTrainedModel):
     def __init__(self, config: SelfattnConfig) -> None:
         super().__init__(config)
         self.encoder = SelfattnModel(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.post_init()
 

@@ -109,7 +109,7 @@ def to_hf(path: Path, folder: Path, data: str | None = None, search: Search | No
     flags = checkpoints.flags(state)
     found = find_parts(path.parent, path.name, data)
     place = Path(found["data_name_or_path"])
-    languages = _languages(state, place, path)
+    languages = _languages(state, path)
     entries = read_dictionary(place / f"dict.{languages[0]}.txt")
     if read_dictionary(place / f"dict.{languages[1]}.txt") != entries:
         raise UserError(
@@ -335,8 +335,8 @@ def _set_search(settings: Any, search: Search, config: Any) -> None:
     settings.max_len_a, settings.max_len_b = search.max_len_a, search.max_len_b
 
 
-def _languages(state: Mapping[str, Any], place: Path, path: Path) -> tuple[str, str]:
-    task = (state.get("cfg") or {}).get("task") or vars(state.get("args") or Namespace())
+def _languages(state: dict[str, Any], path: Path) -> tuple[str, str]:
+    task = checkpoints.task_flags(state)
     source, target = task.get("source_lang"), task.get("target_lang")
     if not (source and target):
         raise UserError(f"{path} does not say its languages: it is not one of translation")

@@ -64,5 +64,5 @@ def _has_dictionaries(folder: Path) -> bool:
 
 def _trained_on(path: Path) -> str:
     """The first data folder that a checkpoint was trained on; "" if it does not say."""
-    flags = checkpoints.flags(checkpoints.read(path))
+    flags = checkpoints.task_flags(checkpoints.read(path))
     return str(flags.get("data") or "").split(os.pathsep)[0]

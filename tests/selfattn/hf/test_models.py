@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -58,7 +56,7 @@ def config(name: str = "mtsa", **changes) -> SelfattnConfig:
     return SelfattnConfig(attention=name, **{**SIZES, **changes})
 
 
-def test_a_second_process_computes_the_same(tmp_path):
+def test_a_second_process_computes_the_same(tmp_path, run_cli):
     """All mechanisms, with all that a folder must hold: difference 0.0."""
     expected = {}
     for name in CONFIGS:
@@ -67,7 +65,7 @@ def test_a_second_process_computes_the_same(tmp_path):
         assert (tmp_path / name / "model.safetensors").is_file()
         expected[name] = model(input_ids=IDS, labels=IDS).logits
     folders = [str(tmp_path / name) for name in CONFIGS]
-    done = subprocess.run([sys.executable, "-c", REPEAT, *folders], capture_output=True, text=True)
+    done = run_cli(["-c", REPEAT, *folders])
     assert done.returncode == 0, done.stderr
     for name, logits in expected.items():
         again = torch.load(tmp_path / name / "again.pt")
@@ -201,6 +199,6 @@ def test_a_configuration_holds_every_switch(tmp_path):
             assert SelfattnConfig.from_pretrained(tmp_path).attention_config == kind.make(preset)
 
 
-def test_the_core_does_not_import_transformers():
+def test_the_core_does_not_import_transformers(run_cli):
     code = "import sys, selfattn.layers, selfattn.models; assert 'transformers' not in sys.modules"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+    assert run_cli(["-c", code]).returncode == 0
