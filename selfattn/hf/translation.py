@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import GenerationConfig, GenerationMixin
@@ -16,7 +17,7 @@ from .base import SelfattnPreTrainedModel, padding_of
 from .config import SelfattnConfig
 from .decoder import Decoder
 from .encoder import SelfattnModel
-from .limits import EndAt
+from .limits import Limits
 
 
 class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin):  # type: ignore[misc]
@@ -112,11 +113,11 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         logits_processor: list[Any] | None = None,
         **kwargs: Any,
     ) -> Any:
-        """``GenerationMixin.generate`` with fairseq's limit of lengths.
+        """``GenerationMixin.generate`` with fairseq's limits.
 
         Where the generation configuration has ``max_len_a`` and ``max_len_b``, a source of n tokens
         (with its end) gets at most ``max_len_a * n + max_len_b`` tokens and an end, unless
-        ``max_length`` or ``max_new_tokens`` is given here.
+        ``max_length`` or ``max_new_tokens`` is given here; never padding, and at least one token.
 
         Args:
             inputs: source ``(B, S)``, as ``input_ids``.
@@ -134,15 +135,17 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         tokens = inputs if inputs is not None else kwargs.get("input_ids")
         if tokens is not None and kwargs.get("attention_mask") is None:
             kwargs["attention_mask"] = (tokens != self.config.pad_token_id).long()
-        given = {"max_length", "max_new_tokens"} & kwargs.keys()
-        if b is not None and kwargs.get("attention_mask") is not None and not given:
+        if b is not None and kwargs.get("attention_mask") is not None:
             limits = ((a or 0.0) * kwargs["attention_mask"].sum(1).double() + b).long()
             limits = limits.clamp(1, self.config.max_position_embeddings - 1)
+            if {"max_length", "max_new_tokens"} & kwargs.keys():
+                limits = torch.full_like(limits, self.config.max_position_embeddings)
+            else:
+                kwargs["max_new_tokens"] = int(limits.max()) + 1
             names = ("num_beams", "num_return_sequences")
             copies = max(kwargs.get(x) or getattr(config, x, 1) or 1 for x in names)
-            end = EndAt(limits.repeat_interleave(copies), self.config.eos_token_id)
-            processors.append(end)
-            kwargs["max_new_tokens"] = int(limits.max()) + 1
+            ends = (self.config.pad_token_id, self.config.eos_token_id)
+            processors.append(Limits(limits.repeat_interleave(copies), *ends))
         return super().generate(inputs, generation_config, processors, **kwargs)
 
     def _reorder_cache(self, past: EncoderDecoderCache, beams: Tensor) -> EncoderDecoderCache:

@@ -135,7 +135,7 @@ def to_hf(path: Path, folder: Path, data: str | None = None, search: Search | No
         )
     model = SelfattnForConditionalGeneration(config)
     model.load_state_dict(_renamed(state["model"]))
-    _set_search(model.generation_config, search or Search(), config)
+    _set_search(model.generation_config, search or Search())
     tokenizer = build_tokenizer(entries, Path(spm) if spm else None, _lowercased(place))
     fast = SelfattnTokenizer(
         tokenizer_object=tokenizer,
@@ -324,14 +324,12 @@ def _is_plain(config: Any) -> bool:
     return bool(own == type(own).make(attention_dropout=config.attention_dropout))
 
 
-def _set_search(settings: Any, search: Search, config: Any) -> None:
+def _set_search(settings: Any, search: Search) -> None:
     """fairseq-generate's search in transformers' words."""
     settings._from_model_config = False  # else transformers forgets the last two
     settings.num_beams = search.beam
     settings.length_penalty = search.lenpen
     settings.early_stopping = True  # fairseq ends a sentence with its first `beam` hypotheses
-    settings.min_new_tokens = 1
-    settings.suppress_tokens = [config.pad_token_id]
     settings.max_len_a, settings.max_len_b = search.max_len_a, search.max_len_b
 
 

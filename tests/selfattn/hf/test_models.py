@@ -119,20 +119,20 @@ def test_padding_changes_nothing_and_masks_mean_keep(head):
 def test_generation_with_a_cache_equals_generation_without_one():
     torch.manual_seed(3)
     model = SelfattnForConditionalGeneration(config()).eval()
-    model.generation_config.suppress_tokens = [1]
+
     how = {"num_beams": 3, "max_new_tokens": 7, "early_stopping": True, "do_sample": False}
     cached = model.generate(IDS, **how)
     assert torch.equal(cached, model.generate(IDS, use_cache=False, **how))
     assert torch.equal(cached[1:], model.generate(IDS[1:, :3], **how)[:, : cached.shape[1]])
     logits = model(input_ids=IDS, decoder_input_ids=cached).logits
-    greedy = model.generate(IDS, num_beams=1, max_new_tokens=1, suppress_tokens=None)
+    greedy = model.generate(IDS, num_beams=1, max_new_tokens=1)
     assert torch.equal(greedy[:, 1], logits[:, 0].argmax(-1))
 
 
 def test_a_limit_of_its_own_for_each_source():
     model = SelfattnForConditionalGeneration(config()).eval()
     model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
-    model.generation_config.suppress_tokens = [1]
+
     found = model.generate(IDS, num_beams=2, max_len_a=1.0, max_len_b=1, min_new_tokens=4)
     for row, most in zip(found.tolist(), (6, 4), strict=True):
         assert 2 in row[1:], row
