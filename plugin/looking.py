@@ -52,7 +52,7 @@ def look(
     Args:
         path: the checkpoint.
         sentence: one sentence as the user types it.
-        data: folder of the dictionaries; default: see ``hub.find_parts``.
+        data: folder of the dictionaries; default: see ``parts.find_parts``.
         user_dir: folder that registers the model's architecture, if this plugin does not.
 
     Raises:

@@ -295,6 +295,11 @@ def flags(state: dict[str, Any]) -> dict[str, Any]:
     return dict(vars(found) if isinstance(found, argparse.Namespace) else found)
 
 
+def task_flags(state: dict[str, Any]) -> dict[str, Any]:
+    """All flags of the task of the checkpoint ``state``, such as ``data`` and ``source_lang``."""
+    return dict((state.get("cfg") or {}).get("task") or flags(state))
+
+
 def model_flags(state: dict[str, Any]) -> dict[str, Any]:
     """The :func:`flags` of the checkpoint ``state`` that decide what its weights mean."""
     return {

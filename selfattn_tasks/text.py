@@ -23,9 +23,9 @@ Pair = tuple[str, str]
 
 # Invisible characters that would make equal sentences differ: zero-width space, soft hyphen,
 # byte order mark, marks of writing direction.
-_INVISIBLE = re.compile("[\u200b\u00ad\ufeff\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069]")
+INVISIBLE = re.compile("[\u200b\u00ad\ufeff\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069]")
 # All of Unicode's category Cc.
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True)
@@ -167,8 +167,8 @@ def clean_line(text: str, lowercase: bool = False) -> str:
     >>> clean_line("  A\\tb\\u200b  C ", lowercase=True)
     'a b c'
     """
-    text = " ".join(_INVISIBLE.sub("", unicodedata.normalize("NFC", text)).split())
-    text = _CONTROL.sub("", text)
+    text = " ".join(INVISIBLE.sub("", unicodedata.normalize("NFC", text)).split())
+    text = CONTROL.sub("", text)
     # SentencePiece writes spaces as this character, so it cannot stand for itself.
     text = text.replace("\u2581", "_")
     return " ".join((text.lower() if lowercase else text).split())

@@ -141,6 +141,9 @@ def test_every_command_in_its_order(place, run_cli):
     python = run_cli(["-c", code], cwd=place)
     assert python.returncode == 0, python.stderr
     assert re.fullmatch(r"\[(['\"]).*\1\]\n<class 'str'>\n", python.stdout), python.stdout
+    python = run_cli(["-c", "\n".join(blocks("python", ["docs/huggingface.md"]))], cwd=place)
+    assert python.returncode == 0, python.stderr
+    assert re.fullmatch(r"\[(['\"]).*\1\]\ntorch.Size\(\[2, 3\]\)\n", python.stdout), python.stdout
     pictures = ("curves.png", "attention.svg", "pictures/runs.png", "pictures/cat-layer1.png",
                 "goat-sentence2-layer1.svg", "sick.npy")  # fmt: skip
     for name in (*pictures, "runs/my/average.pt", "dev.props", "report.md", "jobs/array.sbatch"):

@@ -5,16 +5,16 @@ and one of the same size with other words silently translates to nonsense. Fix: 
 dictionary's words in the task's state, which is part of every checkpoint.
 """
 
-import hashlib
 from typing import Any
 
 from fairseq.tasks import FairseqTask
 
 from selfattn.errors import UserError
+from selfattn_tasks.translation.vocabulary import FINGERPRINTS, fingerprint
 
 from ._patch import wrap
 
-KEY = "selfattn_vocabularies"
+KEY = FINGERPRINTS
 
 
 def remember_vocabularies() -> None:
@@ -39,8 +39,7 @@ def fingerprints(task: FairseqTask) -> dict[str, tuple[int, str]]:
         except NotImplementedError:  # a task without this side
             continue
         if dictionary is not None:
-            words = "\n".join(dictionary.symbols).encode()
-            found[side] = (len(dictionary), hashlib.sha256(words).hexdigest()[:16])
+            found[side] = fingerprint(dictionary.symbols)
     return found
 
 
@@ -56,8 +55,8 @@ def check(task: FairseqTask, state: dict[str, Any], checkpoint: str) -> None:
         UserError: they differ.
     """
     stored = (state or {}).get(KEY, {})
-    for side, (size, fingerprint) in fingerprints(task).items():
-        if side not in stored or tuple(stored[side]) == (size, fingerprint):
+    for side, (size, found) in fingerprints(task).items():
+        if side not in stored or tuple(stored[side]) == (size, found):
             continue
         old_size, old_fingerprint = stored[side]
         language = getattr(task.cfg, f"{side}_lang", None) if hasattr(task, "cfg") else None
@@ -65,7 +64,7 @@ def check(task: FairseqTask, state: dict[str, Any], checkpoint: str) -> None:
         data = getattr(getattr(task, "cfg", None), "data", None)
         raise UserError(
             f"the {side} vocabulary {name} of {data or 'the data'} ({size} entries, hash "
-            f"{fingerprint}) is not the one that {checkpoint} was trained with ({old_size} "
+            f"{found}) is not the one that {checkpoint} was trained with ({old_size} "
             f"entries, hash {old_fingerprint}): binarise the data with its dictionaries "
             "(fairseq-preprocess --srcdict, --tgtdict)"
         )

@@ -21,8 +21,8 @@ from torch import nn
 
 from selfattn.config import MultiHeadConfig
 from selfattn.layers import build_attention
+from selfattn_tasks.translation import parts
 
-from .. import hub
 from ..args import (
     add_attention_args,
     attention_config,
@@ -108,7 +108,7 @@ class AttentionTransformerModel(TransformerModel):
         Args:
             model_name_or_path: the training's ``--save-dir``, or whatever fairseq takes.
             checkpoint_file: file in that folder; default: the best, else the last checkpoint.
-            data_name_or_path: folder of the dictionaries; default: see ``hub.find_parts``.
+            data_name_or_path: folder of the dictionaries; default: see ``parts.find_parts``.
             **kwargs: flags to change, e.g. ``beam=4``.
 
         Raises:
@@ -119,7 +119,7 @@ class AttentionTransformerModel(TransformerModel):
             found["data_name_or_path"] = data_name_or_path
         if Path(model_name_or_path).is_dir():
             folder = Path(model_name_or_path)
-            found = hub.find_parts(folder, checkpoint_file, data_name_or_path)
+            found = parts.find_parts(folder, checkpoint_file, data_name_or_path)
         return super().from_pretrained(model_name_or_path, **{**found, **kwargs})
 
 

@@ -103,8 +103,13 @@ class AttentionConfig:
         return replace(self, **switches)
 
     @classmethod
+    def switch_names(cls) -> list[str]:
+        """The fields that are a choice."""
+        return [f.name for f in fields(cls) if not is_constant(f)]
+
+    @classmethod
     def _check_names(cls, switches: Mapping[str, Any]) -> None:
-        known = [f.name for f in fields(cls) if not is_constant(f)]
+        known = cls.switch_names()
         for name in switches:
             if name not in known:
                 raise UserError(

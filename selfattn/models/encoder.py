@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ..errors import UserError
 from ..layers.source2token import Source2Token
 from .context import build_context
-from .pool import PlainPool
+from .pool import build_pool
 
 
 class SentenceEncoder(nn.Module):
@@ -59,11 +59,7 @@ class SentenceEncoder(nn.Module):
         self.out_dim = self.context.out_dim
         self.pool: nn.Module | None = None
         if not self.context.pools:
-            self.pool = (
-                Source2Token(self.out_dim, activation_name=activation, dropout=dropout)
-                if pool == "source2token"
-                else PlainPool(pool)
-            )
+            self.pool = build_pool(pool, self.out_dim, activation, dropout)
 
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         """Encode sentences.

@@ -1,4 +1,4 @@
-"""Pools that learn nothing: the maximum and the mean of a sentence's tokens."""
+"""Pools over a sentence's tokens by name."""
 
 from __future__ import annotations
 
@@ -6,9 +6,29 @@ from torch import Tensor, nn
 
 from ..errors import UserError
 from ..layers.base import zero_padding
+from ..layers.source2token import Source2Token
 from ..masks import check_padding_mask
 
 POOLS = ("source2token", "max", "mean")
+
+
+def build_pool(
+    kind: str, width: int, activation: str = "relu", dropout: float = 0.0
+) -> Source2Token | PlainPool:
+    """A pool ``(B, T, width)`` -> ``(B, width)``.
+
+    Args:
+        kind: a name in ``POOLS``; the others than ``source2token`` learn nothing.
+        width: features.
+        activation: of source2token, a name in ``selfattn.config.ACTIVATIONS``.
+        dropout: on the input of its linear maps.
+
+    Raises:
+        UserError: if a name is unknown.
+    """
+    if kind == "source2token":
+        return Source2Token(width, activation_name=activation, dropout=dropout)
+    return PlainPool(kind)
 
 
 class PlainPool(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 from collections.abc import Iterable, Sequence
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 
 MODEL_TYPES = ("bpe", "unigram")
 _LARGEST = 2**31 - 1
+# Where a checkpoint's ``task_state`` has the fingerprints of its dictionaries.
+FINGERPRINTS = "selfattn_vocabularies"
+
+
+def fingerprint(entries: Sequence[str]) -> tuple[int, str]:
+    """Size and hash of a dictionary of fairseq, by which checkpoints know it."""
+    return len(entries), hashlib.sha256("\n".join(entries).encode()).hexdigest()[:16]
 
 
 def check_size(vocab_size: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("fairseq")
 
-from tests.plugin.helpers import FLAGS  # noqa: E402
+from tests.plugin.helpers import BLEU, FLAGS, MORE  # noqa: E402
 
 SIZES = {"train": 200, "valid": 20, "test": 20}
 
@@ -141,3 +141,21 @@ def train(prepared, run_cli):
         return (done.stdout + done.stderr).splitlines()
 
     return run
+
+
+@pytest.fixture(scope="session")
+def trained(train, tmp_path_factory):
+    """A function from an attention's name to the folder and the log of its training."""
+    made = {}
+
+    def get(attention: str) -> tuple[Path, list[str]]:
+        if attention not in made:
+            folder = tmp_path_factory.mktemp(attention)
+            board = ("--tensorboard-logdir", str(folder / "tensorboard"))
+            made[attention] = (
+                folder,
+                train(folder, "--encoder-attention", attention, *MORE, *board, *BLEU),
+            )
+        return made[attention]
+
+    return get

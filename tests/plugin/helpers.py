@@ -19,6 +19,15 @@ FLAGS = """
     --criterion cross_entropy --log-format json --log-interval 1
 """.split()
 
+# What `trained` trains for, with BLEU. fairseq validates whenever it saves: at the end of an epoch
+# and every 4th update.
+UPDATES = 15
+MORE = f"--max-update {UPDATES} --save-interval-updates 4".split()
+BLEU = [
+    *"--eval-bleu --eval-bleu-remove-bpe sentencepiece --eval-bleu-print-samples".split(),
+    *("--eval-bleu-args", '{"beam": 1, "max_len_b": 10}'),
+]
+
 
 def logged(lines: Iterable[str], kind: str) -> list[dict[str, str]]:
     """The JSON records of one kind (train_inner, valid) in a log."""

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -10,36 +9,10 @@ import torch
 pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
-from tests.plugin.helpers import hypotheses, logged, weights  # noqa: E402
+from tests.plugin.helpers import UPDATES, hypotheses, logged, weights  # noqa: E402
 
 ATTENTIONS = ("mtsa", "multihead")
 PRESETS = ("paper", "nmt", "srl")
-UPDATES = 15
-
-# fairseq validates whenever it saves: at the end of an epoch and every 4th update.
-MORE = f"--max-update {UPDATES} --save-interval-updates 4".split()
-BLEU = [
-    *"--eval-bleu --eval-bleu-remove-bpe sentencepiece --eval-bleu-print-samples".split(),
-    *("--eval-bleu-args", '{"beam": 1, "max_len_b": 10}'),
-]
-
-
-@pytest.fixture(scope="session")
-def trained(train, tmp_path_factory):
-    """A function from an attention's name to the folder and the log of its training."""
-    made = {}
-
-    def get(attention: str) -> tuple[Path, list[str]]:
-        if attention not in made:
-            folder = tmp_path_factory.mktemp(attention)
-            board = ("--tensorboard-logdir", str(folder / "tensorboard"))
-            made[attention] = (
-                folder,
-                train(folder, "--encoder-attention", attention, *MORE, *board, *BLEU),
-            )
-        return made[attention]
-
-    return get
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
@@ -158,25 +131,25 @@ def test_averaged_checkpoints(trained, run_cli, tmp_path):
 
 def test_a_folder_that_was_moved_away_from_its_data(trained, prepared, tmp_path):
     """Dictionaries beside the checkpoint come first; without any, one sentence says so."""
-    from plugin import hub
     from selfattn.errors import UserError
+    from selfattn_tasks.translation import parts
 
     folder, _ = trained("mtsa")
     shutil.copy(folder / "checkpoint_best.pt", tmp_path / "model.pt")
-    assert hub.find_parts(tmp_path)["data_name_or_path"] == str(prepared / "data-bin")
+    assert parts.find_parts(tmp_path)["data_name_or_path"] == str(prepared / "data-bin")
     with pytest.raises(UserError, match=r"holds no dict\.LANGUAGE\.txt"):
-        hub.find_parts(tmp_path, data="elsewhere")
+        parts.find_parts(tmp_path, data="elsewhere")
     for language in ("src", "tgt"):
         shutil.copy(prepared / "data-bin" / f"dict.{language}.txt", tmp_path)
     shutil.copy(prepared / "spm.model", tmp_path)
-    assert hub.find_parts(tmp_path) == {
+    assert parts.find_parts(tmp_path) == {
         "checkpoint_file": "model.pt",
         "data_name_or_path": str(tmp_path),
         "bpe": "sentencepiece",
         "sentencepiece_model": str(tmp_path / "spm.model"),
     }
     with pytest.raises(UserError, match="holds no checkpoint7.pt"):
-        hub.find_parts(tmp_path, "checkpoint7.pt")
+        parts.find_parts(tmp_path, "checkpoint7.pt")
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -42,6 +42,8 @@ COMMANDS = [
         "--json o.json --csv o.csv --markdown o.md --latex o.tex --plots o",
         "a.txt b.txt c.txt", "o.json o.csv o.md o.tex", "o",
     ),
+    ("export_model --to hf tagger.pt o --record a.txt", "tagger.pt", "", "o"),
+    ("export_model --to fairseq folder o.pt", "folder", "o.pt", ""),
     ("plot_curves train.log --output o.svg", "train.log", "o.svg", ""),
     ("predict_srl tagger.pt --input a.conll --output o.props", "tagger.pt a.conll", "o.props", ""),
     ("predict_srl --model tagger.pt --prose a.txt --predicates old --output o.html",

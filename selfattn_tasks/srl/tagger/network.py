@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from selfattn.config import AttentionConfig
 from selfattn.errors import UserError, check_integer
 from selfattn.layers.dropout import Dropout
+from selfattn.layers.positions import timing_signal
 from selfattn.masks import check_padding_mask
 
 from ...words.initialise import INITIALISERS, initialise
@@ -227,20 +228,3 @@ class Tagger(nn.Module):
             return vectors
         frozen = self.frozen[(words - known).clamp(min=0)].to(vectors)
         return torch.where((words >= known)[..., None], frozen, vectors)
-
-
-def timing_signal(length: int, width: int) -> Tensor:
-    """Sines in one half of the features, cosines in the other (Vaswani et al. 2017, section 3.5).
-
-    Args:
-        length: number of positions.
-        width: number of features.
-
-    Returns:
-        ``(length, width)``; wavelengths from 2 pi to 20,000 pi.
-    """
-    half = width // 2
-    rates = torch.exp(torch.arange(half) * (-math.log(10_000) / max(half - 1, 1)))
-    angles = torch.arange(length)[:, None] * rates
-    signal = torch.cat([angles.sin(), angles.cos()], 1)
-    return nn.functional.pad(signal, (0, width - 2 * half))

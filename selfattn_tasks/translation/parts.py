@@ -1,4 +1,4 @@
-"""Load a trained model in Python, given only its folder."""
+"""Where the parts of a trained translation model lie."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fairseq import checkpoint_utils
-
 from selfattn.errors import UserError
-from selfattn_tasks.saved import CHECKPOINTS
+
+from .. import checkpoints
+from ..saved import CHECKPOINTS
 
 # Its name in fairseq's published folders, and in those of `selfattn prepare translation`.
 _SENTENCEPIECE = ("sentencepiece.bpe.model", "spm.model")
@@ -64,5 +64,5 @@ def _has_dictionaries(folder: Path) -> bool:
 
 def _trained_on(path: Path) -> str:
     """The first data folder that a checkpoint was trained on; "" if it does not say."""
-    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
-    return str(state["cfg"]["task"].get("data") or "").split(os.pathsep)[0]
+    flags = checkpoints.task_flags(checkpoints.read(path))
+    return str(flags.get("data") or "").split(os.pathsep)[0]

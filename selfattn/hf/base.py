@@ -1,0 +1,81 @@
+"""What all models for transformers share: how weights are drawn, and the sense of a mask."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers import initialization as init
+
+from ..errors import UserError
+from .config import SelfattnConfig
+
+
+class SelfattnPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
+    """Saving, loading and initialisation.
+
+    A new model keeps what the constructors of its modules draw. ``from_pretrained`` builds a model
+    without memory, and gives weights that the folder lacks, such as a new head's, what the
+    constructors of a second, new model draw.
+    """
+
+    config_class = SelfattnConfig
+    base_model_prefix = "encoder"
+    supports_gradient_checkpointing = True
+    accepts_loss_kwargs = False  # losses are means over a batch: Trainer divides by its batches
+    _no_split_modules = ("EncoderLayer", "DecoderLayer")
+
+    def __init__(self, config: SelfattnConfig, *args: Any, **kwargs: Any) -> None:
+        super().__init__(config, *args, **kwargs)
+        self._without_memory = torch.empty(0).is_meta
+        self._drawn: list[SelfattnPreTrainedModel] = []  # a list hides it from nn.Module
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """transformers' hook for each module, of which the model itself is the last."""
+        own = list(chain(module.named_parameters(recurse=False), _buffers(module)))
+        missing = [(n, t) for n, t in own if not getattr(t, "_is_hf_initialized", False)]
+        if self._without_memory and missing:
+            if not self._drawn:
+                self._drawn.append(type(self)(self.config))
+            path = next(name for name, found in self.named_modules() if found is module)
+            new = self._drawn[0].get_submodule(path)
+            for name, tensor in missing:
+                init.copy_(tensor, getattr(new, name))
+        if module is self:
+            self._drawn.clear()
+
+
+def _buffers(module: nn.Module) -> Any:
+    return module.named_buffers(recurse=False)
+
+
+def padding_of(
+    input_ids: Tensor | None, attention_mask: Tensor | None, pad_token_id: int | None, x: Tensor
+) -> Tensor | None:
+    """The padding mask, True = padding, of transformers' mask, where 1 means to keep a token.
+
+    Args:
+        input_ids: ``(B, T)``; without a mask, its padding tokens are padding.
+        attention_mask: ``(B, T)`` of 0 and 1, or None.
+        pad_token_id: the padding token.
+        x: embeddings ``(B, T, C)``, for the shape.
+
+    Raises:
+        UserError: if the mask has another shape or other values.
+    """
+    if attention_mask is None:
+        if input_ids is None or pad_token_id is None:
+            return None
+        return input_ids == pad_token_id
+    if attention_mask.shape != x.shape[:2]:
+        raise UserError(
+            f"attention_mask has shape {tuple(attention_mask.shape)}; it must be "
+            f"{tuple(x.shape[:2])}, 1 for tokens to keep and 0 for padding"
+        )
+    padding = attention_mask == 0
+    if not torch.equal(attention_mask.to(torch.int64), (~padding).to(torch.int64)):
+        raise UserError("attention_mask must hold 1 for tokens to keep and 0 for padding")
+    return padding

@@ -1,0 +1,139 @@
+"""The configuration of all models for transformers."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import asdict, fields
+from typing import Any
+
+from transformers import PreTrainedConfig
+
+from ..config import CONFIGS, AttentionConfig
+from ..errors import UserError
+
+POSITIONS = ("sinusoidal", "learned", "none")
+SHARED = ("all", "output", "none")
+
+
+class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
+    """Sizes, attention and vocabulary of a model; ``config.json`` holds all of it.
+
+    The attention's switches are stored completely, so that another default of a later version
+    changes no saved model.
+
+    Args:
+        vocab_size: tokens.
+        attention: a name in ``selfattn.layers.ATTENTIONS``.
+        preset: a published form of the attention.
+        switches: of the attention, what differs from the preset.
+        hidden_size: width of the encoder, and of the decoder if there is one.
+        num_hidden_layers: encoder layers.
+        num_attention_heads: heads of an encoder layer.
+        intermediate_size: width of an encoder layer's feed-forward network.
+        hidden_act: its activation, a name that transformers knows.
+        dropout: on embeddings and on what each sublayer adds.
+        attention_dropout: on the attention weights of encoder and decoder.
+        activation_dropout: after the feed-forward network's activation.
+        norm_first: layer norm before each sublayer, and once at the end, instead of after each.
+        embedding_norm: layer norm on the embeddings.
+        scale_embedding: multiply embeddings of tokens by the square root of their width.
+        positions: what is added to them: ``sinusoidal``, ``learned`` or ``none``.
+        max_position_embeddings: longest sequence, in tokens.
+        pool: of sequence classification: ``source2token``, ``max`` or ``mean``.
+        decoder_layers: decoder layers; as in the encoder by default, as are the next three.
+        decoder_attention_heads: heads of a decoder layer.
+        decoder_ffn_dim: width of its feed-forward network.
+        decoder_norm_first: order of its layer norms.
+        share_embeddings: which matrices are one: ``all`` of source, target and output, target and
+            ``output``, or ``none``.
+        pad_token_id: padding; positions are counted from the number after it, as in fairseq.
+        bos_token_id: beginning of a sentence, unused by translation.
+        eos_token_id: end of a sentence.
+        decoder_start_token_id: what the decoder starts with.
+        tie_word_embeddings: follows from ``share_embeddings``.
+
+    Raises:
+        UserError: if a name, a switch or a value is unknown.
+
+    Example:
+        >>> config = SelfattnConfig(vocab_size=100, attention="mtsa", switches={"window": 3})
+        >>> config.attention_config.window
+        3
+    """
+
+    model_type = "selfattn"
+    keys_to_ignore_at_inference = ("past_key_values",)
+
+    vocab_size: int = 4000
+    attention: str = "mtsa"
+    preset: str | None = None
+    switches: dict[str, Any] | None = None
+    hidden_size: int = 256
+    num_hidden_layers: int = 4
+    num_attention_heads: int = 4
+    intermediate_size: int = 1024
+    hidden_act: str = "relu"
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
+    norm_first: bool = True
+    embedding_norm: bool = False
+    scale_embedding: bool = True
+    positions: str = "sinusoidal"
+    max_position_embeddings: int = 1024
+    pool: str = "source2token"
+    decoder_layers: int = None  # type: ignore[assignment]
+    decoder_attention_heads: int = None  # type: ignore[assignment]
+    decoder_ffn_dim: int = None  # type: ignore[assignment]
+    decoder_norm_first: bool = None  # type: ignore[assignment]
+    share_embeddings: str = "all"
+    pad_token_id: int | None = 1
+    bos_token_id: int | None = 0
+    eos_token_id: int | None = 2
+    decoder_start_token_id: int | None = 2
+    tie_word_embeddings: bool = True
+
+    def __post_init__(self, **others: Any) -> None:
+        _refuse_misspelt(others, [f.name for f in fields(type(self))])
+        for name, allowed in (("positions", POSITIONS), ("share_embeddings", SHARED)):
+            if getattr(self, name) not in allowed:
+                raise UserError(
+                    f"{name} {getattr(self, name)!r} is unknown; allowed are {', '.join(allowed)}"
+                )
+        self.tie_word_embeddings = self.share_embeddings != "none"
+        for name, default in (
+            ("decoder_layers", self.num_hidden_layers),
+            ("decoder_attention_heads", self.num_attention_heads),
+            ("decoder_ffn_dim", self.intermediate_size),
+            ("decoder_norm_first", self.norm_first),
+        ):
+            if getattr(self, name) is None:
+                setattr(self, name, default)
+        switches = asdict(self.attention_config)
+        self.attention_dropout = switches.pop("attention_dropout")
+        known = self.attention_config.switch_names()
+        self.switches = {name: value for name, value in switches.items() if name in known}
+        super().__post_init__(**others)
+
+    @property
+    def attention_config(self) -> AttentionConfig:
+        """The attention's own configuration, validated."""
+        if self.attention not in CONFIGS:
+            raise UserError(
+                f"attention {self.attention!r} is unknown; allowed are {', '.join(CONFIGS)}"
+            )
+        switches = {"attention_dropout": self.attention_dropout, **(self.switches or {})}
+        return CONFIGS[self.attention].make(self.preset, **switches)
+
+
+def _refuse_misspelt(others: dict[str, Any], known: list[str]) -> None:
+    """transformers keeps whatever it is given, so that a misspelt argument would do nothing."""
+    switches = {name for config in CONFIGS.values() for name in config.switch_names()}
+    for name in others:
+        if name in switches:
+            raise UserError(
+                f"{name!r} is a switch of the attention; give switches={{{name!r}: ...}}"
+            )
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+        if close:
+            raise UserError(f"SelfattnConfig has no argument {name!r}; do you mean {close[0]!r}?")

@@ -1,0 +1,163 @@
+"""The decoder: causal self-attention, attention on the source, and a cache of both."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers.cache_utils import EncoderDecoderCache
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from ..layers.base import join_heads, split_heads, xavier_linear
+from ..layers.dropout import Dropout
+from .config import SelfattnConfig
+from .encoder import Embeddings, FeedForward
+
+
+class DecoderAttention(nn.Module):
+    """Multi-head attention of a decoder layer (Vaswani et al. 2017, section 3.2).
+
+    Args:
+        config: sizes and dropout.
+        index: number of the layer, for the cache.
+        crossed: attend to the source instead of to the target.
+    """
+
+    def __init__(self, config: SelfattnConfig, index: int, crossed: bool) -> None:
+        super().__init__()
+        width, gain = config.hidden_size, 1 / math.sqrt(2)  # fairseq's initialisation
+        self.heads, self.index, self.crossed = config.decoder_attention_heads, index, crossed
+        self.dropout = config.attention_dropout
+        self.q_proj, self.k_proj, self.v_proj = (
+            xavier_linear(width, width, gain=gain) for _ in range(3)
+        )
+        self.out_proj = xavier_linear(width, width)
+
+    def forward(
+        self,
+        x: Tensor,
+        source: Tensor,
+        visible: Tensor | None = None,
+        cache: EncoderDecoderCache | None = None,
+    ) -> Tensor:
+        """Attend.
+
+        Args:
+            x: queries ``(B, T, C)``.
+            source: what keys and values are made of, ``(B, S, C)``; x in self-attention.
+            visible: bool, broadcast to ``(B, H, T, S)``, True = attend.
+            cache: keys and values of earlier tokens, which those of x are added to; of the source
+                they are made once.
+        """
+        q = split_heads(self.q_proj(x), self.heads)
+        kept: Any = None
+        if cache is not None:
+            kept = cache.cross_attention_cache if self.crossed else cache.self_attention_cache
+        if self.crossed and cache is not None and cache.is_updated.get(self.index):
+            k, v = kept.layers[self.index].keys, kept.layers[self.index].values
+        else:
+            k, v = (split_heads(f(source), self.heads) for f in (self.k_proj, self.v_proj))
+            if cache is not None:
+                k, v = kept.update(k, v, self.index)
+                cache.is_updated[self.index] = self.crossed or cache.is_updated.get(self.index)
+        dropout = self.dropout if self.training else 0.0
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=dropout)
+        z: Tensor = self.out_proj(join_heads(y))
+        return z
+
+
+class DecoderLayer(GradientCheckpointingLayer):  # type: ignore[misc]
+    """A Transformer decoder layer as fairseq computes it.
+
+    Args:
+        config: sizes and switches.
+        index: number of the layer, for the cache.
+    """
+
+    def __init__(self, config: SelfattnConfig, index: int) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.self_attn = DecoderAttention(config, index, crossed=False)
+        self.encoder_attn = DecoderAttention(config, index, crossed=True)
+        self.feed_forward = FeedForward(config, config.decoder_ffn_dim)
+        self.self_attn_norm, self.encoder_attn_norm, self.final_norm = (
+            nn.LayerNorm(width) for _ in range(3)
+        )
+        self.dropout = Dropout(config.dropout)
+        self.norm_first = config.decoder_norm_first
+
+    def forward(
+        self,
+        x: Tensor,
+        source: Tensor,
+        visible: Tensor | None,
+        source_visible: Tensor | None,
+        past_key_values: EncoderDecoderCache | None = None,
+    ) -> Tensor:
+        """``(B, T, C)`` -> ``(B, T, C)``; see ``DecoderAttention.forward``."""
+        cache = past_key_values
+        before, after = (self._norm, _same) if self.norm_first else (_same, self._norm)
+        y = before(self.self_attn_norm, x)
+        x = after(self.self_attn_norm, x + self.dropout(self.self_attn(y, y, visible, cache)))
+        y = before(self.encoder_attn_norm, x)
+        y = self.encoder_attn(y, source, source_visible, cache)
+        x = after(self.encoder_attn_norm, x + self.dropout(y))
+        y = self.feed_forward(before(self.final_norm, x))
+        return after(self.final_norm, x + self.dropout(y))
+
+    @staticmethod
+    def _norm(norm: nn.Module, x: Tensor) -> Tensor:
+        y: Tensor = norm(x)
+        return y
+
+
+def _same(norm: nn.Module, x: Tensor) -> Tensor:
+    return x
+
+
+class Decoder(nn.Module):
+    """The stack of decoder layers.
+
+    Args:
+        config: sizes and switches.
+    """
+
+    def __init__(self, config: SelfattnConfig) -> None:
+        super().__init__()
+        self.embeddings = Embeddings(config)
+        self.layers = nn.ModuleList(DecoderLayer(config, i) for i in range(config.decoder_layers))
+        self.norm = nn.LayerNorm(config.hidden_size) if config.decoder_norm_first else nn.Identity()
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        source: Tensor,
+        source_padding: Tensor | None,
+        cache: EncoderDecoderCache | None = None,
+    ) -> Tensor:
+        """Decode.
+
+        Args:
+            input_ids: tokens ``(B, T)`` behind those in the cache; padding, if any, on the right.
+            source: the encoder's output ``(B, S, C)``.
+            source_padding: bool ``(B, S)``, True = padding.
+            cache: of earlier calls; filled here.
+
+        Returns:
+            ``(B, T, C)``.
+        """
+        past = 0 if cache is None else cache.self_attention_cache.get_seq_length()
+        length, device = input_ids.shape[1], input_ids.device
+        place = torch.arange(past, past + length, device=device)
+        x = self.embeddings(self.embeddings.tokens(input_ids), place[None])
+        visible: Any = None
+        if length > 1:
+            visible = place[:, None] >= torch.arange(past + length, device=device)  # (T, past + T)
+        source_visible = None if source_padding is None else ~source_padding[:, None, None]
+        for layer in self.layers:
+            x = layer(x, source, visible, source_visible, past_key_values=cache)
+        y: Tensor = self.norm(x)
+        return y

@@ -1,0 +1,180 @@
+"""The encoder: embeddings with positions, and Transformer layers with the attention of choice."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers.activations import ACT2FN
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import BaseModelOutput
+from transformers.utils import can_return_tuple
+
+from ..errors import UserError
+from ..layers import build_attention
+from ..layers.dropout import Dropout
+from ..layers.positions import timing_signal
+from .base import SelfattnPreTrainedModel, padding_of
+from .config import SelfattnConfig
+
+
+class Embeddings(nn.Module):
+    """Embeddings of tokens and positions, for encoder and decoder.
+
+    Args:
+        config: sizes and switches.
+    """
+
+    def __init__(self, config: SelfattnConfig) -> None:
+        super().__init__()
+        self.config = config
+        width, self.first = config.hidden_size, (config.pad_token_id or 0) + 1
+        self.tokens = nn.Embedding(config.vocab_size, width, config.pad_token_id)
+        nn.init.normal_(self.tokens.weight, std=width**-0.5)
+        if config.pad_token_id is not None:
+            nn.init.zeros_(self.tokens.weight[config.pad_token_id])
+        self.positions: nn.Embedding | None = None
+        if config.positions == "learned":
+            self.positions = nn.Embedding(config.max_position_embeddings + self.first, width)
+            nn.init.normal_(self.positions.weight, std=width**-0.5)
+        self.norm = nn.LayerNorm(width) if config.embedding_norm else nn.Identity()
+        self.dropout = Dropout(config.dropout)
+        self.scale = math.sqrt(width) if config.scale_embedding else 1.0
+
+    def forward(self, embedded: Tensor, place: Tensor) -> Tensor:
+        """Complete embeddings of tokens.
+
+        Args:
+            embedded: ``self.tokens`` of the input, ``(B, T, C)``.
+            place: each token's place in its sequence from 0, ``(B, T)`` or ``(1, T)``.
+        """
+        x = self.scale * embedded
+        if self.positions is not None:
+            x = x + self.positions(place + self.first)
+        elif self.config.positions == "sinusoidal":
+            length = self.first + int(place.max()) + 1 if place.numel() else self.first
+            table = timing_signal(length, x.shape[-1]).to(x)
+            x = x + F.embedding(place + self.first, table)
+        y: Tensor = self.dropout(self.norm(x))
+        return y
+
+
+class FeedForward(nn.Module):
+    """The two linear maps of a layer; their sum with the input is the layer's matter.
+
+    Args:
+        config: sizes and dropout.
+        inner: width between the maps.
+    """
+
+    def __init__(self, config: SelfattnConfig, inner: int) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(config.hidden_size, inner)
+        self.fc2 = nn.Linear(inner, config.hidden_size)
+        self.activation = ACT2FN[config.hidden_act]
+        self.dropout = Dropout(config.activation_dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(B, T, C)`` -> ``(B, T, C)``."""
+        y: Tensor = self.fc2(self.dropout(self.activation(self.fc1(x))))
+        return y
+
+
+class EncoderLayer(GradientCheckpointingLayer):  # type: ignore[misc]
+    """A Transformer encoder layer as fairseq computes it, with any attention.
+
+    Args:
+        config: sizes and switches.
+
+    Raises:
+        UserError: if the attention changes the width of its input.
+    """
+
+    def __init__(self, config: SelfattnConfig) -> None:
+        super().__init__()
+        width = config.hidden_size
+        attention = build_attention(config.attention_config, width, config.num_attention_heads)
+        if attention.output_dim != width:
+            raise UserError(
+                f"the switches of {config.attention} turn width {width} into "
+                f"{attention.output_dim}, but an encoder layer must keep its width"
+            )
+        self.self_attn, self.self_attn_norm = attention, nn.LayerNorm(width)
+        self.feed_forward = FeedForward(config, config.intermediate_size)
+        self.final_norm = nn.LayerNorm(width)
+        self.dropout = Dropout(config.dropout)
+        self.norm_first = config.norm_first
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """``(B, T, C)`` -> ``(B, T, C)``; the bool mask ``(B, T)`` has True at padding."""
+        if self.norm_first:
+            x = x + self.dropout(self.self_attn(self.self_attn_norm(x), padding_mask))
+            return x + self.dropout(self.feed_forward(self.final_norm(x)))
+        x = self.self_attn_norm(x + self.dropout(self.self_attn(x, padding_mask)))
+        y: Tensor = self.final_norm(x + self.dropout(self.feed_forward(x)))
+        return y
+
+
+class SelfattnModel(SelfattnPreTrainedModel):
+    """The encoder without a head.
+
+    Args:
+        config: sizes and switches.
+    """
+
+    def __init__(self, config: SelfattnConfig) -> None:
+        super().__init__(config)
+        self.embeddings = Embeddings(config)
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_hidden_layers))
+        self.norm = nn.LayerNorm(config.hidden_size) if config.norm_first else nn.Identity()
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        """See ``PreTrainedModel``."""
+        return self.embeddings.tokens
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        """See ``PreTrainedModel``."""
+        self.embeddings.tokens = value
+
+    @can_return_tuple  # type: ignore[untyped-decorator]
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        **unused: Any,
+    ) -> BaseModelOutput:
+        """Encode a batch.
+
+        Args:
+            input_ids: tokens ``(B, T)``.
+            attention_mask: ``(B, T)``, 1 for tokens to keep, 0 for padding. Default: padding is
+                where ``input_ids`` has the padding token.
+            inputs_embeds: embeddings ``(B, T, C)`` instead of tokens.
+            output_hidden_states: also return the input and output of each layer.
+            **unused: what pipelines and trainers pass on.
+
+        Returns:
+            ``last_hidden_state`` ``(B, T, C)``; what it holds at padding has no meaning.
+
+        Raises:
+            UserError: if both or neither of tokens and embeddings are given, or the mask is wrong.
+        """
+        if (input_ids is None) == (inputs_embeds is None):
+            raise UserError("give either input_ids or inputs_embeds")
+        x = self.embeddings.tokens(input_ids) if inputs_embeds is None else inputs_embeds
+        padding = padding_of(input_ids, attention_mask, self.config.pad_token_id, x)
+        keep = (~padding if padding is not None else x.new_ones(x.shape[:2])).long()
+        x = self.embeddings(x, (keep.cumsum(1) - 1).clamp_min(0))
+        if padding is not None:
+            x = x.masked_fill(padding[..., None], 0.0)
+        states = [x]
+        for layer in self.layers:
+            x = layer(x, padding)
+            states.append(x)
+        hidden = tuple(states) if output_hidden_states or self.config.output_hidden_states else None
+        return BaseModelOutput(last_hidden_state=self.norm(x), hidden_states=hidden)

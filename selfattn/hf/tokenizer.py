@@ -1,0 +1,46 @@
+"""The fast tokenizer of translation models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import BatchEncoding, PreTrainedTokenizerFast
+
+
+class SelfattnTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
+    """SentencePiece's pieces with the numbers of fairseq's dictionary.
+
+    The dictionary lacks pieces that never occur in the training text. They must be known here,
+    since SentencePiece builds others of them and may yield them for new text; their numbers begin
+    at ``known``, and come out as the unknown token, as in fairseq.
+
+    Args:
+        known: size of the dictionary; without it, all numbers stay.
+        **kwargs: as for ``PreTrainedTokenizerFast``.
+    """
+
+    model_input_names = ("input_ids", "attention_mask")
+
+    # No __init__: transformers would build another tokenizer than tokenizer.json says.
+
+    @property
+    def known(self) -> int | None:
+        """Size of the dictionary."""
+        size: int | None = self.init_kwargs.get("known")
+        return size
+
+    def _encode_plus(self, *args: Any, **kwargs: Any) -> BatchEncoding:
+        found = super()._encode_plus(*args, **kwargs)
+        found["input_ids"] = self._dictionary(found["input_ids"])
+        return found
+
+    def _dictionary(self, ids: Any) -> Any:
+        known = self.known
+        if known is None:
+            return ids
+        if isinstance(ids, list):
+            return [self._dictionary(i) for i in ids]
+        if isinstance(ids, int):
+            return ids if ids < known else self.unk_token_id
+        unknown = ids >= known  # a tensor or an array
+        return ids * ~unknown + unknown * self.unk_token_id

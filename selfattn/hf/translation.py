@@ -1,0 +1,154 @@
+"""The encoder with a decoder: translation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import GenerationConfig, GenerationMixin
+from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
+from transformers.utils import can_return_tuple
+
+from ..errors import UserError
+from .base import SelfattnPreTrainedModel, padding_of
+from .config import SelfattnConfig
+from .decoder import Decoder
+from .encoder import SelfattnModel
+from .limits import Limits
+
+
+class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin):  # type: ignore[misc]
+    """The Transformer of the translation experiments: any encoder attention, fairseq's decoder.
+
+    Args:
+        config: sizes and switches.
+    """
+
+    def __init__(self, config: SelfattnConfig) -> None:
+        config.is_encoder_decoder = True
+        super().__init__(config)
+        self.encoder = SelfattnModel(config)
+        self.decoder = Decoder(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        nn.init.normal_(self.lm_head.weight, std=config.hidden_size**-0.5)
+        source, target = (f"{side}.embeddings.tokens.weight" for side in ("encoder", "decoder"))
+        self._tied_weights_keys = {"lm_head.weight": target}
+        if config.share_embeddings == "all":
+            self._tied_weights_keys = {"lm_head.weight": source, target: source}
+        self.post_init()
+
+    def get_output_embeddings(self) -> nn.Module:
+        """See ``PreTrainedModel``."""
+        return self.lm_head
+
+    def get_encoder(self, *args: Any, **kwargs: Any) -> nn.Module:
+        """See ``PreTrainedModel``."""
+        return self.encoder
+
+    @can_return_tuple  # type: ignore[untyped-decorator]
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        encoder_outputs: BaseModelOutput | tuple[Tensor, ...] | None = None,
+        past_key_values: EncoderDecoderCache | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        **others: Any,
+    ) -> Seq2SeqLMOutput:
+        """Logits of the next tokens.
+
+        Args:
+            input_ids: source ``(B, S)``.
+            attention_mask: of the source, see ``SelfattnModel.forward``.
+            decoder_input_ids: target ``(B, T)`` behind the cache, padding on the right; by default
+                the labels, moved by one.
+            encoder_outputs: of an earlier call, instead of ``input_ids``.
+            past_key_values: of an earlier call.
+            labels: target ``(B, T)``, -100 where none is asked for.
+            use_cache: return a cache for the next call.
+            **others: see ``SelfattnModel.forward``.
+
+        Returns:
+            ``logits`` ``(B, T, vocab_size)`` and, with labels, the mean cross-entropy in nats.
+
+        Raises:
+            UserError: if there is no target.
+        """
+        if encoder_outputs is None:
+            encoder_outputs = self.encoder(input_ids, attention_mask, **others)
+        source = encoder_outputs[0]
+        if decoder_input_ids is None:
+            if labels is None:
+                raise UserError("give labels or decoder_input_ids, or call generate()")
+            decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        if use_cache and past_key_values is None:
+            past_key_values = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        padding = padding_of(input_ids, attention_mask, self.config.pad_token_id, source)
+        x = self.decoder(decoder_input_ids, source, padding, past_key_values)
+        logits = self.lm_head(x)
+        loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        return Seq2SeqLMOutput(
+            loss=loss,
+            logits=logits,
+            past_key_values=past_key_values,
+            encoder_last_hidden_state=source,
+            encoder_hidden_states=getattr(encoder_outputs, "hidden_states", None),
+        )
+
+    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
+        """What the decoder reads to predict ``labels`` ``(B, T)``: the same, one token later."""
+        moved = labels.roll(1, 1)
+        moved[:, 0] = self.config.decoder_start_token_id
+        return moved.masked_fill(moved == -100, self.config.pad_token_id)
+
+    def generate(
+        self,
+        inputs: Tensor | None = None,
+        generation_config: GenerationConfig | None = None,
+        logits_processor: list[Any] | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """``GenerationMixin.generate`` with fairseq's limits.
+
+        Where the generation configuration has ``max_len_a`` and ``max_len_b``, a source of n tokens
+        (with its end) gets at most ``max_len_a * n + max_len_b`` tokens and an end, unless
+        ``max_length`` or ``max_new_tokens`` is given here; never padding, and at least one token.
+
+        Args:
+            inputs: source ``(B, S)``, as ``input_ids``.
+            generation_config: instead of the model's.
+            logits_processor: of the caller, applied first.
+            **kwargs: whatever transformers takes.
+
+        Differs:
+            fairseq-generate takes n from the longest sentence of a batch; here no translation
+            depends on its batch.
+        """
+        config = generation_config or self.generation_config
+        processors = list(logits_processor or [])
+        a, b = (kwargs.pop(x, getattr(config, x, None)) for x in ("max_len_a", "max_len_b"))
+        tokens = inputs if inputs is not None else kwargs.get("input_ids")
+        if tokens is not None and kwargs.get("attention_mask") is None:
+            kwargs["attention_mask"] = (tokens != self.config.pad_token_id).long()
+        if b is not None and kwargs.get("attention_mask") is not None:
+            limits = ((a or 0.0) * kwargs["attention_mask"].sum(1).double() + b).long()
+            limits = limits.clamp(1, self.config.max_position_embeddings - 1)
+            if {"max_length", "max_new_tokens"} & kwargs.keys():
+                limits = torch.full_like(limits, self.config.max_position_embeddings)
+            else:
+                kwargs["max_new_tokens"] = int(limits.max()) + 1
+            names = ("num_beams", "num_return_sequences")
+            copies = max(kwargs.get(x) or getattr(config, x, 1) or 1 for x in names)
+            ends = (self.config.pad_token_id, self.config.eos_token_id)
+            processors.append(Limits(limits.repeat_interleave(copies), *ends))
+        return super().generate(inputs, generation_config, processors, **kwargs)
+
+    def _reorder_cache(self, past: EncoderDecoderCache, beams: Tensor) -> EncoderDecoderCache:
+        """transformers' hook; all beams of a sentence have one source, whose keys stay in place."""
+        past.self_attention_cache.reorder_cache(beams)
+        return past

@@ -1,0 +1,1 @@
+"""Trained models as folders of Hugging Face, and back."""

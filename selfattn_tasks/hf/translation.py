@@ -1,0 +1,350 @@
+"""Translation models: fairseq's checkpoints and folders of Hugging Face."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from argparse import Namespace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from selfattn.config import CONFIGS
+from selfattn.errors import UserError
+
+from .. import checkpoints, saved
+from ..translation import vocabulary
+from ..translation.parts import find_parts
+from ..translation.prepare import SUMMARY
+from .pieces import SPECIAL, build_tokenizer, read_dictionary
+
+# fairseq's names of weights and ours, each a part of the whole name.
+_NAMES = (
+    (".embed_tokens.", ".embeddings.tokens."),
+    (".embed_positions.", ".embeddings.positions."),
+    (".layernorm_embedding.", ".embeddings.norm."),
+    (".self_attn_layer_norm.", ".self_attn_norm."),
+    (".encoder_attn_layer_norm.", ".encoder_attn_norm."),
+    (".final_layer_norm.", ".final_norm."),
+    (".fc1.", ".feed_forward.fc1."),
+    (".fc2.", ".feed_forward.fc2."),
+    ("encoder.layer_norm.", "encoder.norm."),
+    ("decoder.layer_norm.", "decoder.norm."),
+    ("decoder.output_projection.", "lm_head."),
+)
+_WRAPPED = ".self_attn.attention."  # plugin/modules/encoder_attention.py
+# Flags and fields of the same meaning.
+_FIELDS = {
+    "encoder_embed_dim": "hidden_size",
+    "encoder_layers": "num_hidden_layers",
+    "encoder_attention_heads": "num_attention_heads",
+    "encoder_ffn_embed_dim": "intermediate_size",
+    "encoder_normalize_before": "norm_first",
+    "decoder_layers": "decoder_layers",
+    "decoder_attention_heads": "decoder_attention_heads",
+    "decoder_ffn_embed_dim": "decoder_ffn_dim",
+    "decoder_normalize_before": "decoder_norm_first",
+    "activation_fn": "hidden_act",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "activation_dropout": "activation_dropout",
+    "layernorm_embedding": "embedding_norm",
+    "max_target_positions": "max_position_embeddings",
+}
+# What fairseq's Transformer can be and these models cannot.
+_REFUSED = (
+    "adaptive_input",
+    "adaptive_softmax_cutoff",
+    "base_layers",
+    "character_embeddings",
+    "cross_self_attention",
+    "merge_src_tgt_embed",
+    "no_cross_attention",
+    "no_decoder_final_norm",
+    "relu_dropout",
+    "scale_attn",
+    "scale_fc",
+    "scale_heads",
+    "scale_resids",
+)
+
+
+@dataclass(frozen=True)
+class Search:
+    """How translations are searched for, in fairseq-generate's words.
+
+    Args:
+        beam: width of the beam.
+        lenpen: exponent of the length by which scores are divided.
+        max_len_a: most tokens of a translation for each token of the source.
+        max_len_b: most tokens of a translation, added to that.
+    """
+
+    beam: int = 5
+    lenpen: float = 1.0
+    max_len_a: float = 0.0
+    max_len_b: int = 200
+
+
+def to_hf(path: Path, folder: Path, data: str | None = None, search: Search | None = None) -> Any:
+    """Write a checkpoint of fairseq's translation task as a folder of Hugging Face.
+
+    Args:
+        path: the checkpoint.
+        folder: what to write.
+        data: folder of the dictionaries; default: see ``parts.find_parts``.
+        search: how to translate.
+
+    Returns:
+        the model.
+
+    Raises:
+        UserError: if the checkpoint is of another kind, or its dictionaries are not found.
+    """
+    state = checkpoints.read(path)
+    flags = checkpoints.flags(state)
+    found = find_parts(path.parent, path.name, data)
+    place = Path(found["data_name_or_path"])
+    languages = _languages(state, path)
+    entries = read_dictionary(place / f"dict.{languages[0]}.txt")
+    if read_dictionary(place / f"dict.{languages[1]}.txt") != entries:
+        raise UserError(
+            f"the dictionaries of {place} differ, but a tokenizer of Hugging Face has one; "
+            "prepare the data with one for both languages (--joined-dictionary)"
+        )
+    stored = (state.get("task_state") or {}).get(vocabulary.FINGERPRINTS, {}).get("source")
+    if stored and tuple(stored) != vocabulary.fingerprint(entries):
+        raise UserError(
+            f"the dictionaries of {place} are not those that {path} was trained with; name their "
+            "folder with --data"
+        )
+    from selfattn.hf import SelfattnForConditionalGeneration, SelfattnTokenizer
+
+    spm = found.get("sentencepiece_model")
+    config = config_of(flags, state["model"], path)
+    for name, language in zip(("source_lang", "target_lang"), languages, strict=True):
+        setattr(config, name, language)
+    if config.vocab_size != len(entries):
+        raise UserError(
+            f"{path} has {config.vocab_size} tokens, but the dictionary in {place} has "
+            f"{len(entries)}: it is another data's"
+        )
+    model = SelfattnForConditionalGeneration(config)
+    model.load_state_dict(_renamed(state["model"]))
+    _set_search(model.generation_config, search or Search())
+    tokenizer = build_tokenizer(entries, Path(spm) if spm else None, _lowercased(place))
+    fast = SelfattnTokenizer(
+        tokenizer_object=tokenizer,
+        known=len(entries),
+        model_max_length=config.max_position_embeddings,
+        **dict(zip(("bos_token", "pad_token", "eos_token", "unk_token"), SPECIAL, strict=True)),
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(folder)
+    fast.save_pretrained(folder)
+    if spm:
+        shutil.copyfile(spm, folder / "spm.model")
+    return model
+
+
+def config_of(flags: Mapping[str, Any], weights: Mapping[str, Tensor], path: Path) -> Any:
+    """The configuration of a checkpoint's model.
+
+    Args:
+        flags: of the model.
+        weights: by name.
+        path: the checkpoint, for messages.
+
+    Raises:
+        UserError: if these models cannot be like it.
+    """
+    from selfattn.hf import SelfattnConfig
+
+    if "decoder.embed_tokens.weight" not in weights or "encoder_embed_dim" not in flags:
+        raise UserError(f"{path} is not a Transformer of fairseq's translation task")
+    for name in _REFUSED:
+        if flags.get(name):
+            raise UserError(
+                f"{path} was trained with --{name.replace('_', '-')}, which is not exported"
+            )
+    for name in ("embed_dim", "learned_pos"):
+        sides = [flags.get(f"{side}_{name}") for side in ("encoder", "decoder")]
+        if sides[0] != sides[1]:
+            raise UserError(
+                f"{path} has --encoder-{name.replace('_', '-')} {sides[0]}, but {sides[1]} in its "
+                "decoder; only models where they are equal are exported"
+            )
+    positions = "learned" if flags["encoder_learned_pos"] else "sinusoidal"
+    share = "output" if flags.get("share_decoder_input_output_embed") else "none"
+    name = "multihead"
+    if any(_WRAPPED in weight for weight in weights):
+        name = flags.get("encoder_attention", "mtsa")
+    stored = {s: flags.get(f"{name}_{s}") for s in CONFIGS[name].switch_names()}
+    given = {s: value for s, value in stored.items() if f"{name}_{s}" in flags}
+    return SelfattnConfig(
+        vocab_size=len(weights["decoder.embed_tokens.weight"]),
+        attention=name,
+        preset=flags.get(f"{name}_preset"),
+        switches={**CONFIGS[name].formerly, **given},
+        positions="none" if flags.get("no_token_positional_embeddings") else positions,
+        share_embeddings="all" if flags.get("share_all_embeddings") else share,
+        scale_embedding=not flags.get("no_scale_embedding"),
+        **{field: flags[flag] for flag, field in _FIELDS.items() if flag in flags},
+    )
+
+
+def to_fairseq(folder: Path, path: Path) -> None:
+    """Write a folder as a checkpoint for fairseq-generate, with the dictionaries beside it.
+
+    Args:
+        folder: of Hugging Face, with a translation model.
+        path: the checkpoint to write; it and the dictionaries are all that
+            ``fairseq-interactive`` needs.
+
+    Raises:
+        UserError: if the folder holds no such model.
+    """
+    from selfattn.hf import SelfattnForConditionalGeneration
+
+    config = _read_config(folder)
+    entries = _entries(folder, config)
+    model = SelfattnForConditionalGeneration.from_pretrained(folder)
+    flags, attention = model.config, model.config.attention
+    wrapped = _WRAPPED if attention != "multihead" or not _is_plain(flags) else ""
+    args = {
+        "arch": f"transformer_{attention if attention != 'multihead' else 'mtsa'}",
+        "task": "translation",
+        "criterion": "cross_entropy",
+        "optimizer": "adam",
+        "source_lang": getattr(flags, "source_lang", None) or "src",
+        "target_lang": getattr(flags, "target_lang", None) or "tgt",
+        "data": str(path.parent),
+        "left_pad_source": True,
+        "left_pad_target": False,
+        "encoder_attention": attention,
+        "decoder_embed_dim": flags.hidden_size,
+        "decoder_input_dim": flags.hidden_size,
+        "decoder_output_dim": flags.hidden_size,
+        "encoder_learned_pos": flags.positions == "learned",
+        "decoder_learned_pos": flags.positions == "learned",
+        "no_token_positional_embeddings": flags.positions == "none",
+        "no_scale_embedding": not flags.scale_embedding,
+        "share_all_embeddings": flags.share_embeddings == "all",
+        "share_decoder_input_output_embed": flags.share_embeddings != "none",
+        "max_source_positions": flags.max_position_embeddings,
+        f"{attention}_preset": flags.preset,
+        **{flag: getattr(flags, field) for flag, field in _FIELDS.items()},
+    }
+    if wrapped:
+        args |= {f"{attention}_{name}": value for name, value in flags.switches.items()}
+    state = {
+        "args": Namespace(**args),
+        "model": _fairseqs(model.state_dict(), wrapped),
+        "optimizer_history": [
+            {
+                "criterion_name": "CrossEntropyCriterion",
+                "optimizer_name": "FairseqAdam",
+                "lr_scheduler_state": {"best": None},
+                "num_updates": 0,
+            }
+        ],
+        "task_state": {
+            vocabulary.FINGERPRINTS: dict.fromkeys(
+                ("source", "target"), vocabulary.fingerprint(entries)
+            )
+        },
+        "extra_state": {"epoch": 0, "batch_offset": 0, "val_loss": None},
+        "last_optimizer_state": None,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    saved.write(state, path)
+    lines = "".join(f"{entry} 1\n" for entry in entries[len(SPECIAL) :])
+    for language in (args["source_lang"], args["target_lang"]):
+        (path.parent / f"dict.{language}.txt").write_text(lines, encoding="utf-8")
+    if (folder / "spm.model").is_file():
+        shutil.copyfile(folder / "spm.model", path.parent / "spm.model")
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    try:
+        config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder} is not a folder of Hugging Face: {error}") from None
+    if config.get("architectures") != ["SelfattnForConditionalGeneration"]:
+        raise UserError(
+            f"{folder} holds {config.get('architectures')}, not a translation model of this project"
+        )
+    return config
+
+
+def _entries(folder: Path, config: Mapping[str, Any]) -> list[str]:
+    """fairseq's dictionary, from the tokenizer."""
+    from selfattn.hf import SelfattnTokenizer
+
+    tokenizer = SelfattnTokenizer.from_pretrained(folder)
+    numbers = range(config["vocab_size"])
+    entries: list[str] = tokenizer.convert_ids_to_tokens(list(numbers))
+    return entries
+
+
+def _renamed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """fairseq's weights under our names."""
+    found = {}
+    for name, tensor in weights.items():
+        if name.endswith((".version", "._float_tensor", ".embed_positions.weights")):
+            continue
+        new = name.replace(_WRAPPED, ".self_attn.")
+        for theirs, ours in _NAMES:
+            new = new.replace(theirs, ours)
+        found[new] = tensor
+    return found
+
+
+def _fairseqs(weights: Mapping[str, Tensor], wrapped: str) -> dict[str, Tensor]:
+    """Our weights under fairseq's names."""
+    found = {}
+    for name, tensor in weights.items():
+        old = name
+        for theirs, ours in _NAMES:
+            old = old.replace(ours, theirs)
+        if wrapped and old.startswith("encoder."):
+            old = old.replace(".self_attn.", wrapped)
+        found[old] = tensor
+    version = torch.tensor([3.0])
+    return {"encoder.version": version, "decoder.version": version.clone(), **found}
+
+
+def _is_plain(config: Any) -> bool:
+    """Whether a multi-head encoder is fairseq's own, without a switch."""
+    own = config.attention_config
+    return bool(own == type(own).make(attention_dropout=config.attention_dropout))
+
+
+def _set_search(settings: Any, search: Search) -> None:
+    """fairseq-generate's search in transformers' words."""
+    settings._from_model_config = False  # else transformers forgets the last two
+    settings.num_beams = search.beam
+    settings.length_penalty = search.lenpen
+    settings.early_stopping = True  # fairseq ends a sentence with its first `beam` hypotheses
+    settings.max_len_a, settings.max_len_b = search.max_len_a, search.max_len_b
+
+
+def _languages(state: dict[str, Any], path: Path) -> tuple[str, str]:
+    task = checkpoints.task_flags(state)
+    source, target = task.get("source_lang"), task.get("target_lang")
+    if not (source and target):
+        raise UserError(f"{path} does not say its languages: it is not one of translation")
+    return str(source), str(target)
+
+
+def _lowercased(place: Path) -> bool:
+    """Whether `selfattn prepare translation` lower-cased the data in this folder."""
+    for folder in (place, place.parent):
+        if (folder / SUMMARY).is_file():
+            summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+            return bool(summary["options"]["cleaning"]["lowercase"])
+    return False

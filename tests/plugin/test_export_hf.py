@@ -1,0 +1,174 @@
+"""Models that fairseq trained, as folders of Hugging Face, and back."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("fairseq")
+pytest.importorskip("transformers")
+pytestmark = pytest.mark.fairseq
+
+from selfattn.errors import UserError  # noqa: E402
+from selfattn_experiments.commands.verbs import VERBS  # noqa: E402
+from selfattn_tasks.hf import pieces, translation  # noqa: E402
+from selfattn_tasks.text import clean_line  # noqa: E402
+from selfattn_tasks.translation import vocabulary  # noqa: E402
+
+LIMIT = 10
+# Six rare words, one of characters without a piece, odd spaces, and nothing.
+STRANGE = ["a0 b1 c2", "  xa0\tb5  c\u00adc ", "zzz \u732b\u72ac a0 \u0439", "\u2581a b", ""]
+
+
+def export(*words: str | Path) -> None:
+    verb = VERBS["export"]
+    verb.run(verb.load_parser("selfattn export"), [str(word) for word in words])
+
+
+def load(folder: Path):
+    """A folder's model and tokenizer by the Auto classes."""
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    import selfattn.hf  # noqa: F401
+
+    return (
+        AutoModelForSeq2SeqLM.from_pretrained(folder).eval(),
+        AutoTokenizer.from_pretrained(folder),
+    )
+
+
+def in_fairseq(folder: Path, **found: str):
+    """A checkpoint as fairseq's hub interface."""
+    from plugin.models.transformer import AttentionTransformerModel
+
+    return AttentionTransformerModel.from_pretrained(str(folder), **found).eval()
+
+
+def translations(hub, sentences: list[torch.Tensor]) -> list[list[int]]:
+    found = hub.generate(sentences, beam=5, max_len_a=0, max_len_b=LIMIT)
+    return [best[0]["tokens"].tolist() for best in found]
+
+
+@pytest.fixture(scope="module")
+def exported(trained, tmp_path_factory):
+    """A function from an attention's name to the folder of its run, and what was made of it."""
+    made = {}
+
+    def get(attention: str) -> tuple[Path, Path]:
+        if attention not in made:
+            run, folder = trained(attention)[0], tmp_path_factory.mktemp(attention) / "hf"
+            words = ["--max-len-b", LIMIT, "--license", "mit", "--trained-on", "a toy"]
+            export("--to", "hf", run / "checkpoint_last.pt", folder, *words)
+            made[attention] = run, folder
+        return made[attention]
+
+    return get
+
+
+@pytest.mark.parametrize("attention", ["mtsa", "multihead"])
+def test_the_same_numbers_encodings_and_translations(exported, prepared, attention):
+    run, folder = exported(attention)
+    model, tokenizer = load(folder)
+    hub = in_fairseq(run, checkpoint_file="checkpoint_last.pt")
+    texts = (prepared / "raw" / "test.src").read_text(encoding="utf-8").splitlines()
+    sentences = [hub.encode(text) for text in texts]
+    batch = tokenizer(texts, padding=True, return_tensors="pt")
+    keep = batch["attention_mask"].bool()
+    assert [row[k].tolist() for row, k in zip(batch["input_ids"], keep, strict=True)] == [
+        sentence.tolist() for sentence in sentences
+    ]
+    encoded = model.encoder(batch["input_ids"], batch["attention_mask"])[0]
+    for row, sentence, k in zip(encoded, sentences, keep, strict=True):
+        expected = hub.models[0].encoder(sentence[None])["encoder_out"][0][:, 0]
+        torch.testing.assert_close(row[k], expected, rtol=0, atol=1e-5)
+    expected = translations(hub, sentences)
+    found = model.generate(batch["input_ids"], attention_mask=batch["attention_mask"]).tolist()
+    assert [row[1 : 1 + len(e)] for row, e in zip(found, expected, strict=True)] == expected
+    assert all(set(row[1 + len(e) :]) <= {1} for row, e in zip(found, expected, strict=True))
+    assert len({tuple(row) for row in expected}) > 1
+
+
+def test_back_to_fairseq(exported, tmp_path):
+    for attention in ("mtsa", "multihead"):
+        run, folder = exported(attention)
+        back = tmp_path / attention
+        back.mkdir()
+        export("--to", "fairseq", folder, back / "model.pt")
+        first = in_fairseq(run, checkpoint_file="checkpoint_last.pt")
+        second = in_fairseq(back)
+        sentences = [first.encode(text) for text in ("a0 b1", "c2 c3 a1 b0")]
+        assert [s.tolist() for s in sentences] == [
+            second.encode(text).tolist() for text in ("a0 b1", "c2 c3 a1 b0")
+        ]
+        assert translations(first, sentences) == translations(second, sentences)
+
+
+@pytest.mark.parametrize("kind", vocabulary.MODEL_TYPES)
+def test_the_tokenizer_splits_as_sentencepiece_does(tmp_path, kind):
+    """Also into pieces that the dictionary lacks, which are unknown there."""
+    text = [" ".join(f"{a}{b}{a}{a}b" for a in "xyzaab"[i:] for b in "aabb") for i in range(5)] * 9
+    vocabulary.learn(text, tmp_path / "spm", 20, kind)
+    spm = vocabulary.load(tmp_path / "spm.model")
+    used = {piece for line in vocabulary.encode(spm, text) for piece in line}
+    entries = [*pieces.SPECIAL, *sorted(used)[::2]]  # half of them are unknown
+    from selfattn.hf import SelfattnTokenizer
+
+    tokenizer = SelfattnTokenizer(
+        tokenizer_object=pieces.build_tokenizer(entries, tmp_path / "spm.model", lowercase=True),
+        known=len(entries), unk_token="<unk>", eos_token="</s>", pad_token="<pad>",
+    )  # fmt: skip
+    tokenizer.save_pretrained(tmp_path / "saved")
+    tokenizer = SelfattnTokenizer.from_pretrained(tmp_path / "saved")
+    numbers = {entry: number for number, entry in enumerate(entries)}
+    for line in [*text, *STRANGE, "XAAAABBBAAB aaaaaaaaa", "\u00c4\u0130 x"]:
+        split = spm.encode(clean_line(line, lowercase=True), out_type=str)
+        expected = [numbers.get(piece, 3) for piece in split] + [2]
+        assert tokenizer(line)["input_ids"] == expected, (line, split)
+        assert tokenizer([line], return_tensors="pt")["input_ids"].tolist() == [expected]
+    assert 3 in expected
+
+
+def test_a_card_says_what_is_known_and_what_is_not(exported, tmp_path):
+    run, folder = exported("mtsa")
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert "license: mit" in card and "| data | a toy |" in card
+    assert "No scores are recorded." in card
+    record = {
+        "run": "mtsa-1", "seed": 1, "updates": 15, "commits": ["abc1234"],
+        "scores": {"test": {"BLEU": 31.68}}, "signatures": {"BLEU": "nrefs:1|case:lc"},
+        "test": {"checkpoint": "best"},
+    }  # fmt: skip
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    copy = tmp_path / "checkpoints" / "checkpoint_best.pt"
+    copy.parent.mkdir()
+    shutil.copy(run / "checkpoint_best.pt", copy)
+    export("--to", "hf", copy.parent, tmp_path / "hf")
+    card = (tmp_path / "hf" / "README.md").read_text(encoding="utf-8")
+    assert "| test | BLEU | 31.68 | nrefs:1|case:lc |" in card
+    assert "| commit | abc1234 |" in card and "| licence | not stated |" in card
+
+
+def test_what_is_not_exported(exported, prepared, tmp_path):
+    run, _ = exported("mtsa")
+    path = run / "checkpoint_last.pt"
+    data = tmp_path / "data"
+    shutil.copytree(prepared / "data-bin", data)
+    words = (data / "dict.src.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+    for names, message in ((["tgt"], "differ"), (["src", "tgt"], "not those that")):
+        for name in names:
+            (data / f"dict.{name}.txt").write_text("".join(words[::-1]), encoding="utf-8")
+        with pytest.raises(UserError, match=message):
+            translation.to_hf(path, tmp_path / "hf", str(data))
+    weights = {"decoder.embed_tokens.weight": torch.zeros(2, 2)}
+    for flags, message in (
+        ({}, "is not a Transformer"),
+        ({"encoder_embed_dim": 4, "cross_self_attention": True}, "--cross-self-attention"),
+        ({"encoder_embed_dim": 4, "decoder_embed_dim": 8}, "--encoder-embed-dim 4, but 8"),
+    ):
+        with pytest.raises(UserError, match=message):
+            translation.config_of(flags, weights, path)
+    assert not (tmp_path / "hf").exists()

@@ -1,0 +1,204 @@
+"""The models for transformers: saved, loaded elsewhere, trained, and padded."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+from transformers import (  # noqa: E402
+    AutoModel,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    Trainer,
+    TrainingArguments,
+)
+
+from selfattn.config import CONFIGS  # noqa: E402
+from selfattn.errors import UserError  # noqa: E402
+from selfattn.hf import (  # noqa: E402
+    SelfattnConfig,
+    SelfattnForConditionalGeneration,
+    SelfattnForMaskedLM,
+    SelfattnForSequenceClassification,
+    SelfattnForTokenClassification,
+    SelfattnModel,
+)
+
+SIZES = {
+    "vocab_size": 30, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "intermediate_size": 24, "num_labels": 3, "decoder_layers": 3,
+}  # fmt: skip
+IDS = torch.tensor([[5, 6, 7, 8, 2], [9, 10, 2, 1, 1]])
+HEADS = (SelfattnForSequenceClassification, SelfattnForTokenClassification, SelfattnForMaskedLM)
+# A switch or a preset of each mechanism that is not its default.
+SPECIAL = {
+    "mtsa": {"preset": "nmt", "switches": {"window": [2, 3, 4, 5]}},
+    "multihead": {"switches": {"positions": "alibi"}},
+    "resa": {"preset": "code"},
+}
+REPEAT = """
+import json, sys, torch
+from transformers import AutoModelForSeq2SeqLM
+import selfattn.hf
+found = {}
+for folder in sys.argv[1:]:
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    ids = torch.tensor([[5, 6, 7, 8, 2], [9, 10, 2, 1, 1]])
+    torch.save(model(input_ids=ids, labels=ids).logits, folder + "/again.pt")
+"""
+
+
+def config(name: str = "mtsa", **changes) -> SelfattnConfig:
+    return SelfattnConfig(attention=name, **{**SIZES, **changes})
+
+
+def test_a_second_process_computes_the_same(tmp_path, run_cli):
+    """All mechanisms, with all that a folder must hold: difference 0.0."""
+    expected = {}
+    for name in CONFIGS:
+        model = SelfattnForConditionalGeneration(config(name, **SPECIAL.get(name, {}))).eval()
+        model.save_pretrained(tmp_path / name)
+        assert (tmp_path / name / "model.safetensors").is_file()
+        expected[name] = model(input_ids=IDS, labels=IDS).logits
+    folders = [str(tmp_path / name) for name in CONFIGS]
+    done = run_cli(["-c", REPEAT, *folders])
+    assert done.returncode == 0, done.stderr
+    for name, logits in expected.items():
+        again = torch.load(tmp_path / name / "again.pt")
+        assert (again - logits).abs().max() == 0.0, name
+
+
+def test_a_new_model_keeps_what_its_modules_draw():
+    """transformers would draw each linear map and embedding again, with a deviation of 0.02."""
+    model = SelfattnModel(config(vocab_size=2000, hidden_size=64))
+    assert model.embeddings.tokens.weight.std().item() == pytest.approx(1 / 8, rel=0.05)
+    limit = (6 / 128) ** 0.5  # Xavier
+    assert model.layers[0].self_attn.v_proj.weight.abs().max().item() == pytest.approx(
+        limit, rel=0.05
+    )
+
+
+@pytest.mark.parametrize("name", ["mtsa", "multihead"])
+def test_what_a_folder_lacks_is_drawn_as_in_a_new_model(tmp_path, name):
+    """A fresh head on an encoder alone, whose model is built without memory; and a fixed buffer."""
+    encoder = SelfattnModel(config(name, **SPECIAL[name])).eval()
+    encoder.save_pretrained(tmp_path)
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
+    assert torch.equal(model.encoder(IDS)[0], encoder(IDS)[0])
+    new = SelfattnForSequenceClassification(model.config)
+    for (key, weight), drawn in zip(model.named_parameters(), new.parameters(), strict=True):
+        assert weight.isfinite().all(), key
+        if not key.startswith("encoder."):
+            assert (
+                (weight.std() > 0.3 * drawn.std()) if drawn.std() > 0 else (weight == drawn).all()
+            )
+    model.save_pretrained(tmp_path / "whole")
+    again = AutoModel.from_pretrained(tmp_path / "whole").eval()  # the encoder of a classifier
+    assert torch.equal(again(IDS)[0], encoder(IDS)[0])
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_padding_changes_nothing_and_masks_mean_keep(head):
+    model = head(config()).eval()
+    alone = model(IDS[1:, :3]).logits
+    padded = model(IDS).logits[1:]
+    left = torch.tensor([[1, 1, 9, 10, 2]])
+    moved = model(left, attention_mask=(left != 1).long()).logits
+    if padded.dim() == 3:
+        padded, moved = padded[:, :3], moved[:, 2:]
+    torch.testing.assert_close(padded, alone)
+    torch.testing.assert_close(moved, alone)
+    with pytest.raises(UserError, match="1 for tokens to keep"):
+        model(left, attention_mask=torch.zeros(1, 5) - 10_000)
+
+
+def test_generation_with_a_cache_equals_generation_without_one():
+    torch.manual_seed(3)
+    model = SelfattnForConditionalGeneration(config()).eval()
+
+    how = {"num_beams": 3, "max_new_tokens": 7, "early_stopping": True, "do_sample": False}
+    cached = model.generate(IDS, **how)
+    assert torch.equal(cached, model.generate(IDS, use_cache=False, **how))
+    assert torch.equal(cached[1:], model.generate(IDS[1:, :3], **how)[:, : cached.shape[1]])
+    logits = model(input_ids=IDS, decoder_input_ids=cached).logits
+    greedy = model.generate(IDS, num_beams=1, max_new_tokens=1)
+    assert torch.equal(greedy[:, 1], logits[:, 0].argmax(-1))
+
+
+def test_a_limit_of_its_own_for_each_source():
+    model = SelfattnForConditionalGeneration(config()).eval()
+    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
+
+    found = model.generate(IDS, num_beams=2, max_len_a=1.0, max_len_b=1, min_new_tokens=4)
+    for row, most in zip(found.tolist(), (6, 4), strict=True):
+        assert 2 in row[1:], row
+        assert row[1:].index(2) <= most, row
+
+
+def test_it_trains_with_gradient_checkpointing(tmp_path):
+    """Trainer runs, and recomputed activations give the same gradients."""
+    model = SelfattnForSequenceClassification(config(dropout=0.0))
+    batch = {"input_ids": IDS, "labels": torch.tensor([0, 2])}
+    model.train()
+    gradients = []
+    for _ in range(2):
+        model.zero_grad()
+        model(**batch).loss.backward()
+        gradients.append(model.encoder.layers[0].feed_forward.fc1.weight.grad.clone())
+        model.gradient_checkpointing_enable()
+    assert model.encoder.layers[0].gradient_checkpointing
+    torch.testing.assert_close(*gradients)
+    rows = [{"input_ids": ids, "labels": label} for ids, label in zip(IDS, (0, 2), strict=True)]
+    how = {"max_steps": 12, "learning_rate": 0.02, "report_to": [], "use_cpu": True}
+    settings = TrainingArguments(tmp_path, save_strategy="no", disable_tqdm=True, **how)
+    before = model(**batch).loss.item()
+    Trainer(model, settings, train_dataset=rows * 4).train()
+    assert model.eval()(**batch).loss.item() < 0.5 * before
+
+
+@pytest.mark.parametrize("tied", ["all", "output", "none"])
+def test_shared_embeddings_stay_shared(tmp_path, tied):
+    model = SelfattnForConditionalGeneration(config(share_embeddings=tied)).eval()
+    model.save_pretrained(tmp_path)
+    again = AutoModelForSeq2SeqLM.from_pretrained(tmp_path).eval()
+    source, target = again.encoder.embeddings.tokens, again.decoder.embeddings.tokens
+    assert (source.weight is target.weight) == (tied == "all")
+    assert (again.lm_head.weight is target.weight) == (tied != "none")
+    same = [m(input_ids=IDS, labels=IDS).logits for m in (model, again)]
+    assert torch.equal(*same)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"attention": "mtza"}, "attention 'mtza' is unknown; allowed are multihead, mtsa"),
+        ({"switches": {"windw": 3}}, "has no switch 'windw'"),
+        ({"preset": "best"}, "preset 'best' is unknown for 'mtsa'; allowed: paper, nmt"),
+        ({"window": 3}, "'window' is a switch of the attention; give switches="),
+        ({"hiden_size": 8}, "has no argument 'hiden_size'; do you mean 'hidden_size'"),
+        ({"positions": "sines"}, "positions 'sines' is unknown; allowed are sinusoidal"),
+    ],
+)
+def test_mistakes_in_a_configuration(wrong, message):
+    with pytest.raises(UserError, match=message):
+        SelfattnConfig(**wrong)
+
+
+def test_a_configuration_holds_every_switch(tmp_path):
+    """A default that changes later changes no saved model."""
+    for name, kind in CONFIGS.items():
+        for preset in (None, *kind.presets):
+            made = config(name, preset=preset)
+            made.save_pretrained(tmp_path)
+            stored = json.loads((tmp_path / "config.json").read_text())["switches"]
+            assert set(stored) == set(kind.switch_names()) - {"attention_dropout"}
+            assert SelfattnConfig.from_pretrained(tmp_path).attention_config == kind.make(preset)
+
+
+def test_the_core_does_not_import_transformers(run_cli):
+    code = "import sys, selfattn.layers, selfattn.models; assert 'transformers' not in sys.modules"
+    assert run_cli(["-c", code]).returncode == 0
