@@ -22,6 +22,7 @@ from selfattn_tasks.srl.tagger.predicates import (
 )
 from selfattn_tasks.srl.tagger.state import KEY, TaggerState
 from selfattn_tasks.srl.tags import DECODERS
+from selfattn_tasks.text import iter_lines
 from selfattn_tasks.words.embeddings import WordVectors, read_vectors
 from selfattn_tasks.words.vocabulary import Vocabulary, differences, read_symbols
 
@@ -49,12 +50,13 @@ class SRLTaggingConfig(FairseqDataclass):
             "see `selfattn predict --help`"
         },
     )
-    keep_vectors: ChoiceEnum(("all", "seen")) = field(  # type: ignore[valid-type]
+    keep_vectors: str = field(
         default="all",
         metadata={
             "help": "which vectors of --word-embeddings a checkpoint holds besides those of "
-            "training words: all, or only those of words in the prepared files (seen: much "
-            "smaller, but all other words remain unknown)"
+            "training words: all, the first N in the file, or those of words in the *.txt and "
+            "*.conll files of the data folder, whatever their format (seen); all other words "
+            "remain unknown"
         },
     )
     target: ChoiceEnum(TARGETS) = field(  # type: ignore[valid-type]
@@ -139,21 +141,30 @@ class SRLTaggingTask(FairseqTask):
             )
         path = getattr(cfg, "word_embeddings", None)
         if path and not from_checkpoint:
+            most = self._most_vectors()
             self.vectors = read_vectors(Path(path))
-            self._keep(self.vectors, path)
+            self._keep(self.vectors, path, most)
         model = super().build_model(cfg, from_checkpoint)
         self.vectors = None
         self.tagger = replace(self.tagger, config=model.tagger.config)
         return model
 
-    def _keep(self, vectors: WordVectors, path: str) -> None:
+    def _most_vectors(self) -> int | None:
+        """The N of --keep-vectors; None without one."""
+        choice = str(self.cfg.keep_vectors)
+        if choice in ("all", "seen"):
+            return None
+        if not (choice.isascii() and choice.isdigit()):
+            raise UserError(f"--keep-vectors {choice} is not allowed; all, seen or a number is")
+        return int(choice)
+
+    def _keep(self, vectors: WordVectors, path: str, most: int | None) -> None:
         """Add the words whose vectors checkpoints will hold, and log the coverage."""
         words: Iterable[str] = vectors.words
         if str(self.cfg.keep_vectors) == "seen":
-            files = (f for f in Path(self.cfg.data).glob("*.txt") if not f.name.startswith("dict."))
-            met = {w for file in files for line in read_lines_file(file) for w in line.words}
-            met |= {word.lower() for word in met}
+            met = _strings(Path(self.cfg.data))
             words = [word for word in vectors.words if word in met]
+        words = self.vocabulary.with_frozen(words, most).frozen
         vocabulary = with_vectors(self.vocabulary, vectors, path, words)
         self.tagger = replace(self.tagger, vocabulary=vocabulary)
 
@@ -229,6 +240,22 @@ class SRLTaggingTask(FairseqTask):
                 "training in another --save-dir"
             )
         self.tagger = replace(self.tagger, vocabulary=vocabulary)
+
+
+def _strings(folder: Path) -> set[str]:
+    """Everything between blanks in a folder's data, also in lower case: all words, in any format.
+
+    Lemmas, tags and numbers are among them, which costs a few vectors.
+    """
+    files = (f for ending in ("txt", "conll") for f in folder.glob(f"*.{ending}"))
+    found = {
+        word
+        for file in files
+        if not file.name.startswith("dict.")
+        for line in iter_lines(file)
+        for word in line.split()
+    }
+    return found | {word.lower() for word in found}
 
 
 def _sentences(path: Path) -> list[Sentence]:

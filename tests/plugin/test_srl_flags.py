@@ -65,6 +65,7 @@ def build(data, repo_root):
         ("--encoder-embed-dim 16", "--encoder-embed-dim 16 leaves no room"),
         ("--word-embeddings none.txt", "none.txt cannot be read"),
         ("--word-embeddings DATA/../wide30.txt", "--word-embed-dim 16 is not the width 30"),
+        ("--word-embeddings none.txt --keep-vectors few", "--keep-vectors few is not allowed"),
         ("--max-length 2", "--max-length 2 leaves none of the"),
         ("--mtsa-masks none", "--mtsa-masks none is a switch of --encoder-attention mtsa"),
         ("--valid-subset dev", "dev.txt does not exist"),
@@ -123,22 +124,24 @@ def test_vectors_of_any_width(build, file, width, words):
     assert int((tagger.words.weight == 0.1).all(1).sum()) == 1
 
 
-@pytest.mark.parametrize(("keep", "kept"), [("all", 2), ("seen", 1)])
+@pytest.mark.parametrize(
+    ("keep", "kept"), [("all", [2, 3, 4]), ("seen", [3, 4]), ("1", [2]), ("0", [])]
+)
 def test_vectors_that_are_kept_and_how_many_there_are(build, tmp_path, caplog, keep, kept):
-    """The dictionary lacks Milk, which validation holds, and tulip, which nothing does."""
+    """The dictionary lacks Milk and Rain, the latter without a predicate, and tulip is nowhere."""
     (tmp_path / "train").write_text("We - (A0*)\npour pour (V*)\n")
-    (tmp_path / "valid").write_text("Milk - (A0*)\npour pour (V*)\n")
+    (tmp_path / "valid").write_text("Milk - (A0*)\npour pour (V*)\n\nRain -\n")
     prepare({name: [tmp_path / name] for name in ("train", "valid")}, tmp_path / "data")
-    numbers = {"we": 1, "tulip": 2, "milk": 3}
+    (tmp_path / "data" / "raw.txt").write_text("Rain , again and again .\n")
+    numbers = {"we": 1, "tulip": 2, "milk": 3, "rain": 4}
     lines = [f"{word} {' '.join([str(value)] * 16)}\n" for word, value in numbers.items()]
     (tmp_path / "vectors").write_text("".join(lines))
     flags = ["--word-embeddings", str(tmp_path / "vectors"), "--keep-vectors", keep]
     with caplog.at_level("INFO", "plugin.tasks"):
         model = build(*flags, folder=tmp_path / "data")
-    assert model.tagger.frozen.shape == (kept, 16)
-    assert (model.tagger.frozen[-1] == 3).all()
+    assert model.tagger.frozen[:, 0].tolist() == kept
     assert "1 of the 2 training words (50.0 %) have one" in caplog.text
-    assert f"{kept} of other words are kept" in caplog.text
+    assert f"{len(kept)} of other words are kept" in caplog.text
 
 
 @pytest.mark.parametrize(
