@@ -13,6 +13,7 @@ from omegaconf import MISSING
 from selfattn.errors import UserError
 from selfattn_tasks.srl import Sentence, read
 from selfattn_tasks.srl.formats.lines import Line, read_lines_file
+from selfattn_tasks.srl.tagger.features import Features
 from selfattn_tasks.srl.tagger.predicates import (
     LABELS,
     TARGETS,
@@ -95,6 +96,8 @@ class SRLTaggingTask(FairseqTask):
         self.tagger = TaggerState(vocabulary, target=self.target)
         # The word vectors that a model starts from, while it is built.
         self.vectors: WordVectors | None = None
+        # The encoder of a model that has one, which splits words into pieces.
+        self.features: Features | None = None
 
     @classmethod
     def setup_task(cls, cfg: Any, **kwargs: Any) -> "SRLTaggingTask":
@@ -146,6 +149,7 @@ class SRLTaggingTask(FairseqTask):
             self._keep(self.vectors, path, most)
         model = super().build_model(cfg, from_checkpoint)
         self.vectors = None
+        self.features = model.tagger.features
         self.tagger = replace(self.tagger, config=model.tagger.config)
         return model
 
@@ -199,7 +203,8 @@ class SRLTaggingTask(FairseqTask):
     def _example(self, line: Line, gold: Sentence | None = None) -> Example:
         labels = [self.vocabulary.label(tag) for tag in line.tags]
         target = [IGNORED if label is None else label for label in labels]
-        return Example(self.vocabulary.encode(line.words), line.predicate, target, gold)
+        pieces = self.features.pieces(line.words) if self.features else None
+        return Example(self.vocabulary.encode(line.words), line.predicate, target, gold, pieces)
 
     def valid_step(
         self, sample: dict[str, Any], model: Any, criterion: Any

@@ -14,6 +14,7 @@ from selfattn_tasks.srl.formats import conll  # noqa: E402
 from selfattn_tasks.srl.prepare import prepare  # noqa: E402
 from tests.plugin.helpers import sentence  # noqa: E402
 from tests.plugin.srl_corpus import sentences  # noqa: E402
+from tests.selfattn_tasks.srl.writers import write_encoder  # noqa: E402
 
 FLAGS = """
     --user-dir plugin --task srl_tagging --arch deepatt_tiny --criterion bio_tagging --cpu
@@ -45,7 +46,7 @@ def build(data, repo_root):
         words = [str(folder), *FLAGS, *(flag.replace("DATA", str(data)) for flag in flags)]
         parser = options.get_training_parser()
         cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, words))
-        task = tasks.setup_task(cfg.task)
+        run.task = task = tasks.setup_task(cfg.task)
         model = task.build_model(cfg.model)
         task.build_criterion(cfg.criterion)
         for split in ("train", cfg.dataset.valid_subset):
@@ -66,6 +67,8 @@ def build(data, repo_root):
         ("--word-embeddings none.txt", "none.txt cannot be read"),
         ("--word-embeddings DATA/../wide30.txt", "--word-embed-dim 16 is not the width 30"),
         ("--word-embeddings none.txt --keep-vectors few", "--keep-vectors few is not allowed"),
+        ("--tune-features", "--tune-features needs --features FOLDER"),
+        ("--features none", "--features none is not a folder"),
         ("--max-length 2", "--max-length 2 leaves none of the"),
         ("--mtsa-masks none", "--mtsa-masks none is a switch of --encoder-attention mtsa"),
         ("--valid-subset dev", "dev.txt does not exist"),
@@ -122,6 +125,21 @@ def test_vectors_of_any_width(build, file, width, words):
     assert (tagger.config.width, tagger.config.word_dim) == (width, words)
     assert (tagger.frozen == 0.1).all() and tagger.frozen.shape == (1, words)
     assert int((tagger.words.weight == 0.1).all(1).sum()) == 1
+
+
+def test_features_reach_the_network(build, tmp_path):
+    """Every example has its pieces, and a tuned encoder its gradients."""
+    pytest.importorskip("transformers")
+    write_encoder(tmp_path / "bert", ("the", "goat", "was", "##hed"))
+    flags = ["--features", str(tmp_path / "bert"), "--tune-features", "--encoder-embed-dim", "48"]
+    model = build(*flags)
+    examples = build.task.datasets["train"]
+    net_input = examples.collater([examples[0], examples[1]])["net_input"]
+    model(**net_input).sum().backward()
+    gradient = model.tagger.features.encoder.embeddings.word_embeddings.weight.grad
+    read = net_input["pieces"].unique()
+    assert gradient[read[read > 0]].abs().sum(1).all()
+    assert model.tagger.config.predicate_dim == 16
 
 
 @pytest.mark.parametrize(

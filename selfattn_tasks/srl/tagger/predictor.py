@@ -138,6 +138,7 @@ class Predictor:
             [vocabulary.encode(query.words) for query in queries],
             [query.predicate for query in queries],
             self.device,
+            pieces=[tagger.features.pieces(q.words) for q in queries] if tagger.features else (),
         )
         padding = batch["padding_mask"]
         scores = tagger(**batch | {"padding_mask": padding if padding.any() else None})

@@ -9,6 +9,7 @@ from typing import Any
 from selfattn.errors import UserError
 
 from ...words.vocabulary import Vocabulary
+from .features import FeaturesConfig
 from .network import TaggerConfig
 from .predicates import check_labels
 from .sublayer import SUBLAYERS
@@ -59,8 +60,10 @@ class TaggerState:
             raise UserError(f"{path} is not a tagger: it was not trained with --task srl_tagging")
         values = dict(state["config"])
         attention = dict(values.pop("attention"))
+        features = values.pop("features", None)
         name = attention.pop("name")
         try:
+            values["features"] = FeaturesConfig(**features) if features else None
             config = TaggerConfig(**values, attention=SUBLAYERS[name](**attention))
         except (KeyError, TypeError) as error:
             raise UserError(
