@@ -126,7 +126,7 @@ class SRLTaggingTask(FairseqTask):
             name = getattr(cfg, "_name", type(criterion).__name__)
             raise UserError(
                 f"--criterion {name} does not fit --task srl_tagging; give --criterion "
-                "bio_tagging, or policy_gradient with --encoder-attention resa"
+                "bio_tagging or bio_crf, or policy_gradient with --encoder-attention resa"
             )
         return criterion
 

@@ -9,7 +9,10 @@ import torch
 pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
+from plugin.criterions.bio_tagging import IGNORED  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402
+from selfattn_tasks.srl.chain import log_likelihood  # noqa: E402
+from selfattn_tasks.srl.decode import bio_constraints  # noqa: E402
 from selfattn_tasks.srl.formats import conll  # noqa: E402
 from selfattn_tasks.srl.prepare import prepare  # noqa: E402
 from tests.plugin.helpers import sentence  # noqa: E402
@@ -48,7 +51,7 @@ def build(data, repo_root):
         cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, words))
         run.task = task = tasks.setup_task(cfg.task)
         model = task.build_model(cfg.model)
-        task.build_criterion(cfg.criterion)
+        run.criterion = task.build_criterion(cfg.criterion)
         for split in ("train", cfg.dataset.valid_subset):
             task.load_dataset(split)
         return model
@@ -67,6 +70,8 @@ def build(data, repo_root):
         ("--word-embeddings none.txt", "none.txt cannot be read"),
         ("--word-embeddings DATA/../wide30.txt", "--word-embed-dim 16 is not the width 30"),
         ("--word-embeddings none.txt --keep-vectors few", "--keep-vectors few is not allowed"),
+        ("--criterion bio_crf", "--eval-decoder argmax does not fit --criterion bio_crf"),
+        ("--criterion bio_crf --target both", "--target both does not fit --criterion bio_crf"),
         ("--tune-features", "--tune-features needs --features FOLDER"),
         ("--features none", "--features none is not a folder"),
         ("--max-length 2", "--max-length 2 leaves none of the"),
@@ -125,6 +130,24 @@ def test_vectors_of_any_width(build, file, width, words):
     assert (tagger.config.width, tagger.config.word_dim) == (width, words)
     assert (tagger.frozen == 0.1).all() and tagger.frozen.shape == (1, words)
     assert int((tagger.words.weight == 0.1).all(1).sum()) == 1
+
+
+def test_a_loss_over_whole_sequences(build):
+    """A word whose label training lacks may have any; what breaks the rules does not count."""
+    model = build("--criterion", "bio_crf", "--eval-decoder", "strict").eval()
+    examples, labels = build.task.datasets["train"], build.task.vocabulary.labels
+    sample = examples.collater([examples[0], examples[1]])
+    length = len(examples[1][1].words)
+    sample["target"][1, : length - 1] = IGNORED
+    scores, padding = model(**sample["net_input"]), sample["net_input"]["padding_mask"]
+    strict = bio_constraints(labels, "strict")
+    expected = -log_likelihood(scores, sample["target"], padding, strict)[0]
+    loss, words, logged = build.criterion(model, sample)
+    torch.testing.assert_close(loss, expected.sum())
+    assert words == logged["sample_size"] == len(examples[0][1].words) + 1
+    sample["target"][0, 0] = next(i for i, tag in enumerate(labels) if tag.startswith("I-"))
+    each, words, _ = build.criterion(model, sample, reduce=False)
+    assert words == 1 and each[0] == 0 and each[1] == expected[1]
 
 
 def test_features_reach_the_network(build, tmp_path):
