@@ -88,6 +88,22 @@ def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
     return last
 
 
+def halve(state: dict[str, Any]) -> None:
+    """Turn the weights of a checkpoint into half precision; whoever loads it has float32 again.
+
+    Args:
+        state: of :func:`average`; shared tensors stay shared.
+
+    Raises:
+        UserError: if a weight is beyond 65,504, the largest number of float16.
+    """
+    halves = {id(t): t.half() for t in state["model"].values() if t.is_floating_point()}
+    for name, tensor in state["model"].items():
+        state["model"][name] = half = halves.get(id(tensor), tensor)
+        if half.is_floating_point() and not half.isfinite().all():
+            raise UserError(f"--half: the weight {name} is too large for half precision")
+
+
 def _differences(state: dict[str, Any], other: dict[str, Any]) -> Iterator[str]:
     """Why the weights of two checkpoints do not mean the same."""
     weights, other_weights = state["model"], other["model"]

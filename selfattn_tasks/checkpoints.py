@@ -32,6 +32,8 @@ _MODEL_FLAGS = (
     "activation_fn",
     "layernorm_",
     "timing_signal",
+    "features",
+    "tune_features",
     "word_embed_dim",
     "context",
     "embed_dim",

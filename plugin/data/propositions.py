@@ -11,6 +11,7 @@ import torch
 from fairseq.data import FairseqDataset
 
 from selfattn_tasks.srl import Sentence
+from selfattn_tasks.srl.tagger.features import Pieces
 from selfattn_tasks.srl.tagger.network import network_input
 from selfattn_tasks.words.vocabulary import spread
 
@@ -26,12 +27,14 @@ class Example:
         predicate: position of the predicate; ``UNMARKED`` of a sentence.
         target: label numbers; ``IGNORED`` for a label that does not occur in training.
         gold: words and complete proposition, or propositions, for scores; None in training.
+        pieces: of the words, for a network with features.
     """
 
     words: Sequence[int]
     predicate: int
     target: Sequence[int]
     gold: Sentence | None = None
+    pieces: Pieces | None = None
 
 
 class PropositionDataset(FairseqDataset):
@@ -80,6 +83,7 @@ class PropositionDataset(FairseqDataset):
             "net_input": network_input(
                 [example.words for example in examples],
                 [example.predicate for example in examples],
+                pieces=[example.pieces for example in examples if example.pieces is not None],
             ),
             "target": torch.tensor(spread([example.target for example in examples], IGNORED)),
             # Empty in training, where batches are sent to other processes.

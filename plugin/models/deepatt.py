@@ -14,6 +14,7 @@ from torch import Tensor
 
 from selfattn.config import CONFIGS, AttentionConfig
 from selfattn.errors import UserError
+from selfattn_tasks.srl.tagger.features import FeaturesConfig
 from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig
 from selfattn_tasks.srl.tagger.sublayer import BASELINES
 from selfattn_tasks.words.embeddings import WordVectors, vector_width
@@ -89,6 +90,18 @@ class DeepAttModel(BaseFairseqModel):
             "words that do not occur in training are stored unchanged",
         )
         parser.add_argument(
+            "--features",
+            metavar="FOLDER",
+            help="an encoder of Hugging Face's with its tokenizer, as `save_pretrained` writes it: "
+            "its last hidden state at each word's first piece stands beside the word's vector",
+        )
+        parser.add_argument(
+            "--tune-features",
+            action="store_true",
+            help="train the encoder of --features, too; checkpoints then hold it, else only its "
+            "folder's name",
+        )
+        parser.add_argument(
             "--timing-signal",
             action=argparse.BooleanOptionalAction,
             help="add sinusoids of the position (default: with multihead only)",
@@ -132,9 +145,10 @@ class DeepAttModel(BaseFairseqModel):
                 f"{type(task).__name__}"
             )
         vectors: WordVectors | None = getattr(task, "vectors", None)
-        _resolve_sizes(args, vectors)
+        features = _features(args)
+        _resolve_sizes(args, vectors, features.width if features else 0)
         resolve_block_length(args, task)
-        config = tagger_config(args, vocabulary)
+        config = tagger_config(args, vocabulary, features)
         frozen = None
         if vectors is not None:
             rows = [vectors.words[word] for word in vocabulary.frozen]
@@ -142,20 +156,34 @@ class DeepAttModel(BaseFairseqModel):
         tagger = Tagger(config, frozen)
         if vectors is not None:
             start_from(tagger, vocabulary, vectors)
+        if tagger.features is not None:
+            tagger.features.start()
         return cls(tagger)
 
-    def forward(self, words: Tensor, indicator: Tensor, padding_mask: Tensor) -> Tensor:
+    def forward(
+        self, words: Tensor, indicator: Tensor, padding_mask: Tensor, **pieces: Tensor
+    ) -> Tensor:
         """Compute scores ``(B, T, labels)`` as :meth:`Tagger.forward` does."""
-        scores: Tensor = self.tagger(words, indicator, padding_mask)
+        scores: Tensor = self.tagger(words, indicator, padding_mask, **pieces)
         return scores
 
 
-def tagger_config(args: Namespace, vocabulary: Vocabulary) -> TaggerConfig:
+def _features(args: Namespace) -> FeaturesConfig | None:
+    folder, tuned = getattr(args, "features", None), getattr(args, "tune_features", False)
+    if tuned and not folder:
+        raise UserError("--tune-features needs --features FOLDER")
+    return FeaturesConfig.read(folder, tuned=tuned) if folder else None
+
+
+def tagger_config(
+    args: Namespace, vocabulary: Vocabulary, features: FeaturesConfig | None = None
+) -> TaggerConfig:
     """The network's configuration.
 
     Args:
         args: fairseq's model arguments, resolved.
         vocabulary: of the training data.
+        features: the encoder that --features names.
     """
     config = _attention(args)
     return TaggerConfig(
@@ -164,7 +192,9 @@ def tagger_config(args: Namespace, vocabulary: Vocabulary) -> TaggerConfig:
         attention=config,
         frozen_words=len(vocabulary.frozen),
         word_dim=args.word_embed_dim,
-        predicate_dim=args.encoder_embed_dim - args.word_embed_dim,
+        predicate_dim=args.encoder_embed_dim
+        - args.word_embed_dim
+        - (features.width if features else 0),
         layers=args.encoder_layers,
         heads=args.encoder_attention_heads,
         ffn_dim=args.encoder_ffn_embed_dim,
@@ -175,6 +205,7 @@ def tagger_config(args: Namespace, vocabulary: Vocabulary) -> TaggerConfig:
         scale_embedding=not args.no_scale_embedding,
         freeze_words=args.encoder_freeze_embed,
         initialiser=args.initialiser,
+        features=features,
     )
 
 
@@ -209,8 +240,8 @@ def _attention(args: Namespace) -> AttentionConfig:
     return config
 
 
-def _resolve_sizes(args: Namespace, vectors: WordVectors | None) -> None:
-    """Fill in the sizes that follow from the width of the vectors.
+def _resolve_sizes(args: Namespace, vectors: WordVectors | None, features: int = 0) -> None:
+    """Fill in the sizes that follow from the widths of the vectors and of ``features``.
 
     Raises:
         UserError: if a size contradicts the vectors, or the width does not hold them.
@@ -226,14 +257,15 @@ def _resolve_sizes(args: Namespace, vectors: WordVectors | None) -> None:
             "it out"
         )
     heads = args.encoder_attention_heads
-    args.word_embed_dim = width = given or found or _WORD_DIM
+    args.word_embed_dim = given or found or _WORD_DIM
+    width = args.word_embed_dim + features
     if getattr(args, "encoder_embed_dim", None) is None:
         enough = -(-(width + _PREDICATE_DIM) // max(heads, 1)) * heads
         args.encoder_embed_dim = _WIDTH if width + _PREDICATE_DIM <= _WIDTH else enough
     if args.encoder_embed_dim <= width:
         raise UserError(
             f"--encoder-embed-dim {args.encoder_embed_dim} leaves no room for the predicate's "
-            f"indicator beside word vectors of width {width}; it must be above {width}"
+            f"indicator beside word vectors and features of width {width}; it must be above {width}"
         )
     check_heads(args.encoder_embed_dim, heads)
     if getattr(args, "encoder_ffn_embed_dim", None) is None:

@@ -13,6 +13,7 @@ from omegaconf import MISSING
 from selfattn.errors import UserError
 from selfattn_tasks.srl import Sentence, read
 from selfattn_tasks.srl.formats.lines import Line, read_lines_file
+from selfattn_tasks.srl.tagger.features import Features
 from selfattn_tasks.srl.tagger.predicates import (
     LABELS,
     TARGETS,
@@ -22,6 +23,7 @@ from selfattn_tasks.srl.tagger.predicates import (
 )
 from selfattn_tasks.srl.tagger.state import KEY, TaggerState
 from selfattn_tasks.srl.tags import DECODERS
+from selfattn_tasks.text import iter_lines
 from selfattn_tasks.words.embeddings import WordVectors, read_vectors
 from selfattn_tasks.words.vocabulary import Vocabulary, differences, read_symbols
 
@@ -49,12 +51,13 @@ class SRLTaggingConfig(FairseqDataclass):
             "see `selfattn predict --help`"
         },
     )
-    keep_vectors: ChoiceEnum(("all", "seen")) = field(  # type: ignore[valid-type]
+    keep_vectors: str = field(
         default="all",
         metadata={
             "help": "which vectors of --word-embeddings a checkpoint holds besides those of "
-            "training words: all, or only those of words in the prepared files (seen: much "
-            "smaller, but all other words remain unknown)"
+            "training words: all, the first N in the file, or those of words in the *.txt and "
+            "*.conll files of the data folder, whatever their format (seen); all other words "
+            "remain unknown"
         },
     )
     target: ChoiceEnum(TARGETS) = field(  # type: ignore[valid-type]
@@ -93,6 +96,8 @@ class SRLTaggingTask(FairseqTask):
         self.tagger = TaggerState(vocabulary, target=self.target)
         # The word vectors that a model starts from, while it is built.
         self.vectors: WordVectors | None = None
+        # The encoder of a model that has one, which splits words into pieces.
+        self.features: Features | None = None
 
     @classmethod
     def setup_task(cls, cfg: Any, **kwargs: Any) -> "SRLTaggingTask":
@@ -121,7 +126,7 @@ class SRLTaggingTask(FairseqTask):
             name = getattr(cfg, "_name", type(criterion).__name__)
             raise UserError(
                 f"--criterion {name} does not fit --task srl_tagging; give --criterion "
-                "bio_tagging, or policy_gradient with --encoder-attention resa"
+                "bio_tagging or bio_crf, or policy_gradient with --encoder-attention resa"
             )
         return criterion
 
@@ -139,21 +144,31 @@ class SRLTaggingTask(FairseqTask):
             )
         path = getattr(cfg, "word_embeddings", None)
         if path and not from_checkpoint:
+            most = self._most_vectors()
             self.vectors = read_vectors(Path(path))
-            self._keep(self.vectors, path)
+            self._keep(self.vectors, path, most)
         model = super().build_model(cfg, from_checkpoint)
         self.vectors = None
+        self.features = model.tagger.features
         self.tagger = replace(self.tagger, config=model.tagger.config)
         return model
 
-    def _keep(self, vectors: WordVectors, path: str) -> None:
+    def _most_vectors(self) -> int | None:
+        """The N of --keep-vectors; None without one."""
+        choice = str(self.cfg.keep_vectors)
+        if choice in ("all", "seen"):
+            return None
+        if not (choice.isascii() and choice.isdigit()):
+            raise UserError(f"--keep-vectors {choice} is not allowed; all, seen or a number is")
+        return int(choice)
+
+    def _keep(self, vectors: WordVectors, path: str, most: int | None) -> None:
         """Add the words whose vectors checkpoints will hold, and log the coverage."""
         words: Iterable[str] = vectors.words
         if str(self.cfg.keep_vectors) == "seen":
-            files = (f for f in Path(self.cfg.data).glob("*.txt") if not f.name.startswith("dict."))
-            met = {w for file in files for line in read_lines_file(file) for w in line.words}
-            met |= {word.lower() for word in met}
+            met = _strings(Path(self.cfg.data))
             words = [word for word in vectors.words if word in met]
+        words = self.vocabulary.with_frozen(words, most).frozen
         vocabulary = with_vectors(self.vocabulary, vectors, path, words)
         self.tagger = replace(self.tagger, vocabulary=vocabulary)
 
@@ -188,7 +203,8 @@ class SRLTaggingTask(FairseqTask):
     def _example(self, line: Line, gold: Sentence | None = None) -> Example:
         labels = [self.vocabulary.label(tag) for tag in line.tags]
         target = [IGNORED if label is None else label for label in labels]
-        return Example(self.vocabulary.encode(line.words), line.predicate, target, gold)
+        pieces = self.features.pieces(line.words) if self.features else None
+        return Example(self.vocabulary.encode(line.words), line.predicate, target, gold, pieces)
 
     def valid_step(
         self, sample: dict[str, Any], model: Any, criterion: Any
@@ -229,6 +245,22 @@ class SRLTaggingTask(FairseqTask):
                 "training in another --save-dir"
             )
         self.tagger = replace(self.tagger, vocabulary=vocabulary)
+
+
+def _strings(folder: Path) -> set[str]:
+    """Everything between blanks in a folder's data, also in lower case: all words, in any format.
+
+    Lemmas, tags and numbers are among them, which costs a few vectors.
+    """
+    files = (f for ending in ("txt", "conll") for f in folder.glob(f"*.{ending}"))
+    found = {
+        word
+        for file in files
+        if not file.name.startswith("dict.")
+        for line in iter_lines(file)
+        for word in line.split()
+    }
+    return found | {word.lower() for word in found}
 
 
 def _sentences(path: Path) -> list[Sentence]:

@@ -8,6 +8,11 @@ Example, named files (the flags and the vocabulary check come from the last one)
 
   selfattn average --output runs/mtsa/average.pt \\
       --inputs runs/mtsa/checkpoint8.pt runs/mtsa/checkpoint9.pt
+
+The result holds no state of the optimizer. One input alone makes a small file of a trained model:
+
+  selfattn average --inputs runs/srl/checkpoint_best.pt --half --keep-vectors 15000 \\
+      --output srl-small.pt
 """
 
 import argparse
@@ -17,6 +22,7 @@ from pathlib import Path
 from selfattn.errors import UserError
 from selfattn_tasks import saved
 from selfattn_tasks.files import check_output
+from selfattn_tasks.srl.tagger.state import keep_vectors
 
 from .. import averaging
 
@@ -35,6 +41,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default="epoch",
         help="with --dir: checkpointN.pt or checkpoint_EPOCH_N.pt (default: epoch)",
     )
+    parser.add_argument(
+        "--half", action="store_true", help="write weights in half precision; loaded as float32"
+    )
+    parser.add_argument(
+        "--keep-vectors", type=int, metavar="N",
+        help="of a tagger: keep the vectors of N words that training lacks, the first in their file"
+    )  # fmt: skip
     parser.add_argument("--output", required=True, type=Path, metavar="FILE")
 
 
@@ -44,6 +57,8 @@ def check(args: argparse.Namespace) -> None:
         args.refuse("--dir needs --last N")
     if args.inputs and args.last is not None:
         args.refuse("--last belongs to --dir, not to --inputs")
+    if args.keep_vectors is not None and args.keep_vectors < 0:
+        args.refuse(f"--keep-vectors is {args.keep_vectors}, but must be 0 or more")
 
 
 def main(args: argparse.Namespace) -> None:
@@ -53,5 +68,10 @@ def main(args: argparse.Namespace) -> None:
     if os.path.realpath(args.output) in map(os.path.realpath, inputs):
         raise UserError(f"--output {args.output} is one of the inputs, which would be lost")
     check_output("--output", args.output)
-    saved.write(averaging.average(inputs), args.output)
+    state = averaging.average(inputs)
+    if args.keep_vectors is not None:
+        keep_vectors(state, args.keep_vectors, inputs[-1])
+    if args.half:
+        averaging.halve(state)
+    saved.write(state, args.output)
     print(f"averaged {', '.join(path.name for path in inputs)} into {args.output}")

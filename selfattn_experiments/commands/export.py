@@ -15,7 +15,7 @@ from pathlib import Path
 
 from selfattn_tasks.files import check_output, check_output_folder
 
-from .checks import check_least
+from .flags import check_least
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

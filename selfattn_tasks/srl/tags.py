@@ -10,6 +10,9 @@ from .propositions import CONTINUATION, VERB, Proposition
 # The names that ``selfattn_tasks.srl.decode.decode`` knows.
 DECODERS = ("argmax", "published", "tan", "he", "strict", "structured")
 
+# Those that look at each word by itself.
+WORD_BY_WORD = ("argmax", "published")
+
 
 def proposition_of(
     tags: Sequence[str], predicate: int, lemma: str = "", *, decoder: str = "argmax"

@@ -63,10 +63,11 @@ class Vocabulary:
         """Number of a label; None if training never saw it."""
         return self._numbers.get(label)
 
-    def with_frozen(self, words: Iterable[str]) -> Vocabulary:
-        """The same words and labels, and those of ``words`` that training does not know."""
+    def with_frozen(self, words: Iterable[str], most: int | None = None) -> Vocabulary:
+        """The same words and labels, and the first ``most`` of ``words`` that training lacks."""
         known = set(self.words)
-        return Vocabulary(self.words, self.labels, tuple(w for w in words if w not in known))
+        frozen = tuple(w for w in words if w not in known)
+        return Vocabulary(self.words, self.labels, frozen[:most])
 
     def state(self) -> dict[str, list[str]]:
         """Plain lists, for a checkpoint."""

@@ -166,6 +166,28 @@ def test_vectors_are_in_the_checkpoint(whole, corpus):
     assert state["model"]["tagger.words.weight"].shape == (len(vocabulary["words"]) + 2, 20)
 
 
+@pytest.mark.parametrize("keep", ["0", "1"])
+def test_a_small_file_of_a_trained_model_tags_alike(whole, corpus, run_cli, tmp_path, keep):
+    """In half precision, without the optimizer, and with vectors by choice; loaded as float32."""
+    from selfattn_tasks.srl.tagger.predictor import Predictor, Query
+
+    best, small = whole[0] / "checkpoint_best.pt", tmp_path / "small.pt"
+    done = run_cli(["scripts/average_checkpoints.py", "--inputs", best, "--output", small,
+                    "--half", "--keep-vectors", keep])  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert small.stat().st_size < best.stat().st_size / 4
+    assert {value.dtype for value in weights(small).values()} == {torch.float16}
+    ours, theirs = Predictor.load(best), Predictor.load(small)
+    (tagger, vocabulary), = theirs.members  # fmt: skip
+    assert {p.dtype for p in tagger.parameters()} == {tagger.frozen.dtype} == {torch.float32}
+    assert vocabulary.frozen == ours.members[0][1].frozen[: int(keep)]
+    gold = conll.read(corpus / "test.conll")
+    queries = [Query(s.words, p.predicate) for s in gold for p in s.propositions]
+    mine, other = (each.log_probs(queries)[0].exp() for each in (ours, theirs))
+    torch.testing.assert_close(mine, other, rtol=0, atol=0.01)
+    assert ours.predict(gold, "structured") == theirs.predict(gold, "structured")
+
+
 def test_a_sentence_for_a_person(whole, run_cli):
     best = whole[0] / "checkpoint_best.pt"
     done = predict(run_cli, best, "--sentence", "A goat drew the tulip.", "--predicates", "drew")

@@ -9,11 +9,15 @@ import torch
 pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
+from plugin.criterions.bio_tagging import IGNORED  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402
+from selfattn_tasks.srl.chain import log_likelihood  # noqa: E402
+from selfattn_tasks.srl.decode import bio_constraints  # noqa: E402
 from selfattn_tasks.srl.formats import conll  # noqa: E402
 from selfattn_tasks.srl.prepare import prepare  # noqa: E402
 from tests.plugin.helpers import sentence  # noqa: E402
 from tests.plugin.srl_corpus import sentences  # noqa: E402
+from tests.selfattn_tasks.srl.writers import write_encoder  # noqa: E402
 
 FLAGS = """
     --user-dir plugin --task srl_tagging --arch deepatt_tiny --criterion bio_tagging --cpu
@@ -45,9 +49,9 @@ def build(data, repo_root):
         words = [str(folder), *FLAGS, *(flag.replace("DATA", str(data)) for flag in flags)]
         parser = options.get_training_parser()
         cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, words))
-        task = tasks.setup_task(cfg.task)
+        run.task = task = tasks.setup_task(cfg.task)
         model = task.build_model(cfg.model)
-        task.build_criterion(cfg.criterion)
+        run.criterion = task.build_criterion(cfg.criterion)
         for split in ("train", cfg.dataset.valid_subset):
             task.load_dataset(split)
         return model
@@ -65,6 +69,11 @@ def build(data, repo_root):
         ("--encoder-embed-dim 16", "--encoder-embed-dim 16 leaves no room"),
         ("--word-embeddings none.txt", "none.txt cannot be read"),
         ("--word-embeddings DATA/../wide30.txt", "--word-embed-dim 16 is not the width 30"),
+        ("--word-embeddings none.txt --keep-vectors few", "--keep-vectors few is not allowed"),
+        ("--criterion bio_crf", "--eval-decoder argmax does not fit --criterion bio_crf"),
+        ("--criterion bio_crf --target both", "--target both does not fit --criterion bio_crf"),
+        ("--tune-features", "--tune-features needs --features FOLDER"),
+        ("--features none", "--features none is not a folder"),
         ("--max-length 2", "--max-length 2 leaves none of the"),
         ("--mtsa-masks none", "--mtsa-masks none is a switch of --encoder-attention mtsa"),
         ("--valid-subset dev", "dev.txt does not exist"),
@@ -123,22 +132,57 @@ def test_vectors_of_any_width(build, file, width, words):
     assert int((tagger.words.weight == 0.1).all(1).sum()) == 1
 
 
-@pytest.mark.parametrize(("keep", "kept"), [("all", 2), ("seen", 1)])
+def test_a_loss_over_whole_sequences(build):
+    """A word whose label training lacks may have any; what breaks the rules does not count."""
+    model = build("--criterion", "bio_crf", "--eval-decoder", "strict").eval()
+    examples, labels = build.task.datasets["train"], build.task.vocabulary.labels
+    sample = examples.collater([examples[0], examples[1]])
+    length = len(examples[1][1].words)
+    sample["target"][1, : length - 1] = IGNORED
+    scores, padding = model(**sample["net_input"]), sample["net_input"]["padding_mask"]
+    strict = bio_constraints(labels, "strict")
+    expected = -log_likelihood(scores, sample["target"], padding, strict)[0]
+    loss, words, logged = build.criterion(model, sample)
+    torch.testing.assert_close(loss, expected.sum())
+    assert words == logged["sample_size"] == len(examples[0][1].words) + 1
+    sample["target"][0, 0] = next(i for i, tag in enumerate(labels) if tag.startswith("I-"))
+    each, words, _ = build.criterion(model, sample, reduce=False)
+    assert words == 1 and each[0] == 0 and each[1] == expected[1]
+
+
+def test_features_reach_the_network(build, tmp_path):
+    """Every example has its pieces, and a tuned encoder its gradients."""
+    pytest.importorskip("transformers")
+    write_encoder(tmp_path / "bert", ("the", "goat", "was", "##hed"))
+    flags = ["--features", str(tmp_path / "bert"), "--tune-features", "--encoder-embed-dim", "48"]
+    model = build(*flags)
+    examples = build.task.datasets["train"]
+    net_input = examples.collater([examples[0], examples[1]])["net_input"]
+    model(**net_input).sum().backward()
+    gradient = model.tagger.features.encoder.embeddings.word_embeddings.weight.grad
+    read = net_input["pieces"].unique()
+    assert gradient[read[read > 0]].abs().sum(1).all()
+    assert model.tagger.config.predicate_dim == 16
+
+
+@pytest.mark.parametrize(
+    ("keep", "kept"), [("all", [2, 3, 4]), ("seen", [3, 4]), ("1", [2]), ("0", [])]
+)
 def test_vectors_that_are_kept_and_how_many_there_are(build, tmp_path, caplog, keep, kept):
-    """The dictionary lacks Milk, which validation holds, and tulip, which nothing does."""
+    """The dictionary lacks Milk and Rain, the latter without a predicate, and tulip is nowhere."""
     (tmp_path / "train").write_text("We - (A0*)\npour pour (V*)\n")
-    (tmp_path / "valid").write_text("Milk - (A0*)\npour pour (V*)\n")
+    (tmp_path / "valid").write_text("Milk - (A0*)\npour pour (V*)\n\nRain -\n")
     prepare({name: [tmp_path / name] for name in ("train", "valid")}, tmp_path / "data")
-    numbers = {"we": 1, "tulip": 2, "milk": 3}
+    (tmp_path / "data" / "raw.txt").write_text("Rain , again and again .\n")
+    numbers = {"we": 1, "tulip": 2, "milk": 3, "rain": 4}
     lines = [f"{word} {' '.join([str(value)] * 16)}\n" for word, value in numbers.items()]
     (tmp_path / "vectors").write_text("".join(lines))
     flags = ["--word-embeddings", str(tmp_path / "vectors"), "--keep-vectors", keep]
     with caplog.at_level("INFO", "plugin.tasks"):
         model = build(*flags, folder=tmp_path / "data")
-    assert model.tagger.frozen.shape == (kept, 16)
-    assert (model.tagger.frozen[-1] == 3).all()
+    assert model.tagger.frozen[:, 0].tolist() == kept
     assert "1 of the 2 training words (50.0 %) have one" in caplog.text
-    assert f"{kept} of other words are kept" in caplog.text
+    assert f"{len(kept)} of other words are kept" in caplog.text
 
 
 @pytest.mark.parametrize(

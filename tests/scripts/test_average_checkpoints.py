@@ -26,6 +26,8 @@ def run_folder(tmp_path):
             "last_optimizer_state": {"momentum": torch.zeros(100)},
         }
         torch.save(state, tmp_path / f"checkpoint{epoch}.pt")
+    state["model"] = {"weight": torch.full((2, 2), 1e5)}
+    torch.save(state, tmp_path / "large.pt")
     return tmp_path
 
 
@@ -50,14 +52,29 @@ def test_last_epochs(average, run_folder):
             ["--inputs", "checkpoint1.pt", "./checkpoint1.pt"],
             "hold the same weights",
         ),
+        (["--inputs", "checkpoint1.pt", "--keep-vectors", "9"], "checkpoint1.pt is not a tagger"),
+        (["--inputs", "checkpoint1.pt", "--keep-vectors", "-1"], "--keep-vectors is -1, but must"),
+        (["--inputs", "large.pt", "--half"], "the weight weight is too large for half precision"),
     ],
-    ids=["too-many", "no-number", "missing", "overwritten", "twice"],
+    ids=["too-many", "no-number", "missing", "overwritten", "twice", "other", "minus", "large"],
 )
 def test_mistakes(average, args, message, run_folder):
     done = average(*args, "--output", "average.pt", cwd=run_folder)
     assert done.returncode == 2
     assert message in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
     assert not (run_folder / "average.pt").exists()
+
+
+def test_half_precision_keeps_numbers_and_what_is_shared(average, run_folder):
+    state = torch.load(run_folder / "checkpoint1.pt", weights_only=False)
+    tied = torch.full((100, 100), 0.5)
+    state["model"] = {"a": tied, "b": tied, "count": torch.tensor(70_000)}
+    torch.save(state, run_folder / "tied.pt")
+    done = average("--inputs", "tied.pt", "--half", "--output", "half.pt", cwd=run_folder)
+    assert done.returncode == 0, done.stderr
+    found = torch.load(run_folder / "half.pt", weights_only=False)["model"]
+    assert found["a"].dtype == torch.float16 and torch.equal(found["a"].float(), tied)
+    assert found["a"].data_ptr() == found["b"].data_ptr() and found["count"] == 70_000
 
 
 def test_output_in_no_folder(average, run_folder):

@@ -2,7 +2,7 @@
 
 The labels of a sentence form a chain: the network's probability of each label at each word, times 1
 or 0 for each pair of neighbours that the decoder's constraints allow or forbid, divided by the sum
-over all sequences. A forward and a backward pass give its marginals exactly.
+over all sequences. A forward and a backward pass (``srl.chain``) give its marginals exactly.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from selfattn.masks import check_padding_mask
 
+from ..chain import backward, forward
 from ..decode import Constraints, bio_constraints
 from ..formats.bio import OUTSIDE
 from ..propositions import Proposition, Span
@@ -39,49 +40,6 @@ def constraints_of(labels: Sequence[str], decoder: str) -> Constraints:
         count = len(labels)
         return Constraints(torch.ones(count).bool(), torch.ones(count, count).bool())
     return bio_constraints(labels, "strict" if decoder == "structured" else decoder)
-
-
-def forward(log_probs: Tensor, padding_mask: Tensor, constraints: Constraints) -> Tensor:
-    """Sum over all allowed beginnings of each sentence.
-
-    Args:
-        log_probs: ``(B, T, C)``, float64; -inf forbids a label at a word.
-        padding_mask: bool ``(B, T)``, True = padding, on the right.
-        constraints: which labels may follow each other.
-
-    Returns:
-        ``(B, T, C)``: the logarithm of the summed probabilities of the sequences that end with each
-        label at each word; at padding, that of the last word.
-    """
-    check_padding_mask(padding_mask, log_probs.shape[:2])
-    allowed = constraints.allowed.to(log_probs)
-    sums = [log_probs[:, 0].masked_fill(~constraints.start, -torch.inf)]
-    for t in range(1, log_probs.shape[1]):
-        here = _times(sums[-1], allowed) + log_probs[:, t]
-        sums.append(torch.where(padding_mask[:, t, None], sums[-1], here))
-    return torch.stack(sums, 1)
-
-
-def backward(log_probs: Tensor, padding_mask: Tensor, constraints: Constraints) -> Tensor:
-    """Sum over all allowed endings after each word; arguments as for :func:`forward`.
-
-    Returns:
-        ``(B, T, C)``: the logarithm of the summed probabilities of the sequences that follow each
-        label at each word; 0 at the last word and at padding.
-    """
-    check_padding_mask(padding_mask, log_probs.shape[:2])
-    allowed = constraints.allowed.to(log_probs).T
-    sums = [torch.zeros_like(log_probs[:, 0])]
-    for t in range(log_probs.shape[1] - 1, 0, -1):
-        before = _times(sums[-1] + log_probs[:, t], allowed)
-        sums.append(torch.where(padding_mask[:, t, None], sums[-1], before))
-    return torch.stack(sums[::-1], 1)
-
-
-def _times(logarithms: Tensor, matrix: Tensor) -> Tensor:
-    """log(exp(x) M) without overflow; rows of -inf stay so."""
-    most = logarithms.max(1, keepdim=True).values.clamp(min=-1e300)
-    return ((logarithms - most).exp() @ matrix).log() + most
 
 
 def with_confidence(

@@ -17,6 +17,7 @@ from selfattn.masks import check_padding_mask
 
 from ...words.initialise import INITIALISERS, initialise
 from ...words.vocabulary import PADDING, spread
+from .features import Features, FeaturesConfig, Pieces, piece_input
 from .sublayer import build_sublayer
 
 _LAYER_NORM_EPS = 1e-6
@@ -44,6 +45,7 @@ class TaggerConfig:
         scale_embedding: multiply embeddings by the square root of the width, as published.
         freeze_words: do not train the word table.
         initialiser: one of ``INITIALISERS``.
+        features: an encoder whose hidden states stand beside the word vectors; None for none.
 
     Raises:
         UserError: if a size is below 1, a dropout outside [0, 1) or the initialiser unknown.
@@ -65,11 +67,13 @@ class TaggerConfig:
     scale_embedding: bool = True
     freeze_words: bool = False
     initialiser: str = "glorot_normal"
+    features: FeaturesConfig | None = None
 
     @property
     def width(self) -> int:
         """Width of the model in features."""
-        return self.word_dim + self.predicate_dim
+        features = self.features.width if self.features else 0
+        return self.word_dim + features + self.predicate_dim
 
     def __post_init__(self) -> None:
         sizes = ("words", "labels", "word_dim", "predicate_dim", "layers", "heads", "ffn_dim")
@@ -88,7 +92,11 @@ class TaggerConfig:
 
 
 def network_input(
-    rows: Sequence[Sequence[int]], predicates: Sequence[int], device: torch.device | None = None
+    rows: Sequence[Sequence[int]],
+    predicates: Sequence[int],
+    device: torch.device | None = None,
+    *,
+    pieces: Sequence[Pieces] = (),
 ) -> dict[str, Tensor]:
     """Make a batch, padded on the right, with the arguments of :meth:`Tagger.forward`.
 
@@ -97,11 +105,13 @@ def network_input(
         predicates: the position of its predicate, counted from 0; ``predicates.UNMARKED`` marks
             no word.
         device: where the batch is needed. Default: the CPU.
+        pieces: of each sentence, for a network with ``features``.
     """
     words = torch.tensor(spread(rows, PADDING), device=device)
     marked = torch.tensor(list(predicates), device=device)
     indicator = (torch.arange(words.shape[1], device=device) == marked[:, None]).long()
-    return {"words": words, "indicator": indicator, "padding_mask": words == PADDING}
+    batch = {"words": words, "indicator": indicator, "padding_mask": words == PADDING}
+    return batch | (piece_input(pieces, device) if pieces else {})
 
 
 class TaggerLayer(nn.Module):
@@ -175,6 +185,7 @@ class Tagger(nn.Module):
         width = config.width
         self.words = nn.Embedding(config.words, config.word_dim)
         self.indicator = nn.Embedding(2, config.predicate_dim)
+        self.features = Features(config.features) if config.features else None
         self.bias = nn.Parameter(torch.empty(width))
         self.embedding_dropout = Dropout(config.embedding_dropout)
         self.layers = nn.ModuleList(TaggerLayer(config) for _ in range(config.layers))
@@ -192,7 +203,12 @@ class Tagger(nn.Module):
         self.register_buffer("frozen", frozen)
 
     def forward(
-        self, words: Tensor, indicator: Tensor, padding_mask: Tensor | None = None
+        self,
+        words: Tensor,
+        indicator: Tensor,
+        padding_mask: Tensor | None = None,
+        pieces: Tensor | None = None,
+        firsts: Tensor | None = None,
     ) -> Tensor:
         """Scores before the softmax.
 
@@ -200,13 +216,18 @@ class Tagger(nn.Module):
             words: ``(B, T)`` row numbers; those from ``config.words`` on index the frozen table.
             indicator: ``(B, T)``, 1 at the predicate and 0 elsewhere.
             padding_mask: bool ``(B, T)``, True = padding.
+            pieces: ``(B, S)``, as for :meth:`Features.forward`, if ``config.features``.
+            firsts: ``(B, T)``, as there.
 
         Returns:
             ``(B, T, labels)``.
         """
         check_padding_mask(padding_mask, words.shape)
         width = self.config.width
-        x = torch.cat([self._look_up(words), self.indicator(indicator)], -1)
+        parts = [self._look_up(words), self.indicator(indicator)]
+        if self.features is not None:
+            parts.append(self.features(pieces, firsts).to(parts[0]))
+        x = torch.cat(parts, -1)
         if self.config.scale_embedding:
             x = x * math.sqrt(width)
         if padding_mask is not None:

@@ -17,7 +17,7 @@ from ...batches import batches
 from ...words.vocabulary import Vocabulary
 from ..decode import decode
 from ..propositions import Sentence
-from ..tags import proposition_of
+from ..tags import WORD_BY_WORD, proposition_of
 from .confidence import with_confidence
 from .network import Tagger, network_input
 from .predicates import PREDICATE, UNMARKED, places
@@ -65,6 +65,8 @@ class Predictor:
         self.finders = [(tagger.eval().to(device), words) for tagger, words in finders]
         self.labels = members[0][1].labels if members else ()
         self.device = torch.device(device)
+        # Of taggers that were trained on whole sequences (--criterion bio_crf).
+        self.needs_viterbi = False
         if any(set(words.labels) != set(self.labels) for _, words in members):
             raise UserError(
                 "the checkpoints were trained with different labels, so that their probabilities "
@@ -108,9 +110,11 @@ class Predictor:
             raise UserError("no checkpoint is given, but at least one is needed")
         seen = checkpoints.Distinct()
         loaded = [_load(path, seen) for path in paths]
-        labellers = [member for target, member in loaded if target != "predicates"]
-        finders = [member for target, member in loaded if target != "arguments"]
-        return cls(labellers, device, finders)
+        labellers = [member for target, member, _ in loaded if target != "predicates"]
+        finders = [member for target, member, _ in loaded if target != "arguments"]
+        predictor = cls(labellers, device, finders)
+        predictor.needs_viterbi = any(needs for *_, needs in loaded)
+        return predictor
 
     @torch.inference_mode()
     def log_probs(self, queries: Sequence[Query]) -> tuple[Tensor, Tensor]:
@@ -138,6 +142,7 @@ class Predictor:
             [vocabulary.encode(query.words) for query in queries],
             [query.predicate for query in queries],
             self.device,
+            pieces=[tagger.features.pieces(q.words) for q in queries] if tagger.features else (),
         )
         padding = batch["padding_mask"]
         scores = tagger(**batch | {"padding_mask": padding if padding.any() else None})
@@ -190,11 +195,19 @@ class Predictor:
         Returns:
             one list of tags per query, in the given order.
         """
+        self._check(decoder)
         tags: list[list[str]] = [[] for _ in queries]
         for batch, log_probs, padding in self._passes(queries, progress):
             for i, row in zip(batch, decode(log_probs, padding, self.labels, decoder), strict=True):
                 tags[i] = row
         return tags
+
+    def _check(self, decoder: str) -> None:
+        if self.needs_viterbi and decoder in WORD_BY_WORD:
+            raise UserError(
+                f"--decoder {decoder} does not fit a tagger of --criterion bio_crf, which was "
+                "trained on whole sequences; give --decoder structured or strict"
+            )
 
     def _passes(
         self, queries: Sequence[Query], progress: Callable[[int], None] | None
@@ -223,6 +236,7 @@ class Predictor:
             progress: as for :meth:`tag`.
             confidence: add the probabilities of spans and propositions (see ``.confidence``).
         """
+        self._check(decoder)
         given = [p for s in sentences for p in s.propositions]
         queries = [Query(s.words, p.predicate) for s in sentences for p in s.propositions]
         found = list(given)
@@ -242,8 +256,8 @@ class Predictor:
         ]
 
 
-def _load(path: str | os.PathLike[str], seen: checkpoints.Distinct) -> tuple[str, Member]:
-    """What a checkpoint was trained for, and its network and vocabulary."""
+def _load(path: str | os.PathLike[str], seen: checkpoints.Distinct) -> tuple[str, Member, bool]:
+    """What a checkpoint was trained for, its network and vocabulary, whether it needs Viterbi."""
     state = checkpoints.read(path)
     seen.add(state["model"], path)
     loaded = TaggerState.load(state.get("task_state") or {}, path)
@@ -253,4 +267,5 @@ def _load(path: str | os.PathLike[str], seen: checkpoints.Distinct) -> tuple[str
         tagger.load_state_dict(checkpoints.weights_below(state, PREFIX))
     except RuntimeError as error:
         raise UserError(f"the weights in {path} do not fit its configuration: {error}") from None
-    return loaded.target, (tagger, loaded.vocabulary)
+    criterion = (state.get("cfg") or {}).get("criterion") or {}
+    return loaded.target, (tagger, loaded.vocabulary), criterion.get("_name") == "bio_crf"

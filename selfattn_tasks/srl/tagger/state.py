@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from selfattn.errors import UserError
 
 from ...words.vocabulary import Vocabulary
+from .features import FeaturesConfig
 from .network import TaggerConfig
 from .predicates import check_labels
 from .sublayer import SUBLAYERS
@@ -59,8 +60,10 @@ class TaggerState:
             raise UserError(f"{path} is not a tagger: it was not trained with --task srl_tagging")
         values = dict(state["config"])
         attention = dict(values.pop("attention"))
+        features = values.pop("features", None)
         name = attention.pop("name")
         try:
+            values["features"] = FeaturesConfig(**features) if features else None
             config = TaggerConfig(**values, attention=SUBLAYERS[name](**attention))
         except (KeyError, TypeError) as error:
             raise UserError(
@@ -71,3 +74,24 @@ class TaggerState:
         vocabulary = Vocabulary.from_state(state["vocabulary"])
         check_labels(vocabulary.labels, target, path)
         return cls(vocabulary, config, target)
+
+
+def keep_vectors(checkpoint: dict[str, Any], most: int, path: object) -> None:
+    """Leave only the first words that training lacks, with their vectors, in a checkpoint.
+
+    Args:
+        checkpoint: of a tagger; it is changed.
+        most: how many words, in the order of the file of vectors.
+        path: of the checkpoint, for messages.
+
+    Raises:
+        UserError: if it is not a tagger's.
+    """
+    state = TaggerState.load(checkpoint.get("task_state") or {}, path)
+    vocabulary = state.vocabulary.with_frozen(state.vocabulary.frozen, most)
+    assert state.config is not None
+    config = replace(state.config, frozen_words=len(vocabulary.frozen))
+    checkpoint["task_state"][KEY] = replace(state, vocabulary=vocabulary, config=config).dump()
+    weights = checkpoint["model"]
+    # A copy, since a file holds all of what a slice is part of.
+    weights[f"{PREFIX}frozen"] = weights[f"{PREFIX}frozen"][:most].clone()

@@ -9,6 +9,7 @@ import torch
 
 from selfattn.config import MTSAConfig
 from selfattn.errors import UserError
+from selfattn_tasks import checkpoints, saved
 from selfattn_tasks.srl import SRL, Text
 from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig
 from selfattn_tasks.srl.tagger.output import FORMATS, Located, pieces
@@ -226,3 +227,16 @@ def test_a_thousand_random_strings_have_an_answer(model):
 def test_two_thousand_words_without_a_full_stop(model):
     (sentence,) = model("the cat chased a mouse " + "the cat a mouse it " * 399).sentences
     assert len(sentence.words) == 2000 and len(sentence.propositions) == 1
+
+
+def test_a_tagger_of_whole_sequences_is_not_decoded_word_by_word(tmp_path):
+    save_tagger(tmp_path / "a.pt", "mtsa", "srl")
+    state = checkpoints.read(tmp_path / "a.pt")
+    state["cfg"]["criterion"] = {"_name": "bio_crf"}
+    saved.write(state, tmp_path / "a.pt")
+    model = SRL.from_pretrained(tmp_path / "a.pt", decoder="argmax")
+    with pytest.raises(UserError, match="--decoder argmax does not fit a tagger of --criterion"):
+        model("the cat", predicates=["cat"], tokenized=True)
+    model.decoder = "strict"
+    (found,) = model("the cat", predicates=["cat"], tokenized=True).propositions
+    assert found.predicate.text == "cat"

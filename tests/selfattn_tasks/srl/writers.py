@@ -21,3 +21,19 @@ def write_conll12(path, sentences, document="document"):
             text.append("   ".join([*row, *(column[i] for column in columns), "-"]) + "\n")
         text.append("\n")
     path.write_text("".join([*text, "#end document\n"]))
+
+
+def write_encoder(folder, words):
+    """Write a tiny BERT with random weights, and its tokenizer, which knows these pieces."""
+    import transformers
+
+    folder.mkdir()
+    pieces = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words)
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    tokenizer = transformers.BertTokenizerFast(vocab=vocabulary, model_max_length=32)
+    tokenizer.save_pretrained(folder)
+    config = transformers.BertConfig(
+        vocab_size=len(pieces), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=16, max_position_embeddings=34, hidden_dropout_prob=0.5,
+    )  # fmt: skip
+    transformers.BertModel(config).save_pretrained(folder)

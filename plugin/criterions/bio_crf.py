@@ -1,0 +1,86 @@
+"""``--criterion bio_crf``: likelihood of label sequences under a decoder's constraints."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairseq.criterions import register_criterion
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.logging import metrics
+from torch import Tensor
+
+from selfattn.errors import UserError
+from selfattn_tasks.srl.chain import log_likelihood
+from selfattn_tasks.srl.decode import bio_constraints
+from selfattn_tasks.srl.tags import WORD_BY_WORD
+
+from .bio_tagging import IGNORED, BIOTaggingCriterion
+
+
+@dataclass
+class BIOCRFConfig(FairseqDataclass):
+    """Flags of the criterion."""
+
+    crf_constraints: ChoiceEnum(("strict", "he", "tan")) = field(  # type: ignore[valid-type]
+        default="strict",
+        metadata={"help": "which labels may follow each other; see `selfattn predict --help`"},
+    )
+
+
+@register_criterion("bio_crf", dataclass=BIOCRFConfig)
+class BIOCRFCriterion(BIOTaggingCriterion):
+    """Negative log-likelihood of a conditional random field whose transitions are the constraints.
+
+    Transitions that a decoder forbids have -inf and all others 0, so that this is the logarithm of
+    the probability that ``selfattn predict --confidence`` gives to the gold sequence, and Viterbi
+    needs nothing new. A sentence whose labels break the constraints does not count. The scores of a
+    single word mean nothing without its neighbours': ``argmax`` does not fit this training.
+
+    Args:
+        task: ``srl_tagging``, with its labels.
+        crf_constraints: ``strict``, ``he`` or ``tan``.
+
+    Raises:
+        UserError: if the task is to find predicates, which takes probabilities of single words, or
+            validates by a decoder that takes them.
+    """
+
+    def __init__(self, task: Any, crf_constraints: str) -> None:
+        super().__init__(task, label_smoothing=0.0)
+        if task.target != "arguments":
+            raise UserError(
+                f"--target {task.target} does not fit --criterion bio_crf, which is for arguments; "
+                "give --target arguments or --criterion bio_tagging"
+            )
+        if str(task.cfg.eval_decoder) in WORD_BY_WORD:
+            raise UserError(
+                f"--eval-decoder {task.cfg.eval_decoder} does not fit --criterion bio_crf, which "
+                "trains on whole sequences; give --eval-decoder strict or structured"
+            )
+        self.constraints = bio_constraints(task.vocabulary.labels, str(crf_constraints))
+
+    def forward(
+        self, model: Any, sample: dict[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, int, dict[str, Any]]:
+        """fairseq's hook: loss, number of words, what to log; ``(B,)`` without ``reduce``."""
+        scores, target = model(**sample["net_input"]), sample["target"]
+        padding_mask = sample["net_input"]["padding_mask"]
+        log_probs, fits = log_likelihood(scores, target, padding_mask, self.constraints)
+        counted = (target != IGNORED) & fits[:, None]
+        words = int(counted.sum())
+        loss = -log_probs.sum()
+        logged = {
+            "loss": loss.data,
+            "ntokens": words,
+            "nsentences": len(target),
+            "sample_size": words,
+        }
+        return loss if reduce else -log_probs, words, logged
+
+    @staticmethod
+    def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:
+        """Log the mean loss in nats per word."""
+        loss, words = (
+            float(sum(log.get(name, 0) for log in logging_outputs))
+            for name in ("loss", "sample_size")
+        )
+        metrics.log_scalar("loss", loss / max(words, 1), words, round=4)
