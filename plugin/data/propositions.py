@@ -25,6 +25,7 @@ class Example:
         words: row numbers.
         predicate: position of the predicate; ``UNMARKED`` of a sentence.
         target: label numbers; ``IGNORED`` for a label that does not occur in training.
+        spellings: of the words, for a network that reads characters.
         gold: words and complete proposition, or propositions, for scores; None in training.
     """
 
@@ -32,6 +33,7 @@ class Example:
     predicate: int
     target: Sequence[int]
     gold: Sentence | None = None
+    spellings: Sequence[tuple[int, ...]] = ()
 
 
 class PropositionDataset(FairseqDataset):
@@ -80,6 +82,7 @@ class PropositionDataset(FairseqDataset):
             "net_input": network_input(
                 [example.words for example in examples],
                 [example.predicate for example in examples],
+                spellings=[example.spellings for example in examples],
             ),
             "target": torch.tensor(spread([example.target for example in examples], IGNORED)),
             # Empty in training, where batches are sent to other processes.

@@ -69,6 +69,8 @@ class DeepAttModel(BaseFairseqModel):
             "--encoder-attention-heads": "heads (default: 8)",
             "--word-embed-dim": "width of a word vector (default: that of --word-embeddings, or "
             "100)",
+            "--characters": "features of a word's characters, found by a convolution and put "
+            "beside its vector; they take room from the predicate's indicator (default: 0, none)",
         }
         for flag, text in sizes.items():
             parser.add_argument(flag, type=int, metavar="N", help=text)
@@ -144,9 +146,11 @@ class DeepAttModel(BaseFairseqModel):
             start_from(tagger, vocabulary, vectors)
         return cls(tagger)
 
-    def forward(self, words: Tensor, indicator: Tensor, padding_mask: Tensor) -> Tensor:
+    def forward(
+        self, words: Tensor, indicator: Tensor, padding_mask: Tensor, **characters: Tensor
+    ) -> Tensor:
         """Compute scores ``(B, T, labels)`` as :meth:`Tagger.forward` does."""
-        scores: Tensor = self.tagger(words, indicator, padding_mask)
+        scores: Tensor = self.tagger(words, indicator, padding_mask, **characters)
         return scores
 
 
@@ -164,7 +168,9 @@ def tagger_config(args: Namespace, vocabulary: Vocabulary) -> TaggerConfig:
         attention=config,
         frozen_words=len(vocabulary.frozen),
         word_dim=args.word_embed_dim,
-        predicate_dim=args.encoder_embed_dim - args.word_embed_dim,
+        predicate_dim=args.encoder_embed_dim - args.word_embed_dim - args.characters,
+        characters=args.characters,
+        alphabet=vocabulary.character_rows,
         layers=args.encoder_layers,
         heads=args.encoder_attention_heads,
         ffn_dim=args.encoder_ffn_embed_dim,
@@ -230,10 +236,16 @@ def _resolve_sizes(args: Namespace, vectors: WordVectors | None) -> None:
     if getattr(args, "encoder_embed_dim", None) is None:
         enough = -(-(width + _PREDICATE_DIM) // max(heads, 1)) * heads
         args.encoder_embed_dim = _WIDTH if width + _PREDICATE_DIM <= _WIDTH else enough
-    if args.encoder_embed_dim <= width:
+    args.characters = getattr(args, "characters", 0)  # older checkpoints have none
+    if args.characters < 0:
+        raise UserError(f"--characters {args.characters} is not allowed; it must be 0 or more")
+    taken = width + args.characters
+    and_characters = f" and {args.characters} features of characters" if args.characters else ""
+    if args.encoder_embed_dim <= taken:
         raise UserError(
             f"--encoder-embed-dim {args.encoder_embed_dim} leaves no room for the predicate's "
-            f"indicator beside word vectors of width {width}; it must be above {width}"
+            f"indicator beside word vectors of width {width}{and_characters}; it must be above "
+            f"{taken}"
         )
     check_heads(args.encoder_embed_dim, heads)
     if getattr(args, "encoder_ffn_embed_dim", None) is None:

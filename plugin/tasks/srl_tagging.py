@@ -1,5 +1,6 @@
 """``--task srl_tagging``: label the arguments of given predicates."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -93,6 +94,7 @@ class SRLTaggingTask(FairseqTask):
         self.tagger = TaggerState(vocabulary, target=self.target)
         # The word vectors that a model starts from, while it is built.
         self.vectors: WordVectors | None = None
+        self._spelt: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     @classmethod
     def setup_task(cls, cfg: Any, **kwargs: Any) -> "SRLTaggingTask":
@@ -141,6 +143,8 @@ class SRLTaggingTask(FairseqTask):
         if path and not from_checkpoint:
             self.vectors = read_vectors(Path(path))
             self._keep(self.vectors, path)
+        if getattr(cfg, "characters", 0) and not from_checkpoint:
+            self._read_alphabet()
         model = super().build_model(cfg, from_checkpoint)
         self.vectors = None
         self.tagger = replace(self.tagger, config=model.tagger.config)
@@ -155,6 +159,18 @@ class SRLTaggingTask(FairseqTask):
             met |= {word.lower() for word in met}
             words = [word for word in vectors.words if word in met]
         vocabulary = with_vectors(self.vocabulary, vectors, path, words)
+        self.tagger = replace(self.tagger, vocabulary=vocabulary)
+
+    def _read_alphabet(self) -> None:
+        """Take the characters of the training words, as they stand, into the vocabulary.
+
+        Those of only one word remain unknown, so that the vector of unknown ones is trained.
+        """
+        lines = read_lines_file(Path(self.cfg.data, "train.txt"))
+        words = {word for line in lines for word in line.words}
+        counts = Counter(letter for word in words for letter in set(word))
+        alphabet = "".join(sorted(letter for letter, count in counts.items() if count > 1))
+        vocabulary = replace(self.vocabulary, alphabet=alphabet)
         self.tagger = replace(self.tagger, vocabulary=vocabulary)
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> None:
@@ -188,7 +204,10 @@ class SRLTaggingTask(FairseqTask):
     def _example(self, line: Line, gold: Sentence | None = None) -> Example:
         labels = [self.vocabulary.label(tag) for tag in line.tags]
         target = [IGNORED if label is None else label for label in labels]
-        return Example(self.vocabulary.encode(line.words), line.predicate, target, gold)
+        words = self.vocabulary.encode(line.words)
+        # Each different word is held once, however often it occurs.
+        spellings = [self._spelt.setdefault(s, s) for s in self.vocabulary.spell(line.words)]
+        return Example(words, line.predicate, target, gold, spellings)
 
     def valid_step(
         self, sample: dict[str, Any], model: Any, criterion: Any
@@ -220,8 +239,9 @@ class SRLTaggingTask(FairseqTask):
         if stored is None:
             return
         vocabulary = Vocabulary.from_state(stored["vocabulary"])
-        ours = self.vocabulary if self.tagger.config else self.vocabulary.with_frozen(())
-        theirs = vocabulary if self.tagger.config else vocabulary.with_frozen(())
+        ours, theirs = self.vocabulary, vocabulary
+        if self.tagger.config is None:  # no model yet, from which words and alphabet would follow
+            ours, theirs = (replace(v, frozen=(), alphabet="") for v in (ours, theirs))
         if different := differences(ours, theirs):
             raise UserError(
                 f"{self.cfg.data} and the checkpoint have different vocabularies: {different}; "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,10 @@ from selfattn.errors import UserError
 
 # Rows of the word table that are no words.
 PADDING, UNKNOWN, FIRST_WORD = 0, 1, 2
+# Rows of the table of characters, after padding and unknown: a word's ends, then the alphabet.
+_BEGIN, _END, FIRST_CHARACTER = 2, 3, 4
+# Of a longer word, half of the characters from each end are read.
+_LONGEST_WORD = 40
 
 
 @dataclass(frozen=True)
@@ -21,13 +25,16 @@ class Vocabulary:
         words: words of the training.
         labels: BIO tags, or the classes of sentences.
         frozen: words that only the file of word vectors knows.
+        alphabet: the characters of the training; empty if the model does not read them.
     """
 
     words: tuple[str, ...]
     labels: tuple[str, ...]
     frozen: tuple[str, ...] = ()
+    alphabet: str = ""
     _rows: dict[str, int] = field(init=False, repr=False, compare=False)
     _numbers: dict[str, int] = field(init=False, repr=False, compare=False)
+    _letters: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Words of the training come last: they win where both lists hold a word.
@@ -35,11 +42,18 @@ class Vocabulary:
         rows = {word: row for row, word in reversed(list(table))}
         object.__setattr__(self, "_rows", rows)
         object.__setattr__(self, "_numbers", {tag: i for i, tag in enumerate(self.labels)})
+        letters = {letter: i for i, letter in enumerate(self.alphabet, FIRST_CHARACTER)}
+        object.__setattr__(self, "_letters", letters)
 
     @property
     def trained_rows(self) -> int:
         """Rows of the trained word table, padding and unknown included."""
         return FIRST_WORD + len(self.words)
+
+    @property
+    def character_rows(self) -> int:
+        """Rows of the table of characters; 0 without an alphabet."""
+        return FIRST_CHARACTER + len(self.alphabet) if self.alphabet else 0
 
     def encode(self, words: Iterable[str]) -> list[int]:
         """Row numbers of words.
@@ -54,6 +68,16 @@ class Vocabulary:
         trained = [row for row in rows if row is not None and row < self.trained_rows]
         return (trained or [row for row in rows if row is not None] or [UNKNOWN])[0]
 
+    def spell(self, words: Iterable[str]) -> list[tuple[int, ...]]:
+        """Numbers of the characters of words as they stand; empty without an alphabet."""
+        return [self._characters(word) for word in words] if self.alphabet else []
+
+    def _characters(self, word: str) -> tuple[int, ...]:
+        if len(word) > _LONGEST_WORD:
+            word = word[: _LONGEST_WORD // 2] + word[-_LONGEST_WORD // 2 :]
+        found = (self._letters.get(character, UNKNOWN) for character in word)
+        return (_BEGIN, *found, _END)
+
     def label(self, label: str) -> int | None:
         """Number of a label; None if training never saw it."""
         return self._numbers.get(label)
@@ -61,16 +85,18 @@ class Vocabulary:
     def with_frozen(self, words: Iterable[str]) -> Vocabulary:
         """The same words and labels, and those of ``words`` that training does not know."""
         known = set(self.words)
-        return Vocabulary(self.words, self.labels, tuple(w for w in words if w not in known))
+        return replace(self, frozen=tuple(w for w in words if w not in known))
 
-    def state(self) -> dict[str, list[str]]:
-        """Plain lists, for a checkpoint."""
-        return {name: list(getattr(self, name)) for name in ("words", "labels", "frozen")}
+    def state(self) -> dict[str, Any]:
+        """Plain lists, and the alphabet if there is one, for a checkpoint."""
+        state = {name: list(getattr(self, name)) for name in ("words", "labels", "frozen")}
+        return state | ({"alphabet": self.alphabet} if self.alphabet else {})
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Vocabulary:
         """What :meth:`state` gave."""
-        return cls(*(tuple(state[name]) for name in ("words", "labels", "frozen")))
+        words, labels, frozen = (tuple(state[name]) for name in ("words", "labels", "frozen"))
+        return cls(words, labels, frozen, state.get("alphabet", ""))
 
 
 def differences(ours: Vocabulary, other: Vocabulary) -> str:
@@ -81,6 +107,7 @@ def differences(ours: Vocabulary, other: Vocabulary) -> str:
             ("words", "words"),
             ("labels", "labels"),
             ("frozen", "words of the vectors' file"),
+            ("alphabet", "characters"),
         )
         if getattr(ours, name) != getattr(other, name)
     ]

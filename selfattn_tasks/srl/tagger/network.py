@@ -14,6 +14,7 @@ from selfattn.errors import UserError, check_integer
 from selfattn.layers.dropout import Dropout
 from selfattn.masks import check_padding_mask
 
+from ...words.characters import CharacterCNN, character_input
 from ...words.initialise import INITIALISERS, initialise
 from ...words.vocabulary import PADDING, spread
 from .sublayer import build_sublayer
@@ -43,6 +44,8 @@ class TaggerConfig:
         scale_embedding: multiply embeddings by the square root of the width, as published.
         freeze_words: do not train the word table.
         initialiser: one of ``INITIALISERS``.
+        characters: features of a word's characters, beside its vector.
+        alphabet: rows of the table of characters; not used without ``characters``.
 
     Raises:
         UserError: if a size is below 1, a dropout outside [0, 1) or the initialiser unknown.
@@ -64,11 +67,13 @@ class TaggerConfig:
     scale_embedding: bool = True
     freeze_words: bool = False
     initialiser: str = "glorot_normal"
+    characters: int = 0
+    alphabet: int = 0
 
     @property
     def width(self) -> int:
         """Width of the model in features."""
-        return self.word_dim + self.predicate_dim
+        return self.word_dim + self.characters + self.predicate_dim
 
     def __post_init__(self) -> None:
         sizes = ("words", "labels", "word_dim", "predicate_dim", "layers", "heads", "ffn_dim")
@@ -87,7 +92,10 @@ class TaggerConfig:
 
 
 def network_input(
-    rows: Sequence[Sequence[int]], predicates: Sequence[int], device: torch.device | None = None
+    rows: Sequence[Sequence[int]],
+    predicates: Sequence[int],
+    device: torch.device | None = None,
+    spellings: Sequence[Sequence[tuple[int, ...]]] = (),
 ) -> dict[str, Tensor]:
     """Make a batch, padded on the right, with the arguments of :meth:`Tagger.forward`.
 
@@ -96,11 +104,13 @@ def network_input(
         predicates: the position of its predicate, counted from 0; ``predicates.UNMARKED`` marks
             no word.
         device: where the batch is needed. Default: the CPU.
+        spellings: of each sentence's words, for a network that reads characters.
     """
     words = torch.tensor(spread(rows, PADDING), device=device)
     marked = torch.tensor(list(predicates), device=device)
     indicator = (torch.arange(words.shape[1], device=device) == marked[:, None]).long()
-    return {"words": words, "indicator": indicator, "padding_mask": words == PADDING}
+    batch = {"words": words, "indicator": indicator, "padding_mask": words == PADDING}
+    return batch | (character_input(spellings, device) if any(spellings) else {})
 
 
 class TaggerLayer(nn.Module):
@@ -174,6 +184,8 @@ class Tagger(nn.Module):
         width = config.width
         self.words = nn.Embedding(config.words, config.word_dim)
         self.indicator = nn.Embedding(2, config.predicate_dim)
+        if config.characters:
+            self.characters = CharacterCNN(config.alphabet, config.characters)
         self.bias = nn.Parameter(torch.empty(width))
         self.embedding_dropout = Dropout(config.embedding_dropout)
         self.layers = nn.ModuleList(TaggerLayer(config) for _ in range(config.layers))
@@ -191,7 +203,11 @@ class Tagger(nn.Module):
         self.register_buffer("frozen", frozen)
 
     def forward(
-        self, words: Tensor, indicator: Tensor, padding_mask: Tensor | None = None
+        self,
+        words: Tensor,
+        indicator: Tensor,
+        padding_mask: Tensor | None = None,
+        **characters: Tensor,
     ) -> Tensor:
         """Scores before the softmax.
 
@@ -199,13 +215,17 @@ class Tagger(nn.Module):
             words: ``(B, T)`` row numbers; those from ``config.words`` on index the frozen table.
             indicator: ``(B, T)``, 1 at the predicate and 0 elsewhere.
             padding_mask: bool ``(B, T)``, True = padding.
+            characters: the arguments of ``CharacterCNN``, if ``config.characters``.
 
         Returns:
             ``(B, T, labels)``.
         """
         check_padding_mask(padding_mask, words.shape)
         width = self.config.width
-        x = torch.cat([self._look_up(words), self.indicator(indicator)], -1)
+        parts = [self._look_up(words), self.indicator(indicator)]
+        if self.config.characters:
+            parts.append(self.characters(**characters))
+        x = torch.cat(parts, -1)
         if self.config.scale_embedding:
             x = x * math.sqrt(width)
         if padding_mask is not None:

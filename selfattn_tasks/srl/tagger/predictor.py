@@ -138,6 +138,7 @@ class Predictor:
             [vocabulary.encode(query.words) for query in queries],
             [query.predicate for query in queries],
             self.device,
+            [vocabulary.spell(query.words) for query in queries],
         )
         padding = batch["padding_mask"]
         scores = tagger(**batch | {"padding_mask": padding if padding.any() else None})
