@@ -26,6 +26,7 @@ class Example:
         words: row numbers.
         predicate: position of the predicate; ``UNMARKED`` of a sentence.
         target: label numbers; ``IGNORED`` for a label that does not occur in training.
+        spellings: of the words, for a network that reads characters.
         gold: words and complete proposition, or propositions, for scores; None in training.
         pieces: of the words, for a network with features.
     """
@@ -35,6 +36,7 @@ class Example:
     target: Sequence[int]
     gold: Sentence | None = None
     pieces: Pieces | None = None
+    spellings: Sequence[tuple[int, ...]] = ()
 
 
 class PropositionDataset(FairseqDataset):
@@ -84,6 +86,7 @@ class PropositionDataset(FairseqDataset):
                 [example.words for example in examples],
                 [example.predicate for example in examples],
                 pieces=[example.pieces for example in examples if example.pieces is not None],
+                spellings=[example.spellings for example in examples],
             ),
             "target": torch.tensor(spread([example.target for example in examples], IGNORED)),
             # Empty in training, where batches are sent to other processes.

@@ -70,6 +70,8 @@ class DeepAttModel(BaseFairseqModel):
             "--encoder-attention-heads": "heads (default: 8)",
             "--word-embed-dim": "width of a word vector (default: that of --word-embeddings, or "
             "100)",
+            "--characters": "features of a word's characters, found by a convolution and put "
+            "beside its vector; they take room from the predicate's indicator (default: 0, none)",
         }
         for flag, text in sizes.items():
             parser.add_argument(flag, type=int, metavar="N", help=text)
@@ -161,10 +163,10 @@ class DeepAttModel(BaseFairseqModel):
         return cls(tagger)
 
     def forward(
-        self, words: Tensor, indicator: Tensor, padding_mask: Tensor, **pieces: Tensor
+        self, words: Tensor, indicator: Tensor, padding_mask: Tensor, **more: Tensor
     ) -> Tensor:
         """Compute scores ``(B, T, labels)`` as :meth:`Tagger.forward` does."""
-        scores: Tensor = self.tagger(words, indicator, padding_mask, **pieces)
+        scores: Tensor = self.tagger(words, indicator, padding_mask, **more)
         return scores
 
 
@@ -194,7 +196,10 @@ def tagger_config(
         word_dim=args.word_embed_dim,
         predicate_dim=args.encoder_embed_dim
         - args.word_embed_dim
+        - args.characters
         - (features.width if features else 0),
+        characters=args.characters,
+        alphabet=vocabulary.character_rows,
         layers=args.encoder_layers,
         heads=args.encoder_attention_heads,
         ffn_dim=args.encoder_ffn_embed_dim,
@@ -262,10 +267,15 @@ def _resolve_sizes(args: Namespace, vectors: WordVectors | None, features: int =
     if getattr(args, "encoder_embed_dim", None) is None:
         enough = -(-(width + _PREDICATE_DIM) // max(heads, 1)) * heads
         args.encoder_embed_dim = _WIDTH if width + _PREDICATE_DIM <= _WIDTH else enough
-    if args.encoder_embed_dim <= width:
+    args.characters = getattr(args, "characters", 0)  # older checkpoints have none
+    if args.characters < 0:
+        raise UserError(f"--characters {args.characters} is not allowed; it must be 0 or more")
+    taken = width + args.characters
+    if args.encoder_embed_dim <= taken:
         raise UserError(
             f"--encoder-embed-dim {args.encoder_embed_dim} leaves no room for the predicate's "
-            f"indicator beside word vectors and features of width {width}; it must be above {width}"
+            f"indicator beside {taken} features of words, characters and --features; it must be "
+            f"above {taken}"
         )
     check_heads(args.encoder_embed_dim, heads)
     if getattr(args, "encoder_ffn_embed_dim", None) is None:

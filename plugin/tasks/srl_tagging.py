@@ -1,5 +1,6 @@
 """``--task srl_tagging``: label the arguments of given predicates."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -98,6 +99,7 @@ class SRLTaggingTask(FairseqTask):
         self.vectors: WordVectors | None = None
         # The encoder of a model that has one, which splits words into pieces.
         self.features: Features | None = None
+        self._spelt: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     @classmethod
     def setup_task(cls, cfg: Any, **kwargs: Any) -> "SRLTaggingTask":
@@ -147,6 +149,8 @@ class SRLTaggingTask(FairseqTask):
             most = self._most_vectors()
             self.vectors = read_vectors(Path(path))
             self._keep(self.vectors, path, most)
+        if getattr(cfg, "characters", 0) and not from_checkpoint:
+            self._read_alphabet()
         model = super().build_model(cfg, from_checkpoint)
         self.vectors = None
         self.features = model.tagger.features
@@ -170,6 +174,18 @@ class SRLTaggingTask(FairseqTask):
             words = [word for word in vectors.words if word in met]
         words = self.vocabulary.with_frozen(words, most).frozen
         vocabulary = with_vectors(self.vocabulary, vectors, path, words)
+        self.tagger = replace(self.tagger, vocabulary=vocabulary)
+
+    def _read_alphabet(self) -> None:
+        """Take the characters of the training words, as they stand, into the vocabulary.
+
+        Those of only one word remain unknown, so that the vector of unknown ones is trained.
+        """
+        lines = read_lines_file(Path(self.cfg.data, "train.txt"))
+        words = {word for line in lines for word in line.words}
+        counts = Counter(letter for word in words for letter in set(word))
+        alphabet = "".join(sorted(letter for letter, count in counts.items() if count > 1))
+        vocabulary = replace(self.vocabulary, alphabet=alphabet)
         self.tagger = replace(self.tagger, vocabulary=vocabulary)
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> None:
@@ -204,7 +220,10 @@ class SRLTaggingTask(FairseqTask):
         labels = [self.vocabulary.label(tag) for tag in line.tags]
         target = [IGNORED if label is None else label for label in labels]
         pieces = self.features.pieces(line.words) if self.features else None
-        return Example(self.vocabulary.encode(line.words), line.predicate, target, gold, pieces)
+        words = self.vocabulary.encode(line.words)
+        # Each different word is held once, however often it occurs.
+        spellings = [self._spelt.setdefault(s, s) for s in self.vocabulary.spell(line.words)]
+        return Example(words, line.predicate, target, gold, pieces, spellings)
 
     def valid_step(
         self, sample: dict[str, Any], model: Any, criterion: Any
@@ -236,8 +255,9 @@ class SRLTaggingTask(FairseqTask):
         if stored is None:
             return
         vocabulary = Vocabulary.from_state(stored["vocabulary"])
-        ours = self.vocabulary if self.tagger.config else self.vocabulary.with_frozen(())
-        theirs = vocabulary if self.tagger.config else vocabulary.with_frozen(())
+        ours, theirs = self.vocabulary, vocabulary
+        if self.tagger.config is None:  # no model yet, from which words and alphabet would follow
+            ours, theirs = (replace(v, frozen=(), alphabet="") for v in (ours, theirs))
         if different := differences(ours, theirs):
             raise UserError(
                 f"{self.cfg.data} and the checkpoint have different vocabularies: {different}; "

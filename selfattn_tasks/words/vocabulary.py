@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,10 @@ from ..files import write_lines
 PADDING, UNKNOWN, FIRST_WORD = 0, 1, 2
 # Symbols that every fairseq dictionary has.
 _RESERVED = {"<s>", "<pad>", "</s>", "<unk>"}
+# Rows of the table of characters, after padding and unknown: a word's ends, then the alphabet.
+_BEGIN, _END, FIRST_CHARACTER = 2, 3, 4
+# Of a longer word, half of the characters from each end are read.
+_LONGEST_WORD = 40
 
 
 @dataclass(frozen=True)
@@ -26,13 +30,16 @@ class Vocabulary:
         words: words of the training.
         labels: BIO tags, or the classes of sentences.
         frozen: words that only the file of word vectors knows.
+        alphabet: the characters of the training; empty if the model does not read them.
     """
 
     words: tuple[str, ...]
     labels: tuple[str, ...]
     frozen: tuple[str, ...] = ()
+    alphabet: str = ""
     _rows: dict[str, int] = field(init=False, repr=False, compare=False)
     _numbers: dict[str, int] = field(init=False, repr=False, compare=False)
+    _letters: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Words of the training come last: they win where both lists hold a word.
@@ -40,11 +47,18 @@ class Vocabulary:
         rows = {word: row for row, word in reversed(list(table))}
         object.__setattr__(self, "_rows", rows)
         object.__setattr__(self, "_numbers", {tag: i for i, tag in enumerate(self.labels)})
+        letters = {letter: i for i, letter in enumerate(self.alphabet, FIRST_CHARACTER)}
+        object.__setattr__(self, "_letters", letters)
 
     @property
     def trained_rows(self) -> int:
         """Rows of the trained word table, padding and unknown included."""
         return FIRST_WORD + len(self.words)
+
+    @property
+    def character_rows(self) -> int:
+        """Rows of the table of characters; 0 without an alphabet."""
+        return FIRST_CHARACTER + len(self.alphabet) if self.alphabet else 0
 
     def encode(self, words: Iterable[str]) -> list[int]:
         """Row numbers of words.
@@ -59,6 +73,16 @@ class Vocabulary:
         trained = [row for row in rows if row is not None and row < self.trained_rows]
         return (trained or [row for row in rows if row is not None] or [UNKNOWN])[0]
 
+    def spell(self, words: Iterable[str]) -> list[tuple[int, ...]]:
+        """Numbers of the characters of words as they stand; empty without an alphabet."""
+        return [self._characters(word) for word in words] if self.alphabet else []
+
+    def _characters(self, word: str) -> tuple[int, ...]:
+        if len(word) > _LONGEST_WORD:
+            word = word[: _LONGEST_WORD // 2] + word[-_LONGEST_WORD // 2 :]
+        found = (self._letters.get(character, UNKNOWN) for character in word)
+        return (_BEGIN, *found, _END)
+
     def label(self, label: str) -> int | None:
         """Number of a label; None if training never saw it."""
         return self._numbers.get(label)
@@ -67,16 +91,18 @@ class Vocabulary:
         """The same words and labels, and the first ``most`` of ``words`` that training lacks."""
         known = set(self.words)
         frozen = tuple(w for w in words if w not in known)
-        return Vocabulary(self.words, self.labels, frozen[:most])
+        return replace(self, frozen=frozen[:most])
 
-    def state(self) -> dict[str, list[str]]:
-        """Plain lists, for a checkpoint."""
-        return {name: list(getattr(self, name)) for name in ("words", "labels", "frozen")}
+    def state(self) -> dict[str, Any]:
+        """Plain lists, and the alphabet if there is one, for a checkpoint."""
+        state = {name: list(getattr(self, name)) for name in ("words", "labels", "frozen")}
+        return state | ({"alphabet": self.alphabet} if self.alphabet else {})
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Vocabulary:
         """What :meth:`state` gave."""
-        return cls(*(tuple(state[name]) for name in ("words", "labels", "frozen")))
+        words, labels, frozen = (tuple(state[name]) for name in ("words", "labels", "frozen"))
+        return cls(words, labels, frozen, state.get("alphabet", ""))
 
 
 def differences(ours: Vocabulary, other: Vocabulary) -> str:
@@ -87,6 +113,7 @@ def differences(ours: Vocabulary, other: Vocabulary) -> str:
             ("words", "words"),
             ("labels", "labels"),
             ("frozen", "words of the vectors' file"),
+            ("alphabet", "characters"),
         )
         if getattr(ours, name) != getattr(other, name)
     ]

@@ -67,6 +67,8 @@ def build(data, repo_root):
         ("--label-smoothing 1", "--label-smoothing 1.0 is not allowed"),
         ("--encoder-attention-heads 5", "--encoder-attention-heads 5 does not divide"),
         ("--encoder-embed-dim 16", "--encoder-embed-dim 16 leaves no room"),
+        ("--characters 16", "of width 16 and 16 features of characters; it must be above 32"),
+        ("--characters -1", "--characters -1 is not allowed"),
         ("--word-embeddings none.txt", "none.txt cannot be read"),
         ("--word-embeddings DATA/../wide30.txt", "--word-embed-dim 16 is not the width 30"),
         ("--word-embeddings none.txt --keep-vectors few", "--keep-vectors few is not allowed"),

@@ -13,7 +13,7 @@ from selfattn.errors import UserError  # noqa: E402
 from selfattn_tasks import checkpoints  # noqa: E402
 from selfattn_tasks.srl.formats import conll  # noqa: E402
 from selfattn_tasks.srl.prepare import prepare  # noqa: E402
-from selfattn_tasks.srl.tagger.predictor import Predictor  # noqa: E402
+from selfattn_tasks.srl.tagger.predictor import Predictor, Query  # noqa: E402
 from selfattn_tasks.srl.tagger.reliability import judged, reliability  # noqa: E402
 from tests.plugin.helpers import logged, sentence  # noqa: E402
 from tests.plugin.srl_corpus import sentences  # noqa: E402
@@ -50,13 +50,22 @@ def train(corpus, run_cli):
 def trained(train, corpus):
     """For each target, a checkpoint and what its last validation logged."""
     found = {}
-    for target, epochs in (("both", "8"), ("predicates", "8")):
+    for target, more in (("both", ()), ("predicates", ("--characters", "8"))):
         folder = corpus / target
-        done = train(folder, "--target", target, "--max-epoch", epochs)
+        done = train(folder, "--target", target, "--max-epoch", "8", *more)
         assert done.returncode == 0, done.stdout + done.stderr
         lines = (done.stdout + done.stderr).splitlines()
         found[target] = folder / "checkpoint_last.pt", logged(lines, "valid")[-1]
     return found
+
+
+def validate(run_cli, corpus, path, *flags):
+    """What fairseq-validate logs."""
+    done = run_cli(["-m", "fairseq_cli.validate", corpus / "data", "--user-dir", "plugin", "--task",
+                    "srl_tagging", "--path", path, "--cpu", "--no-progress-bar",
+                    "--log-format", "json", "--max-tokens", "500", *flags])  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return logged((done.stdout + done.stderr).splitlines(), "valid")[-1]
 
 
 def label(run_cli, *args):
@@ -111,6 +120,7 @@ def test_a_tagger_of_predicates_beside_one_of_arguments(trained, corpus, run_cli
     state = checkpoints.read(path)
     assert state["task_state"]["srl_tagging"]["target"] == "predicates"
     assert state["model"]["tagger.classifier.weight"].shape[0] == 2
+    assert state["model"]["tagger.indicator.weight"].shape == (2, 32 - 16 - 8)
     gold = conll.read(corpus / "valid.conll")
     words = [s.words for s in gold]
     alone = Predictor.load(path)
@@ -127,6 +137,26 @@ def test_a_tagger_of_predicates_beside_one_of_arguments(trained, corpus, run_cli
     both = Predictor.load([trained["both"][0], path])
     assert len(both.members) == 1 and len(both.finders) == 2
     assert both.predicates(words[:3]) != [[], [], []]
+
+
+def test_a_word_that_training_never_saw_has_its_characters(trained):
+    """Two unknown words differ; without characters they are one."""
+    for target, same in (("predicates", False), ("both", True)):
+        model = Predictor.load(trained[target][0])
+        found = [model._log_probs_of(model.finders[0], [Query(("the", word), -1)])[0]
+                 for word in ("zzz", "\U0001f642" + "y" * 1000)]  # fmt: skip
+        assert torch.equal(*found) is same and found[0].isfinite().all()
+
+
+def test_characters_in_fairseq_s_own_validation_and_a_training_that_goes_on(
+    trained, train, corpus, run_cli, tmp_path
+):
+    path, logged_before = trained["predicates"]
+    valid = validate(run_cli, corpus, path, "--target", "predicates")
+    assert valid["valid_predicate_f1"] == logged_before["valid_predicate_f1"]
+    shutil.copy(path, tmp_path / "checkpoint_last.pt")
+    done = train(tmp_path, "--target", "predicates", "--max-epoch", "9", "--characters", "8")
+    assert done.returncode == 0, done.stderr
 
 
 def test_confidence_is_in_json_and_can_be_calibrated(trained, corpus, run_cli, tmp_path):
@@ -178,11 +208,7 @@ def test_models_without_predicates_say_so(trained, corpus, run_cli, tmp_path):
     del state["task_state"]["srl_tagging"]["target"]
     del state["cfg"]["task"]["target"]
     torch.save(state, tmp_path / "old.pt")
-    done = run_cli(["-m", "fairseq_cli.validate", corpus / "data", "--user-dir", "plugin", "--task",
-                    "srl_tagging", "--path", tmp_path / "old.pt", "--cpu", "--no-progress-bar",
-                    "--log-format", "json", "--max-tokens", "500"])  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    valid = logged((done.stdout + done.stderr).splitlines(), "valid")[-1]
+    valid = validate(run_cli, corpus, tmp_path / "old.pt")
     assert valid["valid_f1"] == trained["both"][1]["valid_f1"]
     assert "valid_predicate_f1" not in valid
     old = Predictor.load(tmp_path / "old.pt")

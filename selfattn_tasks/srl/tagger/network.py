@@ -15,6 +15,7 @@ from selfattn.layers.dropout import Dropout
 from selfattn.layers.positions import timing_signal
 from selfattn.masks import check_padding_mask
 
+from ...words.characters import CharacterCNN, character_input
 from ...words.initialise import INITIALISERS, initialise
 from ...words.vocabulary import PADDING, spread
 from .features import Features, FeaturesConfig, Pieces, piece_input
@@ -46,6 +47,8 @@ class TaggerConfig:
         freeze_words: do not train the word table.
         initialiser: one of ``INITIALISERS``.
         features: an encoder whose hidden states stand beside the word vectors; None for none.
+        characters: features of a word's characters, beside its vector.
+        alphabet: rows of the table of characters; not used without ``characters``.
 
     Raises:
         UserError: if a size is below 1, a dropout outside [0, 1) or the initialiser unknown.
@@ -68,12 +71,14 @@ class TaggerConfig:
     freeze_words: bool = False
     initialiser: str = "glorot_normal"
     features: FeaturesConfig | None = None
+    characters: int = 0
+    alphabet: int = 0
 
     @property
     def width(self) -> int:
         """Width of the model in features."""
         features = self.features.width if self.features else 0
-        return self.word_dim + features + self.predicate_dim
+        return self.word_dim + features + self.characters + self.predicate_dim
 
     def __post_init__(self) -> None:
         sizes = ("words", "labels", "word_dim", "predicate_dim", "layers", "heads", "ffn_dim")
@@ -97,6 +102,7 @@ def network_input(
     device: torch.device | None = None,
     *,
     pieces: Sequence[Pieces] = (),
+    spellings: Sequence[Sequence[tuple[int, ...]]] = (),
 ) -> dict[str, Tensor]:
     """Make a batch, padded on the right, with the arguments of :meth:`Tagger.forward`.
 
@@ -106,12 +112,17 @@ def network_input(
             no word.
         device: where the batch is needed. Default: the CPU.
         pieces: of each sentence, for a network with ``features``.
+        spellings: of each sentence's words, for a network that reads characters.
     """
     words = torch.tensor(spread(rows, PADDING), device=device)
     marked = torch.tensor(list(predicates), device=device)
     indicator = (torch.arange(words.shape[1], device=device) == marked[:, None]).long()
     batch = {"words": words, "indicator": indicator, "padding_mask": words == PADDING}
-    return batch | (piece_input(pieces, device) if pieces else {})
+    if pieces:
+        batch |= piece_input(pieces, device)
+    if any(spellings):
+        batch |= character_input(spellings, device)
+    return batch
 
 
 class TaggerLayer(nn.Module):
@@ -186,6 +197,8 @@ class Tagger(nn.Module):
         self.words = nn.Embedding(config.words, config.word_dim)
         self.indicator = nn.Embedding(2, config.predicate_dim)
         self.features = Features(config.features) if config.features else None
+        if config.characters:
+            self.characters = CharacterCNN(config.alphabet, config.characters)
         self.bias = nn.Parameter(torch.empty(width))
         self.embedding_dropout = Dropout(config.embedding_dropout)
         self.layers = nn.ModuleList(TaggerLayer(config) for _ in range(config.layers))
@@ -209,6 +222,7 @@ class Tagger(nn.Module):
         padding_mask: Tensor | None = None,
         pieces: Tensor | None = None,
         firsts: Tensor | None = None,
+        **characters: Tensor,
     ) -> Tensor:
         """Scores before the softmax.
 
@@ -218,6 +232,7 @@ class Tagger(nn.Module):
             padding_mask: bool ``(B, T)``, True = padding.
             pieces: ``(B, S)``, as for :meth:`Features.forward`, if ``config.features``.
             firsts: ``(B, T)``, as there.
+            characters: the arguments of ``CharacterCNN``, if ``config.characters``.
 
         Returns:
             ``(B, T, labels)``.
@@ -227,6 +242,8 @@ class Tagger(nn.Module):
         parts = [self._look_up(words), self.indicator(indicator)]
         if self.features is not None:
             parts.append(self.features(pieces, firsts).to(parts[0]))
+        if self.config.characters:
+            parts.append(self.characters(**characters))
         x = torch.cat(parts, -1)
         if self.config.scale_embedding:
             x = x * math.sqrt(width)

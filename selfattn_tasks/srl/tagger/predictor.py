@@ -143,6 +143,7 @@ class Predictor:
             [query.predicate for query in queries],
             self.device,
             pieces=[tagger.features.pieces(q.words) for q in queries] if tagger.features else (),
+            spellings=[vocabulary.spell(query.words) for query in queries],
         )
         padding = batch["padding_mask"]
         scores = tagger(**batch | {"padding_mask": padding if padding.any() else None})

@@ -37,6 +37,12 @@ def test_parameter_counts_of_the_baselines():
         assert found == without + 10 * size == total
 
 
+def test_parameter_count_of_characters():
+    """50 features: 106 rows of 30, 50 filters of 3 x 30; the indicator is 50 narrower."""
+    found = parameters(TaggerConfig(2, 105, MTSA, predicate_dim=50, characters=50, alphabet=106))
+    assert found == 4_847_505 + 402_000 - 2 * 50 + 106 * 30 + 50 * (3 * 30) + 50
+
+
 def small(attention, **more) -> Tagger:
     sizes = {"word_dim": 12, "predicate_dim": 12, "layers": 2, "heads": 4, "ffn_dim": 20}
     torch.manual_seed(1)
@@ -166,6 +172,10 @@ def test_vocabulary_looks_in_the_training_first_then_in_the_vectors():
 def test_state_comes_back_from_plain_values(attention):
     state = TaggerState(Vocabulary(("a",), ("O",)), TaggerConfig(3, 1, attention, timing=True))
     assert TaggerState.load({KEY: state.dump()}, "x.pt") == state
+    older = state.dump()
+    for name in ("characters", "alphabet"):  # checkpoints from before there were characters
+        del older["config"][name]
+    assert TaggerState.load({KEY: older}, "x.pt") == state
     for change in ({"name": "gru"}, {"filters": 10**9}):
         wrong = state.dump()
         wrong["config"]["attention"].update(change)
