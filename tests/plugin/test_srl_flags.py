@@ -67,7 +67,10 @@ def build(data, repo_root):
         ("--label-smoothing 1", "--label-smoothing 1.0 is not allowed"),
         ("--encoder-attention-heads 5", "--encoder-attention-heads 5 does not divide"),
         ("--encoder-embed-dim 16", "--encoder-embed-dim 16 leaves no room"),
-        ("--characters 16", "of width 16 and 16 features of characters; it must be above 32"),
+        (
+            "--characters 16",
+            "beside 32 features of words, characters and --features; it must be above 32",
+        ),
         ("--characters -1", "--characters -1 is not allowed"),
         ("--word-embeddings none.txt", "none.txt cannot be read"),
         ("--word-embeddings DATA/../wide30.txt", "--word-embed-dim 16 is not the width 30"),
