@@ -45,12 +45,16 @@ class PropositionDataset(FairseqDataset):
     Args:
         examples: the propositions.
         shuffle: order those of equal length randomly.
+        together: keep those of a sentence side by side, for a network that marks predicates late.
     """
 
-    def __init__(self, examples: Sequence[Example], shuffle: bool) -> None:
+    def __init__(self, examples: Sequence[Example], shuffle: bool, together: bool = False) -> None:
         self.examples = list(examples)
         self.sizes = np.array([len(example.words) for example in self.examples])
         self.shuffle = shuffle
+        numbers: dict[tuple[int, ...], int] = {}
+        units = (tuple(e.words) if together else (i,) for i, e in enumerate(self.examples))
+        self.sentences = np.array([numbers.setdefault(u, len(numbers)) for u in units], dtype=int)
 
     def __getitem__(self, index: int) -> tuple[int, Example]:
         return index, self.examples[index]
@@ -70,8 +74,8 @@ class PropositionDataset(FairseqDataset):
 
     def ordered_indices(self) -> Any:
         """Indices of all propositions, shortest first."""
-        order = np.random.permutation(len(self)) if self.shuffle else np.arange(len(self))
-        return order[np.argsort(self.sizes[order], kind="mergesort")]
+        place = np.random.permutation(len(self)) if self.shuffle else np.arange(len(self))
+        return np.lexsort((place[self.sentences], self.sizes))
 
     def collater(self, samples: list[tuple[int, Example]]) -> dict[str, Any]:
         """Make a batch, padded on the right, of ``samples`` from this dataset."""

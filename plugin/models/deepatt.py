@@ -68,6 +68,8 @@ class DeepAttModel(BaseFairseqModel):
             "--encoder-ffn-embed-dim": "hidden width of the feed-forward sublayers (default: 4 x "
             "the width)",
             "--encoder-attention-heads": "heads (default: 8)",
+            "--late-layers": "mark the predicate before the last N layers, not in the input: the "
+            "layers below read a sentence once for all its predicates (default: 0, in the input)",
             "--word-embed-dim": "width of a word vector (default: that of --word-embeddings, or "
             "100)",
             "--characters": "features of a word's characters, found by a convolution and put "
@@ -211,6 +213,7 @@ def tagger_config(
         freeze_words=args.encoder_freeze_embed,
         initialiser=args.initialiser,
         features=features,
+        late_layers=args.late_layers,
     )
 
 
@@ -292,6 +295,7 @@ def deepatt(args: Namespace) -> None:
     defaults: dict[str, Any] = {
         "encoder_layers": 10,
         "encoder_attention_heads": 8,
+        "late_layers": 0,
         "dropout": 0.2,
         # Kept on each of the two factors of all other attentions: 0.9.
         "attention_dropout": 0.1 if baseline or attention in BASELINES else 0.19,

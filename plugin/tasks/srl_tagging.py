@@ -157,6 +157,10 @@ class SRLTaggingTask(FairseqTask):
         self.tagger = replace(self.tagger, config=model.tagger.config)
         return model
 
+    @property
+    def _marks_late(self) -> bool:
+        return self.tagger.config is not None and self.tagger.config.late_layers > 0
+
     def _most_vectors(self) -> int | None:
         """The N of --keep-vectors; None without one."""
         choice = str(self.cfg.keep_vectors)
@@ -214,7 +218,7 @@ class SRLTaggingTask(FairseqTask):
             what = "propositions" if self.target == "arguments" else "propositions and sentences"
             longest = self.cfg.max_length
             examples = short_enough(examples, lambda e: len(e.words), longest, what)
-        self.datasets[split] = PropositionDataset(examples, shuffle=train)
+        self.datasets[split] = PropositionDataset(examples, train, self._marks_late)
 
     def _example(self, line: Line, gold: Sentence | None = None) -> Example:
         labels = [self.vocabulary.label(tag) for tag in line.tags]

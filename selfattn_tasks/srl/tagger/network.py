@@ -49,9 +49,12 @@ class TaggerConfig:
         features: an encoder whose hidden states stand beside the word vectors; None for none.
         characters: features of a word's characters, beside its vector.
         alphabet: rows of the table of characters; not used without ``characters``.
+        late_layers: mark the predicate before the last so many layers instead of in the input, so
+            that the layers below read a sentence once for all its predicates; 0: in the input.
 
     Raises:
-        UserError: if a size is below 1, a dropout outside [0, 1) or the initialiser unknown.
+        UserError: if a size is below 1, ``late_layers`` not in [0, layers], a dropout outside
+            [0, 1) or the initialiser unknown.
     """
 
     words: int
@@ -73,6 +76,7 @@ class TaggerConfig:
     features: FeaturesConfig | None = None
     characters: int = 0
     alphabet: int = 0
+    late_layers: int = 0
 
     @property
     def width(self) -> int:
@@ -84,6 +88,10 @@ class TaggerConfig:
         sizes = ("words", "labels", "word_dim", "predicate_dim", "layers", "heads", "ffn_dim")
         for name in sizes:
             check_integer(name, getattr(self, name))
+        if not 0 <= self.late_layers <= self.layers:
+            raise UserError(
+                f"late_layers {self.late_layers} is not allowed; it must be from 0 to {self.layers}"
+            )
         for name in ("dropout", "activation_dropout", "embedding_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(
@@ -123,6 +131,27 @@ def network_input(
     if any(spellings):
         batch |= character_input(spellings, device)
     return batch
+
+
+# Inputs that have a row for each sentence of a batch, beside its words.
+_OF_ROWS = ("pieces", "firsts", "places")
+
+
+def shared(*inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """The different sentences of a batch, and which of them each row has.
+
+    Args:
+        inputs: ``(B, T)`` each, what the network reads of a sentence; rows that are equal in all of
+            them are one sentence, if they are neighbours.
+
+    Returns:
+        the first row of each sentence ``(S,)``, and the number of each row's sentence ``(B,)``.
+    """
+    new = torch.zeros_like(inputs[0][:, 0], dtype=torch.bool)
+    new[:1] = True
+    for rows in inputs:
+        new[1:] |= (rows[1:] != rows[:-1]).any(1)
+    return new.nonzero()[:, 0], new.cumsum(0) - 1
 
 
 class TaggerLayer(nn.Module):
@@ -199,6 +228,7 @@ class Tagger(nn.Module):
         self.features = Features(config.features) if config.features else None
         if config.characters:
             self.characters = CharacterCNN(config.alphabet, config.characters)
+        self.mark = nn.Embedding(2, width) if config.late_layers else None
         self.bias = nn.Parameter(torch.empty(width))
         self.embedding_dropout = Dropout(config.embedding_dropout)
         self.layers = nn.ModuleList(TaggerLayer(config) for _ in range(config.layers))
@@ -220,9 +250,7 @@ class Tagger(nn.Module):
         words: Tensor,
         indicator: Tensor,
         padding_mask: Tensor | None = None,
-        pieces: Tensor | None = None,
-        firsts: Tensor | None = None,
-        **characters: Tensor,
+        **more: Tensor,
     ) -> Tensor:
         """Scores before the softmax.
 
@@ -230,20 +258,40 @@ class Tagger(nn.Module):
             words: ``(B, T)`` row numbers; those from ``config.words`` on index the frozen table.
             indicator: ``(B, T)``, 1 at the predicate and 0 elsewhere.
             padding_mask: bool ``(B, T)``, True = padding.
-            pieces: ``(B, S)``, as for :meth:`Features.forward`, if ``config.features``.
-            firsts: ``(B, T)``, as there.
-            characters: the arguments of ``CharacterCNN``, if ``config.characters``.
+            more: ``pieces`` and ``firsts``, as for :meth:`Features.forward`, if
+                ``config.features``; ``spellings`` and ``places``, as for
+                :meth:`CharacterCNN.forward`, if ``config.characters``.
 
         Returns:
             ``(B, T, labels)``.
         """
         check_padding_mask(padding_mask, words.shape)
+        if self.mark is None:
+            x, late = self._embed(words, indicator, padding_mask, **more), 0
+        else:
+            first, sentence = shared(words, *(more[name] for name in _OF_ROWS if name in more))
+            below = None if padding_mask is None else padding_mask[first]
+            of_rows = {name: more[name][first] for name in _OF_ROWS if name in more}
+            x = self._embed(words[first], torch.zeros_like(words[first]), below, **more | of_rows)
+            late = len(self.layers) - self.config.late_layers
+            for layer in self.layers[:late]:
+                x = layer(x, below)
+            x = x[sentence] + self.mark(indicator)  # (S, T, C) -> (B, T, C)
+        for layer in self.layers[late:]:
+            x = layer(x, padding_mask)
+        scores: Tensor = self.classifier(x)
+        return scores
+
+    def _embed(
+        self, words: Tensor, indicator: Tensor, padding_mask: Tensor | None, **more: Tensor
+    ) -> Tensor:
+        """What the first layer reads ``(B, T, C)``; arguments as for :meth:`forward`."""
         width = self.config.width
         parts = [self._look_up(words), self.indicator(indicator)]
         if self.features is not None:
-            parts.append(self.features(pieces, firsts).to(parts[0]))
+            parts.append(self.features(more["pieces"], more["firsts"]).to(parts[0]))
         if self.config.characters:
-            parts.append(self.characters(**characters))
+            parts.append(self.characters(more["spellings"], more["places"]))
         x = torch.cat(parts, -1)
         if self.config.scale_embedding:
             x = x * math.sqrt(width)
@@ -252,11 +300,8 @@ class Tagger(nn.Module):
         x = x + self.bias
         if self.config.timing:
             x = x + timing_signal(x.shape[1], width).to(x)
-        x = self.embedding_dropout(x)
-        for layer in self.layers:
-            x = layer(x, padding_mask)
-        scores: Tensor = self.classifier(x)
-        return scores
+        y: Tensor = self.embedding_dropout(x)
+        return y
 
     def _look_up(self, words: Tensor) -> Tensor:
         """Trained vectors, and frozen ones for words that do not occur in training."""

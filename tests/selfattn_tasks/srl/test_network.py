@@ -190,3 +190,22 @@ def test_state_comes_back_from_plain_values(attention):
 def test_sizes_that_cannot_be(change):
     with pytest.raises(UserError):
         Tagger(TaggerConfig(2, 9, MTSA, **change))
+
+
+def test_late_layers_read_a_sentence_once_for_all_its_predicates():
+    torch.manual_seed(0)
+    tagger = small(MTSA, late_layers=1).eval()
+    words = torch.tensor([[2, 3, 4, 5], [2, 3, 4, 5], [6, 7, 0, 0], [2, 3, 4, 5]])
+    indicator = torch.zeros_like(words)
+    indicator[0, 1] = indicator[1, 3] = indicator[2, 0] = 1
+    sizes: list[int] = []
+    for layer in tagger.layers:
+        layer.register_forward_hook(lambda _, given, __: sizes.append(len(given[0])))
+    together = tagger(words, indicator, words == 0)
+    assert sizes == [3, 4]  # equal rows that are neighbours are one sentence
+    for row, length in enumerate((4, 4, 2, 4)):
+        alone = tagger(words[row : row + 1, :length], indicator[row : row + 1, :length])[0]
+        torch.testing.assert_close(together[row, :length], alone)
+    assert not torch.allclose(together[0], together[1])
+    with pytest.raises(UserError, match="late_layers 3 is not allowed; it must be from 0 to 2"):
+        small(MTSA, late_layers=3)
