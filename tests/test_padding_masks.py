@@ -13,7 +13,7 @@ from selfattn.config import BiBloSAConfig, MTSAConfig
 from selfattn.errors import UserError
 from selfattn.layers import base, blocks, inspection, mblosa, selection
 from selfattn_tasks import srl
-from selfattn_tasks.srl import decode, decode_structure
+from selfattn_tasks.srl import chain, decode, decode_structure
 from selfattn_tasks.srl.tagger import confidence, network, predicates, sublayer
 
 PARAMETERS = {"padding_mask", "key_padding_mask", "padding"}
@@ -69,8 +69,11 @@ CALLS = {
     "srl.decode_structure.best_structured": lambda m: decode_structure.best_structured(
         scores, m, labels
     ),
-    "srl.tagger.confidence.forward": lambda m: confidence.forward(scores.double(), m, strict),
-    "srl.tagger.confidence.backward": lambda m: confidence.backward(scores.double(), m, strict),
+    "srl.chain.forward": lambda m: chain.forward(scores.double(), m, strict),
+    "srl.chain.backward": lambda m: chain.backward(scores.double(), m, strict),
+    "srl.chain.log_likelihood": lambda m: chain.log_likelihood(
+        scores, torch.zeros(2, 3, dtype=torch.long), m, strict
+    ),
     "srl.tagger.confidence.with_confidence": lambda m: confidence.with_confidence(
         [], scores, m, labels
     ),
