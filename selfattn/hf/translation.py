@@ -125,7 +125,7 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             logits_processor: of the caller, applied first.
             **kwargs: whatever transformers takes.
 
-        Differs:
+        Note:
             fairseq-generate takes n from the longest sentence of a batch; here no translation
             depends on its batch.
         """

@@ -153,7 +153,7 @@ def test_a_mistake_is_one_sentence(bench):
     [
         (["--heads", "7"], "--heads is 7, but must be even and divide --embed-dim 304"),
         (["--lengths", "1", "16"], "--lengths has 1, but a length must be at least 2"),
-        (["--max-tokens", "0"], "--max-tokens is 0, but must be at least 1"),
+        (["--max-tokens", "0"], "--max-tokens is 0, but must be 1 or more"),
         (["--csv", "none/rows.csv"], "--csv is none/rows.csv, but there is no folder none"),
         (["--compare", "none.csv"], "--compare is none.csv, but there is no such file"),
         (["--read", "pyproject.toml"], "--read is pyproject.toml, which has no column 'level'"),
