@@ -1,7 +1,5 @@
 """How many tokens a block of Bi-BloSA should have (Bi-BloSAN, appendix A)."""
 
-from __future__ import annotations
-
 import math
 
 from .errors import UserError

@@ -3,8 +3,6 @@
 `selfattn info`, of the distribution selfattn-fairseq, adds what training and scoring need.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import importlib.metadata

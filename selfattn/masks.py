@@ -5,8 +5,6 @@ a block of queries touches, the rows that see nothing) follows from the two ends
 so that no ``T x T`` tensor has to exist outside of tests.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ A field's metadata holds its help text and its allowed values; the fairseq plugi
 from the same metadata, so that a switch is described in one place.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace

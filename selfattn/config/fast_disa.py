@@ -1,7 +1,5 @@
 """Configuration of Fast-DiSA: MTSA with its own note's inputs, and fewer switches."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """What the configurations of all mechanisms with positional masks share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..masks import MASK_LAYOUTS, head_masks

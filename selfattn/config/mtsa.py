@@ -1,7 +1,5 @@
 """Configuration of MTSA and its published forms."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar

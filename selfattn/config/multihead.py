@@ -1,7 +1,5 @@
 """Configuration of dot-product multi-head attention."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -4,8 +4,6 @@ A switch is described in its configuration; a test holds these names and values 
 mechanism does not have is found where its configuration is made.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 

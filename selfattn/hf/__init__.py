@@ -4,8 +4,6 @@ Importing this package registers the classes with transformers' Auto classes. It
 of the core that needs transformers: ``pip install selfattn[hf]``.
 """
 
-from __future__ import annotations
-
 from ..errors import needed
 
 needed("transformers", "selfattn[hf]")

@@ -1,7 +1,5 @@
 """What all models for transformers share: how weights are drawn, and the sense of a mask."""
 
-from __future__ import annotations
-
 from itertools import chain
 from typing import Any
 

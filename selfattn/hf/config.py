@@ -1,7 +1,5 @@
 """The configuration of all models for transformers."""
 
-from __future__ import annotations
-
 import difflib
 from dataclasses import asdict, fields
 from typing import Any

@@ -1,7 +1,5 @@
 """The decoder: causal self-attention, attention on the source, and a cache of both."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The encoder: embeddings with positions, and Transformer layers with the attention of choice."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -15,7 +13,7 @@ from transformers.utils import can_return_tuple
 from ..errors import UserError
 from ..layers import build_attention
 from ..layers.dropout import Dropout
-from ..layers.positions import timing_signal
+from ..models.timing import timing_signal
 from .base import SelfattnPreTrainedModel, padding_of
 from .config import SelfattnConfig
 

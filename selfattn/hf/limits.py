@@ -1,7 +1,5 @@
 """What fairseq-generate allows a translation to be."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from transformers import LogitsProcessor

@@ -1,7 +1,5 @@
 """The encoder with a language model's head."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """The encoder as a classifier of sequences."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn

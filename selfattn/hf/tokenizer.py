@@ -1,7 +1,5 @@
 """The fast tokenizer of translation models."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from transformers import BatchEncoding, PreTrainedTokenizerFast

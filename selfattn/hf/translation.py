@@ -1,7 +1,5 @@
 """The encoder with a decoder: translation."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

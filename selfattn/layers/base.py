@@ -1,7 +1,5 @@
 """The one contract of all attention layers."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Any
 

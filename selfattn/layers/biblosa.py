@@ -1,7 +1,5 @@
 """The Bi-BloSA layer: block self-attention under a mask of each direction."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import torch

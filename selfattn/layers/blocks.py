@@ -1,7 +1,5 @@
 """Sentences cut into blocks, counted from the first real token."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -1,7 +1,5 @@
 """The DiSA layer: input map and fusion gate around masked self-attention."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from ..config.disa import DiSAConfig

@@ -1,7 +1,5 @@
 """A learnable penalty for distance, in addition to the positional masks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Dropout that does not dominate a small model's step on a CPU."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """The Fast-DiSA layer: MTSA with the inputs of its own note."""
 
-from __future__ import annotations
-
 from .mtsa import MTSA
 
 

@@ -1,7 +1,5 @@
 """The fusion gate of the papers: how much of a token to keep next to its context."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

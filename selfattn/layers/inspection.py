@@ -1,7 +1,5 @@
 """What a layer did with its input, for inspection."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

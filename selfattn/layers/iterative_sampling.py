@@ -1,7 +1,5 @@
 """The baseline of reinforced sequence sampling: tokens are selected one after the other."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """A linear map of its own for each head."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

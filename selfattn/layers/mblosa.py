@@ -1,7 +1,5 @@
 """mBloSA: masked self-attention within blocks of a sentence and between them, under one mask."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -1,7 +1,5 @@
 """Dot-product multi-head attention behind the same contract, as the baseline."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from torch import Tensor, nn

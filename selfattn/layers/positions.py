@@ -1,8 +1,5 @@
 """Positions without parameters: sines, rotary ones and ALiBi."""
 
-from __future__ import annotations
-
-import math
 from collections.abc import Sequence
 
 import torch
@@ -12,23 +9,6 @@ from ..masks import PositionalMask
 from .distance import powers_of
 
 _BASE = 10_000.0
-
-
-def timing_signal(length: int, width: int) -> Tensor:
-    """Sines in one half of the features, cosines in the other (Vaswani et al. 2017, section 3.5).
-
-    Args:
-        length: number of positions.
-        width: number of features.
-
-    Returns:
-        ``(length, width)``; wavelengths from 2 pi to 20,000 pi.
-    """
-    half = width // 2
-    rates = torch.exp(torch.arange(half) * (-math.log(10_000) / max(half - 1, 1)))
-    angles = torch.arange(length)[:, None] * rates
-    signal = torch.cat([angles.sin(), angles.cos()], 1)
-    return nn.functional.pad(signal, (0, width - 2 * half))
 
 
 def rotate(x: Tensor) -> Tensor:

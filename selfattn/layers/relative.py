@@ -1,7 +1,5 @@
 """Relative position representations: learnt vectors of the distance in keys and values."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

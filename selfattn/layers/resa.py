@@ -1,7 +1,5 @@
 """The ReSA layer: DiSA among tokens that two samplers select."""
 
-from __future__ import annotations
-
 import functools
 import logging
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Reinforced sequence sampling: all tokens of a sentence are selected at once."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

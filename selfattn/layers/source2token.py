@@ -1,7 +1,5 @@
 """Source2token: a sequence pooled into one vector, each feature with weights of its own."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """Source2token scores: how much each feature of each token matters to the whole sentence."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from .base import activation, join_heads, split_heads, xavier_linear

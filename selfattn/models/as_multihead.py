@@ -1,7 +1,5 @@
 """A layer of this project behind the interface of ``torch.nn.MultiheadAttention``."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

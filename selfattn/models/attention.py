@@ -1,7 +1,5 @@
 """Every attention of ``selfattn.layers`` as the context of a sentence encoder."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any
 

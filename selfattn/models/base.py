@@ -1,7 +1,5 @@
 """The contract of contexts: what an encoder computes of each token before it pools them."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 from torch import Tensor, nn

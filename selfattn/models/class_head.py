@@ -1,7 +1,5 @@
 """The head of sentence classification."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from .dense import dense, logits

@@ -1,7 +1,5 @@
 """All contexts by name: the mechanisms of this project and what the papers compare them with."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable

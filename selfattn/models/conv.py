@@ -1,7 +1,5 @@
 """A convolution over tokens."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 

@@ -1,7 +1,5 @@
 """Layers of the papers' classifiers."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from ..layers.base import activation as activation_of

@@ -1,7 +1,5 @@
 """Sentences read from both ends, wherever they are padded."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

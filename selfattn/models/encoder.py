@@ -1,7 +1,5 @@
 """Sentences as vectors: a context, then a pool."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn

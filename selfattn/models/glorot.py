@@ -1,7 +1,5 @@
 """Glorot's initialisation of matrices that TensorFlow has as one and we have as two."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

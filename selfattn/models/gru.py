@@ -1,7 +1,5 @@
 """Bi-GRU, the other recurrent baseline."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

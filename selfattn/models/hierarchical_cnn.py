@@ -1,7 +1,5 @@
 """Hrchy-CNN: gated convolutions on top of each other."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

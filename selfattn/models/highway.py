@@ -1,7 +1,5 @@
 """The highway layer that MTSA, ReSAN and the released code have in front of the logits."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

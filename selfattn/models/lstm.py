@@ -1,7 +1,5 @@
 """Bi-LSTM, the recurrent baseline of all papers."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

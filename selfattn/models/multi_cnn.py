@@ -1,7 +1,5 @@
 """Multi-CNN: convolutions of several windows side by side."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """The papers' multi-head baseline for sentences, whose heads need not divide the width."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -1,7 +1,5 @@
 """The head of natural language inference."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

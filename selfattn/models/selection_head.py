@@ -1,7 +1,5 @@
 """The upper level of sentence selection: which of several sentences answers a question."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Bi-SRU: recurrent, with nothing but elementwise steps from token to token."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

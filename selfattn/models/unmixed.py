@@ -1,7 +1,5 @@
 """No context at all: each token on its own."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from ..layers.base import activation as activation_of

@@ -1,7 +1,5 @@
 """Vanilla attention pooling: one weight a token."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -6,8 +6,6 @@ of the pairs. Everything else, and all of it on a CPU, is the operator of MTSA w
 scores of 0, where every feature has the softmax of the dot products.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -5,8 +5,6 @@ gradient, and the equation that both of them compute. The gradient of the gradie
 equation, some sentences and queries at a time.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, TypeAlias

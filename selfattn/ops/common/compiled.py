@@ -4,8 +4,6 @@ Only a function that is being compiled imports this: torch.compiler's decorators
 compiler, which takes longer than the rest of ``import selfattn``.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Which backend computes an operator, and why another one is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """A bias by the distance between query and key, without a ``T x T`` tensor."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -4,8 +4,6 @@ One factor belongs to the (query, key) pairs, the other one to the (key, feature
 an entry with probability ``sqrt(1 - dropout_p)`` and scales it by the inverse.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

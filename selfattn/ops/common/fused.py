@@ -3,8 +3,6 @@
 Nothing here imports Triton; ``triton_tools`` holds what the kernels themselves share.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from collections.abc import Mapping

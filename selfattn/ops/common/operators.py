@@ -3,8 +3,6 @@
 To call such an operator imports the compiler, so that nothing else does.
 """
 
-from __future__ import annotations
-
 import functools
 from abc import abstractmethod
 from collections.abc import Callable, Sequence

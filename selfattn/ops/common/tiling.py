@@ -1,7 +1,5 @@
 """What the loops of the operators share."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import TypeVar

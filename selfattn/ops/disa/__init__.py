@@ -1,7 +1,5 @@
 """Directional self-attention (DiSA): the public operator."""
 
-from __future__ import annotations
-
 import functools
 import warnings
 from collections.abc import Callable, Sequence

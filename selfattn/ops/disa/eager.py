@@ -5,8 +5,6 @@ The exponentials inside belong to one key or one query, so a pair costs a produc
 one exponential; and as |score| <= c no maximum is needed. This folder's README derives it.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Sequence
 from typing import Any

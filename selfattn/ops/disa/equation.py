@@ -3,8 +3,6 @@
 A second derivative is that of the equation, some queries at a time.
 """
 
-from __future__ import annotations
-
 from abc import ABC
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Short sequences of selected tokens, for backends that walk over every position."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

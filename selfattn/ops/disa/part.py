@@ -1,7 +1,5 @@
 """One feature group of DiSA in working precision, and the weights of its tiles."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

@@ -5,8 +5,6 @@ of the keys that the block may see. Forward, backward and the tests walk in the 
 makes dropout reproducible from one seed without storing a mask.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Multi-mask tensorized self-attention: the public operator."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 

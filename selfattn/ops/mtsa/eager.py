@@ -7,8 +7,6 @@ visible weight underflows; so the smallest denominator is checked afterwards, an
 block that fail are computed again by ``rescue``. The derivation is in this folder's README.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 It imports torch and nothing else, so that it shares no mistake with the code that it checks.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -6,8 +6,6 @@ backward and the tests walk in the same order, which makes dropout reproducible 
 without storing a mask.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

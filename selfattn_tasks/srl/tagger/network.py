@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from selfattn.config import AttentionConfig
 from selfattn.errors import UserError, check_integer
 from selfattn.layers.dropout import Dropout
-from selfattn.layers.positions import timing_signal
 from selfattn.masks import check_padding_mask
+from selfattn.models.timing import timing_signal
 
 from ...words.characters import CharacterCNN, character_input
 from ...words.initialise import INITIALISERS, initialise

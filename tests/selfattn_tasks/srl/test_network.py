@@ -5,7 +5,7 @@ import torch
 
 from selfattn.config import MTSAConfig, MultiHeadConfig, ReSAConfig
 from selfattn.errors import UserError
-from selfattn.layers.positions import timing_signal
+from selfattn.models.timing import timing_signal
 from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig
 from selfattn_tasks.srl.tagger.state import KEY, TaggerState
 from selfattn_tasks.srl.tagger.sublayer import BASELINES, SUBLAYERS

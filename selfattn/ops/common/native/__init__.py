@@ -3,8 +3,6 @@
 The sources are plain C without dependencies, so that compiling takes seconds; ``build`` does it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import logging

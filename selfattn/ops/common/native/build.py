@@ -5,8 +5,6 @@ What was compiled is kept under ``$SELFATTN_CACHE``, else ``$XDG_CACHE_HOME/self
 the C library, and whose end is a checksum of the rest. ``$CC`` chooses the compiler.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """The dropout factors of ``rng.h`` as whole tensors, for tests and second derivatives."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

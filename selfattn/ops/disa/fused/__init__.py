@@ -4,8 +4,6 @@ Importing this package needs torch only; Triton is imported when a kernel is fir
 algorithm is in the README of ``selfattn/ops/disa``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

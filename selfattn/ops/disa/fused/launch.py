@@ -1,7 +1,5 @@
 """From tensors to kernels: memory, grids, and arguments by name."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

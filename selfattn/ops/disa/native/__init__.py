@@ -3,8 +3,6 @@
 The C side is ``kernel.c``; the structure ``_Task`` mirrors the one in ``task.h``.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from pathlib import Path

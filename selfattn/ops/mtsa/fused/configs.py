@@ -5,8 +5,6 @@ to memory, or the one that spills least: float32 heads wider than 64 have none w
 measured. ``python -m benchmarks.triton_mtsa`` compiles them again.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

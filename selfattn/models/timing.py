@@ -1,0 +1,24 @@
+"""Positions as sines, added to the input of a Transformer."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def timing_signal(length: int, width: int) -> Tensor:
+    """Sines in one half of the features, cosines in the other (Vaswani et al. 2017, section 3.5).
+
+    Args:
+        length: number of positions.
+        width: number of features.
+
+    Returns:
+        ``(length, width)``; wavelengths from 2 pi to 20,000 pi.
+    """
+    half = width // 2
+    rates = torch.exp(torch.arange(half) * (-math.log(10_000) / max(half - 1, 1)))
+    angles = torch.arange(length)[:, None] * rates
+    signal = torch.cat([angles.sin(), angles.cos()], 1)
+    return F.pad(signal, (0, width - 2 * half))
