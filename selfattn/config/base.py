@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from numbers import Real
-from typing import Any, ClassVar, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar, get_type_hints
 
 from ..errors import LARGEST, UserError, check_integer
 
@@ -116,6 +116,7 @@ class AttentionConfig:
                 )
 
     def __post_init__(self) -> None:
+        types = get_type_hints(type(self))
         for f in fields(self):
             value = getattr(self, f.name)
             choices = f.metadata.get("choices")
@@ -128,9 +129,9 @@ class AttentionConfig:
                 raise UserError(f"{f.name} {value!r} is not allowed; it must be True or False")
             if is_constant(f) or value is None:
                 continue
-            if f.type in ("int", "int | None") and "least" in f.metadata:
+            if types[f.name] in (int, int | None) and "least" in f.metadata:
                 check_integer(f.name, value, f.metadata["least"], f.metadata["most"])
-            if f.type == "float" and not (isinstance(value, Real) and math.isfinite(value)):
+            if types[f.name] is float and not (isinstance(value, Real) and math.isfinite(value)):
                 raise UserError(f"{f.name} {value!r} is not allowed; it must be a finite number")
             if f.name.endswith("dropout") and not 0.0 <= value < 1.0:
                 raise UserError(f"{f.name} {value} is not allowed; it must be in [0, 1)")

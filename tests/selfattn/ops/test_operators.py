@@ -46,7 +46,7 @@ def test_a_reference_imports_torch_alone(name):
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             found.add((node.module or "").split(".")[0] if not node.level else ".")
-    assert found == {"__future__", "torch"}
+    assert found == {"torch"}
 
 
 @pytest.mark.parametrize("name", OPERATORS)
