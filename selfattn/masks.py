@@ -57,7 +57,8 @@ def padding_from_lengths(lengths: Tensor | Sequence[int], length: int | None = N
         >>> padding_from_lengths([3, 1]).int().tolist()
         [[0, 0, 0], [0, 1, 1]]
     """
-    sizes = torch.as_tensor(lengths, dtype=None if len(lengths) else torch.long)
+    sizes = torch.as_tensor(lengths)
+    sizes = sizes if sizes.numel() else sizes.long()
     if sizes.dim() != 1 or sizes.is_floating_point() or sizes.dtype is torch.bool:
         raise UserError(
             f"lengths have shape {tuple(sizes.shape)} and dtype {sizes.dtype}; they must be "
@@ -80,8 +81,13 @@ def padding_from_attention_mask(attention_mask: Tensor) -> Tensor:
         Bool ``(B, T)``, True = padding.
 
     Raises:
-        UserError: if it has other values.
+        UserError: if it has another shape or other values.
     """
+    attention_mask = torch.as_tensor(attention_mask)
+    if attention_mask.dim() != 2:
+        raise UserError(
+            f"attention_mask has shape {tuple(attention_mask.shape)}; it must be (B, T)"
+        )
     padding = attention_mask == 0
     _check_values("attention_mask", attention_mask, padding | (attention_mask == 1), "0 and 1")
     return padding

@@ -117,7 +117,8 @@ def _differences(state: dict[str, Any], other: dict[str, Any]) -> Iterator[str]:
             yield f"{name} has type {other_weights[name].dtype} against {tensor.dtype}"
     flags, other_flags = model_flags(state), model_flags(other)
     for name in sorted(set(flags) | set(other_flags)):
-        if flags.get(name) != other_flags.get(name):
+        # A checkpoint from before a flag has none where later ones have 0.
+        if (flags.get(name) or 0) != (other_flags.get(name) or 0):
             flag = "--" + name.replace("_", "-")
             yield f"{flag} was {other_flags.get(name)} against {flags.get(name)}"
     words, other_words = _vocabularies(state), _vocabularies(other)

@@ -34,6 +34,8 @@ _MODEL_FLAGS = (
     "timing_signal",
     "features",
     "tune_features",
+    "characters",
+    "late_layers",
     "word_embed_dim",
     "context",
     "embed_dim",

@@ -45,6 +45,8 @@ class BIOCRFCriterion(BIOTaggingCriterion):
     """
 
     def __init__(self, task: Any, crf_constraints: str) -> None:
+        if not hasattr(task, "target"):
+            raise UserError("--criterion bio_crf needs --task srl_tagging")
         super().__init__(task, label_smoothing=0.0)
         if task.target != "arguments":
             raise UserError(

@@ -26,9 +26,9 @@ class Example:
         words: row numbers.
         predicate: position of the predicate; ``UNMARKED`` of a sentence.
         target: label numbers; ``IGNORED`` for a label that does not occur in training.
-        spellings: of the words, for a network that reads characters.
         gold: words and complete proposition, or propositions, for scores; None in training.
         pieces: of the words, for a network with features.
+        spellings: of the words, for a network that reads characters.
     """
 
     words: Sequence[int]

@@ -130,6 +130,11 @@ class SRLTaggingTask(FairseqTask):
                 f"--criterion {name} does not fit --task srl_tagging; give --criterion "
                 "bio_tagging or bio_crf, or policy_gradient with --encoder-attention resa"
             )
+        if hasattr(criterion, "supervised") and self._marks_late:
+            raise UserError(
+                "--late-layers does not fit --criterion policy_gradient, which needs selections of "
+                "every proposition; leave it out"
+            )
         return criterion
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
@@ -145,8 +150,8 @@ class SRLTaggingTask(FairseqTask):
                 "another architecture of the model deepatt"
             )
         path = getattr(cfg, "word_embeddings", None)
+        most = self._most_vectors()
         if path and not from_checkpoint:
-            most = self._most_vectors()
             self.vectors = read_vectors(Path(path))
             self._keep(self.vectors, path, most)
         if getattr(cfg, "characters", 0) and not from_checkpoint:
@@ -189,6 +194,8 @@ class SRLTaggingTask(FairseqTask):
         words = {word for line in lines for word in line.words}
         counts = Counter(letter for word in words for letter in set(word))
         alphabet = "".join(sorted(letter for letter, count in counts.items() if count > 1))
+        if not alphabet:
+            raise UserError(f"--characters: no character occurs in two words of {self.cfg.data}")
         vocabulary = replace(self.vocabulary, alphabet=alphabet)
         self.tagger = replace(self.tagger, vocabulary=vocabulary)
 
@@ -267,6 +274,13 @@ class SRLTaggingTask(FairseqTask):
                 f"{self.cfg.data} and the checkpoint have different vocabularies: {different}; "
                 "prepare the data again from the files that it was trained on, or start a new "
                 "training in another --save-dir"
+            )
+        old = (stored.get("config") or {}).get("features")
+        new = self.tagger.config and self.tagger.config.features
+        if old and new and not old["tuned"] and old["checksum"] != new.checksum:
+            raise UserError(
+                f"the encoder in --features {new.folder} is not the one of the checkpoint; put "
+                "that one there"
             )
         self.tagger = replace(self.tagger, vocabulary=vocabulary)
 

@@ -9,6 +9,7 @@ from transformers import PreTrainedModel
 from transformers import initialization as init
 
 from ..errors import UserError
+from ..masks import padding_from_attention_mask
 from .config import SelfattnConfig
 
 
@@ -73,7 +74,4 @@ def padding_of(
             f"attention_mask has shape {tuple(attention_mask.shape)}; it must be "
             f"{tuple(x.shape[:2])}, 1 for tokens to keep and 0 for padding"
         )
-    padding = attention_mask == 0
-    if not torch.equal(attention_mask.to(torch.int64), (~padding).to(torch.int64)):
-        raise UserError("attention_mask must hold 1 for tokens to keep and 0 for padding")
-    return padding
+    return padding_from_attention_mask(attention_mask)

@@ -21,6 +21,8 @@ class Dropout(nn.Dropout):
             return super().forward(input)
         count = input.numel()
         # random_ fills 64 bits for one call of the generator: four entries.
-        words = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)
+        words = torch.empty(-(-count // 4), dtype=torch.int64, device=input.device).random_(
+            -(2**63), None
+        )
         kept = words.view(torch.int16)[:count].view(input.shape) >= dropped - _STEPS // 2
         return input * kept.to(input.dtype).mul_(_STEPS / (_STEPS - dropped))

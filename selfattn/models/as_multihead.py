@@ -107,6 +107,14 @@ class AsMultihead(nn.Module):
         # Where a layer has no masks of its own, blocks or samplers look beyond each pair of tokens.
         masks: Sequence[PositionalMask] = getattr(self.attention, "masks", ())
         seen = [mask.allowed(len(pairs), x.device) for mask in set(masks)] or [pairs]
+        length = x.shape[1]
+        if hidden is not None and hidden.shape not in (
+            (length, length),
+            (len(x) * self.num_heads, length, length),
+        ):
+            raise UserError(
+                f"attn_mask has shape {tuple(hidden.shape)}; it must be (T, T) or (B * H, T, T)"
+            )
         if hidden is not None and any((hidden & visible).any() for visible in seen):
             raise UserError(
                 f"{'is_causal' if attn_mask is None else 'attn_mask'} hides keys that attention "

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..config import CONFIGS
+from ..config import attention_config
 from ..config.base import is_constant
 from ..layers import ReSA, build_attention
 from .base import Context
@@ -48,7 +48,7 @@ class AttentionContext(Context):
         preset: str | None = None,
         **switches: Any,
     ) -> None:
-        config = CONFIGS[name]
+        config = type(attention_config(name))
         if preset is None:
             preset = next((p for p in PRESETS if p in config.presets), None)
         known = {f.name for f in fields(config) if not is_constant(f)}

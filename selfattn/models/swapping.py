@@ -91,7 +91,8 @@ def swap(
             _check(parent, child, old, config)
             if old not in new:
                 dropout = {} if own_dropout else {"attention_dropout": old.dropout}
-                new[old] = _replacement(old, config.with_switches(**dropout))
+                decoder = isinstance(parent, nn.TransformerDecoderLayer)
+                new[old] = _replacement(old, config.with_switches(**dropout), decoder)
             module, replaced[name] = new[old]
             places.append((parent, child, module))
         except UserError as error:
@@ -140,7 +141,7 @@ def _check(
 
 
 def _replacement(
-    old: nn.MultiheadAttention, config: AttentionConfig
+    old: nn.MultiheadAttention, config: AttentionConfig, decoder: bool
 ) -> tuple[AsMultihead, Weights]:
     """A new attention, with the weights that fit, and which did."""
     given: dict[str, Tensor] = {}
@@ -150,6 +151,11 @@ def _replacement(
             given |= {f"{letter}_proj.{kind}": part for letter, part in rows}
     given |= {f"out_proj.{name}": value for name, value in old.out_proj.named_parameters()}
     layer = build_attention(config, old.embed_dim, old.num_heads).to(old.in_proj_weight)
+    if decoder and not getattr(layer, "masks", ()):
+        raise UserError(
+            f"attention {config.name!r} sees beyond its positional masks; a decoder needs mtsa, "
+            "fast_disa or multihead"
+        )
     own = dict(layer.named_parameters())
     taken = [name for name in own if name in given and given[name].shape == own[name].shape]
     with torch.no_grad():

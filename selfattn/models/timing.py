@@ -1,4 +1,4 @@
-"""Positions as sines, added to the input of a Transformer."""
+"""Sinusoidal positions, added to the input of a Transformer."""
 
 import math
 

@@ -81,6 +81,11 @@ class Encoder(nn.TransformerEncoder):
                 f"encoder is a {type(encoder).__name__}; it must be an nn.TransformerEncoder: "
                 "selfattn.swap takes any module"
             )
+        if type(encoder).forward not in (nn.TransformerEncoder.forward, cls.forward):
+            raise UserError(
+                f"{type(encoder).__name__} computes in a way of its own; selfattn.swap replaces "
+                "its attentions in place"
+            )
         own = cls(encoder.layers[0], 0, copy.deepcopy(encoder.norm))
         own.layers, own.num_layers = copy.deepcopy(encoder.layers), encoder.num_layers
         for layer in own.layers:

@@ -212,6 +212,11 @@ def to_fairseq(folder: Path, path: Path) -> None:
 
     config = _read_config(folder)
     entries = _entries(folder, config)
+    if tuple(entries[: len(SPECIAL)]) != SPECIAL or None in entries:
+        raise UserError(
+            f"{folder} has a vocabulary that fairseq cannot have: it begins with "
+            f"{', '.join(SPECIAL)}, and every number has a token"
+        )
     model = SelfattnForConditionalGeneration.from_pretrained(folder)
     flags, attention = model.config, model.config.attention
     wrapped = _WRAPPED if attention != "multihead" or not _is_plain(flags) else ""

@@ -110,7 +110,9 @@ def test_padding_from_lengths_and_attention_masks():
         (lambda: padding_from_lengths([-1]), "lie between -1 and -1"),
         (lambda: padding_from_lengths([1.5]), "dtype torch.float32; they must be integers"),
         (lambda: padding_from_lengths([[1]]), r"shape \(1, 1\)"),
+        (lambda: padding_from_lengths(3), r"shape \(\)"),
         (lambda: padding_from_attention_mask(torch.tensor([[1, 2]])), "holds 2; allowed are 0 and"),
+        (lambda: padding_from_attention_mask([1, 0]), r"shape \(2,\); it must be \(B, T\)"),
     ):
         with pytest.raises(UserError, match=sentence):
             wrong()

@@ -60,11 +60,11 @@ class FeaturesConfig:
         tokens = _from_folder("AutoTokenizer", folder, add_prefix_space=True)
         if not tokens.is_fast:
             raise UserError(f"--features {folder} holds no fast tokenizer (tokenizer.json)")
-        longest = min(
-            tokens.model_max_length,
-            # RoBERTa counts positions from 2; where the tokenizer names its limit, that is smaller.
-            getattr(encoder.config, "max_position_embeddings", tokens.model_max_length + 2) - 2,
-        )
+        if encoder.config.is_encoder_decoder:
+            raise UserError(f"--features {folder} holds a decoder, too; give an encoder alone")
+        # RoBERTa counts positions from 2; where the tokenizer names its limit, that is smaller.
+        positions = getattr(encoder.config, "max_position_embeddings", None) or 0
+        longest = min(tokens.model_max_length, positions - 2 if positions > 2 else 2**31 - 1)
         return cls(
             str(Path(folder).resolve()),
             encoder.config.to_json_string(),
@@ -187,8 +187,8 @@ def _from_folder(kind: str, folder: str, **options: Any) -> Any:
     transformers = needed("transformers")
     try:
         return getattr(transformers, kind).from_pretrained(folder, local_files_only=True, **options)
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0]
+    except Exception as error:  # each file format raises errors of its own
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
             f"--features {folder} holds no encoder with a tokenizer: {reason}"
         ) from None

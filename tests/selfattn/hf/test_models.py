@@ -112,7 +112,7 @@ def test_padding_changes_nothing_and_masks_mean_keep(head):
         padded, moved = padded[:, :3], moved[:, 2:]
     torch.testing.assert_close(padded, alone)
     torch.testing.assert_close(moved, alone)
-    with pytest.raises(UserError, match="1 for tokens to keep"):
+    with pytest.raises(UserError, match="allowed are 0 and 1"):
         model(left, attention_mask=torch.zeros(1, 5) - 10_000)
 
 

@@ -182,6 +182,8 @@ def test_masks_of_pairs_are_taken_where_the_layer_has_them_anyway():
     assert torch.equal(both(x, torch.zeros(6, 6)), both(x))
     with pytest.raises(UserError, match="attn_mask hides keys that attention 'mtsa' sees"):
         both(x, CAUSAL)
+    with pytest.raises(UserError, match=r"attn_mask has shape \(5,\); it must be \(T, T\) or"):
+        both(x, torch.zeros(5, dtype=torch.bool))
     with pytest.raises(UserError, match="is_causal hides keys"):
         both(x, is_causal=True)
     with pytest.raises(UserError, match="attn_mask holds 0.5; allowed are 0 and -inf"):
@@ -225,6 +227,9 @@ def test_swap_of_a_transformer_says_what_it_kept():
     assert str(report).startswith("replaced encoder.layers.0.self_attn: weights taken over: v_proj")
     report = swap(model, masks="forward", include_self=True, only="decoder.*")
     assert list(report.replaced) == ["decoder.layers.0.self_attn"]
+    layer = nn.TransformerDecoderLayer(16, 2, batch_first=True)  # blocks see what comes after
+    with pytest.raises(UserError, match="'biblosa' sees beyond its positional masks"):
+        swap(layer, "biblosa", masks="forward")
     x = tokens()
     first = model.eval()(x, x, tgt_mask=CAUSAL)
     later = model(x, torch.cat([x[:, :3], tokens(seed=2)[:, 3:]], 1), tgt_mask=CAUSAL)
