@@ -17,6 +17,7 @@ from selfattn.config import CONFIGS
 from selfattn.errors import UserError
 
 from .. import checkpoints, saved
+from ..files import write_lines
 from ..translation import vocabulary
 from ..translation.parts import find_parts
 from ..translation.prepare import SUMMARY
@@ -213,10 +214,7 @@ def to_fairseq(folder: Path, path: Path) -> None:
     config = _read_config(folder)
     entries = _entries(folder, config)
     if tuple(entries[: len(SPECIAL)]) != SPECIAL or None in entries:
-        raise UserError(
-            f"{folder} has a vocabulary that fairseq cannot have: it begins with "
-            f"{', '.join(SPECIAL)}, and every number has a token"
-        )
+        raise UserError(f"{folder}: a vocabulary of fairseq begins with {', '.join(SPECIAL)}")
     model = SelfattnForConditionalGeneration.from_pretrained(folder)
     flags, attention = model.config, model.config.attention
     wrapped = _WRAPPED if attention != "multihead" or not _is_plain(flags) else ""
@@ -250,12 +248,8 @@ def to_fairseq(folder: Path, path: Path) -> None:
         "args": Namespace(**args),
         "model": _fairseqs(model.state_dict(), wrapped),
         "optimizer_history": [
-            {
-                "criterion_name": "CrossEntropyCriterion",
-                "optimizer_name": "FairseqAdam",
-                "lr_scheduler_state": {"best": None},
-                "num_updates": 0,
-            }
+            {"criterion_name": "CrossEntropyCriterion", "optimizer_name": "FairseqAdam"}
+            | {"lr_scheduler_state": {"best": None}, "num_updates": 0}
         ],
         "task_state": {
             vocabulary.FINGERPRINTS: dict.fromkeys(
@@ -265,11 +259,10 @@ def to_fairseq(folder: Path, path: Path) -> None:
         "extra_state": {"epoch": 0, "batch_offset": 0, "val_loss": None},
         "last_optimizer_state": None,
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
     saved.write(state, path)
-    lines = "".join(f"{entry} 1\n" for entry in entries[len(SPECIAL) :])
+    lines = [f"{entry} 1" for entry in entries[len(SPECIAL) :]]
     for language in (args["source_lang"], args["target_lang"]):
-        (path.parent / f"dict.{language}.txt").write_text(lines, encoding="utf-8")
+        write_lines(path.parent / f"dict.{language}.txt", lines)
     if (folder / "spm.model").is_file():
         shutil.copyfile(folder / "spm.model", path.parent / "spm.model")
 
@@ -291,9 +284,7 @@ def _entries(folder: Path, config: Mapping[str, Any]) -> list[str]:
     from selfattn.hf import SelfattnTokenizer
 
     tokenizer = SelfattnTokenizer.from_pretrained(folder)
-    numbers = range(config["vocab_size"])
-    entries: list[str] = tokenizer.convert_ids_to_tokens(list(numbers))
-    return entries
+    return list(tokenizer.convert_ids_to_tokens(list(range(config["vocab_size"]))))
 
 
 def _renamed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
