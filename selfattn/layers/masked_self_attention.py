@@ -1,7 +1,5 @@
 """Masked self-attention: DiSA's two projections and its operator, without map and gate."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch
@@ -66,7 +64,7 @@ class MaskedSelfAttention(nn.Module):
     @classmethod
     def of(
         cls, config: DiSAConfig, masks: Sequence[PositionalMask], width: int
-    ) -> MaskedSelfAttention:
+    ) -> "MaskedSelfAttention":
         """What a configuration says; other arguments as of the class."""
         return cls(
             masks,

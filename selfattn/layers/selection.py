@@ -1,7 +1,5 @@
 """Hard selections of tokens, and what a policy gradient needs to know of them."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from typing import NamedTuple
@@ -30,13 +28,13 @@ class Selection(NamedTuple):
     share: Tensor  # (B,), selected / real tokens; 0 for a sentence of padding only
 
     @classmethod
-    def everything(cls, real: Tensor) -> Selection:
+    def everything(cls, real: Tensor) -> "Selection":
         """All real tokens ``(B, T)``, without a choice."""
         zeros = torch.zeros(real.shape[0], device=real.device)  # len() would fix an export's B
         return cls(real, real.float(), zeros, zeros, real.any(1).float())
 
     @classmethod
-    def of(cls, selected: Tensor, logits: Tensor, real: Tensor) -> Selection:
+    def of(cls, selected: Tensor, logits: Tensor, real: Tensor) -> "Selection":
         """A choice with the logits ``(B, T)`` of being selected that it was made with."""
         log_p, log_not = (F.logsigmoid(t).clamp_min(SMALLEST_LOG) for t in (logits, -logits))
         p = torch.sigmoid(logits).masked_fill(~real, 0.0)
@@ -94,7 +92,7 @@ class Sampler(nn.Module, ABC):
         padding_mask: Tensor | None = None,
         how: str = "sample",
         generator: torch.Generator | None = None,
-    ) -> Selection:
+    ) -> "Selection":
         """Select.
 
         Args:

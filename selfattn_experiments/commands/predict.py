@@ -89,8 +89,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "of --input")  # fmt: skip
     add("--tokenized", action="store_true", help="split sentences at spaces only")
     add = parser.add_argument_group("labels").add_argument
-    add("--decoder", choices=DECODERS, 
-        help="default: argmax with --input, otherwise structured; see above")  # fmt: skip
+    add("--decoder", choices=DECODERS,
+        help="default: argmax with --input (CRF: strict), else structured; see above")  # fmt: skip
     add("--confidence", action="store_true",
         help="add to json and jsonl how probable each span and each proposition is")  # fmt: skip
     add("--output", type=Path, metavar="FILE", help="default: standard output")
@@ -232,10 +232,9 @@ def predict_file(
         found = predictor.predicates([sentence.words for sentence in sentences])
         sentences = with_predicates(sentences, found)
     total = sum(len(sentence.propositions) for sentence in sentences)
+    decoder = args.decoder or ("strict" if predictor.needs_viterbi else "argmax")
     with shown("labelling", total, "propositions") as progress:
-        return predictor.predict(
-            sentences, args.decoder or "argmax", progress.to, confidence=args.confidence
-        )
+        return predictor.predict(sentences, decoder, progress.to, confidence=args.confidence)
 
 
 def _is_of_sentences(checkpoint: Path) -> bool:

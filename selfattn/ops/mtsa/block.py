@@ -6,8 +6,6 @@ Exponentials are to the base 2: torch's exp takes ten times longer where it meet
 does not.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import NamedTuple
 
@@ -76,7 +74,7 @@ class Saved(NamedTuple):
     shift: Tensor  # (B, H, 1, D), maxima over the keys of s
     rescued: Tensor  # bool (B, H, T), queries of the rows and tiles that ``rescue`` computed
 
-    def of(self, part: Part) -> Saved:
+    def of(self, part: Part) -> "Saved":
         """The same for one part, views."""
         return Saved(*(part.of(t) for t in self))
 

@@ -1,7 +1,5 @@
 """From tensors to kernels: memory, grids, and arguments by name."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -123,7 +121,7 @@ class Triton(MTSACall):
         switches = (self.sigma_t == "logsigmoid", self.dropout_p > 0)
         return configs.choose(q.dtype, (q.shape[-1], v.shape[-1]), *switches)
 
-    def _launch(self, inputs: Sequence[Any], done: Forward) -> _Launch:
+    def _launch(self, inputs: Sequence[Any], done: Forward) -> "_Launch":
         """The arguments of a call; q stands for what is not there."""
         q, k, v, s = (rows(t) for t in inputs[:4])
         padding, seed = inputs[5:]
