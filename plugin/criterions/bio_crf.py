@@ -1,11 +1,10 @@
 """``--criterion bio_crf``: likelihood of label sequences under a decoder's constraints."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from fairseq.criterions import register_criterion
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.logging import metrics
 from torch import Tensor
 
 from selfattn.errors import UserError
@@ -13,6 +12,8 @@ from selfattn_tasks.srl.chain import log_likelihood
 from selfattn_tasks.srl.decode import bio_constraints
 from selfattn_tasks.srl.tags import WORD_BY_WORD
 
+from .._flags import flag
+from ._sums import log_mean
 from .bio_tagging import IGNORED, BIOTaggingCriterion
 
 
@@ -20,9 +21,8 @@ from .bio_tagging import IGNORED, BIOTaggingCriterion
 class BIOCRFConfig(FairseqDataclass):
     """Flags of the criterion."""
 
-    crf_constraints: ChoiceEnum(("strict", "he", "tan")) = field(  # type: ignore[valid-type]
-        default="strict",
-        metadata={"help": "which labels may follow each other; see `selfattn predict --help`"},
+    crf_constraints: ChoiceEnum(("strict", "he", "tan")) = flag(  # type: ignore[valid-type]
+        "strict", "which labels may follow each other; see `selfattn predict --help`"
     )
 
 
@@ -81,8 +81,4 @@ class BIOCRFCriterion(BIOTaggingCriterion):
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:
         """Log the mean loss in nats per word."""
-        loss, words = (
-            float(sum(log.get(name, 0) for log in logging_outputs))
-            for name in ("loss", "sample_size")
-        )
-        metrics.log_scalar("loss", loss / max(words, 1), words, round=4)
+        log_mean(logging_outputs, "loss")

@@ -270,7 +270,6 @@ def _resolve_sizes(args: Namespace, vectors: WordVectors | None, features: int =
     if getattr(args, "encoder_embed_dim", None) is None:
         enough = -(-(width + _PREDICATE_DIM) // max(heads, 1)) * heads
         args.encoder_embed_dim = _WIDTH if width + _PREDICATE_DIM <= _WIDTH else enough
-    args.characters = getattr(args, "characters", 0)  # older checkpoints have none
     if args.characters < 0:
         raise UserError(f"--characters {args.characters} is not allowed; it must be 0 or more")
     taken = width + args.characters
@@ -296,6 +295,7 @@ def deepatt(args: Namespace) -> None:
         "encoder_layers": 10,
         "encoder_attention_heads": 8,
         "late_layers": 0,
+        "characters": 0,
         "dropout": 0.2,
         # Kept on each of the two factors of all other attentions: 0.9.
         "attention_dropout": 0.1 if baseline or attention in BASELINES else 0.19,

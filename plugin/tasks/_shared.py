@@ -43,7 +43,11 @@ def short_enough(
 
 
 def with_vectors(
-    vocabulary: Vocabulary, vectors: WordVectors, path: object, words: Iterable[str] | None = None
+    vocabulary: Vocabulary,
+    vectors: WordVectors,
+    path: object,
+    words: Iterable[str] | None = None,
+    most: int | None = None,
 ) -> Vocabulary:
     """Add the words whose vectors checkpoints hold beside the trained ones; log the coverage.
 
@@ -52,8 +56,9 @@ def with_vectors(
         vectors: those that the training starts from.
         path: their file.
         words: those to add (default: all that have a vector).
+        most: how many of them (default: all).
     """
-    vocabulary = vocabulary.with_frozen(vectors.words if words is None else words)
+    vocabulary = vocabulary.with_frozen(vectors.words if words is None else words, most)
     known = vocabulary.words
     covered = sum(vectors.row(word) is not None for word in known)
     logger.info(

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from selfattn_tasks.text import iter_lines
 from selfattn_tasks.words.embeddings import WordVectors, read_vectors
 from selfattn_tasks.words.vocabulary import Vocabulary, differences, read_symbols
 
+from .._flags import flag
 from ..criterions.bio_tagging import IGNORED, BIOTaggingCriterion
 from ..data.propositions import Example, PropositionDataset
 from . import srl_counts
@@ -38,35 +39,27 @@ from ._shared import outputs_of, short_enough, with_vectors
 class SRLTaggingConfig(FairseqDataclass):
     """Flags of the task."""
 
-    data: str = field(
-        default=MISSING, metadata={"help": "folder that `selfattn prepare srl` wrote"}
+    data: str = flag(MISSING, "folder that `selfattn prepare srl` wrote")
+    max_length: int = flag(
+        256,
+        "leave out longer training sentences; other sets keep all sentences",
     )
-    max_length: int = field(
-        default=256,
-        metadata={"help": "leave out longer training sentences; other sets keep all sentences"},
+    eval_decoder: ChoiceEnum(DECODERS) = flag(  # type: ignore[valid-type]
+        "argmax",
+        "decoder for validation, and so for choosing the best checkpoint; "
+        "see `selfattn predict --help`",
     )
-    eval_decoder: ChoiceEnum(DECODERS) = field(  # type: ignore[valid-type]
-        default="argmax",
-        metadata={
-            "help": "decoder for validation, and so for choosing the best checkpoint; "
-            "see `selfattn predict --help`"
-        },
+    keep_vectors: str = flag(
+        "all",
+        "which vectors of --word-embeddings a checkpoint holds besides those of "
+        "training words: all, the first N in the file, or those of words in the *.txt and "
+        "*.conll files of the data folder, whatever their format (seen); all other words "
+        "remain unknown",
     )
-    keep_vectors: str = field(
-        default="all",
-        metadata={
-            "help": "which vectors of --word-embeddings a checkpoint holds besides those of "
-            "training words: all, the first N in the file, or those of words in the *.txt and "
-            "*.conll files of the data folder, whatever their format (seen); all other words "
-            "remain unknown"
-        },
-    )
-    target: ChoiceEnum(TARGETS) = field(  # type: ignore[valid-type]
-        default="arguments",
-        metadata={
-            "help": "what to learn: the arguments of given predicates, which words are predicates "
-            "(one pass a sentence), or both by one network"
-        },
+    target: ChoiceEnum(TARGETS) = flag(  # type: ignore[valid-type]
+        "arguments",
+        "what to learn: the arguments of given predicates, which words are predicates "
+        "(one pass a sentence), or both by one network",
     )
 
 
@@ -181,8 +174,7 @@ class SRLTaggingTask(FairseqTask):
         if str(self.cfg.keep_vectors) == "seen":
             met = _strings(Path(self.cfg.data))
             words = [word for word in vectors.words if word in met]
-        words = self.vocabulary.with_frozen(words, most).frozen
-        vocabulary = with_vectors(self.vocabulary, vectors, path, words)
+        vocabulary = with_vectors(self.vocabulary, vectors, path, words, most)
         self.tagger = replace(self.tagger, vocabulary=vocabulary)
 
     def _read_alphabet(self) -> None:

@@ -12,7 +12,7 @@ from selfattn.errors import UserError
 from selfattn.masks import check_padding_mask
 
 from .formats.bio import OUTSIDE, joined
-from .tags import DECODERS
+from .tags import DECODERS, WORD_BY_WORD
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def decode(
     if how not in DECODERS:
         raise UserError(f"decoder {how!r} is unknown; allowed are {', '.join(DECODERS)}")
     check_padding_mask(padding_mask, log_probs.shape[:2])
-    if how in ("argmax", "published"):
+    if how in WORD_BY_WORD:
         best = log_probs.argmax(-1)
     elif how == "structured":
         from .decode_structure import best_structured

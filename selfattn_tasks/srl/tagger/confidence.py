@@ -21,6 +21,7 @@ from ..chain import backward, forward
 from ..decode import Constraints, bio_constraints
 from ..formats.bio import OUTSIDE
 from ..propositions import Proposition, Span
+from ..tags import WORD_BY_WORD
 
 Array = NDArray[np.float64]
 
@@ -36,7 +37,7 @@ def constraints_of(labels: Sequence[str], decoder: str) -> Constraints:
         ``structured`` also forbids, for example, two spans of one core role. Sequences that
         violate such a constraint count here, so that its answers have those of ``strict``.
     """
-    if decoder in ("argmax", "published"):
+    if decoder in WORD_BY_WORD:
         count = len(labels)
         return Constraints(torch.ones(count).bool(), torch.ones(count, count).bool())
     return bio_constraints(labels, "strict" if decoder == "structured" else decoder)

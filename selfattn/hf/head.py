@@ -1,0 +1,59 @@
+"""What the models have in common that put a head on the encoder."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+from torch import Tensor
+from transformers.modeling_outputs import ModelOutput
+from transformers.utils import can_return_tuple
+
+from .base import SelfattnPreTrainedModel
+from .config import SelfattnConfig
+from .encoder import SelfattnModel
+
+
+class SelfattnWithHead(SelfattnPreTrainedModel):
+    """The encoder, logits of its output, and a loss where there are labels.
+
+    Args:
+        config: sizes and switches.
+    """
+
+    output: ClassVar[type[ModelOutput]]
+
+    def __init__(self, config: SelfattnConfig) -> None:
+        super().__init__(config)
+        self.encoder = SelfattnModel(config)
+
+    @abstractmethod
+    def logits(self, x: Tensor, input_ids: Tensor | None, attention_mask: Tensor | None) -> Tensor:
+        """What the head makes of the encoder's output ``(B, T, C)``; the rest as for forward."""
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The loss of ``transformers`` for this kind of model."""
+        loss: Tensor = self.loss_function(logits, labels, self.config)
+        return loss
+
+    @can_return_tuple  # type: ignore[untyped-decorator]
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        **others: Any,
+    ) -> ModelOutput:
+        """Logits, and the loss of labels.
+
+        Args:
+            input_ids: tokens ``(B, T)``.
+            attention_mask: see ``SelfattnModel.forward``.
+            labels: as the class says.
+            **others: see ``SelfattnModel.forward``.
+
+        Returns:
+            ``logits`` as the class says, ``hidden_states`` and, with labels, ``loss``.
+        """
+        encoded = self.encoder(input_ids, attention_mask, **others)
+        logits = self.logits(encoded.last_hidden_state, input_ids, attention_mask)
+        loss = None if labels is None else self.loss(logits, labels)
+        return self.output(loss=loss, logits=logits, hidden_states=encoded.hidden_states)
