@@ -38,13 +38,19 @@ def facts(device: str) -> dict[str, str]:
         "cores": str(os.cpu_count()),
         "gpu": torch.cuda.get_device_name() if device == "cuda" else "",
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": torch.__version__ + _matmul(),
         "triton": installed("triton") or "",
         "selfattn": __version__,
         "commit": _commit(),
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
         "command": typed_command(),
     }
+
+
+def _matmul() -> str:
+    """The precision of float32 products, where somebody has changed it."""
+    chosen = torch.get_float32_matmul_precision()
+    return "" if chosen == "highest" else f", float32 products {chosen}"
 
 
 def _cpu() -> str:

@@ -14,6 +14,8 @@ from typing import NoReturn
 
 from selfattn.errors import UserError
 
+from .precision import set_matmul_precision
+
 _DISK_FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 
 
@@ -71,6 +73,7 @@ def run(main: Callable[[], int | None], prog: str | None = None) -> NoReturn:
     signal.signal(signal.SIGTERM, _terminated)
     try:
         _check_arguments()
+        set_matmul_precision()
         code = _called(main)
         # Here, so that a full disk or a closed pipe behind the command is met inside the try.
         print(end="", flush=True)

@@ -1,5 +1,7 @@
 """fairseq on today's torch: precision flags, and how a command ends."""
 
+import subprocess
+import sys
 import textwrap
 
 import pytest
@@ -35,6 +37,14 @@ def test_each_line_of_the_log_file_is_there_once(toy_train, tmp_path):
     updates = [line for line in log.read_text().splitlines() if line.startswith('{"epoch": ')]
     assert len(updates) > 8  # 4 updates, 4 validations, the epoch
     assert len(updates) == len(set(updates))
+
+
+def test_matmul_precision_of_the_environment_holds_in_training(repo_root, monkeypatch):
+    seen = "import plugin, torch; print(torch.get_float32_matmul_precision())"
+    monkeypatch.setenv("SELFATTN_MATMUL_PRECISION", "medium")
+    command = [sys.executable, "-c", seen]
+    done = subprocess.run(command, cwd=repo_root, capture_output=True, text=True)
+    assert done.stdout == "medium\n", done.stderr
 
 
 def test_log_is_quiet(toy_train):

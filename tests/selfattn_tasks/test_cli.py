@@ -147,3 +147,15 @@ def test_a_package_that_is_missing_is_one_sentence():
         needed("no_such_package.part", "PyNone")
     with pytest.raises(UserError, match="^no_such_package is not installed"):
         needed("no_such_package.part")
+
+
+def test_matmul_precision_of_the_environment(tmp_path, monkeypatch):
+    body = "import torch; print(torch.get_float32_matmul_precision())"
+    for chosen in ("", "medium"):
+        monkeypatch.setenv("SELFATTN_MATMUL_PRECISION", chosen)
+        assert end_of(tmp_path, body).stdout.strip() == (chosen or "highest")
+    monkeypatch.setenv("SELFATTN_MATMUL_PRECISION", "low")
+    assert end_of(tmp_path, body).stderr == (
+        "tool: error: SELFATTN_MATMUL_PRECISION=low is not allowed; "
+        "it must be one of highest, high, medium\n"
+    )

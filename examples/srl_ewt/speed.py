@@ -1,0 +1,67 @@
+"""Propositions a minute of CPU time, from raw text: splitting, predicates, roles.
+
+Example, the development set's sentences as texts, three passes of each setting, interleaved:
+
+  python examples/srl_ewt/speed.py runs/srl/checkpoint_last.pt \\
+      --texts data/srl_ewt/ewt-verbs.dev.conll --output speed.json
+
+Loading is not counted; reading the text is. medium: see SELFATTN_MATMUL_PRECISION in
+docs/benchmarks.md.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from statistics import median
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from selfattn_experiments.machine import facts
+from selfattn_tasks.cli import run
+from selfattn_tasks.files import write_json
+from selfattn_tasks.srl import SRL, read
+from selfattn_tasks.srl.tags import DECODERS
+
+PRECISIONS = ("highest", "medium")
+
+
+def passed(model: SRL, texts: list[str], precision: str) -> float:
+    """Propositions a minute of one pass over the texts."""
+    torch.set_float32_matmul_precision(precision)
+    start = time.process_time()
+    count = sum(1 for document in model.stream(texts) for _ in document.propositions)
+    return 60 * count / (time.process_time() - start)
+
+
+def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="checkpoints or folders")
+    parser.add_argument("--texts", type=Path, required=True, help="a file in a CoNLL format")
+    parser.add_argument("--sentences", type=int, default=500, help="how many (500)")
+    parser.add_argument("--decoder", choices=DECODERS, default="argmax")
+    parser.add_argument("--passes", type=int, default=3)
+    parser.add_argument("--output", type=Path, required=True, help="a JSON file")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    texts = [" ".join(sentence.words) for sentence in read(args.texts)[: args.sentences]]
+    models = {name: SRL.from_pretrained(name, decoder=args.decoder) for name in args.models}
+    found: dict[str, list[float]] = {}
+    origin = facts("cpu")
+    for _ in range(args.passes):
+        for name, model in models.items():
+            for precision in PRECISIONS:
+                found.setdefault(f"{name} {precision}", []).append(passed(model, texts, precision))
+    for name, values in found.items():
+        print(f"{median(values):9,.0f}  {name}")
+    rounded = {name: [round(value) for value in values] for name, values in found.items()}
+    write_json(args.output, {"propositions a minute": rounded, **origin})
+
+
+if __name__ == "__main__":
+    run(main)
