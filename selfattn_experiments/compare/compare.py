@@ -247,8 +247,12 @@ def _correct(report: Report, family: Sequence[Comparison]) -> list[Comparison]:
         None if c.same_files else run_level.equivalence(x, y, settings.relevant)
         for c, (x, y) in zip(family, scores, strict=True)
     ]
+    mcnemars = holm([c.sentence.mcnemar_p for c in family])
     found = []
-    for c, (x, y), p, one, both in zip(family, scores, p_values, same, holm(same), strict=True):
+    for c, (x, y), p, one, both, exact in zip(
+        family, scores, p_values, same, holm(same), mcnemars, strict=True
+    ):
+        c = replace(c, sentence=replace(c.sentence, mcnemar_holm=exact))
         if c.welch is not None:
             alpha = settings.alpha / tests
             wider = run_level.welch(x, y, 1 - alpha)

@@ -51,6 +51,7 @@ class SentenceTests:
         test_set_sd: standard deviation of the difference that comes from the choice of sentences.
         seed_sd: the one that comes from the choice of seeds; None if a side has one run.
         mcnemar_p: McNemar's exact test, two-sided; None if a sentence is not right or wrong.
+        mcnemar_holm: the same after Holm's correction over the family of comparisons.
     """
 
     bootstrap_p: float
@@ -59,6 +60,7 @@ class SentenceTests:
     test_set_sd: float
     seed_sd: float | None
     mcnemar_p: float | None = None
+    mcnemar_holm: float | None = None
 
     @property
     def seed_share(self) -> float | None:

@@ -71,6 +71,7 @@ def quantities(c: Comparison) -> dict[str, Cell]:
         **_limits("bootstrap", sentence.interval),
         "randomisation_p": sentence.randomisation_p,
         "mcnemar_p": sentence.mcnemar_p,
+        "mcnemar_holm_p": sentence.mcnemar_holm,
         "sd_test_set": sentence.test_set_sd,
         "sd_seed": sentence.seed_sd,
         "seed_share": sentence.seed_share,

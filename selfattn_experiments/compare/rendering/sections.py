@@ -212,12 +212,13 @@ def _sentence_level(report: Report) -> Table:
         "95 % interval": lambda c: cells.span(c.sentence.interval, digits(c.metric)),
         "random.": lambda c: cells.probability(c.sentence.randomisation_p),
         "McNemar": lambda c: cells.probability(c.sentence.mcnemar_p),
+        "its Holm": lambda c: cells.probability(c.sentence.mcnemar_holm),
         "sd test": lambda c: cells.score(c.sentence.test_set_sd, digits(c.metric)),
         "sd seed": lambda c: cells.score(c.sentence.seed_sd, digits(c.metric)),
         "seeds": lambda c: cells.share(c.sentence.seed_share),
     }
     if not mcnemar:
-        del columns["McNemar"]
+        del columns["McNemar"], columns["its Holm"]
     return _of_comparisons(
         report,
         "Tests over sentences, uncorrected",
@@ -227,5 +228,6 @@ def _sentence_level(report: Report) -> Table:
         "seed: standard deviation of the difference from the choice of sentences and of seeds; "
         "seeds: share of the seeds in the variance."
         + "\nMcNemar: the exact test (1947) of the sentences that one side alone has right; of "
-        "several runs, twice the median p of the pairs of one rank (Rüger 1978)." * mcnemar,
+        "several runs, twice the median p of the pairs of one rank (Rüger 1978). Only its Holm is "
+        "corrected, for the comparisons of a family." * mcnemar,
     )

@@ -196,9 +196,10 @@ def test_data_that_chooses_on_the_test_set_is_another_run(folder):
         work()
 
 
-def compared():
+def compared(*patterns):
     pytest.importorskip("scipy")
-    systems = name_systems([f"{name}=out/{name}-*/test.tsv" for name in ("base", "more")])
+    patterns = patterns or ("base=out/base-*/test.tsv", "more=out/more-*/test.tsv")
+    systems = name_systems(list(patterns))
     gold = [("test", Path("data/all.jsonl"))]
     settings = Settings("", (), relevant=0.0, samples=200)
     return compare(Request(systems, gold, "auto", [], settings))
@@ -215,6 +216,10 @@ def test_a_comparison_of_folded_runs(folder, capsys):
     assert [run.seed for run in report.runs] == ["1", "2"] * 2
     assert 0.05 < found.sentence.mcnemar_p < 1
     assert "McNemar" in render(report, 100)
+    three = ("base=out/base-*/test.tsv", "one=out/more-1/test.tsv", "two=out/more-2/test.tsv")
+    tests = [c.sentence for c in compared(*three).comparisons]
+    low, high = sorted(t.mcnemar_p for t in tests)
+    assert sorted(t.mcnemar_holm for t in tests) == [min(1, 2 * low), max(min(1, 2 * low), high)]
     # A run whose record says otherwise is never beside them.
     path = folder / "out/more-2/run.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"protocol": "selection:test"}))
