@@ -29,8 +29,11 @@ def _import_all(subpackage: str) -> None:
 if not _identity.join_twin(__name__, _folder):
     _identity.check_core(_folder)
 
+    from selfattn_tasks.precision import set_matmul_precision
+
     from . import compat
 
     compat.apply()
+    set_matmul_precision()
     for _name in _REGISTERING:
         _import_all(_name)

@@ -8,8 +8,6 @@ There are many modules because each fixes one kind of fault, is a row of docs/fa
 when fairseq no longer has that fault.
 """
 
-from selfattn_tasks.precision import set_matmul_precision
-
 from . import (
     batches,
     checkpoint_errors,
@@ -58,7 +56,6 @@ _FIXES = (
     flags.complete_criterion,
     flags.remember_languages,
     precision.check_precision,
-    set_matmul_precision,
     inputs.explain_data,
     inputs.explain_sentences,
     inputs.join_once,
