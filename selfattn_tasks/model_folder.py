@@ -7,7 +7,6 @@ these folders, without transformers. ``selfattn_tasks.hf`` writes them, and has 
 
 from __future__ import annotations
 
-import json
 import os
 from argparse import Namespace
 from collections.abc import Mapping
@@ -16,31 +15,18 @@ from typing import Any
 
 from selfattn.errors import UserError, needed
 
+from .files import read_object
+
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-# The task, as fairseq and ``task_state`` name it -> ``model_type`` and class of ``selfattn_tasks.hf``.
+# The task, by fairseq's name -> ``model_type``, and class of ``selfattn_tasks.hf``.
 KINDS = {
     "srl_tagging": ("selfattn-srl", "SRLForTokenClassification"),
     "sentences": ("selfattn-sentences", "SentencesForSequenceClassification"),
 }
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """What ``config.json`` of a folder says.
-
-    Raises:
-        UserError: if it is missing, or not JSON.
-    """
-    try:
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        if not isinstance(config, dict):
-            raise ValueError(f"{CONFIG} holds no object")
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder} is not a folder of Hugging Face: {error}") from None
-    return config
-
-
 def task_of(config: Mapping[str, Any]) -> str | None:
-    """The task of a checkpoint, or of what :func:`read_config` gave; None for translation."""
+    """The task of a checkpoint, or of a ``config.json``; None for another than those here."""
     stored = config.get("task_state")
     return next((t for t in KINDS if isinstance(stored, dict) and t in stored), None)
 
@@ -55,7 +41,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         UserError: if the folder holds another model, is broken, or safetensors is not installed.
     """
     path = Path(path)
-    config = read_config(path.parent)
+    config = read_object(path.parent / CONFIG)
     if task_of(config) is None:
         raise UserError(
             f"{path.parent} holds {config.get('architectures')}, which is neither a tagger nor a "

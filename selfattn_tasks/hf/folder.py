@@ -1,4 +1,4 @@
-"""Taggers and models of sentences as folders of Hugging Face: see ``selfattn_tasks.model_folder``."""
+"""Write taggers and models of sentences as folders that ``selfattn_tasks.model_folder`` reads."""
 
 from __future__ import annotations
 
@@ -13,28 +13,32 @@ from selfattn.errors import UserError
 from .. import checkpoints
 from ..files import write_json, writing
 from ..model_folder import CONFIG, KINDS, WEIGHTS, task_of
+from ..sentences.model.predictor import Predictor as SentencePredictor
 from ..sentences.record import SCORES
+from ..srl.tagger.predictor import Predictor as RolePredictor
 
 # Flags of the way back to fairseq, besides those that decide what weights mean.
 _FLAGS = ("arch", "target", "initialiser")
 
 
-def write(state: dict[str, Any], folder: Path, path: object) -> dict[str, Any]:
+def write(state: dict[str, Any], folder: Path, path: Path) -> tuple[dict[str, Any], int]:
     """Write a checkpoint as a folder; weights keep their precision.
 
     Args:
         state: of a tagger or a model of sentences.
         folder: what to fill.
-        path: of the checkpoint, for messages.
+        path: of the checkpoint.
 
     Returns:
-        the content of ``config.json``.
+        the content of ``config.json``, and the number of parameters.
 
     Raises:
-        UserError: if the model reads a frozen encoder, which is no part of the checkpoint.
+        UserError: if the checkpoint contradicts itself, or the model reads a frozen encoder, which
+            is no part of it.
     """
     task = task_of(state)
     assert task is not None
+    (SentencePredictor if task == "sentences" else RolePredictor).load(path)  # or say why not
     stored = copy.deepcopy(state["task_state"][task])
     stored.get("meta", {}).pop("inputs", None)  # paths of another machine
     flags = _flags(state, task)
@@ -61,7 +65,7 @@ def write(state: dict[str, Any], folder: Path, path: object) -> dict[str, Any]:
     write_json(folder / CONFIG, config)
     with writing(folder / WEIGHTS) as file:
         file.write(save(weights, {"format": "pt"}))
-    return config
+    return config, sum(t.numel() for name, t in weights.items() if not name.endswith(".frozen"))
 
 
 def _flags(state: dict[str, Any], task: str) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 from selfattn.errors import UserError
