@@ -111,8 +111,6 @@ def test_from_a_folder_of_hugging_face_back_to_fairseq(trained, corpus, run_cli,
     back = validate(run_cli, corpus, tmp_path / "back.pt", "--target", "both")
     for name in ("f1", "predicate_f1", "loss"):
         assert back[f"valid_{name}"] == valid[f"valid_{name}"]
-    first, second = (checkpoints.read(p)["task_state"] for p in (path, tmp_path / "back.pt"))
-    assert first == second
 
 
 def test_lines_with_other_predicates_can_be_scored_end_to_end(corpus, run_cli, tmp_path):
