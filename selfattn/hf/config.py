@@ -68,7 +68,7 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
     """
 
     model_type = "selfattn"
-    keys_to_ignore_at_inference = ("past_key_values",)
+    keys_to_ignore_at_inference = ["past_key_values"]  # Trainer adds a list to it
 
     vocab_size: int = 4000
     attention: str = "mtsa"

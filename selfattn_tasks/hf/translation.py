@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,7 +122,7 @@ def to_hf(path: Path, folder: Path, data: str | None = None, search: Search | No
             f"the dictionaries of {place} are not those that {path} was trained with; name their "
             "folder with --data"
         )
-    from selfattn.hf import SelfattnForConditionalGeneration, SelfattnTokenizer
+    from selfattn.hf import SelfattnForConditionalGeneration
 
     spm = found.get("sentencepiece_model")
     config = config_of(flags, state["model"], path)
@@ -138,20 +138,37 @@ def to_hf(path: Path, folder: Path, data: str | None = None, search: Search | No
         model.load_state_dict(_renamed(state["model"]))
     except RuntimeError as error:
         raise UserError(f"the weights in {path} do not fit its flags: {error}") from None
-    _set_search(model.generation_config, search or Search())
-    tokenizer = build_tokenizer(entries, Path(spm) if spm else None, _lowercased(place))
-    fast = SelfattnTokenizer(
-        tokenizer_object=tokenizer,
-        known=len(entries),
-        model_max_length=config.max_position_embeddings,
-        **dict(zip(("bos_token", "pad_token", "eos_token", "unk_token"), SPECIAL, strict=True)),
-    )
+    set_search(model.generation_config, search or Search())
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
-    fast.save_pretrained(folder)
+    longest = config.max_position_embeddings
+    tokenizer = tokenizer_of(place, entries, Path(spm) if spm else None, longest)
+    tokenizer.save_pretrained(folder)
     if spm:
         shutil.copyfile(spm, folder / "spm.model")
     return model
+
+
+def tokenizer_of(place: Path, entries: Sequence[str], spm: Path | None, longest: int) -> Any:
+    """The tokenizer of prepared text.
+
+    Args:
+        place: folder of the dictionaries; it or the one above says how text was cleaned.
+        entries: of the dictionary.
+        spm: SentencePiece's model, if there is one.
+        longest: tokens that the model can read.
+
+    Raises:
+        UserError: as for ``build_tokenizer``.
+    """
+    from selfattn.hf import SelfattnTokenizer
+
+    return SelfattnTokenizer(
+        tokenizer_object=build_tokenizer(entries, spm, _lowercased(place)),
+        known=len(entries),
+        model_max_length=longest,
+        **dict(zip(("bos_token", "pad_token", "eos_token", "unk_token"), SPECIAL, strict=True)),
+    )
 
 
 def config_of(flags: Mapping[str, Any], weights: Mapping[str, Tensor], path: Path) -> Any:
@@ -310,8 +327,8 @@ def _is_plain(config: Any) -> bool:
     return bool(own == type(own).make(attention_dropout=config.attention_dropout))
 
 
-def _set_search(settings: Any, search: Search) -> None:
-    """fairseq-generate's search in transformers' words."""
+def set_search(settings: Any, search: Search) -> None:
+    """Write a search into a model's ``generation_config``."""
     settings._from_model_config = False  # else transformers forgets the last two
     settings.num_beams = search.beam
     settings.length_penalty = search.lenpen
