@@ -102,9 +102,8 @@ def main() -> None:
         per_device_train_batch_size=1, per_device_eval_batch_size=1,  # of the batches above
         remove_unused_columns=False, use_cpu=not torch.accelerator.is_available(),
     )  # fmt: skip
-    trainer = Seq2SeqTrainer(
-        model, settings, lambda made: pad(made[0]), dataset("train"), dataset("valid")
-    )
+    train, valid = dataset("train"), dataset("valid")
+    trainer = Seq2SeqTrainer(model, settings, lambda made: pad(made[0]), train, valid)
     trainer.train(resume_from_checkpoint=args.run.is_dir() and get_last_checkpoint(args.run))
     trainer.save_model()
     tokenizer.save_pretrained(args.run)

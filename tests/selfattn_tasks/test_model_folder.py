@@ -239,3 +239,39 @@ def test_what_is_refused(tmp_path):
     (folder / "model.safetensors").write_bytes(b"\x07\x00")
     with pytest.raises(UserError, match="cannot read the weights"):
         SentencePredictor.load(folder)
+
+
+def test_a_module_of_sentence_transformers(tmp_path):
+    """Its vectors are the predictor's; it saves, loads and learns."""
+    library = pytest.importorskip("sentence_transformers")
+    from selfattn_tasks.hf.embedding import SentenceEmbedding
+
+    path, folder = sentences(tmp_path / "model.pt", Kind.CLASSIFICATION), tmp_path / "folder"
+    export("--to", "hf", path, folder)
+    module = SentenceEmbedding.load(str(folder))
+    model = library.SentenceTransformer(modules=[module], device="cpu")
+    texts = ["The old goat.", "a mouse", "Xerxes", ""]
+    expected = SentencePredictor.load(path)
+    examples = [Example((expected.state.tokens(text),), None) for text in texts]
+    vectors = model.encode(texts)
+    assert vectors.shape == (4, model.get_embedding_dimension())
+    torch.testing.assert_close(
+        torch.from_numpy(vectors), torch.from_numpy(expected.embed(examples))
+    )
+    from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss
+
+    loss, optimizer = CosineSimilarityLoss(model), torch.optim.Adam(model.parameters(), 0.01)
+    pair = [model.preprocess(texts[:2]), model.preprocess(texts[1:3])]
+    found = []
+    for _ in range(8):
+        found.append(loss(pair, torch.tensor([1.0, -1.0])))
+        optimizer.zero_grad()
+        found[-1].backward()
+        optimizer.step()
+    assert found[-1] < found[0]
+    model.save(str(tmp_path / "saved"))
+    again = library.SentenceTransformer(
+        str(tmp_path / "saved"), trust_remote_code=True, device="cpu", local_files_only=True
+    )
+    assert (again.encode(texts) == model.encode(texts)).all()
+    assert (again.encode(texts) != vectors).any()
