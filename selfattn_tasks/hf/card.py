@@ -31,7 +31,7 @@ _WORDS = """`pip install selfattn[text]`, then
 selfattn predict --model {{folder}} "..."
 ```
 
-or, with `pip install selfattn[hf]`,
+or, with `pip install selfattn[text,hf]`,
 
 ```python
 import selfattn_tasks.hf
