@@ -22,6 +22,8 @@ import torch
 from selfattn.config import CONFIGS
 from selfattn.errors import UserError
 
+from . import model_folder
+
 # Flags of a training that decide what its weights mean, by how they begin and end; others (data,
 # learning rate, a preset's name beside the switches that it set) may differ.
 _MODEL_FLAGS = (
@@ -43,6 +45,8 @@ _MODEL_FLAGS = (
     "head_hidden_size",
     "highway",
     "pool",
+    "no_scale_embedding",
+    "no_token_positional_embeddings",
 )
 _NO_MODEL_FLAGS = (
     "_dropout",
@@ -178,7 +182,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a checkpoint onto the CPU.
 
     Args:
-        path: the file.
+        path: the file, or the weights of a folder that ``model_folder`` wrote.
 
     Returns:
         the checkpoint; ``["model"]`` maps names to tensors.
@@ -206,6 +210,8 @@ def task_state(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _load(path: str | os.PathLike[str], mmap: bool = False) -> dict[str, Any]:
+    if Path(path).name == model_folder.WEIGHTS:
+        return model_folder.read(path)
     # torch's context forgets its types at the end, even those that were allowed before it.
     allowed = torch.serialization.get_safe_globals()
     types = [kind for kind in safe_types() if kind not in allowed]
@@ -302,6 +308,13 @@ def flags(state: dict[str, Any]) -> dict[str, Any]:
 def task_flags(state: dict[str, Any]) -> dict[str, Any]:
     """All flags of the task of the checkpoint ``state``, such as ``data`` and ``source_lang``."""
     return dict((state.get("cfg") or {}).get("task") or flags(state))
+
+
+def criterion(state: dict[str, Any]) -> str | None:
+    """The name of the criterion that the checkpoint ``state`` was trained with, if it says so."""
+    found = (state.get("cfg") or {}).get("criterion") or {}
+    name: str | None = found.get("_name") or flags(state).get("criterion")
+    return name
 
 
 def model_flags(state: dict[str, Any]) -> dict[str, Any]:

@@ -88,6 +88,22 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
+def read_object(path: Path) -> dict[str, Any]:
+    """The object that a JSON file holds.
+
+    Raises:
+        UserError: if it cannot be read, or holds anything else.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or f"it is not JSON: {error}"
+        raise UserError(f"{path} cannot be read ({reason})") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{path} cannot be read (it holds no JSON object)")
+    return found
+
+
 def check_output(flag: str, path: Path) -> None:
     """Refuse a file that `writing` could not write, before the work for it.
 

@@ -92,8 +92,8 @@ def check_destination(destination: Path, *, overwrite: bool, mark: str) -> None:
             raise UserError(f"the destination {destination} is not a folder, so it is not replaced")
         if any(destination.iterdir()) and not (destination / mark).is_file():
             raise UserError(
-                f"the destination {destination} does not hold prepared data (no {mark}), so it is "
-                "not replaced"
+                f"the destination {destination} holds something else (no {mark}), so it is not "
+                "replaced"
             )
     # An existing one is renamed, which needs the folder above to be writable.
     place = destination.absolute().parent if destination.exists() else destination

@@ -15,6 +15,7 @@ from selfattn.errors import UserError
 
 from .cli import is_disk_full
 from .files import writing
+from .model_folder import WEIGHTS
 
 # By preference; the last one is the name in fairseq's published folders.
 CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt", "model.pt")
@@ -24,14 +25,14 @@ def find_checkpoint(path: Path) -> Path:
     """The checkpoint itself, or the best, else the last one of a folder.
 
     Args:
-        path: a checkpoint, or a training's ``--save-dir``.
+        path: a checkpoint, a training's ``--save-dir``, or a folder of Hugging Face.
 
     Raises:
         UserError: if a folder holds none.
     """
     if not path.is_dir():
         return path
-    there = [path / name for name in CHECKPOINTS if (path / name).is_file()]
+    there = [path / name for name in (*CHECKPOINTS, WEIGHTS) if (path / name).is_file()]
     if not there:
         raise UserError(f"{path} holds no {' or '.join(CHECKPOINTS)}")
     return there[0]

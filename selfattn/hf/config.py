@@ -5,12 +5,20 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from transformers import PreTrainedConfig
+from transformers.activations import ACT2FN
 
 from ..config import CONFIGS, AttentionConfig
 from ..errors import UserError
 
 POSITIONS = ("sinusoidal", "learned", "none")
 SHARED = ("all", "output", "none")
+# What torch and other models call our arguments.
+SYNONYMS = {
+    **dict.fromkeys(("d_model", "embed_dim", "n_embd"), "hidden_size"),
+    **dict.fromkeys(("num_layers", "n_layers", "encoder_layers"), "num_hidden_layers"),
+    **dict.fromkeys(("nhead", "num_heads", "n_heads"), "num_attention_heads"),
+    **dict.fromkeys(("dim_feedforward", "ffn_dim"), "intermediate_size"),
+}
 
 
 class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
@@ -60,7 +68,7 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
     """
 
     model_type = "selfattn"
-    keys_to_ignore_at_inference = ("past_key_values",)
+    keys_to_ignore_at_inference = ["past_key_values"]  # Trainer adds a list to it
 
     vocab_size: int = 4000
     attention: str = "mtsa"
@@ -93,7 +101,8 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
 
     def __post_init__(self, **others: Any) -> None:
         _refuse_misspelt(others, [f.name for f in fields(type(self))])
-        for name, allowed in (("positions", POSITIONS), ("share_embeddings", SHARED)):
+        choices = {"positions": POSITIONS, "share_embeddings": SHARED, "hidden_act": ACT2FN}
+        for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise UserError(
                     f"{name} {getattr(self, name)!r} is unknown; allowed are {', '.join(allowed)}"
@@ -132,6 +141,7 @@ def _refuse_misspelt(others: dict[str, Any], known: list[str]) -> None:
             raise UserError(
                 f"{name!r} is a switch of the attention; give switches={{{name!r}: ...}}"
             )
-        close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+        close = [SYNONYMS[name]] if name in SYNONYMS else []
+        close = close or difflib.get_close_matches(name, known, n=1, cutoff=0.8)
         if close:
             raise UserError(f"SelfattnConfig has no argument {name!r}; do you mean {close[0]!r}?")

@@ -1,5 +1,6 @@
 """The encoder with a decoder: translation."""
 
+import copy
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
     """
 
     def __init__(self, config: SelfattnConfig) -> None:
+        config = copy.deepcopy(config)  # the caller may make an encoder of it, too
         config.is_encoder_decoder = True
         super().__init__(config)
         self.encoder = SelfattnModel(config)

@@ -71,6 +71,12 @@ class EncoderLayer(nn.TransformerEncoderLayer):
         **switches: Unpack[LayerSwitches],
     ) -> None:
         check_integer("d_model", d_model)
+        if not 0 <= dropout < 1:
+            raise UserError(f"dropout {dropout} is not allowed; it must be in [0, 1)")
+        if isinstance(activation, str) and activation not in ("relu", "gelu"):
+            raise UserError(
+                f"activation {activation!r} is unknown; allowed are relu, gelu and a function"
+            )
         plain = attention == "multihead" and preset is None and not switches
         if plain and d_model % check_integer("nhead", nhead):
             raise UserError(f"nhead {nhead} does not divide d_model {d_model}; choose a divisor")

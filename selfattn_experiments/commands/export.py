@@ -1,11 +1,18 @@
-"""Write a trained translation model for another library, or take one back.
+"""Write a trained model for another library, or take one back.
 
-Example, a folder for transformers with the search that the model was tested with:
+Example, a translation model as a folder for transformers, with the search that it was tested with:
 
   selfattn export --to hf runs/my/checkpoint_best.pt my-model --beam 5 \\
       --max-len-a 1.2 --max-len-b 10
 
-Example, back to a checkpoint for fairseq-generate, its dictionaries beside it:
+Example, a tagger, or in the same way a model of sentences, in a small form; `selfattn predict`
+reads the folder, too:
+
+  selfattn average --inputs runs/srl/checkpoint_best.pt --half --keep-vectors 15000 \\
+      --output srl-small.pt
+  selfattn export --to hf srl-small.pt srl-small --record runs/srl/run.json
+
+Example, back to a checkpoint for fairseq, of translation with its dictionaries beside it:
 
   selfattn export --to fairseq my-model runs/back/checkpoint.pt
 """
@@ -13,9 +20,13 @@ Example, back to a checkpoint for fairseq-generate, its dictionaries beside it:
 import argparse
 from pathlib import Path
 
-from selfattn_tasks.files import check_output, check_output_folder
+from selfattn_tasks.files import check_output
+from selfattn_tasks.folder import check_destination, new_folder
+from selfattn_tasks.model_folder import CONFIG, WEIGHTS, task_of
 
 from .flags import check_least
+
+_SEARCH = ("beam", "lenpen", "max_len_a", "max_len_b")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -25,31 +36,71 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("source", type=Path, metavar="SOURCE", help="a checkpoint; with --to fairseq a folder")
     add("target", type=Path, metavar="TARGET", help="a folder; with --to fairseq a checkpoint")
     add = parser.add_argument_group("with --to hf").add_argument
-    add("--data", metavar="FOLDER", help="dictionaries (default: beside it, or as in training)")
-    add("--beam", type=int, default=5, help="width of the search (5)")
-    add("--lenpen", type=float, default=1.0, help="exponent of the length (1)")
-    add("--max-len-a", type=float, default=0.0, metavar="A", help="as of fairseq-generate (0)")
-    add("--max-len-b", type=int, default=200, metavar="B", help="as of fairseq-generate (200)")
+    add("--overwrite", action="store_true", default=None, help="replace such a folder")
     add("--record", type=Path, metavar="FILE", help="run.json (default: beside the checkpoint)")
     add("--license", metavar="NAME", help="for the model card, such as cc-by-sa-4.0")
     add("--trained-on", metavar="TEXT", help="for the model card: the data in words")
+    add = parser.add_argument_group("with --to hf, of translation").add_argument
+    add("--data", metavar="FOLDER", help="dictionaries (default: beside it, or as in training)")
+    add("--beam", type=int, help="width of the search (5)")
+    add("--lenpen", type=float, help="exponent of the length (1)")
+    add("--max-len-a", type=float, metavar="A", help="as of fairseq-generate (0)")
+    add("--max-len-b", type=int, metavar="B", help="as of fairseq-generate (200)")
+
+
+def refuse_given(args: argparse.Namespace, names: tuple[str, ...], reason: str) -> None:
+    """Refuse the first of some flags that was given."""
+    for name in names:
+        if getattr(args, name) is not None:
+            args.refuse(f"--{name.replace('_', '-')} {reason}")
 
 
 def main(args: argparse.Namespace) -> None:
     """Write the model."""
     check_least(args, beam=1, max_len_a=0, max_len_b=1)
+    if args.to == "fairseq":
+        to_fairseq(args)
+    else:
+        to_hf(args)
+    print(f"wrote {args.target}")
+
+
+def to_fairseq(args: argparse.Namespace) -> None:
+    """Write a folder's model as a checkpoint."""
+    hf_alone = ("overwrite", "record", "license", "trained_on", "data", *_SEARCH)
+    refuse_given(args, hf_alone, "belongs to --to hf")
+    check_output("TARGET", args.target)
+    from selfattn_tasks import checkpoints, saved
+    from selfattn_tasks.files import read_object
+
+    if task_of(read_object(args.source / CONFIG)):
+        saved.write(checkpoints.read(args.source / WEIGHTS), args.target)
+        return
+    from selfattn_tasks.hf import translation
+
+    translation.to_fairseq(args.source, args.target)
+
+
+def to_hf(args: argparse.Namespace) -> None:
+    """Write a checkpoint's model as a folder."""
+    overwrite = bool(args.overwrite)
+    check_destination(args.target, overwrite=overwrite, mark=CONFIG)
     # transformers takes seconds to import, and a mistake in the flags should not.
-    from selfattn_tasks.hf import card, translation
+    from selfattn_tasks import checkpoints
+    from selfattn_tasks.hf import card, folder, translation
     from selfattn_tasks.saved import find_checkpoint
 
-    if args.to == "fairseq":
-        check_output("TARGET", args.target)
-        translation.to_fairseq(args.source, args.target)
-    else:
-        check_output_folder("TARGET", args.target)
-        path = find_checkpoint(args.source)
-        search = translation.Search(args.beam, args.lenpen, args.max_len_a, args.max_len_b)
-        model = translation.to_hf(path, args.target, args.data, search)
-        record = args.record or card.find_record(path)
-        card.write_card(args.target, model, record, args.license, args.trained_on)
-    print(f"wrote {args.target}")
+    path = find_checkpoint(args.source)
+    record = card.read_record(args.record or card.find_record(path))
+    state = checkpoints.read(path)
+    is_words = task_of(state) is not None
+    if is_words:
+        refuse_given(args, ("data", *_SEARCH), f"belongs to translation, which {path} is not")
+    given = {name: getattr(args, name) for name in _SEARCH if getattr(args, name) is not None}
+    with new_folder(args.target, overwrite=overwrite, mark=CONFIG) as new:
+        if is_words:
+            about = card.of_words(*folder.write(state, new, path))
+        else:
+            search = translation.Search(**given)
+            about = card.of_translation(translation.to_hf(path, new, args.data, search))
+        card.write_card(new, args.target.name, about, record, args.license, args.trained_on)

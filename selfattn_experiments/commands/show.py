@@ -190,7 +190,9 @@ def find(args: argparse.Namespace) -> list[Found]:
         UserError: for flags of another kind, and for more sentences than it takes.
     """
     from selfattn_tasks import checkpoints
+    from selfattn_tasks.saved import find_checkpoint
 
+    args.checkpoint = find_checkpoint(args.checkpoint)
     entries = checkpoints.task_state(args.checkpoint)
     look_into = next((LOOKING[key] for key in LOOKING if key in entries), look_into_encoder)
     if args.predicate is not None and look_into is not look_into_tagger:

@@ -1,1 +1,26 @@
-"""Trained models as folders of Hugging Face, and back."""
+"""Models of the tasks as folders of Hugging Face; importing it registers the Auto classes."""
+
+import selfattn.hf  # noqa: F401 - says what to install, and registers its own
+
+from transformers import (  # isort: skip
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+)
+
+from .sentences import SentencesConfig, SentencesForSequenceClassification
+from .srl import SRLConfig, SRLForTokenClassification
+
+__all__ = [
+    "SRLConfig",
+    "SRLForTokenClassification",
+    "SentencesConfig",
+    "SentencesForSequenceClassification",
+]
+
+for _auto, _config, _model in (
+    (AutoModelForTokenClassification, SRLConfig, SRLForTokenClassification),
+    (AutoModelForSequenceClassification, SentencesConfig, SentencesForSequenceClassification),
+):
+    AutoConfig.register(_config.model_type, _config)
+    _auto.register(_config, _model)

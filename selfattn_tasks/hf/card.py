@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError
 
-from ..files import write_text
+from ..files import read_object, write_text
+from ..model_folder import task_of
 
 RECORD = "run.json"
 
-_USE = """```python
+_TRANSLATION = """`pip install selfattn[hf]`
+
+```python
 import selfattn.hf
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -22,6 +25,87 @@ model = AutoModelForSeq2SeqLM.from_pretrained("{folder}")
 batch = tokenizer(["..."], return_tensors="pt", padding=True)
 print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 ```"""
+_WORDS = """`pip install selfattn[text]`, then
+
+```
+selfattn predict --model {{folder}} "..."
+```
+
+or, with `pip install selfattn[text,hf]`,
+
+```python
+import selfattn_tasks.hf
+from transformers import {auto}
+
+model = {auto}.from_pretrained("{{folder}}")
+```"""
+
+
+@dataclass(frozen=True)
+class About:
+    """What a model is, whoever trained it.
+
+    Args:
+        title: of the card.
+        tags: for the Hub.
+        facts: rows of the first table.
+        use: how to load it from ``{folder}``.
+        languages: their codes.
+    """
+
+    title: str
+    tags: Sequence[str]
+    facts: Mapping[str, Any]
+    use: str
+    languages: Sequence[str] = ()
+
+
+def of_translation(model: Any) -> About:
+    """A model that ``translation.to_hf`` gave."""
+    config = model.config
+    languages = (config.source_lang, config.target_lang)
+    facts = {
+        "attention of the encoder": config.attention,
+        "layers": f"{config.num_hidden_layers} and {config.decoder_layers}",
+        "width": config.hidden_size,
+        "parameters": f"{model.num_parameters():,}",
+    }
+    title = f"Translation, {' to '.join(languages)}, {config.attention}"
+    return About(title, ("translation",), facts, _TRANSLATION, languages)
+
+
+def of_words(config: Mapping[str, Any], parameters: int) -> About:
+    """A tagger or a model of sentences.
+
+    Args:
+        config: its ``config.json``.
+        parameters: how many, without the vectors of words that training lacks.
+    """
+    task = task_of(config)
+    assert task is not None
+    stored = config["task_state"][task]
+    sizes, words = stored["config"], stored["vocabulary"]
+    facts = {
+        "labels": len(config["label2id"]),
+        "words": f"{len(words['words']):,}",
+        "words with vectors that training lacks": f"{len(words['frozen']):,}",
+        "parameters": f"{parameters:,}",
+    }
+    if task == "sentences":
+        name, kind, tag = sizes["context"], sizes["kind"], "text-classification"
+        facts = {"context": name, "pool": sizes["pool"], "width": sizes["hidden_size"], **facts}
+        use = _WORDS.format(auto="AutoModelForSequenceClassification")
+        return About(f"Sentences, {kind}, {name}", (tag,), facts, use)
+    name = sizes["attention"]["name"]
+    target = {"arguments": "arguments of given predicates", "both": "predicates and arguments"}
+    facts = {
+        "labels what": target.get(stored.get("target", "arguments"), "predicates"),
+        "attention": name,
+        "layers": sizes["layers"],
+        **facts,
+    }
+    use = _WORDS.format(auto="AutoModelForTokenClassification")
+    return About(f"Semantic roles, {name}", ("token-classification",), facts, use)
 
 
 def find_record(checkpoint: Path) -> Path | None:
@@ -32,8 +116,30 @@ def find_record(checkpoint: Path) -> Path | None:
     return None
 
 
+# What a record says of the training, and the lines of its table of scores.
+Record = tuple[dict[str, Any], list[str]]
+
+
+def read_record(path: Path | None) -> Record:
+    """What the card tells of a ``run.json``, which is little if there is none.
+
+    Raises:
+        UserError: if it cannot be read.
+    """
+    record = read_object(path) if path is not None else {}
+    try:
+        return _training(record), _scores(record) or ["No scores are recorded."]
+    except (AttributeError, TypeError, LookupError):
+        raise UserError(f"{path} is not a record of `selfattn runs`") from None
+
+
 def write_card(
-    folder: Path, model: Any, record: Path | None, license: str | None, data: str | None
+    folder: Path,
+    name: str,
+    about: About,
+    record: Record,
+    license: str | None,
+    data: str | None,
 ) -> None:
     """Write ``README.md``: what the model is, how it was trained, what it scores.
 
@@ -41,45 +147,27 @@ def write_card(
 
     Args:
         folder: of the model.
-        model: as it was written.
-        record: ``run.json`` of its run, if there is one.
+        name: the folder's name, for those who load it.
+        about: what the model is.
+        record: of its run.
         license: name of the licence, such as ``cc-by-sa-4.0``.
         data: what the model was trained on, in words.
-
-    Raises:
-        UserError: if the record cannot be read.
     """
-    config = model.config
-    source, target = config.source_lang, config.target_lang
-    head = ["library_name: transformers", "tags: [selfattn, translation]"]
-    head += [f"language: [{source}, {target}]"] + ([f"license: {license}"] if license else [])
+    head = ["library_name: transformers", f"tags: [{', '.join(('selfattn', *about.tags))}]"]
+    head += [f"language: [{', '.join(about.languages)}]"] if about.languages else []
+    head += [f"license: {license}"] if license else []
     facts = {
-        "attention of the encoder": config.attention,
-        "layers": f"{config.num_hidden_layers} and {config.decoder_layers}",
-        "width": config.hidden_size,
-        "parameters": f"{model.num_parameters():,}",
+        **about.facts,
         "data": data or "not stated",
         "licence": license or "not stated",
+        **record[0],
     }
-    scores = ["No scores are recorded."]
-    if record is not None:
-        facts |= _training(_read(record))
-        scores = _scores(_read(record)) or scores
     lines = [
-        "---", *head, "---", "", f"# Translation, {source} to {target}, {config.attention}", "",
-        "| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in facts.items()), "",
-        "## Scores", "", *scores, "", "## Use", "", "`pip install selfattn[hf]`", "",
-        _USE.format(folder=folder.name), "",
+        "---", *head, "---", "", f"# {about.title}", "",
+        "| | |", "|---|---|", *(f"| {fact} | {value} |" for fact, value in facts.items()), "",
+        "## Scores", "", *record[1], "", "## Use", "", about.use.format(folder=name), "",
     ]  # fmt: skip
     write_text(folder / "README.md", "\n".join(lines))
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read the record {path}: {error}") from None
-    return found
 
 
 def _training(record: Mapping[str, Any]) -> dict[str, Any]:

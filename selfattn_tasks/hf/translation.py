@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,8 @@ from selfattn.config import CONFIGS
 from selfattn.errors import UserError
 
 from .. import checkpoints, saved
-from ..files import write_lines
+from ..files import read_object, writing
+from ..model_folder import CONFIG, checkpoint
 from ..translation import vocabulary
 from ..translation.parts import find_parts
 from ..translation.prepare import SUMMARY
@@ -123,7 +122,7 @@ def to_hf(path: Path, folder: Path, data: str | None = None, search: Search | No
             f"the dictionaries of {place} are not those that {path} was trained with; name their "
             "folder with --data"
         )
-    from selfattn.hf import SelfattnForConditionalGeneration, SelfattnTokenizer
+    from selfattn.hf import SelfattnForConditionalGeneration
 
     spm = found.get("sentencepiece_model")
     config = config_of(flags, state["model"], path)
@@ -135,21 +134,41 @@ def to_hf(path: Path, folder: Path, data: str | None = None, search: Search | No
             f"{len(entries)}: it is another data's"
         )
     model = SelfattnForConditionalGeneration(config)
-    model.load_state_dict(_renamed(state["model"]))
-    _set_search(model.generation_config, search or Search())
-    tokenizer = build_tokenizer(entries, Path(spm) if spm else None, _lowercased(place))
-    fast = SelfattnTokenizer(
-        tokenizer_object=tokenizer,
-        known=len(entries),
-        model_max_length=config.max_position_embeddings,
-        **dict(zip(("bos_token", "pad_token", "eos_token", "unk_token"), SPECIAL, strict=True)),
-    )
+    try:
+        model.load_state_dict(_renamed(state["model"]))
+    except RuntimeError as error:
+        raise UserError(f"the weights in {path} do not fit its flags: {error}") from None
+    set_search(model.generation_config, search or Search())
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
-    fast.save_pretrained(folder)
+    longest = config.max_position_embeddings
+    tokenizer = tokenizer_of(place, entries, Path(spm) if spm else None, longest)
+    tokenizer.save_pretrained(folder)
     if spm:
         shutil.copyfile(spm, folder / "spm.model")
     return model
+
+
+def tokenizer_of(place: Path, entries: Sequence[str], spm: Path | None, longest: int) -> Any:
+    """The tokenizer of prepared text.
+
+    Args:
+        place: folder of the dictionaries; it or the one above says how text was cleaned.
+        entries: of the dictionary.
+        spm: SentencePiece's model, if there is one.
+        longest: tokens that the model can read.
+
+    Raises:
+        UserError: as for ``build_tokenizer``.
+    """
+    from selfattn.hf import SelfattnTokenizer
+
+    return SelfattnTokenizer(
+        tokenizer_object=build_tokenizer(entries, spm, _lowercased(place)),
+        known=len(entries),
+        model_max_length=longest,
+        **dict(zip(("bos_token", "pad_token", "eos_token", "unk_token"), SPECIAL, strict=True)),
+    )
 
 
 def config_of(flags: Mapping[str, Any], weights: Mapping[str, Tensor], path: Path) -> Any:
@@ -207,11 +226,15 @@ def to_fairseq(folder: Path, path: Path) -> None:
             ``fairseq-interactive`` needs.
 
     Raises:
-        UserError: if the folder holds no such model.
+        UserError: if the folder holds no such model, or other dictionaries lie there already.
     """
     from selfattn.hf import SelfattnForConditionalGeneration
 
-    config = _read_config(folder)
+    config = read_object(folder / CONFIG)
+    if config.get("architectures") != ["SelfattnForConditionalGeneration"]:
+        raise UserError(
+            f"{folder} holds {config.get('architectures')}, not a translation model of this project"
+        )
     entries = _entries(folder, config)
     if tuple(entries[: len(SPECIAL)]) != SPECIAL or None in entries:
         raise UserError(f"{folder}: a vocabulary of fairseq begins with {', '.join(SPECIAL)}")
@@ -244,39 +267,23 @@ def to_fairseq(folder: Path, path: Path) -> None:
     }
     if wrapped:
         args |= {f"{attention}_{name}": value for name, value in flags.switches.items()}
-    state = {
-        "args": Namespace(**args),
-        "model": _fairseqs(model.state_dict(), wrapped),
-        "optimizer_history": [
-            {"criterion_name": "CrossEntropyCriterion", "optimizer_name": "FairseqAdam"}
-            | {"lr_scheduler_state": {"best": None}, "num_updates": 0}
-        ],
-        "task_state": {
-            vocabulary.FINGERPRINTS: dict.fromkeys(
-                ("source", "target"), vocabulary.fingerprint(entries)
-            )
-        },
-        "extra_state": {"epoch": 0, "batch_offset": 0, "val_loss": None},
-        "last_optimizer_state": None,
-    }
-    saved.write(state, path)
-    lines = [f"{entry} 1" for entry in entries[len(SPECIAL) :]]
-    for language in (args["source_lang"], args["target_lang"]):
-        write_lines(path.parent / f"dict.{language}.txt", lines)
-    if (folder / "spm.model").is_file():
-        shutil.copyfile(folder / "spm.model", path.parent / "spm.model")
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    try:
-        config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder} is not a folder of Hugging Face: {error}") from None
-    if config.get("architectures") != ["SelfattnForConditionalGeneration"]:
-        raise UserError(
-            f"{folder} holds {config.get('architectures')}, not a translation model of this project"
+    task_state = {
+        vocabulary.FINGERPRINTS: dict.fromkeys(
+            ("source", "target"), vocabulary.fingerprint(entries)
         )
-    return config
+    }
+    dictionary = "".join(f"{entry} 1\n" for entry in entries[len(SPECIAL) :]).encode("utf-8")
+    beside = {f"dict.{args[side]}.txt": dictionary for side in ("source_lang", "target_lang")}
+    if (folder / "spm.model").is_file():
+        beside["spm.model"] = (folder / "spm.model").read_bytes()
+    for name, content in beside.items():
+        old = path.parent / name
+        if old.exists() and old.read_bytes() != content:
+            raise UserError(f"{old} belongs to another model; name a checkpoint in another folder")
+    for name, content in beside.items():
+        with writing(path.parent / name) as file:
+            file.write(content)
+    saved.write(checkpoint(_fairseqs(model.state_dict(), wrapped), args, task_state), path)
 
 
 def _entries(folder: Path, config: Mapping[str, Any]) -> list[str]:
@@ -320,8 +327,8 @@ def _is_plain(config: Any) -> bool:
     return bool(own == type(own).make(attention_dropout=config.attention_dropout))
 
 
-def _set_search(settings: Any, search: Search) -> None:
-    """fairseq-generate's search in transformers' words."""
+def set_search(settings: Any, search: Search) -> None:
+    """Write a search into a model's ``generation_config``."""
     settings._from_model_config = False  # else transformers forgets the last two
     settings.num_beams = search.beam
     settings.length_penalty = search.lenpen
@@ -341,6 +348,10 @@ def _lowercased(place: Path) -> bool:
     """Whether `selfattn prepare translation` lower-cased the data in this folder."""
     for folder in (place, place.parent):
         if (folder / SUMMARY).is_file():
-            summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-            return bool(summary["options"]["cleaning"]["lowercase"])
+            try:
+                return bool(read_object(folder / SUMMARY)["options"]["cleaning"]["lowercase"])
+            except (KeyError, TypeError):
+                raise UserError(
+                    f"{folder / SUMMARY} does not say how text was cleaned; prepare the data again"
+                ) from None
     return False

@@ -98,6 +98,12 @@ def test_back_to_fairseq(exported, tmp_path):
         back = tmp_path / attention
         back.mkdir()
         export("--to", "fairseq", folder, back / "model.pt")
+        with pytest.raises(UserError, match=r"dict\.src\.txt belongs to another model"):
+            (back / "dict.src.txt").rename(back / "kept")
+            (back / "dict.src.txt").write_text("a 1\n")
+            export("--to", "fairseq", folder, back / "other.pt")
+        (back / "kept").rename(back / "dict.src.txt")
+        assert not (back / "other.pt").exists()
         first = in_fairseq(run, checkpoint_file="checkpoint_last.pt")
         second = in_fairseq(back)
         sentences = [first.encode(text) for text in ("a0 b1", "c2 c3 a1 b0")]

@@ -101,6 +101,18 @@ def test_one_network_from_words_to_the_official_score(trained, corpus, run_cli, 
     assert f"{found['predicates']['f1']:.2f}" in table and "All charged" in table
 
 
+def test_from_a_folder_of_hugging_face_back_to_fairseq(trained, corpus, run_cli, tmp_path):
+    """fairseq-validate says what the training's last validation said."""
+    pytest.importorskip("transformers")
+    path, valid = trained["both"]
+    for to, source, target in (("hf", path, "folder"), ("fairseq", tmp_path / "folder", "back.pt")):
+        done = run_cli(["scripts/export_model.py", "--to", to, source, tmp_path / target])
+        assert done.returncode == 0, done.stderr
+    back = validate(run_cli, corpus, tmp_path / "back.pt", "--target", "both")
+    for name in ("f1", "predicate_f1", "loss"):
+        assert back[f"valid_{name}"] == valid[f"valid_{name}"]
+
+
 def test_lines_with_other_predicates_can_be_scored_end_to_end(corpus, run_cli, tmp_path):
     lines = "1 a b c ||| B-A0 B-V O\n2 a b c ||| B-A0 O B-V\n2 a b c ||| O B-A0 B-V\n"
     (tmp_path / "found").write_text(lines)

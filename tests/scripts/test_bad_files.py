@@ -42,7 +42,7 @@ COMMANDS = [
         "--json o.json --csv o.csv --markdown o.md --latex o.tex --plots o",
         "a.txt b.txt c.txt", "o.json o.csv o.md o.tex", "o",
     ),
-    ("export_model --to hf tagger.pt o --record a.txt", "tagger.pt", "", "o"),
+    ("export_model --to hf tagger.pt o --record run.json", "tagger.pt run.json", "", "o"),
     ("export_model --to fairseq folder o.pt", "folder", "o.pt", ""),
     ("plot_curves train.log --output o.svg", "train.log", "o.svg", ""),
     ("predict_srl tagger.pt --input a.conll --output o.props", "tagger.pt a.conll", "o.props", ""),
@@ -123,6 +123,7 @@ def place(tmp_path, monkeypatch, tagger, pairs):
     for name in ("a.tsv", "b.tsv", "c.tsv"):
         rows = "neutral\ta b\tc\nentailment\tb\tc\n" * 4
         (tmp_path / name).write_text("label\tpremise\thypothesis\n" + rows)
+    (tmp_path / "run.json").write_text("{}")
     (tmp_path / "v.txt").write_text("a 1 2\n")
     for name in ("a.txt", "b.txt", "c.txt", "data/text/reference.de", "data/dict.de.txt"):
         (tmp_path / name).write_text(f"{name} d e f\ng h i\n")

@@ -194,8 +194,11 @@ def _head(config: SentenceModelConfig, dim: int) -> nn.Module:
         return RelatednessHead(*sizes, config.activation, config.dropout)
     if config.kind == Kind.CLASSIFICATION:
         return ClassHead(*sizes, config.activation, config.dropout)
-    # The lengths of sentences say nothing about how many candidates make a block.
+    # The lengths of sentences say nothing about how many candidates make a block, and a width of
+    # heads that follows from the sentences' hidden size (``_resolved``) is not the head's.
     switches = {name: v for name, v in _own(config).items() if name != "block_length"}
+    if switches.get("head_dim") == config.hidden_size:
+        del switches["head_dim"]
     if config.context == "multi_cnn":
         switches["per_token"] = True
     return SelectionHead(

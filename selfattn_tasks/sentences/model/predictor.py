@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from selfattn.models.relatedness_head import expected_score
 
 from ... import checkpoints
 from ...batches import batches
+from ...saved import find_checkpoint
 from ..predictions import Prediction
 from ..record import Example, Kind
 from .network import SentenceModel, pad
@@ -59,7 +61,7 @@ class Predictor:
         paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         device: torch.device | str = "cpu",
     ) -> Predictor:
-        """Read one checkpoint or several of ``--task sentences``; nothing else is needed.
+        """Read checkpoints of ``--task sentences``, or folders with them; nothing else is needed.
 
         Raises:
             UserError: if there is none, a file is missing, broken, or no model of sentences, or two
@@ -170,7 +172,7 @@ class Predictor:
 def _load(
     path: str | os.PathLike[str], seen: checkpoints.Distinct
 ) -> tuple[SentenceModel, SentenceState]:
-    stored = checkpoints.read(path)
+    stored = checkpoints.read(find_checkpoint(Path(path)))
     seen.add(stored["model"], path)
     state = SentenceState.load(stored.get("task_state") or {}, path)
     assert state.config is not None

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from selfattn.errors import UserError
 
 from ... import checkpoints
 from ...batches import batches
+from ...saved import find_checkpoint
 from ...words.vocabulary import Vocabulary
 from ..decode import decode
 from ..propositions import Sentence
@@ -97,7 +99,7 @@ class Predictor:
         Each does what it was trained for (``--target``): label arguments, find predicates or both.
 
         Args:
-            paths: the checkpoints.
+            paths: the checkpoints, or folders with them.
             device: where to run.
 
         Raises:
@@ -259,7 +261,7 @@ class Predictor:
 
 def _load(path: str | os.PathLike[str], seen: checkpoints.Distinct) -> tuple[str, Member, bool]:
     """What a checkpoint was trained for, its network and vocabulary, whether it needs Viterbi."""
-    state = checkpoints.read(path)
+    state = checkpoints.read(find_checkpoint(Path(path)))
     seen.add(state["model"], path)
     loaded = TaggerState.load(state.get("task_state") or {}, path)
     assert loaded.config is not None
@@ -268,5 +270,5 @@ def _load(path: str | os.PathLike[str], seen: checkpoints.Distinct) -> tuple[str
         tagger.load_state_dict(checkpoints.weights_below(state, PREFIX))
     except RuntimeError as error:
         raise UserError(f"the weights in {path} do not fit its configuration: {error}") from None
-    criterion = (state.get("cfg") or {}).get("criterion") or {}
-    return loaded.target, (tagger, loaded.vocabulary), criterion.get("_name") == "bio_crf"
+    needs_viterbi = checkpoints.criterion(state) == "bio_crf"
+    return loaded.target, (tagger, loaded.vocabulary), needs_viterbi

@@ -58,11 +58,12 @@ class TaggerState:
         state = task_state.get(KEY)
         if not state or "config" not in state:
             raise UserError(f"{path} is not a tagger: it was not trained with --task srl_tagging")
-        values = dict(state["config"])
-        attention = dict(values.pop("attention"))
-        features = values.pop("features", None)
-        name = attention.pop("name")
         try:
+            values = dict(state["config"])
+            attention = dict(values.pop("attention"))
+            features = values.pop("features", None)
+            name = attention.pop("name")
+            vocabulary = Vocabulary.from_state(state["vocabulary"])
             values["features"] = FeaturesConfig(**features) if features else None
             config = TaggerConfig(**values, attention=SUBLAYERS[name](**attention))
         except (KeyError, TypeError) as error:
@@ -71,7 +72,6 @@ class TaggerState:
             ) from None
         # Checkpoints from before there was a choice have no target.
         target = state.get("target", "arguments")
-        vocabulary = Vocabulary.from_state(state["vocabulary"])
         check_labels(vocabulary.labels, target, path)
         return cls(vocabulary, config, target)
 

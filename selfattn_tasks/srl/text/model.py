@@ -6,13 +6,11 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 from selfattn.errors import UserError
 
 from ...progress import Progress
-from ...saved import find_checkpoint
 from ..propositions import Proposition, Sentence
 from .documents import Document, Text, TextSentence, names_in, positions_of
 from .segmentation import Range, Segmenter, at_spaces, treebank_forms
@@ -70,8 +68,8 @@ class SRL:
         """Load a model.
 
         Args:
-            where: a checkpoint, or a folder with one (the best, else the last); several are an
-                ensemble, whose probabilities are averaged.
+            where: a checkpoint, a folder with one (the best, else the last), or a folder of
+                Hugging Face; several are an ensemble, whose probabilities are averaged.
             device: where to run.
             decoder: as for the class.
 
@@ -81,8 +79,7 @@ class SRL:
         from ..tagger.predictor import Predictor
 
         given = [where] if isinstance(where, str | os.PathLike) else where
-        paths = [find_checkpoint(Path(path)) for path in given]
-        return cls(Predictor.load(paths, device), decoder)
+        return cls(Predictor.load(list(given), device), decoder)
 
     @overload
     def __call__(

@@ -129,6 +129,12 @@ def test_generation_with_a_cache_equals_generation_without_one():
     assert torch.equal(greedy[:, 1], logits[:, 0].argmax(-1))
 
 
+def test_a_configuration_serves_several_models():
+    shared = config()
+    assert SelfattnForConditionalGeneration(shared).config.is_encoder_decoder
+    assert not shared.is_encoder_decoder
+
+
 def test_a_limit_of_its_own_for_each_source():
     model = SelfattnForConditionalGeneration(config()).eval()
     model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
@@ -181,6 +187,8 @@ def test_shared_embeddings_stay_shared(tmp_path, tied):
         ({"window": 3}, "'window' is a switch of the attention; give switches="),
         ({"hiden_size": 8}, "has no argument 'hiden_size'; do you mean 'hidden_size'"),
         ({"positions": "sines"}, "positions 'sines' is unknown; allowed are sinusoidal"),
+        ({"hidden_act": "rellu"}, "hidden_act 'rellu' is unknown; allowed are gelu"),
+        ({"d_model": 8}, "has no argument 'd_model'; do you mean 'hidden_size'"),
     ],
 )
 def test_mistakes_in_a_configuration(wrong, message):

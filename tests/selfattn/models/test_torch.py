@@ -283,6 +283,12 @@ def test_swap_without_anything_to_swap():
         swap(Mixed(), windw=3)
     with pytest.raises(UserError, match="must be an nn.TransformerEncoder"):
         Encoder.from_torch(nn.Linear(2, 2))
+    for wrong, message in (
+        ({"dropout": 1.0}, "^dropout 1.0 is not allowed"),
+        ({"activation": "foo"}, "activation 'foo' is unknown"),
+    ):
+        with pytest.raises(UserError, match=message):
+            EncoderLayer(16, 2, **wrong)
     with pytest.raises(UserError, match="nhead 3 does not divide d_model 16"):
         EncoderLayer(WIDTH, 3, attention="multihead")
 

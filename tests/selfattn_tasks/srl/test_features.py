@@ -8,9 +8,9 @@ import torch
 
 from selfattn.config import MTSAConfig
 from selfattn.errors import UserError
-from selfattn_tasks import saved
+from selfattn_tasks import checkpoints, saved
 from selfattn_tasks.srl.tagger.features import NONE, Features, FeaturesConfig, piece_input
-from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig
+from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig, network_input
 from selfattn_tasks.srl.tagger.predictor import Predictor, Query
 from selfattn_tasks.srl.tagger.state import KEY, PREFIX, TaggerState
 from selfattn_tasks.words.vocabulary import Vocabulary
@@ -110,6 +110,30 @@ def test_a_saved_model_needs_no_more_than_it_says(save, folder, tmp_path, tuned)
         shutil.move(folder, other)
     finally:
         shutil.move(hidden, folder)
+
+
+def test_a_folder_of_hugging_face_holds_a_tuned_encoder(save, tmp_path):
+    """In transformers, too; a tagger with a frozen one is refused."""
+    from selfattn_tasks.hf.folder import write
+
+    exported = tmp_path / "exported"
+    exported.mkdir()
+    path, _ = save(False)
+    with pytest.raises(UserError, match="which is no part of it"):
+        write(checkpoints.read(path), exported, path)
+    path, ours = save(True)
+    write(checkpoints.read(path), exported, path)
+    assert str(tmp_path) not in (exported / "config.json").read_text()
+    expected = ours.log_probs(QUERIES)[0]
+    assert torch.equal(Predictor.load(exported).log_probs(QUERIES)[0], expected)
+    model = transformers.AutoModelForTokenClassification.from_pretrained(exported).eval()
+    pieces = [model.tagger.features.pieces(query.words) for query in QUERIES]
+    rows = [model.vocabulary.encode(query.words) for query in QUERIES]
+    batch = network_input(rows, [query.predicate for query in QUERIES], pieces=pieces)
+    more = {name: batch[name] for name in ("pieces", "firsts")}
+    found = model(batch["words"], token_type_ids=batch["indicator"], **more).logits
+    keep = batch["words"] != 0
+    assert torch.equal(found.log_softmax(-1)[keep], expected[keep])
 
 
 def test_mistakes(folder, tmp_path, monkeypatch):

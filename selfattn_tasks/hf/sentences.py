@@ -1,0 +1,82 @@
+"""The models of sentences as models of transformers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import PreTrainedConfig
+from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.utils import can_return_tuple
+
+from selfattn.hf import SelfattnPreTrainedModel
+from selfattn.models.relatedness_head import distribution
+
+from ..model_folder import KINDS
+from ..sentences.model.network import SentenceModel
+from ..sentences.model.state import KEY, SentenceState
+from ..sentences.record import Kind
+from ..words.vocabulary import PADDING
+
+
+class SentencesConfig(PreTrainedConfig):  # type: ignore[misc]
+    """``config.json`` of a model of sentences; see ``selfattn_tasks.model_folder``."""
+
+    model_type = KINDS[KEY][0]
+
+
+class SentencesForSequenceClassification(SelfattnPreTrainedModel):
+    """Classes, scores or a choice of sentences (``sentences.model.network.SentenceModel``).
+
+    The loss is the mean cross-entropy in nats; that of a score has the score's distribution as
+    target, and differs from the published divergence (Bi-BloSAN eq. 26) by a constant.
+
+    Args:
+        config: what ``selfattn export --to hf`` wrote.
+
+    Attributes:
+        state: words, labels, and how texts become words.
+    """
+
+    config_class = SentencesConfig
+    supports_gradient_checkpointing = False
+
+    def __init__(self, config: SentencesConfig) -> None:
+        super().__init__(config)
+        self.state = SentenceState.load(config.task_state, config.name_or_path)
+        assert self.state.config is not None
+        self.network = SentenceModel(self.state.config)
+        self.post_init()
+
+    @can_return_tuple  # type: ignore[untyped-decorator]
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        missing: Tensor | None = None,
+        **unused: Any,
+    ) -> SequenceClassifierOutput:
+        """Logits, and the loss of labels.
+
+        Args:
+            input_ids: ``(B, S, T)`` of S sentences an example, or ``(B, T)`` of one; numbers of
+                ``state.vocabulary.encode``, 0 at padding.
+            attention_mask: of the same shape, 1 for words to keep, 0 for padding.
+            labels: ``(B,)``: classes, scores, or numbers of candidates.
+            missing: as for ``SentenceModel.forward``.
+            **unused: what trainers pass on.
+
+        Returns:
+            ``logits`` as of ``SentenceModel.forward`` and, with labels, ``loss``.
+        """
+        if attention_mask is not None:
+            input_ids = input_ids.masked_fill(attention_mask == 0, PADDING)
+        words = input_ids[:, None] if input_ids.dim() == 2 else input_ids
+        logits = self.network(words, missing)
+        loss = None
+        if labels is not None:
+            scored = self.state.kind is Kind.RELATEDNESS
+            loss = F.cross_entropy(logits, distribution(labels.to(logits)) if scored else labels)
+        return SequenceClassifierOutput(loss=loss, logits=logits)

@@ -1,0 +1,84 @@
+"""The tagger of semantic roles as a model of transformers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import PreTrainedConfig
+from transformers.modeling_outputs import TokenClassifierOutput
+from transformers.utils import can_return_tuple
+
+from selfattn.hf import SelfattnPreTrainedModel
+from selfattn.hf.base import padding_of
+
+from ..model_folder import KINDS
+from ..srl.tagger.network import Tagger
+from ..srl.tagger.state import KEY, TaggerState
+from ..words.vocabulary import PADDING
+
+# Inputs of words' characters and pieces.
+_MORE = ("spellings", "places", "pieces", "firsts")
+
+
+class SRLConfig(PreTrainedConfig):  # type: ignore[misc]
+    """``config.json`` of a tagger; see ``selfattn_tasks.model_folder``."""
+
+    model_type = KINDS[KEY][0]
+
+
+class SRLForTokenClassification(SelfattnPreTrainedModel):
+    """BIO labels of the words of a sentence for one predicate (``srl.tagger.network.Tagger``).
+
+    Decoding and predicate identification are ``SRL.from_pretrained``'s, which reads the same
+    folder. The loss is the mean cross-entropy of words in nats, after ``bio_crf``, too.
+
+    Args:
+        config: what ``selfattn export --to hf`` wrote.
+
+    Attributes:
+        vocabulary: words and labels and their numbers.
+    """
+
+    config_class = SRLConfig
+    supports_gradient_checkpointing = False
+
+    def __init__(self, config: SRLConfig) -> None:
+        super().__init__(config)
+        state = TaggerState.load(config.task_state, config.name_or_path)
+        assert state.config is not None
+        self.vocabulary = state.vocabulary
+        self.tagger = Tagger(state.config)
+        self.post_init()
+
+    @can_return_tuple  # type: ignore[untyped-decorator]
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        **others: Any,
+    ) -> TokenClassifierOutput:
+        """Logits, and the loss of labels.
+
+        Args:
+            input_ids: ``(B, T)``, of ``vocabulary.encode``; 0 is padding.
+            attention_mask: ``(B, T)``, 1 for words to keep, 0 for padding.
+            token_type_ids: ``(B, T)``, 1 at the predicate and 0 elsewhere; without it no word is
+                marked, with which a tagger finds predicates.
+            labels: ``(B, T)``, -100 where none is asked for.
+            **others: ``spellings`` and ``places``, ``pieces`` and ``firsts`` where the tagger reads
+                them (``Tagger.forward``); the rest, which trainers pass on, is not used.
+
+        Returns:
+            ``logits`` ``(B, T, labels)`` and, with labels, ``loss``.
+        """
+        padding = padding_of(input_ids, attention_mask, PADDING, input_ids[..., None])
+        marked = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
+        more = {name: others[name] for name in _MORE if name in others}
+        logits = self.tagger(input_ids, marked, padding, **more)
+        loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        return TokenClassifierOutput(loss=loss, logits=logits)

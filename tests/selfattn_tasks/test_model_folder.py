@@ -1,0 +1,277 @@
+"""Taggers and models of sentences as folders of Hugging Face: the same numbers, and back."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+from transformers import (  # noqa: E402
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    Trainer,
+    TrainingArguments,
+)
+
+import selfattn_tasks.hf  # noqa: E402, F401
+from selfattn.errors import UserError  # noqa: E402
+from selfattn_experiments import averaging  # noqa: E402
+from selfattn_experiments.commands.verbs import VERBS  # noqa: E402
+from selfattn_tasks import checkpoints, saved  # noqa: E402
+from selfattn_tasks.sentences.model.network import SentenceModel, SentenceModelConfig, pad  # noqa: E402
+from selfattn_tasks.sentences.model.predictor import Predictor as SentencePredictor  # noqa: E402
+from selfattn_tasks.sentences.model.state import KEY as SENTENCES  # noqa: E402
+from selfattn_tasks.sentences.model.state import SentenceState  # noqa: E402
+from selfattn_tasks.sentences.record import NLI_LABELS, Example, Kind  # noqa: E402
+from selfattn_tasks.srl import SRL  # noqa: E402
+from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig, network_input  # noqa: E402
+from selfattn_tasks.srl.tagger.predictor import Query  # noqa: E402
+from selfattn_tasks.srl.tagger.state import KEY, TaggerState, keep_vectors  # noqa: E402
+from selfattn_tasks.srl.tagger.sublayer import SUBLAYERS  # noqa: E402
+from selfattn_tasks.words.vocabulary import Vocabulary  # noqa: E402
+
+WORDS = ("the", "old", "cat", "chased", "a", "mouse", ".")
+ROLES = Vocabulary(WORDS, ("O", "B-V", "B-A0", "I-A0"), ("goat", "tulip", "kite"), "acehot")
+QUERIES = [Query(("The", "tulip", "chased", "Xerxes"), 2), Query(WORDS, 3), Query(WORDS, 5)]
+# A switch that is a list, the inputs of late layers, and two that are no mechanism of the project.
+TAGGERS = {
+    "mtsa": {"preset": "sentence", "late_layers": 1},
+    "resa": {"late_layers": 2},
+    "multihead": {"timing": True, "scale_embedding": False},
+    "bilstm": {},
+}
+PLAIN = {"learning_rate": 0.01, "report_to": [], "use_cpu": True, "save_strategy": "no"}
+
+
+def export(*words):
+    verb = VERBS["export"]
+    verb.run(verb.load_parser("selfattn export"), [str(word) for word in words])
+
+
+def write(path, network, prefix, task_state, criterion="bio_tagging"):
+    """A checkpoint with random weights, and buffers that are not 0."""
+    weights = {prefix + name: value.clone() for name, value in network.state_dict().items()}
+    for name, value in weights.items():
+        if name.endswith("frozen"):
+            value.normal_()
+    args = {"arch": "x", "criterion": criterion, "dropout": 0.2, "data": "/secret"}
+    saved.write(checkpoints.model_folder.checkpoint(weights, args, task_state), path)
+    return path
+
+
+def tagger(path, name, target="both", criterion="bio_tagging", **options):
+    torch.manual_seed(1)
+    config = TaggerConfig(
+        ROLES.trained_rows, 4, SUBLAYERS[name].make(options.pop("preset", None)), word_dim=8,
+        predicate_dim=8, layers=2, heads=2, ffn_dim=16, frozen_words=3, characters=4,
+        alphabet=ROLES.character_rows, **options,
+    )  # fmt: skip
+    state = TaggerState(ROLES, config, target)
+    return write(path, Tagger(config), "tagger.", {KEY: state.dump()}, criterion)
+
+
+def sentences(path, kind, context="mtsa"):
+    torch.manual_seed(1)
+    labels = {"nli": NLI_LABELS, "classification": ("x", "y")}.get(str(kind), ())
+    classes = {"relatedness": 5, "selection": 1}.get(str(kind), len(labels))
+    vocabulary = Vocabulary(WORDS, labels, ("goat",))
+    config = SentenceModelConfig(
+        str(kind), 7, classes, 1, embed_dim=8, context=context, hidden_size=8, head_hidden_size=6
+    )
+    meta = {"kind": str(kind), "labels": list(labels), "tokens": {}, "inputs": {"/secret": "1"}}
+    model = SentenceModel(config)
+    state = SentenceState(vocabulary, meta, model.config)
+    return write(path, model, "network.", {SENTENCES: state.dump()})
+
+
+@pytest.mark.parametrize("name", TAGGERS)
+def test_a_tagger_s_folder_computes_the_same(tmp_path, name):
+    """With characters, left-out words, and layers above the mark; in transformers, too."""
+    path, folder = tagger(tmp_path / "tagger.pt", name, **TAGGERS[name]), tmp_path / "folder"
+    export("--to", "hf", path, folder)
+    first, second = SRL.from_pretrained(path), SRL.from_pretrained(folder)
+    expected = first.predictor.log_probs(QUERIES)[0]
+    assert torch.equal(second.predictor.log_probs(QUERIES)[0], expected)
+    for text in ("The goat chased a mouse. A tulip!", ""):
+        assert first(text, confidence=True) == second(text, confidence=True)
+    model = AutoModelForTokenClassification.from_pretrained(folder).eval()
+    assert model.config.id2label == dict(enumerate(ROLES.labels))
+    inputs = network_input(
+        [model.vocabulary.encode(query.words) for query in QUERIES],
+        [query.predicate for query in QUERIES],
+        spellings=[model.vocabulary.spell(query.words) for query in QUERIES],
+    )
+    ids, more = inputs["words"], {name: inputs[name] for name in ("spellings", "places")}
+    found = model(ids, token_type_ids=inputs["indicator"], labels=inputs["indicator"], **more)
+    keep = ids != 0
+    assert torch.equal(found.logits.log_softmax(-1)[keep], expected[keep])
+    assert found.loss.isfinite() and found.loss.requires_grad
+    with_mask = model(ids + 2 * ~keep, keep.long(), inputs["indicator"], **more)
+    torch.testing.assert_close(with_mask.logits[keep], found.logits[keep])
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_a_sentence_model_s_folder_computes_the_same_and_learns(tmp_path, kind):
+    path, folder = sentences(tmp_path / "model.pt", kind), tmp_path / "folder"
+    export("--to", "hf", path, folder)
+    count = {"single": 1, "pair": 2}.get(kind.shape, 3)
+    texts = [("the", "old", "goat"), ("a", "cat", "."), ("Xerxes",)]
+    examples = [Example(tuple(texts[:count]), None), Example(tuple(texts[::-1][:count]), None)]
+    first, second = SentencePredictor.load(path), SentencePredictor.load(folder)
+    assert first.predict(examples) == second.predict(examples)
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    words, missing = pad(
+        [[model.state.vocabulary.encode(s) for s in e.sentences] for e in examples]
+    )
+    expected = first.members[0][0](words, missing)
+    assert torch.equal(model(words, missing=missing).logits, expected)
+    masked = model(words + 3 * (words == 0), (words != 0).long()).logits
+    torch.testing.assert_close(masked, expected)
+    label = 3.7 if kind is Kind.RELATEDNESS else 1
+    rows = [{"input_ids": row, "labels": label} for row in words] * 8
+    before = model(words, labels=torch.tensor([label] * 2)).loss.item()
+    settings = TrainingArguments(tmp_path / "run", max_steps=8, disable_tqdm=True, **PLAIN)
+    Trainer(model, settings, train_dataset=rows).train()
+    assert model.eval()(words, labels=torch.tensor([label] * 2)).loss.item() < before
+    model.save_pretrained(tmp_path / "trained")
+    again = SentencePredictor.load(tmp_path / "trained").members[0][0]
+    assert torch.equal(again(words, missing), model(words, missing=missing).logits)
+
+
+def test_half_precision_and_fewer_vectors(tmp_path):
+    """What `selfattn average --half --keep-vectors` writes stays small, and counts in float32."""
+    path = tagger(tmp_path / "tagger.pt", "mtsa", "arguments")
+    state = averaging.average([path])
+    keep_vectors(state, 1, path)
+    averaging.halve(state)
+    saved.write(state, tmp_path / "small.pt")
+    for name in ("tagger", "small"):
+        export("--to", "hf", tmp_path / f"{name}.pt", tmp_path / name)
+    big, small = ((tmp_path / n / "model.safetensors").stat().st_size for n in ("tagger", "small"))
+    assert small < 0.7 * big
+    first, second = (
+        SRL.from_pretrained(tmp_path / name).predictor for name in ("small.pt", "small")
+    )
+    assert torch.equal(first.log_probs(QUERIES)[0], second.log_probs(QUERIES)[0])
+    assert second.members[0][1].frozen == ("goat",)
+    model = AutoModelForTokenClassification.from_pretrained(tmp_path / "small")
+    assert model.dtype == torch.float32
+
+
+def test_there_and_back(tmp_path):
+    """The checkpoint again, also what only its criterion says; the card; nothing of the machine."""
+    path = tagger(tmp_path / "tagger.pt", "mtsa", criterion="bio_crf")
+    (tmp_path / "run.json").write_text('{"run": "mtsa-1", "scores": {"wsj": {"f1": 84.8}}}')
+    export("--to", "hf", path, tmp_path / "folder", "--license", "mit", "--trained-on", "a toy")
+    card = (tmp_path / "folder" / "README.md").read_text(encoding="utf-8")
+    for text in (
+        "license: mit",
+        "| data | a toy |",
+        "| wsj | f1 | 84.8 |",
+        "`pip install selfattn",
+    ):
+        assert text in card
+    assert "secret" not in (tmp_path / "folder" / "config.json").read_text(encoding="utf-8")
+    assert SRL.from_pretrained(tmp_path / "folder").predictor.needs_viterbi
+    export("--to", "fairseq", tmp_path / "folder", tmp_path / "back.pt")
+    first, second = (checkpoints.read(tmp_path / name) for name in ("tagger.pt", "back.pt"))
+    assert first["task_state"] == second["task_state"]
+    assert second["args"].dropout == 0.2 and second["args"].task == KEY
+    assert all(torch.equal(value, second["model"][name]) for name, value in first["model"].items())
+
+
+ALONE = """
+import sys
+blocked = ("fairseq", "transformers", "plugin")
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in blocked:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Blocker())
+from selfattn_experiments.commands.verbs import run_script
+sys.argv = ["predict", "--model", *sys.argv[1:]]
+run_script("predict_srl.py")
+"""
+
+
+def test_the_command_needs_neither_fairseq_nor_transformers(tmp_path, run_cli):
+    export("--to", "hf", tagger(tmp_path / "tagger.pt", "mtsa"), tmp_path / "folder")
+    more = ["the old cat chased a mouse .", "--tokenized", "--predicates", "chased"]
+    done = run_cli(["-c", ALONE, tmp_path / "folder", *more, "--format", "jsonl"])
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["propositions"]
+
+
+def test_what_is_refused(tmp_path):
+    path, folder = sentences(tmp_path / "model.pt", Kind.NLI), tmp_path / "folder"
+    export("--to", "hf", path, folder)
+    (tmp_path / "run.json").write_text('{"attempts": 3}')
+    for words, message in (
+        ((path, folder), "already exists"),
+        ((path, tmp_path, "--overwrite"), "holds something else"),
+        ((path, tmp_path / "x"), "run.json is not a record"),
+    ):
+        with pytest.raises(UserError, match=message):
+            export("--to", "hf", *words)
+    (tmp_path / "run.json").unlink()
+    export("--to", "hf", path, folder, "--overwrite")
+    for words in (("hf", path, tmp_path / "x"), ("fairseq", folder, tmp_path / "x")):
+        with pytest.raises(SystemExit):
+            export("--to", *words, "--beam", 3)
+    assert not (tmp_path / "x").exists()
+    for content, message in (
+        ("{", "it is not JSON"),
+        ("[]", "it holds no JSON object"),
+        ('{"architectures": ["Bert"]}', "neither a tagger nor a model of sentences"),
+        ('{"task_state": {"sentences": {"config": 3}}}', "another version of this project"),
+        ('{"task_state": {"srl_tagging": {"config": {}}}}', "another version of this project"),
+    ):
+        (folder / "config.json").write_text(content)
+        kind = SRL.from_pretrained if "srl" in content else SentencePredictor.load
+        with pytest.raises(UserError, match=message):
+            kind(folder)
+    shutil.rmtree(folder)
+    export("--to", "hf", path, folder)
+    (folder / "model.safetensors").write_bytes(b"\x07\x00")
+    with pytest.raises(UserError, match="cannot read the weights"):
+        SentencePredictor.load(folder)
+
+
+def test_a_module_of_sentence_transformers(tmp_path):
+    """Its vectors are the predictor's; it saves, loads and learns."""
+    library = pytest.importorskip("sentence_transformers")
+    from selfattn_tasks.hf.embedding import SentenceEmbedding
+
+    path, folder = sentences(tmp_path / "model.pt", Kind.CLASSIFICATION), tmp_path / "folder"
+    export("--to", "hf", path, folder)
+    module = SentenceEmbedding.load(str(folder))
+    model = library.SentenceTransformer(modules=[module], device="cpu")
+    texts = ["The old goat.", "a mouse", "Xerxes", ""]
+    expected = SentencePredictor.load(path)
+    examples = [Example((expected.state.tokens(text),), None) for text in texts]
+    vectors = model.encode(texts)
+    assert vectors.shape == (4, model.get_embedding_dimension())
+    torch.testing.assert_close(
+        torch.from_numpy(vectors), torch.from_numpy(expected.embed(examples))
+    )
+    from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss
+
+    loss, optimizer = CosineSimilarityLoss(model), torch.optim.Adam(model.parameters(), 0.01)
+    pair = [model.preprocess(texts[:2]), model.preprocess(texts[1:3])]
+    found = []
+    for _ in range(8):
+        found.append(loss(pair, torch.tensor([1.0, -1.0])))
+        optimizer.zero_grad()
+        found[-1].backward()
+        optimizer.step()
+    assert found[-1] < found[0]
+    model.save(str(tmp_path / "saved"))
+    again = library.SentenceTransformer(
+        str(tmp_path / "saved"), trust_remote_code=True, device="cpu", local_files_only=True
+    )
+    assert (again.encode(texts) == model.encode(texts)).all()
+    assert (again.encode(texts) != vectors).any()
