@@ -1,1 +1,1 @@
-"""The stages of ``benchmarks/gpu.sh``: what only a GPU can answer, each in at most eight minutes."""
+"""The stages of ``benchmarks/gpu.sh``: what only a GPU can answer, in eight minutes each."""

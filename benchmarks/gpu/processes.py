@@ -28,7 +28,8 @@ def run(results: Results) -> None:
         with tempfile.TemporaryDirectory() as folder:
             try:
                 words = (folder, backend, results.device)
-                torch.multiprocessing.spawn(_worker, words, nprocs=2)
+                how = "fork" if results.dry else "spawn"  # CUDA cannot be forked
+                torch.multiprocessing.start_processes(_worker, words, nprocs=2, start_method=how)
                 error = float(Path(folder, "error").read_text())
                 found = {"status": "ok" if error <= _BOUND else "wrong", "error": error}
             except Exception as reason:  # "Duplicate GPU detected": NCCL says it in its own words

@@ -78,13 +78,13 @@ def _long(
     return max(errors), _BOUNDS[dtype]
 
 
-def _huge(
-    operator: Attend, count: int, shape: Sequence[int], device: str
-) -> tuple[float, float]:
+def _huge(operator: Attend, count: int, shape: Sequence[int], device: str) -> tuple[float, float]:
     """The first, a middle and the last sentence, each against itself alone."""
     torch.manual_seed(1)
     attend = _operator(operator, shape, "fused")
-    upstream, *x = (torch.randn(shape, device=device, dtype=torch.bfloat16) for _ in range(count + 1))
+    upstream, *x = (
+        torch.randn(shape, device=device, dtype=torch.bfloat16) for _ in range(count + 1)
+    )
     leaves = [t.requires_grad_() for t in x]
     out = attend(*leaves)
     out.backward(upstream)
@@ -98,7 +98,7 @@ def _huge(
 
 
 def _graph(device: str, length: int) -> tuple[float, float]:
-    """Forward and backward, captured, replayed on other tokens, against the same without a graph."""
+    """Forward and backward, captured and replayed on other tokens, against the same uncaptured."""
     layer = build_attention("mtsa", embed_dim=128, num_heads=2, preset="paper")
     layer = layer.to(device, torch.bfloat16).eval()
     x = torch.randn(4, length, 128, device=device, dtype=torch.bfloat16, requires_grad=True)

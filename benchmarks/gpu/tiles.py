@@ -56,24 +56,24 @@ def _order() -> Iterator[tuple[str, int, str]]:
         yield dtype, width, variant
 
 
-def _search(
-    results: Results, dtype: str, width: int, variant: str, ahead: Executor | None
-) -> None:
+def _search(results: Results, dtype: str, width: int, variant: str, ahead: Executor | None) -> None:
     index = list(VARIANTS).index(variant)
     current = configs.STEPS[DTYPES[dtype], width]
     steps = {name: int(s[index]) for name, s in zip(configs.LADDERS, current, strict=True)}
     rows: list[Row] = []
     for kernel, ladder in configs.LADDERS.items():
         queries = configs.LADDERS["forward"][steps["forward"]].queries
-        fitting = [i for i, t in enumerate(ladder) if not queries % t.queries or kernel == "forward"]
-        shape = (1, 1, 40) if results.dry else (16, 8, 2048)
+        fitting = [
+            i for i, t in enumerate(ladder) if not queries % t.queries or kernel == "forward"
+        ]
+        shape = (1, 1, 16) if results.dry else (16, 8, 2048)
         jobs = [
             Job(dtype, width, variant, kernel, {**steps, kernel: i}, shape, results.device)
-            for i in (fitting[-2:] if results.dry else fitting)
+            for i in (fitting[-1:] if results.dry else fitting)
         ]
         if ahead is not None:
             list(ahead.map(_compiled, [job._replace(shape=(1, 1, 256)) for job in jobs]))
-        found = [_timed(job) for job in jobs]
+        found = [_timed(job, samples=1 if results.dry else 5) for job in jobs]
         fastest = min(found, key=lambda row: row["seconds"] or float("inf"))
         fastest["best"] = fastest["seconds"] is not None
         steps[kernel] = fastest["step"]
@@ -85,7 +85,7 @@ def _compiled(job: Job) -> None:
     _timed(job, samples=0)
 
 
-def _timed(job: Job, samples: int = 5) -> Row:
+def _timed(job: Job, samples: int) -> Row:
     """The row of a step; a step that does not fit the GPU has no time."""
     step = job.steps[job.kernel]
     tile = configs.LADDERS[job.kernel][step]

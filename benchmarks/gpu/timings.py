@@ -1,4 +1,4 @@
-"""Stage 3: operator, layer and encoder layer against flash attention, FlexAttention, Algorithm 1."""
+"""Stage 3: operators, layers and encoder layers against flash, FlexAttention and Algorithm 1."""
 
 from collections.abc import Iterator
 from dataclasses import asdict

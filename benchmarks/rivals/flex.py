@@ -42,13 +42,11 @@ def flex_mtsa(
     padding_mask: Tensor | None = None,
     sigma_t: str = "identity",
 ) -> Tensor:
-    """MTSA's equation 11 as dot-product attention; arguments and shapes as for ``selfattn.ops.mtsa``.
+    """MTSA's equation 11 as dot-product attention; arguments as for ``selfattn.ops.mtsa``.
 
     The row sums of the softmax cancel in the ratio of its products with ``[v e, e]``, e = exp(s).
-
-    Differs:
-        e is relative to the largest s of all keys, seen or not: a query that sees only small ones
-        loses precision, and in float16 everything. ``selfattn.ops.mtsa`` finds and redoes these.
+    Here e is relative to the largest s of all keys, seen or not: a query that sees only small ones
+    loses precision, and in float16 everything. ``selfattn.ops.mtsa`` finds and redoes these.
     """
     if padding_mask is not None:
         s = s.masked_fill(padding_mask[:, None, :, None], -torch.inf)
@@ -74,7 +72,9 @@ def _attend(
 ) -> Tensor:
     blocks = None
     if padding_mask is not None:
-        blocks = _blocks(None if masks is None else tuple(masks), padding_mask, q.shape[2], q.device)
+        blocks = _blocks(
+            None if masks is None else tuple(masks), padding_mask, q.shape[2], q.device
+        )
     elif masks is not None:
         blocks = _kept_blocks(tuple(masks), None, q.shape[2], q.device)
     out: Tensor = _flex(q.device.type)(q, k, v, score_mod=score, block_mask=blocks)
