@@ -13,6 +13,7 @@
 set -euo pipefail
 usage="usage: gpu.sh tests|sizes|timings|tiles|grid|processes|wheels [FOLDER]"
 stage=${1:?$usage}
+[ -z "${WHEELS:-}" ] || WHEELS=$(realpath "$WHEELS")
 folder=$(realpath -m "${2:-${OUT:-runs/gpu}}")
 shift $(($# < 2 ? $# : 2))
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -42,6 +43,7 @@ if [ -n "${WHEELS:-}" ]; then
     [ -d "$site" ] || "$python" -m pip install --quiet --no-index --no-deps --target "$site" "$WHEELS"/*.whl
     export PYTHONPATH=$site${PYTHONPATH:+:$PYTHONPATH}
 fi
+[ "${DEVICE:-cuda}" = cuda ] || export TRITON_INTERPRET=1
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
 code=0
 timeout --signal INT --kill-after 20 "${LIMIT:-480}" \

@@ -15,7 +15,7 @@ from selfattn.errors import UserError
 
 from .results import Results
 
-SHOWN = ("system", "seed", "status", "remaining")
+SHOWN = ("run", "status", "BLEU", "remaining")
 _EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "multi30k_en_de"
 
 
@@ -40,10 +40,11 @@ def run(results: Results) -> None:
         subprocess.run([*command, *words])
     finally:
         _evidence("save", runs, kept)
-    subprocess.run([*command, "--summary"], check=True)
-    summary = json.loads((runs / "summary.json").read_text("utf-8"))
-    results.rows.clear()
-    results.add(*summary["runs"])
+    subprocess.run([*command, "--summary"])
+    if (runs / "summary.json").exists():  # not before the first run is done
+        results.rows.clear()
+        summary = json.loads((runs / "summary.json").read_text("utf-8"))
+        results.add(*({**row.pop("scores"), **row} for row in summary["runs"]))
 
 
 def _evidence(verb: str, runs: Path, kept: Path) -> None:
