@@ -220,7 +220,7 @@ def _operators() -> list[Method]:
 
 
 def _flex_operators(reference: Reference) -> list[LayerMethod]:
-    def directed(setup: Setup) -> list[PositionalMask]:
+    def directed(setup: Setup) -> Sequence[PositionalMask]:
         return head_masks("forward_backward", setup.heads)
 
     return [

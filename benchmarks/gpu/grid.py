@@ -9,9 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import yaml
-
 from selfattn.errors import UserError
+from selfattn_experiments.runs.keys import load
 
 from .results import Results
 
@@ -22,7 +21,7 @@ _EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "multi30k_en_de"
 def run(results: Results) -> None:
     """Go on with the grid and keep the records of the runs that are done."""
     grid = Path(os.environ.get("GRID", _EXAMPLE / "evidence.yaml"))
-    facts = yaml.safe_load(grid.read_text("utf-8"))
+    facts = load(grid)
     runs, kept = Path(facts["output"]), results.folder / "runs"
     command = [sys.executable, str(_EXAMPLE.parents[1] / "scripts/run_seeds.py"), str(grid)]
     if not Path(facts["data"]).exists():

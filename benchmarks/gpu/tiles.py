@@ -121,7 +121,8 @@ def _work(job: Job) -> Any:
     masks = head_masks("forward_backward", heads) if heads > 1 else head_masks("none", 1)
 
     def forward() -> Tensor:
-        return mtsa_fused(*x, masks, None, sigma_t, 0.1 if dropped else 0.0)
+        q, k, v, s = x
+        return mtsa_fused(q, k, v, s, masks, None, sigma_t, 0.1 if dropped else 0.0)
 
     if job.kernel == "forward":
         return forward

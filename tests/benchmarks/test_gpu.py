@@ -10,8 +10,9 @@ import subprocess
 import pytest
 import torch
 
+from benchmarks import table
 from benchmarks.gpu import __main__ as command
-from benchmarks.gpu import tiles
+from benchmarks.gpu import tiles, timings
 from benchmarks.gpu.results import Results
 from benchmarks.rivals.dot_product import Explicit
 from benchmarks.rivals.flex import FlexDot, flex_mtsa
@@ -43,8 +44,23 @@ def test_sizes_are_checked_against_slow_operators_and_a_second_call_has_nothing_
 
 def test_timings_write_the_rows_of_the_benchmark(tmp_path):
     (row,) = dry("timings", tmp_path)
-    assert (row["method"], row["length"], row["status"]) == ("mtsa", 16, "ok")
-    assert row["ratio"] > 0 and row["torch"]
+    (read,) = table.read(tmp_path / "timings.csv")
+    assert (read.method, read.length, read.status) == ("mtsa", 16, "ok")
+    assert read.ratio > 0 and row["torch"]
+
+
+def test_every_method_is_timed_once_and_a_refusal_is_a_row(tmp_path, monkeypatch):
+    plans = []
+    monkeypatch.setattr(timings, "sweep", lambda plan, *_: plans.append(plan) or ([], ["wrong"]))
+    results = Results(tmp_path, "timings", "cpu")
+    results.dry = False
+    for _ in range(2):
+        timings.run(results)
+    seen = [(plan.level, plan.setup.dtype, plan.setup.mode, *plan.methods) for plan in plans]
+    assert len(set(seen)) == len(seen) == len(results.rows)
+    assert seen[0] == ("operator", "bfloat16", "training", "sdpa")
+    assert max(shape for plan in plans for shape in plan.shapes) == (16384, 4)
+    assert all(row["reason"] == "wrong" for row in results.rows)
 
 
 def test_two_processes_have_the_gradients_of_one(run_cli, tmp_path):

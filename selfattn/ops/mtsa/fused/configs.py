@@ -113,5 +113,6 @@ def choose(dtype: torch.dtype, widths: tuple[int, int], logsigmoid: bool, droppe
     size = padded(max(widths))
     variant = logsigmoid + 2 * dropped
     steps = zip(LADDERS.values(), STEPS[dtype, max(size, 32)], strict=True)
-    chosen = (ladder[int(step[variant])] for ladder, step in steps)
-    return Tiles(*chosen, Tile(16, 4, 4, 1) if size <= 64 else Tile(8, 4, 8, 1))
+    forward, query, key, value = (ladder[int(step[variant])] for ladder, step in steps)
+    exact = Tile(16, 4, 4, 1) if size <= 64 else Tile(8, 4, 8, 1)
+    return Tiles(forward, query, key, value, exact)
