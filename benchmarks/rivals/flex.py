@@ -9,23 +9,17 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from selfattn.masks import PositionalMask
 from selfattn.ops.common.operators import offsets
 
+from .dot_product import Explicit
 
-class FlexDot(nn.Module):
-    """Dot-product attention on ``(B, H, T, D)`` as in ``dot_product.Explicit``.
 
-    Args:
-        masks: one for each head, or None: every key is visible.
-    """
-
-    def __init__(self, masks: Sequence[PositionalMask] | None = None) -> None:
-        super().__init__()
-        self.masks = masks
+class FlexDot(Explicit):
+    """``Explicit`` as one kernel."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, padding_mask: Tensor | None) -> Tensor:
         """``(B, H, T, D)`` three times -> ``(B, H, T, D)``."""
