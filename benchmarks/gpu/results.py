@@ -24,7 +24,7 @@ class Results:
         self.device = device
         self.dry = device == "cpu"
         self._path = folder / f"{stage}.json"
-        self._facts = facts(device)
+        self._facts = facts(device) | {"command": f"benchmarks/gpu.sh {stage}"}
         folder.mkdir(parents=True, exist_ok=True)
         old = json.loads(self._path.read_text("utf-8")) if self._path.exists() else []
         self.rows: list[Row] = old

@@ -12,6 +12,7 @@ import torch
 
 from benchmarks import table
 from benchmarks.gpu import __main__ as command
+from benchmarks.gpu import tests as stage_tests
 from benchmarks.gpu import tiles, timings
 from benchmarks.gpu.results import Results
 from benchmarks.rivals.dot_product import Explicit
@@ -61,6 +62,14 @@ def test_every_method_is_timed_once_and_a_refusal_is_a_row(tmp_path, monkeypatch
     assert seen[0] == ("operator", "bfloat16", "training", "sdpa")
     assert max(shape for plan in plans for shape in plan.shapes) == (16384, 4)
     assert all(row["reason"] == "wrong" for row in results.rows)
+
+
+def test_every_test_is_in_one_group_and_the_kernels_come_first(repo_root):
+    groups = [*stage_tests.groups()]
+    assert groups[0] == "tests/selfattn/ops"
+    for path in repo_root.glob("tests/**/test_*.py"):
+        name = path.relative_to(repo_root).as_posix()
+        assert sum(name == group or name.startswith(f"{group}/") for group in groups) == 1, name
 
 
 def test_two_processes_have_the_gradients_of_one(run_cli, tmp_path):
