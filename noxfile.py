@@ -21,6 +21,7 @@ def core(session: nox.Session) -> None:
     for folder in BUILDS:
         shutil.rmtree(folder, ignore_errors=True)
     session.install(
+        "--use-pep517",  # seqeval has no wheel
         TORCH or "torch", ".[hf]", "./distributions/selfattn-fairseq[text]", "onnx", "onnxscript",
         "pytest>=8", "pytest-xdist", "setuptools>=77.0.3",
     )  # fmt: skip
