@@ -14,7 +14,7 @@ SETUP = $(PYTHON) scripts/setup_env.py $(if $(TORCH),--torch '$(TORCH)')
 FIND_PYTHON = $(PYTHON) -c '' 2>/dev/null || { echo "make: no Python runs under the name '$(PYTHON)':\
  install Python 3.11 or 3.12, or name one, as in: make env PYTHON=python3.11" >&2; exit 1; }
 
-.PHONY: help env demo test check format docs clean
+.PHONY: help env demo test matrix check format docs clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -36,6 +36,11 @@ test: ## run the whole test suite
 	@$(FIND_PYTHON)
 	@$(SETUP) base dev docs
 	@OMP_NUM_THREADS=1 $(VENV)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+
+matrix: ## the tests on every Python from 3.10 to 3.13 that is found
+	@$(FIND_PYTHON)
+	@$(SETUP) base dev
+	$(VENV)/nox $(ARGS)
 
 check: ## formatter, linter, type checker
 	@$(FIND_PYTHON)

@@ -159,7 +159,11 @@ def _plan(args: argparse.Namespace) -> Plan:
     return Plan(
         level=args.level,
         reference=REFERENCES.get(args.level, "multihead"),
-        methods=[m.name for m in choose(args.level, args.methods, args.methods_module)],
+        methods=[
+            m.name
+            for m in choose(args.level, args.methods, args.methods_module)
+            if args.methods or args.device == "cuda" or not m.gpu_only
+        ],
         setup=setup,
         shapes=[
             (length, max(1, min(args.batch, args.max_tokens // length)))

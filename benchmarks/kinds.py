@@ -138,6 +138,7 @@ class EncoderMethod(Method):
     def __init__(self, attention: Method) -> None:
         super().__init__(attention.name, attention.label)
         self.attention = attention
+        self.gpu_only = attention.gpu_only
 
     def build(self, setup: Setup) -> nn.Module:
         """See ``Method.build``."""

@@ -118,6 +118,8 @@ class Method(ABC):
     updates = False
     # Size of what lies in the padding when it is checked that nobody sees it.
     garbage = 100.0
+    # Whether it trains on a GPU only: on a CPU it is left out unless asked for.
+    gpu_only = False
 
     def __init__(self, name: str, label: str) -> None:
         self.name = name

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from selfattn.config import CONFIGS, AttentionConfig
 from selfattn.errors import UserError
 from selfattn.layers import ATTENTIONS, build_attention
-from selfattn.masks import head_masks
+from selfattn.masks import PositionalMask, head_masks
 from selfattn.models import CONTEXTS, build_context
 from selfattn.ops import disa, mtsa
 
@@ -36,6 +36,7 @@ from .rivals.dot_product import (
     TorchMultiHead,
     Undirected,
 )
+from .rivals.flex import FlexDot, flex_mtsa
 from .rivals.recurrent import BiRecurrent
 
 _LABELS = {
@@ -110,6 +111,11 @@ def _as_published(method: LayerMethod) -> LayerMethod:
     return method
 
 
+def _on_gpus(method: LayerMethod) -> LayerMethod:
+    method.gpu_only = True
+    return method
+
+
 def _algorithm1_layer_reference(module: nn.Module, setup: Setup) -> nn.Module:
     slow = copy.deepcopy(module)
     slow.operator = partial(mtsa, backend="reference")  # type: ignore[assignment]
@@ -149,9 +155,16 @@ def _layers() -> list[Method]:
         lambda s: AlgorithmOneLayer(s.embed_dim, s.heads),
         _algorithm1_layer_reference,
     )
+    flex_layer = LayerMethod(
+        "mtsa:flex",
+        "MTSA, FlexAttention",
+        lambda s: AlgorithmOneLayer(s.embed_dim, s.heads, flex_mtsa),
+        _algorithm1_layer_reference,
+    )
     return [
         *found,
         _as_published(algorithm1_layer),
+        _on_gpus(flex_layer),
         LayerMethod("bi-lstm", "Bi-LSTM", partial(_recurrent, kind="lstm")),
         LayerMethod("bi-gru", "Bi-GRU", partial(_recurrent, kind="gru")),
         LayerMethod("multi-cnn", "multi-window CNN", partial(_context, name="multi_cnn")),
@@ -202,6 +215,29 @@ def _operators() -> list[Method]:
         OperatorMethod("mtsa", "MTSA, half forward, half backward", build, reference, count=4),
         OperatorMethod("mtsa:undirected", "MTSA without direction", *undirected, count=4),
         _as_published(algorithm1_operator),
+        *map(_on_gpus, _flex_operators(reference)),
+    ]
+
+
+def _flex_operators(reference: Reference) -> list[LayerMethod]:
+    def directed(setup: Setup) -> Sequence[PositionalMask]:
+        return head_masks("forward_backward", setup.heads)
+
+    return [
+        OperatorMethod("flex", "FlexAttention", lambda s: FlexDot(), lambda m, s: Explicit()),
+        OperatorMethod(
+            "flex:directed",
+            "FlexAttention under MTSA's masks",
+            lambda s: FlexDot(directed(s)),
+            lambda m, s: Explicit(directed(s)),
+        ),
+        OperatorMethod(
+            "mtsa:flex",
+            "MTSA, FlexAttention",
+            lambda s: MaskedOperator(flex_mtsa, "forward_backward", s.heads),
+            reference,
+            count=4,
+        ),
     ]
 
 

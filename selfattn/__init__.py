@@ -6,7 +6,7 @@ layer on top of it and never the other way round.
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from .models import swap as swap

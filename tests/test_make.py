@@ -32,7 +32,7 @@ def test_make_alone_lists_each_target(repo_root):
     assert listed == phony.split()[1:]
 
 
-@pytest.mark.parametrize("target", ["env", "demo", "test", "check", "format", "docs"])
+@pytest.mark.parametrize("target", ["env", "demo", "test", "matrix", "check", "format", "docs"])
 def test_a_missing_python_gives_one_sentence(repo_root, target):
     done = make(repo_root, target, "PYTHON=no-such-python")
     assert done.returncode != 0

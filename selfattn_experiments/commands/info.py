@@ -44,12 +44,12 @@ PACKAGES = (
 SECTIONS = ("Versions", "Devices", "Attention backends", "fairseq plugin", "Commands")
 
 
-def _python(record: Record) -> Record:
-    """This Python; the whole stack was tried with 3.11 and 3.12."""
+def _python(record: Record, fairseq: Record) -> Record:
+    """This Python; fairseq was tried with 3.11 and 3.12, all else with 3.10 and 3.13, too."""
     if sys.version_info[:2] in ((3, 11), (3, 12)):
         return record
-    advice = "training with fairseq was tried on Python 3.11 and 3.12: use one"
-    return dataclasses.replace(record, usable=False, advice=advice)
+    advice = "training with fairseq was tried on Python 3.11 and 3.12 only; the rest works here"
+    return dataclasses.replace(record, usable=fairseq.value == "missing", advice=advice)
 
 
 def _numpy(record: Record) -> Record:
@@ -134,8 +134,8 @@ def _plugin(fairseq: Record) -> Record:
 def collect() -> list[Record]:
     """Look at this machine; fairseq is looked up, never imported."""
     core = {record.name: record for record in info.collect()}
-    core |= {"python": _python(core["python"]), "numpy": _numpy(core["numpy"])}
     fairseq = _fairseq()
+    core |= {"python": _python(core["python"], fairseq), "numpy": _numpy(core["numpy"])}
     records = [
         *core.values(),
         *_devices(info.import_torch()[0]),

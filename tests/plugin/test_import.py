@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import selfattn
+
 pytest.importorskip("fairseq")
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,7 +90,8 @@ def test_core_of_another_version_is_refused(clone, site, tmp_path):
     )
     assert done.returncode == 1
     line = done.stderr.splitlines()[-1]
-    assert str(clone / "selfattn") in line and f"9.0.1.0 in {site / 'selfattn'}" in line
+    assert f"{selfattn.__version__} in {clone / 'selfattn'}" in line
+    assert f"9.{selfattn.__version__} in {site / 'selfattn'}" in line
 
 
 def test_core_is_missing(clone, tmp_path):

@@ -49,7 +49,8 @@ def test_the_command_fits_one_screen(run_cli):
     lines = done.stdout.splitlines()
     assert len(lines) <= 40
     headings = [line for line in lines if line in info.SECTIONS]
-    assert headings == list(info.SECTIONS)
+    plugin = "Extras" not in lines  # of a Python without fairseq
+    assert headings == [s for s in info.SECTIONS if plugin or s != "fairseq plugin"]
 
 
 def test_json_and_screen_say_the_same(run_cli):
@@ -124,6 +125,18 @@ def test_both_fairseqs_side_by_side_are_refused(versions):
     record = info._fairseq()
     assert not record.usable
     assert "pip uninstall fairseq fairseq-fixed" in record.advice
+
+
+@pytest.mark.parametrize("number", [(3, 10), (3, 13)])
+def test_a_python_that_fairseq_was_not_tried_with_is_a_fault_only_beside_fairseq(
+    monkeypatch, number
+):
+    monkeypatch.setattr(info.sys, "version_info", (*number, 0))
+    python = Record("Versions", "python", "3.x")
+    for fairseq, usable in (("missing", True), ("0.12.3.1", False)):
+        found = info._python(python, Record("Versions", "fairseq-fixed", fairseq))
+        assert found.usable == usable
+        assert "fairseq was tried on Python 3.11 and 3.12 only; the rest works" in found.advice
 
 
 def test_a_new_numpy_brings_a_note():

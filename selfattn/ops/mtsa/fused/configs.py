@@ -2,7 +2,8 @@
 
 They were found by compiling ahead for sm_90: the first step of each ladder that spills no registers
 to memory, or the one that spills least: float32 heads wider than 64 have none without. No time was
-measured. ``python -m benchmarks.triton_mtsa`` compiles them again.
+measured. ``python -m benchmarks.triton_mtsa`` compiles them again; on a GPU
+``benchmarks/gpu.sh tiles`` times each step and writes the fastest into ``STEPS``.
 """
 
 from typing import NamedTuple
@@ -69,8 +70,14 @@ _VALUE_LADDER = (
     Tile(16, 16, 8, 1),
     Tile(16, 16, 4, 1),
 )
+LADDERS = {
+    "forward": _QUERY_LADDER,
+    "query": _QUERY_LADDER,
+    "key": _KEY_LADDER,
+    "value": _VALUE_LADDER,
+}
 # Steps for forward, query, key and value; of each: plain, log-sigmoid, dropout, both.
-_STEPS: dict[tuple[torch.dtype, int], tuple[str, str, str, str]] = {
+STEPS: dict[tuple[torch.dtype, int], tuple[str, str, str, str]] = {
     (torch.bfloat16, 32): ("0000", "0111", "0111", "0111"),
     (torch.bfloat16, 64): ("0011", "0011", "0111", "0033"),
     (torch.bfloat16, 128): ("3333", "3444", "0233", "6666"),
@@ -105,11 +112,7 @@ def choose(dtype: torch.dtype, widths: tuple[int, int], logsigmoid: bool, droppe
     """The tiles for inputs of this dtype, head widths ``(D_i, D)`` and switches."""
     size = padded(max(widths))
     variant = logsigmoid + 2 * dropped
-    forward, query, key, value = (int(steps[variant]) for steps in _STEPS[dtype, max(size, 32)])
-    return Tiles(
-        _QUERY_LADDER[forward],
-        _QUERY_LADDER[query],
-        _KEY_LADDER[key],
-        _VALUE_LADDER[value],
-        Tile(16, 4, 4, 1) if size <= 64 else Tile(8, 4, 8, 1),
-    )
+    steps = zip(LADDERS.values(), STEPS[dtype, max(size, 32)], strict=True)
+    forward, query, key, value = (ladder[int(step[variant])] for ladder, step in steps)
+    exact = Tile(16, 4, 4, 1) if size <= 64 else Tile(8, 4, 8, 1)
+    return Tiles(forward, query, key, value, exact)

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# What only a GPU can answer: gpu.sh STAGE [FOLDER]. Each stage takes at most 8 minutes, keeps what it has
+# found in FOLDER/STAGE.csv and .json (default: $OUT, else runs/gpu), and goes on from there when called again.
+#   tests      all tests with --device cuda
+#   sizes      16,384 tokens, more than 2^31 elements, a CUDA graph, compute-sanitizer
+#   timings    operators, layers, encoders: bf16, fp16, fp32, 64 to 16,384 tokens, against flash, FlexAttention
+#   tiles      every step of the tile ladders; tiles FOLDER --write puts the fastest into configs.py
+#   grid       Multi30k by its protocol, several runs at a time; RAW=FOLDER_WITH_THE_RAW_TEXT
+#   processes  two processes on one GPU
+#   wheels     not a stage: collect in FOLDER what a machine without network needs beside torch (WHEELS=FOLDER
+#              installs it there first)
+# DEVICE=cpu makes a dry run at tiny sizes. PYTHON=... is another Python, LIMIT=... other seconds.
+set -euo pipefail
+usage="usage: gpu.sh tests|sizes|timings|tiles|grid|processes|wheels [FOLDER]"
+stage=${1:?$usage}
+[ -z "${WHEELS:-}" ] || WHEELS=$(realpath "$WHEELS")
+folder=$(realpath -m "${2:-${OUT:-runs/gpu}}")
+shift $(($# < 2 ? $# : 2))
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+python=${PYTHON:-python3}
+
+wheels() { # of Python 3.12 on Linux x86-64; those without code are built here
+    local names binary=(--only-binary=:all: --python-version 3.12 --implementation cp)
+    for libc in 2_28 2_27 2_24 2_17; do binary+=(--platform "manylinux_${libc}_x86_64"); done
+    binary+=(--platform manylinux2014_x86_64)
+    names=$(grep -hoE '^(bitarray|cffi|hydra-core|omegaconf|sacremoses|nltk|tensorboardX|lxml|pycparser)==[^ ]+' \
+        requirements/base.txt requirements/constraints.txt)
+    names+=" $(grep -oE '^fairseq-fixed==[^ ]+' requirements/fairseq.txt)"
+    # shellcheck disable=SC2086
+    "$python" -m pip download --quiet --no-deps "${binary[@]}" --dest "$folder" $names
+    names=$(grep -hoE '^(antlr4-python3-runtime|seqeval)==[^ ]+' requirements/base.txt requirements/constraints.txt)
+    # shellcheck disable=SC2086
+    "$python" -m pip wheel --quiet --no-deps --use-pep517 --wheel-dir "$folder" $names
+    du -sh "$folder"
+}
+
+if [ "$stage" = wheels ]; then
+    wheels
+    exit
+fi
+if [ -n "${WHEELS:-}" ]; then
+    site=${TMPDIR:-/tmp}/selfattn-gpu-site
+    [ -d "$site" ] || "$python" -m pip install --quiet --no-index --no-deps --target "$site" "$WHEELS"/*.whl
+    export PYTHONPATH=$site${PYTHONPATH:+:$PYTHONPATH}
+fi
+[ "${DEVICE:-cuda}" = cuda ] || export TRITON_INTERPRET=1
+export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
+code=0
+timeout --signal INT --kill-after 20 "${LIMIT:-480}" \
+    "$python" -m benchmarks.gpu "$stage" "$folder" --device "${DEVICE:-cuda}" "$@" || code=$?
+[ "$code" != 124 ] || echo "stopped after ${LIMIT:-480} s: the same command goes on" >&2
+exit "$code"

@@ -1,0 +1,1 @@
+"""The stages of ``benchmarks/gpu.sh``: what only a GPU can answer, in eight minutes each."""

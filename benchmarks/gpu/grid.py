@@ -1,0 +1,50 @@
+"""Stage 5: the Multi30k grid of the protocol on one GPU, several runs at a time.
+
+RAW names the folder of the raw text, GRID another grid, RUNS how many share the GPU.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from selfattn.errors import UserError
+from selfattn_experiments.runs.keys import load
+
+from .results import Results
+
+SHOWN = ("run", "status", "BLEU", "remaining")
+_EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "multi30k_en_de"
+
+
+def run(results: Results) -> None:
+    """Go on with the grid and keep the records of the runs that are done."""
+    grid = Path(os.environ.get("GRID", _EXAMPLE / "evidence.yaml"))
+    facts = load(grid)
+    runs, kept = Path(facts["output"]), results.folder / "runs"
+    command = [sys.executable, str(_EXAMPLE.parents[1] / "scripts/run_seeds.py"), str(grid)]
+    if not Path(facts["data"]).exists():
+        if "RAW" not in os.environ:
+            raise UserError(f"there is no folder {facts['data']}: RAW must name the raw text's")
+        prepare = [_EXAMPLE / "prepare.sh", os.environ["RAW"], facts["data"], "10000"]
+        subprocess.run(prepare, check=True, env={**os.environ, "PYTHON": sys.executable})
+    if results.dry:
+        done = subprocess.run([*command, "--dry-run"], check=True, capture_output=True, text=True)
+        results.add({"status": "dry run", "remaining": done.stdout.count("fairseq_cli.train")})
+        return
+    _evidence("restore", runs, kept)
+    try:
+        words = ["--device", "cuda", "--runs-per-gpu", os.environ.get("RUNS", "6")]
+        subprocess.run([*command, *words])
+    finally:
+        _evidence("save", runs, kept)
+    subprocess.run([*command, "--summary"])
+    if (runs / "summary.json").exists():  # not before the first run is done
+        results.rows.clear()
+        summary = json.loads((runs / "summary.json").read_text("utf-8"))
+        results.add(*({**row.pop("scores"), **row} for row in summary["runs"]))
+
+
+def _evidence(verb: str, runs: Path, kept: Path) -> None:
+    subprocess.run([_EXAMPLE.parent / "evidence.sh", verb, runs, kept], check=True)

@@ -1,0 +1,42 @@
+"""What a stage has found so far, as CSV and JSON, so that a stage that was stopped goes on."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from selfattn_experiments.machine import facts
+from selfattn_tasks.files import csv_text, write_json, write_text
+
+Row = dict[str, Any]
+
+
+class Results:
+    """Rows in ``FOLDER/STAGE.csv`` and ``FOLDER/STAGE.json``, written after each one.
+
+    Args:
+        folder: for both files; made if it is missing.
+        stage: their name.
+        device: ``"cuda"``, or ``"cpu"`` for a dry run at tiny sizes.
+    """
+
+    def __init__(self, folder: Path, stage: str, device: str) -> None:
+        self.folder = folder
+        self.device = device
+        self.dry = device == "cpu"
+        self._path = folder / f"{stage}.json"
+        self._facts = facts(device) | {"command": f"benchmarks/gpu.sh {stage}"}
+        folder.mkdir(parents=True, exist_ok=True)
+        old = json.loads(self._path.read_text("utf-8")) if self._path.exists() else []
+        self.rows: list[Row] = old
+
+    def find(self, **values: Any) -> list[Row]:
+        """The rows with these values."""
+        return [r for r in self.rows if all(r.get(n) == value for n, value in values.items())]
+
+    def add(self, *rows: Row) -> None:
+        """Keep rows, each with where it comes from."""
+        self.rows += [{**row, **self._facts} for row in rows]
+        names = list(dict.fromkeys(name for row in self.rows for name in row))
+        table = [[row.get(name) for name in names] for row in self.rows]
+        write_text(self._path.with_suffix(".csv"), csv_text([names, *table]))
+        write_json(self._path, self.rows)

@@ -1,0 +1,151 @@
+"""Stage 2: results at sizes that CPUs cannot hold, in a CUDA graph, and under compute-sanitizer."""
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from selfattn.layers import build_attention
+from selfattn.masks import head_masks
+from selfattn.ops import disa, mtsa
+
+from ..testing import error_ratio, padding_mask, run_with_grads
+from .results import Results
+
+SHOWN = ("check", "status", "error", "seconds", "reason")
+# Of the norm, outputs and gradients; half precision rounds between the products.
+_BOUNDS = {torch.float32: 1e-4, torch.bfloat16: 3e-2}
+_ROOT = Path(__file__).resolve().parents[2]
+Attend = Callable[..., Tensor]
+
+
+def run(results: Results) -> None:
+    """Make the checks that are not done yet."""
+    for name, check in _checks(results.device, results.dry):
+        if results.find(check=name):
+            continue
+        start = time.perf_counter()
+        try:
+            error, bound = check()
+            found = {"status": "ok" if error <= bound else "wrong", "error": error}
+        except NotImplementedError as reason:
+            found = {"status": "skipped", "reason": str(reason)}
+        except RuntimeError as reason:  # out of memory, too, and what a kernel cannot do
+            found = {"status": "failed", "reason": str(reason).splitlines()[0]}
+        results.add({"check": name, **found, "seconds": time.perf_counter() - start})
+        if not results.dry:
+            torch.cuda.empty_cache()
+
+
+def _checks(device: str, dry: bool) -> list[tuple[str, Callable[[], tuple[float, float]]]]:
+    long, disa_long, batch = (40, 40, 3) if dry else (16384, 4096, 2**31 // (8 * 1024 * 64) + 1)
+    huge = (batch, 2, 8, 16) if dry else (batch, 8, 1024, 64)
+    disa_huge = (batch, 8, 32) if dry else (batch, 1024, 512)
+    on = [(dtype, str(dtype).removeprefix("torch.")) for dtype in _BOUNDS]
+    return [
+        *((f"mtsa, {long} tokens, {name}",
+           partial(_long, mtsa, 4, (1, 2, long, 64), dtype, device)) for dtype, name in on),
+        *((f"disa, {disa_long} tokens, {name}",
+           partial(_long, disa, 3, (1, disa_long, 64), dtype, device)) for dtype, name in on),
+        ("mtsa, more than 2^31 elements", partial(_huge, mtsa, 4, huge, device)),
+        ("disa, more than 2^31 elements", partial(_huge, disa, 3, disa_huge, device)),
+        ("CUDA graph of a layer", partial(_graph, device, 16 if dry else 1024)),
+        ("compute-sanitizer", partial(_sanitized, device)),
+    ]  # fmt: skip
+
+
+def _operator(operator: Attend, shape: Sequence[int], backend: str) -> Attend:
+    masks = head_masks("forward_backward", shape[1] if len(shape) == 4 else 2)
+    return partial(operator, masks=masks, backend=backend)
+
+
+def _long(
+    operator: Attend, count: int, shape: Sequence[int], dtype: torch.dtype, device: str
+) -> tuple[float, float]:
+    """Against the same in float64 from operators of PyTorch, in blocks."""
+    torch.manual_seed(1)
+    x = [torch.randn(shape, device=device).to(dtype) for _ in range(count + 1)]
+    got = run_with_grads(_operator(operator, shape, "fused"), x[1:], x[0])
+    exact = [t.double() for t in x]
+    expected = run_with_grads(_operator(operator, shape, "eager"), exact[1:], exact[0])
+    errors = (error_ratio(a, b) for a, b in zip(expected, got, strict=True))
+    return max(errors), _BOUNDS[dtype]
+
+
+def _huge(operator: Attend, count: int, shape: Sequence[int], device: str) -> tuple[float, float]:
+    """The first, a middle and the last sentence, each against itself alone."""
+    torch.manual_seed(1)
+    attend = _operator(operator, shape, "fused")
+    upstream, *x = (
+        torch.randn(shape, device=device, dtype=torch.bfloat16) for _ in range(count + 1)
+    )
+    leaves = [t.requires_grad_() for t in x]
+    out = attend(*leaves)
+    out.backward(upstream)
+    found = [out.detach(), *(t.grad for t in leaves if t.grad is not None)]
+    worst = 0.0
+    for i in (0, shape[0] // 2, shape[0] - 1):
+        part = slice(i, i + 1)
+        alone = run_with_grads(attend, [t.detach()[part] for t in leaves], upstream[part])
+        worst = max(worst, *(error_ratio(a, b[part]) for a, b in zip(alone, found, strict=True)))
+    return worst, 0.0
+
+
+def _graph(device: str, length: int) -> tuple[float, float]:
+    """Forward and backward, captured and replayed on other tokens, against the same uncaptured."""
+    layer = build_attention("mtsa", embed_dim=128, num_heads=2, preset="paper")
+    layer = layer.to(device, torch.bfloat16).eval()
+    x = torch.randn(4, length, 128, device=device, dtype=torch.bfloat16, requires_grad=True)
+
+    def step() -> tuple[Tensor, Tensor]:
+        y = layer(x)
+        return y, torch.autograd.grad(y.sum(), x)[0]
+
+    step()
+    if device == "cpu":
+        raise NotImplementedError("it needs a GPU")
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    with torch.no_grad():
+        x.normal_()
+    graph.replay()
+    replayed = [t.clone() for t in captured]
+    return max(error_ratio(a, b) for a, b in zip(step(), replayed, strict=True)), 1e-3
+
+
+def _sanitized(device: str) -> tuple[float, float]:
+    """One odd shape of each operator in a process under memcheck; without a GPU in this one."""
+    if device == "cpu":
+        one_shape(device)
+        raise NotImplementedError("it needs a GPU")
+    tool = shutil.which("compute-sanitizer")
+    if tool is None:
+        raise RuntimeError("compute-sanitizer is not on the PATH")
+    code = f"from benchmarks.gpu.sizes import one_shape; one_shape({device!r})"
+    command = [tool, "--error-exitcode", "9", sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True)
+    if done.returncode:
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        raise RuntimeError(f"code {done.returncode}: {' / '.join(lines[-4:])}")
+    return 0.0, 0.0
+
+
+def one_shape(device: str) -> None:
+    """Both operators forward and backward at 70 tokens with padding."""
+    hidden = padding_mask("right", 2, 70)
+    assert hidden is not None
+    for operator, count, shape in ((mtsa, 4, (2, 2, 70, 16)), (disa, 3, (2, 70, 32))):
+        upstream, *x = (torch.randn(shape, device=device) for _ in range(count + 1))
+        attend = _operator(operator, shape, "fused")
+        run_with_grads(partial(attend, padding_mask=hidden.to(device)), x, upstream)

@@ -1,0 +1,153 @@
+"""Stage 4: every step of MTSA's tile ladders timed, and the fastest written into ``configs.py``.
+
+The kernels are separate launches, so each ladder is searched alone: forward first, because the
+flags of its query tiles bind those of backward. Steps are compiled ahead in several processes.
+"""
+
+import itertools
+import json
+import os
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from selfattn.masks import head_masks
+from selfattn.ops.mtsa.fused import configs, mtsa_fused
+from selfattn_tasks.files import write_text
+
+from ..timing import clock
+from ..triton_mtsa import DTYPES, VARIANTS
+from .results import Results, Row
+
+SHOWN = ("dtype", "width", "variant", "kernel", "step", "tile", "status", "seconds", "best")
+_SEARCHED = (64, 32, 128)  # head widths, the most usual first
+
+
+class Job(NamedTuple):
+    """One step of one ladder; ``steps`` are those of all ladders while it runs."""
+
+    dtype: str
+    width: int
+    variant: str
+    kernel: str
+    steps: dict[str, int]
+    shape: tuple[int, int, int]  # sentences, heads, tokens
+    device: str
+
+
+def run(results: Results) -> None:
+    """Search where no search was finished."""
+    with ProcessPoolExecutor(min(12, os.cpu_count() or 1), get_context("spawn")) as pool:
+        ahead = None if results.dry else pool
+        searched = [("fp32", 32, "plain")] if results.dry else _order()
+        for dtype, width, variant in searched:
+            done = results.find(dtype=dtype, width=width, variant=variant, best=True)
+            if len(done) < len(configs.LADDERS):
+                _search(results, dtype, width, variant, ahead)
+
+
+def _order() -> Iterator[tuple[str, int, str]]:
+    for variant, width, dtype in itertools.product(VARIANTS, _SEARCHED, DTYPES):
+        yield dtype, width, variant
+
+
+def _search(results: Results, dtype: str, width: int, variant: str, ahead: Executor | None) -> None:
+    index = list(VARIANTS).index(variant)
+    current = configs.STEPS[DTYPES[dtype], width]
+    steps = {name: int(s[index]) for name, s in zip(configs.LADDERS, current, strict=True)}
+    rows: list[Row] = []
+    for kernel, ladder in configs.LADDERS.items():
+        queries = configs.LADDERS["forward"][steps["forward"]].queries
+        fitting = [
+            i for i, t in enumerate(ladder) if not queries % t.queries or kernel == "forward"
+        ]
+        shape = (1, 1, 16) if results.dry else (16, 8, 2048)
+        jobs = [
+            Job(dtype, width, variant, kernel, {**steps, kernel: i}, shape, results.device)
+            for i in (fitting[-1:] if results.dry else fitting)
+        ]
+        if ahead is not None:
+            list(ahead.map(_compiled, [job._replace(shape=(1, 1, 256)) for job in jobs]))
+        found = [_timed(job, samples=1 if results.dry else 5) for job in jobs]
+        fastest = min(found, key=lambda row: row["seconds"] or float("inf"))
+        fastest["best"] = fastest["seconds"] is not None
+        steps[kernel] = fastest["step"]
+        rows += found
+    results.add(*rows)
+
+
+def _compiled(job: Job) -> None:
+    _timed(job, samples=0)
+
+
+def _timed(job: Job, samples: int) -> Row:
+    """The row of a step; a step that does not fit the GPU has no time."""
+    step = job.steps[job.kernel]
+    tile = configs.LADDERS[job.kernel][step]
+    row: Row = {**job._asdict(), "step": step, "tile": str(tuple(tile)), "seconds": None}
+    del row["steps"], row["shape"]
+    key = DTYPES[job.dtype], job.width
+    kept = configs.STEPS[key]
+    configs.STEPS[key] = tuple(str(job.steps[n]) * len(VARIANTS) for n in configs.LADDERS)  # type: ignore[assignment]
+    try:
+        run = _work(job)
+        run()
+        times = 1 if job.device == "cpu" else 10
+        seconds = [clock(run, times, job.device) for _ in range(samples)]
+        row |= {"status": "ok", "seconds": min(seconds, default=None)}
+    except Exception as reason:  # Triton has no common class for what a GPU cannot hold
+        row |= {"status": f"{type(reason).__name__}: {reason}".splitlines()[0]}
+    finally:
+        configs.STEPS[key] = kept
+    return row
+
+
+def _work(job: Job) -> Any:
+    """Forward alone for its ladder, else backward alone."""
+    sentences, heads, tokens = job.shape
+    shape = (sentences, tokens, heads, job.width)
+    torch.manual_seed(1)
+    x: list[Tensor] = [
+        torch.randn(shape, device=job.device).to(DTYPES[job.dtype]).transpose(1, 2).requires_grad_()
+        for _ in range(4)
+    ]
+    logsigmoid, dropped = VARIANTS[job.variant]
+    sigma_t = "logsigmoid" if logsigmoid else "identity"
+    masks = head_masks("forward_backward", heads) if heads > 1 else head_masks("none", 1)
+
+    def forward() -> Tensor:
+        q, k, v, s = x
+        return mtsa_fused(q, k, v, s, masks, None, sigma_t, 0.1 if dropped else 0.0)
+
+    if job.kernel == "forward":
+        return forward
+    y = forward()
+    upstream = torch.randn_like(y)
+    return lambda: torch.autograd.grad(y, x, upstream, retain_graph=True)
+
+
+def write(results: Results, path: Path = Path(configs.__file__)) -> None:
+    """Put the fastest steps into the table ``STEPS`` of ``configs.py``.
+
+    Args:
+        results: of a search.
+        path: the file.
+    """
+    text = path.read_text("utf-8")
+    for (dtype, width), old in configs.STEPS.items():
+        new = [list(steps) for steps in old]
+        short = next(name for name, found in DTYPES.items() if found == dtype)
+        for row in results.find(dtype=short, width=width, best=True):
+            variant = list(VARIANTS).index(row["variant"])
+            new[list(configs.LADDERS).index(row["kernel"])][variant] = str(row["step"])
+        text = text.replace(_line(dtype, width, old), _line(dtype, width, map("".join, new)))
+    write_text(path, text)
+
+
+def _line(dtype: torch.dtype, width: int, steps: Any) -> str:
+    return f"({dtype}, {width}): ({', '.join(map(json.dumps, steps))}),"

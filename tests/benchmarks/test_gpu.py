@@ -1,0 +1,151 @@
+"""benchmarks/gpu.sh without a GPU: dry runs at tiny sizes, so that the stages cannot rot."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+import torch
+
+from benchmarks import table
+from benchmarks.gpu import __main__ as command
+from benchmarks.gpu import tests as stage_tests
+from benchmarks.gpu import tiles, timings
+from benchmarks.gpu.results import Results
+from benchmarks.rivals.dot_product import Explicit
+from benchmarks.rivals.flex import FlexDot, flex_mtsa
+from benchmarks.testing import assert_close, padding_mask
+from selfattn.errors import UserError
+from selfattn.masks import head_masks
+from selfattn.ops import mtsa
+from selfattn.ops.mtsa.fused import configs
+
+
+def dry(stage, folder):
+    command.main([stage, str(folder), "--device", "cpu"])
+    return json.loads((folder / f"{stage}.json").read_text())
+
+
+def test_sizes_are_checked_against_slow_operators_and_a_second_call_has_nothing_to_do(
+    tmp_path, monkeypatch
+):
+    rows = dry("sizes", tmp_path)
+    assert {row["status"] for row in rows} == {"ok", "skipped"}
+    assert [row["check"] for row in rows if row["status"] == "skipped"] == [
+        "CUDA graph of a layer", "compute-sanitizer",
+    ]  # fmt: skip
+    assert sum("2^31" in row["check"] and row["error"] == 0 for row in rows) == 2
+    assert (tmp_path / "sizes.csv").read_text().count("\n") == len(rows) + 1
+    monkeypatch.setattr(Results, "add", None)  # would be called
+    assert dry("sizes", tmp_path) == rows
+
+
+def test_timings_write_the_rows_of_the_benchmark(tmp_path):
+    (row,) = dry("timings", tmp_path)
+    (read,) = table.read(tmp_path / "timings.csv")
+    assert (read.method, read.length, read.status) == ("mtsa", 16, "ok")
+    assert read.ratio > 0 and row["torch"]
+
+
+def test_every_method_is_timed_once_and_a_refusal_is_a_row(tmp_path, monkeypatch):
+    plans = []
+    monkeypatch.setattr(timings, "sweep", lambda plan, *_: plans.append(plan) or ([], ["wrong"]))
+    results = Results(tmp_path, "timings", "cpu")
+    results.dry = False
+    for _ in range(2):
+        timings.run(results)
+    seen = [(plan.level, plan.setup.dtype, plan.setup.mode, *plan.methods) for plan in plans]
+    assert len(set(seen)) == len(seen) == len(results.rows)
+    assert seen[0] == ("operator", "bfloat16", "training", "sdpa")
+    assert max(shape for plan in plans for shape in plan.shapes) == (16384, 4)
+    assert all(row["reason"] == "wrong" for row in results.rows)
+
+
+def test_every_test_is_in_one_group_and_the_kernels_come_first(repo_root):
+    groups = [*stage_tests.groups()]
+    assert groups[0] == "tests/selfattn/ops"
+    for path in repo_root.glob("tests/**/test_*.py"):
+        name = path.relative_to(repo_root).as_posix()
+        assert sum(name == group or name.startswith(f"{group}/") for group in groups) == 1, name
+
+
+def test_two_processes_have_the_gradients_of_one(run_cli, tmp_path):
+    done = run_cli(["-m", "benchmarks.gpu", "processes", tmp_path, "--device", "cpu"])
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads((tmp_path / "processes.json").read_text())
+    assert row["status"] == "ok", row
+    assert row["error"] < 1e-5
+
+
+def test_the_fastest_steps_are_written_where_kernels_look_for_them(tmp_path, monkeypatch):
+    pytest.importorskip("triton")
+    for row in dry("tiles", tmp_path / "dry"):
+        assert row["status"] == "ok" and row["seconds"] > 0, row
+
+    # As if 64 x 32 tiles were the fastest: forward's bind the others, which must lie inside.
+    def timed(job, samples):
+        step = job.steps[job.kernel]
+        tile = configs.LADDERS[job.kernel][step]
+        seconds = abs(tile.queries - 64) + abs(tile.keys - 32) + 1
+        return {"kernel": job.kernel, "step": step, "seconds": seconds, **keys}
+
+    keys = {"dtype": "bf16", "width": 64, "variant": "dropout"}
+    monkeypatch.setattr(tiles, "_timed", timed)
+    results = Results(tmp_path, "tiles", "cpu")
+    results.dry = False
+    tiles._search(results, *keys.values(), None)
+    best = {row["kernel"]: row["step"] for row in results.find(best=True)}
+    assert set(best) == set(configs.LADDERS)
+    assert configs.LADDERS["forward"][best["forward"]].queries == 64
+    assert configs.LADDERS["query"][best["query"]].queries in (16, 32, 64)
+    copy = shutil.copy(configs.__file__, tmp_path / "configs.py")
+    tiles.write(results, copy)
+    scope: dict = {"__name__": "copy"}
+    exec(compile(copy.read_text(), "copy", "exec"), scope)
+    for key, old in configs.STEPS.items():
+        new = scope["STEPS"][key]
+        if str(key) != "(torch.bfloat16, 64)":
+            assert new == old
+            continue
+        assert [s[2] for s in new] == [str(best[name]) for name in configs.LADDERS]
+        assert [s[:2] + s[3] for s in new] == [s[:2] + s[3] for s in old]
+
+
+def test_the_script_runs_each_stage_under_its_limit(repo_root, tmp_path):
+    """With a Python that only says how it was called."""
+    (tmp_path / "python").write_text('#!/bin/sh\necho "$PWD" "$@"\n')
+    (tmp_path / "python").chmod(0o755)
+    script = repo_root / "benchmarks" / "gpu.sh"
+    env = {"PATH": os.environ["PATH"], "PYTHON": str(tmp_path / "python"), "OUT": "out"}
+    for stage in command.STAGES:
+        done = subprocess.run(
+            [script, stage], env=env, capture_output=True, text=True, cwd=tmp_path
+        )
+        words = f"{repo_root} -m benchmarks.gpu {stage} {tmp_path / 'out'} --device cuda"
+        assert done.stdout.split() == words.split(), done.stderr
+    done = subprocess.run([script], env=env, capture_output=True, text=True)
+    assert done.returncode != 0 and all(stage in done.stderr for stage in command.STAGES)
+
+
+def test_a_dry_run_is_no_result_of_a_gpu(tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(UserError, match="DEVICE=cpu is a dry run"):
+        command.main(["sizes", str(tmp_path)])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", ["none", "right", "all"])
+def test_flex_attention_computes_the_rivals_formulas(kind):
+    q, k, v, s = torch.randn(4, 2, 4, 7, 16).unbind()
+    hidden = padding_mask(kind, 2, 7)
+    masks = head_masks("forward_backward", 4)
+    for sigma_t in ("identity", "logsigmoid"):
+        common = {"masks": masks, "padding_mask": hidden, "sigma_t": sigma_t}
+        truth = mtsa(q, k, v, s, **common, backend="reference")
+        assert_close(sigma_t, truth, flex_mtsa(q, k, v, s, **common), 1e-5)
+    for chosen in (None, masks):
+        truth = Explicit(chosen)(q, k, v, hidden)
+        assert_close("dot product", truth, FlexDot(chosen)(q, k, v, hidden), 1e-5)
