@@ -243,7 +243,18 @@ def _translation(path: Path, data: str | None) -> Exported:
     from ..hf import translation
 
     model, tokenizer, _ = translation.read_model(path, data)
-    model.eval()
+    config = model.config
+    facts = {
+        "kind": "translation",
+        "padding": config.pad_token_id,
+        "end": config.eos_token_id,
+        "longest": config.max_position_embeddings,
+    }
+    return Exported(translation_networks(model), facts, tokenizer)
+
+
+def translation_networks(model: Any) -> list[Network]:
+    """Encoder and decoder of a ``SelfattnForConditionalGeneration``."""
     config = model.config
     size, heads = config.hidden_size, config.decoder_attention_heads
     ahead: tuple[str | int, ...] = (config.decoder_layers, 2, "batch", heads)
@@ -267,17 +278,10 @@ def _translation(path: Path, data: str | None) -> Exported:
         "log_probs": ("batch", config.vocab_size),
         "present": (*ahead, "past + 1", shape[5]),
     }
-    networks = [
+    return [
         Network("encoder", EncoderGraph(model), {"source": source}, encoder, block),
         Network("step", StepGraph(model), given, step, block),
     ]
-    facts = {
-        "kind": "translation",
-        "padding": config.pad_token_id,
-        "end": config.eos_token_id,
-        "longest": config.max_position_embeddings,
-    }
-    return Exported(networks, facts, tokenizer)
 
 
 def block_of(module: nn.Module) -> int:
