@@ -19,8 +19,6 @@ from selfattn.errors import UserError, needed
 from selfattn.layers.resa import ReSA
 from selfattn.ops.common.dispatch import OPERATORS
 
-from ..files import writing
-
 # What --to takes here, and the ending of the files.
 ENDINGS = {"onnx": ".onnx", "torch": ".pt2"}
 _REFUSED = "an exported file holds PyTorch's own operators alone"
@@ -86,8 +84,8 @@ def trace(network: Network) -> torch.export.ExportedProgram:
         UserError: if it samples, or what it computes depends on values.
     """
     for module in network.module.modules():
-        sampled = isinstance(module, ReSA) and not module._selects_all()
-        if sampled and module.config.test_selection == "sample":  # type: ignore[union-attr]
+        samples = isinstance(module, ReSA) and module.config.test_selection == "sample"
+        if samples and not module.select_all and module.head_sampler is not None:
             raise UserError(
                 "ReSA with the test_selection 'sample' cannot be exported: a graph draws no "
                 "samples; train or export with 'threshold'"
@@ -123,28 +121,25 @@ def _unguarded(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
     return program
 
 
-def write(network: Network, form: str, folder: Path, int8: bool = False) -> Path:
-    """Write a network as a file of its own.
+def content(network: Network, form: str, int8: bool = False) -> bytes:
+    """A network as the content of a file.
 
     Args:
         network: what to write.
         form: a name in ``ENDINGS``.
-        folder: where; it exists.
         int8: quantise the weights of linear maps and tables, in ONNX alone.
 
     Raises:
         UserError: as ``trace``; or if the packages of the extra ``onnx`` are missing.
     """
-    path = folder / (network.name + ENDINGS[form])
     program = trace(network)
     if form == "torch":
-        content = io.BytesIO()
-        torch.export.save(program, content)
-        _write(path, content.getvalue())
-    else:
-        model = onnx_of(program, network)
-        _write(path, (quantised(model) if int8 else model).SerializeToString())
-    return path
+        file = io.BytesIO()
+        torch.export.save(program, file)
+        return file.getvalue()
+    model = onnx_of(program, network)
+    found: bytes = (quantised(model) if int8 else model).SerializeToString()
+    return found
 
 
 def onnx_of(program: torch.export.ExportedProgram, network: Network) -> Any:
@@ -178,11 +173,6 @@ def quantised(model: Any) -> Any:
         path = Path(folder) / "int8.onnx"
         quantization.quantize_dynamic(model, path)
         return onnx.load(path)
-
-
-def _write(path: Path, content: bytes) -> None:
-    with writing(path) as file:
-        file.write(content)
 
 
 def _take_any_backend(module: nn.Module) -> None:

@@ -16,7 +16,7 @@ from selfattn.layers import BiBloSA
 from selfattn.layers.base import split_heads
 
 from .. import checkpoints
-from ..files import write_json
+from ..files import write_json, writing
 from ..sentences.model import predictor as sentences
 from ..sentences.model.state import KEY as SENTENCES
 from ..srl.tagger import predictor as tagging
@@ -56,7 +56,7 @@ def export(
         folder: what to write.
         form: ``"onnx"`` or ``"torch"``.
         data: folder of a translation model's dictionaries; default: see ``parts.find_parts``.
-        int8: quantise; see ``graphs.write``.
+        int8: quantise; see ``graphs.content``.
 
     Raises:
         UserError: if the checkpoint cannot be read, or the model cannot be exported.
@@ -65,13 +65,15 @@ def export(
         for package in ("onnx", "onnxscript", *(["onnxruntime"] if int8 else [])):
             needed(package, "selfattn[onnx]")
     found = read(path, data)
+    names = {network.name: network.name + graphs.ENDINGS[form] for network in found.networks}
+    contents = {names[n.name]: graphs.content(n, form, int8) for n in found.networks}
     folder.mkdir(parents=True, exist_ok=True)
-    files = {
-        graphs.write(network, form, folder, int8).name: network.describe()
-        for network in found.networks
-    }
+    for name, content in contents.items():
+        with writing(folder / name) as file:
+            file.write(content)
     if found.tokenizer is not None:
         found.tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
+    files = {names[network.name]: network.describe() for network in found.networks}
     head = {"selfattn": __version__, "int8": int8, "files": files}
     write_json(folder / FACTS, head | found.facts)
     return found
