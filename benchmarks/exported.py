@@ -55,7 +55,7 @@ def _row(mechanism: str, args: argparse.Namespace) -> str:
     torch.export.save(program, content)
     model = graphs.onnx_of(program, network)
     forms = [m.SerializeToString() for m in (model, graphs.quantised(model))]
-    sizes = [len(forms[0]), content.tell(), len(forms[1])]
+    sizes = [len(forms[0]), content.getbuffer().nbytes, len(forms[1])]
     times = [
         _compare(form, network.module, n + -n % network.block, args.seconds)
         for form in forms

@@ -102,7 +102,7 @@ def _accuracy(args: argparse.Namespace, model: networks.Exported, runs: dict[str
     examples = read(args.test, state.kind, Reading(state.tokens)).examples
     graph: Any = _Sentences(runs["sentences"], model.networks[0].block)
     found = Classifier([(graph, state)]).predict(examples)
-    right = [p.guess == e.target for p, e in zip(found, examples, strict=True)]
+    right = [p.prediction == e.target for p, e in zip(found, examples, strict=True)]
     return 100 * sum(right) / len(right)
 
 

@@ -12,13 +12,13 @@ from torch import Tensor
 from .dispatch import OPERATORS
 
 
-@torch.compiler.disable
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def eager(name: str, *inputs: Any) -> Tensor:
     """``Operator.eager`` by name."""
     return OPERATORS[name].eager(*inputs)
 
 
-@torch.compiler.assume_constant_result
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def refusal(name: str, *limits: Any) -> str | None:
     """``Operator.refusal`` by name."""
     return OPERATORS[name].refusal(*limits)

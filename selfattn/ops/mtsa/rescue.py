@@ -106,7 +106,7 @@ def in_graph(
     h: Tensor = torch.cond(
         (den >= SMALLEST_DENOMINATOR[den.dtype]).all(),
         lambda p, e, alive, den, *t: torch.where(alive, p @ (t[2] * e), 0.0) / den,  # eq. 12
-        lambda p, e, alive, den, *t: mtsa_reference(*t[:5], sigma_t, *t[5:]),
+        lambda p, e, alive, den, *t: mtsa_reference(*t[:5], sigma_t, *t[5:]),  # type: ignore[call-arg]
         (p, e, alive, den, q, k, v, s, visible, *(() if bias is None else (bias,))),
     )
     return h
