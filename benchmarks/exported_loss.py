@@ -108,11 +108,12 @@ def _accuracy(args: argparse.Namespace, model: networks.Exported, runs: dict[str
 
 def _bleu(args: argparse.Namespace, model: networks.Exported, runs: dict[str, Run]) -> float:
     texts = args.test.read_text(encoding="utf-8").splitlines()
-    rows = [model.tokenizer.encode(text).ids for text in texts]
+    tokenizer = model.tokenizer.backend_tokenizer
+    rows = [tokenizer.encode(text).ids for text in texts]
     found = [""] * len(rows)
     for batch in batches([len(row) for row in rows], 1000):
         for i, tokens in zip(batch, _greedy([rows[i] for i in batch], model, runs), strict=True):
-            found[i] = model.tokenizer.decode(tokens)
+            found[i] = tokenizer.decode(tokens)
     references = args.references.read_text(encoding="utf-8").splitlines()
     return float(needed("sacrebleu").corpus_bleu(found, [references]).score)
 
