@@ -15,7 +15,7 @@ PATTERNS = ("*.md", "docs/**/*.md", "selfattn*/**/*.md", "examples/**/*.md", "us
 DOCUMENTS = sorted(path for pattern in PATTERNS for path in ROOT.glob(pattern))
 # In the order in which their commands follow from one another.
 PAGES = ["docs/installation.md", "docs/attentions.md", "docs/pytorch.md"]
-PAGES += ["docs/translation.md", "docs/srl.md", "docs/sentences.md"]
+PAGES += ["docs/translation.md", "docs/srl.md", "docs/sentences.md", "docs/export.md"]
 PAGES += ["docs/huggingface.md", "docs/comparison.md", "docs/inspection.md", "README.md"]
 LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(#[^)\s]+)?\)")
 

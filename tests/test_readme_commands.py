@@ -150,6 +150,8 @@ def test_every_command_in_its_order(place, run_cli):
     )
     pattern = rf"\[(['\"]).*\1\]\n\[({labels}(, )?){{6}}\]\n{scores}\n{classes}\n"
     assert re.match(pattern, python.stdout), python.stdout
+    python = run_cli(["-c", *blocks("python", ["docs/export.md"])], cwd=place)
+    assert re.fullmatch(r"relatedness [1-5]\.\d+\n", python.stdout), python.stderr
     pictures = ("curves.png", "attention.svg", "pictures/runs.png", "pictures/cat-layer1.png",
                 "goat-sentence2-layer1.svg", "sick.npy")  # fmt: skip
     for name in (*pictures, "runs/my/average.pt", "dev.props", "report.md", "jobs/array.sbatch"):

@@ -45,6 +45,5 @@ class MultiHeadConfig(MaskedConfig):
         super().__post_init__()
         if self.positions == "alibi" and self.distance != "none":
             raise UserError(
-                f"distance {self.distance!r} and positions 'alibi' both penalise distance; "
-                "choose one of them"
+                f"distance {self.distance!r} and positions 'alibi' both penalise distance; take one"
             )

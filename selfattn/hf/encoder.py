@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.activations import ACT2FN
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -13,7 +12,7 @@ from transformers.utils import can_return_tuple
 from ..errors import UserError
 from ..layers import build_attention
 from ..layers.dropout import Dropout
-from ..models.timing import timing_signal
+from ..models.timing import sines
 from .base import SelfattnPreTrainedModel, padding_of
 from .config import SelfattnConfig
 
@@ -52,9 +51,7 @@ class Embeddings(nn.Module):
         if self.positions is not None:
             x = x + self.positions(place + self.first)
         elif self.config.positions == "sinusoidal":
-            length = self.first + int(place.max()) + 1 if place.numel() else self.first
-            table = timing_signal(length, x.shape[-1]).to(x)
-            x = x + F.embedding(place + self.first, table)
+            x = x + sines(place + self.first, x.shape[-1]).to(x)
         y: Tensor = self.dropout(self.norm(x))
         return y
 

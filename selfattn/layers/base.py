@@ -55,8 +55,7 @@ class SelfAttention(nn.Module, ABC):
             UserError: if the mechanism has nothing to show.
         """
         raise UserError(
-            f"{type(self).__name__} cannot be inspected; give the layer a method inspect() that "
-            "returns an Inspection"
+            f"{type(self).__name__} cannot be inspected; give the layer a method inspect()"
         )
 
     def policy_parameters(self) -> list[nn.Parameter]:

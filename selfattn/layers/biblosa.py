@@ -102,10 +102,11 @@ class BiBloSA(SelfAttention):
     def _blocks(self, x: Tensor, padding_mask: Tensor | None) -> tuple[Blocks, list[Tensor]]:
         """Where the blocks lie, and each head's input in them, ``(B, m, r, D)``."""
         self.check_input(x, padding_mask)
-        if torch.compiler.is_exporting() and not isinstance(x.shape[1], int):
+        free = torch.compiler.is_exporting() and not isinstance(x.shape[1], int)
+        if free and x.shape[1] % self.block_length:
             raise UserError(
-                "attention 'biblosa' cannot be exported with a dynamic length, because the number "
-                "of its blocks depends on it; export one program for each length"
+                "attention 'biblosa' cannot be exported with a dynamic length but in whole blocks: "
+                f"{self.block_length} * torch.export.Dim('blocks')"
             )
         blocks = Blocks(x, padding_mask, self.block_length)
         tokens = blocks.cut(x)

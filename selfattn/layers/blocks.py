@@ -33,8 +33,9 @@ class Blocks:
             shift = padding_mask.byte().argmin(1)[:, None]  # padded in front; 0 if all is padding
             position = torch.arange(size, device=x.device)
             start = size * torch.arange(self.batch, device=x.device)[:, None]
-            self.there = (start + (position + shift) % size).flatten()
-            self.back = (start + (position - shift) % size).flatten()
+            there, back = position + shift, position - shift  # modulo size, as ONNX can write it
+            self.there = (start + there - size * (there >= size).long()).flatten()
+            self.back = (start + back + size * (back < 0).long()).flatten()
         elif self.extra:
             padding_mask = x.new_zeros(x.shape[:2], dtype=torch.bool)
         if padding_mask is not None:

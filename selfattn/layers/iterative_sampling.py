@@ -1,5 +1,7 @@
 """The baseline of reinforced sequence sampling: tokens are selected one after the other."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -15,15 +17,8 @@ class IterativeSampling(Sampler):
     Arguments are those of ``Sampler``.
     """
 
-    def __init__(
-        self,
-        width: int,
-        hidden: int,
-        activation_name: str = "elu",
-        dropout: float = 0.0,
-        bias_init: float = 0.0,
-    ) -> None:
-        super().__init__(width, hidden, activation_name, dropout, bias_init)
+    def __init__(self, width: int, hidden: int, *args: Any, **kwargs: Any) -> None:
+        super().__init__(width, hidden, *args, **kwargs)
         self.cell = nn.RNNCell(width + 1, hidden)
 
     def features(self, width: int, hidden: int) -> int:

@@ -17,8 +17,13 @@ def timing_signal(length: int, width: int) -> Tensor:
     Returns:
         ``(length, width)``; wavelengths from 2 pi to 20,000 pi.
     """
+    return sines(torch.arange(length), width)
+
+
+def sines(position: Tensor, width: int) -> Tensor:
+    """The same for positions of any shape ``(...)``: ``(..., width)``."""
     half = width // 2
-    rates = torch.exp(torch.arange(half) * (-math.log(10_000) / max(half - 1, 1)))
-    angles = torch.arange(length)[:, None] * rates
-    signal = torch.cat([angles.sin(), angles.cos()], 1)
+    rates = torch.arange(half, device=position.device) * (-math.log(10_000) / max(half - 1, 1))
+    angles = position[..., None] * rates.exp()
+    signal = torch.cat([angles.sin(), angles.cos()], -1)
     return F.pad(signal, (0, width - 2 * half))

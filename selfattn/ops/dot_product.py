@@ -51,7 +51,9 @@ def dot_product(
         return F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=dropout_p)
     if not v.numel():
         return v * 1.0
-    strict = distance_bias is None and all(_is_strict(mask) for mask in masks)
+    strict = distance_bias is None and all(
+        m.direction != "none" and m.window is None and not m.include_self for m in masks
+    )
     if strict and (q.is_cuda or dropout_p):
         return strictly_directed(q, k, v, masks, padding_mask, dropout_p)
     if dropout_p:
@@ -101,17 +103,8 @@ def strictly_directed(
     y = torch.cat(parts, 1)[..., :width]
     if padding_mask is None:
         return y
-    return y.masked_fill(_sees_nothing(masks, padding_mask), 0.0)
-
-
-def _is_strict(mask: PositionalMask) -> bool:
-    return mask.direction != "none" and mask.window is None and not mask.include_self
-
-
-def _sees_nothing(masks: Sequence[PositionalMask], padding_mask: Tensor) -> Tensor:
-    """Queries without a visible key, bool ``(B, H, T, 1)``."""
     empty = {mask: mask.visible_keys(padding_mask) == 0 for mask in set(masks)}
-    return torch.stack([empty[mask] for mask in masks], 1)[..., None]
+    return y.masked_fill(torch.stack([empty[mask] for mask in masks], 1)[..., None], 0.0)
 
 
 def _with_padding_feature(

@@ -15,33 +15,41 @@ reads the folder, too:
 Example, back to a checkpoint for fairseq, of translation with its dictionaries beside it:
 
   selfattn export --to fairseq my-model runs/back/checkpoint.pt
+
+Example, any model of this project as graphs that run without it (see docs/export.md):
+
+  selfattn export --to onnx runs/srl/checkpoint_best.pt my-tagger
 """
 
 import argparse
 from pathlib import Path
 
-from selfattn_tasks.files import check_output
+from selfattn_tasks.files import check_output, check_output_folder
 from selfattn_tasks.folder import check_destination, new_folder
 from selfattn_tasks.model_folder import CONFIG, WEIGHTS, task_of
 
 from .flags import check_least
 
+GRAPHS = ("onnx", "torch")
 _SEARCH = ("beam", "lenpen", "max_len_a", "max_len_b")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command to its parser."""
     add = parser.add_argument
-    add("--to", required=True, choices=("hf", "fairseq"), help="what to write")
+    add("--to", required=True, choices=("hf", "fairseq", *GRAPHS), help="what to write")
     add("source", type=Path, metavar="SOURCE", help="a checkpoint; with --to fairseq a folder")
     add("target", type=Path, metavar="TARGET", help="a folder; with --to fairseq a checkpoint")
+    add("--data", metavar="FOLDER",
+        help="dictionaries of a translation (default: beside it, or as in training)")  # fmt: skip
+    add = parser.add_argument_group("with --to onnx").add_argument
+    add("--int8", action="store_true", help="quantise weights to 8 bits")
     add = parser.add_argument_group("with --to hf").add_argument
     add("--overwrite", action="store_true", default=None, help="replace such a folder")
     add("--record", type=Path, metavar="FILE", help="run.json (default: beside the checkpoint)")
     add("--license", metavar="NAME", help="for the model card, such as cc-by-sa-4.0")
     add("--trained-on", metavar="TEXT", help="for the model card: the data in words")
     add = parser.add_argument_group("with --to hf, of translation").add_argument
-    add("--data", metavar="FOLDER", help="dictionaries (default: beside it, or as in training)")
     add("--beam", type=int, help="width of the search (5)")
     add("--lenpen", type=float, help="exponent of the length (1)")
     add("--max-len-a", type=float, metavar="A", help="as of fairseq-generate (0)")
@@ -58,8 +66,12 @@ def refuse_given(args: argparse.Namespace, names: tuple[str, ...], reason: str) 
 def main(args: argparse.Namespace) -> None:
     """Write the model."""
     check_least(args, beam=1, max_len_a=0, max_len_b=1)
+    if args.int8 and args.to != "onnx":
+        args.refuse("--int8 needs --to onnx")
     if args.to == "fairseq":
         to_fairseq(args)
+    elif args.to in GRAPHS:
+        to_graphs(args)
     else:
         to_hf(args)
     print(f"wrote {args.target}")
@@ -104,3 +116,13 @@ def to_hf(args: argparse.Namespace) -> None:
             search = translation.Search(**given)
             about = card.of_translation(translation.to_hf(path, new, args.data, search))
         card.write_card(new, args.target.name, about, record, args.license, args.trained_on)
+
+
+def to_graphs(args: argparse.Namespace) -> None:
+    """Write a checkpoint's networks as files of ONNX or of torch.export."""
+    refuse_given(args, ("overwrite", "record", "license", "trained_on", *_SEARCH), "needs --to hf")
+    from selfattn_tasks.exported.networks import export
+    from selfattn_tasks.saved import find_checkpoint
+
+    check_output_folder("TARGET", args.target)
+    export(find_checkpoint(args.source), args.target, args.to, args.data, args.int8)

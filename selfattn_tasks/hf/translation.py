@@ -103,6 +103,29 @@ def to_hf(path: Path, folder: Path, data: str | None = None, search: Search | No
         the model.
 
     Raises:
+        UserError: as for ``read_model``.
+    """
+    model, tokenizer, spm = read_model(path, data)
+    set_search(model.generation_config, search or Search())
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    if spm:
+        shutil.copyfile(spm, folder / "spm.model")
+    return model
+
+
+def read_model(path: Path, data: str | None = None) -> tuple[Any, Any, str | None]:
+    """A checkpoint of fairseq's translation task as a model of this project.
+
+    Args:
+        path: the checkpoint.
+        data: as for ``to_hf``.
+
+    Returns:
+        the model, its tokenizer, and the file of its SentencePiece model.
+
+    Raises:
         UserError: if the checkpoint is of another kind, or its dictionaries are not found.
     """
     state = checkpoints.read(path)
@@ -138,15 +161,8 @@ def to_hf(path: Path, folder: Path, data: str | None = None, search: Search | No
         model.load_state_dict(_renamed(state["model"]))
     except RuntimeError as error:
         raise UserError(f"the weights in {path} do not fit its flags: {error}") from None
-    set_search(model.generation_config, search or Search())
-    folder.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(folder)
     longest = config.max_position_embeddings
-    tokenizer = tokenizer_of(place, entries, Path(spm) if spm else None, longest)
-    tokenizer.save_pretrained(folder)
-    if spm:
-        shutil.copyfile(spm, folder / "spm.model")
-    return model
+    return model, tokenizer_of(place, entries, Path(spm) if spm else None, longest), spm
 
 
 def tokenizer_of(place: Path, entries: Sequence[str], spm: Path | None, longest: int) -> Any:

@@ -12,15 +12,13 @@ from torch import Tensor
 from .dispatch import OPERATORS
 
 
-def _eager(name: str, *inputs: Any) -> Tensor:
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def eager(name: str, *inputs: Any) -> Tensor:
     """``Operator.eager`` by name."""
     return OPERATORS[name].eager(*inputs)
 
 
-def _refusal(name: str, *limits: Any) -> str | None:
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def refusal(name: str, *limits: Any) -> str | None:
     """``Operator.refusal`` by name."""
     return OPERATORS[name].refusal(*limits)
-
-
-eager = torch.compiler.disable(_eager)
-refusal = torch.compiler.assume_constant_result(_refusal)

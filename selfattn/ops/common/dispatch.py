@@ -66,8 +66,7 @@ def refuse_tracing(name: str) -> None:
     """Refuse torch.jit.trace, if it is under way."""
     if torch.jit.is_tracing():
         raise UserError(
-            f"attention {name!r} cannot be traced: its blocks depend on the length; run it in "
-            f"Python"
+            f"attention {name!r} cannot be traced: blocks depend on the length; run it in Python"
         )
 
 

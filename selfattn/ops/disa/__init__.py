@@ -140,8 +140,7 @@ def _check(
     """Check what a caller can get wrong and return the masks, one for each part of the features."""
     if x.dim() != 3 or not x.shape == a.shape == b.shape:
         raise UserError(
-            f"x {tuple(x.shape)}, a {tuple(a.shape)} and b {tuple(b.shape)} must have one shape "
-            f"(B, T, C)"
+            f"x {tuple(x.shape)}, a {tuple(a.shape)}, b {tuple(b.shape)} need one shape (B, T, C)"
         )
     dispatch.check_inputs(dropout_p, x=x, a=a, b=b)
     if masks is None:
@@ -150,8 +149,7 @@ def _check(
     features = x.shape[2]
     if not masks or features % len(masks):
         raise UserError(
-            f"masks lists {len(masks)} masks for {features} features; each must get an equal part "
-            f"of them"
+            f"masks lists {len(masks)} masks for {features} features; each must get an equal part"
         )
     if not SMALLEST_C <= c <= LARGEST_C:
         raise UserError(f"c {c} is not allowed; it must be in [{SMALLEST_C}, {LARGEST_C}]")

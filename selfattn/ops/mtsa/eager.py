@@ -19,11 +19,8 @@ from ..common.distance import DistanceTable
 from ..common.dropout import FactorDropout
 from .block import Block, Saved, Shared, Sum, Workspace
 from .equation import MTSACall, attend
-from .rescue import Failure, rescue_backward, rescue_forward
+from .rescue import SMALLEST_DENOMINATOR, Failure, rescue_backward, rescue_forward
 from .tiling import Tile, dropout_factors, live_queries, parts
-
-# A denominator above this has lost at most T * 1e-13 of its weight to underflow.
-SMALLEST_DENOMINATOR = {torch.float32: 1e-25, torch.float64: 1e-280}
 
 
 class _Eager(MTSACall):

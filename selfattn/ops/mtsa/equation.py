@@ -17,6 +17,7 @@ from ..common.distance import by_position
 from ..common.dropout import draw_factors
 from ..common.operators import KernelCall
 from .reference import mtsa_reference
+from .rescue import in_graph
 
 
 def mtsa_slow(
@@ -72,7 +73,10 @@ def equation(
     pairs, features = (None, None) if factors is None else factors
     if pairs is not None:
         pairs = pairs[:, :, queries]
-    return mtsa_reference(q[:, :, queries], k, v, s, allowed, sigma_t, far, pairs, features)
+    inputs = (q[:, :, queries], k, v, s, allowed, sigma_t, far)
+    if pairs is None and torch.compiler.is_exporting():
+        return in_graph(*inputs)
+    return mtsa_reference(*inputs, pairs, features)
 
 
 @dataclass(frozen=True)

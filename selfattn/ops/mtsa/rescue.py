@@ -20,7 +20,8 @@ from .tiling import Tile
 if TYPE_CHECKING:
     from .block import Block
 
-SMALLEST_DENOMINATOR = 1e-280
+# A denominator above this has lost at most T * 1e-13 of its weight to underflow.
+SMALLEST_DENOMINATOR = {torch.float32: 1e-25, torch.float64: 1e-280}
 
 
 class Failure(NamedTuple):
@@ -96,6 +97,21 @@ def rescue_backward(
     return gq, gk, gv, gs
 
 
+def in_graph(
+    q: Tensor, k: Tensor, v: Tensor, s: Tensor, visible: Tensor, sigma_t: str, bias: Tensor | None
+) -> Tensor:
+    """``mtsa_reference`` for an exported graph, which has no blocks: Algorithm 1 where it holds."""
+    x = _Inputs(q * q.shape[-1] ** -0.5, k, v, s, visible, None, None, bias, sigma_t)
+    p, e, alive, den = _factorised_terms(x)
+    h: Tensor = torch.cond(
+        (den >= SMALLEST_DENOMINATOR[den.dtype]).all(),
+        lambda p, e, alive, den, *t: torch.where(alive, p @ (t[2] * e), 0.0) / den,  # eq. 12
+        lambda p, e, alive, den, *t: mtsa_reference(*t[:5], sigma_t, *t[5:]),  # type: ignore[call-arg]
+        (p, e, alive, den, q, k, v, s, visible, *(() if bias is None else (bias,))),
+    )
+    return h
+
+
 def _gather(block: Block, failure: Failure, pair_drop: Tensor | None) -> _Inputs:
     tile, rows = failure
     keys = slice(tile.lo, tile.hi)
@@ -125,7 +141,7 @@ def _plan(whole: _Inputs) -> list[tuple[Callable[[_Inputs], Tensor], slice]]:
     """What computes which queries: all in factorised form if float64 holds it, else one by one."""
     with torch.no_grad():
         *_, den = _factorised_terms(whole)
-        fits = bool((den >= SMALLEST_DENOMINATOR).all())
+        fits = bool((den >= SMALLEST_DENOMINATOR[den.dtype]).all())
     count = whole.q.shape[1]
     if fits:
         return [(_factorised, slice(0, count))]
@@ -150,9 +166,9 @@ def _factorised_terms(x: _Inputs) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """P, E, alive and the denominator of Algorithm 1, with maxima over the block's visible keys."""
     r, alive = _scores(x)
     p = torch.exp(r - r.detach().amax(-1, keepdim=True))
-    used = x.visible.any(1)[..., None]
+    used = x.visible.any(-2)[..., None]
     s = x.s.masked_fill(~used, float("-inf"))
-    shift = s.detach().amax(1, keepdim=True)
+    shift = s.detach().amax(-2, keepdim=True)
     e = torch.exp(s - shift.masked_fill(shift == float("-inf"), 0.0))
     return p, e, alive, torch.where(alive, p @ e, 1.0)  # Algorithm 1, (m, n_q, D)
 

@@ -147,6 +147,9 @@ def shared(*inputs: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         the first row of each sentence ``(S,)``, and the number of each row's sentence ``(B,)``.
     """
+    if torch.compiler.is_exporting():  # how many there are depends on the words
+        each = torch.arange(inputs[0].shape[0], device=inputs[0].device)
+        return each, each
     new = torch.zeros_like(inputs[0][:, 0], dtype=torch.bool)
     new[:1] = True
     for rows in inputs:

@@ -13,6 +13,7 @@ from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops import disa, mtsa
 from selfattn.ops.common import native
+from selfattn.ops.common.dispatch import OPERATORS
 from selfattn.ops.common.native import build
 
 COMPILER = next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
@@ -208,6 +209,12 @@ def test_without_a_compiler_auto_warns_once_and_computes(
         with pytest.raises(UserError, match="backend 'fused' cannot be used"):
             run()
     assert not cache.exists() or not list(cache.iterdir())
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_other_devices_have_no_kernel(name):
+    """Apple's, for example: 'auto' is 'eager' there."""
+    assert OPERATORS[name].refusal("mps", torch.float32)
 
 
 def test_no_compiler_at_all_is_said(cache, caplog, monkeypatch, tmp_path):

@@ -1,0 +1,1 @@
+"""Trained models as graphs of ONNX or of torch.export, which run without this project."""
