@@ -45,7 +45,7 @@ class EncoderLook:
 
 
 def load(path: Path, data: str | None = None, user_dir: str | None = None) -> Any:
-    """A translation model whose encoder can be looked into, as fairseq's ``from_pretrained`` has it.
+    """A translation model that can be looked into, as fairseq's ``from_pretrained`` has it.
 
     Args:
         path: the checkpoint.

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError, check_integer, needed
+from selfattn_tasks.srl.tagger import html
 
 from ..report.attention import picture
 from ..report.figures import encoded
@@ -59,7 +60,6 @@ class Model:
 def open_tagger(path: Path) -> Model:
     """A tagger: brackets over the words."""
     from selfattn_tasks.srl import SRL
-    from selfattn_tasks.srl.tagger.html import as_html
     from selfattn_tasks.srl.text.segmentation import treebank_forms
 
     model = SRL.from_pretrained(path)
@@ -76,7 +76,7 @@ def open_tagger(path: Path) -> Model:
             found = tagger_on(looked, treebank_forms(sentence.words, model.known), place)
             return [Found(sentence.words, found.layers, found.attentions, place)]
 
-        return "".join(as_html(sentence.labelled) for sentence in sentences), look
+        return "".join(html.as_html(sentence.labelled) for sentence in sentences), look
 
     boxes = {"Text": 3, "Predicates (empty: those that the model finds)": 1}
     return Model(boxes, len(looked.members[0][0].layers), answer)
@@ -90,18 +90,20 @@ def open_sentences(path: Path) -> Model:
     predictor = Predictor.load(path)
     looked = deepcopy(predictor)
     kind, tokens = predictor.state.kind, predictor.state.tokens
+    labels = predictor.state.vocabulary.labels
     boxes = {"single": {"Sentence": 2}, "pair": {"First sentence": 2, "Second sentence": 2}}
 
     def answer(*texts: str) -> Answer:
-        texts = (texts[0], *texts[-1].splitlines()) if kind.shape == "candidates" else texts
-        example = Example(tuple(tokens(text) for text in texts if text.strip()), None)
-        (found,) = predictor.predict([example])
-        names = {"score": SCORES, "index": texts[1:]}.get(
-            kind.target, predictor.state.meta["labels"]
-        )
-        said = f"{found.prediction:.2f}" if kind.target == "score" else found.prediction
-        said = texts[1 + said] if kind.target == "index" else said
-        page = f'<p class="said">{escape(str(said))}</p>' + bars(names, found.probabilities)
+        if kind.shape == "candidates":
+            texts = (texts[0], *texts[1].splitlines())
+        texts = tuple(text for text in texts if text.strip())
+        example = Example(tuple(map(tokens, texts)), None)
+        ((said, shares),) = predictor.predict([example])
+        names = {"score": SCORES, "index": texts[1:]}.get(kind.target, labels)
+        if isinstance(said, int):
+            said = texts[1 + said]
+        said = f"{said:.2f}" if isinstance(said, float) else said
+        page = f'<p class="said">{escape(said)}</p>' + bars(names, shares)
         return page, lambda: [sentence_model_on(looked, words) for words in example.sentences]
 
     candidates = {"Question": 2, "Candidates, one a line": 5}
@@ -142,13 +144,9 @@ def pictures(everything: Iterable[Found], layer: str) -> str:
         if len(seen.tokens) > DRAWN:
             raise UserError(f"{len(seen.tokens)} tokens are too many for a picture of attention.")
         for look in looks_of(seen, layer):
-            figure = picture(look, look.parts)
-            data = base64.b64encode(encoded(figure)).decode()
-            width = round(96 * figure.get_figwidth())
-            found.append(
-                f'<img alt="attention of layer {look.layer}" width="{width}"'
-                f' src="data:image/png;base64,{data}">'
-            )
+            data = base64.b64encode(encoded(picture(look, look.parts))).decode()
+            alt = f"attention of layer {look.layer}"
+            found.append(f'<img alt="{alt}" src="data:image/png;base64,{data}">')
     return "".join(found)
 
 
@@ -176,8 +174,6 @@ def build(path: Path) -> Any:
     """
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     gr = needed("gradio", "selfattn[page]")
-    from selfattn_tasks.srl.tagger.html import STYLE as ROLES
-
     model = chosen(path, OPENING, open_translation)(path)
     title = "/".join(path.absolute().parts[-2:])
     layers = ["last", "all", *map(str, range(1, model.layers + 1))]
@@ -189,7 +185,7 @@ def build(path: Path) -> Any:
                 layer = gr.Dropdown(layers, label="Layer")
                 button = gr.Button("Go", variant="primary")
             with gr.Column(scale=2, min_width=480):
-                said = gr.HTML(css_template=STYLE + ROLES, apply_default_css=False)
+                said = gr.HTML(css_template=STYLE + html.STYLE, apply_default_css=False)
                 drawn = gr.HTML(css_template=STYLE, apply_default_css=False)
         events = [button.click, *(box.submit for box in boxes)]
         answer = partial(respond, model)

@@ -157,7 +157,8 @@ def sentence_model_on(predictor: Any, words: tuple[str, ...]) -> Found:
     """Context and pool of a ``Predictor``'s first model, which is turned into float64."""
     from selfattn_tasks.sentences.model.looking import look
 
-    names, seen = zip(*look(*predictor.members[0], words), strict=True)
+    model, state = predictor.members[0]
+    names, seen = zip(*look(model, state, words), strict=True)
     return Found(words, list(seen), names)
 
 

@@ -35,7 +35,7 @@ def colours(count: int) -> list[str]:
     return [COLOURS[i % len(COLOURS)] for i in range(count)]
 
 
-def encoded(figure: Any, dpi: int = 150) -> bytes:
+def encoded(figure: Any, dpi: int = 120) -> bytes:
     """A picture as PNG, for a page."""
     file = io.BytesIO()
     figure.savefig(file, dpi=dpi)
