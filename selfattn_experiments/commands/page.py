@@ -26,7 +26,6 @@ from typing import Any
 from selfattn.errors import UserError, check_integer, needed
 from selfattn_tasks.srl.tagger import html
 
-from ..report.attention import picture
 from ..report.figures import encoded
 from .show import Found, chosen, encoder_on, looking, looks_of, sentence_model_on, tagger_on
 
@@ -139,6 +138,8 @@ OPENING = {"srl_tagging": open_tagger, "sentences": open_sentences}
 
 def pictures(everything: Iterable[Found], layer: str) -> str:
     """The attention of each sentence as pictures, or a sentence that says why there is none."""
+    from ..report.attention import picture
+
     found = []
     for seen in everything:
         if len(seen.tokens) > DRAWN:
