@@ -173,7 +173,8 @@ def build(path: Path) -> Any:
     Raises:
         UserError: if Gradio is missing, or the model cannot be read.
     """
-    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    # Not sent, and of few requests: Gradio sums up all that it keeps after each one.
+    os.environ |= {"GRADIO_ANALYTICS_ENABLED": "False", "GRADIO_ANALYTICS_MAX_EVENTS": "100"}
     gr = needed("gradio", "selfattn[page]")
     model = chosen(path, OPENING, open_translation)(path)
     title = "/".join(path.absolute().parts[-2:])
