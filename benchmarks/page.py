@@ -18,44 +18,56 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 from selfattn.errors import needed
 from selfattn_experiments.machine import facts
 from selfattn_tasks.cli import run
 
 
-def asked(url: str, typed: list[str], until: float) -> tuple[list[float], list[str]]:
-    """Seconds that each answer to one client took until the time is up, and the errors."""
-    seconds: list[float] = []
+def asked(url: str, typed: list[str], ready: Barrier, seconds: float) -> tuple[int, list[str]]:
+    """How many answers one client got, behind a first one of each client, and the errors."""
+    patient = {"timeout": 600}  # to wait for one's turn is no error
+    make = needed("gradio_client").Client
+    client = make(url, verbose=False, analytics_enabled=False, httpx_kwargs=patient)
     errors: list[str] = []
-    client = needed("gradio_client").Client(url, verbose=False, analytics_enabled=False)
-    while (start := time.monotonic()) < until:
+
+    def ask() -> None:
         try:
             answer, picture = client.predict(*typed, api_name="/answer")
             if not answer or "<img" not in picture:
                 errors.append(picture)
         except Exception as error:  # whatever a server under load does
             errors.append(repr(error))
-        seconds.append(time.monotonic() - start)
-    return seconds, errors
+
+    ask()
+    ready.wait()
+    count, until = 0, time.monotonic() + seconds
+    while time.monotonic() < until:
+        ask()
+        count += 1
+    return count, errors
 
 
 def load(url: str, process: int, args: argparse.Namespace) -> None:
     """Ask for a while from all clients, and print what came."""
     memory = needed("psutil").Process(process).memory_info
-    asked(url, args.typed, time.monotonic() + 5)
-    sizes = [memory().rss]
-    until = time.monotonic() + args.seconds
+    ready = Barrier(args.clients + 1)
     with ThreadPoolExecutor(args.clients) as pool:
-        rows = [pool.submit(asked, url, args.typed, until) for _ in range(args.clients)]
-        for left in (0.5, 0):
-            time.sleep(max(0, until - left * args.seconds - time.monotonic()))
+        each = [
+            pool.submit(asked, url, args.typed, ready, args.seconds) for _ in range(args.clients)
+        ]
+        ready.wait()
+        sizes = [memory().rss]
+        for _ in range(4):
+            time.sleep(args.seconds / 4)
             sizes.append(memory().rss)
-        seconds = sorted(second for row in rows for second in row.result()[0])
-        errors = [error for row in rows for error in row.result()[1]]
-    print(f"{args.clients} clients, {args.seconds} s: {len(seconds)} answers, {len(errors)} errors")
-    print(f"seconds an answer: median {seconds[len(seconds) // 2]:.2f}, longest {seconds[-1]:.2f}")
-    print("MiB before, half-way, after:", *(f"{size / 2**20:.0f}" for size in sizes))
+        rows = [row.result() for row in each]
+        sizes.append(memory().rss)
+    errors = [error for _, found in rows for error in found]
+    answers = sum(count for count, _ in rows)
+    print(f"{args.clients} clients, {args.seconds} s: {answers} answers, {len(errors)} errors")
+    print("MiB before, at each quarter, after the last:", *(f"{s / 2**20:.0f}" for s in sizes))
     print(*(f"{name}: {value}" for name, value in facts("cpu").items() if value), sep="\n")
     print(*dict.fromkeys(errors), sep="\n")
 

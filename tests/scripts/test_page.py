@@ -92,9 +92,10 @@ def browser():
     found = shutil.which("chromium") or shutil.which("chromium-browser")
     if found is None:
         pytest.skip("there is no Chromium")
-    with pytest.importorskip("playwright.sync_api").sync_playwright() as playwright:
-        with playwright.chromium.launch(executable_path=found, args=["--no-sandbox"]) as running:
-            yield running
+    playwright = pytest.importorskip("playwright.sync_api").sync_playwright
+    flags = {"executable_path": found, "args": ["--no-sandbox"]}
+    with playwright() as started, started.chromium.launch(**flags) as running:
+        yield running
 
 
 def answered(browser, url, *texts):
