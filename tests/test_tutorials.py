@@ -22,7 +22,7 @@ NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 def shown(book):
     """What each cell of code shows: the kinds of its outputs."""
     cells = (cell for cell in book["cells"] if cell["cell_type"] == "code")
-    return [[sorted(o.get("data", {"text": ""})) for o in cell["outputs"]] for cell in cells]
+    return [{kind for o in cell["outputs"] for kind in o.get("data", ["text"])} for cell in cells]
 
 
 def test_there_are_five():
@@ -43,4 +43,4 @@ def test_a_notebook_runs_and_its_committed_outputs_are_whole(path, monkeypatch, 
     book = nbformat.reads(text, as_version=4)
     nbclient.NotebookClient(book, timeout=300, resources={"metadata": {"path": tmp_path}}).execute()
     assert shown(book) == shown(json.loads(text))
-    assert any("image/png" in kinds or "text/html" in kinds for row in shown(book) for kinds in row)
+    assert any(kinds & {"image/png", "text/html"} for kinds in shown(book))
