@@ -82,7 +82,8 @@ def screenshot(url: str, texts: list[str], path: Path) -> None:
         for number, text in enumerate(texts):
             page.get_by_role("textbox").nth(number).fill(text)
         page.get_by_role("button", name="Go", exact=True).click()
-        page.wait_for_selector("img[alt]")
+        page.wait_for_selector("img[alt^=attention]", timeout=120_000)
+        page.wait_for_timeout(1000)
         page.screenshot(path=path, full_page=True)
 
 
