@@ -36,7 +36,7 @@ def as_html(sentence: Sentence) -> str:
     rows = [_brackets(p.spans, length) for p in sentence.propositions]
     words = "".join(f'<td dir="auto">{escape(word)}</td>' for word in sentence.words)
     rows.append(f"<tr>{words}</tr>")
-    return '<div class="roles"><table>\n' + "\n".join(rows) + "\n</table></div>\n"
+    return '<div class="roles"><table class="spans">\n' + "\n".join(rows) + "\n</table></div>\n"
 
 
 def _brackets(spans: Sequence[Span], length: int) -> str:
