@@ -1,13 +1,17 @@
 """Files outside docs/ in the site: README is its home, and each file that a page links has a page.
 
 The documents link files as a reader of the repository needs it, by relative paths, so that no
-address of a repository stands in them. Here the links turn to copies under ``repository/``.
+address of a repository stands in them. Here the links turn to copies under ``repository/``. A
+notebook becomes a page with its pictures.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import posixpath
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -33,6 +37,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             reached = {name for name in reached if (ROOT / name).is_file()}
             seen |= reached
             pending += sorted(reached)
+    for path in sorted(ROOT.glob("docs/tutorials/*.ipynb")):
+        for file in _notebook(path, config):
+            files.append(file)
     return files
 
 
@@ -62,9 +69,33 @@ def _place(path: str) -> str:
     if path == "README.md":
         return "index.md"
     if path.startswith("docs/"):
-        return path.removeprefix("docs/")
+        return path.removeprefix("docs/").replace(".ipynb", ".md")
     kept = path.endswith((".md", ".png", ".svg"))
     return f"repository/{path}" if kept else f"repository/{path}.md"
+
+
+def _notebook(path: Path, config: MkDocsConfig) -> Iterator[File]:
+    """The pictures of an executed notebook, and its page."""
+    parts: list[str] = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
+            continue
+        parts.append(f"```{'bash' if source[0] == '!' else 'python'}\n{source}\n```")
+        for output in cell["outputs"]:
+            data = output.get("data", {})
+            if "image/png" in data:
+                name = f"{path.stem}-{len(parts)}.png"
+                picture = base64.b64decode(data["image/png"])
+                yield File.generated(config, f"tutorials/{name}", content=picture)
+                parts.append(f"![]({name})")
+            elif "text/html" in data:
+                parts.append("".join(data["text/html"]))
+            else:
+                text = "".join(output.get("text") or data["text/plain"]).rstrip()
+                parts.append(f"```text\n{text}\n```")
+    yield File.generated(config, f"tutorials/{path.stem}.md", content="\n\n".join(parts))
 
 
 def _file(path: str, config: MkDocsConfig) -> File:

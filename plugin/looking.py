@@ -44,33 +44,42 @@ class EncoderLook:
     layers: list[Inspection]
 
 
-def look(
-    path: Path, sentence: str, data: str | None = None, user_dir: str | None = None
-) -> EncoderLook:
-    """Load a translation model, split a sentence into pieces, and look into every layer.
+def load(path: Path, data: str | None = None, user_dir: str | None = None) -> Any:
+    """A translation model that can be looked into, as fairseq's ``from_pretrained`` has it.
 
     Args:
         path: the checkpoint.
-        sentence: one sentence as the user types it.
         data: folder of the dictionaries; default: see ``parts.find_parts``.
         user_dir: folder that registers the model's architecture, if this plugin does not.
 
     Raises:
-        UserError: if the checkpoint, its dictionaries or its architecture are not found, the
-            sentence is empty or too long, or the attention has nothing to show.
+        UserError: if the checkpoint, its dictionaries, its architecture or layers are not found.
     """
-    if not sentence.strip():
-        raise UserError("the sentence is empty; type at least one word")
     _check_architecture(path, user_dir)
     # fairseq takes a relative path as one below the checkpoint's folder.
     where = None if data is None else str(Path(data).absolute())
     found = AttentionTransformerModel.from_pretrained(str(path.parent), path.name, where)
-    model = found.models[0]
-    layers = getattr(getattr(model, "encoder", None), "layers", None)
-    attentions: list[Any] = [getattr(layer, "self_attn", None) for layer in layers or ()]
-    if not attentions or None in attentions:
+    layers = getattr(getattr(found.models[0], "encoder", None), "layers", None)
+    if not layers or not all(hasattr(layer, "self_attn") for layer in layers):
         raise UserError(f"{path} holds no encoder with self-attention layers")
-    text = found.apply_bpe(found.tokenize(_as_prepared(sentence, Path(found.cfg.task.data))))
+    return found
+
+
+def look(found: Any, sentence: str) -> EncoderLook:
+    """Split a sentence into pieces, and look into every layer.
+
+    Args:
+        found: what ``load`` returns; it is turned into float64 and left so.
+        sentence: one sentence, as the training text was written.
+
+    Raises:
+        UserError: if the sentence is empty or too long, or the attention has nothing to show.
+    """
+    if not sentence.strip():
+        raise UserError("the sentence is empty; type at least one word")
+    model = found.models[0]
+    attentions: list[Any] = [layer.self_attn for layer in model.encoder.layers]
+    text = found.apply_bpe(found.tokenize(sentence))
     tokens = found.binarize(text)
     longest = model.max_positions()[0]
     if len(tokens) > longest:
@@ -98,9 +107,14 @@ def _check_architecture(path: Path, user_dir: str | None) -> None:
         )
 
 
-def _as_prepared(sentence: str, data: Path) -> str:
-    """The sentence cleaned as `selfattn prepare translation` cleaned the training text."""
-    summary = data.parent / SUMMARY
+def as_prepared(found: Any, sentence: str) -> str:
+    """The sentence cleaned as `selfattn prepare translation` cleaned the training text.
+
+    Args:
+        found: what ``load`` returns.
+        sentence: as the user types it.
+    """
+    summary = Path(found.cfg.task.data).parent / SUMMARY
     if not summary.is_file():
         return sentence
     options = json.loads(summary.read_text(encoding="utf-8"))["options"]

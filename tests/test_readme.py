@@ -150,7 +150,8 @@ def test_every_page_is_in_the_navigation_of_the_site():
         return [leaf for value in values for leaf in leaves(value)]
 
     shown = leaves(yaml.safe_load(read("mkdocs.yml"))["nav"])
-    pages = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")}
+    there = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("docs/tutorials/*.ipynb")]
+    pages = {path.relative_to(ROOT / "docs").with_suffix(".md").as_posix() for path in there}
     assert pages == {name for name in shown if not name.startswith(("index", "repository/"))}
     others = [name.removeprefix("repository/") for name in shown if name.startswith("repository/")]
     assert "SECURITY.md" in others

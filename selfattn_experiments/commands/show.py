@@ -25,10 +25,10 @@ import argparse
 import importlib.util
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from selfattn.errors import UserError
 from selfattn_tasks.files import check_output, write_json
@@ -37,6 +37,8 @@ from ..report.attention_panels import PARTS
 from ..report.figures import FORMATS
 from ..user_dir import find_user_dir
 from .flags import check_outputs
+
+Choice = TypeVar("Choice")
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,14 @@ class Found:
         layers: one inspection a layer.
         attentions: the name of each layer's attention.
         predicate: position of a tagger's predicate, from 0.
+        note: what the user should know about it.
     """
 
     tokens: Sequence[str]
     layers: list[Any]
     attentions: Sequence[str]
     predicate: int | None = None
+    note: str = ""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -111,8 +115,7 @@ def names(text: str | None) -> list[str] | None:
 
 def look_into_tagger(args: argparse.Namespace) -> list[Found]:
     """The layers of a tagger on its one sentence."""
-    from selfattn_tasks.capture import inspections
-    from selfattn_tasks.srl.tagger.predictor import Predictor, Query
+    from selfattn_tasks.srl.tagger.predictor import Predictor
     from selfattn_tasks.srl.tagger.request import typed_sentence
 
     given = [args.predicate] if args.predicate is not None else []
@@ -124,52 +127,84 @@ def look_into_tagger(args: argparse.Namespace) -> list[Found]:
             f"--predicate {args.predicate}: the sentence has it at {places}; give one position"
         )
     predicate = sentence.propositions[0].predicate
-    predictor = Predictor.load([args.checkpoint])
+    return [tagger_on(Predictor.load([args.checkpoint]), sentence.words, predicate)]
+
+
+def tagger_on(predictor: Any, words: Sequence[str], predicate: int) -> Found:
+    """The layers of a ``Predictor``'s first tagger, which is turned into float64."""
+    from selfattn_tasks.capture import inspections
+    from selfattn_tasks.srl.tagger.predictor import Query
+
     tagger = predictor.members[0][0]
-    query = Query(sentence.words, predicate)
+    query = Query(words, predicate)
     layers: list[Any] = [layer.attention for layer in tagger.layers]
     seen = inspections(tagger, layers, lambda: predictor.log_probs([query]))
     names = [tagger.config.attention.name] * len(seen)
-    return [Found(sentence.words, seen, names, predicate)]
+    return Found(words, seen, names, predicate)
 
 
 def look_into_sentences(args: argparse.Namespace) -> list[Found]:
     """The context and the pool of an encoder on each sentence."""
-    from selfattn_tasks.sentences.model.looking import look
     from selfattn_tasks.sentences.model.predictor import Predictor
 
-    model, state = Predictor.load([args.checkpoint]).members[0]
-    found = []
-    for text in args.sentence:
-        words = state.tokens.of_words(text.split()) if args.tokenized else state.tokens(text)
-        names, seen = zip(*look(model, state, words), strict=True)
-        found.append(Found(words, list(seen), names))
-    return found
+    predictor = Predictor.load([args.checkpoint])
+    tokens = predictor.state.tokens
+    split = [tokens.of_words(t.split()) if args.tokenized else tokens(t) for t in args.sentence]
+    return [sentence_model_on(predictor, words) for words in split]
+
+
+def sentence_model_on(predictor: Any, words: tuple[str, ...]) -> Found:
+    """Context and pool of a ``Predictor``'s first model, which is turned into float64."""
+    from selfattn_tasks.sentences.model.looking import look
+
+    model, state = predictor.members[0]
+    names, seen = zip(*look(model, state, words), strict=True)
+    return Found(words, list(seen), names)
+
+
+def looking(checkpoint: Path) -> Any:
+    """The plugin's module ``looking``.
+
+    Raises:
+        UserError: if the plugin or fairseq is missing.
+    """
+    folder = find_user_dir()
+    if folder is None or importlib.util.find_spec("fairseq") is None:
+        raise UserError(f"{checkpoint} is a translation model, which needs fairseq: run `make env`")
+    if str(folder.parent) not in sys.path:
+        sys.path.insert(0, str(folder.parent))  # as fairseq does with --user-dir
+    module = importlib.import_module(f"{folder.name}.looking")
+    logging.getLogger("fairseq").setLevel(logging.WARNING)
+    return module
 
 
 def look_into_encoder(args: argparse.Namespace) -> list[Found]:
     """The encoder of a translation model on its one sentence."""
-    folder = find_user_dir()
-    if folder is None or importlib.util.find_spec("fairseq") is None:
-        raise UserError(
-            f"{args.checkpoint} is a translation model, which needs fairseq: run `make env`"
-        )
-    sys.path.insert(0, str(folder.parent))  # as fairseq does with --user-dir
-    look = importlib.import_module(f"{folder.name}.looking").look
-    logging.getLogger("fairseq").setLevel(logging.WARNING)
-    found = look(args.checkpoint, args.sentence[0], args.data, args.user_dir)
-    if found.unknown:
-        print(
-            f"{found.unknown} of {len(found.pieces)} pieces are unknown to the model; is the "
-            "sentence written like its training text?",
-            file=sys.stderr,
-        )
-    return [Found(found.pieces, found.layers, [found.attention] * len(found.layers))]
+    module = looking(args.checkpoint)
+    translator = module.load(args.checkpoint, args.data, args.user_dir)
+    return [encoder_on(module, translator, args.sentence[0])]
+
+
+def encoder_on(module: Any, translator: Any, sentence: str) -> Found:
+    """The encoder of what ``module.load`` made of a checkpoint, which is turned into float64."""
+    found = module.look(translator, module.as_prepared(translator, sentence))
+    names, pieces = [found.attention] * len(found.layers), len(found.pieces)
+    note = f"{found.unknown} of {pieces} pieces are unknown to the model; is the sentence written"
+    note = f"{note} like its training text?" if found.unknown else ""
+    return Found(found.pieces, found.layers, names, note=note)
 
 
 # What looks into a checkpoint, by the entry of its `task_state` (`KEY` in the task's `state.py`);
 # one without such an entry is of a task of fairseq's own.
 LOOKING = {"srl_tagging": look_into_tagger, "sentences": look_into_sentences}
+
+
+def chosen(checkpoint: Path, table: Mapping[str, Choice], otherwise: Choice) -> Choice:
+    """The entry of a table like ``LOOKING`` for the kind of a checkpoint."""
+    from selfattn_tasks import checkpoints
+
+    entries = checkpoints.task_state(checkpoint)
+    return next((table[key] for key in table if key in entries), otherwise)
 
 
 def chosen_layers(text: str, count: int) -> list[int]:
@@ -189,12 +224,10 @@ def find(args: argparse.Namespace) -> list[Found]:
     Raises:
         UserError: for flags of another kind, and for more sentences than it takes.
     """
-    from selfattn_tasks import checkpoints
     from selfattn_tasks.saved import find_checkpoint
 
     args.checkpoint = find_checkpoint(args.checkpoint)
-    entries = checkpoints.task_state(args.checkpoint)
-    look_into = next((LOOKING[key] for key in LOOKING if key in entries), look_into_encoder)
+    look_into = chosen(args.checkpoint, LOOKING, look_into_encoder)
     if args.predicate is not None and look_into is not look_into_tagger:
         raise UserError(f"--predicate is for taggers, and {args.checkpoint} is not a tagger")
     if len(args.sentence) > 1 and look_into is not look_into_sentences:
@@ -205,17 +238,17 @@ def find(args: argparse.Namespace) -> list[Found]:
     return look_into(args)
 
 
-def looks_of(found: Found, args: argparse.Namespace) -> list[Any]:
-    """The layers to draw, with their heads."""
+def looks_of(found: Found, layer: str, heads: Sequence[int] | None = None) -> list[Any]:
+    """The layers to draw, as --layer and --heads name them."""
     from ..report.attention import Look
 
     looks = []
-    for layer in chosen_layers(args.layer, len(found.layers)):
-        inspection, name = found.layers[layer - 1], found.attentions[layer - 1]
-        heads = tuple(range(1, len(inspection.masks) + 1))
+    for number in chosen_layers(layer, len(found.layers)):
+        inspection, name = found.layers[number - 1], found.attentions[number - 1]
+        every = tuple(range(1, len(inspection.masks) + 1))
         tokens, count = tuple(found.tokens), len(found.layers)
-        look = Look(tokens, inspection, layer, count, name, heads, found.predicate)
-        looks.append(look if args.heads is None else look.with_heads(args.heads))
+        look = Look(tokens, inspection, number, count, name, every, found.predicate)
+        looks.append(look if heads is None else look.with_heads(heads))
     return looks
 
 
@@ -246,7 +279,9 @@ def main(args: argparse.Namespace) -> None:
     title = "/".join(args.checkpoint.absolute().parts[-2:])
     everything = find(args)
     for number, found in enumerate(everything, start=1):
-        wanted = wanted_parts(found, looks := looks_of(found, args), args.what)
+        if found.note:
+            print(found.note, file=sys.stderr)
+        wanted = wanted_parts(found, looks := looks_of(found, args.layer, args.heads), args.what)
         for look, parts in zip(looks, wanted, strict=True):
             ending = f"-sentence{number}" if len(everything) > 1 else ""
             ending += f"-layer{look.layer}" if len(looks) > 1 else ""

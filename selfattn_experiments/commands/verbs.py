@@ -90,6 +90,7 @@ GROUPS = {
         Verb("predict", "label the semantic roles of sentences", "predict_srl.py"),
         Verb("export", "for transformers, or back for fairseq", "export_model.py"),
         Verb("show", "draw what the attention does with a sentence", "show_attention.py"),
+        Verb("page", "try a model in a browser"),
     ),
     "Score and compare": (
         Verb("score translation", "BLEU with its signature", "score_translation.py"),

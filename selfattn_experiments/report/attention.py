@@ -105,17 +105,13 @@ class Look:
         return found
 
 
-def draw(look: Look, prefix: Path, parts: Sequence[str], title: str = "") -> list[Path]:
-    """Draw what one layer did.
+def picture(look: Look, parts: Sequence[str], title: str = "") -> Any:
+    """What one layer did, as matplotlib's figure.
 
     Args:
         look: layer, sentence and numbers.
-        prefix: path of the pictures without their endings.
         parts: what to draw, some of ``look.parts``.
         title: first line of the picture.
-
-    Returns:
-        The files, PREFIX.png and PREFIX.svg. The words of the SVG are text.
 
     Raises:
         UserError: if matplotlib is not installed.
@@ -128,7 +124,16 @@ def draw(look: Look, prefix: Path, parts: Sequence[str], title: str = "") -> lis
     for part in PARTS:
         if part in parts:
             sections += _sections(part, look, sheet)
-    return save_pair(stack(sections), prefix)
+    return stack(sections)
+
+
+def draw(look: Look, prefix: Path, parts: Sequence[str], title: str = "") -> list[Path]:
+    """Write the :func:`picture` to files.
+
+    Returns:
+        PREFIX.png and PREFIX.svg. The words of the SVG are text.
+    """
+    return save_pair(picture(look, parts, title), prefix)
 
 
 def _sections(part: str, look: Look, sheet: Sheet) -> list[Section]:

@@ -1,5 +1,6 @@
 """What all pictures of the project share: matplotlib, colours, files."""
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,13 @@ def tidy(axes: Any, grid: str = "both") -> None:
 def colours(count: int) -> list[str]:
     """This many colours; they repeat after the seventh."""
     return [COLOURS[i % len(COLOURS)] for i in range(count)]
+
+
+def encoded(figure: Any, dpi: int = 120) -> bytes:
+    """A picture as PNG, for a page."""
+    file = io.BytesIO()
+    figure.savefig(file, dpi=dpi)
+    return file.getvalue()
 
 
 def save(figure: Any, path: Path, dpi: int = 150) -> None:

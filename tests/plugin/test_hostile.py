@@ -26,7 +26,7 @@ from fairseq.models.transformer import TransformerModel  # noqa: E402
 
 import plugin  # noqa: E402, F401 - the repairs
 from plugin.compat.flags import literal  # noqa: E402
-from plugin.looking import look  # noqa: E402
+from plugin.looking import load, look  # noqa: E402
 from plugin.models.transformer import AttentionTransformerModel  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402
 from selfattn_experiments import averaging
@@ -104,7 +104,7 @@ BUILDING = {
     "fairseq's from_pretrained": lambda run, path: TransformerModel.from_pretrained(
         ".", path.name, str(FOLDER)
     ),
-    "show_attention": lambda run, path: look(path, "a b", str(FOLDER)),
+    "show_attention": lambda run, path: look(load(path, str(FOLDER)), "a b"),
 }
 READING = {
     "restore": lambda run, path: run.train("--restore-file", path),
@@ -122,7 +122,7 @@ ENTRIES = BUILDING | READING
 
 def test_the_harmless_one_is_read(place):
     torch.save(frozen(), place / "a.pt")
-    look(place / "a.pt", "a b", str(FOLDER))
+    look(load(place / "a.pt", str(FOLDER)), "a b")
 
 
 @pytest.mark.parametrize("entry", ENTRIES)

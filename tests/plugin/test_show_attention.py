@@ -14,7 +14,7 @@ pytestmark = pytest.mark.fairseq
 from fairseq.modules import MultiheadAttention  # noqa: E402
 
 from benchmarks.testing import assert_close  # noqa: E402
-from plugin.looking import inspect_fairseq_multihead, look  # noqa: E402
+from plugin.looking import inspect_fairseq_multihead, load, look  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402
 from selfattn.layers.base import split_heads  # noqa: E402
 
@@ -82,7 +82,7 @@ def test_text_is_lower_cased_as_the_training_s_was(run, prepared, run_cli, tmp_p
 def test_mistakes_are_refused(run, sentence, flags, words):
     _, folder = run
     with pytest.raises(UserError) as error:
-        look(folder / "checkpoint_last.pt", sentence, **flags)
+        look(load(folder / "checkpoint_last.pt", **flags), sentence)
     assert words in str(error.value)
 
 

@@ -8,16 +8,17 @@ from html import escape
 
 from ..propositions import VERB, Sentence, Span
 
+# For the pieces of a page, whatever else is on it.
+STYLE = """
+.roles { overflow-x: auto; margin-bottom: 1.5em }
+.roles table { border-collapse: separate; border-spacing: 3px 2px }
+.roles td { text-align: center; white-space: nowrap; padding: 1px 4px }
+.roles .role { border: 2px solid; border-bottom: 0; border-radius: 4px 4px 0 0; font-size: 12px }
+"""
 # Nothing is loaded from elsewhere, and no script runs.
-HEAD = """<!DOCTYPE html>
+HEAD = f"""<!DOCTYPE html>
 <html><head><meta charset="utf-8"><title>Semantic roles</title><style>
-body { font: 16px sans-serif; margin: 2em }
-div { overflow-x: auto; margin-bottom: 1.5em }
-table { border-collapse: separate; border-spacing: 3px 2px }
-td { text-align: center; white-space: nowrap; padding: 1px 4px }
-td.role { border: 2px solid; border-bottom: 0; border-radius: 4px 4px 0 0; font-size: 12px }
-tr.words td { vertical-align: top }
-</style></head><body>
+body {{ font: 16px sans-serif; margin: 2em }}{STYLE}</style></head><body>
 """
 TAIL = "</body></html>\n"
 
@@ -29,13 +30,13 @@ def as_html(sentence: Sentence) -> str:
         sentence: words and propositions, whose spans must not overlap within a proposition.
 
     Returns:
-        a piece of a page, to be put between ``HEAD`` and ``TAIL``.
+        a piece of a page that has ``STYLE``, as the one between ``HEAD`` and ``TAIL``.
     """
     length = len(sentence.words)
     rows = [_brackets(p.spans, length) for p in sentence.propositions]
     words = "".join(f'<td dir="auto">{escape(word)}</td>' for word in sentence.words)
-    rows.append(f'<tr class="words">{words}</tr>')
-    return "<div><table>\n" + "\n".join(rows) + "\n</table></div>\n"
+    rows.append(f"<tr>{words}</tr>")
+    return '<div class="roles"><table class="spans">\n' + "\n".join(rows) + "\n</table></div>\n"
 
 
 def _brackets(spans: Sequence[Span], length: int) -> str:

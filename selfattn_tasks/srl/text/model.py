@@ -35,6 +35,9 @@ class SRL:
         decoder: one of ``selfattn_tasks.srl.tags.DECODERS``; the default is the best.
         window: words that are labelled, and documents held in memory, at a time.
 
+    Attributes:
+        known: words that the networks have vectors of.
+
     Example: this prints "A0 The cat", "V chased" and "A1 a mouse" with a trained model::
 
         from selfattn_tasks.srl import SRL
@@ -52,7 +55,7 @@ class SRL:
         self.predictor = predictor
         self.decoder = decoder
         self.window = window
-        self._known = frozenset(
+        self.known = frozenset(
             word for _, vocabulary in predictor.members for word in vocabulary.words
         )
         self._segmenter: Segmenter | None = None
@@ -187,7 +190,7 @@ class SRL:
 
     def _split(self, text: str, whole: bool) -> list[list[Range]]:
         if self._segmenter is None:
-            self._segmenter = Segmenter(hyphens="-" in self._known)
+            self._segmenter = Segmenter(hyphens="-" in self.known)
         return self._segmenter(text, whole)
 
     def _label(
@@ -197,7 +200,7 @@ class SRL:
             [tuple(text.text[a:b] for a, b in ranges) for ranges in sentences]
             for text, sentences in group
         ]
-        forms = [treebank_forms(sentence, self._known) for rows in words for sentence in rows]
+        forms = [treebank_forms(sentence, self.known) for rows in words for sentence in rows]
         places = self._places(group, predicates, words, forms)
         asked = [
             Sentence(sentence, tuple(Proposition(i, sentence[i].lower(), ()) for i in row))

@@ -1,0 +1,222 @@
+"""Try a trained model in a browser: type a text, see what it says and what its attention does.
+
+Examples: a translation model, a tagger or a model of sentences; its checkpoint, or the folder of a
+training:
+
+  selfattn page runs/srl
+  selfattn page runs/my/checkpoint_best.pt --port 8000
+
+The page is served to this machine alone, unless --host or --share says otherwise, and sends nothing
+anywhere. The model runs on the CPU, one request at a time. Needs `pip install 'selfattn[page]'`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import os
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from selfattn.errors import UserError, check_integer, needed
+from selfattn_tasks.srl.tagger import html
+
+from ..report.figures import encoded
+from .show import Found, chosen, encoder_on, looking, looks_of, sentence_model_on, tagger_on
+
+# In characters, and in tokens: more make a picture that nobody can read.
+LONGEST, DRAWN = 2000, 60
+STYLE = """
+.said { font-size: 1.4em; margin: 0 0 0.5em }
+.problem { color: #b3261e }
+.bars td { padding: 2px 12px 2px 0 }
+.bars meter { width: 12em }
+img { max-width: 100%; height: auto; margin-bottom: 1em }
+"""
+Answer = tuple[str, Callable[[], list[Found]]]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that is ready to answer.
+
+    Args:
+        boxes: what a person types, and into how many lines.
+        layers: how many can be chosen by number.
+        answer: called with the texts; returns a piece of a page, and what looks into the layers.
+    """
+
+    boxes: Mapping[str, int]
+    layers: int
+    answer: Callable[..., Answer]
+
+
+def open_tagger(path: Path) -> Model:
+    """A tagger: brackets over the words."""
+    from selfattn_tasks.srl import SRL
+    from selfattn_tasks.srl.text.segmentation import treebank_forms
+
+    model = SRL.from_pretrained(path)
+    looked = deepcopy(model.predictor)  # looking turns it into float64
+
+    def answer(text: str, predicates: str) -> Answer:
+        sentences = model(text, predicates=predicates.split()).sentences
+        rows = [(s, p.predicate) for s in sentences for p in s.labelled.propositions]
+
+        def look() -> list[Found]:
+            if not rows:
+                raise UserError("The model finds no predicate; name one.")
+            sentence, place = rows[0]
+            found = tagger_on(looked, treebank_forms(sentence.words, model.known), place)
+            return [Found(sentence.words, found.layers, found.attentions, place)]
+
+        return "".join(html.as_html(sentence.labelled) for sentence in sentences), look
+
+    boxes = {"Text": 3, "Predicates (empty: those that the model finds)": 1}
+    return Model(boxes, len(looked.members[0][0].layers), answer)
+
+
+def open_sentences(path: Path) -> Model:
+    """A model of sentences: the class, the score or the candidate, with all probabilities."""
+    from selfattn_tasks.sentences.model.predictor import Predictor
+    from selfattn_tasks.sentences.record import SCORES, Example
+
+    predictor = Predictor.load(path)
+    looked = deepcopy(predictor)
+    kind, tokens = predictor.state.kind, predictor.state.tokens
+    labels = predictor.state.vocabulary.labels
+    boxes = {"single": {"Sentence": 2}, "pair": {"First sentence": 2, "Second sentence": 2}}
+
+    def answer(*texts: str) -> Answer:
+        if kind.shape == "candidates":
+            texts = (texts[0], *texts[1].splitlines())
+        texts = tuple(text for text in texts if text.strip())
+        example = Example(tuple(map(tokens, texts)), None)
+        ((said, shares),) = predictor.predict([example])
+        names = {"score": SCORES, "index": texts[1:]}.get(kind.target, labels)
+        if isinstance(said, int):
+            said = texts[1 + said]
+        said = f"{said:.2f}" if isinstance(said, float) else said
+        page = f'<p class="said">{escape(said)}</p>' + bars(names, shares)
+        return page, lambda: [sentence_model_on(looked, words) for words in example.sentences]
+
+    candidates = {"Question": 2, "Candidates, one a line": 5}
+    return Model(boxes.get(kind.shape, candidates), 0, answer)
+
+
+def bars(names: Iterable[Any], probabilities: Iterable[float]) -> str:
+    """A table of probabilities."""
+    rows = "".join(
+        f'<tr><td dir="auto">{escape(str(name))}</td><td><meter value="{share:.4f}"></meter></td>'
+        f"<td>{100 * share:.1f} %</td></tr>"
+        for name, share in zip(names, probabilities, strict=True)
+    )
+    return f'<table class="bars">{rows}</table>'
+
+
+def open_translation(path: Path) -> Model:
+    """A translation model; the width of the search is 5."""
+    module = looking(path)
+    translator, looked = module.load(path), module.load(path)
+
+    def answer(text: str) -> Answer:
+        found = encoder_on(module, looked, text)  # refuses what is too long
+        said = translator.translate(module.as_prepared(translator, text), beam=5)
+        page = f'<p class="said" dir="auto">{escape(said)}</p><p>{escape(found.note)}</p>'
+        return page, lambda: [found]
+
+    return Model({"Text": 3}, len(looked.models[0].encoder.layers), answer)
+
+
+OPENING = {"srl_tagging": open_tagger, "sentences": open_sentences}
+
+
+def pictures(everything: Iterable[Found], layer: str) -> str:
+    """The attention of each sentence as pictures, or a sentence that says why there is none."""
+    from ..report.attention import picture
+
+    found = []
+    for seen in everything:
+        if len(seen.tokens) > DRAWN:
+            raise UserError(f"{len(seen.tokens)} tokens are too many for a picture of attention.")
+        for look in looks_of(seen, layer):
+            data = base64.b64encode(encoded(picture(look, look.parts))).decode()
+            alt = f"attention of layer {look.layer}"
+            found.append(f'<img alt="{alt}" src="data:image/png;base64,{data}">')
+    return "".join(found)
+
+
+def respond(model: Model, *typed: str | None) -> tuple[str, str]:
+    """What the page and its API return for what stands in the boxes, and the chosen layer."""
+    *texts, layer = [text or "" for text in typed]
+    page = ""
+    try:
+        for name, text in zip(model.boxes, texts, strict=True):
+            if len(text) > LONGEST:
+                raise UserError(f"{name}: {len(text):,} characters; at most {LONGEST:,} are taken.")
+        if not texts[0].strip():
+            raise UserError("There is no text; type one word at least.")
+        page, look = model.answer(*texts)
+        return page, pictures(look(), layer)
+    except UserError as error:  # of the attention alone, if there is an answer
+        return page, f'<p class="problem">{escape(str(error))}</p>'
+
+
+def build(path: Path) -> Any:
+    """The page of a model, to be launched.
+
+    Raises:
+        UserError: if Gradio is missing, or the model cannot be read.
+    """
+    # Not sent, and of few requests: Gradio sums up all that it keeps after each one.
+    os.environ |= {"GRADIO_ANALYTICS_ENABLED": "False", "GRADIO_ANALYTICS_MAX_EVENTS": "100"}
+    gr = needed("gradio", "selfattn[page]")
+    model = chosen(path, OPENING, open_translation)(path)
+    title = "/".join(path.absolute().parts[-2:])
+    layers = ["last", "all", *map(str, range(1, model.layers + 1))]
+    with gr.Blocks(title=title, analytics_enabled=False, fill_width=True) as page:
+        gr.Markdown(f"# {title}")
+        with gr.Row():
+            with gr.Column(scale=1, min_width=280):
+                boxes = [gr.Textbox(label=n, lines=k, max_lines=10) for n, k in model.boxes.items()]
+                layer = gr.Dropdown(layers, label="Layer")
+                button = gr.Button("Go", variant="primary")
+            with gr.Column(scale=2, min_width=480):
+                said = gr.HTML(css_template=STYLE + html.STYLE, apply_default_css=False)
+                drawn = gr.HTML(css_template=STYLE, apply_default_css=False)
+        events = [button.click, *(box.submit for box in boxes)]
+        answer = partial(respond, model)
+        gr.on(events, answer, [*boxes, layer], [said, drawn], api_name="answer")
+    return page
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of this command to its parser."""
+    add = parser.add_argument
+    add("model", type=Path, metavar="MODEL", help="a checkpoint or a folder with one")
+    add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine alone)")
+    add("--port", type=int, help="default: the first free one from 7860 on")
+    add("--share", action="store_true", help="also a public address, by Gradio's servers")
+
+
+def main(args: argparse.Namespace) -> None:
+    """Serve the page until Ctrl-C."""
+    from selfattn_tasks.saved import find_checkpoint
+
+    if args.port is not None:
+        check_integer("--port", args.port, most=65535)
+    page = build(find_checkpoint(args.model))
+    try:
+        _, *addresses = page.launch(
+            server_name=args.host, server_port=args.port, share=args.share, quiet=True,
+            prevent_thread_lock=True, run_history=False, footer_links=["api"],
+        )  # fmt: skip
+    except OSError as error:
+        raise UserError(f"--host {args.host} --port {args.port} cannot be used: {error}") from None
+    print(*filter(None, addresses), flush=True)
+    page.block_thread()
