@@ -19,17 +19,22 @@ from .model_folder import WEIGHTS
 
 # By preference; the last one is the name in fairseq's published folders.
 CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt", "model.pt")
+# Models that come with this package, under the names of their folders.
+SHIPPED = Path(__file__).resolve().parent / "pretrained"
 
 
 def find_checkpoint(path: Path) -> Path:
     """The checkpoint itself, or the best, else the last one of a folder.
 
     Args:
-        path: a checkpoint, a training's ``--save-dir``, or a folder of Hugging Face.
+        path: a checkpoint, a training's ``--save-dir``, a folder of Hugging Face, or, where nothing
+            has that path, the name of a model that comes with this package (``srl-en-small``).
 
     Raises:
         UserError: if a folder holds none.
     """
+    if not path.exists() and len(path.parts) == 1 and (SHIPPED / path).is_dir():
+        path = SHIPPED / path
     if not path.is_dir():
         return path
     there = [path / name for name in (*CHECKPOINTS, WEIGHTS) if (path / name).is_file()]

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from selfattn.errors import UserError, needed
 from selfattn.layers.resa import ReSA
 from selfattn.ops.common.dispatch import OPERATORS
+from selfattn.ops.mtsa import equation
 
 # What --to takes here, and the ending of the files.
 ENDINGS = {"onnx": ".onnx", "torch": ".pt2"}
@@ -192,13 +193,15 @@ def _take_any_backend(module: nn.Module) -> None:
 
 @contextlib.contextmanager
 def _portable() -> Iterator[None]:
-    """Without our kernels, which are operators of their own."""
+    """Without our kernels, which are operators of their own; MTSA factorised."""
     kept = dict(OPERATORS)
+    equation.FACTORISED = True
     for name, operator in kept.items():
         OPERATORS[name] = operator._replace(refusal=lambda *_: _REFUSED)
     try:
         yield
     finally:
+        equation.FACTORISED = False
         OPERATORS.update(kept)
 
 

@@ -19,6 +19,8 @@ from ..common.operators import KernelCall
 from .reference import mtsa_reference
 from .rescue import in_graph
 
+FACTORISED = False  # Algorithm 1 instead, while `selfattn export` records a graph
+
 
 def mtsa_slow(
     q: Tensor,
@@ -74,7 +76,7 @@ def equation(
     if pairs is not None:
         pairs = pairs[:, :, queries]
     inputs = (q[:, :, queries], k, v, s, allowed, sigma_t, far)
-    if pairs is None and torch.compiler.is_exporting():
+    if pairs is None and FACTORISED:
         return in_graph(*inputs)
     return mtsa_reference(*inputs, pairs, features)
 

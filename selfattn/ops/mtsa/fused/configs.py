@@ -35,7 +35,7 @@ class Tiles(NamedTuple):
 
 
 # From the most work for what a program reads to the fewest registers.
-_QUERY_LADDER = (
+_QUERY = (
     Tile(128, 64, 8, 2),
     Tile(128, 32, 8, 2),
     Tile(128, 32, 8, 3),
@@ -46,7 +46,7 @@ _QUERY_LADDER = (
     Tile(16, 16, 8, 1),
     Tile(16, 16, 4, 1),
 )
-_KEY_LADDER = (
+_KEY = (
     Tile(64, 128, 8, 2, 32),
     Tile(32, 128, 8, 2, 64),
     Tile(32, 128, 8, 2, 32),
@@ -58,7 +58,7 @@ _KEY_LADDER = (
     Tile(16, 16, 8, 1, 16),
     Tile(16, 16, 4, 1, 16),
 )
-_VALUE_LADDER = (
+_VALUE = (
     Tile(64, 128, 8, 2),
     Tile(32, 128, 8, 2),
     Tile(32, 128, 8, 3),
@@ -70,12 +70,7 @@ _VALUE_LADDER = (
     Tile(16, 16, 8, 1),
     Tile(16, 16, 4, 1),
 )
-LADDERS = {
-    "forward": _QUERY_LADDER,
-    "query": _QUERY_LADDER,
-    "key": _KEY_LADDER,
-    "value": _VALUE_LADDER,
-}
+LADDERS = {"forward": _QUERY, "query": _QUERY, "key": _KEY, "value": _VALUE}
 # Steps for forward, query, key and value; of each: plain, log-sigmoid, dropout, both.
 STEPS: dict[tuple[torch.dtype, int], tuple[str, str, str, str]] = {
     (torch.bfloat16, 32): ("0000", "0111", "0111", "0111"),
