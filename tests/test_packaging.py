@@ -101,8 +101,8 @@ def test_a_wheel_holds_each_module_of_its_floors(wheels, repo_root, name):
     assert wheels[name].name == f"{name}-{selfattn.__version__}-py3-none-any.whl"
     expected = {"selfattn/py.typed"} if name == CORE else set()
     for folder, package in FLOORS[name].items():
-        for path in (repo_root / folder).rglob("*.*"):
-            if path.suffix not in (".py", ".c", ".h"):
+        for path in (repo_root / folder).rglob("*"):
+            if path.suffix not in (".py", ".c", ".h") and path.parts[-3] != "pretrained":
                 continue
             inside = path.relative_to(repo_root / folder).as_posix()
             expected.add(f"{package}/{inside}")
@@ -118,7 +118,8 @@ def test_what_an_sdist_installs_is_what_the_wheel_installs(
 
     def content(root: Path) -> dict[Path, bytes]:
         paths = (path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
-        kept = (path for path in paths if path.suffix in (".py", ".c", ".h", ".typed"))
+        code = (".py", ".c", ".h", ".typed")
+        kept = (p for p in paths if p.suffix in code or p.parts[-3] == "pretrained")
         return {path.relative_to(root): path.read_bytes() for path in kept}
 
     assert content(folder) == content(target)

@@ -107,3 +107,19 @@ def test_refused(predict, args, stdin, sentence):
     done = predict(*args, stdin=stdin)
     assert done.returncode == 2 and sentence in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr and not done.stdout
+
+
+def test_the_model_that_comes_with_the_package(run_cli, repo_root, tmp_path):
+    pytest.importorskip("safetensors")
+    script = repo_root / "scripts/predict_srl.py"
+    done = run_cli(
+        [script, "--model", "srl-en-small", "The cat chased a mouse. It got away."], cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:2] == [
+        "The  cat  chased  a  mouse  .",
+        "[A0----]  [V---]  [A1----]",
+    ]
+    (tmp_path / "srl-en-small").mkdir()  # what is there comes first
+    done = run_cli([script, "--model", "srl-en-small", "The cat."], cwd=tmp_path)
+    assert "srl-en-small holds no checkpoint_best.pt" in done.stderr
