@@ -44,9 +44,11 @@ def moving_line(text: str) -> None:
 
 def typed_command() -> str:
     """The command line of this process, ready to be typed again, for reports and records."""
-    script = Path(sys.argv[0])
-    in_clone = script.suffix == ".py" and script.name != "__main__.py"
-    program = ["python", f"scripts/{script.name}"] if in_clone else ["selfattn"]
+    script, root = Path(sys.argv[0]).resolve(), Path(__file__).resolve().parents[1]
+    program = ["selfattn"]
+    if script.suffix == ".py" and script.name != "__main__.py":
+        inside = root in script.parents
+        program = ["python", script.relative_to(root).as_posix() if inside else script.name]
     return shlex.join([*program, *sys.argv[1:]])
 
 
