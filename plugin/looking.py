@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from selfattn.layers.inspection import looking_into, mask_names
 from selfattn.masks import PositionalMask, check_padding_mask
 from selfattn_tasks import checkpoints
 from selfattn_tasks.capture import inspections
+from selfattn_tasks.files import read_object
 from selfattn_tasks.text import clean_line
 from selfattn_tasks.translation.prepare import SUMMARY
 
@@ -117,7 +117,7 @@ def as_prepared(found: Any, sentence: str) -> str:
     summary = Path(found.cfg.task.data).parent / SUMMARY
     if not summary.is_file():
         return sentence
-    options = json.loads(summary.read_text(encoding="utf-8"))["options"]
+    options = read_object(summary)["options"]
     return clean_line(sentence, options["cleaning"]["lowercase"])
 
 

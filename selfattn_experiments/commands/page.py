@@ -122,6 +122,7 @@ def bars(names: Iterable[Any], probabilities: Iterable[float]) -> str:
 def open_translation(path: Path) -> Model:
     """A translation model; the width of the search is 5."""
     module = looking(path)
+    # Looking turns it into float64, and fairseq's hub interface cannot be copied.
     translator, looked = module.load(path), module.load(path)
 
     def answer(text: str) -> Answer:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from selfattn.config import CONFIGS
@@ -20,41 +19,9 @@ from ..model_folder import CONFIG, checkpoint
 from ..translation import vocabulary
 from ..translation.parts import find_parts
 from ..translation.prepare import SUMMARY
+from . import names
 from .pieces import SPECIAL, build_tokenizer, read_dictionary
 
-# fairseq's names of weights and ours, each a part of the whole name.
-_NAMES = (
-    (".embed_tokens.", ".embeddings.tokens."),
-    (".embed_positions.", ".embeddings.positions."),
-    (".layernorm_embedding.", ".embeddings.norm."),
-    (".self_attn_layer_norm.", ".self_attn_norm."),
-    (".encoder_attn_layer_norm.", ".encoder_attn_norm."),
-    (".final_layer_norm.", ".final_norm."),
-    (".fc1.", ".feed_forward.fc1."),
-    (".fc2.", ".feed_forward.fc2."),
-    ("encoder.layer_norm.", "encoder.norm."),
-    ("decoder.layer_norm.", "decoder.norm."),
-    ("decoder.output_projection.", "lm_head."),
-)
-_WRAPPED = ".self_attn.attention."  # plugin/modules/encoder_attention.py
-# Flags and fields of the same meaning.
-_FIELDS = {
-    "encoder_embed_dim": "hidden_size",
-    "encoder_layers": "num_hidden_layers",
-    "encoder_attention_heads": "num_attention_heads",
-    "encoder_ffn_embed_dim": "intermediate_size",
-    "encoder_normalize_before": "norm_first",
-    "decoder_layers": "decoder_layers",
-    "decoder_attention_heads": "decoder_attention_heads",
-    "decoder_ffn_embed_dim": "decoder_ffn_dim",
-    "decoder_normalize_before": "decoder_norm_first",
-    "activation_fn": "hidden_act",
-    "dropout": "dropout",
-    "attention_dropout": "attention_dropout",
-    "activation_dropout": "activation_dropout",
-    "layernorm_embedding": "embedding_norm",
-    "max_target_positions": "max_position_embeddings",
-}
 # What fairseq's Transformer can be and these models cannot.
 _REFUSED = (
     "adaptive_input",
@@ -158,7 +125,7 @@ def read_model(path: Path, data: str | None = None) -> tuple[Any, Any, str | Non
         )
     model = SelfattnForConditionalGeneration(config)
     try:
-        model.load_state_dict(_renamed(state["model"]))
+        model.load_state_dict(names.ours_of(state["model"]))
     except RuntimeError as error:
         raise UserError(f"the weights in {path} do not fit its flags: {error}") from None
     longest = config.max_position_embeddings
@@ -217,7 +184,7 @@ def config_of(flags: Mapping[str, Any], weights: Mapping[str, Tensor], path: Pat
     positions = "learned" if flags["encoder_learned_pos"] else "sinusoidal"
     share = "output" if flags.get("share_decoder_input_output_embed") else "none"
     name = "multihead"
-    if any(_WRAPPED in weight for weight in weights):
+    if any(names.WRAPPED in weight for weight in weights):
         name = flags.get("encoder_attention", "mtsa")
     stored = {s: flags.get(f"{name}_{s}") for s in CONFIGS[name].switch_names()}
     given = {s: value for s, value in stored.items() if f"{name}_{s}" in flags}
@@ -229,7 +196,7 @@ def config_of(flags: Mapping[str, Any], weights: Mapping[str, Tensor], path: Pat
         positions="none" if flags.get("no_token_positional_embeddings") else positions,
         share_embeddings="all" if flags.get("share_all_embeddings") else share,
         scale_embedding=not flags.get("no_scale_embedding"),
-        **{field: flags[flag] for flag, field in _FIELDS.items() if flag in flags},
+        **{field: flags[flag] for flag, field in names.FIELDS.items() if flag in flags},
     )
 
 
@@ -256,7 +223,7 @@ def to_fairseq(folder: Path, path: Path) -> None:
         raise UserError(f"{folder}: a vocabulary of fairseq begins with {', '.join(SPECIAL)}")
     model = SelfattnForConditionalGeneration.from_pretrained(folder)
     flags, attention = model.config, model.config.attention
-    wrapped = _WRAPPED if attention != "multihead" or not _is_plain(flags) else ""
+    wrapped = names.WRAPPED if attention != "multihead" or not _is_plain(flags) else ""
     args = {
         "arch": f"transformer_{attention if attention != 'multihead' else 'mtsa'}",
         "task": "translation",
@@ -279,7 +246,7 @@ def to_fairseq(folder: Path, path: Path) -> None:
         "share_decoder_input_output_embed": flags.share_embeddings != "none",
         "max_source_positions": flags.max_position_embeddings,
         f"{attention}_preset": flags.preset,
-        **{flag: getattr(flags, field) for flag, field in _FIELDS.items()},
+        **{flag: getattr(flags, field) for flag, field in names.FIELDS.items()},
     }
     if wrapped:
         args |= {f"{attention}_{name}": value for name, value in flags.switches.items()}
@@ -299,7 +266,7 @@ def to_fairseq(folder: Path, path: Path) -> None:
     for name, content in beside.items():
         with writing(path.parent / name) as file:
             file.write(content)
-    saved.write(checkpoint(_fairseqs(model.state_dict(), wrapped), args, task_state), path)
+    saved.write(checkpoint(names.fairseqs_of(model.state_dict(), wrapped), args, task_state), path)
 
 
 def _entries(folder: Path, config: Mapping[str, Any]) -> list[str]:
@@ -308,33 +275,6 @@ def _entries(folder: Path, config: Mapping[str, Any]) -> list[str]:
 
     tokenizer = SelfattnTokenizer.from_pretrained(folder)
     return list(tokenizer.convert_ids_to_tokens(list(range(config["vocab_size"]))))
-
-
-def _renamed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """fairseq's weights under our names."""
-    found = {}
-    for name, tensor in weights.items():
-        if name.endswith((".version", "._float_tensor", ".embed_positions.weights")):
-            continue
-        new = name.replace(_WRAPPED, ".self_attn.")
-        for theirs, ours in _NAMES:
-            new = new.replace(theirs, ours)
-        found[new] = tensor
-    return found
-
-
-def _fairseqs(weights: Mapping[str, Tensor], wrapped: str) -> dict[str, Tensor]:
-    """Our weights under fairseq's names."""
-    found = {}
-    for name, tensor in weights.items():
-        old = name
-        for theirs, ours in _NAMES:
-            old = old.replace(ours, theirs)
-        if wrapped and old.startswith("encoder."):
-            old = old.replace(".self_attn.", wrapped)
-        found[old] = tensor
-    version = torch.tensor([3.0])
-    return {"encoder.version": version, "decoder.version": version.clone(), **found}
 
 
 def _is_plain(config: Any) -> bool:

@@ -81,8 +81,7 @@ class SRL:
         """
         from ..tagger.predictor import Predictor
 
-        given = [where] if isinstance(where, str | os.PathLike) else where
-        return cls(Predictor.load(list(given), device), decoder)
+        return cls(Predictor.load(where, device), decoder)
 
     @overload
     def __call__(
