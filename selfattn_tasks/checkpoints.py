@@ -23,6 +23,7 @@ from selfattn.config import CONFIGS
 from selfattn.errors import UserError
 
 from . import model_folder
+from .files import read_object
 
 # Flags of a training that decide what its weights mean, by how they begin and end; others (data,
 # learning rate, a preset's name beside the switches that it set) may differ.
@@ -204,7 +205,10 @@ def task_state(path: str | os.PathLike[str]) -> dict[str, Any]:
         UserError: the file is missing, damaged or no fairseq checkpoint.
     """
     with explain_reading(path, sums=False):
-        state = _load(path, mmap=zipfile.is_zipfile(path))
+        if Path(path).name == model_folder.WEIGHTS:
+            state = read_object(Path(path).with_name(model_folder.CONFIG))
+        else:
+            state = _load(path, mmap=zipfile.is_zipfile(path))
         found = state.get("task_state") if isinstance(state, dict) else None
     return found if isinstance(found, dict) else {}
 

@@ -114,7 +114,7 @@ def to_hf(args: argparse.Namespace) -> None:
             about = card.of_words(*folder.write(state, new, path))
         else:
             search = translation.Search(**given)
-            about = card.of_translation(translation.to_hf(path, new, args.data, search))
+            about = card.of_translation(translation.to_hf(state, new, path, args.data, search))
         card.write_card(new, args.target.name, about, record, args.license, args.trained_on)
 
 

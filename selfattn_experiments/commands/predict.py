@@ -1,5 +1,7 @@
 """Label the semantic roles of text with a trained model: who did what to whom, when and where.
 
+A model of sentences or of translation is applied instead, if MODEL is one: a text or line each.
+
 The checkpoint is all that is needed; several are averaged as an ensemble. MODEL is a checkpoint or
 the folder of a training.
 
@@ -37,7 +39,10 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from selfattn.errors import UserError
@@ -56,6 +61,8 @@ if TYPE_CHECKING:
 
 # A sentence of a file with predicates, or of a text.
 Shown = Sentence | Located
+# Flags that neither models of sentences nor of translation have.
+_OF_ROLES = ("predicates", "word_column", "format", "find_predicates", "confidence")
 # What the end of --output's name says about its format; any other name gets a props file.
 ENDINGS = {
     ".json": "json", ".jsonl": "jsonl", ".conll": "conll", ".html": "html", ".txt": "text",
@@ -129,14 +136,16 @@ def form_of(args: argparse.Namespace) -> str:
     return args.format or (ENDINGS.get(args.output.suffix, "props") if args.output else "text")
 
 
-def typed() -> Iterator[str]:
-    """The lines of standard input."""
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        try:
-            text = line.decode("utf-8").rstrip("\r\n")
-        except UnicodeDecodeError:
-            raise UserError(f"standard input, line {number}: not UTF-8 text") from None
-        yield text.removeprefix("\ufeff") if number == 1 else text
+def typed(path: Path | None = None) -> Iterator[str]:
+    """The lines of a file, or of standard input."""
+    with open(path, "rb") if path else nullcontext(sys.stdin.buffer) as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                text = line.decode("utf-8").rstrip("\r\n")
+            except UnicodeDecodeError:
+                where = path or "standard input"
+                raise UserError(f"{where}, line {number}: not UTF-8 text") from None
+            yield text.removeprefix("\ufeff") if number == 1 else text
 
 
 def texts(args: argparse.Namespace) -> Iterator[Text]:
@@ -216,7 +225,7 @@ class Count:
         )
 
 
-def shown(label: str, total: int, unit: str) -> Progress:
+def shown(label: str, total: int | None, unit: str) -> Progress:
     """A bar on stderr, if that is a terminal."""
     silent = not sys.stderr.isatty()
     return Progress(None, label, total, unit, stream=sys.stderr, disable=silent)
@@ -237,25 +246,42 @@ def predict_file(
         return predictor.predict(sentences, decoder, progress.to, confidence=args.confidence)
 
 
-def _is_of_sentences(checkpoint: Path) -> bool:
-    """Whether `selfattn predict sentences` applies the model; a broken file is reported later."""
+def refuse_roles(args: argparse.Namespace, kind: str, *more: str) -> None:
+    """Refuse the flags that only taggers have.
+
+    Args:
+        args: the flags.
+        kind: what the model is instead.
+        more: flags that this kind lacks, too.
+    """
+    for flag in (*_OF_ROLES, *more):
+        if getattr(args, flag) not in (None, False):
+            raise UserError(
+                f"--{flag.replace('_', '-')} belongs to models of semantic roles, and "
+                f"{args.checkpoint[0]} is {kind}"
+            )
+
+
+def _other(checkpoint: Path) -> ModuleType | None:
+    """The module for a model that is no tagger; a broken file is reported later."""
     from selfattn_tasks import checkpoints
-    from selfattn_tasks.sentences.model.state import KEY
 
     try:
-        return KEY in checkpoints.task_state(checkpoint)
+        stored = checkpoints.task_state(checkpoint)
     except UserError:
-        return False
+        return None
+    if "srl_tagging" in stored:
+        return None
+    name = "predict_sentences" if "sentences" in stored else "predict_translation"
+    return import_module(f".{name}", __package__)
 
 
 def main(args: argparse.Namespace) -> None:
     """Label the sentences, write them, and say how fast it was."""
     check(args)
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
-    if _is_of_sentences(args.checkpoint[0]):
-        from . import predict_sentences
-
-        predict_sentences.take_over(args)
+    if other := _other(args.checkpoint[0]):
+        other.take_over(args)
         return
     sentences = args.input and read_queries(
         *args.input, word_column=args.word_column, may_lack_predicates=args.find_predicates

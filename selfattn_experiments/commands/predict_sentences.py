@@ -41,12 +41,10 @@ from selfattn_tasks.sentences.record import Example, Kind, read_examples
 from selfattn_tasks.sentences.tokens import Tokens
 
 from .flags import check_device, check_outputs
-from .predict import shown, typed
+from .predict import refuse_roles, shown, typed
 
 # How many typed sentences make an example; a question has all that are typed as candidates.
 _SENTENCES = {"single": 1, "pair": 2}
-# Flags of `selfattn predict` that models of sentences do not have.
-_OF_ROLES = ("predicates", "word_column", "format", "find_predicates", "confidence")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -73,12 +71,7 @@ def take_over(args: argparse.Namespace) -> None:
     Raises:
         UserError: as for ``main``, and for flags of semantic roles.
     """
-    for flag in _OF_ROLES:
-        if getattr(args, flag) not in (None, False):
-            raise UserError(
-                f"--{flag.replace('_', '-')} belongs to models of semantic roles, and "
-                f"{args.checkpoint[0]} is one of sentences"
-            )
+    refuse_roles(args, "one of sentences")
     if args.prose:
         args.refuse("--prose belongs to models of semantic roles; --input names a file of examples")
     args.sentence = args.sentence or args.texts

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from selfattn.config import CONFIGS
@@ -15,7 +17,7 @@ from selfattn.errors import UserError
 
 from .. import checkpoints, saved
 from ..files import read_object, writing
-from ..model_folder import CONFIG, checkpoint
+from ..model_folder import CONFIG, WEIGHTS, checkpoint
 from ..translation import vocabulary
 from ..translation.parts import find_parts
 from ..translation.prepare import SUMMARY
@@ -57,13 +59,22 @@ class Search:
     max_len_b: int = 200
 
 
-def to_hf(path: Path, folder: Path, data: str | None = None, search: Search | None = None) -> Any:
+def to_hf(
+    state: dict[str, Any],
+    folder: Path,
+    path: Path,
+    data: str | None = None,
+    search: Search | None = None,
+) -> Any:
     """Write a checkpoint of fairseq's translation task as a folder of Hugging Face.
 
+    Weights keep their precision; the configuration has transformers compute in float32.
+
     Args:
-        path: the checkpoint.
+        state: the checkpoint.
         folder: what to write.
-        data: folder of the dictionaries; default: see ``parts.find_parts``.
+        path: of the checkpoint.
+        data: as for ``read_model``.
         search: how to translate.
 
     Returns:
@@ -72,22 +83,28 @@ def to_hf(path: Path, folder: Path, data: str | None = None, search: Search | No
     Raises:
         UserError: as for ``read_model``.
     """
-    model, tokenizer, spm = read_model(path, data)
+    model, tokenizer, spm = read_model(path, data, state)
     set_search(model.generation_config, search or Search())
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
+    if all(tensor.dtype != torch.float32 for tensor in state["model"].values()):
+        weights = {name: tensor.half() for name, tensor in load_file(folder / WEIGHTS).items()}
+        save_file(weights, folder / WEIGHTS, {"format": "pt"})
     tokenizer.save_pretrained(folder)
     if spm:
         shutil.copyfile(spm, folder / "spm.model")
     return model
 
 
-def read_model(path: Path, data: str | None = None) -> tuple[Any, Any, str | None]:
+def read_model(
+    path: Path, data: str | None = None, state: dict[str, Any] | None = None
+) -> tuple[Any, Any, str | None]:
     """A checkpoint of fairseq's translation task as a model of this project.
 
     Args:
         path: the checkpoint.
-        data: as for ``to_hf``.
+        data: folder of the dictionaries; default: see ``parts.find_parts``.
+        state: what the file holds, if it was read.
 
     Returns:
         the model, its tokenizer, and the file of its SentencePiece model.
@@ -95,7 +112,7 @@ def read_model(path: Path, data: str | None = None) -> tuple[Any, Any, str | Non
     Raises:
         UserError: if the checkpoint is of another kind, or its dictionaries are not found.
     """
-    state = checkpoints.read(path)
+    state = state or checkpoints.read(path)
     flags = checkpoints.flags(state)
     found = find_parts(path.parent, path.name, data)
     place = Path(found["data_name_or_path"])

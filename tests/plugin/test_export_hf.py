@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ pytestmark = pytest.mark.fairseq
 
 from selfattn.errors import UserError  # noqa: E402
 from selfattn_experiments.commands.verbs import VERBS  # noqa: E402
+from selfattn_tasks import checkpoints  # noqa: E402
 from selfattn_tasks.hf import pieces, translation  # noqa: E402
+from selfattn_tasks.hf.translator import Translator  # noqa: E402
 from selfattn_tasks.text import clean_line  # noqa: E402
 from selfattn_tasks.translation import vocabulary  # noqa: E402
 
@@ -24,9 +27,12 @@ LIMIT = 10
 STRANGE = ["a0 b1 c2", "  xa0\tb5  c\u00adc ", "zzz \u732b\u72ac a0 \u0439", "\u2581a b", ""]
 
 
-def export(*words: str | Path) -> None:
-    verb = VERBS["export"]
-    verb.run(verb.load_parser("selfattn export"), [str(word) for word in words])
+def run_verb(name: str, *words: str | Path) -> None:
+    verb = VERBS[name]
+    verb.run(verb.load_parser(f"selfattn {name}"), [str(word) for word in words])
+
+
+export, predict = partial(run_verb, "export"), partial(run_verb, "predict")
 
 
 def load(folder: Path):
@@ -138,6 +144,37 @@ def test_the_tokenizer_splits_as_sentencepiece_does(tmp_path, kind):
     assert 3 in expected
 
 
+def test_predict_translates_by_a_folder_or_a_checkpoint(exported, tmp_path, capfdbinary):
+    run, folder = exported("mtsa")
+    model, tokenizer = load(folder)
+    texts = ["a0 b1 c2", "", "b5 a0 a1 b2 c0", "c1"]
+    batch = tokenizer([text for text in texts if text], return_tensors="pt", padding=True)
+    said = tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True)
+    said.insert(1, "")
+    assert len(set(said)) > 1
+    source = tmp_path / "source"
+    source.write_text("\n".join(texts), encoding="utf-8")
+    predict("--model", folder, "--input", source, "--output", tmp_path / "said")
+    assert (tmp_path / "said").read_text(encoding="utf-8").split("\n") == [*said, ""]
+    capfdbinary.readouterr()
+    predict("--model", folder, *texts)
+    assert capfdbinary.readouterr().out.decode().split("\n") == [*said, ""]
+
+    half = run / "half.pt"
+    run_verb("average", "--inputs", run / "checkpoint_last.pt", "--half", "--output", half)
+    export("--to", "hf", half, tmp_path / "half", "--max-len-b", LIMIT)
+    sizes = [(f / "model.safetensors").stat().st_size for f in (folder, tmp_path / "half")]
+    assert sizes[1] < 0.6 * sizes[0]
+    assert {p.dtype for p in load(tmp_path / "half")[0].parameters()} == {torch.float32}
+    of_folder, of_checkpoint = (Translator.from_pretrained(p) for p in (tmp_path / "half", half))
+    of_checkpoint.model.generation_config = of_folder.model.generation_config
+    assert [*of_folder.stream(texts)] == [*of_checkpoint.stream(texts)]
+    with pytest.raises(UserError, match="'a0 a0 .*has 2049 pieces; the model takes 1024"):
+        of_folder("a0 " * 1024)
+    with pytest.raises(UserError, match="--decoder belongs to models of semantic roles"):
+        predict("--model", folder, "--decoder", "strict", "a0")
+
+
 def test_a_card_says_what_is_known_and_what_is_not(exported, tmp_path):
     run, folder = exported("mtsa")
     card = (folder / "README.md").read_text(encoding="utf-8")
@@ -168,7 +205,7 @@ def test_what_is_not_exported(exported, prepared, tmp_path):
         for name in names:
             (data / f"dict.{name}.txt").write_text("".join(words[::-1]), encoding="utf-8")
         with pytest.raises(UserError, match=message):
-            translation.to_hf(path, tmp_path / "hf", str(data))
+            translation.to_hf(checkpoints.read(path), tmp_path / "hf", path, str(data))
     weights = {"decoder.embed_tokens.weight": torch.zeros(2, 2)}
     for flags, message in (
         ({}, "is not a Transformer"),

@@ -1,0 +1,46 @@
+"""What `selfattn predict` does with a model of translation."""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from itertools import chain
+
+from selfattn_tasks.files import writing
+
+from .flags import check_device
+from .predict import refuse_roles, shown, typed
+
+
+def take_over(args: argparse.Namespace) -> None:
+    """Translate the texts, the lines of --input or those of standard input, a line each.
+
+    Raises:
+        UserError: as for ``Translator``, and for flags of semantic roles.
+    """
+    refuse_roles(args, "one of translation", "prose", "tokenized", "decoder")
+    if len(args.checkpoint) > 1:
+        args.refuse("one model translates at a time; average checkpoints by `selfattn average`")
+    check_device(args.device)
+    from selfattn_tasks.hf.translator import Translator
+
+    translator = Translator.from_pretrained(args.checkpoint[0], args.device)
+    given = args.texts or args.sentence
+    read = chain.from_iterable(map(typed, args.input or (None,)))
+    start, count = time.perf_counter(), 0
+
+    def lines() -> Iterator[bytes]:
+        nonlocal count
+        with shown("translating", len(given) if given else None, "lines") as progress:
+            for count, said in enumerate(translator.stream(given or read), start=1):  # noqa: B007
+                progress.to(count)
+                yield said.encode() + b"\n"
+
+    if args.output:
+        with writing(args.output) as file:
+            file.writelines(lines())
+    else:
+        sys.stdout.buffer.writelines(lines())
+        sys.stdout.flush()
+    seconds = time.perf_counter() - start
+    print(f"{count:,} lines in {seconds:.1f} s", file=sys.stderr)

@@ -1,0 +1,104 @@
+"""Translate text in Python, with one call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from selfattn.errors import UserError, check_integer
+
+from .. import saved
+from ..model_folder import WEIGHTS
+from .translation import Search, read_model, set_search
+
+# So many batches are sorted by length at a time: the memory and the delay of a stream.
+_SORTED = 16
+
+
+class Translator:
+    """A translation model with its tokenizer and its search.
+
+    Args:
+        model: a ``SelfattnForConditionalGeneration``.
+        tokenizer: of the same folder.
+        batch_size: texts at a time.
+
+    Example:
+        >>> translate = Translator.from_pretrained("en-de-small")  # doctest: +SKIP
+        >>> translate("Turn off the light.")  # doctest: +SKIP
+        'Schalte das Licht aus.'
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, batch_size: int = 32) -> None:
+        check_integer("batch_size", batch_size)
+        self.model, self.tokenizer, self.batch_size = model.eval(), tokenizer, batch_size
+
+    @classmethod
+    def from_pretrained(cls, path: str | os.PathLike[str], device: str = "cpu") -> Translator:
+        """A folder of Hugging Face, a checkpoint of fairseq, or a model that comes along.
+
+        Args:
+            path: as for ``saved.find_checkpoint``.
+            device: where it computes.
+
+        Raises:
+            UserError: if there is no translation model, or its dictionaries are not found.
+        """
+        found = saved.find_checkpoint(Path(path))
+        if found.name == WEIGHTS:
+            from transformers import AutoTokenizer
+
+            from selfattn.hf import SelfattnForConditionalGeneration
+
+            try:
+                model = SelfattnForConditionalGeneration.from_pretrained(found.parent)
+                tokenizer = AutoTokenizer.from_pretrained(found.parent)
+            except (OSError, ValueError, RuntimeError) as error:
+                raise UserError(f"{found.parent} holds no translation model: {error}") from None
+        else:
+            model, tokenizer, _ = read_model(found)
+            set_search(model.generation_config, Search())
+        return cls(model.to(device, torch.float32), tokenizer)
+
+    def __call__(self, text: str) -> str:
+        """The translation of one text; see :meth:`stream` for many."""
+        return next(self.stream([text]))
+
+    def stream(self, texts: Iterable[str]) -> Iterator[str]:
+        """Translations in the order of the texts, of any number of them in bounded memory.
+
+        Args:
+            texts: sentences; an empty one has an empty translation.
+
+        Raises:
+            UserError: if a text is longer than the model can read.
+        """
+        rest = iter(texts)
+        while window := list(islice(rest, _SORTED * self.batch_size)):
+            numbers = self.tokenizer(window, verbose=False)["input_ids"]
+            for text, ids in zip(window, numbers, strict=True):
+                if len(ids) > (most := self.model.config.max_position_embeddings):
+                    raise UserError(
+                        f"the text {text[:40]!r}... has {len(ids)} pieces; the model takes {most}"
+                    )
+            order = sorted(range(len(window)), key=lambda i: len(numbers[i]))
+            order = [i for i in order if len(numbers[i]) > 1]  # the end of sentence alone is empty
+            said = [""] * len(window)
+            for start in range(0, len(order), self.batch_size):
+                places = order[start : start + self.batch_size]
+                for place, words in zip(places, self._batch(places, numbers), strict=True):
+                    said[place] = words
+            yield from said
+
+    @torch.inference_mode()
+    def _batch(self, places: list[int], numbers: list[list[int]]) -> list[str]:
+        rows = {"input_ids": [numbers[place] for place in places]}
+        batch = self.tokenizer.pad(rows, return_tensors="pt").to(self.model.device)
+        found = self.model.generate(batch["input_ids"], attention_mask=batch["attention_mask"])
+        words: list[str] = self.tokenizer.batch_decode(found, skip_special_tokens=True)
+        return words
