@@ -2,7 +2,8 @@
 
 From the root of the clone, after prepare.sh; an interrupted training goes on where it stopped:
 
-  python examples/multi30k_en_de/train_hf.py data-bin/multi30k runs/hf/mtsa-1
+  python examples/multi30k_en_de/train_hf.py FOLDER_WITH_THE_RAW_TEXT data-bin/multi30k \
+      runs/hf/mtsa-1
   selfattn score translation runs/hf/mtsa-1/test.hyp --ref data-bin/multi30k/raw/test.de --lowercase
 """
 
@@ -23,6 +24,7 @@ from selfattn.hf import SelfattnConfig, SelfattnForConditionalGeneration
 from selfattn_tasks.files import read_object, write_lines
 from selfattn_tasks.hf.pieces import read_dictionary
 from selfattn_tasks.hf.translation import Search, set_search, tokenizer_of
+from selfattn_tasks.text import Cleaning, clean_pairs, read_lines, read_pairs
 
 # As in fairseq's multi-head attention: biases, and smaller queries, keys and values at the start.
 AS_FAIRSEQ = dict.fromkeys(("qk_bias", "value_bias", "output_bias"), True)
@@ -70,7 +72,8 @@ def batches(rows: list[Row], most: int) -> list[list[Row]]:
 def main() -> None:
     """Train, save, and translate the test set."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("data", type=Path, help="what prepare.sh made")
+    parser.add_argument("text", type=Path, help="folder of train.en, train.de and the others")
+    parser.add_argument("data", type=Path, help="what prepare.sh made of it")
     parser.add_argument("run", type=Path, help="folder of the model")
     parser.add_argument("--attention", default="mtsa", choices=CONFIGS)
     parser.add_argument("--preset")
@@ -85,11 +88,10 @@ def main() -> None:
     model.config.source_lang, model.config.target_lang = languages
     tokenizer = tokenizer_of(args.data / "data-bin", entries, args.data / "spm.model", 1024)
 
-    def lines(part: str, language: str) -> list[str]:
-        return (args.data / "raw" / f"{part}.{language}").read_text("utf-8").split("\n")[:-1]
-
-    def dataset(part: str) -> list[list[Row]]:
-        sides = [tokenizer(lines(part, language))["input_ids"] for language in languages]
+    def dataset(folder: Path, part: str) -> list[list[Row]]:
+        text = read_pairs(*(folder / f"{part}.{language}" for language in languages))
+        pairs, _ = clean_pairs(text, Cleaning(**options["cleaning"]), training=part == "train")
+        sides = [tokenizer(side)["input_ids"] for side in map(list, zip(*pairs, strict=True))]
         return batches([{"input_ids": s, "labels": t} for s, t in zip(*sides, strict=True)], 2048)
 
     pad = DataCollatorForSeq2Seq(tokenizer, model)
@@ -102,13 +104,13 @@ def main() -> None:
         per_device_train_batch_size=1, per_device_eval_batch_size=1,  # of the batches above
         remove_unused_columns=False, use_cpu=not torch.accelerator.is_available(),
     )  # fmt: skip
-    train, valid = dataset("train"), dataset("valid")
+    train, valid = dataset(args.text, "train"), dataset(args.data / "raw", "valid")
     trainer = Seq2SeqTrainer(model, settings, lambda made: pad(made[0]), train, valid)
     trainer.train(resume_from_checkpoint=args.run.is_dir() and get_last_checkpoint(args.run))
     trainer.save_model()
     tokenizer.save_pretrained(args.run)
     shutil.copyfile(args.data / "spm.model", args.run / "spm.model")
-    translations, texts = [], lines("test", languages[0])
+    translations, texts = [], read_lines(args.data / "raw" / f"test.{languages[0]}")
     for start in range(0, len(texts), 50):
         batch = tokenizer(texts[start : start + 50], padding=True, return_tensors="pt")
         found = model.eval().generate(**batch.to(model.device))

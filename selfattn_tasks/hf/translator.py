@@ -29,7 +29,7 @@ class Translator:
         batch_size: texts at a time.
 
     Example:
-        >>> translate = Translator.from_pretrained("en-de-small")  # doctest: +SKIP
+        >>> translate = Translator.from_pretrained("translation-en-de-small")  # doctest: +SKIP
         >>> translate("Turn off the light.")  # doctest: +SKIP
         'Schalte das Licht aus.'
     """

@@ -23,10 +23,10 @@ def data(tmp_path_factory):
     from selfattn_tasks.translation import vocabulary
 
     folder = tmp_path_factory.mktemp("toy") / "data"
-    for name in ("raw", "data-bin"):
+    for name in ("../text", "raw", "data-bin"):
         (folder / name).mkdir(parents=True)
     text = [f"{'a b ' * (i % 5 + 1)}c{'d' * (i % 3)}" for i in range(60)]
-    for part, size in (("train", 60), ("valid", 9), ("test", 5)):
+    for part, size in (("../../text/train", 60), ("valid", 9), ("test", 5)):
         for language in ("en", "de"):
             write_lines(folder / "raw" / f"{part}.{language}", text[:size])
     vocabulary.learn(text, folder / "spm", 12, "bpe")
@@ -37,7 +37,11 @@ def data(tmp_path_factory):
         write_lines(
             folder / "data-bin" / f"dict.{language}.txt", [f"{p} 1" for p in sorted(pieces)]
         )
-    options = {"source_lang": "en", "target_lang": "de", "cleaning": {"lowercase": True}}
+    options = {
+        "source_lang": "en",
+        "target_lang": "de",
+        "cleaning": {"lowercase": True, "max_length": 250, "max_ratio": 5.0},
+    }
     write_json(folder / "prepared.json", {"options": options})
     return folder
 
@@ -45,7 +49,8 @@ def data(tmp_path_factory):
 def test_a_training_is_resumed_and_its_model_translates(data, tmp_path, monkeypatch):
     run = tmp_path / "run"
     main = runpy.run_path(str(SCRIPT))["main"]
-    monkeypatch.setattr("sys.argv", ["x", str(data), str(run), "--updates", "6", "--seed", "3"])
+    words = ["x", data.parent / "text", data, run, "--updates", "6", "--seed", "3"]
+    monkeypatch.setattr("sys.argv", [*map(str, words)])
     main()
     whole = load_file(run / "model.safetensors")
     translated = (run / "test.hyp").read_text().splitlines()
