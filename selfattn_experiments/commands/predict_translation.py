@@ -23,7 +23,9 @@ def take_over(args: argparse.Namespace) -> None:
         args.refuse("one model translates at a time; average checkpoints by `selfattn average`")
     check_device(args.device)
     from selfattn_tasks.hf.translator import Translator
+    from transformers.utils import logging  # isort: skip
 
+    logging.disable_progress_bar()  # of a second of loading, on a terminal or not
     translator = Translator.from_pretrained(args.checkpoint[0], args.device)
     given = args.texts or args.sentence
     read = chain.from_iterable(map(typed, args.input or (None,)))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from selfattn.config import CONFIGS
@@ -87,9 +87,11 @@ def to_hf(
     set_search(model.generation_config, search or Search())
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
+    weights = load_file(folder / WEIGHTS)
     if all(tensor.dtype != torch.float32 for tensor in state["model"].values()):
-        weights = {name: tensor.half() for name, tensor in load_file(folder / WEIGHTS).items()}
-        save_file(weights, folder / WEIGHTS, {"format": "pt"})
+        weights = {name: tensor.half() for name, tensor in weights.items()}
+    with writing(folder / WEIGHTS) as file:  # safetensors lets nobody else read its own files
+        file.write(save(weights, {"format": "pt"}))
     tokenizer.save_pretrained(folder)
     if spm:
         shutil.copyfile(spm, folder / "spm.model")

@@ -109,6 +109,15 @@ def test_refused(predict, args, stdin, sentence):
     assert "Traceback" not in done.stderr and not done.stdout
 
 
+def test_the_translation_model_that_comes_with_the_package(run_cli, repo_root, tmp_path):
+    pytest.importorskip("transformers")
+    command = [repo_root / "scripts/predict_srl.py", "--model", "translation-en-de-small"]
+    done = run_cli(command, cwd=tmp_path, stdin="Save changes\n\nYour password is wrong.\n")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "Änderungen speichern\n\nDein Passwort ist falsch.\n"
+    assert done.stderr.startswith("3 lines in "), done.stderr
+
+
 def test_the_model_that_comes_with_the_package(run_cli, repo_root, tmp_path):
     pytest.importorskip("safetensors")
     script = repo_root / "scripts/predict_srl.py"
