@@ -145,7 +145,7 @@ def test_every_command_in_its_order(place, run_cli):
     assert python.returncode == 0, python.stderr
     labels, scores, classes = (
         "'(O|[BI]-[^']+)'",
-        r"torch.Size\(\[1, 5\]\)",
+        r"\{'label': '[1-5]', 'score': 0\.\d+\}",
         r"torch.Size\(\[2, 3\]\)",
     )
     pattern = rf"\[(['\"]).*\1\]\n\[({labels}(, )?){{6}}\]\n{scores}\n{classes}\n"

@@ -6,16 +6,19 @@ from transformers import (  # isort: skip
     AutoConfig,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
+    AutoTokenizer,
 )
 
 from .sentences import SentencesConfig, SentencesForSequenceClassification
 from .srl import SRLConfig, SRLForTokenClassification
+from .tokenizer import WordTokenizer
 
 __all__ = [
     "SRLConfig",
     "SRLForTokenClassification",
     "SentencesConfig",
     "SentencesForSequenceClassification",
+    "WordTokenizer",
 ]
 
 for _auto, _config, _model in (
@@ -23,4 +26,5 @@ for _auto, _config, _model in (
     (AutoModelForSequenceClassification, SentencesConfig, SentencesForSequenceClassification),
 ):
     AutoConfig.register(_config.model_type, _config)
+    AutoTokenizer.register(_config, fast_tokenizer_class=WordTokenizer)
     _auto.register(_config, _model)

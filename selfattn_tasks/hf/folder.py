@@ -14,15 +14,17 @@ from .. import checkpoints
 from ..files import write_json, writing
 from ..model_folder import CONFIG, KINDS, WEIGHTS, task_of
 from ..sentences.model.predictor import Predictor as SentencePredictor
-from ..sentences.record import SCORES
+from ..sentences.record import SCORES, Kind
 from ..srl.tagger.predictor import Predictor as RolePredictor
+from ..words.vocabulary import Vocabulary
+from .tokenizer import WordTokenizer
 
 # Flags of the way back to fairseq, besides those that decide what weights mean.
 _FLAGS = ("arch", "target", "initialiser")
 
 
 def write(state: dict[str, Any], folder: Path, path: Path) -> tuple[dict[str, Any], int]:
-    """Write a checkpoint as a folder; weights keep their precision.
+    """Write a checkpoint as a folder, with a tokenizer; weights keep their precision.
 
     Args:
         state: of a tagger or a model of sentences.
@@ -65,6 +67,9 @@ def write(state: dict[str, Any], folder: Path, path: Path) -> tuple[dict[str, An
     write_json(folder / CONFIG, config)
     with writing(folder / WEIGHTS) as file:
         file.write(save(weights, {"format": "pt"}))
+    meta, vocabulary = stored.get("meta", {}), Vocabulary.from_state(stored["vocabulary"])
+    pairs = bool(meta) and Kind(meta["kind"]).shape == "pair"
+    WordTokenizer.build(vocabulary, meta.get("tokens"), pairs).save_pretrained(folder)
     return config, sum(t.numel() for name, t in weights.items() if not name.endswith(".frozen"))
 
 

@@ -10,11 +10,12 @@ from transformers import PreTrainedConfig
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import can_return_tuple
 
+from selfattn.errors import UserError
 from selfattn.hf import SelfattnPreTrainedModel
 from selfattn.models.relatedness_head import distribution
 
 from ..model_folder import KINDS
-from ..sentences.model.network import SentenceModel
+from ..sentences.model.network import SentenceModel, pad
 from ..sentences.model.state import KEY, SentenceState
 from ..sentences.record import Kind
 from ..words.vocabulary import PADDING
@@ -54,6 +55,7 @@ class SentencesForSequenceClassification(SelfattnPreTrainedModel):
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
         missing: Tensor | None = None,
         **unused: Any,
@@ -64,6 +66,8 @@ class SentencesForSequenceClassification(SelfattnPreTrainedModel):
             input_ids: ``(B, S, T)`` of S sentences an example, or ``(B, T)`` of one; numbers of
                 ``state.vocabulary.encode``, 0 at padding.
             attention_mask: of the same shape, 1 for words to keep, 0 for padding.
+            token_type_ids: ``(B, T)``, where both sentences of a pair stand in one row: 0 at the
+                words of the first, 1 at those of the second.
             labels: ``(B,)``: classes, scores, or numbers of candidates.
             missing: as for ``SentenceModel.forward``.
             **unused: what trainers pass on.
@@ -74,9 +78,24 @@ class SentencesForSequenceClassification(SelfattnPreTrainedModel):
         if attention_mask is not None:
             input_ids = input_ids.masked_fill(attention_mask == 0, PADDING)
         words = input_ids[:, None] if input_ids.dim() == 2 else input_ids
+        if self.state.kind.shape == "pair" and input_ids.dim() == 2:
+            words = _pairs(input_ids, token_type_ids)
         logits = self.network(words, missing)
         loss = None
         if labels is not None:
             scored = self.state.kind is Kind.RELATEDNESS
             loss = F.cross_entropy(logits, distribution(labels.to(logits)) if scored else labels)
         return SequenceClassifierOutput(loss=loss, logits=logits)
+
+
+def _pairs(input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
+    """The sentences of pairs ``(B, T)`` apart ``(B, 2, T')``; see ``forward``."""
+    if token_type_ids is None:
+        raise UserError(
+            "this model compares two sentences: give input_ids of 3 dimensions, or token_type_ids"
+        )
+    rows = [
+        [row[(kinds == side) & (row != PADDING)].cpu().numpy() for side in (0, 1)]
+        for row, kinds in zip(input_ids, token_type_ids, strict=True)
+    ]
+    return pad(rows)[0].to(input_ids.device)

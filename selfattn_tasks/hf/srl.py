@@ -11,6 +11,7 @@ from transformers import PreTrainedConfig
 from transformers.modeling_outputs import TokenClassifierOutput
 from transformers.utils import can_return_tuple
 
+from selfattn.errors import UserError
 from selfattn.hf import SelfattnPreTrainedModel
 from selfattn.hf.base import padding_of
 
@@ -65,7 +66,7 @@ class SRLForTokenClassification(SelfattnPreTrainedModel):
         """Logits, and the loss of labels.
 
         Args:
-            input_ids: ``(B, T)``, of ``vocabulary.encode``; 0 is padding.
+            input_ids: ``(B, T)``, of ``vocabulary.encode`` or the tokenizer; 0 is padding.
             attention_mask: ``(B, T)``, 1 for words to keep, 0 for padding.
             token_type_ids: ``(B, T)``, 1 at the predicate and 0 elsewhere; without it no word is
                 marked, with which a tagger finds predicates.
@@ -75,7 +76,17 @@ class SRLForTokenClassification(SelfattnPreTrainedModel):
 
         Returns:
             ``logits`` ``(B, T, labels)`` and, with labels, ``loss``.
+
+        Raises:
+            UserError: if the tagger reads characters or pieces and has none.
         """
+        config = self.tagger.config
+        for name, needed in (("spellings", config.characters), ("pieces", config.features)):
+            if needed and name not in others:
+                raise UserError(
+                    f"this tagger reads {name}, too, which neither its tokenizer nor a pipeline "
+                    "gives it; use selfattn_tasks.srl.SRL.from_pretrained"
+                )
         padding = padding_of(input_ids, attention_mask, PADDING, input_ids[..., None])
         marked = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
         more = {name: others[name] for name in _MORE if name in others}
