@@ -48,9 +48,15 @@ class DecoderAttention(nn.Module):
             source: what keys and values are made of, ``(B, S, C)``; x in self-attention.
             visible: bool, broadcast to ``(B, H, T, S)``, True = attend.
             cache: keys and values of earlier tokens, which those of x are added to; of the source
-                they are made once.
+                they are made once. With a ``BeamCache``, source and ``visible`` of the
+                attention to it have a row for each source, x one for each beam.
         """
         q = split_heads(self.q_proj(x), self.heads)
+        beams = getattr(cache, "beams", 1) if self.crossed else 1
+        if beams > 1:
+            q = (
+                q.unflatten(0, (-1, beams)).transpose(1, 2).flatten(2, 3)
+            )  # (B / beams, H, beams T, D)
         kept: Any = None
         if cache is not None:
             kept = cache.cross_attention_cache if self.crossed else cache.self_attention_cache
@@ -63,6 +69,8 @@ class DecoderAttention(nn.Module):
                 cache.is_updated[self.index] = self.crossed or cache.is_updated.get(self.index)
         dropout = self.dropout if self.training else 0.0
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=dropout)
+        if beams > 1:
+            y = y.unflatten(2, (beams, -1)).transpose(1, 2).flatten(0, 1)
         z: Tensor = self.out_proj(join_heads(y))
         return z
 

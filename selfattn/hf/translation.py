@@ -1,6 +1,7 @@
 """The encoder with a decoder: translation."""
 
 import copy
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -13,10 +14,14 @@ from transformers.utils import can_return_tuple
 
 from ..errors import UserError
 from .base import SelfattnPreTrainedModel, padding_of
+from .cache import BeamCache
 from .config import SelfattnConfig
 from .decoder import Decoder
 from .encoder import SelfattnModel
 from .limits import Limits
+
+# The cache of the beam search that this thread is in.
+_SEARCH: ContextVar[BeamCache | None] = ContextVar("search", default=None)
 
 
 class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin):  # type: ignore[misc]
@@ -89,8 +94,10 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         if use_cache and past_key_values is None:
             past_key_values = EncoderDecoderCache(DynamicCache(), DynamicCache())
         padding = padding_of(input_ids, attention_mask, self.config.pad_token_id, source)
-        x = self.decoder(decoder_input_ids, source, padding, past_key_values)
-        logits = self.lm_head(x)
+        if isinstance(past_key_values, BeamCache):
+            logits = self._next(decoder_input_ids, source, padding, past_key_values)
+        else:
+            logits = self.lm_head(self.decoder(decoder_input_ids, source, padding, past_key_values))
         loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
         return Seq2SeqLMOutput(
             loss=loss,
@@ -148,7 +155,33 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             processors.append(Limits(limits.repeat_interleave(copies), *ends))
         return super().generate(inputs, generation_config, processors, **kwargs)
 
-    def _reorder_cache(self, past: EncoderDecoderCache, beams: Tensor) -> EncoderDecoderCache:
-        """transformers' hook; all beams of a sentence have one source, whose keys stay in place."""
-        past.self_attention_cache.reorder_cache(beams)
-        return past
+    def _next(
+        self, tokens: Tensor, source: Tensor, padding: Tensor | None, cache: BeamCache
+    ) -> Tensor:
+        """Logits of a beam search's next tokens ``(B, T, vocab_size)``, 0 in finished sentences."""
+        padding = None if padding is None else cache.of_rows(padding)[:: cache.beams]
+        # Only the first call, in which no sentence is finished, reads the source.
+        x = self.decoder(cache.of_rows(tokens), source[:: cache.beams], padding, cache)
+        return cache.of_batch(self.lm_head(x), len(tokens))
+
+    # Where transformers renames the next two, its search is as right as before, and slower.
+
+    def _beam_search(self, input_ids: Tensor, *, generation_config: Any, **kwargs: Any) -> Any:
+        """transformers' hook: its search with a cache that knows which sentences are finished."""
+        given = getattr(kwargs.get("past_key_values"), "self_attention_cache", None)
+        search = None
+        if isinstance(given, DynamicCache) and not (given.offloading or given.get_seq_length()):
+            search = kwargs["past_key_values"] = BeamCache(generation_config.num_beams)
+        token = _SEARCH.set(search)
+        try:
+            return super()._beam_search(input_ids, generation_config=generation_config, **kwargs)
+        finally:
+            _SEARCH.reset(token)
+
+    def _update_finished_beams(self, *args: Any, **kwargs: Any) -> Any:
+        """transformers' hook, which says last which hypotheses of each sentence are complete."""
+        found = super()._update_finished_beams(*args, **kwargs)
+        cache = _SEARCH.get()
+        if cache is not None and kwargs.get("early_stopping") is True:
+            cache.finished = found[3].all(1)
+        return found

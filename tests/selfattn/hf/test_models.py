@@ -129,6 +129,27 @@ def test_generation_with_a_cache_equals_generation_without_one():
     assert torch.equal(greedy[:, 1], logits[:, 0].argmax(-1))
 
 
+@pytest.mark.parametrize("early", [True, False])
+def test_finished_sentences_leave_a_beam_search(early):
+    """The hypotheses and scores of transformers' own search, with fewer rows in the decoder."""
+    torch.manual_seed(3)
+    model = SelfattnForConditionalGeneration(config()).eval()
+    ids = torch.tensor([[5, 6, 7, 8, 9, 2], [9, 10, 2, 1, 1, 1], [4, 2, 1, 1, 1, 1]])
+    rows = []
+    model.decoder.register_forward_pre_hook(lambda _, inputs: rows.append(len(inputs[0])))
+    how = {
+        "num_beams": 3, "num_return_sequences": 2, "early_stopping": early, "max_len_a": 1.0,
+        "max_len_b": 1, "output_scores": True, "return_dict_in_generate": True,
+    }  # fmt: skip
+    found = model.generate(ids, **how)
+    cached, rows = rows, []
+    expected = model.generate(ids, use_cache=False, **how)
+    assert torch.equal(found.sequences, expected.sequences)
+    torch.testing.assert_close(found.sequences_scores, expected.sequences_scores)
+    assert len({row.index(2) for row in found.sequences[:, 1:].tolist()}) > 1
+    assert cached[0] == 9 and (cached[-1] == 3) == early, cached
+
+
 def test_a_configuration_serves_several_models():
     shared = config()
     assert SelfattnForConditionalGeneration(shared).config.is_encoder_decoder
