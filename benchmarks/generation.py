@@ -17,7 +17,7 @@ from plugin.models.transformer import AttentionTransformerModel
 from selfattn_tasks.hf import translation
 from selfattn_tasks.text import read_lines
 
-from .timing import Effort, compare
+from .timing import Effort, Step, compare
 
 Batches = list[list[torch.Tensor]]
 
@@ -56,10 +56,17 @@ def main() -> None:
     if args.sentences:
         some = _cut(ids[:: max(1, len(ids) // args.sentences)], args.batch)
         effort = Effort(args.seconds, 0.0, 3, 50)
-        timing = compare(lambda: _void(ours(some)), lambda: _void(theirs(some)), "cpu", effort)
+
+        def step() -> None:
+            ours(some)
+
+        def reference() -> None:
+            theirs(some)
+
+        timing = compare(step, reference, "cpu", effort)
         low, high = 1 / timing.ratio_high, 1 / timing.ratio_low
         print(f"sentences a second beside fairseq: {1 / timing.ratio:.2f} ({low:.2f}-{high:.2f})")
-        print(f"of its time, in the network: {_share(model, lambda: ours(some)):.2f}")
+        print(f"of its time, in the network: {_share(model, step):.2f}")
 
 
 def _cut(ids: list[torch.Tensor], size: int) -> Batches:
@@ -76,11 +83,7 @@ def _until_end(row: torch.Tensor) -> list[int]:
     return tokens[: tokens.index(2) + 1]
 
 
-def _void(found: Any) -> None:
-    """Nothing."""
-
-
-def _share(model: Any, step: Any) -> float:
+def _share(model: Any, step: Step) -> float:
     """The part of a step's time that the model's forward takes."""
     inside, forward = [0.0], model.forward
 
