@@ -235,15 +235,12 @@ def predict_file(
     predictor: Predictor, sentences: Sequence[Sentence], args: argparse.Namespace
 ) -> list[Sentence]:
     """Label the predicates that the sentences of a file have, or with a flag those found."""
-    from selfattn_tasks.srl.tagger.predicates import with_predicates
-
-    if args.find_predicates:
-        found = predictor.predicates([sentence.words for sentence in sentences])
-        sentences = with_predicates(sentences, found)
-    total = sum(len(sentence.propositions) for sentence in sentences)
     decoder = args.decoder or ("strict" if predictor.needs_viterbi else "argmax")
-    with shown("labelling", total, "propositions") as progress:
-        return predictor.predict(sentences, decoder, progress.to, confidence=args.confidence)
+    find = range(len(sentences)) if args.find_predicates else ()
+    with shown("labelling", len(sentences), "sentences") as progress:
+        return predictor.predict(
+            sentences, decoder, progress.to, find=find, confidence=args.confidence
+        )
 
 
 def refuse_roles(args: argparse.Namespace, kind: str, *more: str) -> None:
