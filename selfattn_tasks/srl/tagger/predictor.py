@@ -49,6 +49,8 @@ class Predictor:
         members: networks that label arguments, and their vocabularies.
         device: where to run.
         finders: networks that find predicates, and their vocabularies.
+        bf16: multiply matrices in bfloat16: faster on a CPU that has it, with other answers at
+            times.
 
     Raises:
         UserError: if the members were trained with different labels.
@@ -59,11 +61,13 @@ class Predictor:
         members: Sequence[Member],
         device: torch.device | str = "cpu",
         finders: Sequence[Member] = (),
+        bf16: bool = False,
     ) -> None:
         self._members = [(tagger.eval().to(device), words) for tagger, words in members]
         self.finders = [(tagger.eval().to(device), words) for tagger, words in finders]
         self.labels = members[0][1].labels if members else ()
         self.device = torch.device(device)
+        self.bf16 = bf16
         self._batch_words = BATCH_WORDS.get(self.device.type, 4096)
         # Of taggers that were trained on whole sequences (--criterion bio_crf).
         self.needs_viterbi = False
@@ -91,6 +95,7 @@ class Predictor:
         cls,
         paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         device: torch.device | str = "cpu",
+        bf16: bool = False,
     ) -> Predictor:
         """Load one or more checkpoints of ``--task srl_tagging``, which hold all that is needed.
 
@@ -99,6 +104,7 @@ class Predictor:
         Args:
             paths: the checkpoints, or folders with them.
             device: where to run.
+            bf16: as for the class.
 
         Raises:
             UserError: if there is none, a file is missing, broken or not a tagger, or two hold the
@@ -112,7 +118,7 @@ class Predictor:
         loaded = [_load(path, seen) for path in paths]
         labellers = [member for target, member, _ in loaded if target != "predicates"]
         finders = [member for target, member, _ in loaded if target != "arguments"]
-        predictor = cls(labellers, device, finders)
+        predictor = cls(labellers, device, finders, bf16)
         predictor.needs_viterbi = any(needs for *_, needs in loaded)
         return predictor
 
@@ -125,7 +131,7 @@ class Predictor:
         Returns:
             ``(B, T, labels)`` and the padding mask ``(B, T)``, True = padding.
         """
-        reading = Reading([query.words for query in queries], self.device)
+        reading = Reading([query.words for query in queries], self.device, self.bf16)
         return self._log_probs(reading, range(len(queries)), [q.predicate for q in queries])
 
     @torch.inference_mode()
@@ -168,7 +174,7 @@ class Predictor:
         numbers = [i for i in chosen if sentences[i]]
         for rows in batches([len(sentences[i]) for i in numbers], self._batch_words):
             batch = [numbers[row] for row in rows]
-            yield batch, Reading([sentences[i] for i in batch], self.device)
+            yield batch, Reading([sentences[i] for i in batch], self.device, self.bf16)
 
     @torch.inference_mode()
     def places_in(self, reading: Reading, rows: Sequence[int]) -> list[list[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -24,11 +25,15 @@ class Reading:
     Args:
         sentences: the words of each; none is empty.
         device: where the networks are.
+        bf16: multiply matrices in bfloat16.
     """
 
-    def __init__(self, sentences: Sequence[Sequence[str]], device: torch.device) -> None:
+    def __init__(
+        self, sentences: Sequence[Sequence[str]], device: torch.device, bf16: bool = False
+    ) -> None:
         self.sentences = sentences
         self.device = device
+        self.bf16 = bf16
         self._read: dict[Tagger, tuple[Tensor, Tensor]] = {}
 
     def log_probs(
@@ -46,9 +51,10 @@ class Reading:
         """
         length = max(len(self.sentences[row]) for row in rows)
         chosen = torch.tensor(rows, device=self.device)
-        x, padding = (read[chosen, :length] for read in self._below(member))
         indicator = indicator_of(predicates, length, self.device)
-        scores = member[0].above(x, indicator, padding if padding.any() else None)
+        with torch.autocast(self.device.type, torch.bfloat16) if self.bf16 else nullcontext():
+            x, padding = (read[chosen, :length] for read in self._below(member))
+            scores = member[0].above(x, indicator, padding if padding.any() else None)
         return torch.log_softmax(scores.float(), -1), padding
 
     def _below(self, member: Member) -> tuple[Tensor, Tensor]:

@@ -127,6 +127,15 @@ def test_finding_and_labelling_share_a_pass_over_the_layers_below_the_predicate(
             assert found.confidence == pytest.approx(expected[0].confidence, abs=1e-6)
 
 
+def test_bf16_is_near_and_only_where_it_is_asked_for():
+    query = [Query(("the", "cat", "chased", "it"), 2)]
+    exact, near, again = (
+        Predictor(members(), bf16=bf16).log_probs(query)[0] for bf16 in (False, True, False)
+    )
+    assert torch.equal(exact, again)
+    assert near.dtype == torch.float32 and 0 < (near - exact).abs().max() < 0.1
+
+
 def test_batches_and_streams_give_what_single_texts_give(model):
     texts = [f"{'the cat ' * (i % 5)} chased a mouse . it ran" for i in range(40)]
     single = [plain(model(text)) for text in texts]
