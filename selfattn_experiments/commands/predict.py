@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 # A sentence of a file with predicates, or of a text.
 Shown = Sentence | Located
 # Flags that neither models of sentences nor of translation have.
-_OF_ROLES = ("predicates", "word_column", "format", "find_predicates", "confidence")
+_OF_ROLES = ("predicates", "word_column", "format", "find_predicates", "confidence", "bf16")
 # What the end of --output's name says about its format; any other name gets a props file.
 ENDINGS = {
     ".json": "json", ".jsonl": "jsonl", ".conll": "conll", ".html": "html", ".txt": "text",
@@ -107,6 +107,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "tags; html: a page with brackets above the words (default: text; with --output, by its "
         "ending: .json, .jsonl, .conll, .html, .txt, otherwise props)")  # fmt: skip
     add("--device", default="cpu", help="cpu (default) or cuda")
+    add("--bf16", action="store_true",
+        help="matrix products in bfloat16: faster on many CPUs; a few answers differ")  # fmt: skip
 
 
 def check(args: argparse.Namespace) -> None:
@@ -235,15 +237,12 @@ def predict_file(
     predictor: Predictor, sentences: Sequence[Sentence], args: argparse.Namespace
 ) -> list[Sentence]:
     """Label the predicates that the sentences of a file have, or with a flag those found."""
-    from selfattn_tasks.srl.tagger.predicates import with_predicates
-
-    if args.find_predicates:
-        found = predictor.predicates([sentence.words for sentence in sentences])
-        sentences = with_predicates(sentences, found)
-    total = sum(len(sentence.propositions) for sentence in sentences)
     decoder = args.decoder or ("strict" if predictor.needs_viterbi else "argmax")
-    with shown("labelling", total, "propositions") as progress:
-        return predictor.predict(sentences, decoder, progress.to, confidence=args.confidence)
+    find = range(len(sentences)) if args.find_predicates else ()
+    with shown("labelling", len(sentences), "sentences") as progress:
+        return predictor.predict(
+            sentences, decoder, progress.to, find=find, confidence=args.confidence
+        )
 
 
 def refuse_roles(args: argparse.Namespace, kind: str, *more: str) -> None:
@@ -290,7 +289,7 @@ def main(args: argparse.Namespace) -> None:
     # torch takes seconds to import; a mistake in the flags should be reported at once.
     from selfattn_tasks.srl.tagger.predictor import Predictor
 
-    predictor = Predictor.load(args.checkpoint, args.device)
+    predictor = Predictor.load(args.checkpoint, args.device, args.bf16)
     count = Count()
     start = time.perf_counter()
     if sentences is not None:

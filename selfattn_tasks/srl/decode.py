@@ -52,17 +52,14 @@ def bio_constraints(
     """
     if kind not in ("tan", "he", "strict"):
         raise UserError(f"constraints {kind!r} are unknown; allowed are tan, he, strict")
-    count = len(labels)
-    inside = [tag.startswith("I-") for tag in labels]
-    start = torch.ones(count, dtype=torch.bool)
-    allowed = torch.ones(count, count, dtype=torch.bool)
-    for after, tag in enumerate(labels):
-        if not inside[after]:
-            continue
-        start[after] = kind != "strict"
-        for before, other in enumerate(labels):
-            continues = other != OUTSIDE and other[2:] == tag[2:]
-            allowed[before, after] = continues or (kind == "tan" and other == OUTSIDE)
+    names = [tag[2:] for tag in labels]
+    name = torch.tensor([names.index(own) for own in names])
+    inside = torch.tensor([tag.startswith("I-") for tag in labels])
+    outside = torch.tensor([tag == OUTSIDE for tag in labels])[:, None]
+    start = ~inside | (kind != "strict")
+    allowed = ~inside | ((name[:, None] == name) & ~outside)  # (C, C)
+    if kind == "tan":
+        allowed |= outside
     return Constraints(start.to(device), allowed.to(device))
 
 
@@ -82,12 +79,8 @@ def best_step(constraints: Constraints) -> Callable[[Tensor], tuple[Tensor, Tens
     counts = allowed.sum(0)
     bound = torch.nonzero(counts < len(allowed)).flatten()
     width = int(counts[bound].max()) if len(bound) else 0
-    before = torch.zeros(len(bound), width, dtype=torch.long, device=allowed.device)
-    missing = torch.ones(len(bound), width, dtype=torch.bool, device=allowed.device)
-    for row, after in enumerate(bound.tolist()):
-        found = torch.nonzero(allowed[:, after]).flatten()
-        before[row, : len(found)] = found
-        missing[row, : len(found)] = False
+    found, order = allowed[:, bound].int().sort(dim=0, descending=True, stable=True)
+    before, missing = order[:width].T, found[:width].T == 0  # (bound labels, width)
 
     def step(score: Tensor) -> tuple[Tensor, Tensor]:
         best, which = score.max(1, keepdim=True)

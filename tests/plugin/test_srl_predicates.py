@@ -13,7 +13,8 @@ from selfattn.errors import UserError  # noqa: E402
 from selfattn_tasks import checkpoints  # noqa: E402
 from selfattn_tasks.srl.formats import conll  # noqa: E402
 from selfattn_tasks.srl.prepare import prepare  # noqa: E402
-from selfattn_tasks.srl.tagger.predictor import Predictor, Query  # noqa: E402
+from selfattn_tasks.srl.tagger.predictor import Predictor  # noqa: E402
+from selfattn_tasks.srl.tagger.reading import Reading  # noqa: E402
 from selfattn_tasks.srl.tagger.reliability import judged, reliability  # noqa: E402
 from tests.plugin.helpers import logged, sentence  # noqa: E402
 from tests.plugin.srl_corpus import sentences  # noqa: E402
@@ -155,7 +156,7 @@ def test_a_word_that_training_never_saw_has_its_characters(trained):
     """Two unknown words differ; without characters they are one."""
     for target, same in (("predicates", False), ("both", True)):
         model = Predictor.load(trained[target][0])
-        found = [model._log_probs_of(model.finders[0], [Query(("the", word), -1)])[0]
+        found = [Reading([("the", word)], model.device).log_probs(model.finders[0], [0], [-1])[0]
                  for word in ("zzz", "\U0001f642" + "y" * 1000)]  # fmt: skip
         assert torch.equal(*found) is same and found[0].isfinite().all()
 

@@ -1,5 +1,7 @@
 """scripts/srl_table.py: published rows, our scores beside them, Markdown and LaTeX."""
 
+import json
+
 import pytest
 
 from selfattn_experiments.commands.score.srl_table import PUBLISHED, published_rows
@@ -86,3 +88,24 @@ def test_the_published_rows():
             if "–" not in (p, r):
                 p, r = float(p), float(r)
                 assert abs(2 * p * r / (p + r) - float(f)) < 0.11, row
+
+
+def test_steps_of_a_grid(run_cli, tmp_path, repo_root):
+    f1 = {"words": (60.0, 61.0, 62.0), "words+late": (63.0, 64.0, 65.0), "words+late+crf": ()}
+    runs = [
+        {"system": name, "scores": {"dev F1": value, "dev Comp.": 40.0}, "train_seconds": 5400}
+        for name, values in f1.items()
+        for value in values
+    ]
+    summary = {"runs": runs, "systems": dict.fromkeys(f1)}
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    done = run_cli([repo_root / "scripts/srl_table.py", "--steps", tmp_path])
+    assert done.returncode == 0, done.stderr
+    assert cells(done.stdout, "words") == ["3", "61.00", "40.00", "-", "-", "1.5"]
+    # Both sides have variance 1: 3 points, and 2.776 (Student, 4 degrees) times sqrt(2 / 3).
+    gain = ["+3.00", "+0.73 to +5.27"]
+    assert cells(done.stdout, "words+late") == ["3", "64.00", "40.00", *gain, "1.5"]
+    assert cells(done.stdout, "words+late+crf") == ["0", *["-"] * 5]
+    (tmp_path / "summary.json").unlink()
+    done = run_cli([repo_root / "scripts/srl_table.py", "--steps", tmp_path])
+    assert done.returncode == 2 and "holds no summary.json" in done.stderr

@@ -11,6 +11,10 @@ gold files have these names; a part that is not there stays empty. Several folde
 the mean and the standard deviation. --gold is the folder that `selfattn prepare srl` wrote. P, R,
 F1 and Comp. (perfect propositions) are the official script's. To compare with the last four
 published rows, decode as their code does: `selfattn predict --decoder published`.
+
+--steps prints the systems of a grid instead, each with its gain over the one that it adds to:
+
+  selfattn score srl-table --steps runs/srl_steps
 """
 
 import argparse
@@ -29,6 +33,7 @@ from selfattn_tasks.srl.task import SRL
 
 from ...compare.rendering.cells import latex, markdown
 from ...compare.runs import System, name_systems
+from ...compare.steps import steps
 from ..flags import check_outputs
 
 # By the names that `selfattn prepare srl` gives to the files of --valid and both --test.
@@ -199,6 +204,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--gold", type=Path, default=Path("data-bin/conll05"), metavar="FOLDER",
         help="prepared data with valid.conll, test.conll and test1.conll (default: "
         "data-bin/conll05)")  # fmt: skip
+    add("--steps", type=Path, metavar="FOLDER",
+        help="instead: the output of a grid like examples/srl_ewt/steps.yaml")  # fmt: skip
     add("--markdown", type=Path, metavar="FILE", help="write the table there, not to the terminal")
     add("--latex", type=Path, metavar="FILE", help="write it for a paper, too")
 
@@ -219,6 +226,12 @@ def folders_of(system: System) -> list[Path]:
 def main(args: argparse.Namespace) -> None:
     """Score all runs and write the table."""
     check_outputs(args, "markdown", "latex")
+    if args.steps is not None:
+        if args.runs or args.latex:
+            args.refuse("--steps takes a grid's folder and writes Markdown alone")
+        heads, *cells = steps(args.steps, "F1")
+        _give("\n".join([*markdown(heads, cells, left=1), ""]), args.markdown)
+        return
     rows = published_rows()
     if args.runs:
         systems = [(system.name, folders_of(system)) for system in name_systems(args.runs)]
@@ -228,9 +241,13 @@ def main(args: argparse.Namespace) -> None:
         "Published: Shen et al. 2019, table 4. Other rows: this project's, scored as by the "
         "official script; several runs: mean ± standard deviation."
     )
-    if args.markdown is None:
-        sys.stdout.write(to_markdown(rows, note))
-    else:
-        write_text(args.markdown, to_markdown(rows, note))
+    _give(to_markdown(rows, note), args.markdown)
     if args.latex is not None:
         write_text(args.latex, to_latex(rows, note))
+
+
+def _give(table: str, file: Path | None) -> None:
+    if file is None:
+        sys.stdout.write(table)
+    else:
+        write_text(file, table)

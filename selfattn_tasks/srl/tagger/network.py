@@ -123,14 +123,19 @@ def network_input(
         spellings: of each sentence's words, for a network that reads characters.
     """
     words = torch.tensor(spread(rows, PADDING), device=device)
-    marked = torch.tensor(list(predicates), device=device)
-    indicator = (torch.arange(words.shape[1], device=device) == marked[:, None]).long()
+    indicator = indicator_of(predicates, words.shape[1], device)
     batch = {"words": words, "indicator": indicator, "padding_mask": words == PADDING}
     if pieces:
         batch |= piece_input(pieces, device)
     if any(spellings):
         batch |= character_input(spellings, device)
     return batch
+
+
+def indicator_of(places: Sequence[int], length: int, device: torch.device | None = None) -> Tensor:
+    """The indicator ``(B, length)`` of predicates at ``places``, as for :func:`network_input`."""
+    marked = torch.tensor(list(places), device=device)
+    return (torch.arange(length, device=device) == marked[:, None]).long()
 
 
 # Inputs that have a row for each sentence of a batch, beside its words.
@@ -270,39 +275,57 @@ class Tagger(nn.Module):
         """
         check_padding_mask(padding_mask, words.shape)
         if self.mark is None:
-            x, late = self._embed(words, indicator, padding_mask, **more), 0
+            x = self.below(words, padding_mask, **more)
         else:
             first, sentence = shared(words, *(more[name] for name in _OF_ROWS if name in more))
-            below = None if padding_mask is None else padding_mask[first]
+            mask = None if padding_mask is None else padding_mask[first]
             of_rows = {name: more[name][first] for name in _OF_ROWS if name in more}
-            x = self._embed(words[first], torch.zeros_like(words[first]), below, **more | of_rows)
-            late = len(self.layers) - self.config.late_layers
-            for layer in self.layers[:late]:
-                x = layer(x, below)
-            x = x[sentence] + self.mark(indicator)  # (S, T, C) -> (B, T, C)
-        for layer in self.layers[late:]:
-            x = layer(x, padding_mask)
-        scores: Tensor = self.classifier(x)
-        return scores
+            x = self.below(words[first], mask, **more | of_rows)[sentence]  # (S, T, C) -> (B, T, C)
+        return self.above(x, indicator, padding_mask)
 
-    def _embed(
-        self, words: Tensor, indicator: Tensor, padding_mask: Tensor | None, **more: Tensor
-    ) -> Tensor:
-        """What the first layer reads ``(B, T, C)``; arguments as for :meth:`forward`."""
-        width = self.config.width
-        parts = [self._look_up(words), self.indicator(indicator)]
+    def below(self, words: Tensor, padding_mask: Tensor | None = None, **more: Tensor) -> Tensor:
+        """What the network reads of sentences, whatever their predicates; see :meth:`forward`.
+
+        Returns:
+            for :meth:`above`, with ``late_layers`` the output of the layers below these, otherwise
+            the embedding without the indicator's part.
+        """
+        parts = [self._look_up(words)]
         if self.features is not None:
             parts.append(self.features(more["pieces"], more["firsts"]).to(parts[0]))
         if self.config.characters:
             parts.append(self.characters(more["spellings"], more["places"]))
         x = torch.cat(parts, -1)
-        if self.config.scale_embedding:
-            x = x * math.sqrt(width)
+        if self.mark is None:
+            return x
+        x = self._marked(x, torch.zeros_like(words), padding_mask)
+        for layer in self.layers[: -self.config.late_layers]:
+            x = layer(x, padding_mask)
+        return x
+
+    def above(self, x: Tensor, indicator: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """Scores ``(B, T, labels)`` from what :meth:`below` gave of each row's sentence."""
+        if self.mark is None:
+            x = self._marked(x, indicator, padding_mask)
+        else:
+            x = x + self.mark(indicator)
+        for layer in self.layers[-self.config.late_layers :]:  # -0: all
+            x = layer(x, padding_mask)
+        scores: Tensor = self.classifier(x)
+        return scores
+
+    def _marked(self, x: Tensor, indicator: Tensor, padding_mask: Tensor | None) -> Tensor:
+        """What the first layer reads ``(B, T, C)``: words, indicator, features, characters."""
+        config = self.config
+        words, rest = x.split([config.word_dim, x.shape[-1] - config.word_dim], -1)
+        x = torch.cat([words, self.indicator(indicator), rest], -1)
+        if config.scale_embedding:
+            x = x * math.sqrt(config.width)
         if padding_mask is not None:
             x = x.masked_fill(padding_mask[..., None], 0.0)
         x = x + self.bias
-        if self.config.timing:
-            x = x + timing_signal(x.shape[1], width).to(x)
+        if config.timing:
+            x = x + timing_signal(x.shape[1], config.width).to(x)
         y: Tensor = self.embedding_dropout(x)
         return y
 

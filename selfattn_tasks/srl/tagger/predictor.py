@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,20 +16,17 @@ from selfattn.errors import UserError
 from ... import checkpoints
 from ...batches import batches
 from ...saved import find_checkpoint
-from ...words.vocabulary import Vocabulary
 from ..decode import decode
-from ..propositions import Sentence
+from ..propositions import Proposition, Sentence
 from ..tags import WORD_BY_WORD, proposition_of
 from .confidence import with_confidence
-from .network import Tagger, network_input
+from .network import Tagger
 from .predicates import PREDICATE, UNMARKED, places
+from .reading import Member, Reading
 from .state import PREFIX, TaggerState
 
-# Words of a batch, including padding: enough to keep the cores busy, few enough for their caches.
-BATCH_WORDS = 4096
-
-# A network and the words and labels that it knows.
-Member = tuple[Tagger, Vocabulary]
+# Words of a batch, including padding: few enough for a CPU's caches, enough to keep a GPU busy.
+BATCH_WORDS = {"cpu": 1024}
 
 
 @dataclass(frozen=True)
@@ -52,6 +49,8 @@ class Predictor:
         members: networks that label arguments, and their vocabularies.
         device: where to run.
         finders: networks that find predicates, and their vocabularies.
+        bf16: multiply matrices in bfloat16: faster on a CPU that has it, with other answers at
+            times.
 
     Raises:
         UserError: if the members were trained with different labels.
@@ -62,11 +61,14 @@ class Predictor:
         members: Sequence[Member],
         device: torch.device | str = "cpu",
         finders: Sequence[Member] = (),
+        bf16: bool = False,
     ) -> None:
         self._members = [(tagger.eval().to(device), words) for tagger, words in members]
         self.finders = [(tagger.eval().to(device), words) for tagger, words in finders]
         self.labels = members[0][1].labels if members else ()
         self.device = torch.device(device)
+        self.bf16 = bf16
+        self._batch_words = BATCH_WORDS.get(self.device.type, 4096)
         # Of taggers that were trained on whole sequences (--criterion bio_crf).
         self.needs_viterbi = False
         if any(set(words.labels) != set(self.labels) for _, words in members):
@@ -93,6 +95,7 @@ class Predictor:
         cls,
         paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         device: torch.device | str = "cpu",
+        bf16: bool = False,
     ) -> Predictor:
         """Load one or more checkpoints of ``--task srl_tagging``, which hold all that is needed.
 
@@ -101,6 +104,7 @@ class Predictor:
         Args:
             paths: the checkpoints, or folders with them.
             device: where to run.
+            bf16: as for the class.
 
         Raises:
             UserError: if there is none, a file is missing, broken or not a tagger, or two hold the
@@ -114,11 +118,10 @@ class Predictor:
         loaded = [_load(path, seen) for path in paths]
         labellers = [member for target, member, _ in loaded if target != "predicates"]
         finders = [member for target, member, _ in loaded if target != "arguments"]
-        predictor = cls(labellers, device, finders)
+        predictor = cls(labellers, device, finders, bf16)
         predictor.needs_viterbi = any(needs for *_, needs in loaded)
         return predictor
 
-    @torch.inference_mode()
     def log_probs(self, queries: Sequence[Query]) -> tuple[Tensor, Tensor]:
         """Log-probabilities of the labels; the members' probabilities are averaged.
 
@@ -128,30 +131,24 @@ class Predictor:
         Returns:
             ``(B, T, labels)`` and the padding mask ``(B, T)``, True = padding.
         """
+        reading = Reading([query.words for query in queries], self.device, self.bf16)
+        return self._log_probs(reading, range(len(queries)), [q.predicate for q in queries])
+
+    @torch.inference_mode()
+    def _log_probs(
+        self, reading: Reading, rows: Sequence[int], predicates: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """:meth:`log_probs` of predicates of sentences that were read."""
         sums: Tensor | None = None
         for member in self.members:
             vocabulary = member[1]
-            found, padding = self._log_probs_of(member, queries)
+            found, padding = reading.log_probs(member, rows, predicates)
             if vocabulary.labels != self.labels:
                 found = found[..., [vocabulary.labels.index(tag) for tag in self.labels]]
             sums = found if sums is None else torch.logaddexp(sums, found)
         assert sums is not None
         return sums - math.log(len(self.members)), padding
 
-    def _log_probs_of(self, member: Member, queries: Sequence[Query]) -> tuple[Tensor, Tensor]:
-        tagger, vocabulary = member
-        batch = network_input(
-            [vocabulary.encode(query.words) for query in queries],
-            [query.predicate for query in queries],
-            self.device,
-            pieces=[tagger.features.pieces(q.words) for q in queries] if tagger.features else (),
-            spellings=[vocabulary.spell(query.words) for query in queries],
-        )
-        padding = batch["padding_mask"]
-        scores = tagger(**batch | {"padding_mask": padding if padding.any() else None})
-        return torch.log_softmax(scores.float(), -1), padding
-
-    @torch.inference_mode()
     def predicates(self, sentences: Sequence[Sequence[str]]) -> list[list[int]]:
         """Find the predicates of sentences; several finders' probabilities are averaged.
 
@@ -164,64 +161,33 @@ class Predictor:
         Raises:
             UserError: if no checkpoint was trained to find predicates.
         """
+        found: list[list[int]] = [[] for _ in sentences]
+        for batch, reading in self._read(sentences, range(len(sentences))):
+            for i, row in zip(batch, self.places_in(reading, range(len(batch))), strict=True):
+                found[i] = row
+        return found
+
+    def _read(
+        self, sentences: Sequence[Sequence[str]], chosen: Iterable[int]
+    ) -> Iterator[tuple[list[int], Reading]]:
+        """Numbers of the chosen sentences of each batch, and how the networks read them."""
+        numbers = [i for i in chosen if sentences[i]]
+        for rows in batches([len(sentences[i]) for i in numbers], self._batch_words):
+            batch = [numbers[row] for row in rows]
+            yield batch, Reading([sentences[i] for i in batch], self.device, self.bf16)
+
+    @torch.inference_mode()
+    def places_in(self, reading: Reading, rows: Sequence[int]) -> list[list[int]]:
+        """The predicates of some of the sentences that were read."""
         if not self.finders:
             raise UserError(
                 "this model was trained without predicate identification: give --predicates"
             )
-        found: list[list[int]] = [[] for _ in sentences]
-        numbers = [i for i, words in enumerate(sentences) if words]
-        for chosen in batches([len(sentences[i]) for i in numbers], BATCH_WORDS):
-            batch = [numbers[i] for i in chosen]
-            queries = [Query(sentences[i], UNMARKED) for i in batch]
-            probabilities = []
-            for member in self.finders:
-                log_probs, padding = self._log_probs_of(member, queries)
-                probabilities.append(log_probs[..., member[1].labels.index(PREDICATE)].exp())
-            mean = torch.stack(probabilities).mean(0)
-            for i, row in zip(batch, places(mean, padding), strict=True):
-                found[i] = row
-        return found
-
-    def tag(
-        self,
-        queries: Sequence[Query],
-        decoder: str = "argmax",
-        progress: Callable[[int], None] | None = None,
-    ) -> list[list[str]]:
-        """BIO tags of each query.
-
-        Args:
-            queries: predicates in their sentences, in any order.
-            decoder: one of ``selfattn_tasks.srl.decode.DECODERS``.
-            progress: called with the number of finished queries after each batch.
-
-        Returns:
-            one list of tags per query, in the given order.
-        """
-        self._check(decoder)
-        tags: list[list[str]] = [[] for _ in queries]
-        for batch, log_probs, padding in self._passes(queries, progress):
-            for i, row in zip(batch, decode(log_probs, padding, self.labels, decoder), strict=True):
-                tags[i] = row
-        return tags
-
-    def _check(self, decoder: str) -> None:
-        if self.needs_viterbi and decoder in WORD_BY_WORD:
-            raise UserError(
-                f"--decoder {decoder} does not fit a tagger of --criterion bio_crf, which was "
-                "trained on whole sequences; give --decoder structured or strict"
-            )
-
-    def _passes(
-        self, queries: Sequence[Query], progress: Callable[[int], None] | None
-    ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-        """Numbers of the queries of each batch, and its :meth:`log_probs`."""
-        done = 0
-        for batch in batches([len(query.words) for query in queries], BATCH_WORDS):
-            yield batch, *self.log_probs([queries[i] for i in batch])
-            done += len(batch)
-            if progress is not None:
-                progress(done)
+        probabilities = []
+        for member in self.finders:
+            log_probs, padding = reading.log_probs(member, rows, [UNMARKED] * len(rows))
+            probabilities.append(log_probs[..., member[1].labels.index(PREDICATE)].exp())
+        return places(torch.stack(probabilities).mean(0), padding)
 
     def predict(
         self,
@@ -229,34 +195,70 @@ class Predictor:
         decoder: str = "argmax",
         progress: Callable[[int], None] | None = None,
         *,
+        find: Collection[int] = (),
         confidence: bool = False,
     ) -> list[Sentence]:
         """Replace the spans of sentences by predicted ones.
 
         Args:
             sentences: of which only words and predicates are used.
-            decoder: as for :meth:`tag`.
-            progress: as for :meth:`tag`.
+            decoder: one of ``selfattn_tasks.srl.decode.DECODERS``.
+            progress: called with the number of finished sentences after each batch.
+            find: numbers of the sentences, counted from 0, whose predicates the model finds
+                instead, in the same pass over what does not depend on a predicate.
             confidence: add the probabilities of spans and propositions (see ``.confidence``).
+
+        Raises:
+            UserError: if the decoder does not fit, or as for :meth:`predicates`.
         """
-        self._check(decoder)
-        given = [p for s in sentences for p in s.propositions]
-        queries = [Query(s.words, p.predicate) for s in sentences for p in s.propositions]
-        found = list(given)
-        for batch, log_probs, padding in self._passes(queries, progress):
-            tags = decode(log_probs, padding, self.labels, decoder)
-            labelled = [
-                proposition_of(row, given[i].predicate, given[i].lemma, decoder=decoder)
-                for i, row in zip(batch, tags, strict=True)
-            ]
-            if confidence:
-                labelled = with_confidence(labelled, log_probs, padding, self.labels, decoder)
-            for i, proposition in zip(batch, labelled, strict=True):
-                found[i] = proposition
-        rest = iter(found)
+        if self.needs_viterbi and decoder in WORD_BY_WORD:
+            raise UserError(
+                f"--decoder {decoder} does not fit a tagger of --criterion bio_crf, which was "
+                "trained on whole sequences; give --decoder structured or strict"
+            )
+        found = [list(sentence.propositions) for sentence in sentences]
+        asked = [i for i, given in enumerate(found) if given or i in find]
+        done = len(sentences) - len(asked)
+        for batch, reading in self._read([s.words for s in sentences], asked):
+            rows = [row for row, i in enumerate(batch) if i in find]
+            for row, at in zip(rows, self.places_in(reading, rows) if rows else (), strict=True):
+                words = reading.sentences[row]
+                found[batch[row]] = [Proposition(place, words[place].lower(), ()) for place in at]
+            pairs = [(row, k) for row, i in enumerate(batch) for k in range(len(found[i]))]
+            for part in batches(
+                [len(reading.sentences[row]) for row, _ in pairs], self._batch_words
+            ):
+                chosen = [pairs[number] for number in part]
+                given = [found[batch[row]][k] for row, k in chosen]
+                labelled = self._labelled(
+                    reading, [row for row, _ in chosen], given, decoder, confidence
+                )
+                for (row, k), proposition in zip(chosen, labelled, strict=True):
+                    found[batch[row]][k] = proposition
+            done += len(batch)
+            if progress is not None:
+                progress(done)
         return [
-            replace(s, propositions=tuple(next(rest) for _ in s.propositions)) for s in sentences
+            replace(s, propositions=tuple(new)) for s, new in zip(sentences, found, strict=True)
         ]
+
+    def _labelled(
+        self,
+        reading: Reading,
+        rows: Sequence[int],
+        given: Sequence[Proposition],
+        decoder: str,
+        confidence: bool,
+    ) -> list[Proposition]:
+        """Propositions with the spans that are predicted for their predicates."""
+        log_probs, padding = self._log_probs(reading, rows, [p.predicate for p in given])
+        labelled = [
+            proposition_of(tags, p.predicate, p.lemma, decoder=decoder)
+            for tags, p in zip(decode(log_probs, padding, self.labels, decoder), given, strict=True)
+        ]
+        if confidence:
+            labelled = with_confidence(labelled, log_probs, padding, self.labels, decoder)
+        return labelled
 
 
 def _load(path: str | os.PathLike[str], seen: checkpoints.Distinct) -> tuple[str, Member, bool]:

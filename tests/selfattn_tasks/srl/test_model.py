@@ -10,10 +10,13 @@ import torch
 from selfattn.config import MTSAConfig
 from selfattn.errors import UserError
 from selfattn_tasks import checkpoints, saved
-from selfattn_tasks.srl import SRL, Text
-from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig
+from selfattn_tasks.srl import SRL, Sentence, Text
+from selfattn_tasks.srl.decode import decode
+from selfattn_tasks.srl.tagger.confidence import with_confidence
+from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig, network_input
 from selfattn_tasks.srl.tagger.output import FORMATS, Located, pieces
 from selfattn_tasks.srl.tagger.predictor import Predictor, Query
+from selfattn_tasks.srl.tags import proposition_of
 from selfattn_tasks.words.vocabulary import Vocabulary
 from tests.scripts.test_show_attention import save_tagger
 
@@ -26,19 +29,19 @@ LABELS = ("O", "B-V", "B-A0", "I-A0", "B-A1", "I-A1", "B-AM-TMP", "B-C-A1")
 class Finding(Predictor):
     """A predictor that takes known verbs, and any word with an x, for predicates."""
 
-    def predicates(self, sentences):
+    def places_in(self, reading, rows):
         return [
-            [i for i, word in enumerate(words) if word in ("chased", "ran") or "x" in word]
-            for words in sentences
+            [i for i, w in enumerate(reading.sentences[row]) if w in ("chased", "ran") or "x" in w]
+            for row in rows
         ]
 
 
-def members():
+def members(**more):
     torch.manual_seed(1)
-    vocabulary = Vocabulary(WORDS, LABELS)
+    vocabulary = Vocabulary(WORDS, LABELS, alphabet="acehrt" if "characters" in more else "")
     config = TaggerConfig(
-        vocabulary.trained_rows, len(LABELS), MTSAConfig.make("srl"), word_dim=8, predicate_dim=8,
-        layers=2, heads=2, ffn_dim=16,
+        vocabulary.trained_rows, len(LABELS), MTSAConfig.make("srl"), word_dim=8, layers=2,
+        heads=2, ffn_dim=16, alphabet=vocabulary.character_rows, **{"predicate_dim": 8, **more},
     )  # fmt: skip
     return [(Tagger(config), vocabulary)]
 
@@ -79,12 +82,58 @@ def test_spans_are_pieces_of_the_text(model):
 def test_the_roles_are_those_of_the_tagger(model):
     (sentence,) = model("the cat chased it .", tokenized=True).sentences
     words = ("the", "cat", "chased", "it", ".")
-    (tags,) = model.predictor.tag([Query(words, 2)], "structured")
+    (tags,) = decode(*model.predictor.log_probs([Query(words, 2)]), LABELS, "structured")
     found = [None] * 5
     for span in sentence.propositions[0].spans:
         first, last = span.words
         found[first : last + 1] = [f"{p}-{span.label}" for p in "B" + "I" * (last - first)]
     assert [tag or "O" for tag in found] == tags[:2] + ["B-V"] + tags[3:]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "passes"),
+    [({"late_layers": 1}, 1), ({}, 2), ({"predicate_dim": 4, "characters": 4}, 2)],
+)
+def test_finding_and_labelling_share_a_pass_over_the_layers_below_the_predicate(sizes, passes):
+    """The answers are those of two passes, each of one sentence alone."""
+    ((tagger, vocabulary),) = members(**sizes)
+    with torch.no_grad():
+        tagger.classifier.weight *= 3
+        tagger.classifier.bias[LABELS.index("B-V")] += 7  # some words, not all
+    predictor = Predictor([(tagger, vocabulary)], finders=[(tagger, vocabulary)])
+    generator = random.Random(1)
+    sentences = [
+        Sentence(tuple(generator.choices(WORDS, k=1 + i % 7))) for i in range(14)
+    ] + [Sentence(())]  # fmt: skip
+    alone = [predictor.predicates([s.words])[0] for s in sentences]
+    assert 2 < sum(map(len, alone)) < 54
+    read = {0: 0, 1: 0}
+    for i, layer in enumerate(tagger.layers):
+        layer.register_forward_hook(lambda *_, i=i: read.update({i: read[i] + 1}))
+    together = predictor.predict(sentences, "strict", find=range(15), confidence=True)
+    assert read == {0: passes, 1: 2}
+    assert [[p.predicate for p in s.propositions] for s in together] == alone
+    for sentence in together:
+        for found in sentence.propositions:
+            words, place = sentence.words, found.predicate
+            rows = torch.tensor([vocabulary.encode(words)])
+            batch = network_input(rows.tolist(), [place], spellings=[vocabulary.spell(words)])
+            own = torch.log_softmax(tagger(**batch), -1)
+            single = decode(own, rows == 0, LABELS, "strict")[0]
+            expected = with_confidence(
+                [proposition_of(single, place, words[place])], own, rows == 0, LABELS, "strict"
+            )
+            assert [found] == expected
+            assert found.confidence == pytest.approx(expected[0].confidence, abs=1e-6)
+
+
+def test_bf16_is_near_and_only_where_it_is_asked_for():
+    query = [Query(("the", "cat", "chased", "it"), 2)]
+    exact, near, again = (
+        Predictor(members(), bf16=bf16).log_probs(query)[0] for bf16 in (False, True, False)
+    )
+    assert torch.equal(exact, again)
+    assert near.dtype == torch.float32 and 0 < (near - exact).abs().max() < 0.1
 
 
 def test_batches_and_streams_give_what_single_texts_give(model):

@@ -1,0 +1,51 @@
+"""Steps of a grid: what each adds to the one before it, and what it costs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from selfattn.errors import UserError
+
+from ..runs.execution.child import read_json
+from .rendering.cells import points, signed, span
+from .run_level import welch
+
+
+def steps(folder: Path, metric: str) -> list[list[str]]:
+    """A table of a grid's systems, heads first.
+
+    ``a+b`` is a step from ``a``: its gain is the difference of their means, with Welch's 95 %
+    interval over runs, not corrected for the number of steps.
+
+    Args:
+        folder: the grid's ``output``, with ``summary.json``.
+        metric: the end of a score's name, ``F1`` of ``dev F1``, for the gain.
+
+    Raises:
+        UserError: if there is no such file, or no finished run in it.
+    """
+    summary = read_json(folder / "summary.json", "runs", "systems") or {"runs": []}
+    runs = [run for run in summary["runs"] if run["scores"]]
+    if not runs:
+        raise UserError(f"{folder} holds no summary.json of `selfattn runs` with a finished run")
+    names = list(runs[0]["scores"])
+    heads = ["system", "runs", *names, f"gain in {metric}", "95 % interval", "training, hours"]
+    return [heads, *(_row(system, runs, names, metric) for system in summary["systems"])]
+
+
+def _row(system: str, runs: list[Mapping[str, Any]], names: list[str], metric: str) -> list[str]:
+    def of(name: str, key: str) -> list[float]:
+        return [float(run["scores"][key]) for run in runs if run["system"] == name]
+
+    own = [run for run in runs if run["system"] == system]
+    if not own:
+        return [system, "0", *["-"] * (len(names) + 3)]
+    main = next(name for name in names if name.endswith(metric))
+    values, before = of(system, main), of(system.rpartition("+")[0], main)
+    test = welch(before, values) if before else None
+    return [
+        system, str(len(own)), *(points(fmean(of(system, name))) for name in names),
+        signed(fmean(values) - fmean(before)) if before else "-", span(test and test.interval),
+        points(fmean(run["train_seconds"] for run in own) / 3600),
+    ]  # fmt: skip
