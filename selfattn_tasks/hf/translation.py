@@ -279,6 +279,10 @@ def to_fairseq(folder: Path, path: Path) -> None:
     if (folder / "spm.model").is_file():
         beside["spm.model"] = (folder / "spm.model").read_bytes()
     for name, content in beside.items():
+        if Path(name).name != name:
+            raise UserError(
+                f"{folder / CONFIG}: the language {name[5:-4]!r} is not allowed; it must be a word"
+            )
         old = path.parent / name
         if old.exists() and old.read_bytes() != content:
             raise UserError(f"{old} belongs to another model; name a checkpoint in another folder")
