@@ -27,17 +27,27 @@ class Payload:
         return Path.touch, (Path("ran"),)
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A small translation model, in which a payload leaves the file ``ran``."""
-    monkeypatch.chdir(tmp_path)
+def save_translation(folder):
+    """A small model of the words a and b."""
     config = SelfattnConfig(
-        vocab_size=6, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8
+        vocab_size=6,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        max_position_embeddings=1000,
     )
-    SelfattnForConditionalGeneration(config).save_pretrained("model")
+    SelfattnForConditionalGeneration(config).save_pretrained(folder)
     names = dict(zip(("bos_token", "pad_token", "eos_token", "unk_token"), SPECIAL, strict=True))
     tokenizer = build_tokenizer([*SPECIAL, "a", "b"], None, lowercase=False)
-    SelfattnTokenizer(tokenizer_object=tokenizer, known=6, **names).save_pretrained("model")
+    SelfattnTokenizer(tokenizer_object=tokenizer, known=6, **names).save_pretrained(folder)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder, in which a payload leaves the file ``ran``."""
+    monkeypatch.chdir(tmp_path)
+    save_translation("model")
     yield tmp_path / "model"
     assert not (tmp_path / "ran").exists(), "the payload ran"
 
