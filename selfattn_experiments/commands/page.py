@@ -138,24 +138,19 @@ def open_translation(path: Path) -> Model:
 
 def open_hf_translation(path: Path) -> Model:
     """A translation model in a folder of Hugging Face; the search is the folder's."""
-    from selfattn_tasks.hf.translation import read_folder
+    from selfattn_tasks.hf.translator import Translator
 
-    model, tokenizer = read_folder(path.parent)
-    looked, longest = deepcopy(model.encoder), model.config.max_position_embeddings
+    translator = Translator.from_pretrained(path)
+    looked, tokenizer = deepcopy(translator.model.encoder), translator.tokenizer
     attentions = [layer.self_attn for layer in looked.layers]
 
     def answer(text: str) -> Answer:
-        batch = tokenizer([text], return_tensors="pt")
-        pieces = batch.tokens()
-        if len(pieces) > longest:
-            raise UserError(f"the sentence has {len(pieces)} pieces; the model takes {longest}")
-        said = tokenizer.decode(model.generate(**batch)[0], skip_special_tokens=True)
-
         def look() -> list[Found]:
+            batch = tokenizer([text], return_tensors="pt")
             seen = inspections(looked, attentions, lambda: looked(**batch))
-            return [Found(pieces, seen, [model.config.attention] * len(seen))]
+            return [Found(batch.tokens(), seen, [looked.config.attention] * len(seen))]
 
-        return f'<p class="said" dir="auto">{escape(said)}</p>', look
+        return f'<p class="said" dir="auto">{escape(translator(text))}</p>', look
 
     return Model({"Text": 3}, len(attentions), answer)
 

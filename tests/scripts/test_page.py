@@ -73,7 +73,7 @@ def test_a_folder_of_hugging_face_translates(tmp_path):
     said, picture = page.respond(model, "a b <", "last")
     assert said.startswith('<p class="said"') and picture.count("<img") == 1
     _, problem = page.respond(model, "a " * 1000, "last")
-    assert "the sentence has 1001 pieces; the model takes 1000" in problem
+    assert "... has 1001 pieces; the model takes 1000" in problem
     (tmp_path / WEIGHTS).write_bytes(b"x" * 99)
     with pytest.raises(UserError, match="the model in .* cannot be read: "):
         page.opening(tmp_path / WEIGHTS)(tmp_path / WEIGHTS)
