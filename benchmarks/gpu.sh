@@ -2,9 +2,9 @@
 # What only a GPU can answer: gpu.sh STAGE [FOLDER]. Each stage takes at most 8 minutes, keeps what it has
 # found in FOLDER/STAGE.csv and .json (default: $OUT, else runs/gpu), and goes on from there when called again.
 #   tests      all tests with --device cuda
-#   sizes      16,384 tokens, more than 2^31 elements, a CUDA graph, compute-sanitizer
+#   sizes      16,384 tokens, more than 2^31 elements, a CUDA graph, compute-sanitizer, flagged tiles
 #   timings    operators, layers, encoders: bf16, fp16, fp32, 64 to 16,384 tokens, against flash, FlexAttention
-#   tiles      every step of the tile ladders; tiles FOLDER --write puts the fastest into configs.py
+#   tiles      every step of the tile ladders, and DiSA's tiles; tiles FOLDER --write puts the fastest into the code
 #   grid       Multi30k by its protocol, several runs at a time; RAW=FOLDER_WITH_THE_RAW_TEXT
 #   processes  two processes on one GPU
 #   wheels     not a stage: collect in FOLDER what a machine without network needs beside torch (WHEELS=FOLDER

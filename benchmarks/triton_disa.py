@@ -39,7 +39,7 @@ def compiled(job: Job, capability: int) -> Usage:
         job: which, and for which inputs.
         capability: of the GPU, e.g. 80 or 90.
     """
-    tile = launch.choose(job.dropout)
+    tile = launch.TILES[job.dropout]
     constants = {
         "BT": tile.tokens, "BF": tile.features, "HAS_PADDING": True, "DROPOUT": job.dropout,
         "SAVE": True, "HALF": job.dtype != "fp32",

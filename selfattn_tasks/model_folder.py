@@ -31,6 +31,16 @@ def task_of(config: Mapping[str, Any]) -> str | None:
     return next((t for t in KINDS if isinstance(stored, dict) and t in stored), None)
 
 
+def translates(path: Path) -> bool:
+    """Whether a file is the ``model.safetensors`` of a translation model of this project.
+
+    Raises:
+        UserError: if there is no ``config.json`` beside it.
+    """
+    kind = ["SelfattnForConditionalGeneration"]
+    return path.name == WEIGHTS and read_object(path.parent / CONFIG).get("architectures") == kind
+
+
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """A folder as the checkpoint that it was made of, without the training's state.
 

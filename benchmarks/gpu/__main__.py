@@ -20,7 +20,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("stage", choices=STAGES)
     parser.add_argument("folder", type=Path, help="for STAGE.csv and STAGE.json")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a dry run")
-    parser.add_argument("--write", action="store_true", help="tiles: into configs.py, no search")
+    parser.add_argument("--write", action="store_true", help="tiles: into the code, no search")
     args = parser.parse_args(argv)
     if args.device == "cuda" and not torch.cuda.is_available():
         raise UserError("--device is cuda, but torch finds no GPU; DEVICE=cpu is a dry run")

@@ -1,5 +1,9 @@
-"""Stage 2: results at sizes that CPUs cannot hold, in a CUDA graph, and under compute-sanitizer."""
+"""Stage 2: results at sizes that CPUs cannot hold, in a CUDA graph, and under compute-sanitizer.
 
+And the share of flagged tiles in a trained model, which should be 0.
+"""
+
+import random
 import shutil
 import subprocess
 import sys
@@ -7,6 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
@@ -14,6 +20,9 @@ from torch import Tensor
 from selfattn.layers import build_attention
 from selfattn.masks import head_masks
 from selfattn.ops import disa, mtsa
+from selfattn.ops.mtsa.fused.launch import Triton
+from selfattn_tasks.saved import find_checkpoint
+from selfattn_tasks.srl.tagger.predictor import Predictor, Query
 
 from ..testing import error_ratio, padding_mask, run_with_grads
 from .results import Results
@@ -47,6 +56,7 @@ def _checks(device: str, dry: bool) -> list[tuple[str, Callable[[], tuple[float,
     long, disa_long, batch = (40, 40, 3) if dry else (16384, 4096, 2**31 // (8 * 1024 * 64) + 1)
     huge = (batch, 2, 8, 16) if dry else (batch, 8, 1024, 64)
     disa_huge = (batch, 8, 32) if dry else (batch, 1024, 512)
+    trained = (1, 1) if dry else (10_000, 16)  # batches, sentences in each
     on = [(dtype, str(dtype).removeprefix("torch.")) for dtype in _BOUNDS]
     return [
         *((f"mtsa, {long} tokens, {name}",
@@ -57,6 +67,7 @@ def _checks(device: str, dry: bool) -> list[tuple[str, Callable[[], tuple[float,
         ("disa, more than 2^31 elements", partial(_huge, disa, 3, disa_huge, device)),
         ("CUDA graph of a layer", partial(_graph, device, 16 if dry else 1024)),
         ("compute-sanitizer", partial(_sanitized, device)),
+        ("flagged tiles of srl-en-small", partial(_flagged, device, *trained)),
     ]  # fmt: skip
 
 
@@ -122,6 +133,26 @@ def _graph(device: str, length: int) -> tuple[float, float]:
     graph.replay()
     replayed = [t.clone() for t in captured]
     return max(error_ratio(a, b) for a, b in zip(step(), replayed, strict=True)), 1e-3
+
+
+def _flagged(device: str, batches: int, sentences: int) -> tuple[float, float]:
+    """The share of flagged tiles (see the README of MTSA's kernels) in batches of random words.
+
+    The kernel, which has no bias by distance, runs beside what the layers of the tagger compute.
+    """
+    predictor = Predictor.load(find_checkpoint(Path("srl-en-small")), device)
+    words, rng, shares = predictor.members[0][1].words, random.Random(1), []
+
+    def counting(*x: Tensor, **options: Any) -> Tensor:
+        call = Triton(tuple(options["masks"]), options["sigma_t"], 0.0, save=False)
+        shares.append(call.forward((*x, None, options["padding_mask"], None)).flags.float().mean())
+        return mtsa(*x, **options)
+
+    with mock.patch("selfattn.layers.mtsa.mtsa", counting):
+        for _ in range(batches):
+            batch = [rng.choices(words, k=rng.randint(3, 40)) for _ in range(sentences)]
+            predictor.log_probs([Query(sentence, 1) for sentence in batch])
+    return torch.stack(shares).mean().item(), 0.0
 
 
 def _sanitized(device: str) -> tuple[float, float]:

@@ -1,22 +1,25 @@
-"""Stage 4: every step of MTSA's tile ladders timed, and the fastest written into ``configs.py``.
+"""Stage 4: tiles of both operators' kernels timed, and the fastest written where they are chosen.
 
-The kernels are separate launches, so each ladder is searched alone: forward first, because the
+MTSA's kernels are separate launches, so each ladder is searched alone: forward first, because the
 flags of its query tiles bind those of backward. Steps are compiled ahead in several processes.
+DiSA has one tile, for both kernels.
 """
 
 import itertools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
 from torch import Tensor
 
 from selfattn.masks import head_masks
+from selfattn.ops.disa.fused import disa_fused, launch
 from selfattn.ops.mtsa.fused import configs, mtsa_fused
 from selfattn_tasks.files import write_text
 
@@ -26,6 +29,7 @@ from .results import Results, Row
 
 SHOWN = ("dtype", "width", "variant", "kernel", "step", "tile", "status", "seconds", "best")
 _SEARCHED = (64, 32, 128)  # head widths, the most usual first
+_DISA = [launch.Tile(*t) for t in itertools.product((64, 32, 16), (64, 32), (8, 4))]
 
 
 class Job(NamedTuple):
@@ -49,6 +53,9 @@ def run(results: Results) -> None:
             done = results.find(dtype=dtype, width=width, variant=variant, best=True)
             if len(done) < len(configs.LADDERS):
                 _search(results, dtype, width, variant, ahead)
+    for variant in ("plain",) if results.dry else ("plain", "dropout"):
+        if not results.find(kernel="disa", variant=variant, best=True):
+            _search_disa(results, variant)
 
 
 def _order() -> Iterator[tuple[str, int, str]]:
@@ -74,11 +81,37 @@ def _search(results: Results, dtype: str, width: int, variant: str, ahead: Execu
         if ahead is not None:
             list(ahead.map(_compiled, [job._replace(shape=(1, 1, 256)) for job in jobs]))
         found = [_timed(job, samples=1 if results.dry else 5) for job in jobs]
-        fastest = min(found, key=lambda row: row["seconds"] or float("inf"))
-        fastest["best"] = fastest["seconds"] is not None
-        steps[kernel] = fastest["step"]
+        steps[kernel] = _mark_best(found)["step"]
         rows += found
     results.add(*rows)
+
+
+def _search_disa(results: Results, variant: str) -> None:
+    dropped = VARIANTS[variant][1]
+    shape = (1, 4, 16) if results.dry else (16, 2048, 512)
+    torch.manual_seed(1)
+    x, a, b = (
+        torch.randn(shape, device=results.device).bfloat16().requires_grad_() for _ in range(3)
+    )
+
+    def step() -> None:
+        masks = head_masks("forward_backward", 2)
+        y = disa_fused(x, a, b, masks, None, 5.0, 0.1 if dropped else 0.0)
+        torch.autograd.grad(y, (x, a, b), torch.ones_like(y))
+
+    rows: list[Row] = []
+    for tile in _DISA[-1:] if results.dry else _DISA:
+        row: Row = {"dtype": "bf16", "variant": variant, "kernel": "disa", "tile": str(tuple(tile))}
+        with mock.patch.dict(launch.TILES, {dropped: tile}):
+            rows.append(row | _measured(lambda: step, results.device, 1 if results.dry else 5))
+    _mark_best(rows)
+    results.add(*rows)
+
+
+def _mark_best(rows: list[Row]) -> Row:
+    fastest = min(rows, key=lambda row: row["seconds"] or float("inf"))
+    fastest["best"] = fastest["seconds"] is not None
+    return fastest
 
 
 def _compiled(job: Job) -> None:
@@ -86,25 +119,30 @@ def _compiled(job: Job) -> None:
 
 
 def _timed(job: Job, samples: int) -> Row:
-    """The row of a step; a step that does not fit the GPU has no time."""
+    """The row of a step."""
     step = job.steps[job.kernel]
     tile = configs.LADDERS[job.kernel][step]
-    row: Row = {**job._asdict(), "step": step, "tile": str(tuple(tile)), "seconds": None}
+    row: Row = {**job._asdict(), "step": step, "tile": str(tuple(tile))}
     del row["steps"], row["shape"]
     key = DTYPES[job.dtype], job.width
     kept = configs.STEPS[key]
     configs.STEPS[key] = tuple(str(job.steps[n]) * len(VARIANTS) for n in configs.LADDERS)  # type: ignore[assignment]
     try:
-        run = _work(job)
-        run()
-        times = 1 if job.device == "cpu" else 10
-        seconds = [clock(run, times, job.device) for _ in range(samples)]
-        row |= {"status": "ok", "seconds": min(seconds, default=None)}
-    except Exception as reason:  # Triton has no common class for what a GPU cannot hold
-        row |= {"status": f"{type(reason).__name__}: {reason}".splitlines()[0]}
+        return row | _measured(lambda: _work(job), job.device, samples)
     finally:
         configs.STEPS[key] = kept
-    return row
+
+
+def _measured(make: Callable[[], Callable[[], Any]], device: str, samples: int) -> Row:
+    """Status and seconds of what is made; what does not fit the GPU has no time."""
+    try:
+        run = make()
+        run()
+        times = 1 if device == "cpu" else 10
+        seconds = [clock(run, times, device) for _ in range(samples)]
+        return {"status": "ok", "seconds": min(seconds, default=None)}
+    except Exception as reason:  # Triton has no common class for what a GPU cannot hold
+        return {"status": f"{type(reason).__name__}: {reason}".splitlines()[0], "seconds": None}
 
 
 def _work(job: Job) -> Any:
@@ -131,13 +169,21 @@ def _work(job: Job) -> Any:
     return lambda: torch.autograd.grad(y, x, upstream, retain_graph=True)
 
 
-def write(results: Results, path: Path = Path(configs.__file__)) -> None:
-    """Put the fastest steps into the table ``STEPS`` of ``configs.py``.
+def write(
+    results: Results, path: Path = Path(configs.__file__), disa: Path = Path(launch.__file__)
+) -> None:
+    """Put the fastest into the tables ``STEPS`` of ``configs.py`` and ``TILES`` of DiSA's launch.
 
     Args:
         results: of a search.
-        path: the file.
+        path: the one file.
+        disa: the other.
     """
+    text = disa.read_text("utf-8")
+    for row in results.find(kernel="disa", best=True):
+        key = VARIANTS[row["variant"]][1]
+        text = text.replace(f"{key}: Tile{tuple(launch.TILES[key])}", f"{key}: Tile{row['tile']}")
+    write_text(disa, text)
     text = path.read_text("utf-8")
     for (dtype, width), old in configs.STEPS.items():
         new = [list(steps) for steps in old]

@@ -34,6 +34,9 @@ class SelfattnPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
 
     def _init_weights(self, module: nn.Module) -> None:
         """transformers' hook for each module, of which the model itself is the last."""
+        if module not in self.modules():  # of resize_token_embeddings(..., mean_resizing=False)
+            init.normal_(module.weight, std=self.config.hidden_size**-0.5)
+            return
         own = list(chain(module.named_parameters(recurse=False), _buffers(module)))
         missing = [(n, t) for n, t in own if not getattr(t, "_is_hf_initialized", False)]
         if self._without_memory and missing:

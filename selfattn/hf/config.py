@@ -8,7 +8,7 @@ from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
 from ..config import CONFIGS, AttentionConfig
-from ..errors import UserError
+from ..errors import UserError, check_integer
 
 POSITIONS = ("sinusoidal", "learned", "none")
 SHARED = ("all", "output", "none")
@@ -52,7 +52,8 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
         decoder_norm_first: order of its layer norms.
         share_embeddings: which matrices are one: ``all`` of source, target and output, target and
             ``output``, or ``none``.
-        pad_token_id: padding; positions are counted from the number after it, as in fairseq.
+        pad_token_id: padding; positions are counted from the number after it, as in fairseq. With
+            None only masks say what padding is; translation needs a number.
         bos_token_id: beginning of a sentence, unused by translation.
         eos_token_id: end of a sentence.
         decoder_start_token_id: what the decoder starts with.
@@ -107,6 +108,8 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
                 raise UserError(
                     f"{name} {getattr(self, name)!r} is unknown; allowed are {', '.join(allowed)}"
                 )
+        if self.pad_token_id is not None:
+            check_integer("pad_token_id", self.pad_token_id, 0, self.vocab_size - 1)
         self.tie_word_embeddings = self.share_embeddings != "none"
         for name, default in (
             ("decoder_layers", self.num_hidden_layers),

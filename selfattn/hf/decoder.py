@@ -158,7 +158,8 @@ class Decoder(nn.Module):
         past = 0 if cache is None else cache.self_attention_cache.get_seq_length()
         length, device = input_ids.shape[1], input_ids.device
         place = torch.arange(past, past + length, device=device)
-        x = self.embeddings(self.embeddings.tokens(input_ids), place[None])
+        tokens = self.embeddings.tokens(input_ids)
+        x = self.embeddings(tokens, place[None], past + length - 1)
         visible: Any = None
         if length > 1:
             visible = place[:, None] >= torch.arange(past + length, device=device)  # (T, past + T)

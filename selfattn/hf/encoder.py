@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from transformers.activations import ACT2FN
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -40,15 +41,25 @@ class Embeddings(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.scale = math.sqrt(width) if config.scale_embedding else 1.0
 
-    def forward(self, embedded: Tensor, place: Tensor) -> Tensor:
+    def forward(self, embedded: Tensor, place: Tensor, most: int) -> Tensor:
         """Complete embeddings of tokens.
 
         Args:
             embedded: ``self.tokens`` of the input, ``(B, T, C)``.
             place: each token's place in its sequence from 0, ``(B, T)`` or ``(1, T)``.
+            most: no place is above it.
+
+        Raises:
+            UserError: if a place is behind the last learned position.
         """
         x = self.scale * embedded
         if self.positions is not None:
+            longest = self.config.max_position_embeddings
+            if not torch.compiler.is_compiling() and most >= longest <= (last := int(place.max())):
+                raise UserError(
+                    f"a sequence has {last + 1} tokens, but learned positions end at "
+                    f"max_position_embeddings, {longest}"
+                )
             x = x + self.positions(place + self.first)
         elif self.config.positions == "sinusoidal":
             x = x + sines(place + self.first, x.shape[-1]).to(x)
@@ -164,7 +175,7 @@ class SelfattnModel(SelfattnPreTrainedModel):
         x = self.embeddings.tokens(input_ids) if inputs_embeds is None else inputs_embeds
         padding = padding_of(input_ids, attention_mask, self.config.pad_token_id, x)
         keep = (~padding if padding is not None else x.new_ones(x.shape[:2])).long()
-        x = self.embeddings(x, (keep.cumsum(1) - 1).clamp_min(0))
+        x = self.embeddings(x, (keep.cumsum(1) - 1).clamp_min(0), x.shape[1] - 1)
         if padding is not None:
             x = x.masked_fill(padding[..., None], 0.0)
         states = [x]

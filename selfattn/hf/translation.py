@@ -12,7 +12,7 @@ from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from transformers.utils import can_return_tuple
 
-from ..errors import UserError
+from ..errors import UserError, check_integer
 from .base import SelfattnPreTrainedModel, padding_of
 from .cache import BeamCache
 from .config import SelfattnConfig
@@ -29,9 +29,13 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
 
     Args:
         config: sizes and switches.
+
+    Raises:
+        UserError: if it has no ``pad_token_id``.
     """
 
     def __init__(self, config: SelfattnConfig) -> None:
+        check_integer("pad_token_id", config.pad_token_id, 0, config.vocab_size - 1)
         config = copy.deepcopy(config)  # the caller may make an encoder of it, too
         config.is_encoder_decoder = True
         super().__init__(config)
@@ -48,6 +52,14 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
     def get_output_embeddings(self) -> nn.Module:
         """See ``PreTrainedModel``."""
         return self.lm_head
+
+    def _resize_token_embeddings(self, *args: Any) -> nn.Module:
+        """transformers' hook; the decoder has the same tokens."""
+        old = self.decoder.embeddings.tokens
+        new = self._get_resized_embeddings(old, *args)
+        self.decoder.embeddings.tokens = new.requires_grad_(old.weight.requires_grad)
+        source: nn.Module = super()._resize_token_embeddings(*args)
+        return source
 
     def get_encoder(self, *args: Any, **kwargs: Any) -> nn.Module:
         """See ``PreTrainedModel``."""

@@ -215,7 +215,8 @@ class MTSA(SelfAttention):
             return s
         if self.config.sigma_s == "scaled_logsigmoid":
             s = s * s.shape[-1] ** -0.5  # the bias is inside of the scaling, as in the code
-        return F.logsigmoid(s)
+        y = F.logsigmoid(s)  # ONNX's is -inf below -88; below -40 it is s
+        return torch.where(s < -40, s, y) if torch.compiler.is_compiling() else y
 
 
 def _is_longer(v: Tensor, projection: PerHeadLinear) -> bool:

@@ -1,7 +1,7 @@
 """Try a trained model in a browser: type a text, see what it says and what its attention does.
 
-Examples: a translation model, a tagger or a model of sentences; its checkpoint, or the folder of a
-training:
+Examples: a translation model, a tagger or a model of sentences; its checkpoint, the folder of a
+training, or one of Hugging Face:
 
   selfattn page runs/srl
   selfattn page runs/my/checkpoint_best.pt --port 8000
@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError, check_integer, needed
+from selfattn_tasks.capture import inspections
+from selfattn_tasks.model_folder import translates
 from selfattn_tasks.srl.tagger import html
 
 from ..report.figures import encoded
@@ -134,6 +136,30 @@ def open_translation(path: Path) -> Model:
     return Model({"Text": 3}, len(looked.models[0].encoder.layers), answer)
 
 
+def open_hf_translation(path: Path) -> Model:
+    """A translation model in a folder of Hugging Face; the search is the folder's."""
+    from selfattn_tasks.hf.translator import Translator
+
+    translator = Translator.from_pretrained(path)
+    looked, tokenizer = deepcopy(translator.model.encoder), translator.tokenizer
+    attentions = [layer.self_attn for layer in looked.layers]
+
+    def answer(text: str) -> Answer:
+        def look() -> list[Found]:
+            batch = tokenizer([text], return_tensors="pt")
+            seen = inspections(looked, attentions, lambda: looked(**batch))
+            return [Found(batch.tokens(), seen, [looked.config.attention] * len(seen))]
+
+        return f'<p class="said" dir="auto">{escape(translator(text))}</p>', look
+
+    return Model({"Text": 3}, len(attentions), answer)
+
+
+def opening(path: Path) -> Callable[[Path], Model]:
+    """What opens a checkpoint, by its kind."""
+    return open_hf_translation if translates(path) else chosen(path, OPENING, open_translation)
+
+
 OPENING = {"srl_tagging": open_tagger, "sentences": open_sentences}
 
 
@@ -176,8 +202,8 @@ def build(path: Path) -> Any:
     """
     # Not sent, and of few requests: Gradio sums up all that it keeps after each one.
     os.environ |= {"GRADIO_ANALYTICS_ENABLED": "False", "GRADIO_ANALYTICS_MAX_EVENTS": "100"}
+    model = opening(path)(path)
     gr = needed("gradio", "selfattn[page]")
-    model = chosen(path, OPENING, open_translation)(path)
     title = "/".join(path.absolute().parts[-2:])
     layers = ["last", "all", *map(str, range(1, model.layers + 1))]
     with gr.Blocks(title=title, analytics_enabled=False, fill_width=True) as page:

@@ -2,11 +2,14 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError
 from selfattn_tasks import registry
+
+from .runs import Found
 
 # What --task takes.
 TASKS = ("auto", *registry.TASKS)
@@ -40,47 +43,52 @@ def digest_of(sentences: Sequence[Any]) -> str:
     return digest.hexdigest()
 
 
-def check_distinct(systems: Mapping[str, Sequence[tuple[Path, str]]]) -> list[str]:
+def check_distinct(systems: Mapping[str, Sequence[tuple[Found, str]]]) -> list[str]:
     """Refuse what would count twice: one output as two runs, one file in two compared systems.
 
-    A system compared with itself is no mistake: there all outputs are the same.
+    Two trainings may give one output, of few or easy sentences: if records or logs state different
+    seeds, it is a warning. A system compared with itself is no mistake: there all outputs are the
+    same.
 
     Args:
-        systems: name, the baseline first, to the files of its runs and what `digest_of` said.
+        systems: name, the baseline first, to its runs and what `digest_of` said of each.
 
     Returns:
-        Warnings: of a system and the baseline of which some files differ in name alone.
+        Warnings: of two files of a system, or of one of it and one of the baseline, that differ in
+        name alone.
 
     Raises:
         UserError: naming the files.
     """
-    for name, runs in systems.items():
-        seen: dict[str, Path] = {}
-        for path, digest in runs:
-            if digest in seen:
-                raise UserError(
-                    f"{name}: {seen[digest]} and {path} hold the same output, so they are one run "
-                    "(fairseq uses seed 1 when no --seed is given); leave one out"
-                )
-            seen[digest] = path
     warnings = []
-    (baseline, first), *others = systems.items()
-    known = {digest: path for path, digest in first}
-    for name, runs in others:
-        itself = known.keys() == {digest for _, digest in runs}
-        for path, digest in runs:
-            if digest not in known:
+    for name, runs in systems.items():
+        for (one, output), (two, other) in combinations(runs, 2):
+            if output != other:
                 continue
-            if path.samefile(known[digest]):
+            both = f"{name}: {one.path} and {two.path} hold the same output"
+            stated = one.stated and two.stated and one.seed != two.seed
+            if not stated or one.path.samefile(two.path):
+                raise UserError(
+                    f"{both}, so they are one run (fairseq uses seed 1 when no --seed is given), "
+                    "unless their run.json or train.log state different seeds; leave one out"
+                )
+            warnings.append(f"{both}, though they state the seeds {one.seed} and {two.seed}")
+    (baseline, first), *others = systems.items()
+    for name, runs in others:
+        itself = {digest for _, digest in first} == {digest for _, digest in runs}
+        for run, digest in runs:
+            same = [known.path for known, output in first if output == digest]
+            if any(run.path.samefile(path) for path in same):
                 if itself:
                     continue
                 raise UserError(
-                    f"{path} is a run of {baseline} and of {name}: a file belongs to one system; "
-                    "give patterns that do not overlap (or one pattern twice, for a system "
+                    f"{run.path} is a run of {baseline} and of {name}: a file belongs to one "
+                    "system; give patterns that do not overlap (or one pattern twice, for a system "
                     "against itself)"
                 )
-            warnings.append(
-                f"{baseline}: {known[digest]} and {name}: {path} hold the same output; if that is "
-                "one training, the systems are not independent"
-            )
+            if same:
+                warnings.append(
+                    f"{baseline}: {same[-1]} and {name}: {run.path} hold the same output; if that "
+                    "is one training, the systems are not independent"
+                )
     return warnings

@@ -46,12 +46,14 @@ class Found:
         log: ``train.log`` beside the file or in the folder above, if there is one.
         protocol: how its checkpoint was chosen, as its record says: ``selection:dev|folds:10``;
             empty without a record, and where a task has one protocol only.
+        stated: the seed is that of a record or log, not a guess from the path.
     """
 
     path: Path
     seed: str | None
     log: Path | None
     protocol: str = ""
+    stated: bool = False
 
 
 def split_name(text: str) -> tuple[str | None, str]:
@@ -172,9 +174,9 @@ def find_runs(system: System, test_set: str, several: bool) -> tuple[list[Found]
             f"{', '.join(owners)}; give one that matches one, such as 'NAME-[0-9]*'"
         )
     logs = [_log_beside(path) for path in paths]
-    seeds = _seeds([str(path) for path in paths], logs, records)
+    seeds, stated = _seeds([str(path) for path in paths], logs, records)
     protocols = [str(record.get("protocol", "")) for record in records]
-    found = [Found(*row) for row in zip(paths, seeds, logs, protocols, strict=True)]
+    found = [Found(*row, stated) for row in zip(paths, seeds, logs, protocols, strict=True)]
     return found, [*_missing(pattern, paths, system.name), *_run_warnings(found, system.name)]
 
 
@@ -187,27 +189,27 @@ def _log_beside(path: Path) -> Path | None:
 
 def _seeds(
     paths: Sequence[str], logs: Sequence[Path | None], records: Sequence[dict[str, Any]]
-) -> list[str | None]:
-    """The seed of each run.
+) -> tuple[list[str | None], bool]:
+    """The seed of each run, and whether a record or log states it.
 
     It is the one in the grid's note, else in the log, else that of ``seedN`` in the path, else the
     one number in which the paths differ.
     """
     if all("seed" in record for record in records):
-        return [str(record["seed"]) for record in records]
+        return [str(record["seed"]) for record in records], True
     if len(set(logs)) == len(logs) and None not in logs:
         logged = [_SEED_LOGGED.findall(_text(log)) for log in logs if log is not None]
         if all(logged):
-            return [numbers[-1] for numbers in logged]
+            return [numbers[-1] for numbers in logged], True
     named = [_SEED.findall(path) for path in paths]
     if all(named):
-        return [numbers[-1] for numbers in named]
+        return [numbers[-1] for numbers in named], False
     numbers = [re.findall(r"\d+", path) for path in paths]
     if len({re.sub(r"\d+", "#", path) for path in paths}) == 1 and len(paths) > 1:
         changing = [column for column in zip(*numbers, strict=True) if len(set(column)) > 1]
         if len(changing) == 1:
-            return list(changing[0])
-    return [None] * len(paths)
+            return list(changing[0]), False
+    return [None] * len(paths), False
 
 
 def _text(log: Path) -> str:

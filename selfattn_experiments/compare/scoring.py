@@ -98,7 +98,7 @@ def score_runs(
     warnings += task.gold_warnings(str(path), path, gold)
     texts = all(isinstance(sentence, str) for sentence in gold)
     sentences: dict[str, Iterable[Any]] = {}
-    systems: dict[str, list[tuple[Path, str]]] = {}
+    systems: dict[str, list[tuple[Found, str]]] = {}
     with ExitStack() as stack:
         for number, (system, run) in enumerate(found, 1):
             say(f"{name}: reading run {number} of {len(found)}")
@@ -108,9 +108,10 @@ def score_runs(
                 f"{system}: {run.path}", run.path, output, gold, settings.lowercase
             )
             sentences[digest] = _Lines(output, stack) if texts else output
-            systems.setdefault(system, []).append((run.path, digest))
+            systems.setdefault(system, []).append((run, digest))
         warnings += check_distinct(systems)
-        counted = _Counted(gold, sentences, list(chain.from_iterable(systems.values())), keep)
+        runs = [(run.path, digest) for run, digest in chain.from_iterable(systems.values())]
+        counted = _Counted(gold, sentences, runs, keep)
         counts = {m.name: counted.of(m, lambda text: say(f"{name}: {text}")) for m in metrics}
     signatures = [metric.signature for metric in metrics]
     for folder in dict.fromkeys(file.path.parent for _, file in found):

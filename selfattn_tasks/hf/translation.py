@@ -17,7 +17,7 @@ from selfattn.errors import UserError
 
 from .. import checkpoints, saved
 from ..files import read_object, writing
-from ..model_folder import CONFIG, WEIGHTS, checkpoint
+from ..model_folder import CONFIG, WEIGHTS, checkpoint, translates
 from ..translation import vocabulary
 from ..translation.parts import find_parts
 from ..translation.prepare import SUMMARY
@@ -219,6 +219,25 @@ def config_of(flags: Mapping[str, Any], weights: Mapping[str, Tensor], path: Pat
     )
 
 
+def read_folder(folder: Path) -> tuple[Any, Any]:
+    """Model and tokenizer of a folder of Hugging Face.
+
+    Raises:
+        UserError: if it holds no translation model of this project, or is broken.
+    """
+    from selfattn.hf import SelfattnForConditionalGeneration, SelfattnTokenizer
+
+    if not translates(folder / WEIGHTS):
+        held = read_object(folder / CONFIG).get("architectures")
+        raise UserError(f"{folder} holds {held}, not a translation model of this project")
+    try:
+        model = SelfattnForConditionalGeneration.from_pretrained(folder)
+        return model, SelfattnTokenizer.from_pretrained(folder)
+    except Exception as error:  # of transformers, safetensors and the system
+        reason = f"{error} ".splitlines()[0].strip()
+        raise UserError(f"the model in {folder} cannot be read: {reason}") from error
+
+
 def to_fairseq(folder: Path, path: Path) -> None:
     """Write a folder as a checkpoint for fairseq-generate, with the dictionaries beside it.
 
@@ -230,17 +249,10 @@ def to_fairseq(folder: Path, path: Path) -> None:
     Raises:
         UserError: if the folder holds no such model, or other dictionaries lie there already.
     """
-    from selfattn.hf import SelfattnForConditionalGeneration
-
-    config = read_object(folder / CONFIG)
-    if config.get("architectures") != ["SelfattnForConditionalGeneration"]:
-        raise UserError(
-            f"{folder} holds {config.get('architectures')}, not a translation model of this project"
-        )
-    entries = _entries(folder, config)
+    model, tokenizer = read_folder(folder)
+    entries = list(tokenizer.convert_ids_to_tokens(list(range(model.config.vocab_size))))
     if tuple(entries[: len(SPECIAL)]) != SPECIAL or None in entries:
         raise UserError(f"{folder}: a vocabulary of fairseq begins with {', '.join(SPECIAL)}")
-    model = SelfattnForConditionalGeneration.from_pretrained(folder)
     flags, attention = model.config, model.config.attention
     wrapped = names.WRAPPED if attention != "multihead" or not _is_plain(flags) else ""
     args = {
@@ -279,6 +291,10 @@ def to_fairseq(folder: Path, path: Path) -> None:
     if (folder / "spm.model").is_file():
         beside["spm.model"] = (folder / "spm.model").read_bytes()
     for name, content in beside.items():
+        if Path(name).name != name:
+            raise UserError(
+                f"{folder / CONFIG}: the language {name[5:-4]!r} is not allowed; it must be a word"
+            )
         old = path.parent / name
         if old.exists() and old.read_bytes() != content:
             raise UserError(f"{old} belongs to another model; name a checkpoint in another folder")
@@ -286,14 +302,6 @@ def to_fairseq(folder: Path, path: Path) -> None:
         with writing(path.parent / name) as file:
             file.write(content)
     saved.write(checkpoint(names.fairseqs_of(model.state_dict(), wrapped), args, task_state), path)
-
-
-def _entries(folder: Path, config: Mapping[str, Any]) -> list[str]:
-    """fairseq's dictionary, from the tokenizer."""
-    from selfattn.hf import SelfattnTokenizer
-
-    tokenizer = SelfattnTokenizer.from_pretrained(folder)
-    return list(tokenizer.convert_ids_to_tokens(list(range(config["vocab_size"]))))
 
 
 def _is_plain(config: Any) -> bool:

@@ -14,7 +14,7 @@ from selfattn.errors import UserError, check_integer
 
 from .. import saved
 from ..model_folder import WEIGHTS
-from .translation import Search, read_model, set_search
+from .translation import Search, read_folder, read_model, set_search
 
 # So many batches are sorted by length at a time: the memory and the delay of a stream.
 _SORTED = 16
@@ -51,15 +51,7 @@ class Translator:
         """
         found = saved.find_checkpoint(Path(path))
         if found.name == WEIGHTS:
-            from transformers import AutoTokenizer
-
-            from selfattn.hf import SelfattnForConditionalGeneration
-
-            try:
-                model = SelfattnForConditionalGeneration.from_pretrained(found.parent)
-                tokenizer = AutoTokenizer.from_pretrained(found.parent)
-            except (OSError, ValueError, RuntimeError) as error:
-                raise UserError(f"{found.parent} holds no translation model: {error}") from None
+            model, tokenizer = read_folder(found.parent)
         else:
             model, tokenizer, _ = read_model(found)
             set_search(model.generation_config, Search())

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from benchmarks.testing import assert_close, padding_mask
 from selfattn.errors import UserError
 from selfattn.masks import head_masks
 from selfattn.ops import mtsa
+from selfattn.ops.disa.fused import launch
 from selfattn.ops.mtsa.fused import configs
 
 
@@ -96,13 +98,16 @@ def test_the_fastest_steps_are_written_where_kernels_look_for_them(tmp_path, mon
     monkeypatch.setattr(tiles, "_timed", timed)
     results = Results(tmp_path, "tiles", "cpu")
     results.dry = False
+    results.add({"kernel": "disa", "variant": "dropout", "tile": "(64, 32, 8)", "best": True})
     tiles._search(results, *keys.values(), None)
-    best = {row["kernel"]: row["step"] for row in results.find(best=True)}
+    best = {row["kernel"]: row["step"] for row in results.find(best=True, width=64)}
     assert set(best) == set(configs.LADDERS)
     assert configs.LADDERS["forward"][best["forward"]].queries == 64
     assert configs.LADDERS["query"][best["query"]].queries in (16, 32, 64)
     copy = shutil.copy(configs.__file__, tmp_path / "configs.py")
-    tiles.write(results, copy)
+    disa = Path(shutil.copy(launch.__file__, tmp_path / "launch.py"))
+    tiles.write(results, copy, disa)
+    assert "TILES = {False: Tile(32, 64, 4), True: Tile(64, 32, 8)}\n" in disa.read_text()
     scope: dict = {"__name__": "copy"}
     exec(compile(copy.read_text(), "copy", "exec"), scope)
     for key, old in configs.STEPS.items():

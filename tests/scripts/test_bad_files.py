@@ -45,6 +45,7 @@ COMMANDS = [
     ("export_model --to hf tagger.pt o --record run.json", "tagger.pt run.json", "", "o"),
     ("export_model --to fairseq folder o.pt", "folder", "o.pt", ""),
     ("export_model --to onnx tagger.pt o", "tagger.pt", "", "o"),
+    ("../selfattn_experiments/__main__ page tagger.pt", "tagger.pt", "", ""),
     ("plot_curves train.log --output o.svg", "train.log", "o.svg", ""),
     ("predict_srl tagger.pt --input a.conll --output o.props", "tagger.pt a.conll", "o.props", ""),
     ("predict_srl --model tagger.pt --prose a.txt --predicates old --output o.html",

@@ -8,6 +8,7 @@ import pytest
 from selfattn.errors import UserError
 from selfattn_experiments.commands import page
 from selfattn_experiments.commands.verbs import VERBS
+from selfattn_tasks.model_folder import WEIGHTS
 from selfattn_tasks.sentences.model.predictor import Predictor
 from selfattn_tasks.srl import SRL
 from tests.conftest import free_port
@@ -61,6 +62,21 @@ def test_layers_are_drawn_one_or_all(answer):
 def test_a_pair_lacks_a_sentence(pairs):  # noqa: F811
     said = page.respond(page.open_sentences(pairs), "a b", " ", "last")
     assert said[0] == "" and "has 1 sentences" in said[1]
+
+
+def test_a_folder_of_hugging_face_translates(tmp_path):
+    pytest.importorskip("transformers")
+    from tests.selfattn_tasks.test_hostile_folder import save_translation
+
+    save_translation(tmp_path)
+    model = page.opening(tmp_path / WEIGHTS)(tmp_path / WEIGHTS)
+    said, picture = page.respond(model, "a b <", "last")
+    assert said.startswith('<p class="said"') and picture.count("<img") == 1
+    _, problem = page.respond(model, "a " * 1000, "last")
+    assert "... has 1001 pieces; the model takes 1000" in problem
+    (tmp_path / WEIGHTS).write_bytes(b"x" * 99)
+    with pytest.raises(UserError, match="the model in .* cannot be read: "):
+        page.opening(tmp_path / WEIGHTS)(tmp_path / WEIGHTS)
 
 
 def test_what_to_install_is_said(tagger, monkeypatch):

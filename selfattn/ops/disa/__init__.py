@@ -80,7 +80,7 @@ def disa(
             PyTorch operators anywhere; ``"fused"`` is a kernel, in C on a CPU and in Triton on a
             GPU; ``"auto"`` is the first of ``"fused"``, ``"eager"`` and ``"reference"`` that can
             be used. ``selfattn/layers/README.md`` says what each can be used for.
-        mask: deprecated name of ``masks``.
+        mask: deprecated name of ``masks``, which goes in version 0.4.
 
     Returns:
         ``(B, T, C)`` in the dtype of x. A padded or unselected query and one with no visible key
@@ -105,7 +105,7 @@ def disa(
     """
     dispatch.refuse_tracing("disa")
     if mask is not None:
-        message = "disa(mask=...) is deprecated; call disa(masks=...)"
+        message = "disa(mask=...) is deprecated and goes in 0.4; call disa(masks=...)"
         warnings.warn(message, DeprecationWarning, stacklevel=2)
         masks = mask if masks is None else masks
     if not x.is_meta and torch.is_autocast_enabled(x.device.type):

@@ -28,8 +28,7 @@ def mtsa_reference(
         k: keys ``(B, H, T, D_i)``.
         v: values ``(B, H, T, D)``.
         s: source2token scores after sigma_s (eq. 9) ``(B, H, T, D)``.
-        allowed: bool ``(B or 1, H, Tq, T)``, whether the query may see the key: where the mask of
-            eq. 10 is 0 and not minus infinity.
+        allowed: bool ``(B or 1, H, Tq, T)``, True where the mask of eq. 10 is 0: the key is seen.
         sigma_t: ``"identity"`` or ``"logsigmoid"``.
         bias: ``(H, Tq, T)``, finite, added where eq. 10 adds the mask.
         pair_dropout: factor on (query, key) pairs ``(B, H, Tq, T)``, 0 or 1 / keep (appendix A.3).
@@ -40,7 +39,7 @@ def mtsa_reference(
     """
     r = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # eq. 8, (B, H, Tq, T)
     if sigma_t == "logsigmoid":
-        r = F.logsigmoid(r)
+        r = torch.where(r < -40, r, F.logsigmoid(r))  # the same; in ONNX, the latter ends at -88
     if bias is not None:
         r = r + bias
     score = r[..., None] + s[:, :, None]  # eq. 10 without the mask, (B, H, Tq, T, D)

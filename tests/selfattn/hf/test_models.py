@@ -199,6 +199,46 @@ def test_shared_embeddings_stay_shared(tmp_path, tied):
     assert torch.equal(*same)
 
 
+@pytest.mark.parametrize("tied", ["all", "output", "none"])
+def test_the_vocabulary_of_both_sides_grows(tmp_path, tied):
+    SelfattnForConditionalGeneration(config(share_embeddings=tied)).save_pretrained(tmp_path)
+    model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path).eval()
+    before = model(input_ids=IDS, labels=IDS).logits
+    model.resize_token_embeddings(40, mean_resizing=False)
+    new = model.decoder.embeddings.tokens.weight[30:]
+    assert new.std().item() == pytest.approx(1 / 4, rel=0.3)  # as a new model's of width 16
+    torch.testing.assert_close(model(input_ids=IDS, labels=IDS).logits[..., :30], before)
+    model.save_pretrained(tmp_path / "longer")
+    again = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "longer").eval()
+    new_ids = torch.full((1, 3), 39)
+    both = [m(input_ids=new_ids, labels=new_ids).logits for m in (model, again)]
+    assert torch.equal(*both) and both[0].shape == (1, 3, 40)
+
+
+def test_learned_positions_end():
+    model = SelfattnForConditionalGeneration(
+        config(positions="learned", max_position_embeddings=5)
+    ).eval()
+    padded = torch.cat([IDS, torch.ones_like(IDS)], 1)
+    both = (model(input_ids=ids, labels=IDS).logits for ids in (IDS, padded))
+    torch.testing.assert_close(*both)  # padding has no position
+    message = "a sequence has 6 tokens, but learned positions end at max_position_embeddings, 5"
+    for call in (
+        lambda: model.encoder(torch.full((1, 6), 7)),
+        lambda: model(input_ids=IDS, labels=torch.full((2, 6), 7)),
+        lambda: model.generate(IDS, max_new_tokens=9, min_new_tokens=9, do_sample=False),
+    ):
+        with pytest.raises(UserError, match=message):
+            call()
+
+
+def test_what_needs_a_padding_token_says_so():
+    alone = config(pad_token_id=None)
+    assert SelfattnModel(alone)(IDS)[0].isfinite().all()
+    with pytest.raises(UserError, match="pad_token_id None is not allowed; it must be a whole"):
+        SelfattnForConditionalGeneration(alone)
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -209,6 +249,7 @@ def test_shared_embeddings_stay_shared(tmp_path, tied):
         ({"hiden_size": 8}, "has no argument 'hiden_size'; do you mean 'hidden_size'"),
         ({"positions": "sines"}, "positions 'sines' is unknown; allowed are sinusoidal"),
         ({"hidden_act": "rellu"}, "hidden_act 'rellu' is unknown; allowed are gelu"),
+        ({"pad_token_id": 4000}, "pad_token_id 4000 is not allowed; it must be at most 3999"),
         ({"d_model": 8}, "has no argument 'd_model'; do you mean 'hidden_size'"),
     ],
 )

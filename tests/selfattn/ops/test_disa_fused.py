@@ -69,14 +69,14 @@ def test_kernels_are_the_reference(fused, masks, length, padding):
 
 
 def test_tokens_beyond_one_tile(fused):
-    values, upstream = inputs(launch.choose(False).tokens + 8)
+    values, upstream = inputs(launch.TILES[False].tokens + 8)
     hidden = padding_mask("left", 2, values[0].shape[1])
     compare(fused, values, upstream, (FORWARD, PositionalMask(window=6)), hidden)
 
 
 def test_features_beyond_one_tile(fused):
     """Neither the groups nor the whole are a multiple of a tile's features."""
-    values, upstream = inputs(5, features=2 * (launch.choose(False).features + 3))
+    values, upstream = inputs(5, features=2 * (launch.TILES[False].features + 3))
     compare(fused, values, upstream, DIRECTIONS, padding_mask("right", 2, 5))
 
 

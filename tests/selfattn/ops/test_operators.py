@@ -30,7 +30,7 @@ def test_operators_have_the_same_arguments_in_the_same_order(name):
 def test_the_old_name_of_masks_still_works():
     x = torch.randn(2, 5, 4)
     mask = PositionalMask("forward")
-    with pytest.warns(DeprecationWarning, match=r"call disa\(masks=...\)"):
+    with pytest.warns(DeprecationWarning, match=r"goes in 0\.4; call disa\(masks=...\)"):
         found = disa(x, x, x, mask=mask)
     assert torch.equal(found, disa(x, x, x, masks=mask))
     with pytest.raises(UserError, match="masks is missing"):

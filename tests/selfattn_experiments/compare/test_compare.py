@@ -202,6 +202,27 @@ REFUSED = {
 }
 
 
+def test_two_seeds_may_give_one_output(folder):
+    """If records state them; numbers in a path are no proof, and a link is one file."""
+    one, three = (folder / f"runs/good-{seed}" for seed in (1, 3))
+    (three / "one.out").write_bytes((one / "one.out").read_bytes())
+    for seed in (1, 2, 3):
+        note = json.dumps({"system": "good", "seed": seed})
+        (folder / f"runs/good-{seed}/run.json").write_text(note)
+    report = found()
+    (doubt,) = (text for text in report.warnings if "hold the same output" in text)
+    assert doubt.endswith(
+        "good-3/one.out hold the same output, though they state the seeds 1 and 3"
+    )
+    assert report.comparisons[0].verdict == "better"
+    itself = found(base="runs/good-*/one.out").warnings
+    assert sum("hold the same output" in text for text in itself) == 2  # one a system
+    (three / "one.out").unlink()
+    (three / "one.out").symlink_to(one / "one.out")
+    with pytest.raises(UserError, match="so they are one run"):
+        found()
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(folder, name):
     spoil, arguments, words = REFUSED[name]

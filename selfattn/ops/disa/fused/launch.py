@@ -25,9 +25,9 @@ class Tile(NamedTuple):
     warps: int
 
 
-def choose(dropout: bool) -> Tile:
-    """The tile of both kernels; ``report`` shows its registers. Dropout needs some for itself."""
-    return Tile(16 if dropout else 32, 64, 4)
+# Of both kernels, without dropout and with it, which needs registers for itself; no time was
+# measured: ``benchmarks/gpu.sh tiles`` does, and writes the fastest here.
+TILES = {False: Tile(32, 64, 4), True: Tile(16, 64, 4)}
 
 
 class Forward(NamedTuple):
@@ -120,7 +120,7 @@ class Triton(DiSACall):
     def _arguments(self, inputs: Sequence[Any]) -> dict[str, Any]:
         """What all groups of features share, by the names of the kernels; x where nothing is."""
         x, _, _, _, padding, unseen, seed = inputs
-        tile = choose(self.dropout_p > 0)
+        tile = TILES[self.dropout_p > 0]
         return {
             "padding_ptr": x if padding is None else _bytes(padding),
             "unseen_ptr": x if padding is None else _bytes(padding if unseen is None else unseen),
@@ -148,7 +148,7 @@ class Triton(DiSACall):
         """Run a kernel for each group of features; ``tensors`` are those beside x, a, b."""
         x, a, b = (rows(t) for t in inputs[:3])
         tensors = {"x": x, "a": a, "b": b, **tensors}
-        tile = choose(self.dropout_p > 0)
+        tile = TILES[self.dropout_p > 0]
         batch, length, _ = x.shape
         for mask, parts, features in groups(self.masks, x.shape[2]):
             width = features.stop - features.start

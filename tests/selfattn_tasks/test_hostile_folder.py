@@ -1,0 +1,88 @@
+"""Hostile folders of Hugging Face: nothing they hold runs, and nothing is written outside."""
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer  # noqa: E402
+
+from selfattn.errors import UserError  # noqa: E402
+from selfattn.hf import (  # noqa: E402
+    SelfattnConfig,
+    SelfattnForConditionalGeneration,
+    SelfattnTokenizer,
+)
+from selfattn_tasks import checkpoints, model_folder  # noqa: E402
+from selfattn_tasks.hf.pieces import SPECIAL, build_tokenizer  # noqa: E402
+from selfattn_tasks.hf.translation import to_fairseq  # noqa: E402
+
+
+class Payload:
+    def __reduce__(self):
+        return Path.touch, (Path("ran"),)
+
+
+def save_translation(folder):
+    """A small model of the words a and b."""
+    config = SelfattnConfig(
+        vocab_size=6,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        max_position_embeddings=1000,
+    )
+    SelfattnForConditionalGeneration(config).save_pretrained(folder)
+    names = dict(zip(("bos_token", "pad_token", "eos_token", "unk_token"), SPECIAL, strict=True))
+    tokenizer = build_tokenizer([*SPECIAL, "a", "b"], None, lowercase=False)
+    SelfattnTokenizer(tokenizer_object=tokenizer, known=6, **names).save_pretrained(folder)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder, in which a payload leaves the file ``ran``."""
+    monkeypatch.chdir(tmp_path)
+    save_translation("model")
+    yield tmp_path / "model"
+    assert not (tmp_path / "ran").exists(), "the payload ran"
+
+
+def edit(path, **changes):
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_pickles_are_not_loaded(folder):
+    (folder / "model.safetensors").unlink()
+    torch.save({"lm_head.weight": Payload()}, folder / "pytorch_model.bin")
+    with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
+        AutoModelForSeq2SeqLM.from_pretrained(folder)
+    (folder / "pytorch_model.bin").rename(folder / "model.safetensors")
+    edit(folder / model_folder.CONFIG, task_state={"srl_tagging": {}})
+    with pytest.raises(UserError, match="cannot read the weights"):
+        checkpoints.read(folder / "model.safetensors")
+
+
+def test_code_in_a_folder_is_not_run(folder):
+    """The registered classes are taken, and transformers does not ask for any trust."""
+    (folder / "evil.py").write_text("from pathlib import Path\nPath('ran').touch()\n")
+    code = {f"Auto{kind}": "evil.Evil" for kind in ("Config", "Model", "ModelForSeq2SeqLM")}
+    edit(folder / model_folder.CONFIG, auto_map=code)
+    edit(folder / "tokenizer_config.json", auto_map={"AutoTokenizer": [None, "evil.Evil"]})
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+    assert isinstance(model, SelfattnForConditionalGeneration)
+    assert isinstance(AutoTokenizer.from_pretrained(folder), SelfattnTokenizer)
+
+
+def test_a_language_is_no_path(folder):
+    place = folder / "a" / "b"
+    place.mkdir(parents=True)
+    edit(folder / model_folder.CONFIG, source_lang="/../../x")
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(UserError, match=r"config.json: the language '/\.\./\.\./x' is not allowed"):
+        to_fairseq(folder, place / "model.pt")
+    assert sorted(folder.rglob("*")) == before
