@@ -231,11 +231,16 @@ def read_folder(folder: Path) -> tuple[Any, Any]:
         held = read_object(folder / CONFIG).get("architectures")
         raise UserError(f"{folder} holds {held}, not a translation model of this project")
     try:
-        model = SelfattnForConditionalGeneration.from_pretrained(folder)
-        return model, SelfattnTokenizer.from_pretrained(folder)
+        model, found = SelfattnForConditionalGeneration.from_pretrained(
+            folder, output_loading_info=True
+        )
+        tokenizer = SelfattnTokenizer.from_pretrained(folder)
     except Exception as error:  # of transformers, safetensors and the system
         reason = f"{error} ".splitlines()[0].strip()
         raise UserError(f"the model in {folder} cannot be read: {reason}") from error
+    if found["missing_keys"]:  # transformers draws them at random
+        raise UserError(f"{folder / WEIGHTS} lacks {min(found['missing_keys'])}")
+    return model, tokenizer
 
 
 def to_fairseq(folder: Path, path: Path) -> None:

@@ -9,6 +9,7 @@ import torch
 
 pytest.importorskip("transformers")
 
+from safetensors.torch import load_file, save_file  # noqa: E402
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer  # noqa: E402
 
 from selfattn.errors import UserError  # noqa: E402
@@ -19,7 +20,7 @@ from selfattn.hf import (  # noqa: E402
 )
 from selfattn_tasks import checkpoints, model_folder  # noqa: E402
 from selfattn_tasks.hf.pieces import SPECIAL, build_tokenizer  # noqa: E402
-from selfattn_tasks.hf.translation import to_fairseq  # noqa: E402
+from selfattn_tasks.hf.translation import read_folder, to_fairseq  # noqa: E402
 
 
 class Payload:
@@ -86,3 +87,11 @@ def test_a_language_is_no_path(folder):
     with pytest.raises(UserError, match=r"config.json: the language '/\.\./\.\./x' is not allowed"):
         to_fairseq(folder, place / "model.pt")
     assert sorted(folder.rglob("*")) == before
+
+
+def test_a_weight_that_is_missing_is_not_drawn(folder):
+    weights = load_file(folder / "model.safetensors")
+    del weights["decoder.norm.weight"]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UserError, match=r"model.safetensors lacks decoder.norm.weight"):
+        read_folder(folder)
