@@ -42,54 +42,61 @@ def sample(mask):
 
 
 # How to call each entry point with a mask; layers listed in ATTENTIONS need no line.
-CALLS = {
-    "masks.PositionalMask.visible_keys": both[0].visible_keys,
-    "masks.check_padding_mask": lambda m: masks.check_padding_mask(m, (2, 3)),
-    "ops.mtsa": lambda m: ops.mtsa(*[heads] * 4, masks=both, padding_mask=m),
-    "ops.disa": lambda m: ops.disa(x, x, x, mask=both, padding_mask=m),
-    "layers.base.SelfAttention.forward": None,  # without a body
-    "layers.base.SelfAttention.inspect": None,
-    "layers.base.SelfAttention.check_input": lambda m: layers.build_attention(
-        "multihead", 8, 2
-    ).check_input(x, m),
-    "layers.base.zero_padding": lambda m: base.zero_padding(x, m),
-    "layers.blocks.Blocks.__init__": lambda m: blocks.Blocks(x, m, 2),
-    "layers.inspection.visible_keys": lambda m: inspection.visible_keys(both, 3, m, x),
-    "layers.masked_self_attention.MaskedSelfAttention.forward": lambda m: attend(x, m),
-    "layers.masked_self_attention.MaskedSelfAttention.weights": lambda m: attend.weights(x, m),
-    "layers.mblosa.MBloSA.forward": lambda m: block(cut, m[:, None]),
-    "layers.mblosa.MBloSA.fuse": lambda m: block.fuse(cut, m[:, None]),
-    "layers.mblosa.MBloSA.weights": lambda m: block.weights(cut, m[:, None]),
-    "layers.selection.Sampler.forward": sample,
-    "layers.selection.real_tokens": lambda m: selection.real_tokens(x, m),
-    "layers.source2token.Source2Token.forward": lambda m: pool(x, m),
-    "layers.source2token.Source2Token.weights": lambda m: pool.weights(x, m),
-    "srl.decode.decode": lambda m: decode.decode(scores, m, labels),
-    "srl.decode.viterbi": lambda m: decode.viterbi(scores, m, strict),
-    "srl.decode_structure.best_structured": lambda m: decode_structure.best_structured(
-        scores, m, labels
-    ),
-    "srl.chain.forward": lambda m: chain.forward(scores.double(), m, strict),
-    "srl.chain.backward": lambda m: chain.backward(scores.double(), m, strict),
-    "srl.chain.log_likelihood": lambda m: chain.log_likelihood(
-        scores, torch.zeros(2, 3, dtype=torch.long), m, strict
-    ),
-    "srl.tagger.confidence.with_confidence": lambda m: confidence.with_confidence(
-        [], scores, m, labels
-    ),
-    "srl.tagger.predicates.places": lambda m: predicates.places(scores[..., 0], m),
-    "srl.tagger.sublayer.ContextSublayer.forward": lambda m: sublayer.ContextSublayer(
-        sublayer.SUBLAYERS["bilstm"].make(), 8
-    )(x, m),
-    "srl.tagger.network.Tagger.forward": lambda m: network.Tagger(config)(words, words, m),
-    "srl.tagger.network.TaggerLayer.forward": lambda m: network.TaggerLayer(config)(x, m),
-} | {
-    f"layers.{layer.__module__.rpartition('.')[2]}.{layer.__name__}.{way}": (
-        lambda m, name=name, way=way: getattr(layers.build_attention(name, 8, 2), way)(x, m)
-    )
-    for name, layer in layers.ATTENTIONS.items()
-    for way in ("forward", "inspect")
-}
+CALLS = (
+    {
+        "masks.PositionalMask.visible_keys": both[0].visible_keys,
+        "masks.check_padding_mask": lambda m: masks.check_padding_mask(m, (2, 3)),
+        "ops.mtsa": lambda m: ops.mtsa(*[heads] * 4, masks=both, padding_mask=m),
+        "ops.disa": lambda m: ops.disa(x, x, x, mask=both, padding_mask=m),
+        "layers.base.SelfAttention.forward": None,  # without a body
+        "layers.base.SelfAttention.inspect": None,
+        "layers.base.SelfAttention.check_input": lambda m: layers.build_attention(
+            "multihead", 8, 2
+        ).check_input(x, m),
+        "layers.base.zero_padding": lambda m: base.zero_padding(x, m),
+        "layers.blocks.Blocks.__init__": lambda m: blocks.Blocks(x, m, 2),
+        "layers.inspection.visible_keys": lambda m: inspection.visible_keys(both, 3, m, x),
+        "layers.masked_self_attention.MaskedSelfAttention.forward": lambda m: attend(x, m),
+        "layers.masked_self_attention.MaskedSelfAttention.weights": lambda m: attend.weights(x, m),
+        "layers.mblosa.MBloSA.forward": lambda m: block(cut, m[:, None]),
+        "layers.mblosa.MBloSA.fuse": lambda m: block.fuse(cut, m[:, None]),
+        "layers.mblosa.MBloSA.weights": lambda m: block.weights(cut, m[:, None]),
+        "layers.selection.Sampler.forward": sample,
+        "layers.selection.real_tokens": lambda m: selection.real_tokens(x, m),
+        "layers.source2token.Source2Token.forward": lambda m: pool(x, m),
+        "layers.source2token.Source2Token.weights": lambda m: pool.weights(x, m),
+        "srl.decode.decode": lambda m: decode.decode(scores, m, labels),
+        "srl.decode.viterbi": lambda m: decode.viterbi(scores, m, strict),
+        "srl.decode_structure.best_structured": lambda m: decode_structure.best_structured(
+            scores, m, labels
+        ),
+        "srl.chain.forward": lambda m: chain.forward(scores.double(), m, strict),
+        "srl.chain.backward": lambda m: chain.backward(scores.double(), m, strict),
+        "srl.chain.log_likelihood": lambda m: chain.log_likelihood(
+            scores, torch.zeros(2, 3, dtype=torch.long), m, strict
+        ),
+        "srl.tagger.confidence.with_confidence": lambda m: confidence.with_confidence(
+            [], scores, m, labels
+        ),
+        "srl.tagger.predicates.places": lambda m: predicates.places(scores[..., 0], m),
+        "srl.tagger.sublayer.ContextSublayer.forward": lambda m: sublayer.ContextSublayer(
+            sublayer.SUBLAYERS["bilstm"].make(), 8
+        )(x, m),
+        "srl.tagger.network.Tagger.forward": lambda m: network.Tagger(config)(words, words, m),
+        "srl.tagger.network.Tagger.below": lambda m: network.Tagger(config).below(words, m),
+        "srl.tagger.network.Tagger.above": lambda m: network.Tagger(config).above(
+            x[..., :4], words, m
+        ),
+        "srl.tagger.network.TaggerLayer.forward": lambda m: network.TaggerLayer(config)(x, m),
+    }
+    | {
+        f"layers.{layer.__module__.rpartition('.')[2]}.{layer.__name__}.{way}": (
+            lambda m, name=name, way=way: getattr(layers.build_attention(name, 8, 2), way)(x, m)
+        )
+        for name, layer in layers.ATTENTIONS.items()
+        for way in ("forward", "inspect")
+    }
+)
 
 
 def takes_a_mask(function):

@@ -118,6 +118,8 @@ def run(command, place, run_cli):
     program, *words = shlex.split(command)
     if program.startswith("fairseq-"):
         words = ["-m", f"fairseq_cli.{program.removeprefix('fairseq-')}", *words]
+    if program == "selfattn":
+        words = ["-m", "selfattn_experiments", *words]
     done = run_cli(words, cwd=place, stdin=TYPED.get(program, ""), CUDA_VISIBLE_DEVICES="")
     if target:
         (place / target.strip()).write_text(done.stdout)
@@ -136,11 +138,15 @@ def test_every_command_in_its_order(place, run_cli):
         done = run(" ".join([command, *(ADDED[start] for start in more)]), place, run_cli)
         assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
     assert used == set(ADDED)
-    (code,) = blocks("python", ["docs/translation.md"])
+    code, without = blocks("python", ["docs/translation.md"])
     code += 'print(type(model.translate("A dog runs.")))\n'
     python = run_cli(["-c", code], cwd=place)
     assert python.returncode == 0, python.stderr
     assert re.fullmatch(r"\[(['\"]).*\1\]\n<class 'str'>\n", python.stdout), python.stdout
+    said, python = python.stdout.splitlines()[0], run_cli(["-c", without], cwd=place)
+    assert python.returncode == 0, python.stderr
+    first, *lines = python.stdout.splitlines()
+    assert (first, len(lines), lines[1]) == (said, 3, ""), python.stdout
     python = run_cli(["-c", "\n".join(blocks("python", ["docs/huggingface.md"]))], cwd=place)
     assert python.returncode == 0, python.stderr
     labels, scores, classes = (

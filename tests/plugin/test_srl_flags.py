@@ -196,7 +196,10 @@ def test_vectors_that_are_kept_and_how_many_there_are(build, tmp_path, caplog, k
         ("none.pt --sentence Go --predicates went", "the checkpoint none.pt does not exist"),
         ("none.pt --input none.conll --output none/a.props", "there is no folder none"),
         ("none.pt --input none.conll --output tests", "--output is tests, which cannot be written"),
-        ("tests/data/checkpoint_v0_1/nmt.pt --sentence Go --predicates 0", "is not a tagger"),
+        (
+            "tests/data/checkpoint_v0_1/nmt.pt --sentence Go --predicates 0",
+            "is one of translation",
+        ),
     ],
 )
 def test_prediction(run_cli, args, expected):

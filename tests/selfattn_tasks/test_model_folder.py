@@ -108,7 +108,8 @@ def test_a_tagger_s_folder_computes_the_same(tmp_path, name):
     ids, more = inputs["words"], {name: inputs[name] for name in ("spellings", "places")}
     found = model(ids, token_type_ids=inputs["indicator"], labels=inputs["indicator"], **more)
     keep = ids != 0
-    assert torch.equal(found.logits.log_softmax(-1)[keep], expected[keep])
+    # The predictor reads a sentence once for all its predicates.
+    torch.testing.assert_close(found.logits.log_softmax(-1)[keep], expected[keep])
     assert found.loss.isfinite() and found.loss.requires_grad
     with_mask = model(ids + 2 * ~keep, keep.long(), inputs["indicator"], **more)
     torch.testing.assert_close(with_mask.logits[keep], found.logits[keep])

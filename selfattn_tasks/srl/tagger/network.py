@@ -290,6 +290,7 @@ class Tagger(nn.Module):
             for :meth:`above`, with ``late_layers`` the output of the layers below these, otherwise
             the embedding without the indicator's part.
         """
+        check_padding_mask(padding_mask, words.shape)
         parts = [self._look_up(words)]
         if self.features is not None:
             parts.append(self.features(more["pieces"], more["firsts"]).to(parts[0]))
@@ -305,6 +306,7 @@ class Tagger(nn.Module):
 
     def above(self, x: Tensor, indicator: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         """Scores ``(B, T, labels)`` from what :meth:`below` gave of each row's sentence."""
+        check_padding_mask(padding_mask, indicator.shape)
         if self.mark is None:
             x = self._marked(x, indicator, padding_mask)
         else:
