@@ -35,7 +35,7 @@ demo: ## train a small translation model on real text, translate, show the resul
 test: ## run the whole test suite
 	@$(FIND_PYTHON)
 	@$(SETUP) base dev docs
-	@OMP_NUM_THREADS=1 $(VENV)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+	@OMP_NUM_THREADS=1 $(VENV)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 matrix: ## the tests on every Python from 3.10 to 3.13 that is found
 	@$(FIND_PYTHON)

@@ -40,6 +40,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU and --device cuda"))
+    # The longest test first: at the end the other processes would wait for it.
+    items.sort(key=lambda item: item.path.name != "test_readme_commands.py")
 
 
 def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
