@@ -25,7 +25,7 @@ from typing import Any
 
 from selfattn.errors import UserError, check_integer, needed
 from selfattn_tasks.capture import inspections
-from selfattn_tasks.model_folder import translates
+from selfattn_tasks.model_folder import WEIGHTS, translates
 from selfattn_tasks.srl.tagger import html
 
 from ..report.figures import encoded
@@ -204,7 +204,8 @@ def build(path: Path) -> Any:
     os.environ |= {"GRADIO_ANALYTICS_ENABLED": "False", "GRADIO_ANALYTICS_MAX_EVENTS": "100"}
     model = opening(path)(path)
     gr = needed("gradio", "selfattn[page]")
-    title = "/".join(path.absolute().parts[-2:])
+    named = path.absolute().parts
+    title = named[-2] if path.name == WEIGHTS else "/".join(named[-2:])
     layers = ["last", "all", *map(str, range(1, model.layers + 1))]
     with gr.Blocks(title=title, analytics_enabled=False, fill_width=True) as page:
         gr.Markdown(f"# {title}")

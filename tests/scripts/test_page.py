@@ -164,3 +164,4 @@ def test_a_text_is_translated(serve, browser, repo_root):
 
     model = AttentionTransformerModel.from_pretrained(str(folder), "paper.pt")
     assert tab.locator(".said").inner_text() == model.translate(source, beam=5)
+    assert tab.title() == "checkpoint_v0_1/paper.pt"
