@@ -24,6 +24,7 @@ from selfattn.hf import SelfattnConfig, SelfattnForConditionalGeneration
 from selfattn_tasks.files import read_object, write_lines
 from selfattn_tasks.hf.pieces import read_dictionary
 from selfattn_tasks.hf.translation import Search, set_search, tokenizer_of
+from selfattn_tasks.hf.translator import Translator
 from selfattn_tasks.text import Cleaning, clean_pairs, read_lines, read_pairs
 
 # As in fairseq's multi-head attention: biases, and smaller queries, keys and values at the start.
@@ -110,12 +111,8 @@ def main() -> None:
     trainer.save_model()
     tokenizer.save_pretrained(args.run)
     shutil.copyfile(args.data / "spm.model", args.run / "spm.model")
-    translations, texts = [], read_lines(args.data / "raw" / f"test.{languages[0]}")
-    for start in range(0, len(texts), 50):
-        batch = tokenizer(texts[start : start + 50], padding=True, return_tensors="pt")
-        found = model.eval().generate(**batch.to(model.device))
-        translations += tokenizer.batch_decode(found, skip_special_tokens=True)
-    write_lines(args.run / "test.hyp", translations)
+    texts = read_lines(args.data / "raw" / f"test.{languages[0]}")
+    write_lines(args.run / "test.hyp", [*Translator(model, tokenizer).stream(texts)])
 
 
 if __name__ == "__main__":

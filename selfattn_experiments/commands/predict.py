@@ -39,7 +39,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -138,16 +137,14 @@ def form_of(args: argparse.Namespace) -> str:
     return args.format or (ENDINGS.get(args.output.suffix, "props") if args.output else "text")
 
 
-def typed(path: Path | None = None) -> Iterator[str]:
-    """The lines of a file, or of standard input."""
-    with open(path, "rb") if path else nullcontext(sys.stdin.buffer) as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                text = line.decode("utf-8").rstrip("\r\n")
-            except UnicodeDecodeError:
-                where = path or "standard input"
-                raise UserError(f"{where}, line {number}: not UTF-8 text") from None
-            yield text.removeprefix("\ufeff") if number == 1 else text
+def typed() -> Iterator[str]:
+    """The lines of standard input."""
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        try:
+            text = line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError:
+            raise UserError(f"standard input, line {number}: not UTF-8 text") from None
+        yield text.removeprefix("\ufeff") if number == 1 else text
 
 
 def texts(args: argparse.Namespace) -> Iterator[Text]:
@@ -191,7 +188,11 @@ def labelled(args: argparse.Namespace, model: SRL) -> Iterator[Located]:
 
 def write(sentences: Iterable[Shown], args: argparse.Namespace) -> None:
     """Write the result to --output, or print it, in the form that the flags ask for."""
-    parts = pieces(sentences, form_of(args), shutil.get_terminal_size((100, 24)).columns)
+    put(pieces(sentences, form_of(args), shutil.get_terminal_size((100, 24)).columns), args)
+
+
+def put(parts: Iterable[str], args: argparse.Namespace) -> None:
+    """Write text to --output, or print it."""
     if args.output:
         with writing(args.output) as file:
             file.writelines(part.encode("utf-8") for part in parts)

@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator
 from itertools import chain
 
-from selfattn_tasks.files import writing
+from selfattn_tasks.text import iter_lines
 
 from .flags import check_device
-from .predict import refuse_roles, shown, typed
+from .predict import put, refuse_roles, shown, typed
 
 
 def take_over(args: argparse.Namespace) -> None:
@@ -28,21 +28,16 @@ def take_over(args: argparse.Namespace) -> None:
     logging.disable_progress_bar()  # of a second of loading, on a terminal or not
     translator = Translator.from_pretrained(args.checkpoint[0], args.device)
     given = args.texts or args.sentence
-    read = chain.from_iterable(map(typed, args.input or (None,)))
+    read = chain.from_iterable(map(iter_lines, args.input)) if args.input else typed()
     start, count = time.perf_counter(), 0
 
-    def lines() -> Iterator[bytes]:
+    def lines() -> Iterator[str]:
         nonlocal count
         with shown("translating", len(given) if given else None, "lines") as progress:
             for count, said in enumerate(translator.stream(given or read), start=1):  # noqa: B007
                 progress.to(count)
-                yield said.encode() + b"\n"
+                yield f"{said}\n"
 
-    if args.output:
-        with writing(args.output) as file:
-            file.writelines(lines())
-    else:
-        sys.stdout.buffer.writelines(lines())
-        sys.stdout.flush()
+    put(lines(), args)
     seconds = time.perf_counter() - start
     print(f"{count:,} lines in {seconds:.1f} s", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 # The label of the predicate itself, and the prefix of a further piece of an argument.
@@ -44,6 +45,11 @@ class Proposition:
     lemma: str
     spans: tuple[Span, ...]
     confidence: float | None = field(default=None, compare=False, repr=False)
+
+
+def unlabelled(words: Sequence[str], places: Iterable[int]) -> tuple[Proposition, ...]:
+    """Predicates at ``places``, without spans; the lower-cased word stands for the lemma."""
+    return tuple(Proposition(place, words[place].lower(), ()) for place in places)
 
 
 @dataclass(frozen=True)

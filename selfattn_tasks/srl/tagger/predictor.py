@@ -17,7 +17,7 @@ from ... import checkpoints
 from ...batches import batches
 from ...saved import find_checkpoint
 from ..decode import decode
-from ..propositions import Proposition, Sentence
+from ..propositions import Proposition, Sentence, unlabelled
 from ..tags import WORD_BY_WORD, proposition_of
 from .confidence import with_confidence
 from .network import Tagger
@@ -222,8 +222,7 @@ class Predictor:
         for batch, reading in self._read([s.words for s in sentences], asked):
             rows = [row for row, i in enumerate(batch) if i in find]
             for row, at in zip(rows, self.places_in(reading, rows) if rows else (), strict=True):
-                words = reading.sentences[row]
-                found[batch[row]] = [Proposition(place, words[place].lower(), ()) for place in at]
+                found[batch[row]] = [*unlabelled(reading.sentences[row], at)]
             pairs = [(row, k) for row, i in enumerate(batch) for k in range(len(found[i]))]
             for part in batches(
                 [len(reading.sentences[row]) for row, _ in pairs], self._batch_words

@@ -12,7 +12,7 @@ from ...text import iter_lines
 from ..formats import conll
 from ..formats.brackets import looks_like_brackets
 from ..formats.rows import NO_PREDICATE, counts_words, read_blocks
-from ..propositions import Proposition, Sentence
+from ..propositions import Proposition, Sentence, unlabelled
 from ..text.documents import Text, names_in, positions_of
 
 # In characters: what is read before any of it is labelled.
@@ -125,7 +125,7 @@ def typed_sentence(
                 f"are {numbered}"
             )
         places.update(found)
-    return Sentence(words, tuple(Proposition(i, words[i].lower(), ()) for i in sorted(places)))
+    return Sentence(words, unlabelled(words, sorted(places)))
 
 
 def prose(path: Path) -> Iterator[Text]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, overload
 from selfattn.errors import UserError
 
 from ...progress import Progress
-from ..propositions import Proposition, Sentence
+from ..propositions import Sentence, unlabelled
 from .documents import Document, Text, TextSentence, names_in, positions_of
 from .segmentation import Range, Segmenter, at_spaces, treebank_forms
 
@@ -204,7 +204,7 @@ class SRL:
         forms = [treebank_forms(sentence, self.known) for rows in words for sentence in rows]
         places = _named(group, predicates, words)
         asked = [
-            Sentence(sentence, tuple(Proposition(i, sentence[i].lower(), ()) for i in row or ()))
+            Sentence(sentence, unlabelled(sentence, row or ()))
             for sentence, row in zip(forms, places, strict=True)
         ]
         find = {i for i, row in enumerate(places) if row is None}
