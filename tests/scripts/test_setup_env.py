@@ -22,6 +22,9 @@ import setup_env  # noqa: E402
 
 Usage = namedtuple("Usage", "total used free")
 NOTHING = setup_env.Step("x", "a title", [], [])
+fits = pytest.mark.skipif(
+    sys.version_info[:2] not in checks.FITTING, reason="the set-up refuses this Python"
+)
 
 
 def one_sentence(stderr: str) -> str:
@@ -86,6 +89,7 @@ def test_too_little_disk_says_how_much(monkeypatch, tmp_path):
         checks.check_disk(tmp_path, 2500)
 
 
+@fits
 def test_no_compiler_is_said_before_anything_is_made(run_cli, tmp_path):
     if checks.has_wheel(sys.version_info[:2], *_machine()):
         pytest.skip("here fairseq-fixed comes compiled")
@@ -111,6 +115,7 @@ def test_an_unknown_group_is_refused(run_cli):
     assert "group 'bse' is not known: choose from base, dev, docs" in done.stderr
 
 
+@fits
 def test_a_folder_that_is_no_environment_is_left_alone(run_cli, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     done = run_cli([SCRIPT, "--venv", tmp_path])
@@ -122,6 +127,7 @@ def test_a_folder_that_is_no_environment_is_left_alone(run_cli, tmp_path):
 # -- Pip's failures -------------------------------------------------------------------------------
 
 
+@fits
 def test_no_network_names_the_package_and_the_next_run_takes_up(run_cli, tmp_path):
     """The first run makes the environment and cannot fetch; the second does not make it again.
 
@@ -242,6 +248,7 @@ def tiny(tmp_path_factory):
         yield venv
 
 
+@fits
 def test_the_second_run_does_nothing(tiny, capsys):
     note = tiny / ".selfattn" / "state.json"
     assert json.loads(note.read_text())["torch"] == "torch==9"
@@ -251,6 +258,7 @@ def test_the_second_run_does_nothing(tiny, capsys):
     assert note.stat().st_mtime_ns == before
 
 
+@fits
 def test_a_killed_pip_is_mended(tiny, capsys):
     """No note, a package without its RECORD, some of its files missing."""
     module = next(tiny.glob("lib/python*/site-packages/tinything.py"))

@@ -103,10 +103,12 @@ def test_the_help_of_a_group_lists_its_verbs(selfattn):
     assert selfattn("--version").stdout.startswith("selfattn 0.")
 
 
-def test_train_fills_in_the_plugin(selfattn, repo_root):
+def test_train_fills_in_the_plugin(selfattn, run_cli, tmp_path):
     words = "train data --arch a --max-update 3 --dry-run".split()
     done = selfattn(*words)
-    line = f"fairseq-train data --arch a --max-update 3 --user-dir {repo_root}/plugin\n"
+    folder = run_cli(["-m", "selfattn_experiments.user_dir"], cwd=tmp_path).stdout
+    assert Path(folder.strip()).name in ("plugin", "selfattn_fairseq")  # of a clone, or installed
+    line = f"fairseq-train data --arch a --max-update 3 --user-dir {folder}"
     assert (done.returncode, done.stdout) == (0, line)
     done = selfattn(*words, "--user-dir=my own")
     assert done.stdout == "fairseq-train data --arch a --max-update 3 '--user-dir=my own'\n"
