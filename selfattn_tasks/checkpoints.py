@@ -15,7 +15,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -25,6 +25,7 @@ from selfattn.errors import UserError
 from . import model_folder
 from .files import read_object
 
+Choice = TypeVar("Choice")
 # Flags of a training that decide what its weights mean, by how they begin and end; others (data,
 # learning rate, a preset's name beside the switches that it set) may differ.
 _MODEL_FLAGS = (
@@ -211,6 +212,21 @@ def task_state(path: str | os.PathLike[str]) -> dict[str, Any]:
             state = _load(path, mmap=zipfile.is_zipfile(path))
         found = state.get("task_state") if isinstance(state, dict) else None
     return found if isinstance(found, dict) else {}
+
+
+def by_task(path: str | os.PathLike[str], table: Mapping[str, Choice], otherwise: Choice) -> Choice:
+    """What a table has for a checkpoint's task.
+
+    Args:
+        path: as for `task_state`.
+        table: keys of that, such as ``sentences``.
+        otherwise: for a task of fairseq's own, which stores none of them.
+
+    Raises:
+        UserError: as `task_state`.
+    """
+    stored = task_state(path)
+    return next((table[key] for key in table if key in stored), otherwise)
 
 
 def _load(path: str | os.PathLike[str], mmap: bool = False) -> dict[str, Any]:

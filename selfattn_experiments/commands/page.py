@@ -25,11 +25,12 @@ from typing import Any
 
 from selfattn.errors import UserError, check_integer, needed
 from selfattn_tasks.capture import inspections
+from selfattn_tasks.checkpoints import by_task
 from selfattn_tasks.model_folder import WEIGHTS, translates
 from selfattn_tasks.srl.tagger import html
 
 from ..report.figures import encoded
-from .show import Found, chosen, encoder_on, looking, looks_of, sentence_model_on, tagger_on
+from .show import Found, encoder_on, looking, looks_of, sentence_model_on, tagger_on
 
 # In characters, and in tokens: more make a picture that nobody can read.
 LONGEST, DRAWN = 2000, 60
@@ -157,7 +158,7 @@ def open_hf_translation(path: Path) -> Model:
 
 def opening(path: Path) -> Callable[[Path], Model]:
     """What opens a checkpoint, by its kind."""
-    return open_hf_translation if translates(path) else chosen(path, OPENING, open_translation)
+    return open_hf_translation if translates(path) else by_task(path, OPENING, open_translation)
 
 
 OPENING = {"srl_tagging": open_tagger, "sentences": open_sentences}

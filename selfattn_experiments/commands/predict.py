@@ -41,7 +41,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from selfattn.errors import UserError
@@ -62,6 +61,8 @@ if TYPE_CHECKING:
 Shown = Sentence | Located
 # Flags that neither models of sentences nor of translation have.
 _OF_ROLES = ("predicates", "word_column", "format", "find_predicates", "confidence", "bf16")
+# Modules for models that are no taggers, by the entry of `task_state`.
+_OTHERS = {"srl_tagging": "", "sentences": "predict_sentences"}
 # What the end of --output's name says about its format; any other name gets a props file.
 ENDINGS = {
     ".json": "json", ".jsonl": "jsonl", ".conll": "conll", ".html": "html", ".txt": "text",
@@ -262,26 +263,14 @@ def refuse_roles(args: argparse.Namespace, kind: str, *more: str) -> None:
             )
 
 
-def _other(checkpoint: Path) -> ModuleType | None:
-    """The module for a model that is no tagger; a broken file is reported later."""
-    from selfattn_tasks import checkpoints
-
-    try:
-        stored = checkpoints.task_state(checkpoint)
-    except UserError:
-        return None
-    if "srl_tagging" in stored:
-        return None
-    name = "predict_sentences" if "sentences" in stored else "predict_translation"
-    return import_module(f".{name}", __package__)
-
-
 def main(args: argparse.Namespace) -> None:
     """Label the sentences, write them, and say how fast it was."""
+    from selfattn_tasks.checkpoints import by_task
+
     check(args)
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
-    if other := _other(args.checkpoint[0]):
-        other.take_over(args)
+    if other := by_task(args.checkpoint[0], _OTHERS, "predict_translation"):
+        import_module(f".{other}", __package__).take_over(args)
         return
     sentences = args.input and read_queries(
         *args.input, word_column=args.word_column, may_lack_predicates=args.find_predicates

@@ -25,10 +25,10 @@ import argparse
 import importlib.util
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from selfattn.errors import UserError
 from selfattn_tasks.files import check_output, write_json
@@ -37,8 +37,6 @@ from ..report.attention_panels import PARTS
 from ..report.figures import FORMATS
 from ..user_dir import find_user_dir
 from .flags import check_outputs
-
-Choice = TypeVar("Choice")
 
 
 @dataclass(frozen=True)
@@ -199,14 +197,6 @@ def encoder_on(module: Any, translator: Any, sentence: str) -> Found:
 LOOKING = {"srl_tagging": look_into_tagger, "sentences": look_into_sentences}
 
 
-def chosen(checkpoint: Path, table: Mapping[str, Choice], otherwise: Choice) -> Choice:
-    """The entry of a table like ``LOOKING`` for the kind of a checkpoint."""
-    from selfattn_tasks import checkpoints
-
-    entries = checkpoints.task_state(checkpoint)
-    return next((table[key] for key in table if key in entries), otherwise)
-
-
 def chosen_layers(text: str, count: int) -> list[int]:
     """Numbers of layers, from 1."""
     if text == "all":
@@ -224,10 +214,11 @@ def find(args: argparse.Namespace) -> list[Found]:
     Raises:
         UserError: for flags of another kind, and for more sentences than it takes.
     """
+    from selfattn_tasks.checkpoints import by_task
     from selfattn_tasks.saved import find_checkpoint
 
     args.checkpoint = find_checkpoint(args.checkpoint)
-    look_into = chosen(args.checkpoint, LOOKING, look_into_encoder)
+    look_into = by_task(args.checkpoint, LOOKING, look_into_encoder)
     if args.predicate is not None and look_into is not look_into_tagger:
         raise UserError(f"--predicate is for taggers, and {args.checkpoint} is not a tagger")
     if len(args.sentence) > 1 and look_into is not look_into_sentences:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,10 +86,8 @@ def read(path: Path, data: str | None = None) -> Exported:
     Raises:
         UserError: as there.
     """
-    task = checkpoints.task_state(path)
-    if TAGGING in task:
-        return _tagger(path)
-    return _sentences(path) if SENTENCES in task else _translation(path, data)
+    kinds: dict[str, Callable[[Path], Exported]] = {TAGGING: _tagger, SENTENCES: _sentences}
+    return checkpoints.by_task(path, kinds, partial(_translation, data=data))(path)
 
 
 class TaggerGraph(nn.Module):
