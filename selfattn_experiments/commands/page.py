@@ -24,13 +24,21 @@ from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError, check_integer, needed
-from selfattn_tasks.capture import inspections
 from selfattn_tasks.checkpoints import by_task
-from selfattn_tasks.model_folder import WEIGHTS, translates
+from selfattn_tasks.model_folder import translates
 from selfattn_tasks.srl.tagger import html
 
 from ..report.figures import encoded
-from .show import Found, encoder_on, looking, looks_of, sentence_model_on, tagger_on
+from .show import (
+    Found,
+    encoder_on,
+    hf_encoder_on,
+    looking,
+    looks_of,
+    sentence_model_on,
+    tagger_on,
+    title_of,
+)
 
 # In characters, and in tokens: more make a picture that nobody can read.
 LONGEST, DRAWN = 2000, 60
@@ -142,18 +150,13 @@ def open_hf_translation(path: Path) -> Model:
     from selfattn_tasks.hf.translator import Translator
 
     translator = Translator.from_pretrained(path)
-    looked, tokenizer = deepcopy(translator.model.encoder), translator.tokenizer
-    attentions = [layer.self_attn for layer in looked.layers]
+    looked = deepcopy(translator.model.encoder)
 
     def answer(text: str) -> Answer:
-        def look() -> list[Found]:
-            batch = tokenizer([text], return_tensors="pt")
-            seen = inspections(looked, attentions, lambda: looked(**batch))
-            return [Found(batch.tokens(), seen, [looked.config.attention] * len(seen))]
+        said = f'<p class="said" dir="auto">{escape(translator(text))}</p>'
+        return said, lambda: [hf_encoder_on(looked, translator, text)]
 
-        return f'<p class="said" dir="auto">{escape(translator(text))}</p>', look
-
-    return Model({"Text": 3}, len(attentions), answer)
+    return Model({"Text": 3}, len(looked.layers), answer)
 
 
 def opening(path: Path) -> Callable[[Path], Model]:
@@ -205,8 +208,7 @@ def build(path: Path) -> Any:
     os.environ |= {"GRADIO_ANALYTICS_ENABLED": "False", "GRADIO_ANALYTICS_MAX_EVENTS": "100"}
     model = opening(path)(path)
     gr = needed("gradio", "selfattn[page]")
-    named = path.absolute().parts
-    title = named[-2] if path.name == WEIGHTS else "/".join(named[-2:])
+    title = title_of(path)
     layers = ["last", "all", *map(str, range(1, model.layers + 1))]
     with gr.Blocks(title=title, analytics_enabled=False, fill_width=True) as page:
         gr.Markdown(f"# {title}")

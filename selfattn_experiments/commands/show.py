@@ -32,6 +32,7 @@ from typing import Any
 
 from selfattn.errors import UserError
 from selfattn_tasks.files import check_output, write_json
+from selfattn_tasks.model_folder import WEIGHTS, translates
 
 from ..report.attention_panels import PARTS
 from ..report.figures import FORMATS
@@ -178,6 +179,11 @@ def looking(checkpoint: Path) -> Any:
 
 def look_into_encoder(args: argparse.Namespace) -> list[Found]:
     """The encoder of a translation model on its one sentence."""
+    if translates(args.checkpoint):
+        from selfattn_tasks.hf.translator import Translator
+
+        translator = Translator.from_pretrained(args.checkpoint)
+        return [hf_encoder_on(translator.model.encoder, translator, args.sentence[0])]
     module = looking(args.checkpoint)
     translator = module.load(args.checkpoint, args.data, args.user_dir)
     return [encoder_on(module, translator, args.sentence[0])]
@@ -186,10 +192,32 @@ def look_into_encoder(args: argparse.Namespace) -> list[Found]:
 def encoder_on(module: Any, translator: Any, sentence: str) -> Found:
     """The encoder of what ``module.load`` made of a checkpoint, which is turned into float64."""
     found = module.look(translator, module.as_prepared(translator, sentence))
-    names, pieces = [found.attention] * len(found.layers), len(found.pieces)
-    note = f"{found.unknown} of {pieces} pieces are unknown to the model; is the sentence written"
-    note = f"{note} like its training text?" if found.unknown else ""
-    return Found(found.pieces, found.layers, names, note=note)
+    return _noted(found.pieces, found.layers, found.attention, found.unknown)
+
+
+def hf_encoder_on(encoder: Any, translator: Any, sentence: str) -> Found:
+    """The encoder of a ``Translator``, or a copy of it, which is turned into float64."""
+    import torch
+
+    from selfattn_tasks.capture import inspections
+
+    batch = translator.encode([sentence])
+    (ids,) = batch["input_ids"]
+    if len(ids) == 1:
+        raise UserError("the sentence is empty; type at least one word")
+    attentions = [layer.self_attn for layer in encoder.layers]
+    seen = inspections(encoder, attentions, lambda: encoder(torch.tensor([ids])))
+    unknown, pieces = translator.tokenizer.unk_token, batch.tokens()
+    for i in (i for i, piece in enumerate(pieces) if piece == unknown):
+        pieces[i] = sentence[slice(*batch.token_to_chars(i))]  # as SentencePiece has it
+    count = ids.count(translator.tokenizer.unk_token_id)
+    return _noted(pieces, seen, encoder.config.attention, count)
+
+
+def _noted(pieces: Sequence[str], layers: list[Any], attention: str, unknown: int) -> Found:
+    note = f"{unknown} of {len(pieces)} pieces are unknown to the model; is the sentence written"
+    note = f"{note} like its training text?" if unknown else ""
+    return Found(pieces, layers, [attention] * len(layers), note=note)
 
 
 # What looks into a checkpoint, by the entry of its `task_state` (`KEY` in the task's `state.py`);
@@ -243,6 +271,12 @@ def looks_of(found: Found, layer: str, heads: Sequence[int] | None = None) -> li
     return looks
 
 
+def title_of(path: Path) -> str:
+    """A checkpoint's name in titles: with its folder, or a folder of Hugging Face alone."""
+    named = path.absolute().parts
+    return named[-2] if path.name == WEIGHTS else "/".join(named[-2:])
+
+
 def wanted_parts(found: Found, looks: Sequence[Any], what: Sequence[str] | None) -> list[list[str]]:
     """What to draw of each layer, which is printed, too.
 
@@ -267,8 +301,8 @@ def main(args: argparse.Namespace) -> None:
     from ..report.attention import draw
 
     contents = []
-    title = "/".join(args.checkpoint.absolute().parts[-2:])
     everything = find(args)
+    title = title_of(args.checkpoint)
     for number, found in enumerate(everything, start=1):
         if found.note:
             print(found.note, file=sys.stderr)

@@ -72,12 +72,7 @@ class Translator:
         """
         rest = iter(texts)
         while window := list(islice(rest, _SORTED * self.batch_size)):
-            numbers = self.tokenizer(window, verbose=False)["input_ids"]
-            for text, ids in zip(window, numbers, strict=True):
-                if len(ids) > (most := self.model.config.max_position_embeddings):
-                    raise UserError(
-                        f"the text {text[:40]!r}... has {len(ids)} pieces; the model takes {most}"
-                    )
+            numbers = self.encode(window)["input_ids"]
             order = sorted(range(len(window)), key=lambda i: len(numbers[i]))
             order = [i for i in order if len(numbers[i]) > 1]  # the end of sentence alone is empty
             said = [""] * len(window)
@@ -86,6 +81,20 @@ class Translator:
                 for place, words in zip(places, self._batch(places, numbers), strict=True):
                     said[place] = words
             yield from said
+
+    def encode(self, texts: list[str]) -> Any:
+        """A ``BatchEncoding`` of texts, without padding; an empty text has its end alone.
+
+        Raises:
+            UserError: if a text is longer than the model can read.
+        """
+        batch = self.tokenizer(texts, verbose=False)
+        for text, ids in zip(texts, batch["input_ids"], strict=True):
+            if len(ids) > (most := self.model.config.max_position_embeddings):
+                raise UserError(
+                    f"the text {text[:40]!r}... has {len(ids)} pieces; the model takes {most}"
+                )
+        return batch
 
     @torch.inference_mode()
     def _batch(self, places: list[int], numbers: list[list[int]]) -> list[str]:

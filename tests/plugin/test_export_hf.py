@@ -15,6 +15,7 @@ pytest.importorskip("transformers")
 pytestmark = pytest.mark.fairseq
 
 from selfattn.errors import UserError  # noqa: E402
+from selfattn_experiments.commands.show import find  # noqa: E402
 from selfattn_experiments.commands.verbs import VERBS  # noqa: E402
 from selfattn_tasks import checkpoints  # noqa: E402
 from selfattn_tasks.hf import pieces, translation  # noqa: E402
@@ -96,6 +97,28 @@ def test_the_same_numbers_encodings_and_translations(exported, prepared, attenti
     assert [row[1 : 1 + len(e)] for row, e in zip(found, expected, strict=True)] == expected
     assert all(set(row[1 + len(e) :]) <= {1} for row, e in zip(found, expected, strict=True))
     assert len({tuple(row) for row in expected}) > 1
+
+
+@pytest.mark.parametrize("attention", ["mtsa", "multihead"])
+def test_the_encoder_s_attention_is_the_checkpoint_s(exported, attention):
+    run, folder = exported(attention)
+
+    def look(model: Path, text: str = "a0 b1 zzz"):
+        args = VERBS["show"].load_parser("selfattn show").parse_args([str(model), text])
+        (found,) = find(args)
+        return found
+
+    expected, found = look(run / "checkpoint_last.pt"), look(folder)
+    assert "2 of 7 pieces are unknown to the model" in found.note
+    for name in ("tokens", "attentions", "note"):
+        assert list(getattr(found, name)) == list(getattr(expected, name)), name
+    for ours, theirs in zip(found.layers, expected.layers, strict=True):
+        assert ours.masks == theirs.masks
+        for part in ("token2token", "source2token"):
+            numbers = getattr(ours, part), getattr(theirs, part)
+            torch.testing.assert_close(*numbers, rtol=0, atol=1e-12)
+    with pytest.raises(UserError, match="the sentence is empty"):
+        look(folder, " ")
 
 
 def test_back_to_fairseq(exported, tmp_path):
