@@ -65,6 +65,8 @@ def write_roles(folder):
     content = example + "\n"
     for name in ("train", "dev"):
         (folder / f"{name}.conll").write_text(content * 2)
+    for name in ("book.txt", "texts.txt"):
+        (folder / name).write_text("We poured tea to drink.\n")
     vector = " 0.1" * 100
     (folder / "glove.6B.100d.txt").write_text(f"we{vector}\ntea{vector}\ncat{vector}\n")
 
@@ -114,13 +116,15 @@ def run(command, place, run_cli):
         return subprocess.run(
             ["bash", "-c", command], cwd=place, env={"PATH": path}, capture_output=True, text=True
         )
+    command, _, source = command.partition(" < ")
     command, _, target = command.partition(" > ")
     program, *words = shlex.split(command)
     if program.startswith("fairseq-"):
         words = ["-m", f"fairseq_cli.{program.removeprefix('fairseq-')}", *words]
     if program == "selfattn":
         words = ["-m", "selfattn_experiments", *words]
-    done = run_cli(words, cwd=place, stdin=TYPED.get(program, ""), CUDA_VISIBLE_DEVICES="")
+    typed = (place / source.strip()).read_text() if source else TYPED.get(program, "")
+    done = run_cli(words, cwd=place, stdin=typed, CUDA_VISIBLE_DEVICES="")
     if target:
         (place / target.strip()).write_text(done.stdout)
     return done
@@ -156,10 +160,12 @@ def test_every_command_in_its_order(place, run_cli):
     )
     pattern = rf"\[(['\"]).*\1\]\n\[({labels}(, )?){{6}}\]\n{scores}\n{classes}\n"
     assert re.match(pattern, python.stdout), python.stdout
+    python = run_cli(["-c", *blocks("python", ["docs/srl.md"])], cwd=place)
+    assert python.stdout.startswith("chased [('A0', 'The cat', 0, 7), "), python.stderr
     python = run_cli(["-c", *blocks("python", ["docs/export.md"])], cwd=place)
     assert re.fullmatch(r"relatedness [1-5]\.\d+\n", python.stdout), python.stderr
     pictures = ("curves.png", "attention.svg", "pictures/runs.png", "pictures/cat-layer1.png",
-                "goat-sentence2-layer1.svg", "sick.npy")  # fmt: skip
+                "goat-sentence2-layer1.svg", "sick.npy", "book.html")  # fmt: skip
     for name in (*pictures, "runs/my/average.pt", "dev.props", "report.md", "jobs/array.sbatch"):
         assert (place / name).stat().st_size > 0, name
 
