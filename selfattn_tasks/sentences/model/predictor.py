@@ -22,7 +22,7 @@ from .network import SentenceModel, pad
 from .state import PREFIX, SentenceState
 
 # Words of a batch, padding included: enough to keep the cores busy, little enough for their caches.
-BATCH_WORDS = 8192
+BATCH_WORDS = {"cpu": 2048}
 Progress = Callable[[int], None] | None
 
 
@@ -130,7 +130,7 @@ class Predictor:
         self._check(examples)
         sizes = [len(e.sentences) * max(map(len, e.sentences)) for e in examples]
         done = 0
-        for numbers in batches(sizes, BATCH_WORDS):
+        for numbers in batches(sizes, BATCH_WORDS.get(self.device.type, 8192)):
             yield numbers, compute([examples[number] for number in numbers])
             done += len(numbers)
             if progress is not None:
