@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +86,7 @@ def read(path: Path, data: str | None = None) -> Exported:
         UserError: as there.
     """
     kinds: dict[str, Callable[[Path], Exported]] = {TAGGING: _tagger, SENTENCES: _sentences}
-    return checkpoints.by_task(path, kinds, partial(_translation, data=data))(path)
+    return checkpoints.by_task(path, kinds, lambda p: _translation(p, data))(path)
 
 
 class TaggerGraph(nn.Module):
