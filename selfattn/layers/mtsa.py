@@ -1,7 +1,6 @@
 """The MTSA layer: projections and gates around the operator."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import MTSAConfig
@@ -9,6 +8,7 @@ from ..errors import UserError
 from ..masks import head_masks
 from ..ops import mtsa
 from ..ops.common.distance import by_position
+from ..ops.mtsa.reference import log_sigmoid
 from .base import (
     SelfAttention,
     activation,
@@ -139,17 +139,16 @@ class MTSA(SelfAttention):
             visible = visible_keys(self.masks, x.shape[1], padding_mask, x)
             pair = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # eq. 8, (B, H, T, T)
             if self.config.sigma_t == "logsigmoid":
-                pair = F.logsigmoid(pair)
+                pair = log_sigmoid(pair)
             if self.distance is not None:
                 pair = pair + by_position(self.distance(x.shape[1]))
             weights = torch.zeros_like(pair)
             for feature in s.unbind(-1):  # eq. 11; all at once would be T x T x D
                 weights += visible_softmax(pair + feature[:, :, None], visible)
-            source = None
+            source = gate = None
             if self.source2token is not None:
                 real = real_tokens(x, padding_mask)[:, None, None]
                 source = visible_softmax(s.transpose(-1, -2), real).mean(-2)  # (B, H, T)
-            gate = None
             if self.gate is not None:
                 gate = self.gate.share(v, self._attend(q, k, v, s, padding_mask)).mean(-1)
         return Inspection(mask_names(self.masks), weights / s.shape[-1], source, gate)
@@ -215,8 +214,7 @@ class MTSA(SelfAttention):
             return s
         if self.config.sigma_s == "scaled_logsigmoid":
             s = s * s.shape[-1] ** -0.5  # the bias is inside of the scaling, as in the code
-        y = F.logsigmoid(s)  # ONNX's is -inf below -88; below -40 it is s
-        return torch.where(s < -40, s, y) if torch.compiler.is_compiling() else y
+        return log_sigmoid(s)
 
 
 def _is_longer(v: Tensor, projection: PerHeadLinear) -> bool:

@@ -149,12 +149,7 @@ def onnx_of(program: torch.export.ExportedProgram, network: Network) -> Any:
     Raises:
         UserError: if a package is missing.
     """
-    op = needed("onnxscript", "selfattn[onnx]").opset18
-
-    def log_sigmoid(self: Any) -> Any:
-        """Not torch's Log(Sigmoid(x)), which is minus infinity below -88."""
-        return op.Neg(op.Softplus(op.Neg(self)))
-
+    needed("onnxscript", "selfattn[onnx]")
     with _quiet():
         found = torch.onnx.export(
             program,
@@ -162,7 +157,6 @@ def onnx_of(program: torch.export.ExportedProgram, network: Network) -> Any:
             input_names=list(network.inputs),
             output_names=network.outputs,
             verbose=False,
-            custom_translation_table={torch.ops.aten.log_sigmoid.default: log_sigmoid},
         )
     assert found is not None
     return found.model_proto

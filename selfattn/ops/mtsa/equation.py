@@ -42,8 +42,7 @@ def mtsa_slow(
     wide = (q.to(work), k.to(work), v.to(work), s.to(work))
     factors = None
     if dropout_p:
-        pairs = (*q.shape[:3], q.shape[2])
-        factors = draw_factors(pairs, v.shape, dropout_p, wide[2])
+        factors = draw_factors((*q.shape[:3], q.shape[2]), v.shape, dropout_p, wide[2])
     out = equation(*wide, bias, padding_mask, masks, sigma_t, factors)
     return out.to(q.dtype)
 
@@ -72,13 +71,10 @@ def equation(
         k, v, s = (t.masked_fill(padding[:, None, :, None], 0.0) for t in (k, v, s))
         allowed = allowed & ~padding[:, None, None, :]  # (B, H, queries, T)
     far = None if bias is None else by_position(bias)[:, queries]  # (H, queries, T)
-    pairs, features = (None, None) if factors is None else factors
-    if pairs is not None:
-        pairs = pairs[:, :, queries]
     inputs = (q[:, :, queries], k, v, s, allowed, sigma_t, far)
-    if pairs is None and FACTORISED:
-        return in_graph(*inputs)
-    return mtsa_reference(*inputs, pairs, features)
+    if factors is not None:
+        return mtsa_reference(*inputs, factors[0][:, :, queries], factors[1])
+    return in_graph(*inputs) if FACTORISED else mtsa_reference(*inputs)
 
 
 @dataclass(frozen=True)

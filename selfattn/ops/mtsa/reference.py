@@ -8,6 +8,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
+def log_sigmoid(x: Tensor) -> Tensor:
+    """``F.logsigmoid``, in graphs by softplus: ONNX's is log(sigmoid(x)), which underflows."""
+    if not torch.compiler.is_compiling():
+        return F.logsigmoid(x)
+    return -F.softplus(-x, threshold=40.0).to(x.dtype)  # x below -40; autocast would widen it
+
+
 def mtsa_reference(
     q: Tensor,
     k: Tensor,
@@ -39,7 +46,7 @@ def mtsa_reference(
     """
     r = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # eq. 8, (B, H, Tq, T)
     if sigma_t == "logsigmoid":
-        r = torch.where(r < -40, r, F.logsigmoid(r))  # the same; in ONNX, the latter ends at -88
+        r = log_sigmoid(r)
     if bias is not None:
         r = r + bias
     score = r[..., None] + s[:, :, None]  # eq. 10 without the mask, (B, H, Tq, T, D)

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from .reference import mtsa_reference
+from .reference import log_sigmoid, mtsa_reference
 from .tiling import Tile
 
 if TYPE_CHECKING:
@@ -155,7 +154,7 @@ def _scores(x: _Inputs) -> tuple[Tensor, Tensor]:
     """
     r = x.q @ x.k.mT  # eq. 8, (m, n_q, n_k)
     if x.sigma_t == "logsigmoid":
-        r = F.logsigmoid(r)
+        r = log_sigmoid(r)
     if x.bias is not None:
         r = r + x.bias
     alive = x.visible.any(-1, keepdim=True)
