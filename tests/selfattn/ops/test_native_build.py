@@ -91,6 +91,29 @@ def test_a_damaged_file_is_found_said_and_compiled_anew(cache, kernel, caplog, d
     assert not caplog.messages and list(cache.iterdir()) == [library]
 
 
+def test_a_compiler_that_does_not_know_the_processor_compiles_for_any(
+    cache, kernel, caplog, monkeypatch
+):
+    """Older ones of Apple refuse -mcpu=native."""
+    script = cache.parent / "compiler"
+    script.write_text(f'#!/bin/sh\ncase "$*" in *=native*) exit 1;; esac\nexec {COMPILER} "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CC", str(script))
+    assert answer(kernel) == 42
+    assert not caplog.messages
+
+
+def test_each_processor_has_files_of_its_own(monkeypatch):
+    """By what -mcpu=native looks at on ARM."""
+    info = "Features\t: fp asimd\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n"
+    names = set()
+    for this, other in (("", ""), ("asimd", "asimd sve"), ("0x41", "0x46"), ("0xd0c", "0xd40")):
+        text = info.replace(this, other)
+        monkeypatch.setattr(build.Path, "read_text", lambda _, text=text: text)
+        names.add(build._machine())
+    assert len(names) == 4
+
+
 def give_away(path, monkeypatch):
     """Let a file or folder belong to another user."""
     if os.geteuid() == 0:

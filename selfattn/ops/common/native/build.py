@@ -167,7 +167,7 @@ def _machine() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.platform() + platform.processor()
-    wanted = ("flags", "features", "model name", "cpu part")
+    wanted = ("flags", "features", "model name", "cpu implementer", "cpu part")
     found = {line for line in lines if line.lower().startswith(wanted)}
     return platform.machine() + "".join(sorted(found)) + "".join(platform.libc_ver())
 
