@@ -14,10 +14,13 @@ WORKDIR /opt/selfattn
 COPY . .
 ARG TORCH=
 ARG PIP_EXTRA_INDEX_URL=
-RUN PIP_NO_CACHE_DIR=1 python scripts/setup_env.py base ${TORCH:+--torch "$TORCH"}
+RUN PIP_NO_CACHE_DIR=1 python scripts/setup_env.py base ${TORCH:+--torch "$TORCH"} \
+    || { tail -n 30 .venv/.selfattn/*.log; exit 1; }
 ENV PATH=/opt/selfattn/.venv/bin:$PATH
 
-RUN useradd --create-home --uid 1000 selfattn && mkdir /work && chown selfattn /work
+# Any `--user` may write here: whoever runs it owns the kernels that it compiles, and needs no entry in passwd.
+RUN mkdir --mode 1777 /home/selfattn /home/selfattn/.cache /work
+ENV HOME=/home/selfattn USER=selfattn
 USER 1000
 WORKDIR /work
 ENTRYPOINT ["selfattn"]
