@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save
 from torch import Tensor
 
 from selfattn.config import CONFIGS
@@ -86,12 +85,12 @@ def to_hf(
     model, tokenizer, spm = read_model(path, data, state)
     set_search(model.generation_config, search or Search())
     folder.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(folder)
-    weights = load_file(folder / WEIGHTS)
+    weights = model.state_dict()
     if all(tensor.dtype != torch.float32 for tensor in state["model"].values()):
-        weights = {name: tensor.half() for name, tensor in weights.items()}
-    with writing(folder / WEIGHTS) as file:  # safetensors lets nobody else read its own files
-        file.write(save(weights, {"format": "pt"}))
+        halves = {tensor.data_ptr(): tensor.half() for tensor in weights.values()}
+        weights = {name: halves[tensor.data_ptr()] for name, tensor in weights.items()}  # tied
+    model.save_pretrained(folder, state_dict=weights)
+    shutil.copymode(folder / CONFIG, folder / WEIGHTS)  # safetensors lets nobody else read it
     tokenizer.save_pretrained(folder)
     if spm:
         shutil.copyfile(spm, folder / "spm.model")
