@@ -136,10 +136,7 @@ def key_kernel(
     HAS_PADDING: tl.constexpr, LOGSIGMOID: tl.constexpr, DROPOUT: tl.constexpr,
     HALF: tl.constexpr, SCORES: tl.constexpr, PRODUCTS: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of k: one program for each key tile, with keys as rows.
-
-    SC: how many features are in registers at a time.
-    """
+    """Gradient of k: one program a key tile, keys as rows, SC features at a time in registers."""
     lane, first = own_tile(length, BN)
     batch, b, h, q_ptr, k_ptr, v_ptr, s_ptr, left, right = own_head(
         lane, heads, q_ptr, k_ptr, v_ptr, s_ptr, left_ptr, right_ptr,
@@ -174,15 +171,17 @@ def key_kernel(
                 p *= slope(x)
             dp = tl.zeros([BN, BM], tl.float32)
             dp_den = tl.zeros([BN, BM], tl.float32)
+            # As real, but made of start: else s and v are loaded before the loop, and spill.
+            here = real & (start + 0 * keys < length)
             for part in tl.static_range(SV // SC):
                 at = part * SC
                 there = features + at < DV
                 c = tl.load(shift + at + features, mask=there, other=0.0)
-                s = load_rows(s_ptr + at, first, s_t, real, BN, DV - at, SC, True)
-                v = load_rows(v_ptr + at, first, v_t, real, BN, DV - at, SC, True)
+                s = load_rows(s_ptr + at, first, s_t, here, BN, DV - part * SC, SC, True)
+                v = load_rows(v_ptr + at, first, v_t, here, BN, DV - part * SC, SC, True)
                 dnum_at, dden_at = dnum_ptr + row * DV + at, dden_ptr + row * DV + at
-                dnum = load_rows(dnum_at, start, DV, real_rows, BM, DV - at, SC, MASKED)
-                dden = load_rows(dden_at, start, DV, real_rows, BM, DV - at, SC, MASKED)
+                dnum = load_rows(dnum_at, start, DV, real_rows, BM, DV - part * SC, SC, MASKED)
+                dden = load_rows(dden_at, start, DV, real_rows, BM, DV - part * SC, SC, MASKED)
                 e = feature_weight(s.to(tl.float32), c)
                 u = v.to(tl.float32) * e
                 dp = dot(operand(u, HALF), tl.trans(dnum), dp, PRODUCTS)
