@@ -62,12 +62,12 @@ _NO_MODEL_FLAGS = (
 )
 
 
-def safe_types() -> list[Any]:
-    """The harmless types beside tensors that a fairseq checkpoint holds.
+@contextlib.contextmanager
+def allow_types() -> Iterator[None]:
+    """Let ``torch.load`` read, in a block, the harmless types that fairseq stores beside tensors.
 
-    Returns:
-        for ``torch.serialization.add_safe_globals`` or ``safe_globals``; with them
-        ``torch.load`` reads a checkpoint while it still refuses to run any other code.
+    With ``weights_only`` it still refuses to run any other code. Not once per process:
+    transformers' Trainer, when it resumes, makes torch forget numpy's types for good.
     """
     import numpy as np
 
@@ -82,13 +82,12 @@ def safe_types() -> list[Any]:
         for name, function in functions.items()
         for core in ("core", "_core")
     ]
-    return [
-        argparse.Namespace,
-        np.ndarray,
-        np.dtype,
-        *(type(np.dtype(name)) for name in dtypes),
-        *aliases,
-    ]
+    numpy_types = [np.ndarray, np.dtype, *(type(np.dtype(name)) for name in dtypes)]
+    wanted: list[Any] = [argparse.Namespace, *numpy_types, *aliases]
+    # torch's context forgets its types at the end, even those that were allowed before it.
+    allowed = torch.serialization.get_safe_globals()
+    with torch.serialization.safe_globals([kind for kind in wanted if kind not in allowed]):
+        yield
 
 
 @contextlib.contextmanager
@@ -232,10 +231,7 @@ def by_task(path: str | os.PathLike[str], table: Mapping[str, Choice], otherwise
 def _load(path: str | os.PathLike[str], mmap: bool = False) -> dict[str, Any]:
     if Path(path).name == model_folder.WEIGHTS:
         return model_folder.read(path)
-    # torch's context forgets its types at the end, even those that were allowed before it.
-    allowed = torch.serialization.get_safe_globals()
-    types = [kind for kind in safe_types() if kind not in allowed]
-    with torch.serialization.safe_globals(types):
+    with allow_types():
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     return state
 

@@ -19,7 +19,7 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import meters
 
 from selfattn.errors import UserError
-from selfattn_tasks.checkpoints import safe_types
+from selfattn_tasks.checkpoints import allow_types
 
 from ._patch import wrap
 
@@ -45,8 +45,12 @@ def allow_checkpoint_types() -> None:
     metrics, and with TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD, a common way around this, it runs what a
     file holds. Fix: name those harmless types, and say ``weights_only`` for every file.
     """
-    torch.serialization.add_safe_globals(safe_types())
     _loads(True, checkpoint_utils, "load_checkpoint_to_cpu")
+
+    @wrap(checkpoint_utils, "load_checkpoint_to_cpu")
+    def load_checkpoint_to_cpu(original: Any, *args: Any, **kwargs: Any) -> Any:
+        with allow_types():
+            return original(*args, **kwargs)
 
 
 def trust_own_broadcast() -> None:

@@ -11,16 +11,22 @@ import plugin  # noqa: E402, F401 - the repairs, and the models
 from plugin.models.transformer import AttentionTransformerModel  # noqa: E402
 
 
-def test_reading_it_as_a_file_leaves_fairseq_able_to(repo_root):
-    """torch's list of allowed types belongs to the process, not to the file that was read."""
+def test_torch_s_list_of_allowed_types_belongs_to_the_process(repo_root):
+    """What others allow or forget, as transformers' Trainer does on resuming, changes nothing."""
     import argparse
 
+    import numpy
     import torch
 
     from selfattn_tasks import checkpoints
 
-    checkpoints.read(repo_root / "tests" / "data" / "checkpoint_v0_1" / "paper.pt")
-    assert argparse.Namespace in torch.serialization.get_safe_globals()
+    folder = repo_root / "tests" / "data" / "checkpoint_v0_1"
+    with torch.serialization.safe_globals([argparse.Namespace, numpy.ndarray, numpy.dtype]):
+        before = set(torch.serialization.get_safe_globals())
+        checkpoints.read(folder / "paper.pt")
+        assert set(torch.serialization.get_safe_globals()) == before
+    AttentionTransformerModel.from_pretrained(str(folder), "paper.pt")
+    assert argparse.Namespace not in torch.serialization.get_safe_globals()
 
 
 @pytest.mark.parametrize("preset", ["paper", "nmt"])
