@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -53,6 +54,14 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
 def _seed() -> None:
     """A test draws the same numbers alone, beside others, and in whatever order."""
     torch.manual_seed(1)
+
+
+@pytest.fixture(autouse=True)
+def _sigterm() -> Iterator[None]:
+    """A command run in this process leaves its handler, which would keep a pool's forks alive."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture(scope="session")
