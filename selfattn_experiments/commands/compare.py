@@ -80,7 +80,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     for name in FILES:
         add(f"--{name}", type=Path, metavar="FILE", help=f"also write the report as {name}")
-    add("--plots", type=Path, metavar="FOLDER", help="draw runs, differences, learning curves")
+    add("--plots", type=Path, metavar="FOLDER", help="draw runs, differences and learning curves")
     add(
         "--logs", action="append", default=[], metavar="NAME=GLOB",
         help="logs of a system (default: train.log beside its hypotheses, or one folder up)",

@@ -81,6 +81,7 @@ def test_two_test_sets_and_all_files(compare, folder):
     files = "--json r.json --csv r.csv --markdown r.md --latex r.tex --plots pictures".split()
     done = compare(
         "--ref", "two=two.de", "--metrics", "bleu", "ter", *files,
+        "--logs", "a_b=runs/base-[23]/train.log",
         base="old=runs/base-*/{test}.out", system="a_b=runs/good-*/{test}.out", ref="one=one.de",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -102,10 +103,14 @@ def test_two_test_sets_and_all_files(compare, folder):
     check_markdown((folder / "r.md").read_text(), report)
     names = sorted(path.name for path in (folder / "pictures").iterdir())
     assert names == [
-        f"{name}.{kind}" for name in ("curves", "differences", "runs") for kind in ("png", "svg")
+        f"{name}.{kind}"
+        for name in ("curves", "differences", "leads", "runs")
+        for kind in ("png", "svg")
     ]
     svg = (folder / "pictures" / "curves.svg").read_text()
     assert "validation BLEU" in svg and "old: 22.50 at the end" in svg
+    svg = (folder / "pictures" / "leads.svg").read_text()
+    assert "difference from old" in svg and "a_b: +5.00 at the end" in svg
 
 
 def check_csv(path, report):

@@ -1,4 +1,4 @@
-"""Pictures of a comparison, every run, the differences, the learning curves; rates of errors."""
+"""Pictures of a comparison: runs, differences, learning curves and leads; rates of errors."""
 
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -16,6 +16,7 @@ from ..results import Report
 from ..run_level import Interval
 from ..simulation import BOOTSTRAP, COIN_PER_RUN, EQUIVALENCE, LEVEL, RANDOMISATION, Rate
 from . import cells
+from .learning import draw_leads, draw_learning
 
 _STRIP = 0.16  # half the width over which the runs of a system are spread
 _OVER_SENTENCES = (BOOTSTRAP, RANDOMISATION, COIN_PER_RUN)
@@ -41,7 +42,10 @@ def draw(report: Report, folder: Path, logs: Mapping[str, Sequence[Path]]) -> li
     figures = {"runs": _runs(report), "differences": _differences(report)}
     curves = {system: _read(report, system, logs.get(system)) for system in report.systems}
     if any(curves.values()):
-        figures["curves"] = _learning(curves, TASKS[report.settings.task].valid_metrics)
+        metrics = TASKS[report.settings.task].valid_metrics
+        figures["curves"] = draw_learning(curves, metrics)
+        leads = draw_leads(curves, report.baseline, metrics)
+        figures |= {"leads": leads} if leads else {}
     return [path for name, figure in figures.items() for path in save_pair(figure, folder / name)]
 
 
@@ -142,50 +146,6 @@ def _differences(report: Report) -> Any:
 def _read(report: Report, system: str, given: Sequence[Path] | None) -> list[Curves]:
     beside = [run.log for run in report.runs if run.system == system and run.log is not None]
     return [read_curves(log) for log in given or dict.fromkeys(beside)]
-
-
-def _learning(curves: Mapping[str, Sequence[Curves]], scores: Mapping[str, str]) -> Any:
-    """Mean over seeds with a band of one standard deviation, over updates."""
-    labels = {"loss": "validation loss (bits)"}
-    labels |= {name: f"validation {score}" for name, score in scores.items()}
-    shown = [
-        (name, label)
-        for name, label in labels.items()
-        if any(name in run.valid for runs in curves.values() for run in runs)
-    ] or [("", "training loss (bits)")]
-    figure = new_figure(5.2 * len(shown), 4.0)
-    panels = figure.subplots(1, len(shown), squeeze=False)[0]
-    for (name, label), axes in zip(shown, panels, strict=True):
-        for (system, runs), colour in zip(curves.items(), colours(len(curves)), strict=True):
-            updates, values = over_seeds(
-                [run.valid.get(name, []) if name else run.train_loss for run in runs]
-            )
-            if not updates:
-                continue
-            mean = values.mean(axis=0)
-            text = f"{system}: {cells.score(float(mean[-1]))} at the end"
-            axes.plot(updates, mean, color=colour, linewidth=1.8, label=text)
-            if len(values) > 1:
-                spread = values.std(axis=0, ddof=1)
-                axes.fill_between(updates, mean - spread, mean + spread, color=colour, alpha=0.2)
-        axes.set_xlabel("updates")
-        axes.set_ylabel(label)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-        axes.legend(frameon=False, fontsize=9)
-        tidy(axes)
-    figure.suptitle("mean over seeds, band: one standard deviation", fontsize=10)
-    return figure
-
-
-def over_seeds(
-    runs: Sequence[Sequence[tuple[int, float]]],
-) -> tuple[list[int], np.ndarray]:
-    """The updates at which every run has a value, and the values, shape (runs, updates)."""
-    found = [dict(points) for points in runs if points]
-    if not found:
-        return [], np.empty((0, 0))
-    updates = sorted(set.intersection(*(set(points) for points in found)))
-    return updates, np.array([[points[update] for update in updates] for points in found])
 
 
 def draw_rates(rates: Sequence[Rate], path: Path) -> None:

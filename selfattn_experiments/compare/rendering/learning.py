@@ -1,0 +1,123 @@
+"""Learning curves of a comparison, and the baseline's lead or lag along them."""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from ...report import Curves
+from ...report.figures import colours, new_figure, tidy
+from ..run_level import Interval, welch
+from . import cells
+
+
+def draw_learning(curves: Mapping[str, Sequence[Curves]], scores: Mapping[str, str]) -> Any:
+    """Mean over seeds with a band of one standard deviation, over updates."""
+    shown = _curves_shown(curves, scores) or {"": "training loss (bits)"}
+    figure, panels = _curve_panels(shown, "mean over seeds, band: one standard deviation")
+    for (name, axes), (system, colour) in product(panels, _coloured(curves)):
+        updates, values = over_seeds(
+            [run.valid.get(name, []) if name else run.train_loss for run in curves[system]]
+        )
+        if not updates:
+            continue
+        mean = values.mean(axis=0)
+        text = f"{system}: {cells.score(float(mean[-1]))} at the end"
+        axes.plot(updates, mean, color=colour, linewidth=1.8, label=text)
+        if len(values) > 1:
+            spread = values.std(axis=0, ddof=1)
+            axes.fill_between(updates, mean - spread, mean + spread, color=colour, alpha=0.15)
+    return _labelled(figure, panels)
+
+
+def draw_leads(
+    curves: Mapping[str, Sequence[Curves]], baseline: str, scores: Mapping[str, str]
+) -> Any | None:
+    """The difference of each system from the baseline over updates: a head start, or a better end?
+
+    Returns:
+        None where no validation has two runs of the baseline and of a system.
+    """
+    found: dict[str, dict[str, tuple[list[int], list[float], list[Interval]]]] = {}
+    for name, system in product(_curves_shown(curves, scores), curves):
+        sides = [[run.valid.get(name, []) for run in curves[key]] for key in (baseline, system)]
+        (updates, base), (others, values) = map(over_seeds, sides)
+        points = [
+            (update, float(np.mean(y) - np.mean(x)), test.interval)
+            for update, x, y in _at_common(updates, base, others, values)
+            if system != baseline and (test := welch(x, y)) is not None
+        ]
+        if points:
+            at, means, intervals = map(list, zip(*points, strict=True))
+            found.setdefault(name, {})[system] = at, means, intervals
+    if not found:
+        return None
+    shown = {name: label for name, label in _curves_shown(curves, scores).items() if name in found}
+    title = f"difference from {baseline}, band: 95 % interval over seeds (Welch) at each update"
+    figure, panels = _curve_panels(shown, title)
+    for name, axes in panels:
+        axes.axhline(0.0, color="#000000", linewidth=0.8)
+        for system, colour in _coloured(curves):
+            if system in found[name]:
+                updates, means, intervals = found[name][system]
+                low, high = zip(*intervals, strict=True)
+                text = f"{system}: {cells.signed(means[-1], 2)} at the end"
+                axes.plot(updates, means, color=colour, linewidth=1.8, label=text)
+                axes.fill_between(updates, low, high, color=colour, alpha=0.15)
+    return _labelled(figure, panels)
+
+
+def _at_common(
+    updates: Sequence[int], x: np.ndarray, others: Sequence[int], y: np.ndarray
+) -> list[tuple[int, list[float], list[float]]]:
+    """The updates that both sides have, with each side's values over seeds."""
+    sides = dict(zip(updates, x.T, strict=True)), dict(zip(others, y.T, strict=True))
+    return [
+        (update, sides[0][update].tolist(), sides[1][update].tolist())
+        for update in updates
+        if update in sides[1]
+    ]
+
+
+def _curves_shown(
+    curves: Mapping[str, Sequence[Curves]], scores: Mapping[str, str]
+) -> dict[str, str]:
+    """What the logs say about validation, and its label."""
+    labels = {"loss": "validation loss (bits)"}
+    labels |= {name: f"validation {score}" for name, score in scores.items()}
+    logged = {name for runs in curves.values() for run in runs for name in run.valid}
+    return {name: label for name, label in labels.items() if name in logged}
+
+
+def _curve_panels(shown: Mapping[str, str], title: str) -> tuple[Any, list[tuple[str, Any]]]:
+    figure = new_figure(5.2 * len(shown), 4.0)
+    figure.suptitle(title, fontsize=10)
+    panels = figure.subplots(1, len(shown), squeeze=False)[0]
+    for label, axes in zip(shown.values(), panels, strict=True):
+        axes.set_ylabel(label)
+    return figure, list(zip(shown, panels, strict=True))
+
+
+def _coloured(curves: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return list(zip(curves, colours(len(curves)), strict=True))
+
+
+def _labelled(figure: Any, panels: Sequence[tuple[str, Any]]) -> Any:
+    for _, axes in panels:
+        axes.set_xlabel("updates")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.legend(frameon=False, fontsize=9)
+        tidy(axes)
+    return figure
+
+
+def over_seeds(
+    runs: Sequence[Sequence[tuple[int, float]]],
+) -> tuple[list[int], np.ndarray]:
+    """The updates at which every run has a value, and the values, shape (runs, updates)."""
+    found = [dict(points) for points in runs if points]
+    if not found:
+        return [], np.empty((0, 0))
+    updates = sorted(set.intersection(*(set(points) for points in found)))
+    return updates, np.array([[points[update] for update in updates] for points in found])
