@@ -1,9 +1,12 @@
-"""Label the semantic roles of text with a trained model: who did what to whom, when and where.
+"""Apply a trained model: find who did what to whom, classify sentences, or translate.
 
-A model of sentences or of translation is applied instead, if MODEL is one: a text or line each.
+MODEL is a checkpoint, the folder of a training, or the name of a model that comes with the package.
+All that is needed is in it, and what it was trained for decides. Several make an ensemble.
 
-The checkpoint is all that is needed; several are averaged as an ensemble. MODEL is a checkpoint or
-the folder of a training.
+  selfattn predict --model srl-en-small "The cat chased a mouse."
+  selfattn predict --model translation-en-de-small "Save changes"
+
+A model of sentences or of translation reads a text a line. The rest is about semantic roles.
 
 Examples: a text, a file of prose (empty lines end a paragraph), and standard input, a text a line:
 
