@@ -38,6 +38,7 @@ _FIXES = (
     flags.check_overrides,
     runtime.allow_ddp_on_cpu,
     processes.join_processes,
+    runtime.keep_freed_memory,
     runtime.restore_numpy_long,
     runtime.log_each_line_once,
     runtime.silence_noise,

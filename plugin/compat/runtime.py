@@ -1,5 +1,7 @@
 """Small incompatibilities of fairseq with today's torch and numpy, and its noise."""
 
+import contextlib
+import ctypes
 import logging
 import os
 import types
@@ -9,9 +11,11 @@ from typing import Any
 import numpy as np
 from fairseq.logging import progress_bar
 from fairseq.models import distributed_fairseq_model
+from fairseq.trainer import Trainer
 
 from ._patch import wrap
 
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # in malloc.h
 _NOISE: tuple[tuple[str, type[Warning]], ...] = (
     (r"(?s)\s*hydra\.experimental\.\w+\(\) is no longer experimental", UserWarning),
     (r"(?s)\s*The version_base parameter is not specified", UserWarning),
@@ -38,6 +42,26 @@ def allow_ddp_on_cpu() -> None:
         if next(module.parameters()).device.type == "cpu":
             kwargs.update(device_ids=None, output_device=None)
         return original(module=module, **kwargs)
+
+
+def keep_freed_memory() -> None:
+    """Let a training on a CPU use the memory of its large tensors again.
+
+    Break: glibc gives a tensor of more than 32 MiB back to the system, which clears its pages when
+    the next one is made: with a vocabulary of 10,000 a quarter of the time of an update goes there.
+    Fix: tell malloc to keep what is freed, if the environment does not set it up otherwise. The
+    process then holds its memory until it ends, in that example a third more at its peak.
+    """
+
+    @wrap(Trainer, "__init__")
+    def __init__(original: Any, self: Trainer, cfg: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, cfg, *args, **kwargs)
+        if self.cuda or {"MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_"} & set(os.environ):
+            return
+        with contextlib.suppress(AttributeError, OSError, TypeError):  # a system without glibc
+            mallopt = ctypes.CDLL(None).mallopt
+            mallopt(_M_MMAP_MAX, 0)
+            mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def restore_numpy_long() -> None:
