@@ -84,6 +84,8 @@ def test_training_uses_its_memory_again_unless_the_environment_sets_up_malloc(to
         )
         assert done.returncode == 0, done.stderr
         found.append(int(done.stdout.split("faults ")[1]))
+    if not found[1]:
+        pytest.skip("this kernel does not count page faults")
     # Not 0: malloc needs some rounds until a place that fits is free.
     assert found[0] < found[1] / 2, found
 
