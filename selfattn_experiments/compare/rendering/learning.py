@@ -8,7 +8,7 @@ import numpy as np
 
 from ...report import Curves
 from ...report.figures import colours, new_figure, tidy
-from ..run_level import Interval, welch
+from ..run_level import welch
 from . import cells
 
 
@@ -39,45 +39,43 @@ def draw_leads(
     Returns:
         None where no validation has two runs of the baseline and of a system.
     """
-    found: dict[str, dict[str, tuple[list[int], list[float], list[Interval]]]] = {}
-    for name, system in product(_curves_shown(curves, scores), curves):
-        sides = [[run.valid.get(name, []) for run in curves[key]] for key in (baseline, system)]
-        (updates, base), (others, values) = map(over_seeds, sides)
-        points = [
-            (update, float(np.mean(y) - np.mean(x)), test.interval)
-            for update, x, y in _at_common(updates, base, others, values)
-            if system != baseline and (test := welch(x, y)) is not None
-        ]
-        if points:
-            at, means, intervals = map(list, zip(*points, strict=True))
-            found.setdefault(name, {})[system] = at, means, intervals
-    if not found:
+    labels = _curves_shown(curves, scores)
+    leads: dict[str, dict[str, np.ndarray]] = {name: {} for name in labels}
+    for name, system in product(labels, curves):
+        x, y = ([run.valid.get(name, []) for run in curves[side]] for side in (baseline, system))
+        lead = _lead(x, y)
+        if system != baseline and lead.size:
+            leads[name][system] = lead
+    shown = {name: label for name, label in labels.items() if leads[name]}
+    if not shown:
         return None
-    shown = {name: label for name, label in _curves_shown(curves, scores).items() if name in found}
     title = f"difference from {baseline}, band: 95 % interval over seeds (Welch) at each update"
     figure, panels = _curve_panels(shown, title)
-    for name, axes in panels:
+    for (name, axes), (system, colour) in product(panels, _coloured(curves)):
+        if system in leads[name]:
+            updates, mean, low, high = leads[name][system].T
+            text = f"{system}: {cells.signed(mean[-1])} at the end"
+            axes.plot(updates, mean, color=colour, linewidth=1.8, label=text)
+            axes.fill_between(updates, low, high, color=colour, alpha=0.15)
+    for _, axes in panels:
         axes.axhline(0.0, color="#000000", linewidth=0.8)
-        for system, colour in _coloured(curves):
-            if system in found[name]:
-                updates, means, intervals = found[name][system]
-                low, high = zip(*intervals, strict=True)
-                text = f"{system}: {cells.signed(means[-1], 2)} at the end"
-                axes.plot(updates, means, color=colour, linewidth=1.8, label=text)
-                axes.fill_between(updates, low, high, color=colour, alpha=0.15)
     return _labelled(figure, panels)
 
 
-def _at_common(
-    updates: Sequence[int], x: np.ndarray, others: Sequence[int], y: np.ndarray
-) -> list[tuple[int, list[float], list[float]]]:
-    """The updates that both sides have, with each side's values over seeds."""
-    sides = dict(zip(updates, x.T, strict=True)), dict(zip(others, y.T, strict=True))
-    return [
-        (update, sides[0][update].tolist(), sides[1][update].tolist())
-        for update in updates
-        if update in sides[1]
-    ]
+def _lead(
+    baseline: Sequence[Sequence[tuple[int, float]]], system: Sequence[Sequence[tuple[int, float]]]
+) -> np.ndarray:
+    """Rows of update, difference of the means, and its interval, where each side has two runs."""
+    x, y = (
+        dict(zip(updates, v.T, strict=True)) for updates, v in map(over_seeds, (baseline, system))
+    )
+    return np.array(
+        [
+            (update, y[update].mean() - x[update].mean(), *test.interval)
+            for update in x
+            if update in y and (test := welch(x[update], y[update])) is not None
+        ]
+    )
 
 
 def _curves_shown(
