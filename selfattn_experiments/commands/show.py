@@ -249,6 +249,15 @@ def find(args: argparse.Namespace) -> list[Found]:
     look_into = by_task(args.checkpoint, LOOKING, look_into_encoder)
     if args.predicate is not None and look_into is not look_into_tagger:
         raise UserError(f"--predicate is for taggers, and {args.checkpoint} is not a tagger")
+    if args.tokenized and look_into is look_into_encoder:
+        raise UserError(f"--tokenized is for taggers and sentences; {args.checkpoint} translates")
+    if look_into is not look_into_encoder or translates(args.checkpoint):
+        for flag, value in (("--data", args.data), ("--user-dir", args.user_dir)):
+            if value is not None:
+                raise UserError(
+                    f"{flag} {value} is for a translation that fairseq trained, and "
+                    f"{args.checkpoint} is none"
+                )
     if len(args.sentence) > 1 and look_into is not look_into_sentences:
         raise UserError(
             f"{len(args.sentence)} sentences are given, but {args.checkpoint} takes one; put it in "

@@ -123,6 +123,10 @@ def test_a_mistake_ends_the_command_with_one_sentence(show):
         (["mtsa.pt", " ", "--predicate", "0"], "the sentence is empty"),
         (["mtsa.pt", CAT, "--predicate", "3", "--layer", "3"], "the model has the layers 1 to 2"),
         (["mtsa.pt", CAT, "--predicate", "3", "--heads", "1,9"], "--heads 9: layer 2 has"),
+        (["mtsa.pt", CAT, "--data", "x"], "--data x is for a translation that fairseq trained"),
+        (["mtsa.pt", CAT, "--user-dir", "x"], "--user-dir x is for a translation that fairseq"),
+        (["translation-en-de-small", CAT, "--data", "x"], "--data x is for a translation that"),
+        (["translation-en-de-small", CAT, "--tokenized"], "--tokenized is for taggers and"),
         (["mtsa.pt", CAT, "--heads", "one"], "--heads one is not allowed"),
         (
             ["mtsa.pt", CAT, "--predicate", "3", "--what", "selection"],
