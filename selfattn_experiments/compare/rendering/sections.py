@@ -32,7 +32,9 @@ class Table:
 
 def tables(report: Report) -> list[Table]:
     """All tables, in the order in which they are read."""
-    found = [_scores(report), _runs(report), _welch(report), _beside(report)]
+    found = [_scores(report), _runs(report)]
+    if any(max(c.runs) > 1 for c in report.comparisons):  # of one run a side they are empty
+        found += [_welch(report), _beside(report)]
     if any(c.planning for c in report.comparisons):
         found.append(_planning(report))
     found.append(_sentence_level(report))

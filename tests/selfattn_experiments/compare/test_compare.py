@@ -104,7 +104,9 @@ def test_one_run_is_never_called_better():
     assert comparison.both_levels is comparison.order is None
     assert comparison.sentence.bootstrap_p < 0.05
     assert "one run on a side cannot tell the system from its seed" in comparison.words
-    assert "UNDECIDED" in render(report, 80)
+    text = render(report, 80)
+    assert "UNDECIDED" in text and "Tests over sentences" in text
+    assert "Welch's test over runs" not in text and "permutation" not in text
 
 
 def test_the_primary_metric_alone_has_a_verdict():
