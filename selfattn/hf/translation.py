@@ -137,10 +137,11 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         Where the generation configuration has ``max_len_a`` and ``max_len_b``, a source of n tokens
         (with its end) gets at most ``max_len_a * n + max_len_b`` tokens and an end, unless
         ``max_length`` or ``max_new_tokens`` is given here; never padding, and at least one token.
+        ``min_length`` and ``min_new_tokens`` come first.
 
         Args:
             inputs: source ``(B, S)``, as ``input_ids``.
-            generation_config: instead of the model's.
+            generation_config: what it leaves open is the model's.
             logits_processor: of the caller, applied first.
             **kwargs: whatever transformers takes.
 
@@ -148,7 +149,14 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             fairseq-generate takes n from the longest sentence of a batch; here no translation
             depends on its batch.
         """
-        config = generation_config or self.generation_config
+        config = copy.deepcopy(generation_config or GenerationConfig())
+        cuts = [kwargs.get("max_length"), kwargs.get("max_new_tokens")]
+        if generation_config is not None and not hasattr(config, "max_len_b"):
+            cuts.append(config.max_length)
+        # As transformers has it, what the caller leaves open is the model's.
+        stored = self.generation_config.to_dict()
+        config.update(**stored, defaults_only=True, allow_custom_entries=True)
+        cuts.append(config.max_new_tokens)
         processors = list(logits_processor or [])
         a, b = (kwargs.pop(x, getattr(config, x, None)) for x in ("max_len_a", "max_len_b"))
         tokens = inputs if inputs is not None else kwargs.get("input_ids")
@@ -156,15 +164,16 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             kwargs["attention_mask"] = (tokens != self.config.pad_token_id).long()
         if b is not None and kwargs.get("attention_mask") is not None:
             limits = ((a or 0.0) * kwargs["attention_mask"].sum(1).double() + b).long()
-            limits = limits.clamp(1, self.config.max_position_embeddings - 1)
-            if {"max_length", "max_new_tokens"} & kwargs.keys():
+            new, least = (
+                kwargs.get(x, getattr(config, x)) or 0 for x in ("min_new_tokens", "min_length")
+            )
+            most = self.config.max_position_embeddings - 1
+            limits = limits.clamp(max(1, new, least - 1)).clamp(max=most)
+            if any(cut is not None for cut in cuts):
                 limits = torch.full_like(limits, self.config.max_position_embeddings)
             else:
                 kwargs["max_new_tokens"] = int(limits.max()) + 1
-            names = ("num_beams", "num_return_sequences")
-            copies = max(kwargs.get(x) or getattr(config, x, 1) or 1 for x in names)
-            ends = (self.config.pad_token_id, self.config.eos_token_id)
-            processors.append(Limits(limits.repeat_interleave(copies), *ends))
+            processors.append(Limits(limits, self.config.pad_token_id, self.config.eos_token_id))
         return super().generate(inputs, generation_config, processors, **kwargs)
 
     def _next(

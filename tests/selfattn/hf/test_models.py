@@ -13,6 +13,7 @@ from transformers import (  # noqa: E402
     AutoModel,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
+    GenerationConfig,
     Trainer,
     TrainingArguments,
 )
@@ -164,6 +165,31 @@ def test_a_limit_of_its_own_for_each_source():
     for row, most in zip(found.tolist(), (6, 4), strict=True):
         assert 2 in row[1:], row
         assert row[1:].index(2) <= most, row
+
+
+def test_a_caller_s_search_leaves_the_rest_to_the_model_s():
+    """Its beams and limits; a length of the caller's comes before them."""
+    torch.manual_seed(3)
+    model = SelfattnForConditionalGeneration(config()).eval()
+    model.generation_config.num_beams = 3
+    model.generation_config.max_len_a, model.generation_config.max_len_b = 1.0, 1
+    expected = model.generate(IDS)
+    for empty in ({}, {"max_len_a": 1.0, "max_len_b": 1}):
+        assert torch.equal(
+            model.generate(IDS, generation_config=GenerationConfig(**empty)), expected
+        )
+    short = model.generate(IDS, generation_config=GenerationConfig(max_new_tokens=2))
+    assert short.shape == (2, 3)
+    model.generation_config.max_new_tokens = 2
+    assert torch.equal(model.generate(IDS), short)
+
+
+def test_a_least_length_comes_before_the_limit():
+    torch.manual_seed(3)
+    model = SelfattnForConditionalGeneration(config()).eval()
+    for least in ({"min_new_tokens": 4}, {"min_length": 5}):
+        found = model.generate(IDS, num_beams=2, max_len_a=0.0, max_len_b=2, **least)
+        assert found[:, 5].tolist() == [2, 2] and found.shape == (2, 6)
 
 
 def test_it_trains_with_gradient_checkpointing(tmp_path):
