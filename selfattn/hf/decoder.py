@@ -66,6 +66,8 @@ class DecoderAttention(nn.Module):
             k, v = (split_heads(f(source), self.heads) for f in (self.k_proj, self.v_proj))
             if cache is not None:
                 k, v = kept.update(k, v, self.index)
+                if visible is not None:
+                    k, v = (t[:, :, : visible.shape[-1]] for t in (k, v))
                 cache.is_updated[self.index] = self.crossed or cache.is_updated.get(self.index)
         dropout = self.dropout if self.training else 0.0
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=dropout)
@@ -161,7 +163,8 @@ class Decoder(nn.Module):
         tokens = self.embeddings.tokens(input_ids)
         x = self.embeddings(tokens, place[None], past + length - 1)
         visible: Any = None
-        if length > 1:
+        room = getattr(getattr(cache, "self_attention_cache", None), "is_compileable", False)
+        if length > 1 or room:  # a static cache has room for tokens to come
             visible = place[:, None] >= torch.arange(past + length, device=device)  # (T, past + T)
         source_visible = None if source_padding is None else ~source_padding[:, None, None]
         for layer in self.layers:
