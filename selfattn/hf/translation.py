@@ -97,7 +97,7 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             UserError: if there is no target.
         """
         if encoder_outputs is None:
-            encoder_outputs = self.encoder(input_ids, attention_mask, **others)
+            encoder_outputs = self.encoder(input_ids, attention_mask, return_dict=True, **others)
         source = encoder_outputs[0]
         if decoder_input_ids is None:
             if labels is None:

@@ -117,6 +117,18 @@ def test_padding_changes_nothing_and_masks_mean_keep(head):
         model(left, attention_mask=torch.zeros(1, 5) - 10_000)
 
 
+@pytest.mark.parametrize("head", [*HEADS, SelfattnForConditionalGeneration])
+def test_a_configuration_says_what_comes_out(head):
+    model = head(config(return_dict=False, output_hidden_states=True)).eval()
+    inputs = {"input_ids": IDS}
+    if head is SelfattnForConditionalGeneration:
+        inputs["labels"] = IDS
+    states = 3  # of two layers
+    assert [len(x) for x in model(**inputs) if isinstance(x, tuple)] == [states]
+    found = model(**inputs, return_dict=True, output_hidden_states=False)
+    assert found.logits.shape[0] == 2 and not any("hidden_states" in name for name in found)
+
+
 def test_generation_with_a_cache_equals_generation_without_one():
     torch.manual_seed(3)
     model = SelfattnForConditionalGeneration(config()).eval()
@@ -125,6 +137,12 @@ def test_generation_with_a_cache_equals_generation_without_one():
     cached = model.generate(IDS, **how)
     assert torch.equal(cached, model.generate(IDS, use_cache=False, **how))
     assert torch.equal(cached[1:], model.generate(IDS[1:, :3], **how)[:, : cached.shape[1]])
+    torch.manual_seed(5)
+    model = SelfattnForConditionalGeneration(config(share_embeddings="none")).eval()
+    for beams in (1, 3):
+        how["num_beams"] = beams
+        static = model.generate(IDS, cache_implementation="static", **how)
+        assert torch.equal(static, model.generate(IDS, **how))
     logits = model(input_ids=IDS, decoder_input_ids=cached).logits
     greedy = model.generate(IDS, num_beams=1, max_new_tokens=1)
     assert torch.equal(greedy[:, 1], logits[:, 0].argmax(-1))
