@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from ..errors import UserError, check_integer
 from ..layers.base import join_heads, split_heads, xavier_linear
 from ..layers.dropout import Dropout
 from .config import SelfattnConfig
@@ -22,12 +23,20 @@ class DecoderAttention(nn.Module):
         config: sizes and dropout.
         index: number of the layer, for the cache.
         crossed: attend to the source instead of to the target.
+
+    Raises:
+        UserError: if the heads do not divide the width.
     """
 
     def __init__(self, config: SelfattnConfig, index: int, crossed: bool) -> None:
         super().__init__()
         width, gain = config.hidden_size, 1 / math.sqrt(2)  # fairseq's initialisation
         self.heads, self.index, self.crossed = config.decoder_attention_heads, index, crossed
+        if width % check_integer("decoder_attention_heads", self.heads):
+            raise UserError(
+                f"decoder_attention_heads {self.heads} does not divide hidden_size {width}; choose "
+                f"a divisor of it"
+            )
         self.dropout = config.attention_dropout
         self.q_proj, self.k_proj, self.v_proj = (
             xavier_linear(width, width, gain=gain) for _ in range(3)

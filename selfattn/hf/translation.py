@@ -75,6 +75,7 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         past_key_values: EncoderDecoderCache | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
+        decoder_attention_mask: Tensor | None = None,
         **others: Any,
     ) -> Seq2SeqLMOutput:
         """Logits of the next tokens.
@@ -88,14 +89,21 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             past_key_values: of an earlier call.
             labels: target ``(B, T)``, -100 where none is asked for.
             use_cache: return a cache for the next call.
+            decoder_attention_mask: of the target; only says where its padding is.
             **others: see ``SelfattnModel.forward``.
 
         Returns:
             ``logits`` ``(B, T, vocab_size)`` and, with labels, the mean cross-entropy in nats.
 
         Raises:
-            UserError: if there is no target.
+            UserError: if there is no target, or its padding is not on the right.
         """
+        mask = None if torch.compiler.is_compiling() else decoder_attention_mask
+        if mask is not None and (mask[:, :-1] < mask[:, 1:]).any():
+            raise UserError(
+                "decoder_attention_mask hides a token before another one; the decoder takes "
+                "padding on the right alone"
+            )
         if encoder_outputs is None:
             encoder_outputs = self.encoder(input_ids, attention_mask, return_dict=True, **others)
         source = encoder_outputs[0]

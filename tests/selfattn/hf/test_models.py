@@ -302,6 +302,23 @@ def test_mistakes_in_a_configuration(wrong, message):
         SelfattnConfig(**wrong)
 
 
+def test_what_a_decoder_cannot_do_is_said():
+    with pytest.raises(UserError, match="decoder_attention_heads 3 does not divide hidden_size 16"):
+        SelfattnForConditionalGeneration(config(decoder_attention_heads=3))
+    model = SelfattnForConditionalGeneration(config()).eval()
+    right = {"decoder_input_ids": IDS, "decoder_attention_mask": (IDS != 1).long()}
+    assert model(IDS, **right).logits.shape == (2, 5, 30)
+    left = {name: tensor.flip(1) for name, tensor in right.items()}
+    with pytest.raises(UserError, match="takes padding on the right alone"):
+        model(IDS, **left)
+
+
+def test_a_configuration_may_untie_the_output():
+    model = SelfattnForMaskedLM(config(tie_word_embeddings=False))
+    assert model.config.share_embeddings == "none"
+    assert model.lm_head.weight is not model.encoder.embeddings.tokens.weight
+
+
 def test_a_configuration_holds_every_switch(tmp_path):
     """A default that changes later changes no saved model."""
     for name, kind in CONFIGS.items():
