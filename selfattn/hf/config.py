@@ -57,7 +57,7 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
         bos_token_id: beginning of a sentence, unused by translation.
         eos_token_id: end of a sentence.
         decoder_start_token_id: what the decoder starts with.
-        tie_word_embeddings: follows from ``share_embeddings``.
+        tie_word_embeddings: follows from ``share_embeddings``, which is ``none`` for False.
 
     Raises:
         UserError: if a name, a switch or a value is unknown.
@@ -110,6 +110,8 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
                 )
         if self.pad_token_id is not None:
             check_integer("pad_token_id", self.pad_token_id, 0, self.vocab_size - 1)
+        if not self.tie_word_embeddings:
+            self.share_embeddings = "none"
         self.tie_word_embeddings = self.share_embeddings != "none"
         for name, default in (
             ("decoder_layers", self.num_hidden_layers),

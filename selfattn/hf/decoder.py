@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from ..errors import UserError, check_integer
 from ..layers.base import join_heads, split_heads, xavier_linear
 from ..layers.dropout import Dropout
 from .config import SelfattnConfig
@@ -22,12 +23,20 @@ class DecoderAttention(nn.Module):
         config: sizes and dropout.
         index: number of the layer, for the cache.
         crossed: attend to the source instead of to the target.
+
+    Raises:
+        UserError: if the heads do not divide the width.
     """
 
     def __init__(self, config: SelfattnConfig, index: int, crossed: bool) -> None:
         super().__init__()
         width, gain = config.hidden_size, 1 / math.sqrt(2)  # fairseq's initialisation
         self.heads, self.index, self.crossed = config.decoder_attention_heads, index, crossed
+        if width % check_integer("decoder_attention_heads", self.heads):
+            raise UserError(
+                f"decoder_attention_heads {self.heads} does not divide hidden_size {width}; choose "
+                f"a divisor of it"
+            )
         self.dropout = config.attention_dropout
         self.q_proj, self.k_proj, self.v_proj = (
             xavier_linear(width, width, gain=gain) for _ in range(3)
@@ -66,6 +75,8 @@ class DecoderAttention(nn.Module):
             k, v = (split_heads(f(source), self.heads) for f in (self.k_proj, self.v_proj))
             if cache is not None:
                 k, v = kept.update(k, v, self.index)
+                if visible is not None:
+                    k, v = (t[:, :, : visible.shape[-1]] for t in (k, v))
                 cache.is_updated[self.index] = self.crossed or cache.is_updated.get(self.index)
         dropout = self.dropout if self.training else 0.0
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=dropout)
@@ -161,7 +172,8 @@ class Decoder(nn.Module):
         tokens = self.embeddings.tokens(input_ids)
         x = self.embeddings(tokens, place[None], past + length - 1)
         visible: Any = None
-        if length > 1:
+        room = getattr(getattr(cache, "self_attention_cache", None), "is_compileable", False)
+        if length > 1 or room:  # a static cache has room for tokens to come
             visible = place[:, None] >= torch.arange(past + length, device=device)  # (T, past + T)
         source_visible = None if source_padding is None else ~source_padding[:, None, None]
         for layer in self.layers:

@@ -182,5 +182,7 @@ class SelfattnModel(SelfattnPreTrainedModel):
         for layer in self.layers:
             x = layer(x, padding)
             states.append(x)
-        hidden = tuple(states) if output_hidden_states or self.config.output_hidden_states else None
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
+        hidden = tuple(states) if output_hidden_states else None
         return BaseModelOutput(last_hidden_state=self.norm(x), hidden_states=hidden)

@@ -53,7 +53,7 @@ class SelfattnWithHead(SelfattnPreTrainedModel):
         Returns:
             ``logits`` as the class says, ``hidden_states`` and, with labels, ``loss``.
         """
-        encoded = self.encoder(input_ids, attention_mask, **others)
+        encoded = self.encoder(input_ids, attention_mask, return_dict=True, **others)
         logits = self.logits(encoded.last_hidden_state, input_ids, attention_mask)
         loss = None if labels is None else self.loss(logits, labels)
         return self.output(loss=loss, logits=logits, hidden_states=encoded.hidden_states)

@@ -13,7 +13,7 @@ class Limits(LogitsProcessor):  # type: ignore[misc]
     processors, too, each of which copies all scores.
 
     Args:
-        limits: tokens ``(B * beams,)`` before the end of sentence.
+        limits: tokens ``(B,)`` before the end of sentence.
         pad: the padding token.
         eos: the end of sentence.
     """
@@ -28,7 +28,7 @@ class Limits(LogitsProcessor):  # type: ignore[misc]
         scores[:, self.pad] = never
         if not made:
             scores[:, self.eos] = never
-        late = made >= self.limits
+        late = made >= self.limits.repeat_interleave(len(scores) // len(self.limits))
         if late.any():
             other = torch.ones(scores.shape[1], dtype=torch.bool, device=scores.device)
             other[self.eos] = False

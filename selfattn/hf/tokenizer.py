@@ -10,7 +10,8 @@ class SelfattnTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
 
     The dictionary lacks pieces that never occur in the training text. They must be known here,
     since SentencePiece builds others of them and may yield them for new text; their numbers begin
-    at ``known``, and come out as the unknown token, as in fairseq.
+    at ``known``, and come out as the unknown token, as in fairseq. Tokens that a user adds come
+    behind them.
 
     Args:
         known: size of the dictionary; without it, all numbers stay.
@@ -39,6 +40,6 @@ class SelfattnTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
         if isinstance(ids, list):
             return [self._dictionary(i) for i in ids]
         if isinstance(ids, int):
-            return ids if ids < known else self.unk_token_id
-        unknown = ids >= known  # a tensor or an array
+            return self.unk_token_id if known <= ids < self.vocab_size else ids
+        unknown = (ids >= known) & (ids < self.vocab_size)  # a tensor or an array
         return ids * ~unknown + unknown * self.unk_token_id

@@ -75,6 +75,7 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         past_key_values: EncoderDecoderCache | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
+        decoder_attention_mask: Tensor | None = None,
         **others: Any,
     ) -> Seq2SeqLMOutput:
         """Logits of the next tokens.
@@ -88,16 +89,23 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             past_key_values: of an earlier call.
             labels: target ``(B, T)``, -100 where none is asked for.
             use_cache: return a cache for the next call.
+            decoder_attention_mask: of the target; only says where its padding is.
             **others: see ``SelfattnModel.forward``.
 
         Returns:
             ``logits`` ``(B, T, vocab_size)`` and, with labels, the mean cross-entropy in nats.
 
         Raises:
-            UserError: if there is no target.
+            UserError: if there is no target, or its padding is not on the right.
         """
+        mask = None if torch.compiler.is_compiling() else decoder_attention_mask
+        if mask is not None and (mask[:, :-1] < mask[:, 1:]).any():
+            raise UserError(
+                "decoder_attention_mask hides a token before another one; the decoder takes "
+                "padding on the right alone"
+            )
         if encoder_outputs is None:
-            encoder_outputs = self.encoder(input_ids, attention_mask, **others)
+            encoder_outputs = self.encoder(input_ids, attention_mask, return_dict=True, **others)
         source = encoder_outputs[0]
         if decoder_input_ids is None:
             if labels is None:
@@ -137,10 +145,11 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         Where the generation configuration has ``max_len_a`` and ``max_len_b``, a source of n tokens
         (with its end) gets at most ``max_len_a * n + max_len_b`` tokens and an end, unless
         ``max_length`` or ``max_new_tokens`` is given here; never padding, and at least one token.
+        ``min_length`` and ``min_new_tokens`` come first.
 
         Args:
             inputs: source ``(B, S)``, as ``input_ids``.
-            generation_config: instead of the model's.
+            generation_config: what it leaves open is the model's.
             logits_processor: of the caller, applied first.
             **kwargs: whatever transformers takes.
 
@@ -148,7 +157,14 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             fairseq-generate takes n from the longest sentence of a batch; here no translation
             depends on its batch.
         """
-        config = generation_config or self.generation_config
+        config = copy.deepcopy(generation_config or GenerationConfig())
+        cuts = [kwargs.get("max_length"), kwargs.get("max_new_tokens")]
+        if generation_config is not None and not hasattr(config, "max_len_b"):
+            cuts.append(config.max_length)
+        # As transformers has it, what the caller leaves open is the model's.
+        stored = self.generation_config.to_dict()
+        config.update(**stored, defaults_only=True, allow_custom_entries=True)
+        cuts.append(config.max_new_tokens)
         processors = list(logits_processor or [])
         a, b = (kwargs.pop(x, getattr(config, x, None)) for x in ("max_len_a", "max_len_b"))
         tokens = inputs if inputs is not None else kwargs.get("input_ids")
@@ -156,15 +172,16 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             kwargs["attention_mask"] = (tokens != self.config.pad_token_id).long()
         if b is not None and kwargs.get("attention_mask") is not None:
             limits = ((a or 0.0) * kwargs["attention_mask"].sum(1).double() + b).long()
-            limits = limits.clamp(1, self.config.max_position_embeddings - 1)
-            if {"max_length", "max_new_tokens"} & kwargs.keys():
+            new, least = (
+                kwargs.get(x, getattr(config, x)) or 0 for x in ("min_new_tokens", "min_length")
+            )
+            most = self.config.max_position_embeddings - 1
+            limits = limits.clamp(max(1, new, least - 1)).clamp(max=most)
+            if any(cut is not None for cut in cuts):
                 limits = torch.full_like(limits, self.config.max_position_embeddings)
             else:
                 kwargs["max_new_tokens"] = int(limits.max()) + 1
-            names = ("num_beams", "num_return_sequences")
-            copies = max(kwargs.get(x) or getattr(config, x, 1) or 1 for x in names)
-            ends = (self.config.pad_token_id, self.config.eos_token_id)
-            processors.append(Limits(limits.repeat_interleave(copies), *ends))
+            processors.append(Limits(limits, self.config.pad_token_id, self.config.eos_token_id))
         return super().generate(inputs, generation_config, processors, **kwargs)
 
     def _next(

@@ -1,6 +1,7 @@
 """What several commands do with their flags, and refuse before they read or write anything."""
 
 import argparse
+import math
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -35,8 +36,9 @@ def check_least(args: argparse.Namespace, **least: int) -> None:
     """
     for name, allowed in least.items():
         value = getattr(args, name)
-        if value is not None and value < allowed:
-            raise UserError(f"--{name.replace('_', '-')} is {value}, but must be {allowed} or more")
+        if value is not None and not allowed <= value < math.inf:
+            more = "or more, and finite" if value == math.inf else "or more"
+            raise UserError(f"--{name.replace('_', '-')} is {value}, but must be {allowed} {more}")
 
 
 def check_workers(workers: int) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from selfattn_tasks.text import CONTROL
+
 from .figures import COLOURS, new_figure
 
 # A cell is this wide for short sentences and for long ones, in inches; a heatmap at most _WIDEST.
@@ -54,9 +56,11 @@ class Sheet:
     def labels(self) -> list[str]:
         """Tokens as they are written, cut where they are very long.
 
-        SentencePiece's mark of a word's begin is a heavy bar that outshines the letters.
+        SentencePiece's mark of a word's begin is a heavy bar that outshines the letters, and SVG
+        must not hold control characters.
         """
-        cut, tokens = _LONGEST_LABEL, [token.replace("\u2581", "_") for token in self.tokens]
+        shown = (CONTROL.sub("\ufffd", token.replace("\u2581", "_")) for token in self.tokens)
+        cut, tokens = _LONGEST_LABEL, list(shown)
         return [t if len(t) <= cut else f"{t[: cut - 1]}…" for t in tokens]
 
     @property

@@ -65,6 +65,7 @@ class Network:
         """Of each input those that may change, for torch.export."""
         length = torch.export.Dim("length" if self.block == 1 else "blocks")
         own = {"length": length if self.block == 1 else self.block * length}
+        own["sentences"] = torch.export.Dim("sentences", min=3)  # a question, two candidates
         return {
             name: {
                 i: own.get(axis) or torch.export.Dim(axis)

@@ -115,13 +115,20 @@ class TaggerGraph(nn.Module):
 class SentencesGraph(nn.Module):
     """Words of sentences to log-probabilities of classes, of whole scores, or of candidates."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, words: Tensor, missing: Tensor | None = None) -> Tensor:
         """``(B, S, T)`` and, for candidates, bool ``(B, S)`` -> ``(B, classes)``."""
-        return torch.log_softmax(self.model(words, missing), -1)
+        if missing is None:
+            return torch.log_softmax(self.model(words), -1)
+        # As SentenceModel.forward, with the question as a hidden candidate: torch.cond takes no
+        # length such as S - 1.
+        question = self.model.encode(words[:, :1], self.model.question)[:, 0]
+        gaps = torch.cat([torch.ones_like(missing[:, :1]), missing[:, 1:]], 1)
+        scores = self.model.head(question, self.model.encode(words), gaps)[:, 1:]
+        return torch.log_softmax(scores, -1)
 
 
 class EncoderGraph(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,7 +155,7 @@ def write_card(
         data: what the model was trained on, in words.
     """
     head = ["library_name: transformers", f"tags: [{', '.join(('selfattn', *about.tags))}]"]
-    head += [f"language: [{', '.join(about.languages)}]"] if about.languages else []
+    head += [f"language: {json.dumps(about.languages)}"] if about.languages else []  # no is false
     head += [f"license: {license}"] if license else []
     facts = {
         **about.facts,
@@ -164,10 +165,15 @@ def write_card(
     }
     lines = [
         "---", *head, "---", "", f"# {about.title}", "",
-        "| | |", "|---|---|", *(f"| {fact} | {value} |" for fact, value in facts.items()), "",
+        "| | |", "|---|---|", *(f"| {f} | {_cell(value)} |" for f, value in facts.items()), "",
         "## Scores", "", *record[1], "", "## Use", "", about.use.format(folder=name), "",
     ]  # fmt: skip
     write_text(folder / "README.md", "\n".join(lines))
+
+
+def _cell(value: Any) -> str:
+    """A value in one line of a table."""
+    return " ".join(str(value).split()).replace("|", "\\|")
 
 
 def _training(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from selfattn.models.relatedness_head import distribution
 from ..model_folder import KINDS
 from ..sentences.model.network import SentenceModel, pad
 from ..sentences.model.state import KEY, SentenceState
-from ..sentences.record import Kind
+from ..sentences.record import HIGHEST, LOWEST, Kind
 from ..words.vocabulary import PADDING
 
 
@@ -74,6 +74,9 @@ class SentencesForSequenceClassification(SelfattnPreTrainedModel):
 
         Returns:
             ``logits`` as of ``SentenceModel.forward`` and, with labels, ``loss``.
+
+        Raises:
+            UserError: if a pair lacks a sentence, or a score is outside of the scale.
         """
         if attention_mask is not None:
             input_ids = input_ids.masked_fill(attention_mask == 0, PADDING)
@@ -83,16 +86,24 @@ class SentencesForSequenceClassification(SelfattnPreTrainedModel):
         logits = self.network(words, missing)
         loss = None
         if labels is not None:
-            scored = self.state.kind is Kind.RELATEDNESS
-            loss = F.cross_entropy(logits, distribution(labels.to(logits)) if scored else labels)
+            if self.state.kind is Kind.RELATEDNESS:
+                if not ((labels >= LOWEST) & (labels <= HIGHEST)).all():
+                    raise UserError(
+                        f"labels lie between {labels.min()} and {labels.max()}; scores from "
+                        f"{LOWEST:g} to {HIGHEST:g} are allowed"
+                    )
+                labels = distribution(labels.to(logits))
+            loss = F.cross_entropy(logits, labels)
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
 
 def _pairs(input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
     """The sentences of pairs ``(B, T)`` apart ``(B, 2, T')``; see ``forward``."""
-    if token_type_ids is None:
+    # The tokenizer gives an empty second sentence one padding token, of type 1.
+    if token_type_ids is None or not token_type_ids.any(1).all():
         raise UserError(
-            "this model compares two sentences: give input_ids of 3 dimensions, or token_type_ids"
+            "this model compares two sentences: give input_ids of 3 dimensions, or token_type_ids "
+            "that are 1 at the second"
         )
     rows = [
         [row[(kinds == side) & (row != PADDING)].cpu().numpy() for side in (0, 1)]

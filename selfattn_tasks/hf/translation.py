@@ -318,8 +318,9 @@ def set_search(settings: Any, search: Search) -> None:
     """Write a search into a model's ``generation_config``."""
     settings._from_model_config = False  # else transformers forgets the last two
     settings.num_beams = search.beam
-    settings.length_penalty = search.lenpen
-    settings.early_stopping = True  # fairseq ends a sentence with its first `beam` hypotheses
+    if search.beam > 1:  # of one, transformers refuses to save them
+        settings.length_penalty = search.lenpen
+        settings.early_stopping = True  # fairseq ends a sentence with its first `beam` hypotheses
     settings.max_len_a, settings.max_len_b = search.max_len_a, search.max_len_b
 
 

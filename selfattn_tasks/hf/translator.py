@@ -88,7 +88,7 @@ class Translator:
         Raises:
             UserError: if a text is longer than the model can read.
         """
-        batch = self.tokenizer(texts, verbose=False)
+        batch = self.tokenizer(texts, verbose=False, split_special_tokens=True)
         for text, ids in zip(texts, batch["input_ids"], strict=True):
             if len(ids) > (most := self.model.config.max_position_embeddings):
                 raise UserError(

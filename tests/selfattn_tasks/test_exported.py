@@ -217,6 +217,26 @@ def test_sentences(classifier, tmp_path):
         close(torch.log_softmax(module(words), -1), program(words=words).detach())
 
 
+def test_candidates(tmp_path):
+    config = SentenceModelConfig("selection", 3, 1, 2, WIDTH, "mtsa", 4, 4)
+    module, path = SentenceModel(config).eval(), tmp_path / "sentences.pt"
+    meta = {"kind": "selection", "tokens": {}}
+    vocabulary = Vocabulary(VOCABULARY.words, (), VOCABULARY.frozen)
+    state = sentences.SentenceState(vocabulary, meta, module.config)
+    checkpoint(path, sentences.KEY, sentences.PREFIX, module, state)
+    (network,) = networks.read(path).networks
+    program = graphs.trace(network).module(check_guards=False)
+    for count, size, length in ((1, 3, 1), (2, 6, 5)):
+        words = torch.randint(1, 5, (count, size, length))
+        missing = torch.zeros(count, size, dtype=torch.bool)
+        missing[0, 2] = True
+        with torch.no_grad():
+            want, found = module(words, missing), program(words=words, missing=missing)
+        keep = ~missing[:, 1:]
+        torch.testing.assert_close(found[keep], torch.log_softmax(want, -1)[keep])
+        assert (found[~keep] == float("-inf")).all()
+
+
 def test_what_cannot_be_exported_gets_a_sentence(classifier, tagger, tmp_path, monkeypatch):
     _, path = classifier(test_selection="sample")
     with pytest.raises(UserError, match="'sample' cannot be exported: a graph draws no samples"):

@@ -133,6 +133,9 @@ def test_a_sentence_model_s_folder_computes_the_same_and_learns(tmp_path, kind):
     masked = model(words + 3 * (words == 0), (words != 0).long()).logits
     torch.testing.assert_close(masked, expected)
     label = 3.7 if kind is Kind.RELATEDNESS else 1
+    if kind is Kind.RELATEDNESS:
+        with pytest.raises(UserError, match=r"between 0.0 and 3.0; scores from 1 to 5 are allowed"):
+            model(words, labels=torch.tensor([0.0, 3.0]))
     rows = [{"input_ids": row, "labels": label} for row in words] * 8
     before = model(words, labels=torch.tensor([label] * 2)).loss.item()
     settings = TrainingArguments(tmp_path / "run", max_steps=8, disable_tqdm=True, **PLAIN)

@@ -96,3 +96,5 @@ def test_what_a_pipeline_cannot_do_is_said(tmp_path):
     classify = pipeline("text-classification", str(tmp_path / "pairs"))
     with pytest.raises(UserError, match="compares two sentences"):
         classify.model(classify.tokenizer("a goat", return_tensors="pt")["input_ids"])
+    with pytest.raises(UserError, match="compares two sentences"):
+        classify("a goat")

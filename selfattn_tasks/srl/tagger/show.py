@@ -29,12 +29,10 @@ def as_text(sentence: Sentence, width: int = 100) -> str:
     columns = _columns(sentence)
     rows = [_lay_out(sentence.words, columns)]
     rows += [_roles(proposition.spans, columns) for proposition in sentence.propositions]
-    if not sentence.propositions:
-        rows.append("(no predicate)")
     pieces = []
     for start, end in _pieces(columns, width):
         pieces.append("\n".join(row[start:end].rstrip() for row in rows if row[start:end].strip()))
-    return "\n\n".join(pieces)
+    return "\n\n".join(pieces) + ("" if sentence.propositions else "\n(no predicate)")
 
 
 def as_json(sentence: Sentence) -> str:

@@ -26,7 +26,8 @@ class Text:
 
 
 def names_in(predicates: Iterable[str]) -> list[str]:
-    """The predicates that a user named; commas separate several in one."""
+    """The predicates that a user named, in one string or several; commas separate them in one."""
+    predicates = [predicates] if isinstance(predicates, str) else predicates
     return [name for item in predicates for name in item.split(",") if name]
 
 

@@ -129,7 +129,7 @@ class SRL:
                 predicates and none is given, or if NLTK is needed and not installed.
         """
         if isinstance(text, str):
-            text = Text(text, tuple(predicates))
+            text = Text(text, tuple(names_in(predicates)))
         several = [text] if isinstance(text, Text) else text
         found = list(
             self.stream(several, predicates=predicates, tokenized=tokenized, confidence=confidence)

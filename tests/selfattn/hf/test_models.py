@@ -13,6 +13,7 @@ from transformers import (  # noqa: E402
     AutoModel,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
+    GenerationConfig,
     Trainer,
     TrainingArguments,
 )
@@ -116,6 +117,18 @@ def test_padding_changes_nothing_and_masks_mean_keep(head):
         model(left, attention_mask=torch.zeros(1, 5) - 10_000)
 
 
+@pytest.mark.parametrize("head", [*HEADS, SelfattnForConditionalGeneration])
+def test_a_configuration_says_what_comes_out(head):
+    model = head(config(return_dict=False, output_hidden_states=True)).eval()
+    inputs = {"input_ids": IDS}
+    if head is SelfattnForConditionalGeneration:
+        inputs["labels"] = IDS
+    states = 3  # of two layers
+    assert [len(x) for x in model(**inputs) if isinstance(x, tuple)] == [states]
+    found = model(**inputs, return_dict=True, output_hidden_states=False)
+    assert found.logits.shape[0] == 2 and not any("hidden_states" in name for name in found)
+
+
 def test_generation_with_a_cache_equals_generation_without_one():
     torch.manual_seed(3)
     model = SelfattnForConditionalGeneration(config()).eval()
@@ -124,6 +137,12 @@ def test_generation_with_a_cache_equals_generation_without_one():
     cached = model.generate(IDS, **how)
     assert torch.equal(cached, model.generate(IDS, use_cache=False, **how))
     assert torch.equal(cached[1:], model.generate(IDS[1:, :3], **how)[:, : cached.shape[1]])
+    torch.manual_seed(5)
+    model = SelfattnForConditionalGeneration(config(share_embeddings="none")).eval()
+    for beams in (1, 3):
+        how["num_beams"] = beams
+        static = model.generate(IDS, cache_implementation="static", **how)
+        assert torch.equal(static, model.generate(IDS, **how))
     logits = model(input_ids=IDS, decoder_input_ids=cached).logits
     greedy = model.generate(IDS, num_beams=1, max_new_tokens=1)
     assert torch.equal(greedy[:, 1], logits[:, 0].argmax(-1))
@@ -164,6 +183,31 @@ def test_a_limit_of_its_own_for_each_source():
     for row, most in zip(found.tolist(), (6, 4), strict=True):
         assert 2 in row[1:], row
         assert row[1:].index(2) <= most, row
+
+
+def test_a_caller_s_search_leaves_the_rest_to_the_model_s():
+    """Its beams and limits; a length of the caller's comes before them."""
+    torch.manual_seed(3)
+    model = SelfattnForConditionalGeneration(config()).eval()
+    model.generation_config.num_beams = 3
+    model.generation_config.max_len_a, model.generation_config.max_len_b = 1.0, 1
+    expected = model.generate(IDS)
+    for empty in ({}, {"max_len_a": 1.0, "max_len_b": 1}):
+        assert torch.equal(
+            model.generate(IDS, generation_config=GenerationConfig(**empty)), expected
+        )
+    short = model.generate(IDS, generation_config=GenerationConfig(max_new_tokens=2))
+    assert short.shape == (2, 3)
+    model.generation_config.max_new_tokens = 2
+    assert torch.equal(model.generate(IDS), short)
+
+
+def test_a_least_length_comes_before_the_limit():
+    torch.manual_seed(3)
+    model = SelfattnForConditionalGeneration(config()).eval()
+    for least in ({"min_new_tokens": 4}, {"min_length": 5}):
+        found = model.generate(IDS, num_beams=2, max_len_a=0.0, max_len_b=2, **least)
+        assert found[:, 5].tolist() == [2, 2] and found.shape == (2, 6)
 
 
 def test_it_trains_with_gradient_checkpointing(tmp_path):
@@ -256,6 +300,23 @@ def test_what_needs_a_padding_token_says_so():
 def test_mistakes_in_a_configuration(wrong, message):
     with pytest.raises(UserError, match=message):
         SelfattnConfig(**wrong)
+
+
+def test_what_a_decoder_cannot_do_is_said():
+    with pytest.raises(UserError, match="decoder_attention_heads 3 does not divide hidden_size 16"):
+        SelfattnForConditionalGeneration(config(decoder_attention_heads=3))
+    model = SelfattnForConditionalGeneration(config()).eval()
+    right = {"decoder_input_ids": IDS, "decoder_attention_mask": (IDS != 1).long()}
+    assert model(IDS, **right).logits.shape == (2, 5, 30)
+    left = {name: tensor.flip(1) for name, tensor in right.items()}
+    with pytest.raises(UserError, match="takes padding on the right alone"):
+        model(IDS, **left)
+
+
+def test_a_configuration_may_untie_the_output():
+    model = SelfattnForMaskedLM(config(tie_word_embeddings=False))
+    assert model.config.share_embeddings == "none"
+    assert model.lm_head.weight is not model.encoder.embeddings.tokens.weight
 
 
 def test_a_configuration_holds_every_switch(tmp_path):

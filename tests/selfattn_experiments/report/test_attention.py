@@ -1,5 +1,7 @@
 """Pictures of attention: what the pixels say, sizes for long sentences, numbers."""
 
+from xml.etree import ElementTree
+
 import numpy as np
 import pytest
 import torch
@@ -109,13 +111,14 @@ def full(length=5):
 
 @pytest.mark.parametrize("length", [1, 5])
 def test_every_part_is_drawn_with_its_words(tmp_path, length):
-    tokens = ("<a&b>", "$x$", "Größe", "▁une", "x" * 40)[:length]
+    tokens = ("<a&b>", "$x$", "Größe", "▁une\x1b", "x" * 40)[:length]
     look = Look(tokens, full(length), 2, 3, "resa", (1, 2), predicate=0)
     assert look.parts == list(PARTS)
     png, svg = draw(look, tmp_path / "a.b", look.parts, "run")
     assert (png.name, svg.name) == ("a.b.png", "a.b.svg")
     words = svg.read_text(encoding="utf-8")
-    expected = ["&lt;a&amp;b&gt;", "$x$", "Größe", "_une", "x" * 17 + "…"][:length]
+    ElementTree.fromstring(words)  # no control character, which XML cannot hold
+    expected = ["&lt;a&amp;b&gt;", "$x$", "Größe", "_une\ufffd", "x" * 17 + "…"][:length]
     expected += ["run: layer 2 of 3, resa", "source2token", "fusion gate", "dependents", "window 2"]
     assert [word for word in expected if word not in words] == []
     assert not list(tmp_path.glob(".*"))

@@ -186,6 +186,12 @@ def test_named_predicates(model):
     texts = [Text("it ran", ("it",)), "the cat chased it"]
     assert [len(list(d.propositions)) for d in model(texts, predicates=["cat"])] == [1, 1]
     assert [len(list(d.propositions)) for d in model(texts, predicates=["dog"])] == [1, 0]
+    for both in ("cat,chased", ["cat", "chased"]):  # a string is no list of letters
+        assert [len(list(d.propositions)) for d in model([texts[1], "a"], predicates=both)] == [
+            2,
+            0,
+        ]
+        assert len(list(model(texts[1], predicates=both).propositions)) == 2
 
 
 def test_a_model_that_finds_no_predicates_says_so():

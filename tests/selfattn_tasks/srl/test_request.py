@@ -121,6 +121,10 @@ def test_roles_stand_under_their_words():
     ]
 
 
+def test_a_short_sentence_may_have_no_predicate():
+    assert as_text(Sentence(("Hi",), ())) == "Hi\n(no predicate)"
+
+
 def test_long_sentences_are_broken_between_words():
     pieces = as_text(SENTENCE, width=16).split("\n\n")
     assert pieces[0] == "I     saw  a\n[A0]  [V]  [A1"

@@ -1,0 +1,22 @@
+"""The tokenizer of translation models, of pieces that the dictionary has and of others."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: E402
+
+from selfattn.hf import SelfattnTokenizer  # noqa: E402
+
+
+def test_tokens_that_a_user_adds_are_known():
+    """Behind pieces that the dictionary lacks, which are unknown."""
+    backend = Tokenizer(models.WordLevel({"<unk>": 0, "a": 1, "rare": 2}, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = SelfattnTokenizer(tokenizer_object=backend, known=2, unk_token="<unk>")
+    tokenizer.add_tokens(["mine"])
+    assert tokenizer("a rare mine other")["input_ids"] == [1, 0, 3, 0]
+    numbers = tokenizer("a rare mine other", return_tensors="np")["input_ids"]
+    assert numbers.tolist() == [[1, 0, 3, 0]]

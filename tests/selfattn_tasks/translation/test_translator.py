@@ -1,0 +1,54 @@
+"""Translation models of Hugging Face: what they are searched with, and what they read."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("transformers")
+
+import yaml  # noqa: E402
+from transformers import GenerationConfig  # noqa: E402
+
+from selfattn.errors import UserError  # noqa: E402
+from selfattn_experiments.commands.verbs import VERBS  # noqa: E402
+from selfattn_tasks.hf.card import About, write_card  # noqa: E402
+from selfattn_tasks.hf.translation import Search, set_search  # noqa: E402
+from selfattn_tasks.hf.translator import Translator  # noqa: E402
+
+
+@pytest.mark.parametrize("beam", [1, 2])
+def test_a_search_is_saved(tmp_path, beam):
+    settings = GenerationConfig()
+    set_search(settings, Search(beam, lenpen=0.5, max_len_a=1.5))
+    settings.save_pretrained(tmp_path)
+    found = GenerationConfig.from_pretrained(tmp_path)
+    assert (found.num_beams, found.max_len_a, found.max_len_b) == (beam, 1.5, 200)
+    assert (found.length_penalty, found.early_stopping) == (
+        (None, None) if beam == 1 else (0.5, True)
+    )
+
+
+def test_a_text_that_looks_like_a_special_token_is_text():
+    """HTML has a tag <s>."""
+    translate = Translator.from_pretrained("translation-en-de-small")
+    numbers = translate.encode(["<s>Old</s> <pad>"])["input_ids"][0]
+    assert numbers[-1] == 2 and not {0, 1, 2} & set(numbers[:-1])
+    said = "".join(translate.tokenizer.convert_ids_to_tokens(numbers[:-1])).replace("\u2581", " ")
+    assert said.split() == ["<s>Old</s>", "<pad>"]
+
+
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_a_length_is_a_number(number):
+    verb = VERBS["export"]
+    words = ["--to", "hf", "model.pt", "folder", "--max-len-a", number]
+    with pytest.raises(UserError, match=f"--max-len-a is {number}, but must be 0 or more"):
+        verb.run(verb.load_parser("selfattn export"), words)
+
+
+def test_a_card_takes_any_language_and_any_words(tmp_path):
+    """YAML reads a plain no as false; a table's row is one line."""
+    about = About("A title", ("translation",), {}, "", ("en", "no"))
+    write_card(tmp_path, "name", about, ({}, []), None, "ours | theirs\nand more")
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert yaml.safe_load(card.split("---")[1])["language"] == ["en", "no"]
+    assert "\n| data | ours \\| theirs and more |\n" in card
