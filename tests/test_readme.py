@@ -40,7 +40,7 @@ def test_links_and_named_files_exist(document):
         if not path.exists() or (anchor and anchor not in anchors(path)):
             missing.append(target + anchor)
     named = re.findall(
-        r"(?<![\w/])((?:scripts|examples|plugin|tests|benchmarks|docs|selfattn\w*)/[\w./-]+\.\w+)",
+        r"(?<![\w/])(?![\w./-]*\*)((?:scripts|examples|plugin|tests|benchmarks|docs|selfattn\w*)/[\w./-]+\.\w+)",
         text,
     )
     missing += [n for n in named if not (ROOT / n).exists() and not (document.parent / n).exists()]
