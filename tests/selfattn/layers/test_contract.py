@@ -178,6 +178,13 @@ def test_state_dict_round_trip(layer, tmp_path):
     assert torch.equal(other(tokens()), layer(tokens()))
 
 
+def test_weights_fill_a_layer_that_was_made_without_memory(layer):
+    with torch.device("meta"):
+        other = build_attention(layer.config, WIDTH, HEADS)
+    other.load_state_dict(layer.state_dict(), assign=True)
+    assert_close("loaded", layer(tokens()), other(tokens()), 1e-12)
+
+
 def test_autocast_runs_forward_and_backward(layer):
     x = tokens().float().requires_grad_()
     with torch.autocast("cpu", torch.bfloat16):
