@@ -185,6 +185,24 @@ def test_weights_fill_a_layer_that_was_made_without_memory(layer):
     assert_close("loaded", layer(tokens()), other(tokens()), 1e-12)
 
 
+def test_the_default_device_is_not_where_kernels_look(layer):
+    dropping = build_attention(layer.config, WIDTH, HEADS, attention_dropout=0.3)
+    x, found = tokens().float().requires_grad_(), []
+    for device in ("cpu", "meta"):
+        torch.manual_seed(5)
+        with torch.device(device):
+            (grad,) = torch.autograd.grad(dropping(x).square().sum(), x, create_graph=True)
+            if layer.config.name != "multihead":  # it has no second derivative on a CPU
+                (grad,) = torch.autograd.grad(grad.square().sum(), x)
+        found.append(grad)
+    assert torch.equal(*found)
+
+
+def test_a_mask_on_another_device_is_refused(layer):
+    with pytest.raises(UserError, match="padding_mask is on meta; it must be on cpu"):
+        layer.float()(tokens().float(), torch.zeros(3, 9, dtype=torch.bool, device="meta"))
+
+
 def test_autocast_runs_forward_and_backward(layer):
     x = tokens().float().requires_grad_()
     with torch.autocast("cpu", torch.bfloat16):
