@@ -249,6 +249,18 @@ def test_swap_of_a_transformer_says_what_it_kept():
     assert_close("what a token sees", first[:, :3], later[:, :3], 1e-6)
 
 
+def test_swap_takes_over_what_parametrisations_compute():
+    model = nn.TransformerEncoderLayer(**SIZES, batch_first=True).eval()
+    for module, name in ((model.self_attn, "in_proj_weight"), (model.self_attn.out_proj, "weight")):
+        nn.utils.parametrizations.weight_norm(module, name).get_parameter(
+            f"parametrizations.{name}.original0"
+        ).data.mul_(2.0)
+    before = model(tokens())
+    report = swap(model, "multihead")
+    assert not (report.replaced["self_attn"].new or report.replaced["self_attn"].left)
+    assert_close("output", before, model(tokens()), 1e-6)
+
+
 class Mixed(nn.Module):
     """What swap must tell apart."""
 
