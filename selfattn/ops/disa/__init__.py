@@ -146,6 +146,8 @@ def _check(
     if masks is None:
         raise UserError("masks is missing; give one PositionalMask, or one for each group")
     masks = (masks,) if isinstance(masks, PositionalMask) else tuple(masks)
+    if wrong := [mask for mask in masks if not isinstance(mask, PositionalMask)]:
+        raise UserError(f"masks holds {wrong[0]!r}; it must hold PositionalMask alone")
     features = x.shape[2]
     if not masks or features % len(masks):
         raise UserError(
