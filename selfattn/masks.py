@@ -65,7 +65,7 @@ def padding_from_lengths(lengths: Tensor | Sequence[int], length: int | None = N
             "integers (B,)"
         )
     least, most = (int(sizes.min()), int(sizes.max())) if len(sizes) else (0, 0)
-    length = most if length is None else check_integer("length", length, 0)
+    length = max(most, 0) if length is None else check_integer("length", length, 0)
     if least < 0 or most > length:
         raise UserError(f"lengths lie between {least} and {most}; they must be in [0, {length}]")
     return torch.arange(length, device=sizes.device) >= sizes[:, None]

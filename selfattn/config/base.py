@@ -127,7 +127,7 @@ class AttentionConfig:
                 )
             if isinstance(f.default, bool) and not isinstance(value, bool):
                 raise UserError(f"{f.name} {value!r} is not allowed; it must be True or False")
-            if is_constant(f) or value is None:
+            if is_constant(f) or (value is None and f.default is None):
                 continue
             if types[f.name] in (int, int | None) and "least" in f.metadata:
                 check_integer(f.name, value, f.metadata["least"], f.metadata["most"])

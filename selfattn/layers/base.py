@@ -83,14 +83,16 @@ class SelfAttention(nn.Module, ABC):
         return self.embed_dim // self.num_heads
 
     def check_input(self, x: Tensor, padding_mask: Tensor | None) -> None:
-        """Refuse inputs of another shape, and masks that are not bool.
+        """Refuse inputs of another shape, and masks that are not bool or not where x is.
 
         Raises:
-            UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
+            UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)`` on its device.
         """
         if x.dim() != 3 or x.shape[-1] != self.embed_dim:
             raise UserError(f"x has shape {tuple(x.shape)}; it must be (B, T, {self.embed_dim})")
         check_padding_mask(padding_mask, x.shape[:2])
+        if padding_mask is not None and padding_mask.device != x.device:
+            raise UserError(f"padding_mask is on {padding_mask.device}; it must be on {x.device}")
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:

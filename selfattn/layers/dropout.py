@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from ..ops.common.autograd import is_transformed
+
 _STEPS = 2**16
 
 
@@ -10,19 +12,19 @@ class Dropout(nn.Dropout):
     """``nn.Dropout`` with cheaper random numbers on a CPU: 16 bits an entry instead of a float.
 
     The probability is rounded to a multiple of 2^-16 and the scale fits the rounded one, so that
-    the expectation is exact. On other devices, and in a compiled graph, it is torch's own.
+    the expectation is exact. It is torch's own elsewhere, compiled, and under ``torch.func``.
     """
 
     def forward(self, input: Tensor) -> Tensor:
         """Zero entries of a tensor of any shape, scale the rest; the identity in evaluation."""
         dropped = round(self.p * _STEPS)
-        plain = input.device.type != "cpu" or self.inplace or torch.compiler.is_compiling()
+        own = torch.compiler.is_compiling() or is_transformed()  # vmap has its own randomness
+        plain = input.device.type != "cpu" or self.inplace or own
         if plain or not self.training or dropped in (0, _STEPS):
             return super().forward(input)
         count = input.numel()
         # random_ fills 64 bits for one call of the generator: four entries.
-        words = torch.empty(-(-count // 4), dtype=torch.int64, device=input.device).random_(
-            -(2**63), None
-        )
+        words = torch.empty(-(-count // 4), dtype=torch.int64, device=input.device)
+        words.random_(-(2**63), None)
         kept = words.view(torch.int16)[:count].view(input.shape) >= dropped - _STEPS // 2
         return input * kept.to(input.dtype).mul_(_STEPS / (_STEPS - dropped))

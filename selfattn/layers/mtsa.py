@@ -66,7 +66,8 @@ class MTSA(SelfAttention):
         super().__init__(embed_dim, num_heads)
         self.config = config
         self.masks = head_masks(config.masks, num_heads, config.include_self, config.window)
-        self.distance = distance_bias(self.masks, config.distance)
+        attends = config.scores != "none"
+        self.distance = distance_bias(self.masks, config.distance) if attends else None
         width = self.head_width(config.head_dim)
         key_width = width if config.key_dim is None else config.key_dim
         self.output_dim = embed_dim if config.output_projection else num_heads * width
@@ -81,7 +82,7 @@ class MTSA(SelfAttention):
         self.k_proj = self._key_projection(width, key_width) if keys else None
         own = config.scores in ("both", "source2token")
         self.source2token = self._scores(width, key_width) if own else None
-        gated = config.fusion_gate and config.scores != "none"
+        gated = config.fusion_gate and attends
         self.gate = FusionGate(num_heads, width, config.dense_dropout) if gated else None
         self.out_proj = output_map(config, num_heads * width, embed_dim)
         self.output_activation = activation(config.output_activation)
@@ -158,12 +159,11 @@ class MTSA(SelfAttention):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Queries, keys, values and source2token scores after sigma_s, ``(B, H, T, D)`` each."""
         self.check_input(x, padding_mask)
-        config = self.config
         v = split_heads(self.value_activation(self.v_proj(self.dropout(x))), self.num_heads)
         q, k = self._queries_and_keys(x, v)  # eq. 7
         s = None
         if self.source2token is not None:
-            source = {"key": k, "value": v, "input": x}[config.s2t_input]
+            source = {"key": k, "value": v, "input": x}[self.config.s2t_input]
             s = self._sigma_s(self.source2token(source))  # eq. 9
         if q is None:  # all scores of pairs are alike
             k = torch.zeros_like(v) if k is None else k
@@ -174,6 +174,8 @@ class MTSA(SelfAttention):
     def _queries_and_keys(self, x: Tensor, v: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Queries and keys ``(B, H, T, D)``, or what has the same products of both."""
         q, k = self.q_proj, self.k_proj
+        if self.source2token is not None and self.config.s2t_input == "key":
+            return self._map(q, x, v), self._map(k, x, v)  # the scores need k itself
         if isinstance(q, PerHeadLinear) and isinstance(k, PerHeadLinear) and _is_longer(v, q):
             # (v Wq) (v Wk)^T = (v Wq Wk^T) v^T takes one product with all tokens less.
             both = torch.bmm(q.weight, k.weight.transpose(1, 2))  # (H, D, D)

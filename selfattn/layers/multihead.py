@@ -60,7 +60,7 @@ class MultiHead(SelfAttention):
         self.check_input(x, padding_mask)
         q, k, v = self._heads(x, self.q_proj, self.k_proj, self.v_proj)
         dropout = self.config.attention_dropout if self.training else 0.0
-        bias = self._distance_bias(x.shape[1])
+        bias = self._distance_bias(x)
         if self.relative is not None:
             visible = visible_keys(self.masks, x.shape[1], padding_mask, x)
             far = None if bias is None else by_position(bias)
@@ -91,7 +91,7 @@ class MultiHead(SelfAttention):
                 if self.config.positions == "rotary":
                     q, k = rotate(q), rotate(k)
                 score = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # (B, H, T, T)
-            bias = self._distance_bias(x.shape[1])
+            bias = self._distance_bias(x)
             if bias is not None:
                 score = score + by_position(bias)
             visible = visible_keys(self.masks, x.shape[1], padding_mask, x)
@@ -102,9 +102,11 @@ class MultiHead(SelfAttention):
     def _heads(self, x: Tensor, *projections: nn.Module) -> Iterator[Tensor]:
         return (split_heads(project(x), self.num_heads) for project in projections)
 
-    def _distance_bias(self, length: int) -> Tensor | None:
-        """The bias by distance, ``(H, length)``."""
-        return None if self.distance is None else self.distance(length)
+    def _distance_bias(self, x: Tensor) -> Tensor | None:
+        """The bias by distance, ``(H, T)``."""
+        if isinstance(self.distance, Alibi):
+            return self.distance(x)
+        return None if self.distance is None else self.distance(x.shape[1])
 
     def _sees_everything(self) -> bool:
         """Whether the operator is PyTorch's own, where a sentence of padding only sees itself."""

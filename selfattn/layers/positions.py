@@ -48,17 +48,16 @@ class Alibi(nn.Module):
         two ranges; here the paper's formula serves all.
     """
 
-    slopes: Tensor
-
     def __init__(self, masks: Sequence[PositionalMask]) -> None:
         super().__init__()
-        slopes = [2.0**power for power in powers_of(masks, 1)]
-        self.register_buffer("slopes", torch.tensor(slopes), persistent=False)
+        # No buffer: it would have no values after "meta", and fewer digits after half().
+        self.slopes = [2.0**power for power in powers_of(masks, 1)]
 
-    def forward(self, length: int) -> Tensor:
-        """The bias by distance, ``(H, length)``, in float32 or more."""
-        slopes = self.slopes.to(torch.promote_types(self.slopes.dtype, torch.float32))
-        return -slopes[:, None] * torch.arange(length, dtype=slopes.dtype, device=slopes.device)
+    def forward(self, x: Tensor) -> Tensor:
+        """The bias by distance for tokens ``(B, T, C)``: ``(H, T)``, in float32 or more."""
+        work = torch.promote_types(x.dtype, torch.float32)
+        distance = torch.arange(x.shape[1], dtype=work, device=x.device)
+        return torch.stack([-slope * distance for slope in self.slopes])
 
     def extra_repr(self) -> str:
         """The sizes that ``print(module)`` shows."""

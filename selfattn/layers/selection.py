@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -113,10 +113,9 @@ class Sampler(nn.Module, ABC):
                     "a sampled selection cannot be exported to ONNX; use eval() and test_selection "
                     "'threshold'"
                 )
-            if generator is None:  # named, even None breaks a graph of torch.compile
-                noise = torch.rand(x.shape[:2], device=x.device)
-            else:
-                noise = torch.rand(x.shape[:2], generator=generator, device=x.device)
+            # Named, even None breaks a graph of torch.compile.
+            own: dict[str, Any] = {} if generator is None else {"generator": generator}
+            noise = torch.rand(x.shape[:2], device=x.device, **own)
         selected, logits = self.choose(x.masked_fill(~real[..., None], 0.0), real, noise)
         return Selection.of(selected, logits, real)
 

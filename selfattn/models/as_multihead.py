@@ -107,15 +107,14 @@ class AsMultihead(nn.Module):
         # Where a layer has no masks of its own, blocks or samplers look beyond each pair of tokens.
         masks: Sequence[PositionalMask] = getattr(self.attention, "masks", ())
         seen = [mask.allowed(len(pairs), x.device) for mask in set(masks)] or [pairs]
-        length = x.shape[1]
-        if hidden is not None and hidden.shape not in (
-            (length, length),
-            (len(x) * self.num_heads, length, length),
-        ):
+        assert hidden is not None  # for the type checker
+        # H may be that of the layer that this one stands for.
+        one_each = hidden.dim() == 3 and len(hidden) % max(len(x), 1) == 0
+        if hidden.shape[-2:] != pairs.shape or not (hidden.dim() == 2 or one_each):
             raise UserError(
                 f"attn_mask has shape {tuple(hidden.shape)}; it must be (T, T) or (B * H, T, T)"
             )
-        if hidden is not None and any((hidden & visible).any() for visible in seen):
+        if not hidden.is_meta and any((hidden & visible).any() for visible in seen):
             raise UserError(
                 f"{'is_causal' if attn_mask is None else 'attn_mask'} hides keys that attention "
                 f"{self.name!r} sees; set its switches instead: masks='forward' shows what is "

@@ -73,8 +73,11 @@ def build_context(
     usual = {"activation": activation, "dropout": dropout}
     usual = {key: value for key, value in usual.items() if key in parameters}
     own = [key for key in parameters if key not in ("embed_dim", "hidden_size", *usual)]
-    for key in switches:
+    for key, value in switches.items():
         if key not in parameters and "switches" not in parameters:
             allowed = ", ".join(own) or "none"
             raise UserError(f"context {name!r} has no switch {key!r}; its switches are: {allowed}")
+        kind = parameters[key].annotation if key in parameters else None
+        if kind is int or (kind == int | None and value is not None):
+            check_integer(key, value)
     return CONTEXTS[name](embed_dim, hidden_size, **usual, **switches)

@@ -118,9 +118,10 @@ class EncoderLayer(nn.TransformerEncoderLayer):
             UserError: if a mask is of another kind or shape, or hides what the attention sees.
         """
         if not isinstance(self.self_attn, AsMultihead):
-            padding = from_additive(src_key_padding_mask)
-            if padding is not None:  # torch's kernels make NaN of a sentence of padding
-                padding = padding & ~padding.all(-1, keepdim=True)
+            padding, hidden = src_key_padding_mask, from_additive(src_key_padding_mask)
+            if padding is not None and hidden is not None:
+                # torch's kernels make NaN of a sentence of padding, and warn of mixed dtypes.
+                padding = padding.masked_fill(hidden.all(-1, keepdim=True), 0)
             return super().forward(src, src_mask, padding, is_causal)
         masks = src_mask, src_key_padding_mask, is_causal
         if self.norm_first:

@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..errors import UserError, check_integer
 from ..layers.base import zero_padding
 from ..layers.dropout import Dropout
 from .base import Context
@@ -22,6 +23,9 @@ class MultiCNN(Context):
         per_token: give each token the windows around it instead of the maximum over time: what the
             papers put in front of source2token pooling, and a tagger's context.
 
+    Raises:
+        UserError: if there is no window, or one is no whole number of at least 1.
+
     Differs:
         The maximum is over windows that lie within the sentence, wherever it is padded; in the
         authors' code padding takes part in it. A sentence shorter than a window, which has no
@@ -38,6 +42,10 @@ class MultiCNN(Context):
         filters: int | None = None,
         per_token: bool = False,
     ) -> None:
+        if not isinstance(windows, (list, tuple)) or not windows:
+            raise UserError(f"windows {windows!r} is not allowed; it must list at least one width")
+        for window in windows:
+            check_integer("windows", window)
         filters = max(1, 2 * hidden_size // len(windows)) if filters is None else filters
         super().__init__(embed_dim, filters * len(windows))
         self.pools = not per_token

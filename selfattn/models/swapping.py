@@ -149,7 +149,9 @@ def _replacement(
         if packed is not None:
             rows = zip("qkv", packed.chunk(3), strict=True)
             given |= {f"{letter}_proj.{kind}": part for letter, part in rows}
-    given |= {f"out_proj.{name}": value for name, value in old.out_proj.named_parameters()}
+    for kind in ("weight", "bias"):
+        if (value := getattr(old.out_proj, kind)) is not None:
+            given[f"out_proj.{kind}"] = value
     layer = build_attention(config, old.embed_dim, old.num_heads).to(old.in_proj_weight)
     if decoder and not getattr(layer, "masks", ()):
         raise UserError(

@@ -107,7 +107,7 @@ def test_padding_from_lengths_and_attention_masks():
         assert torch.equal(padding_from_attention_mask((~expected).to(dtype)), expected)
     for wrong, sentence in (
         (lambda: padding_from_lengths([3], 2), r"lie between 3 and 3; they must be in \[0, 2\]"),
-        (lambda: padding_from_lengths([-1]), "lie between -1 and -1"),
+        (lambda: padding_from_lengths([-1]), r"lie between -1 and -1; they must be in \[0, 0\]"),
         (lambda: padding_from_lengths([1.5]), "dtype torch.float32; they must be integers"),
         (lambda: padding_from_lengths([[1]]), r"shape \(1, 1\)"),
         (lambda: padding_from_lengths(3), r"shape \(\)"),

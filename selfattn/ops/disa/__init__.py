@@ -18,11 +18,9 @@ from .fused import disa_fused
 from .native import disa_native
 
 
-def _refusal(device: str, dtype: torch.dtype, c: float = 5.0) -> str | None:
+def _refusal(device: str, dtype: torch.dtype) -> str | None:
     """Why the kernel for the device cannot be used; None if it can."""
-    if device == "cpu":
-        return native.refusal(dtype) or refuse_c(c)
-    return fused.refusal(device, dtype, c)
+    return native.refusal(dtype) if device == "cpu" else fused.refusal(device, dtype)
 
 
 dispatch.OPERATORS["disa"] = dispatch.Operator(disa_eager, _refusal)
@@ -117,8 +115,9 @@ def disa(
     distance.check(distance_bias, len(masks), x.shape[1])
     if not x.numel():
         return x * 1.0  # no sentence or no token: nothing to attend to, but still part of the graph
-    lacking = None if distance_bias is None else distance.NOT_FUSED
-    name = dispatch.backend_for("disa", x, backend, (float(c),), lacking)
+    # Not by backend_for: to torch.compile(dynamic=True) c is no constant.
+    lacking = refuse_c(c) if distance_bias is None else distance.NOT_FUSED
+    name = dispatch.backend_for("disa", x, backend, (), lacking)
     in_c = name == "fused" and x.device.type == "cpu"
     run: Callable[..., Tensor] = disa_native if in_c else _RUN[name]
     numbers = (float(c), float(dropout_p))
@@ -146,6 +145,8 @@ def _check(
     if masks is None:
         raise UserError("masks is missing; give one PositionalMask, or one for each group")
     masks = (masks,) if isinstance(masks, PositionalMask) else tuple(masks)
+    if wrong := [mask for mask in masks if not isinstance(mask, PositionalMask)]:
+        raise UserError(f"masks holds {wrong[0]!r}; it must hold PositionalMask alone")
     features = x.shape[2]
     if not masks or features % len(masks):
         raise UserError(

@@ -137,7 +137,7 @@ def attend(
     """
     work = torch.float64 if x.dtype == torch.float64 or c > LARGEST_C_FLOAT32 else torch.float32
     # A tensor, so that a compiled model draws a new one each time.
-    seed = torch.randint(1 << 62, ()) if dropout_p else None
+    seed = torch.randint(1 << 62, (), device="cpu") if dropout_p else None
     wide = (t.to(work) for t in (x, a, b))
     call = kind(tuple(masks), c, dropout_p)
     return run(call, *wide, distance_bias, padding_mask, hidden_keys, seed).to(x.dtype)

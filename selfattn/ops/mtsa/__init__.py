@@ -123,8 +123,9 @@ def _check(
         )
     dispatch.check_inputs(dropout_p, q=q, k=k, v=v, s=s)
     batch, heads, length = q.shape[:3]
-    if isinstance(masks, PositionalMask):
-        masks = [masks] * heads
+    masks = [masks] * heads if isinstance(masks, PositionalMask) else masks
+    if wrong := [mask for mask in masks if not isinstance(mask, PositionalMask)]:
+        raise UserError(f"masks holds {wrong[0]!r}; it must hold PositionalMask alone")
     if len(masks) != heads:
         raise UserError(f"masks lists {len(masks)} masks for {heads} heads; give one for each head")
     check_padding_mask(padding_mask, (batch, length))

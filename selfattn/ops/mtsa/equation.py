@@ -116,7 +116,7 @@ def attend(
     """
     work = torch.float64 if q.dtype == torch.float64 else torch.float32
     # A tensor, so that a compiled model draws a new one each time.
-    seed = torch.randint(1 << 62, ()) if dropout_p else None
+    seed = torch.randint(1 << 62, (), device="cpu") if dropout_p else None
     wide = (t.to(work) for t in (q, k, v, s))
     bias = None if distance_bias is None else distance_bias.to(work)
     call = kind(tuple(masks), sigma_t, dropout_p)

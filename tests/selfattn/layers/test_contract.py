@@ -178,6 +178,31 @@ def test_state_dict_round_trip(layer, tmp_path):
     assert torch.equal(other(tokens()), layer(tokens()))
 
 
+def test_weights_fill_a_layer_that_was_made_without_memory(layer):
+    with torch.device("meta"):
+        other = build_attention(layer.config, WIDTH, HEADS)
+    other.load_state_dict(layer.state_dict(), assign=True)
+    assert_close("loaded", layer(tokens()), other(tokens()), 1e-12)
+
+
+def test_the_default_device_is_not_where_kernels_look(layer):
+    dropping = build_attention(layer.config, WIDTH, HEADS, attention_dropout=0.3)
+    x, found = tokens().float().requires_grad_(), []
+    for device in ("cpu", "meta"):
+        torch.manual_seed(5)
+        with torch.device(device):
+            (grad,) = torch.autograd.grad(dropping(x).square().sum(), x, create_graph=True)
+            if layer.config.name != "multihead":  # it has no second derivative on a CPU
+                (grad,) = torch.autograd.grad(grad.square().sum(), x)
+        found.append(grad)
+    assert torch.equal(*found)
+
+
+def test_a_mask_on_another_device_is_refused(layer):
+    with pytest.raises(UserError, match="padding_mask is on meta; it must be on cpu"):
+        layer.float()(tokens().float(), torch.zeros(3, 9, dtype=torch.bool, device="meta"))
+
+
 def test_autocast_runs_forward_and_backward(layer):
     x = tokens().float().requires_grad_()
     with torch.autocast("cpu", torch.bfloat16):
@@ -192,9 +217,9 @@ def test_numbers_that_no_layer_can_have_are_refused_by_name(layer):
     for f in fields(layer.config):
         if is_constant(f):
             continue
-        numbers = {int: (2**63, 2**200, 1.5, "2"), float: (math.nan, math.inf, "2")}
+        numbers = {int: (None, 2**63, 2**200, 1.5, "2"), float: (None, math.nan, math.inf, "2")}
         kind = types[f.name]
-        for value in numbers.get(int if kind == int | None else kind, ()):
+        for value in numbers[int][1:] if kind == int | None else numbers.get(kind, ()):
             if (f.name, value) != ("test_seed", 2**63):  # a seed of torch
                 with pytest.raises(UserError, match=f"{f.name} .* is not allowed; it must be"):
                     layer.config.with_switches(**{f.name: value})

@@ -51,3 +51,9 @@ def test_strided_input_and_inplace() -> None:
     assert set(Dropout(0.5)(x).unique().tolist()) == {0.0, 2.0}
     inplace = torch.ones(64, 32)
     assert Dropout(0.5, inplace=True)(inplace) is inplace
+
+
+@pytest.mark.parametrize("randomness", ["different", "same"])
+def test_samples_of_vmap_are_drawn_as_it_says(randomness: str) -> None:
+    first, second = torch.func.vmap(Dropout(0.5), randomness=randomness)(torch.ones(2, 99))
+    assert torch.equal(first, second) == (randomness == "same")

@@ -157,9 +157,16 @@ def test_many_tokens_have_one_projection_for_queries_and_keys(monkeypatch, prese
         assert_close("both ways", theirs, ours, 1e-12)
 
 
+@pytest.mark.parametrize("s2t_input", ["key", "value"])
+def test_a_sentence_is_the_same_alone_where_keys_are_made_of_values(s2t_input):
+    layer, x = built("paper", qk_input="value", s2t_input=s2t_input)
+    for row, alone in zip(layer(x.repeat(3, 1, 1)), x.repeat(3, 1, 1), strict=True):
+        assert_close("alone", layer(alone[None])[0], row, 1e-12)
+
+
 def test_without_scores_each_token_keeps_its_value():
     """Table 3 without all: 1.8m, which has no gate either."""
-    layer, x = built("sentence", scores="none")
+    layer, x = built("sentence", scores="none", distance="log")
     assert {name.split(".")[0] for name, _ in layer.named_parameters()} == {"v_proj"}
     assert_close("value", torch.relu(layer.v_proj(x)), layer(x), 1e-12)
     with pytest.raises(UserError, match="scores 'none' leaves no attention to look at"):

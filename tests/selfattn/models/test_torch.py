@@ -133,6 +133,13 @@ def test_a_sentence_of_padding_makes_no_nan(name):
             assert x.grad.isfinite().all()
 
 
+@pytest.mark.filterwarnings("error:Support for mismatched")
+def test_torchs_own_attention_keeps_a_masks_dtype():
+    layer = EncoderLayer(**SIZES, batch_first=True, attention="multihead")
+    for masks in ((CAUSAL, PADDING), (0.0 * CAUSAL, torch.where(PADDING, float("-inf"), 0.0))):
+        assert layer(tokens(), *masks).isfinite().all()
+
+
 @pytest.mark.parametrize("batch_first", [False, True])
 def test_one_sentence_without_a_batch(batch_first):
     layer = EncoderLayer(**SIZES, batch_first=batch_first).eval()
@@ -188,6 +195,12 @@ def test_masks_of_pairs_are_taken_where_the_layer_has_them_anyway():
         both(x, is_causal=True)
     with pytest.raises(UserError, match="attn_mask holds 0.5; allowed are 0 and -inf"):
         both(x, 0.5 * torch.eye(6))
+    meta = EncoderLayer(**SIZES, batch_first=True, masks="forward", device="meta")
+    assert meta(x.to("meta"), CAUSAL.to("meta")).is_meta
+    disa = EncoderLayer(**SIZES, batch_first=True, attention="disa").eval()  # of two heads
+    assert torch.equal(disa(x, torch.zeros(3 * HEADS, 6, 6)), disa(x))
+    with pytest.raises(UserError, match=r"attn_mask has shape \(4, 6, 6\); it must be"):
+        both(x, torch.zeros(HEADS, 6, 6))
     blocks = EncoderLayer(**SIZES, batch_first=True, attention="biblosa", masks="forward")
     with pytest.raises(UserError, match="attn_mask hides keys that attention 'biblosa'"):
         blocks(x, CAUSAL)  # a token depends on later ones of its block
@@ -234,6 +247,18 @@ def test_swap_of_a_transformer_says_what_it_kept():
     first = model.eval()(x, x, tgt_mask=CAUSAL)
     later = model(x, torch.cat([x[:, :3], tokens(seed=2)[:, 3:]], 1), tgt_mask=CAUSAL)
     assert_close("what a token sees", first[:, :3], later[:, :3], 1e-6)
+
+
+def test_swap_takes_over_what_parametrisations_compute():
+    model = nn.TransformerEncoderLayer(**SIZES, batch_first=True).eval()
+    for module, name in ((model.self_attn, "in_proj_weight"), (model.self_attn.out_proj, "weight")):
+        nn.utils.parametrizations.weight_norm(module, name).get_parameter(
+            f"parametrizations.{name}.original0"
+        ).data.mul_(2.0)
+    before = model(tokens())
+    report = swap(model, "multihead")
+    assert not (report.replaced["self_attn"].new or report.replaced["self_attn"].left)
+    assert_close("output", before, model(tokens()), 1e-6)
 
 
 class Mixed(nn.Module):

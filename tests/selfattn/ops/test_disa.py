@@ -304,6 +304,7 @@ def test_empty_batches_and_lengths():
         ({"b": torch.zeros(3, 4, 14)}, "dtypes"),
         ({"masks": [NONE] * 4}, "4 masks for 14 features"),
         ({"masks": []}, "0 masks for 14 features"),
+        ({"masks": "none"}, "masks holds 'n'; it must hold PositionalMask alone"),
         ({"padding_mask": torch.zeros(3, 5).bool()}, r"must be \(B, T\)"),
         ({"c": 0.0}, "c 0.0 is not allowed"),
         ({"c": 301}, "c 301 is not allowed"),

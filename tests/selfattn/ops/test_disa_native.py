@@ -119,6 +119,15 @@ def test_a_compiled_function_holds_the_operator_in_one_graph():
     assert not torch.equal(compiled(*values), results[1][0])  # another seed, other factors
 
 
+def test_a_compiled_function_takes_any_bound_of_scores():
+    """Numbers are no constants under dynamic=True."""
+    x = torch.randn(3, 2, 9, 8)
+    run = lambda c: disa(*x, masks=MASKS, c=c)  # noqa: E731
+    fast = torch.compile(run, backend="eager", fullgraph=True, dynamic=True)
+    for c in (5.0, 3.0):
+        assert torch.equal(run(c), fast(c))
+
+
 def test_activation_checkpointing_draws_the_same_dropout():
     values, upstream = inputs(12)
     run = partial(disa, masks=MASKS, dropout_p=0.3, backend="fused")

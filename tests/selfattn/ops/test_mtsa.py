@@ -304,6 +304,7 @@ def good():
         ({"q": torch.zeros(2, 4, 6), "k": torch.zeros(2, 4, 6)}, "one shape"),
         ({"v": torch.zeros(3, 2, 4, 8)}, "dtypes"),
         ({"masks": [NONE]}, "1 masks for 2 heads"),
+        ({"masks": ["none"] * 2}, "masks holds 'none'; it must hold PositionalMask alone"),
         ({"padding_mask": torch.zeros(3, 5).bool()}, r"must be \(B, T\)"),
         ({"sigma_t": "relu"}, "'relu' is unknown"),
         ({"dropout_p": 1.0}, "dropout_p 1.0"),

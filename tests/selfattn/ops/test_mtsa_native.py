@@ -154,6 +154,14 @@ def test_activation_checkpointing_draws_the_same_dropout():
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
 
 
+@pytest.mark.parametrize("place", range(1, 5))
+def test_memory_of_another_device_is_not_read(place):
+    given = [*inputs()[0], torch.zeros(2, 33, dtype=torch.bool)]
+    given[place] = given[place].to("meta")
+    with pytest.raises(UserError, match=r"(k|v|s|padding) is on meta; it must be on the CPU"):
+        mtsa(*given[:4], masks=MASKS, padding_mask=given[4], backend="fused")
+
+
 def test_float64_is_refused_and_auto_takes_the_next_backend():
     x = [t.double() for t in inputs(5)[0]]
     with pytest.raises(UserError, match="backend 'fused' cannot be used: .*float64"):

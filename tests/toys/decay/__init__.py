@@ -45,7 +45,8 @@ class DecayCall(autograd.Call):
         return decay_reference(inputs[0], inputs[2], self.rate, queries)
 
     def _run(self, t: Tensor, hidden: Tensor | None, *, backward: bool) -> Tensor:
-        t, out = t.contiguous(), torch.zeros(t.shape)
+        t = t.contiguous()
+        out = torch.zeros_like(t)
         hidden = None if hidden is None else hidden.contiguous()
         run = native.library(HERE).decay_run
         pointers = (0 if x is None else x.data_ptr() for x in (t, out, hidden))
@@ -92,9 +93,9 @@ class Decay(SelfAttention):
     def inspect(self, x: Tensor, padding_mask: Tensor | None = None) -> Inspection:
         self.check_input(x, padding_mask)
         batch, length, _ = x.shape
-        place = torch.arange(length)
+        place = torch.arange(length, device=x.device)
         score = -self.config.rate * (place[:, None] - place).abs().to(x.dtype)
-        seen = torch.ones(batch, length, dtype=torch.bool)
+        seen = torch.ones(batch, length, dtype=torch.bool, device=x.device)
         seen = (seen if padding_mask is None else ~padding_mask)[:, None, None]
         score = score.expand(batch, self.num_heads, length, length)
         masks = mask_names([PositionalMask()] * self.num_heads)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from ....errors import UserError
 from ..tiling import rows
 from . import build
 
@@ -49,13 +49,16 @@ def fields(
     ]
 
 
-def run(folder: Path, task: Task, tensors: Mapping[str, Tensor | None], *, backward: bool) -> None:
+def run(folder: Path, task: Task, tensors: Mapping[str, Any], *, backward: bool) -> None:
     """Let the ``kernel.c`` of a folder compute a task; None among the tensors is a null pointer."""
     views = {field[0] for field in task._fields_ if field[1] is View}
     held = []  # until C returns: some are copies
     for name, t in tensors.items():
         if t is None:
             continue
+        t = torch.tensor(t, device="cpu") if isinstance(t, list) else t
+        if not t.is_cpu:  # C would read its address
+            raise UserError(f"{name} is on {t.device}; it must be on the CPU, as other inputs are")
         t = rows(t) if name in views else t.contiguous()
         held.append(t)
         value: View | int = t.data_ptr()

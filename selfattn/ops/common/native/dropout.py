@@ -13,15 +13,15 @@ PAIRS, FEATURES = 0, 1
 
 def factors(lines: Sequence[int], count: int, stream: int, dropout_p: float, seed: int) -> Tensor:
     """The factors that C draws for lines of that shape, ``(*lines, count)`` in float32."""
-    shape = (*lines, count)
-    line, keep = torch.arange(torch.Size(lines).numel()), keep_probability(dropout_p)
+    line, keep = torch.arange(torch.Size(lines).numel(), device="cpu"), keep_probability(dropout_p)
     low, high, golden = seed & 0xFFFFFFFF, seed >> 32, 0x9E3779B9
     a = _mix(_mix((line + stream * golden) & 0xFFFFFFFF) ^ low)
     b = _mix(_mix((line >> 32) ^ a) ^ high)
     key = a ^ b, _mix((a + golden) & 0xFFFFFFFF) ^ b
-    drawn = _mix((_mix(torch.arange(count) ^ key[0][:, None]) + key[1][:, None]) & 0xFFFFFFFF)
-    threshold = int(torch.tensor(keep, dtype=torch.float32).double() * 4294967296.0)
-    return ((drawn < threshold).float() / keep).view(shape)
+    column = torch.arange(count, device="cpu")
+    drawn = _mix((_mix(column ^ key[0][:, None]) + key[1][:, None]) & 0xFFFFFFFF)
+    threshold = int(line.new_tensor(keep, dtype=torch.float32).double() * 4294967296.0)
+    return ((drawn < threshold).float() / keep).view(*lines, count)
 
 
 def _mix(x: Tensor) -> Tensor:

@@ -82,21 +82,11 @@ class _Native(DiSACall):
             keep=keep_probability(self.dropout_p),
             seed=0 if seed is None else int(seed),
         )
-        begin = [group.features.start for group in groups]
-        tensors = {
-            "x": x,
-            "a": a,
-            "b": b,
-            "out": outputs[0],
-            "inverse": outputs[1],
-            **gradients,
-            "padding": padding,
-            "unseen": padding if unseen is None else unseen,
-            "left": torch.tensor(left),
-            "right": torch.tensor(right),
-            "begin": torch.tensor([*begin, features]),
-            "mask": torch.tensor([group.parts.start for group in groups]),
-        }
+        begin = [*(group.features.start for group in groups), features]
+        unseen = padding if unseen is None else unseen
+        tensors: dict[str, Any] = {"x": x, "a": a, "b": b, "out": outputs[0], "inverse": outputs[1]}
+        tensors |= {**gradients, "padding": padding, "unseen": unseen, "left": left, "right": right}
+        tensors |= {"begin": begin, "mask": [group.parts.start for group in groups]}
         native.run(HERE, task, tensors, backward=backward)
 
 

@@ -96,7 +96,7 @@ class _Native(MTSACall):
             seed=0 if seed is None else int(seed),
         )
         tensors = dict(zip((*_INPUTS, *_OUTPUTS), (*inputs[:-1], *outputs), strict=True))
-        tensors |= {**gradients, "left": torch.tensor(left), "right": torch.tensor(right)}
+        tensors |= {**gradients, "left": left, "right": right}
         native.run(HERE, task, tensors, backward=backward)
 
 
