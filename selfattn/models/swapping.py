@@ -133,6 +133,10 @@ def _check(
         raise UserError("it is cross-attention: its keys or values have a width of their own")
     if old.bias_k is not None or old.add_zero_attn:
         raise UserError("it adds keys of its own (add_bias_kv, add_zero_attn)")
+    if any(
+        (old._forward_hooks, old._forward_pre_hooks, old._backward_hooks, old._backward_pre_hooks)
+    ):
+        raise UserError("it has hooks, which would be lost: remove them, swap, add them again")
     if isinstance(parent, nn.TransformerDecoderLayer):
         if child != "self_attn":
             raise UserError("it is a decoder's cross-attention")

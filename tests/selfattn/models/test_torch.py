@@ -272,16 +272,18 @@ class Mixed(nn.Module):
         self.more = nn.MultiheadAttention(WIDTH, HEADS, add_bias_kv=True)
         self.odd = nn.MultiheadAttention(9, 3)
         self.strange = type("Strange", (nn.MultiheadAttention,), {"forward": None})(WIDTH, HEADS)
+        self.hooked = nn.MultiheadAttention(WIDTH, HEADS)
+        self.hooked.register_forward_hook(print)
 
 
 def test_swap_keeps_what_is_no_self_attention():
     model = Mixed()
     report = swap(model)
     assert list(report.replaced) == ["own", "again"] and model.own is model.again
-    assert list(report.kept) == ["wide", "more", "odd", "strange"]
+    assert list(report.kept) == ["wide", "more", "odd", "strange", "hooked"]
     for why, sentence in zip(
         report.kept.values(),
-        ("width of their own", "adds keys", "must be even", "a way of its own"),
+        ("width of their own", "adds keys", "must be even", "a way of its own", "has hooks"),
         strict=True,
     ):
         assert sentence in why
