@@ -168,8 +168,14 @@ class SelfattnModel(SelfattnPreTrainedModel):
             ``last_hidden_state`` ``(B, T, C)``; what it holds at padding has no meaning.
 
         Raises:
-            UserError: if both or neither of tokens and embeddings are given, or the mask is wrong.
+            UserError: if both or neither of tokens and embeddings are given, the mask is wrong, or
+                attention weights are asked for.
         """
+        if unused.get("output_attentions"):
+            raise UserError(
+                "output_attentions=True: the models return no attention weights; layers[i]"
+                ".self_attn.inspect() has those of a layer"
+            )
         if (input_ids is None) == (inputs_embeds is None):
             raise UserError("give either input_ids or inputs_embeds")
         x = self.embeddings.tokens(input_ids) if inputs_embeds is None else inputs_embeds

@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import BatchEncoding, PreTrainedTokenizerFast
 
-from selfattn.errors import needed
+from selfattn.errors import UserError, needed
 
 from ..sentences.tokens import Tokens
 from ..words.vocabulary import FIRST_WORD, PADDING, UNKNOWN, Vocabulary
@@ -67,6 +67,8 @@ class WordTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
         is_split_into_words: bool = False,
         **kwargs: Any,
     ) -> BatchEncoding:
+        if kwargs.get("return_offsets_mapping"):
+            raise UserError("return_offsets_mapping=True: words of this tokenizer have no offsets")
         split = is_split_into_words
         pair = None if text_pair is None else self._words(text_pair, split)
         text = self._words(text, split)

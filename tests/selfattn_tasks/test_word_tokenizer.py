@@ -42,6 +42,8 @@ def test_a_word_has_the_vocabulary_s_number(tmp_path):
     plain = [word for word in words if " " not in word]
     assert tokenizer("  ".join(plain))["input_ids"] == WORDS.encode(plain)
     batch = tokenizer([words, [], words[:2]], is_split_into_words=True, padding=True)
+    with pytest.raises(UserError, match="return_offsets_mapping=True: words of this tokenizer"):
+        tokenizer("the goat", return_offsets_mapping=True)
     length = len(words)
     assert batch["input_ids"] == [expected, [0] * length, expected[:2] + [0] * (length - 2)]
     assert batch["attention_mask"][2] == [1, 1] + [0] * (length - 2)

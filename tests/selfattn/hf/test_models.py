@@ -115,6 +115,8 @@ def test_padding_changes_nothing_and_masks_mean_keep(head):
     torch.testing.assert_close(moved, alone)
     with pytest.raises(UserError, match="allowed are 0 and 1"):
         model(left, attention_mask=torch.zeros(1, 5) - 10_000)
+    with pytest.raises(UserError, match="output_attentions=True: the models return no attention"):
+        model(left, output_attentions=True)
 
 
 @pytest.mark.parametrize("head", [*HEADS, SelfattnForConditionalGeneration])
