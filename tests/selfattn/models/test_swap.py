@@ -1,0 +1,185 @@
+"""swap: other attentions in models of torch.nn that exist."""
+
+import copy
+import importlib
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from benchmarks.testing import assert_close
+from selfattn.errors import UserError
+from selfattn.layers import ATTENTIONS, MTSA
+from selfattn.models import AsMultihead, Encoder, EncoderLayer, swap
+from tests.selfattn.models.test_torch import (
+    CAUSAL,
+    HEADS,
+    PADDING,
+    SIZES,
+    WIDTH,
+    randomised,
+    switches,
+    tokens,
+)
+
+# What torch warns of when it leaves its fast path.
+pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor", "ignore:The PyTorch API")
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_swap_keeps_weights_mode_and_calls(name):
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(**SIZES, batch_first=True), 2).eval()
+    model.layers[1].requires_grad_(False)
+    before = copy.deepcopy(model)
+    report = swap(model, name, **switches(name))
+    assert list(report.replaced) == ["layers.0.self_attn", "layers.1.self_attn"]
+    assert not report.kept
+    for old, layer in zip(before.layers, model.layers, strict=True):
+        assert isinstance(layer.self_attn, AsMultihead) and not layer.self_attn.training
+        taken, new, left = report.replaced["layers.0.self_attn"]
+        own = dict(layer.self_attn.attention.named_parameters())
+        assert {*taken, *new} == own.keys()
+        for part, expected in zip("qkv", old.self_attn.in_proj_weight.chunk(3), strict=True):
+            weight = f"{part}_proj.weight"
+            assert (weight in taken) != (weight in left)
+            if weight in taken:
+                assert torch.equal(own[weight], expected)
+                assert own[weight].requires_grad == old.self_attn.in_proj_weight.requires_grad
+    with torch.no_grad():  # where torch's fast path would be taken
+        y, other = (m(tokens(), src_key_padding_mask=PADDING)[~PADDING] for m in (model, before))
+    assert not torch.allclose(y, other, atol=1e-3)
+    model.train()(tokens(), src_key_padding_mask=PADDING)
+
+
+def test_swap_of_a_transformer_says_what_it_kept():
+    model = nn.Transformer(WIDTH, HEADS, 1, 1, 32, batch_first=True)
+    report = swap(model, "mtsa", preset="nmt")
+    assert list(report.replaced) == ["encoder.layers.0.self_attn"]
+    assert "must not look ahead" in report.kept["decoder.layers.0.self_attn"]
+    assert "cross-attention" in report.kept["decoder.layers.0.multihead_attn"]
+    assert str(report).startswith("replaced encoder.layers.0.self_attn: weights taken over: v_proj")
+    report = swap(model, masks="forward", include_self=True, only="decoder.*")
+    assert list(report.replaced) == ["decoder.layers.0.self_attn"]
+    layer = nn.TransformerDecoderLayer(16, 2, batch_first=True)  # blocks see what comes after
+    with pytest.raises(UserError, match="'biblosa' sees beyond its positional masks"):
+        swap(layer, "biblosa", masks="forward")
+    x = tokens()
+    first = model.eval()(x, x, tgt_mask=CAUSAL)
+    later = model(x, torch.cat([x[:, :3], tokens(seed=2)[:, 3:]], 1), tgt_mask=CAUSAL)
+    assert_close("what a token sees", first[:, :3], later[:, :3], 1e-6)
+
+
+def test_swap_takes_over_what_parametrisations_compute():
+    model = nn.TransformerEncoderLayer(**SIZES, batch_first=True).eval()
+    for module, name in ((model.self_attn, "in_proj_weight"), (model.self_attn.out_proj, "weight")):
+        nn.utils.parametrizations.weight_norm(module, name).get_parameter(
+            f"parametrizations.{name}.original0"
+        ).data.mul_(2.0)
+    before = model(tokens())
+    report = swap(model, "multihead")
+    assert not (report.replaced["self_attn"].new or report.replaced["self_attn"].left)
+    assert_close("output", before, model(tokens()), 1e-6)
+
+
+class Mixed(nn.Module):
+    """What swap must tell apart."""
+
+    def __init__(self):
+        super().__init__()
+        self.own = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
+        self.again = self.own
+        self.wide = nn.MultiheadAttention(WIDTH, HEADS, kdim=8)
+        self.more = nn.MultiheadAttention(WIDTH, HEADS, add_bias_kv=True)
+        self.odd = nn.MultiheadAttention(9, 3)
+        self.strange = type("Strange", (nn.MultiheadAttention,), {"forward": None})(WIDTH, HEADS)
+        self.hooked = nn.MultiheadAttention(WIDTH, HEADS)
+        self.hooked.register_forward_hook(print)
+
+
+def test_swap_keeps_what_is_no_self_attention():
+    model = Mixed()
+    report = swap(model)
+    assert list(report.replaced) == ["own", "again"] and model.own is model.again
+    assert list(report.kept) == ["wide", "more", "odd", "strange", "hooked"]
+    for why, sentence in zip(
+        report.kept.values(),
+        ("width of their own", "adds keys", "must be even", "a way of its own", "has hooks"),
+        strict=True,
+    ):
+        assert sentence in why
+    x, other = tokens(), tokens(seed=2)
+    y, weights = model.own(x, x, x, PADDING, True, None, False, False)
+    assert y.shape == x.shape and weights is None
+    for arguments in ((x, other, other), (x, x, other), (x, x.clone(), x)):
+        with pytest.raises(UserError, match="'mtsa' is self-attention; key and value must be"):
+            model.own(*arguments)
+
+
+def test_swap_without_anything_to_swap():
+    for model, options, sentence in (
+        (nn.Linear(2, 2), {}, "Linear has no self-attention .* there is none in it"),
+        (Mixed(), {"only": "wide"}, "own: only wide was asked for; .* wide: it is cross-"),
+        (nn.MultiheadAttention(WIDTH, HEADS), {}, "is an nn.MultiheadAttention itself"),
+        (nn.TransformerEncoderLayer(9, 3), {}, "self_attn: masks 'forward_backward' .* be even"),
+    ):
+        before = {name: type(module) for name, module in model.named_modules()}
+        with pytest.raises(UserError, match=sentence):
+            swap(model, **options)
+        assert before == {name: type(module) for name, module in model.named_modules()}
+    with pytest.raises(UserError, match="has no switch 'windw'"):
+        swap(Mixed(), windw=3)
+    with pytest.raises(UserError, match="must be an nn.TransformerEncoder"):
+        Encoder.from_torch(nn.Linear(2, 2))
+    for wrong, message in (
+        ({"dropout": 1.0}, "^dropout 1.0 is not allowed"),
+        ({"activation": "foo"}, "activation 'foo' is unknown"),
+    ):
+        with pytest.raises(UserError, match=message):
+            EncoderLayer(16, 2, **wrong)
+    with pytest.raises(UserError, match="nhead 3 does not divide d_model 16"):
+        EncoderLayer(WIDTH, 3, attention="multihead")
+
+
+def test_swapped_layers_train_and_load(tmp_path):
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(**SIZES, batch_first=True), 1)
+    swap(model)
+    model(tokens(), src_key_padding_mask=PADDING).square().mean().backward()
+    assert all(p.grad is not None for p in model.parameters())
+    torch.save(model, tmp_path / "model.pt")
+    again = torch.load(tmp_path / "model.pt", weights_only=False).eval()
+    assert torch.equal(again(tokens()), model.eval()(tokens()))
+
+
+@pytest.fixture
+def vision_transformer():
+    """torchvision's, also where its C++ operators, which it does not use, are built for CUDA."""
+    spec = importlib.util.find_spec("torchvision")
+    if spec is None:
+        pytest.skip("torchvision is not installed")
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    try:
+        importlib.import_module("torchvision")
+    except RuntimeError:  # operator torchvision::nms does not exist
+        text = (Path(spec.origin).parent / "_meta_registrations.py").read_text(encoding="utf-8")
+        for name in set(re.findall(r'(?:register_meta\("|torchvision::)(\w+)"', text)):
+            library.define(f"{name}() -> ()")
+    from torchvision.models.vision_transformer import VisionTransformer
+
+    yield randomised(VisionTransformer(32, 8, 2, HEADS, WIDTH, 32, num_classes=5))
+    library._destroy()
+
+
+def test_swap_of_torchvisions_vision_transformer(vision_transformer):
+    model = vision_transformer
+    images = torch.randn(2, 3, 32, 32)
+    before = model.eval()(images)
+    report = swap(model, only="encoder.*", preset="nmt")
+    assert len(report.replaced) == 2 and not report.kept
+    after = model(images)
+    assert after.shape == before.shape and not torch.allclose(after, before)
+    model.train()(images).sum().backward()
+    found = [module for module in model.modules() if isinstance(module, MTSA)]
+    assert len(found) == 2 and all(m.v_proj.weight.grad.abs().sum() > 0 for m in found)
