@@ -16,7 +16,7 @@ from selfattn.models import SentenceEncoder
 from selfattn_tasks.words.embeddings import WordTable
 from selfattn_tasks.words.vocabulary import FIRST_WORD
 
-from ..args import refuse_hydra, set_default
+from ..args import mechanisms, refuse_hydra, set_default, store_switches
 from .sentence_encoder import SentenceEncoderModel, context_switches, sentence_encoder
 
 
@@ -88,19 +88,22 @@ class SentenceLanguageModel(BaseFairseqModel):
         dictionary = task.source_dictionary
         set_default(args, "embed_dim", 300)
         set_default(args, "activation_fn", "relu")
+        switches = {"activation": args.activation_fn} | context_switches(args, task)
         encoder = SentenceEncoder(
             args.embed_dim,
             context=args.context,
             hidden_size=args.hidden_size,
-            activation=args.activation_fn,
             dropout=args.dropout,
-            **context_switches(args, task),
+            **switches,
         )
         if encoder.context.pools:
             raise UserError(
                 f"--context {args.context} gives a sentence one vector; a language model needs one "
                 "for each word"
             )
+        if args.context in mechanisms():  # as it is: what was given does not make it again
+            layer: Any = encoder.context.layer
+            store_switches(args, layer.config)
         return cls(encoder, dictionary.symbols, dictionary.pad(), args.activation_fn)
 
     def forward(

@@ -234,9 +234,15 @@ def _noncentrality(t: float, freedom: float, share: float) -> float:
 
 def below(t: float, freedom: float, noncentrality: float) -> float:
     """The probability of a smaller value under the noncentral t distribution."""
-    found = float(scipy_stats().nct.cdf(t, freedom, noncentrality))
-    # SciPy gives NaN where the probability leaves the range of floats.
-    return float(noncentrality < t) if math.isnan(found) else found
+    stats = scipy_stats()
+    found = float(stats.nct.cdf(t, freedom, noncentrality))
+    if not math.isnan(found):
+        return found
+    # SciPy gives NaN where numbers are large. There (Z + c) / S < t is c < t S: Z is nothing.
+    if t * noncentrality <= 0:
+        return float(noncentrality < t)
+    squared = freedom * (noncentrality / t) ** 2
+    return float((stats.chi2.sf if t > 0 else stats.chi2.cdf)(squared, freedom))
 
 
 def stochastic_order(

@@ -23,13 +23,15 @@ def steps(folder: Path, metric: str) -> list[list[str]]:
         metric: the end of a score's name, ``F1`` of ``dev F1``, for the gain.
 
     Raises:
-        UserError: if there is no such file, or no finished run in it.
+        UserError: if there is no such file, or no finished run with such a score in it.
     """
     summary = read_json(folder / "summary.json", "runs", "systems") or {"runs": []}
     runs = [run for run in summary["runs"] if run["scores"]]
     if not runs:
         raise UserError(f"{folder} holds no summary.json of `selfattn runs` with a finished run")
     names = list(runs[0]["scores"])
+    if not any(name.endswith(metric) for name in names):
+        raise UserError(f"{folder} has no {metric}, but {', '.join(names)}")
     heads = ["system", "runs", *names, f"gain in {metric}", "95 % interval", "training, hours"]
     return [heads, *(_row(system, runs, names, metric) for system in summary["systems"])]
 

@@ -78,6 +78,12 @@ def refuse_owned(flags: Flags, owned: Mapping[str, str], where: str) -> None:
             raise UserError(f"{where} gives {name}, which is not allowed: {owned[name]}")
 
 
+def spelt_out(flags: Flags) -> Flags:
+    """The same flags with fairseq's two letters for languages in full."""
+    letters = {"-s": "--source-lang", "-t": "--target-lang"}
+    return {letters.get(name, name): values for name, values in flags.items()}
+
+
 def number(flags: Flags, name: str) -> float | None:
     """The value of a numeric flag; None if it is absent, 0 (fairseq's "never") or not a number."""
     try:

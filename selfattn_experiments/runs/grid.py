@@ -101,7 +101,7 @@ def read_grid(path: Path) -> Grid:
         output=Path(reader.text("output")),
         seeds=reader.seeds(),
         systems=systems,
-        tests=_tests(reader, task, data, flag.parse(common, f"{path}: common")),
+        tests=_tests(reader, task, data, flag.spelt_out(flag.parse(common, f"{path}: common"))),
         user_dir=reader.path("user_dir") if "user_dir" in content else plugin_folder("`user_dir`"),
         generate=words,
         average=reader.whole_number("average"),

@@ -17,7 +17,7 @@ from ..process import again
 from .execution.child import Attempts, Step, now, read_json
 from .execution.follow import Follower
 from .execution.slots import Slot
-from .flags import number
+from .flags import number, spelt_out
 from .identity import Identity, digest, refuse_to_mix
 
 # What is read of trained.json, and of run.json beside it.
@@ -153,7 +153,7 @@ class Run:
 
     def generate_command(self, slot: Slot, test: str) -> list[str]:
         """fairseq-generate: what a model makes of a test set, to standard output."""
-        grid, flags, words = self.grid, self.grid.flags(self.system), []
+        grid, flags, words = self.grid, spelt_out(self.grid.flags(self.system)), []
         for name in ("--source-lang", "--target-lang"):
             if name in flags and name not in grid.generate:
                 words += [name, *flags[name]]

@@ -2,6 +2,8 @@
 
 import json
 import math
+from argparse import Namespace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,10 +13,12 @@ pytest.importorskip("fairseq")
 from fairseq import options, tasks  # noqa: E402
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf  # noqa: E402
 from fairseq.logging import metrics  # noqa: E402
+from fairseq.models import ARCH_CONFIG_REGISTRY  # noqa: E402
 
 import plugin  # noqa: E402, F401 - registers everything
 from plugin.criterions.policy_gradient import _mean  # noqa: E402
 from plugin.criterions.sentences import l2  # noqa: E402
+from plugin.models.sentence_lm import SentenceLanguageModel  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402
 from selfattn_tasks.sentences.model.predictor import Predictor  # noqa: E402
 from selfattn_tasks.sentences.model.state import KEY, PREFIX, SentenceState  # noqa: E402
@@ -264,3 +268,14 @@ def test_a_training_goes_on_with_its_own_words_only(folder):
         other.check_state(state, "x.pt")
     assert all(name.startswith(PREFIX) for name in model.state_dict())
     assert SentenceState.load(state, "x.pt").vocabulary.words == ("a", "dog", "runs")
+
+
+@pytest.mark.parametrize("context", ["biblosa", "disa", "mtsa"])
+def test_a_language_model_is_what_its_flags_say_after_training(context):
+    words = SimpleNamespace(symbols=["<pad>", "a"], pad=lambda: 0)
+    task = SimpleNamespace(source_dictionary=words, sentence_lengths=(5.0, 2.0))
+    flags = Namespace(context=context, embed_dim=8, hidden_size=6, max_tokens=64)
+    ARCH_CONFIG_REGISTRY["sentence_lm"](flags)
+    first, again = (SentenceLanguageModel.build_model(flags, task) for _ in range(2))
+    configs = [model.network.encoder.context.layer.config for model in (first, again)]
+    assert configs[0] == configs[1] and configs[0].dense_dropout == flags.dropout

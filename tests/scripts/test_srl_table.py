@@ -106,6 +106,11 @@ def test_steps_of_a_grid(run_cli, tmp_path, repo_root):
     gain = ["+3.00", "+0.73 to +5.27"]
     assert cells(done.stdout, "words+late") == ["3", "64.00", "40.00", *gain, "1.5"]
     assert cells(done.stdout, "words+late+crf") == ["0", *["-"] * 5]
+    for run in runs:
+        run["scores"] = {"test BLEU": 30.0}
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    done = run_cli([repo_root / "scripts/srl_table.py", "--steps", tmp_path])
+    assert done.returncode == 2 and "has no F1, but test BLEU\n" in done.stderr
     (tmp_path / "summary.json").unlink()
     done = run_cli([repo_root / "scripts/srl_table.py", "--steps", tmp_path])
     assert done.returncode == 2 and "holds no summary.json" in done.stderr

@@ -58,6 +58,8 @@ class Follower:
     ) -> None:
         self.log, self._clock = NewLines(log), clock
         self.metric = (flags.get("--best-checkpoint-metric") or ["loss"])[0]
+        # The first one chooses the best checkpoint.
+        self._subset = (flags.get("--valid-subset") or ["valid"])[0].split(",")[0]
         self._maximize = "--maximize-best-checkpoint-metric" in flags
         self._max_update = number(flags, "--max-update")
         self._max_epoch = number(flags, "--max-epoch")
@@ -98,7 +100,7 @@ class Follower:
             self._updates_an_epoch = record.update / done
         if record.kind == "train_inner":
             self.loss = record.values.get("loss", self.loss)
-        elif record.kind.startswith("valid") and self.metric in record.values:
+        elif record.kind == self._subset and self.metric in record.values:
             value = record.values[self.metric]
             if self.best is None or self._is_better(value, self.best[1]):
                 self.best = record.update, value
@@ -107,7 +109,8 @@ class Follower:
             self._first = self._first or self._last
 
     def _is_better(self, value: float, than: float) -> bool:
-        return value > than if self._maximize else value < than
+        # Of equal ones fairseq keeps the last.
+        return value >= than if self._maximize else value <= than
 
     def total(self) -> int | None:
         """Updates of the whole training; None as long as it is not known."""

@@ -142,13 +142,17 @@ def test_hedges_interval_holds_the_true_effect_in_95_percent():
     assert stats.binomtest(held, 200, 0.95).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e-2, 1e-4])
+@pytest.mark.parametrize("scale", [1.0, 1e-2, 1e-4, 1e-6])
 def test_effects_of_any_size_have_a_finite_interval(scale):
     x, y = [0.1 * scale, 0.5 * scale, -0.7 * scale], [1 - 0.2 * scale, 1.0, 1 + 0.4 * scale]
     for sides in ((x, y), (y, x), ([0.0, scale], [1.0, 1 + 2 * scale])):
         effect = hedges(*sides)
         assert math.isfinite(effect.g)
         assert effect.interval[0] < effect.g < effect.interval[1]
+        if scale < 1e-3:  # all that is unknown then is the spread, and chi-squared its share
+            shares = stats.chi2.ppf([0.025, 0.975], sum(map(len, sides)) - 2)
+            low, high = sorted(map(abs, effect.interval))
+            assert high / low == pytest.approx(math.sqrt(shares[1] / shares[0]), rel=1e-3)
 
 
 def test_interval_of_a_mean():

@@ -196,6 +196,20 @@ def test_a_log_is_followed_as_it_grows(tmp_path):
     assert follower.best == (20, 20.0)
 
 
+def test_the_best_validation_is_that_of_the_checkpoint(tmp_path):
+    """fairseq asks the first of several sets, and of equal scores keeps the last."""
+    flags = parse("--valid-subset valid,valid1 --max-update 30".split(), "")
+    follower = Follower(tmp_path / "log", flags)
+    lines = [
+        f'x | INFO | {kind} | {{"{kind}_loss": "{loss}", "{kind}_num_updates": "{update}"}}\n'
+        for update, losses in ((10, (3, 1)), (20, (2, 4)), (30, (2, 4)))
+        for kind, loss in zip(("valid", "valid1"), losses, strict=True)
+    ]
+    (tmp_path / "log").write_text("".join(lines))
+    follower.read()
+    assert follower.best == (30, 2.0)
+
+
 def test_the_time_that_is_left(tmp_path):
     """Two slots: one run has 30 s left, one 50 s; the third, of 100 s, follows the first."""
     jobs = [Job(FakeRun(tmp_path, name, max_update=100)) for name in ("a-1", "a-2", "b-1")]

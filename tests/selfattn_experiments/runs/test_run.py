@@ -51,6 +51,22 @@ def done(grid):
     return run
 
 
+def test_languages_may_be_given_by_their_letters(grid, tmp_path):
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw/test.en").write_text("a\n")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/dict.de.txt").touch()
+    text = GRID.replace("data: {folder}", "data: {folder}/bin").replace(
+        "--arch", "-s de -t en --arch"
+    )
+    text = text.replace("references: {folder}/ref", "").format(folder=tmp_path)
+    grid.file.write_text(text)
+    grid = read_grid(grid.file)
+    assert grid.tests == {"test": tmp_path / "raw/test.en"}
+    command = " ".join(new_run(grid, 1).generate_command(Slot(), "test"))
+    assert "--source-lang de --target-lang en" in command
+
+
 @pytest.mark.parametrize("key", ["identity", "hypotheses", "scores", "updates", "attempts"])
 def test_a_record_without_a_part_does_not_count(done, grid, key):
     path = done.folder / "run.json"
