@@ -42,6 +42,7 @@ class Corpus:
         tests: further test sets of the folder, name to part.
         folds: the corpus is cut into folds: one seed, half of the settings, and the tuning's runs
             are those that are compared.
+        tuned: another corpus, whose settings it takes instead of tuning.
     """
 
     batch: int
@@ -51,12 +52,13 @@ class Corpus:
     metric: str = "accuracy"
     tests: tuple[tuple[str, str], ...] = ()
     folds: bool = False
+    tuned: str = ""
 
 
 CORPORA = {
     "sick": Corpus(64, 60, 10, metric="pearson"),  # these two for the contexts of OTHERS
     "trec": Corpus(32, 60, 10),
-    "sst5": Corpus(64, 10, 3),
+    "sst5": Corpus(64, 10, 3, tuned="sst2"),
     "sst2": Corpus(64, 10, 3),
     "cr": Corpus(32, 30, 5, folds=True),
     "mpqa": Corpus(32, 30, 5, folds=True),
@@ -100,6 +102,7 @@ def tuning(name: str, contexts: list[str]) -> dict[str, tuple[str, str, str]]:
 
 def chosen(name: str, contexts: list[str]) -> dict[str, tuple[str, str, str]]:
     """Of each system the setting with the best validation score; of equal ones the first."""
+    name = CORPORA[name].tuned or name
     seed = 1 if CORPORA[name].folds else 1000
     best: dict[str, tuple[float, str, tuple[str, str, str]]] = {}
     for setting, system in tuning(name, contexts).items():
@@ -165,7 +168,10 @@ def main() -> None:
         systems = tuning(name, contexts) if args.print == "tune" else chosen(name, contexts)
         print(json.dumps(grid(name, args.print, systems), indent=2))
         return
-    if args.only != "test":
+    tuned = CORPORA[name].tuned
+    if args.only == "tune" and tuned:
+        parser.error(f"--only tune: {name} takes the settings that the tuning of {tuned} chose")
+    if args.only != "test" and not tuned:
         work(name, "tune", tuning(name, contexts))
     if args.only != "tune":
         systems = chosen(name, contexts)

@@ -20,7 +20,7 @@ def stage2(monkeypatch):
     return module
 
 
-@pytest.mark.parametrize(("name", "settings"), [("sst5", 4), ("squad", 4), ("cr", 2)])
+@pytest.mark.parametrize(("name", "settings"), [("sst2", 4), ("squad", 4), ("cr", 2)])
 def test_all_systems_are_tuned_alike_and_not_on_test_sets(stage2, name, settings):
     grid = stage2.grid(name, "tune", stage2.tuning(name, CONTEXTS))
     tried = [[s.partition("-")[2] for s in grid["systems"] if s.startswith(c)] for c in CONTEXTS]
@@ -32,16 +32,26 @@ def test_all_systems_are_tuned_alike_and_not_on_test_sets(stage2, name, settings
         assert grid["seeds"] == [1000]
 
 
-@pytest.mark.parametrize(("name", "expected"), [("snli", "none"), ("mpqa", "none-lr0.001-d0.5")])
-def test_the_best_validation_score_is_chosen(stage2, name, expected, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "tuned", "expected"),
+    [("snli", "snli", "none"), ("sst5", "sst2", "none"), ("mpqa", "mpqa", "none-lr0.001-d0.5")],
+)
+def test_the_best_validation_score_is_chosen(stage2, name, tuned, expected, tmp_path, monkeypatch):
     monkeypatch.setattr(stage2, "HERE", tmp_path)
-    with pytest.raises(SystemExit, match=f"run `stage2.py {name} --only tune` first"):
+    with pytest.raises(SystemExit, match=f"run `stage2.py {tuned} --only tune` first"):
         stage2.chosen(name, ["none"])
     seed = 1 if name == "mpqa" else 1000
     for setting in stage2.tuning(name, ["none"]):
-        folder = tmp_path / "runs" / name / "tune" / f"{setting}-{seed}"
+        folder = tmp_path / "runs" / tuned / "tune" / f"{setting}-{seed}"
         folder.mkdir(parents=True)
         value = 70.0 if "d0.5" in setting else 60.0
         record = {"best_valid": {"value": value}, "scores": {"test": {"accuracy": 100 - value}}}
         (folder / "run.json").write_text(json.dumps(record))
     assert stage2.chosen(name, ["none"]) == {expected: ("none", "0.001", "0.5")}
+
+
+def test_a_corpus_with_settings_of_another_one_is_not_tuned(stage2, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["stage2.py", "sst5", "--only", "tune"])
+    with pytest.raises(SystemExit):
+        stage2.main()
+    assert "sst5 takes the settings that the tuning of sst2 chose" in capsys.readouterr().err
