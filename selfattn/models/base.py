@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from torch import Tensor, nn
 
 from ..errors import UserError, check_integer
-from ..masks import check_padding_mask
+from ..layers.base import zero_padding
 
 
 class Context(nn.Module, ABC):
@@ -45,7 +45,7 @@ class Context(nn.Module, ABC):
         """
         if x.dim() != 3 or x.shape[-1] != self.embed_dim:
             raise UserError(f"x has shape {tuple(x.shape)}; it must be (B, T, {self.embed_dim})")
-        check_padding_mask(padding_mask, x.shape[:2])
+        x = zero_padding(x, padding_mask)  # whatever is there, also NaN
         if not x.numel():
             nothing = x.sum((1, 2) if self.pools else 2)[..., None]
             return nothing.expand(*nothing.shape[:-1], self.out_dim)
@@ -53,7 +53,7 @@ class Context(nn.Module, ABC):
 
     @abstractmethod
     def encode(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        """``forward`` with at least one sentence and one token."""
+        """``forward`` with at least one sentence and one token, x 0 at padding."""
 
     def left_out(self, padding_mask: Tensor | None) -> Tensor | None:
         """What a pool has to leave out after a forward, bool ``(B, T)``: padding, or more."""

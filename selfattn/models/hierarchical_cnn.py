@@ -42,7 +42,6 @@ class HierarchicalCNN(Context):
 
     def encode(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         """See ``Context.encode``."""
-        x = zero_padding(x, padding_mask)
         for depth, conv in enumerate(self.convs):
             value, gate = torch.relu(conv(self.dropout(x))).chunk(2, -1)
             y = zero_padding(value * torch.sigmoid(gate), padding_mask)

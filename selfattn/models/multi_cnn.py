@@ -56,7 +56,7 @@ class MultiCNN(Context):
 
     def encode(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         """See ``Context.encode``."""
-        x = self.dropout(zero_padding(x, padding_mask))
+        x = self.dropout(x)
         if not self.pools:
             y = torch.relu(torch.cat([conv(x) for conv in self.convs], -1))
             return zero_padding(y, padding_mask)

@@ -68,6 +68,7 @@ def test_a_sentence_does_not_depend_on_where_it_is_padded_nor_on_its_batch_mates
     for row, start in enumerate((0, 11 - length, 2)):
         x[row, start : start + length] = sentence
     alone = encoder(sentence[None])
+    x[hidden] = torch.nan
     together = encoder(x, hidden)
     assert_close("padded", alone.expand(3, -1), together[:3], 1e-12)
     assert_close("batch mate", encoder(x[3:]), together[3:], 1e-12)
@@ -80,8 +81,9 @@ def test_a_sentence_does_not_depend_on_where_it_is_padded_nor_on_its_batch_mates
 
 
 def test_every_parameter_learns(encoder):
-    x = tokens(4, 13).requires_grad_()
-    y = encoder(x, hide(13, (0, 13), (2, 13), (0, 9), (4, 9)))
+    hidden = hide(13, (0, 13), (2, 13), (0, 9), (4, 9))
+    x = tokens(4, 13).masked_fill(hidden[..., None], torch.nan).requires_grad_()
+    y = encoder(x, hidden)
     assert y.shape == (4, encoder.out_dim)
     y.square().sum().backward()
     policy = {
