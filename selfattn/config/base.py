@@ -13,6 +13,7 @@ from typing import Any, ClassVar, ParamSpec, TypeVar, get_type_hints
 from ..errors import LARGEST, UserError, check_integer
 
 ACTIVATIONS = ("none", "relu", "elu", "gelu", "tanh")
+BACKENDS = ("auto", "fused", "eager", "reference")
 DISTANCES = ("none", "linear", "log")
 P = ParamSpec("P")
 C = TypeVar("C", bound="AttentionConfig")

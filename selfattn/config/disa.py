@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from ..errors import UserError
 from ..masks import head_masks
-from .base import ACTIVATIONS, switch
+from .base import ACTIVATIONS, BACKENDS, switch
 from .masked import MaskedConfig
 
 
@@ -47,7 +47,7 @@ class DiSAConfig(MaskedConfig):
     output_bias: bool = switch(False, "bias on the output projection")
     zero_padding: bool = switch(False, "set the output to 0 at padded positions")
     dense_dropout: float = switch(0.0, "dropout on the input of every linear map")
-    backend: str = switch("auto", "how the operator is computed: auto, fused, eager or reference")
+    backend: str = switch("auto", "how the operator is computed", BACKENDS)
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         # Equations 9 and 10 of the Bi-BloSAN paper, a linear map for each direction, DiSAN's gate.

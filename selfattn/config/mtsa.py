@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..errors import UserError
-from .base import ACTIVATIONS, switch
+from .base import ACTIVATIONS, BACKENDS, switch
 from .masked import MaskedConfig
 
 
@@ -75,7 +75,7 @@ class MTSAConfig(MaskedConfig):
     qkv_init_gain: float = switch(
         1.0, "gain of the Xavier initialisation of query, key and value projections"
     )
-    backend: str = switch("auto", "how the operator is computed: auto, fused, eager or reference")
+    backend: str = switch("auto", "how the operator is computed", BACKENDS)
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         # MTSA eq. 7-13; appendix B: sigma_t is log-sigmoid unless said otherwise.

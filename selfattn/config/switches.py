@@ -14,7 +14,7 @@ class LayerSwitches(TypedDict, total=False):
     """All switches whose name is no argument of ``selfattn.models.EncoderLayer``."""
 
     attention_dropout: float
-    backend: str
+    backend: Literal["auto", "fused", "eager", "reference"]
     between: Literal["gate", "disa"]
     block_length: int
     block_length_extra: int

@@ -121,8 +121,7 @@ def choose(backend: str, refused: Mapping[str, str | None]) -> str:
     if backend == "auto":
         return next(name for name in BACKENDS if refused.get(name) is None)
     if backend not in BACKENDS:
-        allowed = ", ".join(("auto", *BACKENDS))
-        raise UserError(f"backend {backend!r} is unknown; allowed are {allowed}")
+        raise UserError(f"backend {backend!r} is unknown; allowed are auto, {', '.join(BACKENDS)}")
     reason = refused.get(backend)
     if reason is not None:
         raise UserError(f"backend {backend!r} cannot be used: {reason}")

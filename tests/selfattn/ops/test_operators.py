@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from selfattn import ops
+from selfattn import config, ops
 from selfattn.errors import UserError
 from selfattn.masks import DIRECTIONS, PositionalMask
 from selfattn.ops import disa, mtsa
-from selfattn.ops.common.dispatch import OPERATORS
+from selfattn.ops.common.dispatch import BACKENDS, OPERATORS
 from selfattn.ops.common.operators import mask_of, offsets
 
 FOLDER = Path(ops.__file__).parent
@@ -25,6 +25,10 @@ def test_operators_have_the_same_arguments_in_the_same_order(name):
     shared = [p.name for p in parameters if p.kind == p.KEYWORD_ONLY and p.name not in OWN[name]]
     assert shared == ["masks", "padding_mask", "dropout_p", "distance_bias", "backend"]
     assert set(OWN[name]) < {p.name for p in parameters}
+
+
+def test_configurations_allow_the_backends_that_there_are():
+    assert config.base.BACKENDS == ("auto", *BACKENDS)
 
 
 def test_the_old_name_of_masks_still_works():
