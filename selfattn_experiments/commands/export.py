@@ -65,7 +65,7 @@ def refuse_given(args: argparse.Namespace, names: tuple[str, ...], reason: str) 
 
 def main(args: argparse.Namespace) -> None:
     """Write the model."""
-    check_least(args, beam=1, max_len_a=0, max_len_b=1)
+    check_least(args, beam=1, lenpen=0, max_len_a=0, max_len_b=1)
     if args.int8 and args.to != "onnx":
         args.refuse("--int8 needs --to onnx")
     if args.to == "fairseq":

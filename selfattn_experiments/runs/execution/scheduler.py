@@ -166,13 +166,13 @@ class Scheduler:
 
     def _crashed(self, job: Job, step: Step, code: int) -> None:
         """Start a crashed job again, unless it has crashed too often or can only crash again."""
-        lines = tail(step)
+        lines = [line[:300] for line in tail(step)]  # a list of all --arch may be among them
         job.crashes += 1
         mistake = code == 2 or bool(lines and _MISTAKE.match(lines[-1]))
         again = not mistake and job.crashes <= self.retries
         what = f"{step.title} {ending(code)}"
         then = f"; started again, {job.crashes} of {self.retries} times" if again else ""
-        shown = "".join(f"\n  | {line[:300]}" for line in lines)
+        shown = "".join(f"\n  | {line}" for line in lines)
         self.say(f"{job.work.name}: {what}{then}; the end of {step.log}:{shown}")
         if again:
             self._guarded(job, self._begin)

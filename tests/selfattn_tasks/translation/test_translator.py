@@ -37,11 +37,12 @@ def test_a_text_that_looks_like_a_special_token_is_text():
     assert said.split() == ["<s>Old</s>", "<pad>"]
 
 
+@pytest.mark.parametrize("flag", ["--max-len-a", "--lenpen"])
 @pytest.mark.parametrize("number", ["nan", "inf"])
-def test_a_length_is_a_number(number):
+def test_a_length_is_a_number(flag, number):
     verb = VERBS["export"]
-    words = ["--to", "hf", "model.pt", "folder", "--max-len-a", number]
-    with pytest.raises(UserError, match=f"--max-len-a is {number}, but must be 0 or more"):
+    words = ["--to", "hf", "model.pt", "folder", flag, number]
+    with pytest.raises(UserError, match=f"{flag} is {number}, but must be 0 or more"):
         verb.run(verb.load_parser("selfattn export"), words)
 
 
