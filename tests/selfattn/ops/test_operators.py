@@ -28,7 +28,7 @@ def test_operators_have_the_same_arguments_in_the_same_order(name):
 
 
 def test_configurations_allow_the_backends_that_there_are():
-    assert config.base.BACKENDS == ("auto", *BACKENDS)
+    assert ("auto", *BACKENDS) == config.base.BACKENDS
 
 
 def test_the_old_name_of_masks_still_works():

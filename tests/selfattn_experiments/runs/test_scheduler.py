@@ -113,7 +113,7 @@ def test_a_run_that_crashes_too_often_fails_alone(tmp_path, work_off):
 
 def test_a_mistake_of_the_user_is_not_tried_again(tmp_path, work_off):
     said = "fairseq-train: error: no such thing"
-    run = FakeRun(tmp_path, "a-1", train=f"echo '{said} {'x' * 9999}' >&2; exit 1")
+    run = FakeRun(tmp_path, "a-1", train=f"echo '{said} {'x' * 999}' >&2; exit 1")
     (job,), _ = work_off(run)
     assert job.state == "failed" and len(run.attempts.read()) == 1
     assert job.reason.startswith(said) and len(job.reason) == 300
