@@ -31,6 +31,19 @@ def task_of(config: Mapping[str, Any]) -> str | None:
     return next((t for t in KINDS if isinstance(stored, dict) and t in stored), None)
 
 
+def check_labels(config: Any, count: int) -> None:
+    """Refuse ``from_pretrained(num_labels=...)``, which would change the configuration alone.
+
+    Raises:
+        UserError: if the configuration does not have as many labels as the model.
+    """
+    if config.num_labels != count:
+        raise UserError(
+            f"num_labels {config.num_labels} is not allowed; the model has {count} labels, and "
+            "other labels need a model of their own"
+        )
+
+
 def translates(path: Path) -> bool:
     """Whether a file is the ``model.safetensors`` of a translation model of this project.
 

@@ -14,10 +14,10 @@ from selfattn.errors import UserError
 from selfattn.hf import SelfattnPreTrainedModel
 from selfattn.models.relatedness_head import distribution
 
-from ..model_folder import KINDS
+from ..model_folder import KINDS, check_labels
 from ..sentences.model.network import SentenceModel, pad
 from ..sentences.model.state import KEY, SentenceState
-from ..sentences.record import HIGHEST, LOWEST, Kind
+from ..sentences.record import HIGHEST, LOWEST, SCORES, Kind
 from ..words.vocabulary import PADDING
 
 
@@ -47,6 +47,7 @@ class SentencesForSequenceClassification(SelfattnPreTrainedModel):
         super().__init__(config)
         self.state = SentenceState.load(config.task_state, config.name_or_path)
         assert self.state.config is not None
+        check_labels(config, len(self.state.vocabulary.labels or SCORES))
         self.network = SentenceModel(self.state.config)
         self.post_init()
 

@@ -15,7 +15,7 @@ from selfattn.errors import UserError
 from selfattn.hf import SelfattnPreTrainedModel
 from selfattn.hf.base import padding_of
 
-from ..model_folder import KINDS
+from ..model_folder import KINDS, check_labels
 from ..srl.tagger.network import Tagger
 from ..srl.tagger.state import KEY, TaggerState
 from ..words.vocabulary import PADDING
@@ -50,6 +50,7 @@ class SRLForTokenClassification(SelfattnPreTrainedModel):
         super().__init__(config)
         state = TaggerState.load(config.task_state, config.name_or_path)
         assert state.config is not None
+        check_labels(config, len(state.vocabulary.labels))
         self.vocabulary = state.vocabulary
         self.tagger = Tagger(state.config)
         self.post_init()

@@ -88,6 +88,11 @@ def sentences(path, kind, context="mtsa"):
     return write(path, model, "network.", {SENTENCES: state.dump()})
 
 
+def refused_labels(kind, folder):
+    with pytest.raises(UserError, match="num_labels 77 is not allowed; the model has"):
+        kind.from_pretrained(folder, num_labels=77, ignore_mismatched_sizes=True)
+
+
 @pytest.mark.parametrize("name", TAGGERS)
 def test_a_tagger_s_folder_computes_the_same(tmp_path, name):
     """With characters, left-out words, and layers above the mark; in transformers, too."""
@@ -98,6 +103,7 @@ def test_a_tagger_s_folder_computes_the_same(tmp_path, name):
     assert torch.equal(second.predictor.log_probs(QUERIES)[0], expected)
     for text in ("The goat chased a mouse. A tulip!", ""):
         assert first(text, confidence=True) == second(text, confidence=True)
+    refused_labels(AutoModelForTokenClassification, folder)
     model = AutoModelForTokenClassification.from_pretrained(folder).eval()
     assert model.config.id2label == dict(enumerate(ROLES.labels))
     inputs = network_input(
@@ -124,6 +130,7 @@ def test_a_sentence_model_s_folder_computes_the_same_and_learns(tmp_path, kind):
     examples = [Example(tuple(texts[:count]), None), Example(tuple(texts[::-1][:count]), None)]
     first, second = SentencePredictor.load(path), SentencePredictor.load(folder)
     assert first.predict(examples) == second.predict(examples)
+    refused_labels(AutoModelForSequenceClassification, folder)
     model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
     words, missing = pad(
         [[model.state.vocabulary.encode(s) for s in e.sentences] for e in examples]
