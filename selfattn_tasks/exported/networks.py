@@ -135,11 +135,16 @@ class EncoderGraph(nn.Module):
     """A source to its encoding, and the decoder's keys and values of it."""
 
     def __init__(self, model: Any) -> None:
+        from ..hf.pieces import SPECIAL
+
         super().__init__()
         self.encoder, self.decoder = model.encoder, model.decoder
+        self.known, self.unknown = model.config.vocab_size, SPECIAL.index("<unk>")
 
     def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """``(B, S)`` -> ``(B, S, C)``, ``(L, 2, B, H, S, D)``."""
+        # tokenizer.json gives pieces that the dictionary lacks numbers behind it.
+        source = source.masked_fill(source >= self.known, self.unknown)
         encoded = self.encoder(source).last_hidden_state
         memory = []
         for attention in (layer.encoder_attn for layer in self.decoder.layers):

@@ -292,3 +292,7 @@ def test_a_translation_step_by_step(translation):
             found, past = step.run(None, inputs | {"token": target[:, i : i + 1].numpy()})
             close(want[:, i], found)
     assert (folder / "tokenizer.json").exists()
+    # tokenizer.json gives a piece that the dictionary lacks a number behind it: it is unknown.
+    lacking, unknown = (torch.tensor([[4, n, 5, 2]]) for n in (model.config.vocab_size, 3))
+    for found, want in zip(*(run(encoder, source=s) for s in (lacking, unknown)), strict=True):
+        np.testing.assert_array_equal(found, want)
