@@ -62,8 +62,8 @@ class DiSA(SelfAttention):
         if config.input_map:
             self.input_map = xavier_linear(embed_dim, heads * width, heads=heads)
         self.activation = activation(config.activation)
-        masks = head_masks(config.masks, heads, config.include_self, config.window)
-        self.attention = MaskedSelfAttention.of(config, masks, width)
+        self.masks = head_masks(config.masks, heads, config.include_self, config.window)
+        self.attention = MaskedSelfAttention.of(config, self.masks, width)
         self.gate: FusionGate | None = None
         if config.fusion_gate:
             self.gate = FusionGate(heads, width, dropout, biases=config.gate_biases, maps=2)

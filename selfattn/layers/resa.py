@@ -96,11 +96,11 @@ class ReSA(DiSA):
     def __init__(self, config: ReSAConfig, embed_dim: int, num_heads: int) -> None:
         super().__init__(_attended(config), embed_dim, num_heads)
         self.config = config
+        self.masks = ()  # samplers and means look beyond them
         if not config.soft_attention:
             del self.attention
-        hidden = config.sampler_hidden or embed_dim
-        dropout, bias = config.dense_dropout, config.sampler_bias_init
-        options = (embed_dim, hidden, config.sampler_activation, dropout, bias)
+        hidden, dropout = config.sampler_hidden or embed_dim, config.dense_dropout
+        options = (embed_dim, hidden, config.sampler_activation, dropout, config.sampler_bias_init)
         self.head_sampler: Sampler | None = None
         self.dependent_sampler: Sampler | None = None
         if config.sampler != "none":

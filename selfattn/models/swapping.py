@@ -160,7 +160,7 @@ def _replacement(
     if decoder and not getattr(layer, "masks", ()):
         raise UserError(
             f"attention {config.name!r} sees beyond its positional masks; a decoder needs mtsa, "
-            "fast_disa or multihead"
+            "fast_disa, disa or multihead"
         )
     own = dict(layer.named_parameters())
     taken = [name for name in own if name in given and given[name].shape == own[name].shape]

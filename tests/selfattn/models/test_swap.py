@@ -61,11 +61,18 @@ def test_swap_of_a_transformer_says_what_it_kept():
     assert "must not look ahead" in report.kept["decoder.layers.0.self_attn"]
     assert "cross-attention" in report.kept["decoder.layers.0.multihead_attn"]
     assert str(report).startswith("replaced encoder.layers.0.self_attn: weights taken over: v_proj")
-    report = swap(model, masks="forward", include_self=True, only="decoder.*")
+    layer = nn.TransformerDecoderLayer(16, 2, batch_first=True)
+    for name in ("biblosa", "resa"):  # blocks, samplers and means see what comes after
+        with pytest.raises(UserError, match=f"'{name}' sees beyond its positional masks"):
+            swap(layer, name, masks="forward")
+
+
+@pytest.mark.parametrize("attention", ["mtsa", "disa"])
+def test_a_swapped_decoder_does_not_look_ahead(attention):
+    model = nn.Transformer(WIDTH, HEADS, 1, 1, 32, batch_first=True)
+    switches = {"masks": "forward", "include_self": True}
+    report = swap(model, attention, only="decoder.*", **switches)
     assert list(report.replaced) == ["decoder.layers.0.self_attn"]
-    layer = nn.TransformerDecoderLayer(16, 2, batch_first=True)  # blocks see what comes after
-    with pytest.raises(UserError, match="'biblosa' sees beyond its positional masks"):
-        swap(layer, "biblosa", masks="forward")
     x = tokens()
     first = model.eval()(x, x, tgt_mask=CAUSAL)
     later = model(x, torch.cat([x[:, :3], tokens(seed=2)[:, 3:]], 1), tgt_mask=CAUSAL)

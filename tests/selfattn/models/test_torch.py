@@ -173,13 +173,19 @@ def test_masks_that_torch_makes_of_bool_ones_and_others():
         layer(torch.nested.nested_tensor([x[0], x[1, :4]]))
 
 
-def test_masks_of_pairs_are_taken_where_the_layer_has_them_anyway():
+@pytest.mark.parametrize("attention", ["mtsa", "disa"])
+def test_masks_of_pairs_are_taken_where_the_layer_has_them_anyway(attention):
     x = tokens()
-    causal = EncoderLayer(**SIZES, batch_first=True, masks="forward").eval()
+    switches = {"attention": attention, "masks": "forward"}
+    causal = EncoderLayer(**SIZES, batch_first=True, **switches).eval()
     encoder = nn.TransformerEncoder(causal, 2).eval()
     y = encoder(x)
     for mask in ({"mask": CAUSAL}, {"mask": CAUSAL, "is_causal": True}, {"is_causal": True}):
         assert torch.equal(encoder(x, **mask), y)
+
+
+def test_masks_of_pairs_that_hide_more_are_refused():
+    x = tokens()
     both = EncoderLayer(**SIZES, batch_first=True).eval()
     assert torch.equal(both(x, torch.zeros(6, 6)), both(x))
     with pytest.raises(UserError, match="attn_mask hides keys that attention 'mtsa' sees"):
@@ -196,6 +202,7 @@ def test_masks_of_pairs_are_taken_where_the_layer_has_them_anyway():
     assert torch.equal(disa(x, torch.zeros(3 * HEADS, 6, 6)), disa(x))
     with pytest.raises(UserError, match=r"attn_mask has shape \(4, 6, 6\); it must be"):
         both(x, torch.zeros(HEADS, 6, 6))
-    blocks = EncoderLayer(**SIZES, batch_first=True, attention="biblosa", masks="forward")
-    with pytest.raises(UserError, match="attn_mask hides keys that attention 'biblosa'"):
-        blocks(x, CAUSAL)  # a token depends on later ones of its block
+    for name in ("biblosa", "resa"):  # blocks, samplers and means look at later tokens
+        beyond = EncoderLayer(**SIZES, batch_first=True, attention=name, masks="forward")
+        with pytest.raises(UserError, match=f"attn_mask hides keys that attention '{name}'"):
+            beyond(x, CAUSAL)
