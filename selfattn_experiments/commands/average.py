@@ -30,7 +30,8 @@ from .. import averaging
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command to its parser."""
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--inputs", nargs="+", type=Path, metavar="CKPT", help="the files")
+    source.add_argument("--inputs", nargs="+", type=Path, metavar="CKPT",
+        help="the files, or folders with one")  # fmt: skip
     source.add_argument("--dir", type=Path, help="the training's --save-dir")
     parser.add_argument(
         "--last", type=int, metavar="N", help="with --dir: the newest N checkpoints"
@@ -64,7 +65,8 @@ def check(args: argparse.Namespace) -> None:
 def main(args: argparse.Namespace) -> None:
     """Average the checkpoints and write the result."""
     check(args)
-    inputs = args.inputs or averaging.latest(args.dir, args.last, args.by)
+    given = [saved.find_checkpoint(path) for path in args.inputs or ()]
+    inputs = given or averaging.latest(args.dir, args.last, args.by)
     if os.path.realpath(args.output) in map(os.path.realpath, inputs):
         raise UserError(f"--output {args.output} is one of the inputs, which would be lost")
     check_output("--output", args.output)

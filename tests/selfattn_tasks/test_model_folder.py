@@ -19,7 +19,6 @@ from transformers import (  # noqa: E402
 
 import selfattn_tasks.hf  # noqa: E402, F401
 from selfattn.errors import UserError  # noqa: E402
-from selfattn_experiments import averaging  # noqa: E402
 from selfattn_experiments.commands.verbs import VERBS  # noqa: E402
 from selfattn_tasks import checkpoints, saved  # noqa: E402
 from selfattn_tasks.sentences.model.network import SentenceModel, SentenceModelConfig, pad  # noqa: E402
@@ -30,7 +29,7 @@ from selfattn_tasks.sentences.record import NLI_LABELS, Example, Kind  # noqa: E
 from selfattn_tasks.srl import SRL  # noqa: E402
 from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig, network_input  # noqa: E402
 from selfattn_tasks.srl.tagger.predictor import Query  # noqa: E402
-from selfattn_tasks.srl.tagger.state import KEY, TaggerState, keep_vectors  # noqa: E402
+from selfattn_tasks.srl.tagger.state import KEY, TaggerState  # noqa: E402
 from selfattn_tasks.srl.tagger.sublayer import SUBLAYERS  # noqa: E402
 from selfattn_tasks.words.vocabulary import Vocabulary  # noqa: E402
 
@@ -47,9 +46,8 @@ TAGGERS = {
 PLAIN = {"learning_rate": 0.01, "report_to": [], "use_cpu": True, "save_strategy": "no"}
 
 
-def export(*words):
-    verb = VERBS["export"]
-    verb.run(verb.load_parser("selfattn export"), [str(word) for word in words])
+def export(*words, name="export"):
+    VERBS[name].run(VERBS[name].load_parser(f"selfattn {name}"), [str(word) for word in words])
 
 
 def write(path, network, prefix, task_state, criterion="bio_tagging"):
@@ -154,14 +152,11 @@ def test_a_sentence_model_s_folder_computes_the_same_and_learns(tmp_path, kind):
 
 
 def test_half_precision_and_fewer_vectors(tmp_path):
-    """What `selfattn average --half --keep-vectors` writes stays small, and counts in float32."""
-    path = tagger(tmp_path / "tagger.pt", "mtsa", "arguments")
-    state = averaging.average([path])
-    keep_vectors(state, 1, path)
-    averaging.halve(state)
-    saved.write(state, tmp_path / "small.pt")
-    for name in ("tagger", "small"):
-        export("--to", "hf", tmp_path / f"{name}.pt", tmp_path / name)
+    """What `selfattn average` writes, of a folder, too, stays small, and counts in float32."""
+    export("--to", "hf", tagger(tmp_path / "tagger.pt", "mtsa", "arguments"), tmp_path / "tagger")
+    less = ("--half", "--keep-vectors", 1, "--output", tmp_path / "small.pt")
+    export("--inputs", tmp_path / "tagger", *less, name="average")
+    export("--to", "hf", tmp_path / "small.pt", tmp_path / "small")
     big, small = ((tmp_path / n / "model.safetensors").stat().st_size for n in ("tagger", "small"))
     assert small < 0.7 * big
     first, second = (
