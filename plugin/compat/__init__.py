@@ -44,6 +44,7 @@ _FIXES = (
     runtime.silence_noise,
     batches.keep_last_batch,
     batches.resume_with_same_batches,
+    batches.keep_training_iterator,
     batches.stop_at_exit,
     files.write_safely,
     files.clean_leftovers,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from fairseq.data import data_utils, iterators
 from fairseq.tasks import FairseqTask
+from fairseq.trainer import Trainer
 
 from ._patch import wrap
 
@@ -60,6 +61,22 @@ def resume_with_same_batches() -> None:
         iterator = original(*call.args, **call.kwargs)
         iterator.seed = seed
         return iterator
+
+
+def keep_training_iterator() -> None:
+    """Give ``--valid-subset train`` batches of its own.
+
+    Break: fairseq/tasks/fairseq_task.py, get_batch_iterator, has one iterator for a dataset, of
+    which training and validation then take turns: training gets other batches, and every second
+    epoch does not take place. Fix: make new ones for the validation.
+    """
+
+    @wrap(Trainer, "get_valid_iterator")
+    def get_valid_iterator(
+        original: Any, self: Trainer, subset: str, disable_iterator_cache: bool = False
+    ) -> Any:
+        own = subset == self.cfg.dataset.train_subset
+        return original(self, subset, disable_iterator_cache or own)
 
 
 def stop_at_exit() -> None:

@@ -61,6 +61,14 @@ def test_killed_and_resumed_equals_uninterrupted(train, prepared, tmp_path):
         assert torch.equal(one, other)
 
 
+def test_validating_the_training_set_changes_nothing(train, trained, tmp_path):
+    flags = ["--max-update", "7", "--valid-subset", "valid,train", "--no-save"]
+    found = losses(train(tmp_path, "--encoder-attention", "mtsa", *flags))
+    assert len(found) == 7
+    whole = losses(trained("mtsa")[1])
+    assert found == {name: whole[name] for name in found}
+
+
 def moments(state: dict) -> list[torch.Tensor]:
     """Adam's averages."""
     per_weight = state["last_optimizer_state"]["state"].values()
