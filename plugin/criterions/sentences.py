@@ -159,8 +159,8 @@ class SentenceRelatednessCriterion(SentenceCriterion):
 
     def losses(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """See ``SentenceCriterion.losses``; the log probability is minus the divergence."""
-        log_q = torch.log_softmax(logits, -1)
-        p = distribution(target.float(), self.lowest, self.lowest + logits.shape[-1] - 1)  # eq. 26
+        log_q, target = torch.log_softmax(logits, -1), target.float()
+        p = distribution(target, self.lowest, self.lowest + logits.shape[-1] - 1)  # eq. 26
         kl = (torch.xlogy(p, p) - p * log_q).sum(-1)
         squared = (expected_score(log_q.exp(), self.lowest) - target).square()  # eq. 25
         return (0.5 * squared if self.squared else kl), kl, {"mse": squared.sum()}

@@ -167,7 +167,8 @@ class SentencesTask(FairseqTask):
         if training and self.cfg.max_length is not None:
             longest = self.cfg.max_length
             examples = short_enough(examples, _longest_sentence, longest, "examples")
-        dtype = torch.float if self.kind.target == "score" else torch.long
+        # --fp16 and --bf16 round what fairseq finds in float32.
+        dtype = torch.double if self.kind.target == "score" else torch.long
         encoded = self._encoded(examples, split)
         self.datasets[split] = SentenceDataset(encoded, split, dtype, shuffle=training)
 
@@ -257,6 +258,8 @@ class SentencesTask(FairseqTask):
         different = differences(*pair)
         if theirs.kind is not ours.kind:
             different = f"the tasks {ours.kind} and {theirs.kind}"
+        elif theirs.meta.get("fold") != self.cfg.fold:  # its test set would be trained on
+            different = f"the folds {self.cfg.fold} and {theirs.meta.get('fold')}"
         if different:
             raise UserError(
                 f"{self.cfg.data} and {path} differ: {different}; give the folder and the fold of "
