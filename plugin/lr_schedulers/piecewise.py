@@ -32,11 +32,17 @@ class PiecewiseSchedule(FairseqLRScheduler):
         optimizer: fairseq's optimizer.
 
     Raises:
-        UserError: if the boundaries are not increasing numbers or the factor is not above 0.
+        UserError: if there are several rates, the boundaries are not increasing numbers or the
+            factor is not above 0.
     """
 
     def __init__(self, cfg: Any, optimizer: Any) -> None:
         super().__init__(cfg, optimizer)
+        if len(cfg.lr) > 1:
+            raise UserError(
+                f"--lr {','.join(map(str, cfg.lr))} is not allowed with --lr-scheduler piecewise, "
+                "which takes the first rate alone; the others follow from --lr-factor"
+            )
         try:
             self.boundaries = [int(text) for text in cfg.lr_boundaries.split(",") if text.strip()]
         except ValueError:

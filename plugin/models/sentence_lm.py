@@ -79,12 +79,14 @@ class SentenceLanguageModel(BaseFairseqModel):
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> SentenceLanguageModel:
-        """Build the model for a task with a dictionary.
+        """Build the model for a task that masks words.
 
         Raises:
-            UserError: if the flags do not fit each other, or the context gives a sentence one
-                vector.
+            UserError: if the flags do not fit each other, the context gives a sentence one vector,
+                or the task is another one.
         """
+        if not hasattr(task, "mask_idx"):
+            raise UserError(f"--arch sentence_lm needs --task masked_lm, not {type(task).__name__}")
         dictionary = task.source_dictionary
         set_default(args, "embed_dim", 300)
         set_default(args, "activation_fn", "relu")

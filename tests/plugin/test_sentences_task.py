@@ -14,6 +14,7 @@ from fairseq import options, tasks  # noqa: E402
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf  # noqa: E402
 from fairseq.logging import metrics  # noqa: E402
 from fairseq.models import ARCH_CONFIG_REGISTRY  # noqa: E402
+from fairseq.trainer import Trainer  # noqa: E402
 
 import plugin  # noqa: E402, F401 - registers everything
 from plugin.criterions.policy_gradient import _mean  # noqa: E402
@@ -111,6 +112,13 @@ def test_half_precision(folder):
         _, model, criterion, sample = built(folder("relatedness"), "--context", "lstm")
         loss = criterion(model.to(dtype), sample)[0]
         assert loss.dtype == torch.float32 and loss.isfinite()
+
+
+def test_gold_scores_are_not_rounded_in_half_precision(folder):
+    *_, sample = built(folder("relatedness"))
+    cfg = SimpleNamespace(common=SimpleNamespace(fp16=False, bf16=True))
+    sample = Trainer._fp_convert_sample(SimpleNamespace(cfg=cfg), sample)
+    assert sample["target"].tolist() == [3.7, 5.0]
 
 
 def correlations(task, values):
@@ -268,14 +276,20 @@ def test_a_training_goes_on_with_its_own_words_only(folder):
         other.check_state(state, "x.pt")
     assert all(name.startswith(PREFIX) for name in model.state_dict())
     assert SentenceState.load(state, "x.pt").vocabulary.words == ("a", "dog", "runs")
+    state[KEY]["meta"]["fold"] = 1
+    with pytest.raises(UserError, match=r"differ: the folds None and 1; give the folder and"):
+        task.check_state(state, "x.pt")
 
 
 @pytest.mark.parametrize("context", ["biblosa", "disa", "mtsa"])
 def test_a_language_model_is_what_its_flags_say_after_training(context):
     words = SimpleNamespace(symbols=["<pad>", "a"], pad=lambda: 0)
-    task = SimpleNamespace(source_dictionary=words, sentence_lengths=(5.0, 2.0))
+    task = SimpleNamespace(source_dictionary=words, sentence_lengths=(5.0, 2.0), mask_idx=1)
     flags = Namespace(context=context, embed_dim=8, hidden_size=6, max_tokens=64)
     ARCH_CONFIG_REGISTRY["sentence_lm"](flags)
     first, again = (SentenceLanguageModel.build_model(flags, task) for _ in range(2))
     configs = [model.network.encoder.context.layer.config for model in (first, again)]
     assert configs[0] == configs[1] and configs[0].dense_dropout == flags.dropout
+    del task.mask_idx  # it would see the words that a model from left to right has to predict
+    with pytest.raises(UserError, match="--arch sentence_lm needs --task masked_lm, not Simple"):
+        SentenceLanguageModel.build_model(flags, task)
