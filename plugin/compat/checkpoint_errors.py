@@ -51,7 +51,7 @@ def _upgrade_state_dict(original: Any, state: Any) -> Any:
     _Reading.flags = checkpoints.flags(state)
     if _Reading.trainer is not None:
         task = _Reading.trainer.task
-        if warm_start.is_starting():
+        if warm_start.takes_what_fits(_Reading.trainer.get_model()):
             warm_start.saw(state)
         elif hasattr(task, "check_state"):  # fairseq gives it to no task that goes on training
             task.check_state(state.get("task_state") or {}, _Reading.path)

@@ -60,6 +60,11 @@ def is_starting() -> bool:
     return _Start.path is not None
 
 
+def takes_what_fits(model: nn.Module) -> bool:
+    """Whether a model is starting from a checkpoint of which it may leave some weights."""
+    return is_starting() and getattr(model, "starts_from_other_attentions", False)
+
+
 def task_state() -> Mapping[str, Any]:
     """What the checkpoint that is read holds of its task."""
     return _Start.task_state

@@ -213,6 +213,11 @@ class SRLTaggingTask(FairseqTask):
             for sentence in _sentences(folder / f"{split}.conll"):
                 line = Line(UNMARKED, sentence.words, tuple(predicate_tags(sentence)))
                 examples.append(self._example(line, None if train else sentence))
+        if train and any(IGNORED in example.target for example in examples):
+            raise UserError(
+                f"{path} holds labels that dict.label.txt beside it lacks; prepare the folder "
+                f"again with `{self.prepared_by}`"
+            )
         if train:
             what = "propositions" if self.target == "arguments" else "propositions and sentences"
             longest = self.cfg.max_length
@@ -231,7 +236,16 @@ class SRLTaggingTask(FairseqTask):
     def valid_step(
         self, sample: dict[str, Any], model: Any, criterion: Any
     ) -> tuple[Any, Any, dict[str, Any]]:
-        """fairseq's hook: the loss, and the counts of the scores."""
+        """fairseq's hook: the loss, and the counts of the scores.
+
+        Raises:
+            UserError: if the set is that of the training.
+        """
+        if not sample["gold"]:
+            raise UserError(
+                "--valid-subset train: the training set is read without the propositions that the "
+                "scores need; put a copy of train.txt and train.conll beside it, and name that"
+            )
         with outputs_of(model) as scores:
             loss, size, logged = super().valid_step(sample, model, criterion)
         counts = srl_counts.count(scores[0], sample, self.tagger, str(self.cfg.eval_decoder))
@@ -253,28 +267,33 @@ class SRLTaggingTask(FairseqTask):
             UserError: if it was trained with other words or labels than those of this folder.
         """
         state = dict(state_dict)
-        stored = state.pop(KEY, None)
+        self.check_state(state, "the checkpoint")
+        vocabulary = Vocabulary.from_state(state.pop(KEY)["vocabulary"])
         super().load_state_dict(state)
-        if stored is None:
-            return
-        vocabulary = Vocabulary.from_state(stored["vocabulary"])
-        ours, theirs = self.vocabulary, vocabulary
+        self.tagger = replace(self.tagger, vocabulary=vocabulary)
+
+    def check_state(self, task_state: dict[str, Any], path: object) -> None:
+        """Compare a checkpoint's state with what this folder has.
+
+        Raises:
+            UserError: if it was trained for another task, or with other words, labels or features.
+        """
+        stored = TaggerState.load(task_state, path)
+        ours, theirs = self.vocabulary, stored.vocabulary
         if self.tagger.config is None:  # no model yet, from which words and alphabet would follow
             ours, theirs = (replace(v, frozen=(), alphabet="") for v in (ours, theirs))
         if different := differences(ours, theirs):
             raise UserError(
-                f"{self.cfg.data} and the checkpoint have different vocabularies: {different}; "
+                f"{self.cfg.data} and {path} have different vocabularies: {different}; "
                 "prepare the data again from the files that it was trained on, or start a new "
                 "training in another --save-dir"
             )
-        old = (stored.get("config") or {}).get("features")
-        new = self.tagger.config and self.tagger.config.features
-        if old and new and not old["tuned"] and old["checksum"] != new.checksum:
+        old, new = (state.config and state.config.features for state in (stored, self.tagger))
+        if old and new and not old.tuned and old.checksum != new.checksum:
             raise UserError(
-                f"the encoder in --features {new.folder} is not the one of the checkpoint; put "
-                "that one there"
+                f"the encoder in --features {new.folder} is not the one of {path}; put that one "
+                "there"
             )
-        self.tagger = replace(self.tagger, vocabulary=vocabulary)
 
 
 def _strings(folder: Path) -> set[str]:

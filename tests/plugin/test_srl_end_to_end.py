@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ pytestmark = pytest.mark.fairseq
 from selfattn.errors import UserError  # noqa: E402
 from selfattn_tasks import checkpoints  # noqa: E402
 from selfattn_tasks.srl.formats import conll  # noqa: E402
-from tests.plugin.helpers import logged, losses, weights  # noqa: E402
+from tests.plugin.helpers import logged, losses, sentence, weights  # noqa: E402
 from tests.plugin.srl_corpus import sentences  # noqa: E402
 from tests.plugin.test_distributed import run_ranks  # noqa: E402
 from tests.plugin.test_resume import run_until_killed  # noqa: E402
@@ -121,6 +122,20 @@ def test_killed_and_resumed_equals_uninterrupted(whole, train, data, corpus, tmp
         assert torch.equal(resumed[name], value), name
 
 
+def test_other_labels_of_the_same_number_are_refused(whole, corpus, data, run_cli, tmp_path):
+    """Weights of the right shapes would stand for other labels."""
+    folder, path = shutil.copytree(data, tmp_path / "data"), whole[0] / "checkpoint_last.pt"
+    symbols = folder / "dict.label.txt"
+    symbols.write_text("\n".join(reversed(symbols.read_text().splitlines())) + "\n")
+    vectors = ["--word-embeddings", corpus / "vectors.txt"]
+    for flag in ("--restore-file", "--finetune-from-model"):
+        more = [*OPTIMISER, *vectors, "--save-dir", tmp_path / "new", "--max-epoch", "5"]
+        done = run_cli(["-m", "fairseq_cli.train", folder, *FLAGS, *more, flag, path])
+        number = len(symbols.read_text().splitlines())
+        expected = f"and {path} have different vocabularies: {number} and {number} labels;"
+        assert expected in sentence(done), flag
+
+
 def test_two_processes_train_and_score_as_one(whole, train, data, corpus, run_cli, tmp_path):
     """Losses and the official score, whose counts come from both processes."""
     more = ["--max-update", "4", "--dropout", "0", "--attention-dropout", "0",
@@ -213,11 +228,11 @@ def test_output_formats_say_the_same(whole, corpus, run_cli, tmp_path):
     assert found["a.props"] == found["a.conll"]
     records = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     assert json.loads((tmp_path / "a.json").read_text()) == records
-    for record, sentence in zip(records, conll.read(tmp_path / "a.conll"), strict=True):
-        assert tuple(record["words"]) == sentence.words
+    for record, told in zip(records, conll.read(tmp_path / "a.conll"), strict=True):
+        assert tuple(record["words"]) == told.words
         spans = [[(s["label"], s["start"], s["end"]) for s in p["spans"]]
                  for p in record["propositions"]]  # fmt: skip
-        expected = [[(s.label, s.start, s.end) for s in p.spans] for p in sentence.propositions]
+        expected = [[(s.label, s.start, s.end) for s in p.spans] for p in told.propositions]
         assert spans == expected
 
 

@@ -1,6 +1,7 @@
 """Mistakes in the flags of SRL training and prediction end in one sentence; what is published."""
 
 import math
+import shutil
 import sys
 
 import pytest
@@ -89,6 +90,20 @@ def test_training(build, flags, expected):
     with pytest.raises(UserError) as caught:
         build(*flags.split())
     assert expected in str(caught.value)
+
+
+def test_labels_that_the_dictionary_lacks(build, data, tmp_path):
+    folder = shutil.copytree(data, tmp_path / "data")
+    symbols = folder / "dict.label.txt"
+    symbols.write_text(symbols.read_text().rsplit("\n", 2)[0] + "\n")
+    with pytest.raises(UserError, match=r"train\.txt holds labels that dict\.label\.txt beside it"):
+        build(folder=folder)
+
+
+def test_scores_of_the_training_set_are_refused(build):
+    model, examples = build(), build.task.datasets["train"]
+    with pytest.raises(UserError, match="--valid-subset train: the training set is read without"):
+        build.task.valid_step(examples.collater([examples[0]]), model, build.criterion)
 
 
 def test_a_missing_folder_names_the_script_that_writes_one(build, tmp_path):
@@ -267,3 +282,5 @@ def test_published_schedule():
     updates = (0, 399_999, 400_000, 499_999, 500_000, 600_000)
     assert [schedule.step_update(n) for n in updates] == [1.0, 1.0, 0.5, 0.5, 0.25, 0.25]
     assert schedule.optimizer.rate == 0.25
+    with pytest.raises(UserError, match=r"--lr 1\.0,0\.5 is not allowed with --lr-scheduler"):
+        PiecewiseSchedule(SimpleNamespace(lr=[1.0, 0.5], **flags), None)
