@@ -11,8 +11,9 @@ import torch
 pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
+from plugin.compat.patience import KEY  # noqa: E402
 from selfattn_tasks import checkpoints  # noqa: E402
-from tests.plugin.helpers import FLAGS, losses  # noqa: E402
+from tests.plugin.helpers import FLAGS, logged, losses  # noqa: E402
 
 UPDATES = 15
 MORE = f"--max-update {UPDATES} --save-interval-updates 4 --dropout 0.2 --attention-dropout 0.2"
@@ -67,6 +68,18 @@ def test_validating_the_training_set_changes_nothing(train, trained, tmp_path):
     assert len(found) == 7
     whole = losses(trained("mtsa")[1])
     assert found == {name: whole[name] for name in found}
+
+
+def test_patience_goes_on_where_it_was(toy_run, toy_train, tmp_path):
+    state = checkpoints.read(toy_run / "checkpoint_last.pt")
+    state["extra_state"][KEY] = {"best": -1.0, "num_runs": 1}  # no loss is better
+    torch.save(state, tmp_path / "checkpoint_last.pt")
+    flags = "--patience 3 --validate-interval-updates 1 --max-update 9 --log-format json".split()
+    done = toy_train(["--save-dir", tmp_path, *flags])
+    found = logged((done.stdout + done.stderr).splitlines(), "valid")
+    assert [record["valid_num_updates"] for record in found] == ["5", "6"]
+    state = checkpoints.read(tmp_path / "checkpoint_last.pt")
+    assert state["extra_state"][KEY] == {"best": -1.0, "num_runs": 3}
 
 
 def moments(state: dict) -> list[torch.Tensor]:

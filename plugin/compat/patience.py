@@ -1,0 +1,38 @@
+"""``--patience`` that an interruption does not renew."""
+
+import sys
+from typing import Any
+
+from fairseq.trainer import Trainer
+
+from ._patch import wrap
+
+KEY = "selfattn_patience"
+
+
+def remember_patience() -> None:
+    """Store in each checkpoint how long the training has not improved.
+
+    Break: fairseq_cli/train.py, should_stop_early, counts in its own attributes, so that a resumed
+    training takes its first validation for the best so far. Fix: keep them in the checkpoint.
+    """
+
+    @wrap(Trainer, "save_checkpoint")
+    def save_checkpoint(original: Any, self: Trainer, filename: str, state: dict[str, Any]) -> Any:
+        return original(self, filename, {**state, KEY: _counted()})
+
+    @wrap(Trainer, "load_checkpoint")
+    def load_checkpoint(
+        original: Any, self: Trainer, filename: str, reset: bool = False, *args: Any, **kwargs: Any
+    ) -> Any:
+        state = original(self, filename, reset, *args, **kwargs)
+        if state and not (reset or kwargs.get("reset_meters")):  # as fairseq with the best score
+            _counted().update(state.get(KEY, {}))
+        return state
+
+
+def _counted() -> dict[str, Any]:
+    """The best validation so far, and the number of those since; empty without ``--patience``."""
+    modules = (sys.modules.get(name) for name in ("__main__", "fairseq_cli.train"))
+    found = (getattr(module, "should_stop_early", None) for module in modules)
+    return next((vars(function) for function in found if function), {})
