@@ -3,8 +3,9 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
+from fairseq.tasks import FairseqTask
 from torch import nn
 
 from selfattn.errors import UserError
@@ -68,6 +69,17 @@ def with_vectors(
         100 * covered / len(known), f"{len(vocabulary.frozen):,}",
     )  # fmt: skip
     return vocabulary
+
+
+def generate_nothing(task: FairseqTask, *args: Any, **kwargs: Any) -> NoReturn:
+    """fairseq's hook ``build_generator`` of a task whose models write no text.
+
+    Raises:
+        UserError: in any case.
+    """
+    raise UserError(
+        f"{type(task).__name__} has no text to generate; give its checkpoints to `selfattn predict`"
+    )
 
 
 @contextmanager

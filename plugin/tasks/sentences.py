@@ -28,7 +28,7 @@ from selfattn_tasks.words.vocabulary import Vocabulary, differences
 from .._flags import flag
 from ..criterions.sentences import UNSEEN, criterion_of
 from ..data.sentences import Encoded, SentenceDataset
-from ._shared import outputs_of, short_enough, with_vectors
+from ._shared import generate_nothing, outputs_of, short_enough, with_vectors
 
 logger = logging.getLogger(__name__)
 _VALIDATION = "_validation"
@@ -68,6 +68,7 @@ class SentencesTask(FairseqTask):
 
     # For messages of plugin/compat: what makes the data folder.
     prepared_by = "selfattn prepare sentences"
+    build_generator = generate_nothing
 
     def __init__(self, cfg: Any, folder: Folder) -> None:
         super().__init__(cfg)

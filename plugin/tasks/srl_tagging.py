@@ -32,7 +32,7 @@ from .._flags import flag
 from ..criterions.bio_tagging import IGNORED, BIOTaggingCriterion
 from ..data.propositions import Example, PropositionDataset
 from . import srl_counts
-from ._shared import outputs_of, short_enough, with_vectors
+from ._shared import generate_nothing, outputs_of, short_enough, with_vectors
 
 
 @dataclass
@@ -82,6 +82,7 @@ class SRLTaggingTask(FairseqTask):
     prepared_by = "selfattn prepare srl"
     # What --criterion policy_gradient wraps.
     supervised_criterion = "bio_tagging"
+    build_generator = generate_nothing
 
     def __init__(self, cfg: Any, vocabulary: Vocabulary) -> None:
         super().__init__(cfg)

@@ -106,6 +106,12 @@ def test_scores_of_the_training_set_are_refused(build):
         build.task.valid_step(examples.collater([examples[0]]), model, build.criterion)
 
 
+def test_nothing_is_generated(build):
+    build()
+    with pytest.raises(UserError, match="SRLTaggingTask has no text to generate; give its"):
+        build.task.build_generator([], None)
+
+
 def test_a_missing_folder_names_the_script_that_writes_one(build, tmp_path):
     with pytest.raises(UserError, match=r"none does not exist: .* `selfattn prepare srl` wrote"):
         build(folder=tmp_path / "none")
