@@ -37,6 +37,7 @@ _FIXES = (
     loading.keep_names_out_of_the_shell,
     flags.evaluate_nothing,
     flags.check_overrides,
+    flags.check_best,
     runtime.allow_ddp_on_cpu,
     processes.join_processes,
     runtime.keep_freed_memory,

@@ -78,7 +78,7 @@ def _check_flags(cfg: Any) -> None:
     if not other:
         return
     message = f"{other} in the checkpoint {_Reading.path}"
-    if cfg.checkpoint.reset_optimizer or cfg.checkpoint.finetune_from_model:
+    if cfg.checkpoint.reset_optimizer or warm_start.is_starting():
         logger.warning("%s: the weights may not mean the same here", message)
     else:
         raise UserError(f"{message}: use the flags of its training, or another --save-dir")

@@ -3,6 +3,7 @@
 import re
 import sys
 from pathlib import Path
+from traceback import walk_tb
 from types import TracebackType
 
 from selfattn.errors import UserError
@@ -58,7 +59,22 @@ def explain(error: BaseException) -> str | None:
             "another process of this training has ended, and its own output says why; the same "
             "command for each process goes on from the last checkpoint"
         )
+    if isinstance(error, KeyError):
+        return _unknown_metric(error)
     if type(error).__name__ == "ProcessRaisedException":  # torch.multiprocessing.spawn
         match = _FROM_WORKER.search(str(error))
         return match.group(1) if match else None
     return None
+
+
+def _unknown_metric(error: KeyError) -> str | None:
+    """The sentence for a ``--best-checkpoint-metric`` that validation does not log."""
+    file, stats = "", None
+    for frame, _ in walk_tb(error.__traceback__):
+        file, stats = frame.f_code.co_filename, frame.f_locals.get("stats")
+    if not (stats and file.endswith("fairseq_cli/train.py")):
+        return None
+    return (
+        f"--best-checkpoint-metric {error.args[0]} is not logged by this validation, which has "
+        f"{', '.join(stats)}"
+    )

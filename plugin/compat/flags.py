@@ -19,6 +19,9 @@ from ..criterions.sentences import criterion_of
 from ._patch import check_flags, wrap
 from .checkpoint_errors import stored_flag
 
+# How names of what validations log end, by what is better: more or less of it.
+_SCORES = ("accuracy", "bleu", "f1", "precision", "recall", "perfect_props", "pearson", "spearman")
+_LOSSES = ("loss", "ppl", "mse")
 _MOST_ITEMS = 10_000  # of a list that * repeats
 
 
@@ -107,6 +110,25 @@ def check_overrides() -> None:
             if not isinstance(literal(value), dict):
                 flag = "--" + name.replace("_", "-")
                 raise UserError(f"{flag} is {value!r}, but must be a dictionary such as {{'a': 1}}")
+
+
+def check_best() -> None:
+    """Refuse a ``--best-checkpoint-metric`` of which the worst checkpoint would count as the best.
+
+    Break: fairseq/checkpoint_utils.py, save_checkpoint, takes every metric for a loss, or none with
+    ``--maximize-best-checkpoint-metric``. Fix: know which is which.
+    """
+
+    @check_flags
+    def check(flags: Namespace) -> None:
+        metric = str(getattr(flags, "best_checkpoint_metric", ""))
+        if metric.endswith(_SCORES) and not flags.maximize_best_checkpoint_metric:
+            end = "the higher it is: add --maximize-best-checkpoint-metric"
+        elif metric.endswith(_LOSSES) and flags.maximize_best_checkpoint_metric:
+            end = "the lower it is: leave out --maximize-best-checkpoint-metric"
+        else:
+            return
+        raise UserError(f"--best-checkpoint-metric {metric} is better {end}")
 
 
 def _before_parsing(prepare: Callable[[ArgumentParser, Sequence[str]], None]) -> None:

@@ -187,6 +187,11 @@ class SentencesTask(FairseqTask):
                 target = UNSEEN if number is None else number
             assert target is not None  # Folder gives none
             yield [[rows[word] for word in sentence] for sentence in example.sentences], target
+        if unseen and split == "train":
+            raise UserError(
+                f"{unseen} training examples of {self.cfg.data} have a label that its meta.json "
+                f"lacks; prepare the folder again with `{self.prepared_by}`"
+            )
         if unseen:
             logger.warning(
                 "%s: %d of %d examples have a label that training does not know: all are wrong",

@@ -54,6 +54,8 @@ def test_finetuning_with_other_switches_warns(toy_run, toy_train, tmp_path):
     done = toy_train(flags)
     assert done.returncode == 0, done.stderr
     assert "--decoder-attention-heads is 4 here and 2 in the checkpoint" in done.stdout
+    line = sentence(toy_train([*flags[:-1], "8"]))  # goes on, and does not start again
+    assert "--decoder-attention-heads is 8 here and 4 in the checkpoint" in line
 
 
 def test_translate_with_another_model(toy_run, toy_generate):

@@ -19,6 +19,18 @@ CASES = {
         ("--encoder-attention", "multihead", "--mtsa-fusion-gate"),
         "--mtsa-fusion-gate True is a switch of --encoder-attention mtsa, not of multihead",
     ),
+    "the worst as the best": (
+        ("--best-checkpoint-metric", "bleu"),
+        "--best-checkpoint-metric bleu is better the higher it is: add --maximize-best-",
+    ),
+    "the best of the losses as the worst": (
+        ("--maximize-best-checkpoint-metric",),
+        "--best-checkpoint-metric loss is better the lower it is: leave out --maximize-best-",
+    ),
+    "a metric that is not logged": (
+        ("--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric"),
+        "--best-checkpoint-metric bleu is not logged by this validation, which has loss, ppl, wps",
+    ),
 }
 
 

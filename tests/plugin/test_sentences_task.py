@@ -166,6 +166,9 @@ def test_a_label_that_training_lacks_is_wrong(folder):
     loss, size, logged = criterion(model, dataset.collater([dataset[0]]))
     assert float(loss) == 0 and size == 0 and logged["nsentences"] == 1
     assert int(logged["correct"]) == 0
+    (data / "train.jsonl").write_text(Example((("a",),), "z").line() + "\n")
+    with pytest.raises(UserError, match="1 training examples of .* have a label that its meta"):
+        task.load_dataset("train")
 
 
 def test_only_training_is_shuffled_and_shortened(folder):
