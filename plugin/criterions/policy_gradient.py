@@ -105,6 +105,10 @@ class PolicyGradientCriterion(SummingCriterion):
         self.name = str(cfg.supervised_criterion)
         if self.name == "task":
             self.name = getattr(task, "supervised_criterion", SUPERVISED[0])
+        if cfg.l2 and not self.name.startswith("sentence_"):
+            raise UserError(
+                f"--l2 {cfg.l2} is for --task sentences, and {self.name} has no such term"
+            )
         self.cfg = cfg
         self.supervised = CRITERION_REGISTRY[self.name].build_criterion(cfg, task)
         self.phases = PolicyPhases(cfg.select_all_updates, cfg.policy_only_updates)
@@ -165,6 +169,8 @@ class PolicyGradientCriterion(SummingCriterion):
         """
         if str(self.cfg.selection_reward) == "log_p":
             tokens = logged.get("nll_loss", tokens)
+        elif "l2_loss" in logged:  # which no selection changes
+            tokens = tokens - logged["l2_loss"] / max(logged["sample_size"], 1)
         costs: Tensor = tokens.detach().view(len(sample["target"]), -1).sum(1).float()
         return costs
 

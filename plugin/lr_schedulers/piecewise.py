@@ -1,5 +1,6 @@
 """``--lr-scheduler piecewise``: a learning rate that changes after given updates."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +54,7 @@ class PiecewiseSchedule(FairseqLRScheduler):
                 f"--lr-boundaries {cfg.lr_boundaries!r} is not allowed; they must be increasing "
                 "numbers of updates, as in 400000,500000"
             )
-        if not cfg.lr_factor > 0:
+        if not 0 < cfg.lr_factor < math.inf:
             raise UserError(f"--lr-factor {cfg.lr_factor} is not allowed; it must be above 0")
         self.step_update(0)
 

@@ -265,7 +265,7 @@ def _resolve_sizes(args: Namespace, vectors: WordVectors | None, features: int =
             "it out"
         )
     heads = args.encoder_attention_heads
-    args.word_embed_dim = given or found or _WORD_DIM
+    args.word_embed_dim = (found or _WORD_DIM) if given is None else given
     width = args.word_embed_dim + features
     if getattr(args, "encoder_embed_dim", None) is None:
         enough = -(-(width + _PREDICATE_DIM) // max(heads, 1)) * heads

@@ -210,7 +210,8 @@ def _resolve_sizes(args: Namespace, kind: Kind, vectors: WordVectors | None) -> 
             f"--embed-dim {given} is not the width {vectors.width} of the word vectors; leave it "
             "out, or prepare the folder without --vectors"
         )
-    args.embed_dim = given or (vectors.width if vectors is not None else _EMBED_DIM)
+    if given is None:
+        args.embed_dim = vectors.width if vectors is not None else _EMBED_DIM
     set_default(args, "head_hidden_size", 100 if kind is Kind.SELECTION else 300)
     published = kind is Kind.NLI and args.context in mechanisms()
     set_default(args, "activation_fn", "elu" if published else "relu")

@@ -107,6 +107,15 @@ def test_the_l2_term_is_that_of_matrices_alone(folder):
     assert each.shape == (2,) and float(each.sum()) == pytest.approx(float(loss), rel=1e-5)
 
 
+def test_the_reward_of_a_selection_has_no_l2_term(folder):
+    flags = "--criterion policy_gradient --context resa --selection-reward loss --l2".split()
+    rewards = []
+    for factor in ("0", "0.5"):
+        _, model, criterion, sample = built(folder("nli"), *flags, factor)
+        rewards.append(float(criterion(model, sample)[2]["reward"]))
+    assert rewards[0] == pytest.approx(rewards[1], rel=1e-5)
+
+
 def test_half_precision(folder):
     for dtype in (torch.bfloat16, torch.float16):
         _, model, criterion, sample = built(folder("relatedness"), "--context", "lstm")
@@ -197,6 +206,7 @@ WRONG = {
     "--l2 nan": "--l2 nan is not allowed",
     "--fold 1": "--fold is 1, but .* was prepared without --folds",
     "--hidden-size 0": "hidden_size 0 is not allowed",
+    "--embed-dim 0": "embed_dim 0 is not allowed",
     "--dropout 1": "dropout 1.0 is not allowed",
     "--context lstm --mtsa-scores both": "is a switch of --context mtsa, not of lstm",
     "--context lstm --attention-dropout 0.1": "has no switch 'attention_dropout'",

@@ -72,6 +72,8 @@ def build(data, repo_root):
             "--characters 16",
             "beside 32 features of words, characters and --features; it must be above 32",
         ),
+        ("--word-embed-dim 0", "word_dim 0 is not allowed"),
+        ("--criterion policy_gradient --l2 0.1", "--l2 0.1 is for --task sentences"),
         ("--characters -1", "--characters -1 is not allowed"),
         ("--word-embeddings none.txt", "none.txt cannot be read"),
         ("--word-embeddings DATA/../wide30.txt", "--word-embed-dim 16 is not the width 30"),
