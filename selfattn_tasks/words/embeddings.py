@@ -78,14 +78,14 @@ def read_vectors(path: Path, only: Container[str] | None = None) -> WordVectors:
                 f"are {len(fields) - 1} numbers"
             )
         word = " ".join(fields[:-width])  # some files hold words with spaces
-        if word in words or (only is not None and word not in only):
-            continue
-        row = _values(path, number, fields[-width:])
         if len(fields) > width + 1 and _is_number(fields[1]):
             raise UserError(
                 f"{path}, line {number}: {len(fields) - 1} numbers, but {width} are needed as in "
                 "the lines before"
             )
+        if word in words or (only is not None and word not in only):
+            continue
+        row = _values(path, number, fields[-width:])
         words[word] = len(rows)
         rows.append(row)
         if not len(rows) % _PROGRESS_EVERY:

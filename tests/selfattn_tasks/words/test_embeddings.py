@@ -57,9 +57,10 @@ def test_read(tmp_path, header, zipped):
 def test_broken(tmp_path, text, sentence):
     path = tmp_path / "vectors.txt"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(UserError, match=sentence) as caught:
-        read_vectors(path)
-    assert str(path) in str(caught.value)
+    for only in (None, {"the", "of"}):
+        with pytest.raises(UserError, match=sentence) as caught:
+            read_vectors(path, only)
+        assert str(path) in str(caught.value)
 
 
 def test_a_word_without_an_end_is_not_echoed_whole(tmp_path):
