@@ -123,7 +123,7 @@ def best_structured(log_probs: Tensor, padding_mask: Tensor, labels: Sequence[st
     searches: dict[int, _Search] = {}
     for row, path in enumerate(best.tolist()):
         broken = _first_violation(path[: lengths[row]], labels)
-        if broken is not None and lengths[row] <= _LONGEST_SEARCHED:
+        if broken is not None and lengths[row] <= _LONGEST_SEARCHED and scores[row] > -torch.inf:
             searches[row] = search = _Search(lengths[row])
             forbidden = torch.zeros(lengths[row], len(labels), dtype=torch.bool)
             node = _Node(forbidden, path[: lengths[row]], broken)

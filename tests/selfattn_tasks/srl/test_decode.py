@@ -140,6 +140,12 @@ def test_a_predicate_is_v_whatever_its_tag():
     assert made.spans == (Span("A0", 0, 0), Span("V", 1, 2))
 
 
+def test_a_sentence_without_an_allowed_path_ends_the_search():
+    impossible, padding = torch.full((1, 3, 2), -torch.inf), torch.zeros(1, 3, dtype=torch.bool)
+    found = [decode(impossible, padding, ("B-A0", "O"), how) for how in ("structured", "strict")]
+    assert found[0] == found[1]
+
+
 def test_unknown_decoder():
     with pytest.raises(UserError, match="'beam' is unknown; allowed are argmax, published, tan"):
         decode(
