@@ -163,8 +163,7 @@ def typed_examples(words: Sequence[tuple[str, ...]], kind: Kind) -> list[Example
     count = _SENTENCES.get(kind.shape, len(words))
     groups = [tuple(words[i : i + count]) for i in range(0, len(words), count)]
     if not kind.accepts(len(groups[-1])):
-        needed = "a question and two or more" if kind is Kind.SELECTION else "two sentences"
         raise UserError(
-            f"{len(words)} sentences are given, but an example of the task {kind} is {needed}"
+            f"{len(words)} sentences are given, but an example of the task {kind} is {kind.takes}"
         )
     return [Example(group, None) for group in groups]

@@ -155,8 +155,8 @@ def _read(
         reading = replace(options.reading, part=own, phrases=phrases)
         corpus = read_all(list(files[name]), options.kind, reading)
         if name == "train" and not options.folds:  # a file that says itself which part a row is
-            new = [part for part in corpus.parts if part not in files]
-            files |= dict.fromkeys(new, files["train"])
+            new = {part: own for part, own in corpus.parts.items() if part not in files}
+            files |= new
             names += new
         target = Path(ALL).stem if options.folds else name
         parts[target] = corpus.examples
@@ -194,8 +194,16 @@ def _hold_out(parts: Parts, options: Options, form: str) -> float | None:
         parts["valid"] = [example for n, example in enumerate(train) if n in held]
         parts["train"] = [example for n, example in enumerate(train) if n not in held]
         logger.info("drew %s of the training examples for validation", f"{len(held):,}")
+    elif options.valid_share is not None:
+        raise UserError(
+            f"--valid-share is {options.valid_share}, but --train names its own validation part"
+        )
     if options.length_percentile < 100:
         kept = counts.without_longest(parts["train"], options.length_percentile)
+        if not kept:
+            raise UserError(
+                f"--length-percentile is {options.length_percentile:g}, which leaves no example"
+            )
         logger.info("left out %s longer training examples", f"{len(parts['train']) - len(kept):,}")
         parts["train"] = kept
     return share

@@ -50,6 +50,13 @@ class Kind(str, Enum):
         """Python's type of a target."""
         return {"class": str, "score": float, "index": int}[self.target]
 
+    @property
+    def takes(self) -> str:
+        """How many sentences an example holds, in words."""
+        return {"single": "one sentence", "pair": "two sentences"}.get(
+            self.shape, "a question and two candidates or more"
+        )
+
     def accepts(self, sentences: int) -> bool:
         """Whether an example of this kind may hold so many sentences."""
         return {"single": sentences == 1, "pair": sentences == 2}.get(self.shape, sentences > 2)

@@ -159,11 +159,14 @@ def test_a_file_that_names_its_parts_gives_all_of_them(prepare, place):
     rows = [f"A {n}\tB\t{n}\t{part}\n" for n, part in enumerate(("TRAIN", "TRIAL", "TEST"), 1)]
     header = "sentence_A\tsentence_B\trelatedness_score\tSemEval_set\n"
     (place / "corpus" / "sick").write_text(header + "".join(rows))
-    done = prepare("--task relatedness --train @sick")
+    (place / "corpus" / "more").write_text("text1\ttext2\tscore\nC\tD\t4\n")
+    refused(prepare("--task relatedness --train @sick --valid-share 0.5"), place,
+            "--valid-share is 0.5, but --train names its own")  # fmt: skip
+    done = prepare("--task relatedness --train @sick @more")
     assert done.returncode == 0, done.stderr
     data = Folder(place / "data")
-    targets = [data.examples(name)[0].target for name in ("train", "valid", "test")]
-    assert targets == [1.0, 2.0, 3.0]
+    parts = [data.examples(name) for name in ("train", "valid", "test")]
+    assert [[example.target for example in part] for part in parts] == [[1.0, 4.0], [2.0], [3.0]]
     assert (data.meta["lowest"], data.meta["highest"]) == (1.0, 5.0)
 
 
@@ -201,6 +204,7 @@ def test_longer_training_examples_are_left_out(prepare, place):
         ("--task nli --train @train --valid @valid --sst binary", "--sst is binary, but no file"),
         ("--task nli --train @train --valid @valid --length-percentile 0",
          "--length-percentile is 0, but must be more than 0 and at most 100"),
+        ("--task relatedness --train @long --length-percentile 1", "1, which leaves no example"),
         ("--task nli --train @train --valid @valid --label-column gold",
          "needs gold, but there are only: label, premise, hypothesis"),
         ("--task classification --train @classes --valid @classes --label-column x",
@@ -218,6 +222,7 @@ def test_longer_training_examples_are_left_out(prepare, place):
 def test_what_is_wrong_is_one_sentence_and_nothing_is_written(prepare, place, line, sentence):
     (place / "corpus" / "one").write_text("1 tea\n1 milk\n")
     (place / "corpus" / "two").write_text("cats 1 2\n")
+    (place / "corpus" / "long").write_text("text1\ttext2\tscore\n" + "a\tb c\t1\n" * 20)
     (place / "corpus" / "other").write_text("zebra 1 2\n")
     refused(prepare(line), place, sentence)
 

@@ -30,14 +30,14 @@ class Corpus:
         examples: in the order of the file.
         form: ``json``, ``table``, ``trees``, ``trec`` or ``numbered``.
         dropped: what was left out, by reason.
-        parts: rows by the part that they name themselves, where they do.
+        parts: by part, the files that hold rows of it, where rows name their parts.
         recoded: lines that are not UTF-8, and were read as Latin-1.
     """
 
     examples: list[Example]
     form: str
     dropped: Counter[str]
-    parts: Counter[str]
+    parts: dict[str, list[Path]]
     recoded: int
 
 
@@ -61,12 +61,14 @@ def read(path: Path, kind: Kind, reading: Reading | None = None) -> Corpus:
     for item in items:
         target = _target(source, item, kind)
         if target is None and reading.labelled:
-            if item.target != NO_GOLD:
+            if str(item.target).strip() != NO_GOLD:
                 source.fail(item.number, "no label; a file to learn from needs one on each line")
             source.dropped["without a gold label (-)"] += 1
             continue
         if not kind.accepts(len(item.texts)):
-            source.fail(item.number, "a question and two candidates at least are needed")
+            source.fail(
+                item.number, f"{len(item.texts)} texts, but the task {kind} takes {kind.takes}"
+            )
         words = (
             reading.tokens(text) if isinstance(text, str) else reading.tokens.of_words(text)
             for text in item.texts
@@ -86,7 +88,8 @@ def read(path: Path, kind: Kind, reading: Reading | None = None) -> Corpus:
             "%s: %s lines are not UTF-8 (the first is line %d) and were read as Latin-1",
             path, f"{len(source.recoded):,}", source.recoded[0],
         )  # fmt: skip
-    return Corpus(examples, form, dropped, source.parts, len(source.recoded))
+    parts = {part: [path] for part in source.parts}
+    return Corpus(examples, form, dropped, parts, len(source.recoded))
 
 
 def _open(source: Source, kind: Kind, reading: Reading) -> tuple[str, Iterator[Item]]:
@@ -185,7 +188,8 @@ def read_all(paths: list[Path], kind: Kind, reading: Reading) -> Corpus:
     for path, other in zip(paths[1:], others, strict=True):
         first.examples.extend(other.examples)
         first.dropped.update(other.dropped)
-        first.parts.update(other.parts)
+        for part, files in other.parts.items():
+            first.parts.setdefault(part, []).extend(files)
         if (first.form == "trees") != (other.form == "trees"):
             raise UserError(f"{paths[0]} and {path} do not go together: one of them has trees")
         first = replace(first, recoded=first.recoded + other.recoded)

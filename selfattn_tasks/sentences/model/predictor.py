@@ -140,10 +140,9 @@ class Predictor:
         kind = self.state.kind
         for number, example in enumerate(examples, start=1):
             if not kind.accepts(len(example.sentences)):
-                wanted = {"single": "1", "pair": "2"}.get(kind.shape, "a question and 2 or more")
                 raise UserError(
                     f"example {number} has {len(example.sentences)} sentences, but a model of the "
-                    f"task {kind} takes {wanted}"
+                    f"task {kind} takes {kind.takes}"
                 )
 
     def _words(self, batch: Sequence[Example], state: SentenceState) -> tuple[Tensor, Tensor]:

@@ -101,7 +101,7 @@ def test_sicks_later_release_has_all_parts_in_one_file(name):
     for part, scores in (("train", [1, 4]), ("valid", [2]), ("test", [3])):
         corpus = read(path, Kind.RELATEDNESS, Reading(part=part))
         assert [example.target for example in corpus.examples] == scores
-        assert corpus.parts == {"train": 2, "valid": 1, "test": 1}
+        assert corpus.parts == {"train": [path], "valid": [path], "test": [path]}
 
 
 def test_trec_in_latin_1(tmp_path):
@@ -204,7 +204,7 @@ SCORES = "relatedness\tsentence_A\tsentence_B\n"
         ("nli", "", "f is empty"),
         ("nli", "\n \n", "f is empty"),
         ("nli", HEAD, "f holds no example"),
-        ("nli", HEAD + "-\tA\tB\n", "f holds no example"),
+        ("nli", HEAD + "- \tA\tB\n", "f holds no example"),
         ("nli", HEAD + "neutral\tA\tB\nno\tA\tB\n", "line 3: the label is 'no', but must be"),
         ("nli", HEAD + "2\tA\tB\n", "line 2: the label is '2', .*numbers mean other"),
         ("nli", HEAD + "\tA\tB\n", "line 2: no label"),
@@ -242,7 +242,8 @@ SCORES = "relatedness\tsentence_A\tsentence_B\n"
         ("selection", SELECTION.replace(": 2", ": 3"), "line 1: the right candidate is number 3"),
         ("selection", SELECTION.replace(": 2", ": -1"), "number -1, but there are 3, counted"),
         ("selection", SELECTION.replace(": 2", ": 1.5"), "line 1: the index is 1.5, but must be"),
-        ("selection", '{"question": "A", "sentences": ["B"], "answer": 0}\n', "two candidates at"),
+        ("selection", '{"question": "A", "sentences": ["B"], "answer": 0}\n', "2 texts, .* two cand"),
+        ("classification", '{"sentences": [["a"], ["b"]], "target": "x"}\n', "takes one sentence"),
         ("selection", '{"question": "A", "sentences": "B", "answer": 0}\n', "a list of sentences"),
         ("selection", HEAD + "neutral\tA\tB\n", "none of the forms of the task selection: JSON"),
     ],
