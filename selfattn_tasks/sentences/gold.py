@@ -37,7 +37,7 @@ def read_gold(path: Path, kind: Kind | None = None, reading: Reading = _ALL) -> 
     Raises:
         UserError: if the file cannot be read, or holds no target at all.
     """
-    kinds = kinds_of(path) if kind is None else [kind]
+    kinds = kinds_of(path, reading.label_column is None) if kind is None else [kind]
     if not kinds:
         raise UserError(
             f"{path} holds no sentences with labels, scores or answers in a format that "
@@ -56,20 +56,23 @@ def read_gold(path: Path, kind: Kind | None = None, reading: Reading = _ALL) -> 
     raise wrong[0]
 
 
-def kinds_of(path: Path) -> list[Kind]:
-    """The tasks of which a file may be by its first line, the likeliest first."""
+def kinds_of(path: Path, labelled: bool = True) -> list[Kind]:
+    """The tasks of which a file may be by its first line, the likeliest first.
+
+    Args:
+        path: the file.
+        labelled: its labels must have one of the usual names.
+    """
     first = Source(path).first
     if first.startswith("{"):
-        return _kinds_of_row(first)
+        return _kinds_of_row(first, labelled)
     if "\t" in first:
-        return [
-            kind for kind in _KINDS if not Columns(kind, first.split("\t")).fault(labelled=True)
-        ]
+        return [kind for kind in _KINDS if not Columns(kind, first.split("\t")).fault(labelled)]
     one = _ONE_LABEL.fullmatch(first) and _ROLES not in first
     return [Kind.CLASSIFICATION] if one else []
 
 
-def _kinds_of_row(line: str) -> list[Kind]:
+def _kinds_of_row(line: str, labelled: bool) -> list[Kind]:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
@@ -77,7 +80,7 @@ def _kinds_of_row(line: str) -> list[Kind]:
     if not isinstance(row, dict):
         return []
     if row.keys() != {"sentences", "target"}:
-        return [kind for kind in _KINDS if not Columns(kind, row).fault(labelled=True)]
+        return [kind for kind in _KINDS if not Columns(kind, row).fault(labelled)]
     count = len(row["sentences"]) if isinstance(row["sentences"], list) else 0
     return [k for k in _KINDS if k.accepts(count) and isinstance(row["target"], k.type)]
 

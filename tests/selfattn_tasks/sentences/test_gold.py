@@ -7,6 +7,7 @@ import pytest
 from selfattn.errors import UserError
 from selfattn_experiments.compare.reading import read_gold as of_any_task
 from selfattn_tasks.sentences import predictions
+from selfattn_tasks.sentences.formats.source import Reading
 from selfattn_tasks.sentences.gold import read_gold, read_outputs
 from selfattn_tasks.sentences.predictions import Prediction
 
@@ -59,6 +60,19 @@ def test_every_format_is_recognised(name, packed, tmp_path):
     path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
     task, gold = of_any_task(path, "auto")
     assert task == "sentences" and [answer.value for answer in gold] == values
+
+
+def test_labels_in_a_column_of_another_name(tmp_path):
+    for text, values in (
+        ("text\tstars\nit floats\t5\n", ["5"]),
+        ("sentence1\tsentence2\tstars\nit floats\tit sinks\t5\n", [5.0]),
+        ('{"premise": "a", "hypothesis": "b", "stars": "neutral"}\n', ["neutral"]),
+    ):
+        (tmp_path / "gold").write_text(text)
+        found = read_gold(tmp_path / "gold", reading=Reading(label_column="stars"))
+        assert [answer.value for answer in found] == values
+    with pytest.raises(UserError, match="needs star, but there are only: premise, hypothesis, st"):
+        read_gold(tmp_path / "gold", reading=Reading(label_column="star"))
 
 
 @pytest.mark.parametrize("name", FOREIGN)

@@ -242,7 +242,7 @@ SCORES = "relatedness\tsentence_A\tsentence_B\n"
         ("selection", SELECTION.replace(": 2", ": 3"), "line 1: the right candidate is number 3"),
         ("selection", SELECTION.replace(": 2", ": -1"), "number -1, but there are 3, counted"),
         ("selection", SELECTION.replace(": 2", ": 1.5"), "line 1: the index is 1.5, but must be"),
-        ("selection", '{"question": "A", "sentences": ["B"], "answer": 0}\n', "2 texts, .* two cand"),
+        ("selection", '{"question": "A", "sentences": ["B"], "answer": 0}\n', "two candidates or"),
         ("classification", '{"sentences": [["a"], ["b"]], "target": "x"}\n', "takes one sentence"),
         ("selection", '{"question": "A", "sentences": "B", "answer": 0}\n', "a list of sentences"),
         ("selection", HEAD + "neutral\tA\tB\n", "none of the forms of the task selection: JSON"),
