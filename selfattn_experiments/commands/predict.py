@@ -156,12 +156,13 @@ def texts(args: argparse.Namespace) -> Iterator[Text]:
     if args.prose:
         yield from prose(args.prose)
         return
-    if not (args.texts or args.sentence) and sys.stdin.isatty():
+    given = args.texts or args.sentence
+    if not given and sys.stdin.isatty():
         print("Type sentences, one per line; end with Ctrl-D.", file=sys.stderr)
     named = tuple(args.predicates or ())
-    for line in args.texts or args.sentence or typed():
+    for line in given or typed():
         text, tab, own = line.rpartition("\t")
-        if tab and not args.texts:
+        if tab and not given:
             yield Text(text, tuple(own.split()))
         elif line.strip():
             yield Text(line, named)

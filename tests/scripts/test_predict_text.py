@@ -2,10 +2,12 @@
 
 import html.parser
 import json
+from argparse import Namespace
 
 import pytest
 
-from selfattn_tasks.srl import read
+from selfattn_experiments.commands.predict import texts as texts_of
+from selfattn_tasks.srl import Text, read
 from tests.scripts.test_show_attention import save_tagger
 
 pytest.importorskip("nltk")
@@ -55,6 +57,12 @@ def test_a_text_as_text_and_columns(predict, folder):
     first, second = read(folder / "out.conll", lenient=True)
     assert first.words[:3] == ("The", "old", "cat")
     assert [p.predicate for p in (*first.propositions, *second.propositions)] == [3, 9]
+
+
+def test_a_tab_parts_predicates_on_standard_input_alone():
+    for texts, sentence in (["Cats\tsleep"], None), ([], ["Cats\tsleep"]):
+        given = Namespace(prose=None, texts=texts, sentence=sentence, predicates=None)
+        assert list(texts_of(given)) == [Text("Cats\tsleep")]
 
 
 def test_json_lines_of_prose_name_characters_of_the_file(predict, folder):
