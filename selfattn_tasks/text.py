@@ -167,11 +167,11 @@ def clean_line(text: str, lowercase: bool = False) -> str:
     >>> clean_line("  A\\tb\\u200b  C ", lowercase=True)
     'a b c'
     """
-    text = " ".join(INVISIBLE.sub("", unicodedata.normalize("NFC", text)).split())
-    text = CONTROL.sub("", text)
+    text = CONTROL.sub("", " ".join(INVISIBLE.sub("", text).split()))
     # SentencePiece writes spaces as this character, so it cannot stand for itself.
     text = text.replace("\u2581", "_")
-    return " ".join((text.lower() if lowercase else text).split())
+    text = " ".join((text.lower() if lowercase else text).split())
+    return unicodedata.normalize("NFC", text)  # last: what it joins may have been apart before
 
 
 def clean_pairs(

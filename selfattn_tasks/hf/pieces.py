@@ -65,7 +65,6 @@ def _cleaning(t: Any, lowercase: bool) -> Any:
     """What ``selfattn_tasks.text.clean_line`` does, in the same order."""
     n, space = t.normalizers, t.Regex(r"[\s\x1c-\x1f]+")
     steps = [
-        n.NFC(),
         n.Replace(t.Regex(INVISIBLE.pattern), ""),
         n.Replace(space, " "),
         n.Replace(t.Regex(CONTROL.pattern), ""),
@@ -73,6 +72,7 @@ def _cleaning(t: Any, lowercase: bool) -> Any:
         *([n.Lowercase()] if lowercase else []),
         n.Replace(space, " "),
         n.Strip(),
+        n.NFC(),
     ]
     return n.Sequence(steps)
 

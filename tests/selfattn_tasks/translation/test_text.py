@@ -81,6 +81,7 @@ def test_empty_files_are_refused(tmp_path):
         ("under\u2581score", "under_score"),
         ("Keep CASE", "Keep CASE"),
         ("\u200b \x01", ""),
+        ("u\u200b\u0308ber", "über"),
     ],
 )
 def test_clean_line(raw, clean):
@@ -90,6 +91,7 @@ def test_clean_line(raw, clean):
 
 def test_lower_case_is_asked_for():
     assert clean_line("ÄRGER", lowercase=True) == "ärger"
+    assert clean_line("T\u0308", lowercase=True) == "\u1e97"  # T with dots is no character
 
 
 PAIRS = [
