@@ -63,7 +63,9 @@ if TYPE_CHECKING:
 # A sentence of a file with predicates, or of a text.
 Shown = Sentence | Located
 # Flags that neither models of sentences nor of translation have.
-_OF_ROLES = ("predicates", "word_column", "format", "find_predicates", "confidence", "bf16")
+_OF_ROLES = (
+    "predicates", "word_column", "format", "find_predicates", "confidence", "bf16", "decoder",
+)  # fmt: skip
 # Modules for models that are no taggers, by the entry of `task_state`.
 _OTHERS = {"srl_tagging": "", "sentences": "predict_sentences"}
 # What the end of --output's name says about its format; any other name gets a props file.

@@ -18,7 +18,7 @@ def take_over(args: argparse.Namespace) -> None:
     Raises:
         UserError: as for ``Translator``, and for flags of semantic roles.
     """
-    refuse_roles(args, "one of translation", "prose", "tokenized", "decoder")
+    refuse_roles(args, "one of translation", "prose", "tokenized")
     if len(args.checkpoint) > 1:
         args.refuse("one model translates at a time; average checkpoints by `selfattn average`")
     check_device(args.device)

@@ -151,6 +151,8 @@ def test_the_checkpoint_is_all_that_is_needed(related, run_cli, tmp_path):
     header, row = done.stdout.splitlines()
     assert header.split("\t") == ["prediction", *(f"p({k})" for k in range(1, 6))]
     assert float(row.split("\t")[0]) == pytest.approx(found[0].prediction, abs=1e-5)
+    roles = ["scripts/predict_srl.py", folder / "checkpoint_best.pt", *texts, "--decoder", "he"]
+    assert "--decoder belongs to models of semantic roles" in run_cli(roles).stderr
     done = run_cli(["scripts/predict_sentences.py", folder / "checkpoint_best.pt", *texts[:2]])
     assert "1 sentences are given, but an example of the task relatedness is two" in done.stderr
 
