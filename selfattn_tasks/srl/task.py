@@ -28,7 +28,8 @@ class SRL(Task):
     train_flags = ("--task", "srl_tagging")
     predictor = "predict"
     predict_flags = ("--format", "props")
-    input_flags = ("--input", "--sentence", "--predicates")
+    # Found predicates have no lemmas, without which the official script has them as missed.
+    input_flags = ("--input", "--sentence", "--predicates", "--find-predicates")
     hypotheses = "props"
     # train.txt and meta.json tell two trainings apart; older folders lack this file.
     data_notes = ("train.conll",)

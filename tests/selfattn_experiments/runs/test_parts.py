@@ -13,9 +13,10 @@ from selfattn_experiments.runs.execution.lock import Lock
 from selfattn_experiments.runs.execution.scheduler import Job
 from selfattn_experiments.runs.execution.screen import Estimate, Screen, duration
 from selfattn_experiments.runs.execution.slots import cpu_slots, gpu_slots, visible_gpus
-from selfattn_experiments.runs.flags import difference, parse
+from selfattn_experiments.runs.flags import difference, owned_by, parse, refuse_owned
 from selfattn_experiments.runs.grid import read_grid
 from selfattn_experiments.runs.slurm import write_scripts
+from selfattn_tasks.srl.task import SRL
 from tests.selfattn_experiments.runs.fakes import FakeRun
 
 GRID = """
@@ -103,6 +104,11 @@ def test_each_mistake_is_one_sentence(grid_file, old, new, said):
         read_grid(grid_file(old, new))
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_run_labels_the_predicates_of_its_gold_files():
+    with pytest.raises(UserError, match="predict gives --find-predicates, which is not allowed"):
+        refuse_owned(parse(["--find-predicates"], ""), owned_by(SRL()), "predict")
 
 
 def test_what_changed_is_said():
