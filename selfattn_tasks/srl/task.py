@@ -10,7 +10,7 @@ from .formats import conll
 from .formats.lines import regrouped
 from .metrics import NAMES, TaggingMetric
 from .propositions import Sentence
-from .scorer import check_same_sentences, score
+from .scorer import Result, check_same_sentences, score
 
 # How many bytes of a file are searched for roles: enough for a whole sentence, or line.
 _HEAD = 1 << 20
@@ -64,7 +64,28 @@ class SRL(Task):
             "recall": overall.recall,
             "Comp.": result.perfect_percent,
         }
-        return Scores({name: round(value, 2) for name, value in figures.items()}, {})
+        warnings = _absent(hypotheses.name, result)
+        return Scores({name: round(value, 2) for name, value in figures.items()}, {}, warnings)
+
+    def output_warnings(
+        self,
+        name: str,
+        path: Path,
+        output: Sequence[Sentence],
+        gold: Sequence[Sentence],
+        lowercase: bool,
+    ) -> list[str]:
+        """Predicates without an answer."""
+        return [*_absent(name, score(gold, output))]
+
+
+def _absent(name: str, result: Result) -> tuple[str, ...]:
+    if not result.absent:
+        return ()
+    return (
+        f"{name}: {result.absent:,} of {result.propositions:,} predicates are missing, or have "
+        "another lemma than in the gold file: their arguments are missed",
+    )
 
 
 def _may_hold_roles(path: Path) -> bool:

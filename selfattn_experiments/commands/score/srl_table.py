@@ -134,6 +134,8 @@ def _scores(
         if path.is_file():
             found = SRL().read_outputs(path, gold[part], where / f"{part}.conll")
             sides[title] = gold[part], found
+            for warning in SRL().output_warnings(str(path), path, found, gold[part], False):
+                print(f"warning: {warning}", file=sys.stderr)
     if not sides:
         names = ", ".join(f"{part}.props" for part in PARTS)
         raise UserError(f"{folder} has none of the files {names}, which hold predicted roles")
