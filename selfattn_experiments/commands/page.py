@@ -70,7 +70,6 @@ class Model:
 def open_tagger(path: Path) -> Model:
     """A tagger: brackets over the words."""
     from selfattn_tasks.srl import SRL
-    from selfattn_tasks.srl.text.segmentation import treebank_forms
 
     model = SRL.from_pretrained(path)
     looked = deepcopy(model.predictor)  # looking turns it into float64
@@ -83,8 +82,7 @@ def open_tagger(path: Path) -> Model:
             if not rows:
                 raise UserError("The model finds no predicate; name one.")
             sentence, place = rows[0]
-            found = tagger_on(looked, treebank_forms(sentence.words, model.known), place)
-            return [Found(sentence.words, found.layers, found.attentions, place)]
+            return [tagger_on(looked, sentence.words, place)]
 
         return "".join(html.as_html(sentence.labelled) for sentence in sentences), look
 

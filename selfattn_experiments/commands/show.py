@@ -133,9 +133,10 @@ def tagger_on(predictor: Any, words: Sequence[str], predicate: int) -> Found:
     """The layers of a ``Predictor``'s first tagger, which is turned into float64."""
     from selfattn_tasks.capture import inspections
     from selfattn_tasks.srl.tagger.predictor import Query
+    from selfattn_tasks.srl.text.segmentation import treebank_forms
 
-    tagger = predictor.members[0][0]
-    query = Query(words, predicate)
+    tagger, vocabulary = predictor.members[0]
+    query = Query(treebank_forms(words, set(vocabulary.words)), predicate)
     layers: list[Any] = [layer.attention for layer in tagger.layers]
     seen = inspections(tagger, layers, lambda: predictor.log_probs([query]))
     names = [tagger.config.attention.name] * len(seen)

@@ -3,12 +3,14 @@
 import json
 import struct
 import xml.etree.ElementTree
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from selfattn.errors import UserError
+from selfattn_experiments.commands.show import tagger_on
 from selfattn_experiments.commands.verbs import run_script
 from selfattn_tasks import saved
 from selfattn_tasks.capture import inspections
@@ -87,6 +89,14 @@ def test_a_tagger_s_layers_as_pictures_and_numbers(show, folder):
         np.testing.assert_allclose(forward.sum(-1), [0, 1, 1, 1, 1, 1, 1], atol=1e-7)
         np.testing.assert_allclose(backward.sum(-1), [1, 1, 1, 1, 1, 1, 0], atol=1e-7)
         assert (np.triu(forward) == 0).all() and (np.tril(backward) == 0).all()
+
+
+def test_a_tagger_reads_brackets_as_its_training_writes_them(folder):
+    ((tagger, vocabulary),) = Predictor.load([folder / "mtsa.pt"]).members
+    predictor = Predictor([(tagger, replace(vocabulary, words=("-LRB-", *WORDS[1:])))])
+    typed, written = (tagger_on(predictor, (word, "chased"), 1) for word in ("(", "-LRB-"))
+    assert typed.tokens == ("(", "chased")
+    assert torch.equal(typed.layers[1].gate, written.layers[1].gate)
 
 
 def test_selected_tokens_of_one_head_and_one_part(show, folder):
