@@ -28,7 +28,8 @@ class Text:
 def names_in(predicates: Iterable[str]) -> list[str]:
     """The predicates that a user named, in one string or several; commas separate them in one."""
     predicates = [predicates] if isinstance(predicates, str) else predicates
-    return [name for item in predicates for name in item.split(",") if name]
+    names = (name.strip() for item in predicates for name in item.split(","))
+    return [name for name in names if name]
 
 
 def positions_of(name: str, words: Sequence[str], *, may_count: bool = True) -> list[int]:

@@ -22,7 +22,7 @@ def test_words_of_a_typed_sentence():
     assert " ".join(split_words(text)) == expected
 
 
-@pytest.mark.parametrize("named", [["saw"], ["SAW"], ["1"], ["1,1"]])
+@pytest.mark.parametrize("named", [["saw"], ["SAW"], ["1"], ["1, 1"]])
 def test_predicates_by_word_or_position(named):
     made = typed_sentence("Ann saw it.", named)
     assert [p.predicate for p in made.propositions] == [1]
