@@ -140,7 +140,7 @@ def _target(source: Source, item: Item, kind: Kind) -> Target:
         wanted = f"a number from {LOWEST:g} to {HIGHEST:g}"
         try:
             score = float(value)
-        except ValueError:
+        except (ValueError, OverflowError):
             score = float("nan")
         if LOWEST <= score <= HIGHEST:
             return score

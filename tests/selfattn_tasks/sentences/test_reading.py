@@ -219,6 +219,7 @@ SCORES = "relatedness\tsentence_A\tsentence_B\n"
         ("relatedness", SCORES + "0.9\tA\tB\n", "a number from 1 to 5"),
         ("relatedness", SCORES + "nan\tA\tB\n", "line 2: the score is 'nan'"),
         ("relatedness", SCORES + "high\tA\tB\n", "line 2: the score is 'high'"),
+        ("relatedness", '{"text1": "", "text2": "", "score": 1%s}\n' % ("0" * 400), "score is 1"),
         ("relatedness", HEAD + "neutral\tA\tB\n", "needs relatedness_score or .* only: label, pre"),
         ("classification", "DESC:def A\nno label\n", "line 2: no label such as DESC:manner"),
         ("classification", "1 A\nB\n", "line 2: no digit and a blank before the text: 'B'"),
