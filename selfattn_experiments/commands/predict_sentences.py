@@ -18,9 +18,9 @@ class, the mean score, or the candidate that has most words in common with the q
 
   selfattn predict sentences --baseline data-bin/squad --input dev.jsonl --output overlap.tsv
 
-Without --input and --sentence, sentences are read from standard input, one a line. The output has
-tabs and a header line: the prediction, and the probability of each label, or of each whole score;
-for candidates, counted from 0, their probabilities in one column.
+Without --input and --sentence, sentences are read from standard input, one a line; empty lines are
+left out. The output has tabs and a header line: the prediction, and the probability of each label,
+or of each whole score; for candidates, counted from 0, their probabilities in one column.
 """
 
 import argparse
