@@ -58,7 +58,9 @@ def test_the_readme_is_one_screen():
     assert len(read("README.md")) <= 6000
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/attentions.md", "docs/pytorch.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "distributions/README.md", "docs/attentions.md", "docs/pytorch.md"]
+)
 def test_the_python_examples_run(page):
     scope: dict[str, object] = {}
     exec(compile("\n".join(blocks("python", [page])), page, "exec"), scope)
