@@ -17,7 +17,7 @@ class Effort:
 
     Args:
         seconds: to spend on a method and its reference at one length.
-        sample: seconds that one sample of a step lasts at least; short steps are repeated for it.
+        sample: about how many seconds a sample lasts; short steps are repeated for it.
         least: number of pairs of samples even if that takes longer.
         most: number of pairs at which to stop before the seconds are spent.
     """

@@ -1,4 +1,4 @@
-"""The training script without fairseq: one process, two by a launcher's variables, bad files."""
+"""The training script without fairseq: two processes by a launcher's variables, bad files."""
 
 import random
 import re
