@@ -27,7 +27,7 @@ WORDS = """\
 # text = ours
 1\tThey\t_\t_\tPRP\t_\t_\t_\t_\t_
 2-3\tdidn't\t_\t_\t_\t_\t_\t_\t_\t_
-2\tdid\t_\t_\tVBD\t_\t_\t_\t_\t_
+2\tdid\t_\t_\tVBD\t_\t_\taux\t_\t_
 3\tn't\t_\t_\tRB\t_\t_\t_\t_\t_
 4\tpour\t_\t_\tVB\t_\t_\t_\t_\t_
 5\tout\t_\t_\tRP\t_\t_\t_\t_\t_
@@ -40,7 +40,7 @@ WORDS = """\
 2\ttwo\t_\t_\tUH\t_\t_\t_\t_\t_
 
 # sent_id = answers-x_ans-0003
-1\tHave\t_\t_\tVB\t_\t_\t_\t_\t_
+1\tHave\t_\t_\tVB\t_\t_\taux\t_\t_
 2\tsome\t_\t_\tNN\t_\t_\t_\t_\t_
 """
 
@@ -85,6 +85,12 @@ def test_what_is_kept(build, tmp_path):
     assert counts["left out"] == {
         "auxiliaries": 1, "predicates that are no verbs": 1, "sentences with other tokens": 1,
     }  # fmt: skip
+    # Of pour and Have the tags tell the first; Have is marked as an auxiliary there.
+    assert counts["main verbs as predicates"] == {
+        "correct": 1, "excess": 0, "missed": 1,
+        "precision": 100, "recall": 50, "f1": pytest.approx(200 / 3),
+    }  # fmt: skip
+    assert "dev   by gold tags and dependencies alone: predicate F1 66.67" in done.stdout
 
 
 @pytest.mark.parametrize(("kind", "kept"), [("nouns", [6]), ("all", [3, 6])])
