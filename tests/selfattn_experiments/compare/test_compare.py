@@ -86,6 +86,26 @@ def test_runs_are_matched_by_seed_and_scored_in_corpus_order():
     assert found().comparisons == report.comparisons
 
 
+def test_no_number_depends_on_the_other_systems():
+    """Partners of a side with fewer runs are drawn, for each system alike."""
+    for seed in (1, 2):
+        path = Path(f"runs/poor-{seed}/one.out")
+        path.parent.mkdir()
+        path.write_text("".join(f"{s}\n" for s in translations(f"poor{seed}", 0.4)), "utf-8")
+    base, good, poor = "runs/base-*/one.out", "runs/good-[12]/one.out", "runs/poor-*/one.out"
+
+    def of_poor(*systems):
+        request = Request(
+            name_systems(systems), name_test_sets(["one.de"]), "auto", ["bleu"],
+            Settings("", (), samples=200),
+        )  # fmt: skip
+        return compare(request).comparisons[-1]
+
+    alone, second = of_poor(base, poor), of_poor(base, good, poor)
+    assert second.runs == (3, 2) and second.system == "poor"
+    assert second.sentence == alone.sentence and second.both_levels == alone.both_levels
+
+
 def test_a_system_against_itself():
     report = found(system="runs/base-*/one.out")
     (comparison,) = report.comparisons
