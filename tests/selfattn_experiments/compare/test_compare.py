@@ -280,6 +280,14 @@ def test_warnings_come_with_their_reason(folder):
     assert "nc:6" not in text  # chrF is not compared here
 
 
+def test_folders_inside_of_runs_are_no_failed_runs(folder):
+    for seed in (1, 4):
+        (folder / f"runs/base-{seed}/checkpoints").mkdir(parents=True)
+    assert found(base="runs/good-*/**/one.out", system="runs/base-[1-3]/**/one.out").warnings == []
+    (warning,) = found(base="runs/good-*/one.out", system="base=**/base-*/**/one.out").warnings
+    assert "base: 1 of 4 runs have no one.out" in warning and warning.endswith(": runs/base-4")
+
+
 def test_a_second_run_with_one_seed_is_warned_about(folder):
     for number, seed in ((1, 5), (2, 5), (3, 6)):
         log = f"{{'seed': {seed}}}\ndone training in 1 seconds\n"
