@@ -64,6 +64,16 @@ def share(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.0f} %"
 
 
+def asked(value: float) -> str:
+    """A margin that was asked for, in full: rounded, it would be another one."""
+    return f"{value:g}"
+
+
+def asked_share(value: float) -> str:
+    """A level or a power that was asked for: ``5 %``, ``2.5 %``."""
+    return f"{asked(100 * value)} %"
+
+
 def count(value: int | None, most: int) -> str:
     """A number of seeds; None means more than the largest number tried."""
     return f">{most:,}" if value is None else f"{value:,}"
