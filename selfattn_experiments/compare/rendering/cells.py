@@ -36,9 +36,12 @@ def probability(p: float | None) -> str:
         return "<0.0001"
     if p >= 0.995:
         return "1"
-    # Never rounded up to a level that it is below.
     digits = 2 if p >= 0.1 else 3 if p >= 0.001 else 4
-    return f"{p:.{digits}f}" if f"{p:.{digits}f}" != "0.050" else f"{p:.4f}"
+    digits += f"{p:.3f}" == "0.050"
+    # Never rounded up to a usual level that it is below; 0.100 and 0.0010 are below theirs.
+    while digits < 6 and p < float(f"{p:.{digits}f}") in (0.01, 0.05):
+        digits += 1
+    return f"{p:.{digits}f}"
 
 
 def equals(p: float) -> str:

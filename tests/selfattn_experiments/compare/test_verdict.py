@@ -119,7 +119,17 @@ def test_a_margin_and_a_level_are_stated_as_they_were_asked_for():
 
 @pytest.mark.parametrize(
     ("p", "text"),
-    [(1.0, "1"), (0.25, "0.25"), (0.0496, "0.0496"), (0.0004, "0.0004"), (1e-9, "<0.0001")],
+    [
+        (1.0, "1"),
+        (0.25, "0.25"),
+        (0.0496, "0.0496"),
+        (0.0004, "0.0004"),
+        (1e-9, "<0.0001"),
+        (0.04997, "0.04997"),
+        (0.0503, "0.0503"),
+        (0.0097, "0.0097"),
+        (0.0102, "0.010"),
+    ],
 )
 def test_p_values_are_short_and_never_cross_the_level(p, text):
     assert probability(p) == text
