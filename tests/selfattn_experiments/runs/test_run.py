@@ -129,3 +129,16 @@ def test_a_spread_in_the_summary_is_rounded_once(grid, capsys):
         path.write_text(json.dumps(record))
     assert session.summarise(grid) == 0
     assert "test BLEU 30.18 ± 0.25 (n = 2)" in capsys.readouterr().out
+
+
+def test_a_validation_that_was_done_again_counts_once(grid):
+    """Killed behind update 4, resumed at 2, and on another machine the losses are others."""
+    run = new_run(grid, 1)
+    text = 'x | INFO | valid | {{"valid_loss": "{}", "valid_num_updates": "{}"}}\n'.format
+    for losses in ([(2.0, 2), (1.0, 4), (3.0, 5)], [(1.5, 4), (1.6, 5), (1.5, 6), (1.7, 10)]):
+        with run.log.open("a") as file:
+            file.writelines(text(*loss) for loss in losses)
+        run.follower.begin_attempt()
+    run._mark_trained()
+    found = json.loads((run.folder / "trained.json").read_text())
+    assert found["best_valid"] == {"metric": "loss", "update": 6, "value": 1.5}
