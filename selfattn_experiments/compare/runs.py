@@ -120,8 +120,8 @@ def _distinct_parts(patterns: Sequence[str]) -> list[str]:
     folders = [_folder(pattern) for pattern in patterns]
     if all(map(glob.has_magic, patterns)) and len(set(folders)) == len(patterns):
         return folders
-    # A file's ending is no part of a name.
-    parts = [Path(pattern).with_suffix("").parts for pattern in patterns]
+    # A file's ending is no part of a name, if there is a name: "." has none.
+    parts = [(path.parent / path.stem).parts for path in map(Path, patterns)]
     for place in range(min(map(len, parts))):
         names = [_clean(part[place]) for part in parts]
         if all(names) and len(set(names)) == len(set(patterns)) > 1:
