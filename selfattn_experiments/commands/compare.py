@@ -89,6 +89,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Refuse bad numbers and places before minutes of scoring."""
+    for name, pattern in (("baseline", args.baseline), *(("system", s) for s in args.system)):
+        if not pattern:
+            raise UserError(f"--{name} is '', but must be a pattern of files, or NAME=PATTERN")
     for name in ("alpha", "power"):
         if not 0 < getattr(args, name) < 1:
             raise UserError(f"--{name} is {getattr(args, name)}, but must be between 0 and 1")

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -191,8 +192,9 @@ def _tests(report: Report, scored: Scored, name: str, metric: Metric) -> list[Co
             continue
         y = [run.scores[metric.name] for run in runs]
         pair, pairs = run_level.paired(_by_seed(baseline, metric), _by_seed(runs, metric))
+        # Each system's numbers are those that it would have alone.
         sentence = sentence_tests(
-            resampled, places[report.baseline], places[system], metric.scores, rng
+            resampled, places[report.baseline], places[system], metric.scores, deepcopy(rng)
         )
         if right is not None:
             p = mcnemar(right[places[report.baseline]], right[places[system]])

@@ -120,8 +120,8 @@ def _distinct_parts(patterns: Sequence[str]) -> list[str]:
     folders = [_folder(pattern) for pattern in patterns]
     if all(map(glob.has_magic, patterns)) and len(set(folders)) == len(patterns):
         return folders
-    # A file's ending is no part of a name.
-    parts = [Path(pattern).with_suffix("").parts for pattern in patterns]
+    # A file's ending is no part of a name, if there is a name: "." has none.
+    parts = [(path.parent / path.stem).parts for path in map(Path, patterns)]
     for place in range(min(map(len, parts))):
         names = [_clean(part[place]) for part in parts]
         if all(names) and len(set(names)) == len(set(patterns)) > 1:
@@ -228,12 +228,17 @@ def _missing(pattern: str, paths: Sequence[Path], system: str) -> list[str]:
     if glob.has_magic(file) or not glob.has_magic(str(folder)):
         return []
     matched = {Path(name) for name in glob.glob(str(folder), recursive=True) if Path(name).is_dir()}
-    empty = sorted(matched - {path.parent for path in paths})
-    if not empty:
+    runs = {path.parent for path in paths}
+    # ** matches what holds runs, and the folders inside of them, too.
+    known = runs.union(*(run.parents for run in runs))
+    empty = {folder for folder in matched - known if runs.isdisjoint(folder.parents)}
+    first = sorted(folder for folder in empty if empty.isdisjoint(folder.parents))
+    if not first:
         return []
     return [
-        f"{system}: {len(empty)} of {len(matched)} runs have no {file}, failed or unfinished, and "
-        f"are left out: {', '.join(map(str, empty[:3]))}{' ...' if len(empty) > 3 else ''}"
+        f"{system}: {len(first)} of {len(first) + len(runs)} runs have no {file}, failed or "
+        f"unfinished, and are left out: {', '.join(map(str, first[:3]))}"
+        f"{' ...' if len(first) > 3 else ''}"
     ]
 
 

@@ -3,7 +3,17 @@
 from collections.abc import Sequence
 
 from .planning import MOST_SEEDS
-from .rendering.cells import count, equals, points, probability, score, share, signed, span
+from .rendering.cells import (
+    asked,
+    asked_share,
+    count,
+    equals,
+    points,
+    probability,
+    score,
+    signed,
+    span,
+)
 from .results import Comparison, Report, Settings
 
 BETTER, WORSE, EQUIVALENT = "better", "worse", "equivalent"
@@ -74,7 +84,7 @@ def _other_sentences(found: Comparison, settings: Settings) -> str:
 
 def _equivalence_words(found: Comparison, settings: Settings) -> str:
     assert found.equivalence_holm is not None
-    relevant = points(settings.relevant, settings.digits(found.metric))
+    relevant = asked(settings.relevant)
     return f"less than {relevant} apart (equivalence, after Holm {equals(found.equivalence_holm)})"
 
 
@@ -82,12 +92,12 @@ def _planning_words(found: Comparison, settings: Settings) -> str:
     plan = found.planning
     if plan is None or found.equivalence_holm is None:
         return "the runs of each side score alike, so there is no spread to test against"
-    digits = settings.digits(found.metric)
-    relevant = points(settings.relevant, digits)
+    relevant = asked(settings.relevant)
+    detectable = points(plan.detectable, settings.digits(found.metric))
     return (
         f"neither a difference nor equivalence within {relevant} (after Holm "
         f"{equals(found.equivalence_holm)}) is shown. {found.runs[1]} and {found.runs[0]} runs "
-        f"find a true {points(plan.detectable, digits)} in {share(settings.power)} of studies; to "
+        f"find a true {detectable} in {asked_share(settings.power)} of studies; to "
         f"find {relevant}, plan {seeds_words(found)} runs a side"
     )
 
@@ -102,15 +112,15 @@ def seeds_words(found: Comparison) -> str:
 
 def looks_warning(settings: Settings) -> str:
     """What holds and what does not after runs were added to results that had been seen."""
-    looks = len(settings.looked_after) + 1
+    looks, level = len(settings.looked_after) + 1, asked_share(settings.alpha)
     at = " and ".join(map(str, settings.looked_after))
     return (
         f"runs were added after the results had been seen at {at} runs a system: the level of "
-        f"{share(settings.alpha)} was spent at that look. Scores, means and spreads stand; "
+        f"{level} was spent at that look. Scores, means and spreads stand; "
         "intervals, p-values (after Holm, too) and verdicts are nominal, as if nobody had looked: "
-        f"{looks} looks at {share(settings.alpha)} each call equal systems different in up to "
-        f"{share(min(1.0, looks * settings.alpha))} of studies, and in more if what was added "
-        "depended on what was seen. New seeds, planned beforehand, would settle it"
+        f"{looks} looks at {level} each call equal systems different in up to "
+        f"{asked_share(min(1.0, looks * settings.alpha))} of studies, and in more if what was "
+        "added depended on what was seen. New seeds, planned beforehand, would settle it"
     )
 
 

@@ -46,13 +46,14 @@ def save(figure: Any, path: Path, dpi: int = 150) -> None:
     """Write a picture; the same numbers give the same file."""
     import matplotlib
 
-    # Fixed ids and no date in SVG files.
-    metadata = {"Date": None} if path.suffix == ".svg" else None
+    form = path.suffix[1:].lower()
+    # No date in SVG and PDF files, and fixed ids in SVG.
+    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     with (
         writing(path) as file,
         matplotlib.rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none"}),
     ):
-        figure.savefig(file, format=path.suffix[1:].lower(), dpi=dpi, metadata=metadata)
+        figure.savefig(file, format=form, dpi=dpi, metadata=undated.get(form))
 
 
 def save_pair(figure: Any, prefix: Path, dpi: int = 150) -> list[Path]:

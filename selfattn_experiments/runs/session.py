@@ -4,6 +4,7 @@ import fnmatch
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from statistics import mean, stdev
 from typing import Any
 
 from selfattn.errors import UserError
@@ -155,9 +156,10 @@ def table(summary: dict[str, Any]) -> str:
     for system, scores in summary["systems"].items():
         parts = []
         for name, found in scores.items():
-            digits = digits_of(TASKS[summary["task"]], name)
-            spread = "" if found["sd"] is None else f" ± {found['sd']:.{digits}f}"
-            parts.append(f"{name} {found['mean']:.{digits}f}{spread} (n = {found['n']})")
+            digits, values = digits_of(TASKS[summary["task"]], name), found["values"]
+            # Not the rounded figures beside them: 0.2546, rounded twice, would be 0.26.
+            spread = "" if len(values) < 2 else f" ± {stdev(values):.{digits}f}"
+            parts.append(f"{name} {mean(values):.{digits}f}{spread} (n = {found['n']})")
         lines.append(f"{system:<{width}}  {', '.join(parts) or 'no run is done'}\n")
     if len(summary["commits"]) > 1:
         lines.append(f"trained at more than one commit: {', '.join(summary['commits'])}\n")

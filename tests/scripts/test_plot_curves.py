@@ -2,6 +2,8 @@
 
 import pytest
 
+from selfattn_experiments import report
+
 pytest.importorskip("matplotlib")
 
 LINE = '2026 | INFO | train_inner | {"loss": "9.5", "num_updates": "10"}\n'
@@ -33,6 +35,19 @@ def test_a_correlation_of_a_fold(plot, tmp_path):
     done = plot("cut/fold0/train.log", "--output", "curves.svg")
     assert done.returncode == 0, done.stderr
     assert "fold0: -0.123 at the end" in (tmp_path / "curves.svg").read_text()
+
+
+@pytest.mark.parametrize("name", ["curves.svg", "curves.SVG", "curves.pdf", "curves.png"])
+def test_the_same_numbers_give_the_same_file(tmp_path, monkeypatch, name):
+    log = tmp_path / "train.log"
+    log.write_text(LINE)
+    written = []
+    for day in ("86400", "172800"):
+        # matplotlib's clock.
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", day)
+        report.plot({"one": report.read_curves(log)}, tmp_path / name)
+        written.append((tmp_path / name).read_bytes())
+    assert written[0] == written[1]
 
 
 @pytest.mark.parametrize(

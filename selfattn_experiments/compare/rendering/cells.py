@@ -36,9 +36,12 @@ def probability(p: float | None) -> str:
         return "<0.0001"
     if p >= 0.995:
         return "1"
-    # Never rounded up to a level that it is below.
     digits = 2 if p >= 0.1 else 3 if p >= 0.001 else 4
-    return f"{p:.{digits}f}" if f"{p:.{digits}f}" != "0.050" else f"{p:.4f}"
+    digits += f"{p:.3f}" == "0.050"
+    # Never rounded up to a usual level that it is below; 0.100 and 0.0010 are below theirs.
+    while digits < 6 and p < float(f"{p:.{digits}f}") in (0.01, 0.05):
+        digits += 1
+    return f"{p:.{digits}f}"
 
 
 def equals(p: float) -> str:
@@ -62,6 +65,16 @@ def effect(g: float | None, digits: int = 1) -> str:
 def share(value: float | None) -> str:
     """A share of 1 in percent."""
     return "-" if value is None else f"{100 * value:.0f} %"
+
+
+def asked(value: float) -> str:
+    """A margin that was asked for, in full: rounded, it would be another one."""
+    return f"{value:g}"
+
+
+def asked_share(value: float) -> str:
+    """A level or a power that was asked for: ``5 %``, ``2.5 %``."""
+    return f"{asked(100 * value)} %"
 
 
 def count(value: int | None, most: int) -> str:

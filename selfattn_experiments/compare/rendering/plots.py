@@ -104,7 +104,6 @@ def _differences(report: Report) -> Any:
     systems = [system for system in report.systems if system != report.baseline]
     figure, panels = _panels(report, 1.3 + 0.5 * len(systems))
     relevant, cut = report.settings.relevant, False
-    digits = report.settings.digits(report.settings.primary)
     for corpus, metric, axes in panels:
         axes.axvspan(-relevant, relevant, color="#eeeeee", zorder=0)
         axes.axvline(0.0, color="#000000", linewidth=0.8)
@@ -137,7 +136,7 @@ def _differences(report: Report) -> Any:
             axes.set_yticklabels([])
     figure.suptitle(
         f"difference from {report.baseline} over seeds (Welch)\nthick: 95 % interval, thin: "
-        f"simultaneous{_CUT * cut}; grey: less than {cells.points(relevant, digits)}",
+        f"simultaneous{_CUT * cut}; grey: less than {cells.asked(relevant)}",
         fontsize=10,
     )
     return figure

@@ -182,8 +182,8 @@ def _beside(report: Report) -> Table:
 
 def _planning(report: Report) -> Table:
     settings, digits = report.settings, report.settings.digits
-    relevant = cells.points(settings.relevant, digits(settings.primary))
-    wanted = cells.share(settings.power)
+    relevant = cells.asked(settings.relevant)
+    wanted = cells.asked_share(settings.power)
     columns: Columns = {
         "Hedges' g": lambda c: cells.effect(c.effect and c.effect.g),
         "95 % interval": lambda c: cells.span(c.effect and c.effect.interval, 1, cells.effect),

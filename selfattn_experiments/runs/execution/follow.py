@@ -68,6 +68,7 @@ class Follower:
         self.best: tuple[int, float] | None = None
         self.parameters: int | None = None
         self.gpu: str | None = None
+        self._valid: list[tuple[int, float]] = []
         self._updates_an_epoch: float | None = None
         self._first: tuple[int, float] | None = None
         self._last: tuple[int, float] | None = None
@@ -101,16 +102,16 @@ class Follower:
         if record.kind == "train_inner":
             self.loss = record.values.get("loss", self.loss)
         elif record.kind == self._subset and self.metric in record.values:
-            value = record.values[self.metric]
-            if self.best is None or self._is_better(value, self.best[1]):
-                self.best = record.update, value
+            # A resumed training repeats the updates since its checkpoint: the later lines count.
+            while self._valid and self._valid[-1][0] >= record.update:
+                self._valid.pop()
+            self._valid.append((record.update, record.values[self.metric]))
+            # Of equal ones fairseq keeps the last.
+            sign = 1 if self._maximize else -1
+            self.best = max(self._valid, key=lambda found: (sign * found[1], found[0]))
         if not self._history:
             self._last = record.update, self._clock()
             self._first = self._first or self._last
-
-    def _is_better(self, value: float, than: float) -> bool:
-        # Of equal ones fairseq keeps the last.
-        return value >= than if self._maximize else value <= than
 
     def total(self) -> int | None:
         """Updates of the whole training; None as long as it is not known."""

@@ -86,6 +86,26 @@ def test_runs_are_matched_by_seed_and_scored_in_corpus_order():
     assert found().comparisons == report.comparisons
 
 
+def test_no_number_depends_on_the_other_systems():
+    """Partners of a side with fewer runs are drawn, for each system alike."""
+    for seed in (1, 2):
+        path = Path(f"runs/poor-{seed}/one.out")
+        path.parent.mkdir()
+        path.write_text("".join(f"{s}\n" for s in translations(f"poor{seed}", 0.4)), "utf-8")
+    base, good, poor = "runs/base-*/one.out", "runs/good-[12]/one.out", "runs/poor-*/one.out"
+
+    def of_poor(*systems):
+        request = Request(
+            name_systems(systems), name_test_sets(["one.de"]), "auto", ["bleu"],
+            Settings("", (), samples=200),
+        )  # fmt: skip
+        return compare(request).comparisons[-1]
+
+    alone, second = of_poor(base, poor), of_poor(base, good, poor)
+    assert second.runs == (3, 2) and second.system == "poor"
+    assert second.sentence == alone.sentence and second.both_levels == alone.both_levels
+
+
 def test_a_system_against_itself():
     report = found(system="runs/base-*/one.out")
     (comparison,) = report.comparisons
@@ -258,6 +278,14 @@ def test_warnings_come_with_their_reason(folder):
     ):
         assert words in text
     assert "nc:6" not in text  # chrF is not compared here
+
+
+def test_folders_inside_of_runs_are_no_failed_runs(folder):
+    for seed in (1, 4):
+        (folder / f"runs/base-{seed}/checkpoints").mkdir(parents=True)
+    assert found(base="runs/good-*/**/one.out", system="runs/base-[1-3]/**/one.out").warnings == []
+    (warning,) = found(base="runs/good-*/one.out", system="base=**/base-*/**/one.out").warnings
+    assert "base: 1 of 4 runs have no one.out" in warning and warning.endswith(": runs/base-4")
 
 
 def test_a_second_run_with_one_seed_is_warned_about(folder):

@@ -108,9 +108,28 @@ def test_a_look_makes_every_number_of_a_test_nominal():
     assert "3 looks at 5 % each call" in looks_warning(replace(SETTINGS, looked_after=(2, 3)))
 
 
+def test_a_margin_and_a_level_are_stated_as_they_were_asked_for():
+    asked = replace(SETTINGS, relevant=0.004, alpha=0.025, power=0.925, looked_after=(2,))
+    words = judge(replace(FOUND, p_holm=0.3), asked)[1]
+    assert "within 0.004 (" in words and "in 92.5 % of studies; to find 0.004, plan" in words
+    assert "less than 0.004 apart" in judge(replace(FOUND, equivalence_holm=0.01), asked)[1]
+    words = looks_warning(asked)
+    assert "the level of 2.5 % was" in words and "2 looks at 2.5 % each" in words
+
+
 @pytest.mark.parametrize(
     ("p", "text"),
-    [(1.0, "1"), (0.25, "0.25"), (0.0496, "0.0496"), (0.0004, "0.0004"), (1e-9, "<0.0001")],
+    [
+        (1.0, "1"),
+        (0.25, "0.25"),
+        (0.0496, "0.0496"),
+        (0.0004, "0.0004"),
+        (1e-9, "<0.0001"),
+        (0.04997, "0.04997"),
+        (0.0503, "0.0503"),
+        (0.0097, "0.0097"),
+        (0.0102, "0.010"),
+    ],
 )
 def test_p_values_are_short_and_never_cross_the_level(p, text):
     assert probability(p) == text

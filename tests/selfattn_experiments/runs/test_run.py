@@ -42,7 +42,11 @@ def new_run(grid, seed):
 @pytest.fixture
 def done(grid):
     """A run that is done, as far as its files say."""
-    run = new_run(grid, 1)
+    return done_run(grid, 1)
+
+
+def done_run(grid, seed):
+    run = new_run(grid, seed)
     run._mark_trained()
     run.attempts.begin(run.steps(Slot())[0], Slot())
     (run.folder / "test.out").write_text("D-0\t-1\ta\n")
@@ -114,3 +118,27 @@ def test_a_truncated_checkpoint_fails_its_run_alone(grid):
 def test_a_summary_of_nothing_is_refused(grid):
     with pytest.raises(UserError, match="no run of .* has been started"):
         session.summarise(grid)
+
+
+def test_a_spread_in_the_summary_is_rounded_once(grid, capsys):
+    """The standard deviation of these is 0.2546: 0.255 in three digits, yet 0.25 in two."""
+    for seed, bleu in ((1, 30.0), (2, 30.36)):
+        path = done_run(grid, seed).folder / "run.json"
+        record = json.loads(path.read_text())
+        record["scores"]["test"]["BLEU"] = bleu
+        path.write_text(json.dumps(record))
+    assert session.summarise(grid) == 0
+    assert "test BLEU 30.18 ± 0.25 (n = 2)" in capsys.readouterr().out
+
+
+def test_a_validation_that_was_done_again_counts_once(grid):
+    """Killed behind update 4, resumed at 2, and on another machine the losses are others."""
+    run = new_run(grid, 1)
+    text = 'x | INFO | valid | {{"valid_loss": "{}", "valid_num_updates": "{}"}}\n'.format
+    for losses in ([(2.0, 2), (1.0, 4), (3.0, 5)], [(1.5, 4), (1.6, 5), (1.5, 6), (1.7, 10)]):
+        with run.log.open("a") as file:
+            file.writelines(text(*loss) for loss in losses)
+        run.follower.begin_attempt()
+    run._mark_trained()
+    found = json.loads((run.folder / "trained.json").read_text())
+    assert found["best_valid"] == {"metric": "loss", "update": 6, "value": 1.5}
