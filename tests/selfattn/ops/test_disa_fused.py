@@ -148,6 +148,17 @@ def test_strided_inputs(fused):
     assert torch.equal(torch.cat(expected[1:], -1), got[1])
 
 
+def test_any_layout_of_gradients(fused):
+    """As where the next layer has the sentences in its second dimension, or takes a sum."""
+    values, upstream = inputs(9)
+    run = fused(DIRECTIONS)
+    turned = upstream.transpose(0, 1).contiguous().transpose(0, 1)
+    for layout in (turned, torch.ones(()).expand_as(upstream)):
+        expected = run_with_grads(run, values, layout.contiguous())
+        got = run_with_grads(run, values, layout)
+        assert all(torch.equal(a, b) for a, b in zip(expected, got, strict=True))
+
+
 @pytest.mark.parametrize("padding", ["none", "left"])
 def test_dropout_is_that_of_its_factors(device, fused, padding):
     """The reference under the kernels' factors, read from the device, is what the kernels give."""

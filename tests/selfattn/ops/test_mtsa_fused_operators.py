@@ -7,6 +7,7 @@ import importlib.util
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.func import grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
 
@@ -157,6 +158,21 @@ def test_any_layout_of_memory_and_of_gradients(device):
     ones = run_with_grads(attend, x, torch.ones_like(upstream))
     for t, want in zip(turned, ones[1:], strict=True):
         assert torch.equal(t.grad, want)
+
+
+def test_what_is_saved_may_come_back_in_another_order(device):
+    """As from ``save_on_cpu(pin_memory=True)``, and for each sample of vmap."""
+    x, upstream = inputs(device)
+    expected = run_with_grads(attend, x, upstream)
+    with torch.autograd.graph.saved_tensors_hooks(torch.Tensor.contiguous, lambda t: t):
+        got = run_with_grads(attend, x, upstream)
+    for name, want, found in zip(NAMES, expected, got, strict=True):
+        assert torch.equal(want, found), name
+    samples = vmap(grad(lambda *t: (attend(*t) * upstream[:1]).sum(), (0, 1, 2, 3)))
+    for name, want, found in zip(
+        NAMES[1:], expected[1:], samples(*(t[:, None] for t in x)), strict=True
+    ):
+        assert_close(name, want[:1], found[0], 1e-6)
 
 
 @pytest.mark.parametrize("dropout_p", [0.0, 0.3])

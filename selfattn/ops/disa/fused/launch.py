@@ -96,7 +96,7 @@ class Triton(DiSACall):
 
         x, padding = inputs[0], inputs[4]
         done = Forward(*outputs)
-        scaled = grad.float() / done.den
+        scaled = (grad.float() / done.den).contiguous()  # the kernel reads it by out's strides
         gx, ga, gb = found = self.gradients(inputs)
         tensors = {
             "out": done.out if x.dtype == torch.float32 else done.mean,

@@ -82,7 +82,8 @@ class Triton(MTSACall):
         """See ``Call.backward``."""
         from . import backward, exact, prepare
 
-        done = Forward(*outputs)
+        # Whoever kept out in between, such as vmap, may have brought it into another order.
+        done = Forward(outputs[0].transpose(1, 2).contiguous(), *outputs[1:])
         grad = rows(grad)
         found = dq, dk, dv, ds = self.gradients(inputs)
         half = inputs[0].dtype == torch.bfloat16
