@@ -301,10 +301,14 @@ def test_choices_are_for_tiles_that_fit_each_other():
 
 @pytest.mark.parametrize(("capability", "stages"), [((8, 0), 2), ((8, 9), 1), ((9, 0), 2)])
 def test_tiles_are_smaller_where_shared_memory_is(monkeypatch, capability, stages):
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
     with FakeTensorMode():
         x = [torch.empty(1, 2, 9, 64, dtype=torch.bfloat16, device="cuda") for _ in range(4)]
-        tiles = launch.Triton(MASKS, "identity", 0.0, True)._tiles(x)
+        call = launch.Triton(MASKS, "identity", 0.0, True)
+        shapes = [t.shape for t in call.room((*x, None, None, None))]  # on whatever machine
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+        tiles = call._tiles(x)
+        assert [t.shape for t in call.room((*x, None, None, None))] == shapes
     assert tiles.query.queries == 64 * stages
     assert {tile.stages for tile in tiles[:4]} == {stages}
 

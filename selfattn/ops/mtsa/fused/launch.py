@@ -95,11 +95,8 @@ class Triton(MTSACall):
         launch.arguments |= _view("g", grad)
         tiles = self._tiles(inputs)
         with torch.cuda.device_of(inputs[0]):
-            common.launch(
-                prepare.ratio_kernel,
-                launch.programs(configs.PREPARE_ROWS),
-                {**launch.arguments, "BM": tiles.forward.queries},
-            )
+            arguments = launch.arguments | {"BM": tiles.forward.queries}
+            common.launch(prepare.ratio_kernel, launch.programs(configs.PREPARE_ROWS), arguments)
             launch.over_queries(backward.query_kernel, tiles.query)
             launch.over_keys(backward.key_kernel, tiles.key)
             launch.over_keys(backward.value_kernel, tiles.value)
@@ -116,7 +113,8 @@ class Triton(MTSACall):
         q, _, v = inputs[:3]
         switches = (self.sigma_t == "logsigmoid", self.dropout_p > 0)
         tiles = configs.choose(q.dtype, (q.shape[-1], v.shape[-1]), *switches)
-        small = q.is_cuda and torch.cuda.get_device_capability(q.device) in configs.SMALL
+        there = q.is_cuda and torch.cuda.is_available()  # not where shapes alone are computed
+        small = there and torch.cuda.get_device_capability(q.device) in configs.SMALL
         return configs.small(tiles) if small else tiles
 
     def _launch(self, inputs: Sequence[Any], done: Forward) -> "_Launch":
