@@ -30,10 +30,12 @@ def refusal(device: torch.device | str, dtype: torch.dtype) -> str | None:
     if device.type != "cuda" and not (device.type == "cpu" and interpreted):
         return f"it needs an NVIDIA GPU, and the device is {device.type}"
     if device.type == "cuda":
-        if not torch.cuda.is_available():
+        if torch.version.hip or not torch.cuda.is_available():
             return "no NVIDIA GPU is available"
+        if torch.__version__ < "2.7":  # where Triton is 3.2, whose compiler ends the process
+            return f"torch is {torch.__version__}; 2.7 is needed"
         found = torch.cuda.get_device_capability(device)
-        if torch.version.hip is None and found < OLDEST_CAPABILITY:
+        if found < OLDEST_CAPABILITY:
             return f"the GPU has compute capability {found[0]}.{found[1]}; 8.0 is needed"
     if dtype not in DTYPES:
         names = ", ".join(str(d).removeprefix("torch.") for d in DTYPES)

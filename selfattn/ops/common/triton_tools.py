@@ -18,7 +18,7 @@ except ImportError:  # the machine has no Triton: see ``selfattn.ops.common.fuse
     tl = types.SimpleNamespace(constexpr=lambda value=None: value)
 
 jit = (lambda function: function) if triton is None else triton.jit
-_INTERPRETED = triton is not None and bool(triton.knobs.runtime.interpret)
+_INTERPRETED = triton is not None and not isinstance(tl.sigmoid, triton.JITFunction)
 INTERPRETED = tl.constexpr(_INTERPRETED)
 LOG2E = tl.constexpr(1.4426950408889634)
 # Decorator of functions that kernels call. The interpreter prepares Triton's language anew for each

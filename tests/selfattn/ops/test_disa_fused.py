@@ -148,6 +148,38 @@ def test_strided_inputs(fused):
     assert torch.equal(torch.cat(expected[1:], -1), got[1])
 
 
+FAR_APART = """
+import sys, torch
+from selfattn.masks import PositionalMask
+from selfattn.ops.disa.fused import disa_fused
+near = [torch.randn(1, 3, 8, dtype=torch.bfloat16, device=sys.argv[1]) for _ in range(3)]
+room = near[0].new_empty((1 << 31) + 8)
+far = room.as_strided((1, 3, 8), (0, 1 << 30, 1)).copy_(near[0])
+for inputs in ((far, *near[1:]), (near[0], far, near[2]), (*near[:2], far)):
+    packed = (t.contiguous() for t in inputs)
+    run = lambda *t: disa_fused(*t, (PositionalMask(),), None, 5.0, 0.0)
+    assert torch.equal(run(*inputs), run(*packed))
+"""
+
+
+def test_tokens_more_than_2_to_the_31_elements_apart(run_cli, device):
+    """As where sentences are the second dimension; in a process, since 32 bits lead anywhere."""
+    interpreted = "0" if device.type == "cuda" else "1"
+    done = run_cli(["-c", FAR_APART, device.type], TRITON_INTERPRET=interpreted)
+    assert done.returncode == 0, done.stderr
+
+
+def test_any_layout_of_gradients(fused):
+    """As where the next layer has the sentences in its second dimension, or takes a sum."""
+    values, upstream = inputs(9)
+    run = fused(DIRECTIONS)
+    turned = upstream.transpose(0, 1).contiguous().transpose(0, 1)
+    for layout in (turned, torch.ones(()).expand_as(upstream)):
+        expected = run_with_grads(run, values, layout.contiguous())
+        got = run_with_grads(run, values, layout)
+        assert all(torch.equal(a, b) for a, b in zip(expected, got, strict=True))
+
+
 @pytest.mark.parametrize("padding", ["none", "left"])
 def test_dropout_is_that_of_its_factors(device, fused, padding):
     """The reference under the kernels' factors, read from the device, is what the kernels give."""

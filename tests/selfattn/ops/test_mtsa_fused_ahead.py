@@ -54,6 +54,24 @@ def test_an_ampere_gpu_gets_its_own_instructions(compile_ahead):
         assert (int(done.stdout.split()[-1]) > 0) == wgmma
 
 
+SMALL = """
+from benchmarks import triton_mtsa as ahead
+from selfattn.ops.mtsa.fused import configs
+choose = configs.choose
+configs.choose = lambda *given: configs.small(choose(*given))
+for job in ahead.jobs(["query", "key"], ["bf16"], [64], ["plain"]):
+    print(ahead.compiled(job, 86).shared)
+"""
+
+
+@pytest.mark.slow
+def test_small_tiles_fit_the_shared_memory_of_small_gpus(run_cli, tmp_path):
+    """The kernels that need the most, of the dtype and width that are used most."""
+    done = run_cli(["-W", "ignore", "-c", SMALL], TRITON_CACHE_DIR=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert all(0 < int(shared) <= 99 * 1024 for shared in done.stdout.split()), done.stdout
+
+
 # A driver that only names its GPU, and launches that end after compiling.
 LAUNCH = """
 import torch, triton

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import threading
+from unittest import mock
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.func import grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.torch_version import TorchVersion
 from torch.utils.checkpoint import checkpoint
 
 from benchmarks.testing import assert_close, padding_mask, run_with_grads
@@ -159,6 +163,42 @@ def test_any_layout_of_memory_and_of_gradients(device):
         assert torch.equal(t.grad, want)
 
 
+def test_what_is_saved_may_come_back_in_another_order(device):
+    """From the CPU, as FSDP and others offload it, and for each sample of vmap."""
+    x, upstream = inputs(device)
+    expected = run_with_grads(attend, x, upstream)
+    with torch.autograd.graph.save_on_cpu(pin_memory=True):
+        got = run_with_grads(attend, x, upstream)
+    for name, want, found in zip(NAMES, expected, got, strict=True):
+        assert torch.equal(want, found), name
+    samples = vmap(grad(lambda *t: (attend(*t) * upstream[:1]).sum(), (0, 1, 2, 3)))
+    for name, want, found in zip(
+        NAMES[1:], expected[1:], samples(*(t[:, None] for t in x)), strict=True
+    ):
+        assert_close(name, want[:1], found[0], 1e-6)
+
+
+FAR_APART = """
+import sys, torch
+from selfattn.masks import PositionalMask
+from selfattn.ops.mtsa.fused import mtsa_fused
+near = [torch.randn(1, 1, 3, 16, dtype=torch.bfloat16, device=sys.argv[1]) for _ in range(4)]
+far = near[0].new_empty((1 << 31) + 16).as_strided((1, 1, 3, 16), (0, 0, 1 << 30, 1))
+q, k, v, s = near
+for inputs in ((far.copy_(q), k, v, s), (q, k, far.copy_(v), s)):
+    packed = [t.contiguous() for t in inputs]
+    out, want = (mtsa_fused(*t, (PositionalMask(),), None, "identity", 0) for t in (inputs, packed))
+    assert torch.equal(out, want)
+"""
+
+
+def test_tokens_more_than_2_to_the_31_elements_apart(run_cli, device):
+    """As where sentences are the second dimension; in a process, since 32 bits lead anywhere."""
+    interpreted = "0" if device.type == "cuda" else "1"
+    done = run_cli(["-c", FAR_APART, device.type], TRITON_INTERPRET=interpreted)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("dropout_p", [0.0, 0.3])
 def test_second_derivatives_are_those_of_the_equation(device, dropout_p):
     x, upstream = inputs(device, length=5)
@@ -214,6 +254,29 @@ def test_an_older_gpu_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
     assert refusal("cuda", torch.float32) == "the GPU has compute capability 7.5; 8.0 is needed"
+    monkeypatch.setattr(torch, "__version__", TorchVersion("2.6.0+cu124"))
+    assert refusal("cuda", torch.float32) == "torch is 2.6.0+cu124; 2.7 is needed"
+    monkeypatch.setattr(torch.version, "hip", "6.4")
+    assert refusal("cuda", torch.float32) == "no NVIDIA GPU is available"
+
+
+def test_an_older_triton_has_no_knobs(run_cli):
+    """Triton 3.3, which torch 2.7 needs: what the kernels ask of it is there already."""
+    code = "import triton; del triton.knobs; import selfattn.ops.common.triton_tools as t; "
+    for interpreted in ("0", "1"):
+        done = run_cli(["-c", f"{code}print(int(t._INTERPRETED))"], TRITON_INTERPRET=interpreted)
+        assert done.stdout == f"{interpreted}\n", done.stderr
+
+
+def test_offsets_outlive_a_graph_that_the_caller_allocates_for():
+    """torch.compile(mode="reduce-overhead") does so for a thread, and checks what is left."""
+    launch._offsets.cache_clear()
+    made = []
+    with mock.patch.object(torch, "tensor", lambda *_, **__: made.append(threading.get_ident())):
+        launch._offsets((0, 1), torch.device("cpu"))
+    launch._offsets.cache_clear()
+    assert len(made) == 1
+    assert made[0] != threading.get_ident()
 
 
 def test_importing_the_package_leaves_triton_alone(run_cli):
@@ -230,8 +293,24 @@ def test_choices_are_for_tiles_that_fit_each_other():
             for logsigmoid in (False, True):
                 for dropped in (False, True):
                     tiles = configs.choose(dtype, (width, 16), logsigmoid, dropped)
-                    for tile in tiles:
+                    small = configs.small(tiles)
+                    for tile in (*tiles, *small):
                         assert tiles.forward.queries % tile.queries == 0
+                    assert small.forward.queries == tiles.forward.queries
+
+
+@pytest.mark.parametrize(("capability", "stages"), [((8, 0), 2), ((8, 9), 1), ((9, 0), 2)])
+def test_tiles_are_smaller_where_shared_memory_is(monkeypatch, capability, stages):
+    with FakeTensorMode():
+        x = [torch.empty(1, 2, 9, 64, dtype=torch.bfloat16, device="cuda") for _ in range(4)]
+        call = launch.Triton(MASKS, "identity", 0.0, True)
+        shapes = [t.shape for t in call.room((*x, None, None, None))]  # on whatever machine
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+        tiles = call._tiles(x)
+        assert [t.shape for t in call.room((*x, None, None, None))] == shapes
+    assert tiles.query.queries == 64 * stages
+    assert {tile.stages for tile in tiles[:4]} == {stages}
 
 
 @pytest.mark.gpu

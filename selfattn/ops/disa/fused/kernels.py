@@ -47,8 +47,8 @@ def _pair(one, other, gain, low, FACTORS: tl.constexpr):
 def _token(ptr, position, stride, there, features, width):
     """One token as a row ``(1, features)`` of float32; nothing is read where not there."""
     mask = (features < width)[None, :] & there
-    row = tl.load(ptr + position * stride + features[None, :], mask=mask, other=0.0)
-    return row.to(tl.float32)
+    pointers = ptr + tl.cast(position, tl.int64) * stride + features[None, :]
+    return tl.load(pointers, mask=mask, other=0.0).to(tl.float32)
 
 
 @inline
@@ -73,8 +73,8 @@ def _real(padding_ptr, batch, tokens, length, HAS_PADDING: tl.constexpr):
 def _rows(ptr, tokens, stride, real, features, width):
     """A tile ``(tokens, features)`` of float32; nothing is read where not real."""
     mask = real[:, None] & (features < width)[None, :]
-    tile = tl.load(ptr + tokens[:, None] * stride + features[None, :], mask=mask, other=0.0)
-    return tile.to(tl.float32)
+    pointers = ptr + tokens[:, None].to(tl.int64) * stride + features[None, :]
+    return tl.load(pointers, mask=mask, other=0.0).to(tl.float32)
 
 
 @inline

@@ -96,14 +96,10 @@ class Triton(DiSACall):
 
         x, padding = inputs[0], inputs[4]
         done = Forward(*outputs)
-        scaled = grad.float() / done.den
+        scaled = (grad.float() / done.den).contiguous()  # the kernel reads it by out's strides
         gx, ga, gb = found = self.gradients(inputs)
-        tensors = {
-            "out": done.out if x.dtype == torch.float32 else done.mean,
-            "grad": scaled,
-            "gx": gx,
-            "ga": ga,
-        }
+        out = done.out if x.dtype == torch.float32 else done.mean
+        tensors = {"out": out, "grad": scaled, "gx": gx, "ga": ga}
         arguments = self._arguments(inputs) | {"bounds_ptr": done.bounds[-1:]}
         with torch.cuda.device_of(x):
             self._launch(key_kernel, inputs, tensors, arguments)
@@ -153,13 +149,8 @@ class Triton(DiSACall):
         for mask, parts, features in groups(self.masks, x.shape[2]):
             width = features.stop - features.start
             (left,), (right,) = operators.offsets([mask])
-            own = {
-                "width": width,
-                "left": left,
-                "right": right,
-                "group": parts.start,
-                "column": features.start,
-            }
+            own = {"width": width, "group": parts.start, "column": features.start}
+            own |= {"left": left, "right": right}
             for name, t in tensors.items():
                 own[f"{name}_ptr"] = t[..., features]
                 own[f"{name}_b"], own[f"{name}_t"] = t.stride()[:2]

@@ -12,6 +12,7 @@ import torch
 
 WIDEST = 128  # features of a head
 PREPARE_ROWS = 32  # of a program in the small kernels of prepare.py
+SMALL = ((8, 6), (8, 9), (12, 0), (12, 1))  # capabilities with 99 KiB of shared memory; others 163
 
 
 class Tile(NamedTuple):
@@ -111,3 +112,9 @@ def choose(dtype: torch.dtype, widths: tuple[int, int], logsigmoid: bool, droppe
     forward, query, key, value = (ladder[int(step[variant])] for ladder, step in steps)
     exact = Tile(16, 4, 4, 1) if size <= 64 else Tile(8, 4, 8, 1)
     return Tiles(forward, query, key, value, exact)
+
+
+def small(tiles: Tiles) -> Tiles:
+    """The same for GPUs of ``SMALL``; forward's queries stay, to which flags and shifts belong."""
+    query = tiles.query._replace(queries=max(16, tiles.query.queries // 2))
+    return Tiles(*(tile._replace(stages=1) for tile in tiles._replace(query=query)))

@@ -222,11 +222,10 @@ def exact_key_kernel(
                 ds += tl.sum(ds_pair, 0)
     if DROPOUT:
         dv *= key_factor(seed, lane, keys, SV, threshold, 1.0)
-    at = b * length * heads * DV + h * DV
     dk_ptr += b * length * heads * DK + h * DK
     dk = dk * gain + load_rows(dk_ptr, first, heads * DK, exist, BN, DK, SK, True)
-    dv += load_rows(dv_ptr + at, first, heads * DV, exist, BN, DV, SV, True)
-    ds += load_rows(ds_ptr + at, first, heads * DV, exist, BN, DV, SV, True)
+    dv += load_rows(dv_ptr + whole, first, heads * DV, exist, BN, DV, SV, True)
+    ds += load_rows(ds_ptr + whole, first, heads * DV, exist, BN, DV, SV, True)
     store_rows(dk_ptr, first, heads * DK, exist, dk, BN, DK, SK)
-    store_rows(dv_ptr + at, first, heads * DV, exist, dv, BN, DV, SV)
-    store_rows(ds_ptr + at, first, heads * DV, exist, ds, BN, DV, SV)
+    store_rows(dv_ptr + whole, first, heads * DV, exist, dv, BN, DV, SV)
+    store_rows(ds_ptr + whole, first, heads * DV, exist, ds, BN, DV, SV)

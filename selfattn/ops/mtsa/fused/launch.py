@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -82,28 +83,20 @@ class Triton(MTSACall):
         """See ``Call.backward``."""
         from . import backward, exact, prepare
 
-        done = Forward(*outputs)
+        # Whoever kept out in between, such as vmap, may have brought it into another order.
+        done = Forward(outputs[0].transpose(1, 2).contiguous(), *outputs[1:])
         grad = rows(grad)
         found = dq, dk, dv, ds = self.gradients(inputs)
         half = inputs[0].dtype == torch.bfloat16
         dnum = torch.empty_like(done.den, dtype=torch.bfloat16 if half else torch.float32)
         launch = self._launch(inputs, done)
-        launch.arguments |= {
-            **_view("g", grad),
-            "dnum_ptr": dnum,
-            "dden_ptr": torch.empty_like(dnum),
-            "dq_ptr": dq,
-            "dk_ptr": dk,
-            "dv_ptr": dv,
-            "ds_ptr": ds,
-        }
+        launch.arguments |= {"dq_ptr": dq, "dk_ptr": dk, "dv_ptr": dv, "ds_ptr": ds}
+        launch.arguments |= {"dnum_ptr": dnum, "dden_ptr": torch.empty_like(dnum)}
+        launch.arguments |= _view("g", grad)
         tiles = self._tiles(inputs)
         with torch.cuda.device_of(inputs[0]):
-            common.launch(
-                prepare.ratio_kernel,
-                launch.programs(configs.PREPARE_ROWS),
-                {**launch.arguments, "BM": tiles.forward.queries},
-            )
+            arguments = launch.arguments | {"BM": tiles.forward.queries}
+            common.launch(prepare.ratio_kernel, launch.programs(configs.PREPARE_ROWS), arguments)
             launch.over_queries(backward.query_kernel, tiles.query)
             launch.over_keys(backward.key_kernel, tiles.key)
             launch.over_keys(backward.value_kernel, tiles.value)
@@ -119,7 +112,10 @@ class Triton(MTSACall):
         """The tiles of all kernels."""
         q, _, v = inputs[:3]
         switches = (self.sigma_t == "logsigmoid", self.dropout_p > 0)
-        return configs.choose(q.dtype, (q.shape[-1], v.shape[-1]), *switches)
+        tiles = configs.choose(q.dtype, (q.shape[-1], v.shape[-1]), *switches)
+        there = q.is_cuda and torch.cuda.is_available()  # not where shapes alone are computed
+        small = there and torch.cuda.get_device_capability(q.device) in configs.SMALL
+        return configs.small(tiles) if small else tiles
 
     def _launch(self, inputs: Sequence[Any], done: Forward) -> "_Launch":
         """The arguments of a call; q stands for what is not there."""
@@ -217,6 +213,7 @@ class _Launch:
 
 def _view(name: str, t: Tensor) -> dict[str, Any]:
     """A tensor ``(B, H, T, .)`` and its strides, under the names that kernels give them."""
+    t = t if t.stride(2) < 1 << 24 else t.contiguous()  # within a tile they count in 32 bits
     strides = zip("bht", t.stride()[:3], strict=True)
     return {f"{name}_ptr": t, **{f"{name}_{axis}": stride for axis, stride in strides}}
 
@@ -224,7 +221,9 @@ def _view(name: str, t: Tensor) -> dict[str, Any]:
 @functools.lru_cache(maxsize=256)
 def _offsets(ends: tuple[int, ...], device: torch.device) -> Tensor:
     """Offsets on the device; kept, since a copy to it would break the capture of a CUDA graph."""
-    return torch.tensor(ends, dtype=torch.int32, device=device)
+    # By another thread: what this one allocates may have to go with a graph of torch.compile.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(torch.tensor, ends, dtype=torch.int32, device=device).result()
 
 
 def empty_heads(like: Tensor) -> Tensor:
