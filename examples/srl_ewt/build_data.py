@@ -208,8 +208,7 @@ def show(split: str, kind: str, summary: dict[str, Any]) -> None:
         f"{split:5} {summary['documents']:>6,} documents, {summary['sentences']:>6,} sentences, "
         f"{summary['predicates']:>6,} predicates; left out: {left_out or 'nothing'}"
     )
-    if kind == "verbs":
-        tags = summary["main verbs as predicates"]
+    if tags := summary.get("main verbs as predicates"):
         print(f"{split:5} by gold tags and dependencies alone: predicate F1 {tags['f1']:.2f}")
     if split in KNOWN[kind]:
         same = summary["sha256"] == KNOWN[kind][split]
@@ -243,9 +242,10 @@ def main() -> None:
                 "sentences": len(sentences),
                 "predicates": sum(len(sentence.propositions) for sentence in sentences),
                 "left out": dict(sorted(counts.items())),
-                "main verbs as predicates": Counts(**main_verbs).as_dict(),
                 "sha256": sha256_of(path),
             }
+            if args.predicates == "verbs":
+                summary[split]["main verbs as predicates"] = Counts(**main_verbs).as_dict()
             show(split, args.predicates, summary[split])
         write_json(folder / MARK, summary)
     print(f"wrote {args.dest}")

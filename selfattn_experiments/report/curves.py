@@ -57,18 +57,19 @@ class Curves:
     valid: dict[str, Points] = field(default_factory=dict)
 
     def add(self, record: Record) -> None:
-        """Add the numbers of a record.
-
-        A resumed training repeats the updates since its checkpoint: the later lines count.
-        """
+        """Add the numbers of a record."""
         if record.kind == "train_inner" and "loss" in record.values:
-            _add(self.train_loss, record, "loss")
+            add_point(self.train_loss, record, "loss")
         elif record.kind == "valid":
             for name in record.values:
-                _add(self.valid.setdefault(name, []), record, name)
+                add_point(self.valid.setdefault(name, []), record, name)
 
 
-def _add(points: Points, record: Record, name: str) -> None:
+def add_point(points: Points, record: Record, name: str) -> None:
+    """Add a number of a record.
+
+    A resumed training repeats the updates since its checkpoint: the later lines count.
+    """
     while points and points[-1][0] >= record.update:
         points.pop()
     points.append((record.update, record.values[name]))

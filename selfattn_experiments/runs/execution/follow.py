@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ...report import parse_line
+from ...report import Points, add_point, parse_line
 from ..flags import Flags, number
 
 _PARAMETERS = re.compile(r"num\. (?:shared )?model params: ([\d,]+)")
@@ -68,7 +68,7 @@ class Follower:
         self.best: tuple[int, float] | None = None
         self.parameters: int | None = None
         self.gpu: str | None = None
-        self._valid: list[tuple[int, float]] = []
+        self._valid: Points = []
         self._updates_an_epoch: float | None = None
         self._first: tuple[int, float] | None = None
         self._last: tuple[int, float] | None = None
@@ -102,10 +102,7 @@ class Follower:
         if record.kind == "train_inner":
             self.loss = record.values.get("loss", self.loss)
         elif record.kind == self._subset and self.metric in record.values:
-            # A resumed training repeats the updates since its checkpoint: the later lines count.
-            while self._valid and self._valid[-1][0] >= record.update:
-                self._valid.pop()
-            self._valid.append((record.update, record.values[self.metric]))
+            add_point(self._valid, record, self.metric)
             # Of equal ones fairseq keeps the last.
             sign = 1 if self._maximize else -1
             self.best = max(self._valid, key=lambda found: (sign * found[1], found[0]))
