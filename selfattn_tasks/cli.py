@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -49,7 +50,13 @@ def typed_command() -> str:
     if script.suffix == ".py" and script.name != "__main__.py":
         inside = root in script.parents
         program = ["python", script.relative_to(root).as_posix() if inside else script.name]
-    return shlex.join([*program, *sys.argv[1:]])
+    return relative_command([*program, *sys.argv[1:]])
+
+
+def relative_command(words: Sequence[str]) -> str:
+    """A command line whose paths begin at the working folder: records are read elsewhere."""
+    inside = re.compile(rf"(?<![\w./-]){re.escape(str(Path.cwd()))}/")
+    return shlex.join(inside.sub("", word) for word in words)
 
 
 def run(main: Callable[[], int | None], prog: str | None = None) -> NoReturn:

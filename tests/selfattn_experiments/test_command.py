@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from selfattn_experiments.commands.verbs import VERBS
-from selfattn_tasks.cli import typed_command
+from selfattn_tasks.cli import relative_command, typed_command
 
 # Scripts that are no verbs: they set a clone up, and show it.
 OF_A_CLONE = {"demo.py", "setup_env.py", "_setup_checks.py", "_verb.py"}
@@ -143,6 +143,15 @@ def test_a_record_names_the_command_as_it_can_be_typed(monkeypatch, program, typ
     verb = [] if program.startswith("scripts") else ["compare"]
     monkeypatch.setattr("sys.argv", [program, *verb, "a b"])
     assert typed_command() == typed
+
+
+def test_a_record_keeps_no_folder_of_its_machine(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    words = [f"{tmp_path}/a b/grid.yaml", f"--out={tmp_path}/out", f"/other{tmp_path}/data"]
+    short = f"'a b/grid.yaml' --out=out /other{tmp_path}/data"
+    assert relative_command(["run", *words]) == f"run {short}"
+    monkeypatch.setattr("sys.argv", ["/usr/bin/selfattn", *words])
+    assert typed_command() == f"selfattn {short}"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from selfattn_tasks.cli import relative_command
 from selfattn_tasks.files import write_json
 
 from ...process import die_with_parent
@@ -179,8 +180,7 @@ class Attempts:
         self._start = self._written = time.monotonic()
         attempt = {
             "step": step.name,
-            # Records are kept beside the grid, and read elsewhere.
-            "command": shlex.join(step.command).replace(f"{Path.cwd()}/", ""),
+            "command": relative_command(step.command),
             "environment": slot.environment(),
             "started": now(),
             "seconds": 0.0,
