@@ -41,6 +41,7 @@ _FIXES = (
     runtime.allow_ddp_on_cpu,
     processes.join_processes,
     runtime.keep_freed_memory,
+    runtime.flush_tiny_moments,
     runtime.restore_numpy_long,
     runtime.log_each_line_once,
     runtime.silence_noise,

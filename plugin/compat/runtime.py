@@ -9,8 +9,10 @@ import warnings
 from typing import Any
 
 import numpy as np
+import torch
 from fairseq.logging import progress_bar
 from fairseq.models import distributed_fairseq_model
+from fairseq.optim import FairseqOptimizer
 from fairseq.trainer import Trainer
 
 from ._patch import wrap
@@ -62,6 +64,28 @@ def keep_freed_memory() -> None:
             mallopt = ctypes.CDLL(None).mallopt
             mallopt(_M_MMAP_MAX, 0)
             mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def flush_tiny_moments() -> None:
+    """Let an optimizer on a CPU take numbers below 1.2e-38 for 0, as TensorFlow does.
+
+    Break: Adam's first moment of a word that no batch has had for 800 updates is subnormal, and
+    arithmetic with such numbers is some 100 times slower: half of the time of an update goes there
+    if the vocabulary is large and the model small. Fix: flush them while the optimizer steps. With
+    an eps of 1e-8, no weight differs by more than 1e-30 after it; forward and backward keep them.
+    """
+
+    @wrap(FairseqOptimizer, "step")
+    def step(original: Any, self: FairseqOptimizer, *args: Any, **kwargs: Any) -> None:
+        param = next(iter(self.params))
+        kept = torch.finfo(torch.float32).tiny * torch.tensor(0.5) != 0  # not if a user flushes
+        if param.device.type != "cpu" or not kept:
+            return original(self, *args, **kwargs)
+        torch.set_flush_denormal(True)
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            torch.set_flush_denormal(False)
 
 
 def restore_numpy_long() -> None:

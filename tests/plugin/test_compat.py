@@ -5,8 +5,10 @@ import platform
 import subprocess
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from .conftest import TINY
 
@@ -88,6 +90,30 @@ def test_training_uses_its_memory_again_unless_the_environment_sets_up_malloc(to
         pytest.skip("this kernel does not count page faults")
     # Not 0: malloc needs some rounds until a place that fits is free.
     assert found[0] < found[1] / 2, found
+
+
+@pytest.mark.parametrize("by_user", [False, True])
+def test_tiny_moments_are_flushed_while_the_optimizer_steps_alone(by_user):
+    pytest.importorskip("fairseq")
+    from fairseq.optim.adam import FairseqAdam
+
+    import plugin  # noqa: F401 - the repairs
+
+    smallest = torch.finfo(torch.float32).tiny
+    weight = torch.nn.Parameter(torch.ones(16))
+    flags = {"lr": 1.0, "adam_betas": "(0.9, 0.98)", "adam_eps": 1e-8, "weight_decay": 0.0}
+    adam = FairseqAdam(SimpleNamespace(**flags, fp16_adam_stats=False), [weight])
+    weight.grad = torch.zeros(16)
+    adam.step()
+    moment = adam.optimizer.state[weight]["exp_avg"]
+    assert torch.set_flush_denormal(by_user)
+    try:
+        moment.fill_(smallest)
+        adam.step()  # by 0.9
+        assert (torch.full((1,), smallest) * 0.5).eq(0) == by_user
+    finally:
+        torch.set_flush_denormal(False)
+    assert moment.eq(0).all() and weight.eq(1).all()
 
 
 SPAWNING = """
