@@ -70,7 +70,7 @@ def flush_tiny_moments() -> None:
     """Let an optimizer on a CPU take numbers below 1.2e-38 for 0, as TensorFlow does.
 
     Break: Adam's first moment of a word that no batch has had for 800 updates is subnormal, and
-    arithmetic with such numbers is some 100 times slower: half of the time of an update goes there
+    arithmetic with such numbers is some ten times slower: half of the time of an update goes there
     if the vocabulary is large and the model small. Fix: flush them while the optimizer steps. With
     an eps of 1e-8, no weight differs by more than 1e-30 after it; forward and backward keep them.
     """
