@@ -167,7 +167,7 @@ class SentenceRelatednessCriterion(SentenceCriterion):
 
 
 def l2(model: nn.Module) -> Tensor:
-    """``sum W^2 / 2`` over what has two dimensions or more; not embeddings, nor what is frozen.
+    """``sum W^2 / 2`` over matrices, those of several heads too; no embeddings, nor what is frozen.
 
     The samplers of ReSA are left out as well: no part of the supervised loss reaches them.
 
@@ -181,7 +181,12 @@ def l2(model: nn.Module) -> Tensor:
         elif isinstance(module, SelfAttention):
             left_out.update(map(id, module.policy_parameters()))
     counted = [
-        p for p in model.parameters() if p.dim() >= 2 and p.requires_grad and id(p) not in left_out
+        p
+        for name, p in model.named_parameters()
+        if p.dim() >= 2
+        and p.requires_grad
+        and id(p) not in left_out
+        and "bias" not in name.rpartition(".")[2]  # those of heads and directions have two, too
     ]
     # In one tensor: a hundred small ones cost more than their numbers.
     return 0.5 * torch.cat([p.flatten() for p in counted]).float().square().sum()

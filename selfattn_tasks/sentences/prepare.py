@@ -71,6 +71,8 @@ class Options:
             )
         if self.reading.repeat and self.reading.sst == "binary":
             raise UserError("--sst-repeat goes with --sst fine, not with binary")
+        if self.reading.repeat and self.folds:
+            raise UserError(f"--sst-repeat repeats phrases, and --folds {self.folds} has none")
         if self.folds and (others or self.valid_share or self.length_percentile < 100):
             raise UserError(
                 f"--folds {self.folds} makes the parts of --train alone: leave out --valid, "
@@ -152,7 +154,8 @@ def _read(
     for name in names:  # which may grow
         own = None if options.folds else name.rstrip("0123456789")
         phrases = name == "train" and not options.folds
-        reading = replace(options.reading, part=own, phrases=phrases)
+        repeat = phrases and options.reading.repeat
+        reading = replace(options.reading, part=own, phrases=phrases, repeat=repeat)
         corpus = read_all(list(files[name]), options.kind, reading)
         if name == "train" and not options.folds:  # a file that says itself which part a row is
             new = {part: own for part, own in corpus.parts.items() if part not in files}
@@ -167,8 +170,11 @@ def _read(
         meta["dropped"][target] = dict(corpus.dropped)
         meta["read as Latin-1"][target] = corpus.recoded
         logger.info("read %s: %s examples", " ".join(map(str, files[name])), len(corpus.examples))
-    if options.reading.sst and "trees" not in meta["forms"].values():
-        raise UserError(f"--sst is {options.reading.sst}, but no file has trees")
+    if "trees" not in meta["forms"].values():
+        if options.reading.sst:
+            raise UserError(f"--sst is {options.reading.sst}, but no file has trees")
+        if options.reading.repeat:
+            raise UserError("--sst-repeat is given, but no file has trees")
     meta["inputs"] = hashes(path for paths in files.values() for path in paths)
     return parts, whole, meta
 

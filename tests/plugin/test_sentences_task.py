@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from argparse import Namespace
 from types import SimpleNamespace
 
@@ -97,14 +98,25 @@ def test_the_l2_term_is_that_of_matrices_alone(folder):
     _, model, criterion, sample = built(folder("nli"), "--l2", "0.5", "--context", "resa")
     plain = criterion.eval()(model, sample)[0]
     loss, size, logged = criterion.train()(model, sample)
-    left_out = ("table", "_sampler")
-    squares = [float(p.square().sum()) / 2 for name, p in model.named_parameters()
-               if p.dim() > 1 and not any(part in name for part in left_out)]  # fmt: skip
-    assert float(l2(model)) == pytest.approx(sum(squares), rel=1e-5)
+    left_out = re.compile(r"table|_sampler|bias")
+    matrices = [p.detach() for n, p in model.named_parameters() if not left_out.search(n)]
+    squares = [float(p.square().sum()) / 2 for p in matrices]
+    assert l2(model).item() == pytest.approx(sum(squares), rel=1e-5)
     assert float(loss - plain) == pytest.approx(size * 0.5 * sum(squares), rel=1e-5)
     assert float(logged["loss"]) == pytest.approx(float(plain), rel=1e-5)
     each = criterion(model, sample, reduce=False)[0]
     assert each.shape == (2,) and float(each.sum()) == pytest.approx(float(loss), rel=1e-5)
+
+
+@pytest.mark.parametrize("context", ["mtsa", "disa", "resa", "gru", "sru", "lstm", "multi_cnn"])
+def test_the_l2_term_holds_no_bias(folder, context):
+    _, model, _, _ = built(folder("nli"), "--context", context)
+    before = l2(model)
+    biases = [p for name, p in model.named_parameters() if name.endswith(("bias", "biases"))]
+    assert len(biases) > 2
+    for bias in biases:
+        bias.data.fill_(3.0)
+    assert l2(model) == before
 
 
 def test_the_reward_of_a_selection_has_no_l2_term(folder):

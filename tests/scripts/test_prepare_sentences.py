@@ -152,7 +152,9 @@ def test_trees_train_on_phrases_and_test_on_sentences(prepare, place):
     assert data.lengths[0] == 2.0  # of whole sentences, as the block length needs them
     assert data.meta["overlaps"] == {"valid in train": 3}
     prepare("--task classification --train @trees --valid @trees --sst-repeat", dest="more")
-    assert len(Folder(place / "more").examples("train")) == 4 * 7 + 2
+    more = Folder(place / "more")
+    assert len(more.examples("train")) == 4 * 7 + 2
+    assert more.examples("valid") == data.examples("valid")
 
 
 def test_a_file_that_names_its_parts_gives_all_of_them(prepare, place):
@@ -193,6 +195,9 @@ def test_longer_training_examples_are_left_out(prepare, place):
         ("--task nli --train @none --valid @valid", "there is no file corpus/none"),
         ("--task nli --train @classes --valid @valid", "corpus/classes begins with '0 tea"),
         ("--task classification --train @classes --folds 33", "--folds is 33, but must be from 3"),
+        ("--task classification --train @trees --folds 3 --sst-repeat", "--folds 3 has none"),
+        ("--task classification --train @classes --valid @classes --sst-repeat",
+         "--sst-repeat is given, but no file has trees"),
         ("--task classification --train @classes --folds 2", "--folds is 2, but must be from 3"),
         ("--task classification --train @classes --folds 4 --test @classes", "leave out --valid,"),
         ("--task classification --train @classes --folds 4 --seed -1", "--seed -1 is not allowed"),
