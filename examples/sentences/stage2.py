@@ -56,8 +56,8 @@ class Corpus:
 
 
 CORPORA = {
-    "sick": Corpus(64, 60, 10, metric="pearson"),  # these two for the contexts of OTHERS
-    "trec": Corpus(32, 60, 10),
+    "sick": Corpus(32, 100, 15, metric="pearson"),  # these two for the contexts of OTHERS
+    "trec": Corpus(32, 100, 15),
     "sst5": Corpus(64, 10, 3, tuned="sst2"),
     "sst2": Corpus(64, 10, 3),
     "cr": Corpus(32, 30, 5, folds=True),

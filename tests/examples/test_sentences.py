@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 FILE = Path(__file__).resolve().parents[2] / "examples" / "sentences" / "stage2.py"
 CONTEXTS = ["multihead", "none"]
@@ -55,3 +56,11 @@ def test_a_corpus_with_settings_of_another_one_is_not_tuned(stage2, monkeypatch,
     with pytest.raises(SystemExit):
         stage2.main()
     assert "sst5 takes the settings that the tuning of sst2 chose" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["sick", "trec"])
+def test_other_contexts_train_as_the_five_of_stage_1(stage2, name):
+    first = yaml.safe_load((FILE.parent / f"grid_{name}.yaml").read_text())["common"].split()
+    later = stage2.grid(name, "test", {})["common"].split()
+    for flag in ("--batch-size", "--max-epoch", "--patience", "--l2", "--best-checkpoint-metric"):
+        assert first[first.index(flag) + 1] == later[later.index(flag) + 1]
