@@ -53,6 +53,8 @@ def _upgrade_state_dict(original: Any, state: Any) -> Any:
         task = _Reading.trainer.task
         if warm_start.takes_what_fits(_Reading.trainer.get_model()):
             warm_start.saw(state)
+            if hasattr(task, "check_start"):
+                task.check_start(state.get("task_state") or {}, _Reading.path)
         elif hasattr(task, "check_state"):  # fairseq gives it to no task that goes on training
             task.check_state(state.get("task_state") or {}, _Reading.path)
         vocabulary.check(task, state.get("task_state"), _Reading.path)

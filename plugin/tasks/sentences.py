@@ -21,6 +21,7 @@ from selfattn.models.relatedness_head import expected_score
 from selfattn_tasks.sentences.folder import VECTORS, Folder
 from selfattn_tasks.sentences.metrics import PEARSON, SPEARMAN, figures, ranked
 from selfattn_tasks.sentences.model.state import KEY, SentenceState
+from selfattn_tasks.sentences.predictions import DIGITS
 from selfattn_tasks.sentences.record import Example, Kind
 from selfattn_tasks.words.embeddings import WordVectors, read_vectors
 from selfattn_tasks.words.vocabulary import Vocabulary, differences
@@ -212,7 +213,8 @@ class SentencesTask(FairseqTask):
         with outputs_of(model) as logits:
             loss, size, logged = super().valid_step(sample, model, criterion)
         found = expected_score(torch.softmax(logits[0].float(), -1), self.lowest_score)
-        pairs = zip(sample["target"].tolist(), found.tolist(), strict=True)
+        shown = [round(score, DIGITS) for score in found.tolist()]  # equal in a file, equal here
+        pairs = zip(sample["target"].tolist(), shown, strict=True)
         mine = (sample["split"], dict(zip(sample["id"].tolist(), pairs, strict=True)))
         for split, scores in _gathered(mine):
             # By number: a process without a batch of its own repeats another's.
@@ -250,6 +252,22 @@ class SentencesTask(FairseqTask):
         if stored is not None:
             theirs = SentenceState.load({KEY: stored}, "the checkpoint")
             self.network_state = replace(theirs, config=self.network_state.config)
+
+    def check_start(self, task_state: dict[str, Any], path: object) -> None:
+        """Check what ``--finetune-from-model`` was trained on.
+
+        Raises:
+            UserError: if other folds of this corpus.
+        """
+        ours = self.network_state.meta
+        theirs = task_state[KEY]["meta"] if KEY in task_state else {"inputs": {"": None}}
+        corpora = [next(iter(meta["inputs"].values())) for meta in (ours, theirs)]  # vectors last
+        cuts = [[meta.get(name) for name in ("folds", "seed", "fold")] for meta in (ours, theirs)]
+        if ours["folds"] and corpora[0] == corpora[1] and cuts[0] != cuts[1]:
+            raise UserError(
+                f"--finetune-from-model {path} has learned from sentences that fold "
+                f"{self.cfg.fold} of {self.cfg.data} tests or validates; give a model of this fold"
+            )
 
     def check_state(self, task_state: dict[str, Any], path: object) -> None:
         """Compare a checkpoint's state with what this folder has.

@@ -143,7 +143,7 @@ def wanted(
         UserError: if the file cannot be read, or there is no sentence, or one too few.
     """
     if args.input:
-        reading = Reading(tokens, labelled=False, sst=meta.get("sst") or "fine")
+        reading = Reading(tokens, labelled=False, targets=False, sst=meta.get("sst") or "fine")
         return read(args.input[0], kind, reading).examples
     if args.sentence is None and sys.stdin.isatty():
         print("Type sentences, one a line; Ctrl-D ends.", file=sys.stderr)

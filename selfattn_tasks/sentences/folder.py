@@ -90,8 +90,14 @@ class Folder:
         return [int(number) for number in _json(self.path / FOLDS)]
 
     def positions(self, split: str, fold: int) -> list[int]:
-        """Where the examples of a split stand among all examples, counted from 0."""
+        """Where the examples of a split stand among all examples, counted from 0.
+
+        Raises:
+            UserError: if there is no such split or fold.
+        """
         self._check_fold(fold)
+        if split not in ("train", "valid", "test"):
+            raise UserError(f"{self.path} has no part {split!r}; each fold has: train, valid, test")
         return folds.positions(
             self.fold_numbers,
             self.fold_count,

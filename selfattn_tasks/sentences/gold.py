@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from selfattn.errors import UserError
 
 from .formats.columns import Columns
+from .formats.labelled_lines import NUMBERED, TREC
 from .formats.reading import read
 from .formats.source import Reading, Source
+from .formats.trees import parse_tree
 from .metrics import Answer, ranked
 from .predictions import Prediction
 from .predictions import read as read_predictions
@@ -21,7 +22,6 @@ from .record import Kind, Target
 _KINDS = (Kind.SELECTION, Kind.RELATEDNESS, Kind.NLI, Kind.CLASSIFICATION)
 # Row i is the prediction for example i: one without a label stays in its place.
 _ALL = Reading(labelled=False)
-_ONE_LABEL = re.compile(r"\(\d [( ].*|[A-Z]+:\w+\s.*|\d( .*)?")
 # A line of semantic roles begins with a digit, too.
 _ROLES = "|||"
 
@@ -64,12 +64,25 @@ def kinds_of(path: Path, labelled: bool = True) -> list[Kind]:
         labelled: its labels must have one of the usual names.
     """
     first = Source(path).first
-    if first.startswith("{"):
+    if first.lstrip().startswith("{"):
         return _kinds_of_row(first, labelled)
     if "\t" in first:
-        return [kind for kind in _KINDS if not Columns(kind, first.split("\t")).fault(labelled)]
-    one = _ONE_LABEL.fullmatch(first) and _ROLES not in first
-    return [Kind.CLASSIFICATION] if one else []
+        header = first.split("\t")
+        kinds = [kind for kind in _KINDS if not Columns(kind, header).fault(labelled)]
+        if kinds or len(header) > 2:  # more columns are words and roles
+            return kinds
+    return [Kind.CLASSIFICATION] if _has_one_label(first) else []
+
+
+def _has_one_label(line: str) -> bool:
+    """Whether a line is a tree, or a label with a text behind it."""
+    if line.startswith("("):
+        try:
+            words, nodes = parse_tree(line)
+        except UserError:
+            return False
+        return len(words) <= len(nodes)  # or it is a text in brackets
+    return _ROLES not in line and any(form.fullmatch(line) for form in (TREC, NUMBERED))
 
 
 def _kinds_of_row(line: str, labelled: bool) -> list[Kind]:

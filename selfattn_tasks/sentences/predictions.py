@@ -13,7 +13,7 @@ from ..text import iter_lines
 from .record import SCORES, Kind
 
 PREDICTION, PROBABILITIES = "prediction", "probabilities"
-_DIGITS = 6
+DIGITS = 6
 
 
 class Prediction(NamedTuple):
@@ -51,7 +51,7 @@ def write(path: Path, predictions: Sequence[Prediction], meta: Mapping[str, Any]
 
 
 def _numbers(values: Sequence[float]) -> list[str]:
-    return [f"{value:.{_DIGITS}f}" for value in values]
+    return [f"{value:.{DIGITS}f}" for value in values]
 
 
 def read(path: Path) -> list[Prediction]:

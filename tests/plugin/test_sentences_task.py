@@ -4,6 +4,7 @@ import json
 import math
 import re
 from argparse import Namespace
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -161,6 +162,14 @@ def test_a_constant_prediction_is_the_worst(folder, monkeypatch):
     assert found["pearson"] == found["spearman"] == -1
 
 
+def test_a_validation_scores_what_a_file_of_predictions_holds(folder):
+    task, model, criterion, sample = built(folder("relatedness"))
+    sample["split"] = "valid"
+    task.valid_step(sample, model, criterion)
+    found = [predicted for _, predicted in task._scores["valid"].values()]
+    assert len(found) == 2 and found == [float(f"{score:.6f}") for score in found]
+
+
 def test_the_share_of_a_pair_is_that_of_its_tokens():
     shares = torch.tensor([1.0, 0.5, 0.0, 1.0])
     lengths = torch.tensor([[2, 4], [0, 3]])
@@ -304,6 +313,21 @@ def test_a_training_goes_on_with_its_own_words_only(folder):
     state[KEY]["meta"]["fold"] = 1
     with pytest.raises(UserError, match=r"differ: the folds None and 1; give the folder and"):
         task.check_state(state, "x.pt")
+
+
+@pytest.mark.parametrize("change", [{"fold": 1}, {"fold": None, "folds": None}, {"seed": 2}])
+def test_a_training_starts_from_a_model_of_the_same_fold(folder, change):
+    ours = {"folds": 3, "fold": 0, "seed": 1, "inputs": {"corpus": "ab", "vectors": "cd"}}
+    task, *_ = built(folder("classification"))
+    task.network_state = replace(task.network_state, meta={**task.network_state.meta, **ours})
+    state = {KEY: {"meta": {**ours, "inputs": {"elsewhere": "ab"}}}}
+    task.check_start(state, "x.pt")
+    task.check_start({}, "of_a_language_model.pt")
+    state[KEY]["meta"] |= change
+    with pytest.raises(UserError, match="x.pt has learned from sentences that fold None of .* te"):
+        task.check_start(state, "x.pt")
+    state[KEY]["meta"]["inputs"] = {"another corpus": "ef", "vectors": "cd"}
+    task.check_start(state, "x.pt")
 
 
 @pytest.mark.parametrize("context", ["biblosa", "disa", "mtsa"])

@@ -131,6 +131,8 @@ def test_the_papers_choice_on_the_test_data_is_named(prepare, place):
     data = Folder(place / "folds")
     assert data.examples("valid", 1) == data.examples("test", 1)
     assert len(data.examples("train", 1)) == 24
+    with pytest.raises(UserError, match="no part 'dev'; each fold has: train, valid, test"):
+        data.examples("dev", 1)
 
 
 def test_a_validation_share_is_drawn(prepare, place):

@@ -59,7 +59,7 @@ def read(path: Path, kind: Kind, reading: Reading | None = None) -> Corpus:
     form, items = _open(source, kind, reading)
     examples: list[Example] = []
     for item in items:
-        target = _target(source, item, kind)
+        target = _target(source, item, kind) if reading.targets else None
         if target is None and reading.labelled:
             if str(item.target).strip() != NO_GOLD:
                 source.fail(item.number, "no label; a file to learn from needs one on each line")

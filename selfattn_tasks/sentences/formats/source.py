@@ -27,6 +27,7 @@ class Reading:
         labelled: every example needs its label, and pairs without a gold label (``-``) are
             left out and counted. Else the examples are all that the file has, and the target of one
             without a label is None.
+        targets: read what is right; else it is not looked at, and the target of each is None.
         sst: classes of trees, ``fine`` (the default) or ``binary``.
         phrases: all phrases of trees, not the sentences alone.
         repeat: repeat phrases of trees as the papers' code does.
@@ -38,6 +39,7 @@ class Reading:
 
     tokens: Tokens = field(default_factory=Tokens)
     labelled: bool = True
+    targets: bool = True
     sst: str | None = None
     phrases: bool = False
     repeat: bool = False

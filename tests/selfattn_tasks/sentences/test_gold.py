@@ -41,11 +41,16 @@ FILES = {
     ),
     "trec.label": ("HUM:ind Who paints boats ?\nNUM:date When ?\n", ["HUM", "NUM"]),
     "cr.all": ("1 it floats\n0 it sinks\n0 \n", ["1", "0", "0"]),
+    "tabs.all": ("1\tit floats\n0\tit sinks\n", ["1", "0"]),
+    "blanks.jsonl": ('  {"label": "0", "text": "it sinks"}\n', ["0"]),
+    "words.ptb": ("(3 Good)\n(0 (2 It) (1 sinks))\n", ["3", "0"]),
     "trees.ptb": ("(3 (2 It) (4 floats))\n(0 (2 It) (1 sinks))\n", ["3", "0"]),
 }  # fmt: skip
 FOREIGN = {
     "text.de": "Die Katze schläft.\nEin Hund bellt.\n",
     "digits.de": "2 Hunde bellen.\nEine Katze schläft.\n",
+    "brackets.de": "(2 Hunde bellen.)\n",
+    "columns.txt": "1\tWe\tPRP\n2\tpour\tVBP\n",
     "roles.txt": "1 we pour tea ||| B-A0 B-V B-A1\n",
     "columns.props": "We - (A0*)\npoured pour (V*)\n\n",
     "empty.txt": "",

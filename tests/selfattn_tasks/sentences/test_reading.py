@@ -81,6 +81,13 @@ def test_snli(name, text):
     # To be predicted, or as gold: a row of input is a row of output.
     whole = read(name(text), Kind.NLI, Reading(labelled=False)).examples
     assert [example.target for example in whole] == ["neutral", None, "entailment"]
+    # To be predicted by a model whose labels are others.
+    other = name(text.replace("entailment", "1"))
+    with pytest.raises(UserError, match="the label is '1', but must be one of"):
+        read(other, Kind.NLI, Reading(labelled=False))
+    blind = read(other, Kind.NLI, Reading(labelled=False, targets=False)).examples
+    assert [example.sentences for example in blind] == [example.sentences for example in whole]
+    assert {example.target for example in blind} == {None}
 
 
 @pytest.mark.parametrize("swap", [False, True])
