@@ -181,6 +181,15 @@ class Task(ABC):
         """How the scores of a metric are written."""
         return Scale()
 
+    def gold_fault(self, path: Path, data: Path) -> str:
+        """Why no training on ``data`` can be right for a gold file; empty if it can.
+
+        Args:
+            path: the references or gold file.
+            data: the folder to train on.
+        """
+        return ""
+
     def usual_gold(self, data: Path, common: Mapping[str, Sequence[str]]) -> Path | None:
         """The gold file that ``prepare`` left with the data, if there is one.
 

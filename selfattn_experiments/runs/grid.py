@@ -150,6 +150,8 @@ def _tests(reader: Reader, task: Task, data: Path, common: flag.Flags) -> dict[s
             raise reader.wrong(key, "a file, or names of test sets with a file each")
         if not Path(file).is_file():
             raise UserError(f"{reader.file}: `{key}` names {file}, but there is no such file")
+        if fault := task.gold_fault(Path(file), data):
+            raise UserError(f"{reader.file}: `{key}`: {fault}")
     return {name: Path(file) for name, file in value.items()}
 
 

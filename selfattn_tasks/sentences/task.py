@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,20 @@ class Sentences(Task):
             {name: SentenceMetric(name).signature for name in scores},
             tuple(warnings),
         )
+
+    def gold_fault(self, path: Path, data: Path) -> str:
+        """Labels that the folder does not have, or answers of another task."""
+        folder = _folder(data)
+        unseen = folder.meta.get("labels not in train", {}).values()
+        known = {*folder.labels, *chain.from_iterable(unseen)}
+        for answer in self.read_gold(path):
+            right = answer.value is None or isinstance(answer.value, folder.kind.type)
+            if not right or (isinstance(answer.value, str) and answer.value not in known):
+                return (
+                    f"{path} has {answer.value!r}, which is no {folder.kind.target} of {data}, a "
+                    f"folder of the task {folder.kind}: give a part of it, such as test.jsonl"
+                )
+        return ""
 
     def usual_gold(self, data: Path, common: Mapping[str, Sequence[str]]) -> Path | None:
         """The test set of the folder; with folds, all of it."""

@@ -56,6 +56,27 @@ with open(target, "w") as file:
 """
 
 
+def test_gold_that_no_training_can_give_is_refused_before_one():
+    gold = Path("gold.txt")
+    text = GRID + "gold: gold.txt\n"
+    for content, sentence in (
+        (
+            "text\tlabel\nit floats\tmaybe\n",
+            "gold.txt has 'maybe', which is no class of da",
+        ),
+        (
+            "text1\ttext2\tscore\nit floats\tit sinks\t2.5\n",
+            "gold.txt has 2.5, which is no class",
+        ),
+    ):
+        gold.write_text(content)
+        GRID_FILE.write_text(text)
+        with pytest.raises(UserError, match=sentence):
+            read_grid(GRID_FILE)
+    gold.write_text("text\tlabel\nit floats\tyes\nit sinks\t\n")
+    assert read_grid(GRID_FILE).tests == {"test": gold}
+
+
 def prepared(folder, selection="dev", count=20, folds=4):
     folder.mkdir()
     rows = [{"sentences": [[str(i), "boats"]], "target": "yes"} for i in range(count)]
