@@ -96,7 +96,7 @@ def to_fairseq(args: argparse.Namespace) -> None:
 def to_hf(args: argparse.Namespace) -> None:
     """Write a checkpoint's model as a folder."""
     overwrite = bool(args.overwrite)
-    check_destination(args.target, overwrite=overwrite, mark=CONFIG)
+    check_destination(args.target, overwrite=overwrite, mark=WEIGHTS)
     # transformers takes seconds to import, and a mistake in the flags should not.
     from selfattn_tasks import checkpoints
     from selfattn_tasks.hf import card, folder, translation
@@ -109,7 +109,7 @@ def to_hf(args: argparse.Namespace) -> None:
     if is_words:
         refuse_given(args, ("data", *_SEARCH), f"belongs to translation, which {path} is not")
     given = {name: getattr(args, name) for name in _SEARCH if getattr(args, name) is not None}
-    with new_folder(args.target, overwrite=overwrite, mark=CONFIG) as new:
+    with new_folder(args.target, overwrite=overwrite, mark=WEIGHTS) as new:
         if is_words:
             about = card.of_words(*folder.write(state, new, path))
         else:

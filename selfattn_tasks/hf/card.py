@@ -192,7 +192,7 @@ def _training(record: Mapping[str, Any]) -> dict[str, Any]:
 def _scores(record: Mapping[str, Any]) -> list[str]:
     signatures = record.get("signatures") or {}
     rows = [
-        f"| {test} | {metric} | {value} | {signatures.get(metric, '')} |"
+        f"| {_cell(test)} | {metric} | {value} | {_cell(signatures.get(metric, ''))} |"
         for test, scores in (record.get("scores") or {}).items()
         for metric, value in scores.items()
     ]

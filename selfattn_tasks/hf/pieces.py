@@ -48,6 +48,11 @@ def build_tokenizer(entries: Sequence[str], model: Path | None, lowercase: bool)
     t = needed("tokenizers", "selfattn[hf]")
     numbers = {entry: i for i, entry in enumerate(entries)}
     if model is None:
+        if piece := next((entry for entry in entries if entry.startswith(_SPACE)), None):
+            raise UserError(
+                f"the dictionary has the piece {piece!r}, but there is no SentencePiece model that "
+                "makes such pieces of text: copy spm.model into the dictionary's folder"
+            )
         tokenizer = t.Tokenizer(t.models.WordLevel(numbers, unk_token=SPECIAL[3]))
         tokenizer.pre_tokenizer = t.pre_tokenizers.WhitespaceSplit()
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -115,7 +116,8 @@ def read_model(
     """
     state = state or checkpoints.read(path)
     flags = checkpoints.flags(state)
-    found = find_parts(path.parent, path.name, data)
+    # It takes a relative path as one below the checkpoint's folder, as fairseq does.
+    found = find_parts(path.parent, path.name, None if data is None else str(Path(data).absolute()))
     place = Path(found["data_name_or_path"])
     languages = _languages(state, path)
     entries = read_dictionary(place / f"dict.{languages[0]}.txt")
@@ -243,7 +245,9 @@ def read_folder(folder: Path) -> tuple[Any, Any]:
 
 
 def to_fairseq(folder: Path, path: Path) -> None:
-    """Write a folder as a checkpoint for fairseq-generate, with the dictionaries beside it.
+    """Write a folder as a checkpoint for fairseq-generate, with its dictionaries beside it.
+
+    So is whether text is to be lower-cased, for an export of the checkpoint.
 
     Args:
         folder: of Hugging Face, with a translation model.
@@ -292,6 +296,9 @@ def to_fairseq(folder: Path, path: Path) -> None:
     }
     dictionary = "".join(f"{entry} 1\n" for entry in entries[len(SPECIAL) :]).encode("utf-8")
     beside = {f"dict.{args[side]}.txt": dictionary for side in ("source_lang", "target_lang")}
+    lowercase = '"Lowercase"' in tokenizer.backend_tokenizer.to_str()
+    cleaning = json.dumps({"options": {"cleaning": {"lowercase": lowercase}}})
+    beside[SUMMARY] = f"{cleaning}\n".encode()
     if (folder / "spm.model").is_file():
         beside["spm.model"] = (folder / "spm.model").read_bytes()
     for name, content in beside.items():

@@ -142,6 +142,46 @@ def test_back_to_fairseq(exported, tmp_path):
         assert translations(first, sentences) == translations(second, sentences)
 
 
+def test_lower_casing_goes_along(exported, tmp_path):
+    _, folder = exported("mtsa")
+    shutil.copytree(folder, tmp_path / "hf")
+    file = tmp_path / "hf" / "tokenizer.json"
+    content = json.loads(file.read_text(encoding="utf-8"))
+    content["normalizer"]["normalizers"].append({"type": "Lowercase"})
+    file.write_text(json.dumps(content), encoding="utf-8")
+    for name, equal in ((folder, False), (tmp_path / "hf", True)):
+        back = tmp_path / f"back-{equal}"
+        back.mkdir()
+        export("--to", "fairseq", name, back / "model.pt")
+        export("--to", "hf", back / "model.pt", back / "hf")
+        _, tokenizer = load(back / "hf")
+        found = [tokenizer(text)["input_ids"] for text in ("a0 b1", "A0 B1")]
+        assert (found[0] == found[1]) == equal
+
+
+def test_dictionaries_elsewhere(exported, prepared, tmp_path, monkeypatch):
+    run, folder = exported("mtsa")
+    shutil.copy(run / "checkpoint_last.pt", tmp_path / "model.pt")
+    monkeypatch.chdir(prepared)  # of which --data is a part, not of the checkpoint's folder
+    export("--to", "hf", tmp_path / "model.pt", tmp_path / "hf", "--data", "data-bin")
+    assert load(tmp_path / "hf")[1]("a0 b1") == load(folder)[1]("a0 b1")
+    for file in Path("data-bin").glob("dict.*.txt"):
+        shutil.copy(file, tmp_path)
+    with pytest.raises(UserError, match="has the piece .* but there is no SentencePiece model"):
+        export("--to", "hf", tmp_path / "model.pt", tmp_path / "hf2")
+
+
+def test_a_run_is_not_taken_for_an_exported_folder(exported, tmp_path):
+    run, _ = exported("mtsa")
+    saves = tmp_path / "mtsa-1" / "checkpoints"
+    saves.mkdir(parents=True)
+    shutil.copy(run / "checkpoint_last.pt", saves / "checkpoint_best.pt")
+    (saves.parent / "config.json").write_text("{}")  # as the runner writes it
+    with pytest.raises(UserError, match=r"mtsa-1 holds something else \(no model.safetensors\)"):
+        export("--to", "hf", saves / "checkpoint_best.pt", saves.parent, "--overwrite")
+    assert (saves / "checkpoint_best.pt").is_file()
+
+
 @pytest.mark.parametrize("kind", vocabulary.MODEL_TYPES)
 def test_the_tokenizer_splits_as_sentencepiece_does(tmp_path, kind):
     """Also into pieces that the dictionary lacks, which are unknown there."""
@@ -214,7 +254,7 @@ def test_a_card_says_what_is_known_and_what_is_not(exported, tmp_path):
     shutil.copy(run / "checkpoint_best.pt", copy)
     export("--to", "hf", copy.parent, tmp_path / "hf")
     card = (tmp_path / "hf" / "README.md").read_text(encoding="utf-8")
-    assert "| test | BLEU | 31.68 | nrefs:1|case:lc |" in card
+    assert "| test | BLEU | 31.68 | nrefs:1\\|case:lc |" in card
     assert "| commit | abc1234 |" in card and "| licence | not stated |" in card
 
 
