@@ -16,6 +16,7 @@ FEWEST_RUNS = 3
 LOG_NAME = "train.log"
 # What `selfattn runs` writes beside the hypotheses: when a run begins, and when it is done.
 BEGUN_NAME, RECORD_NAME = "config.json", "run.json"
+_BEGUN = ("task", "seed", "flags")
 # NAME=..., where NAME holds no slash or wildcard, so that a path with = in a folder stays a path.
 _NAMED = re.compile(r"([^=/*?\[\]{}]+)=(.+)", re.DOTALL)
 _SEED = re.compile(r"seed[-_=.]?(\d+)", re.IGNORECASE)
@@ -274,7 +275,7 @@ def _run_warnings(found: Sequence[Found], system: str) -> list[str]:
         f"{system}: {run.path.parent} has a {BEGUN_NAME}, but no {RECORD_NAME}: the grid runner "
         "has not finished it"
         for run in found
-        if (run.path.parent / BEGUN_NAME).is_file()
+        if read_json(run.path.parent / BEGUN_NAME, *_BEGUN)  # not that of a model
         and not (run.path.parent / RECORD_NAME).is_file()
     ]
     seeds = [run.seed for run in found if run.seed is not None]

@@ -11,19 +11,22 @@ from ...report.figures import colours, new_figure, tidy
 from ..run_level import welch
 from . import cells
 
+# Of each score that logs may have, its label and its digits.
+Scores = Mapping[str, tuple[str, int]]
 
-def draw_learning(curves: Mapping[str, Sequence[Curves]], scores: Mapping[str, str]) -> Any:
-    """Mean over seeds with a band of one standard deviation, over updates."""
+
+def draw_learning(curves: Mapping[str, Sequence[Curves]], scores: Scores) -> Any:
+    """Mean over seeds with a band of one standard deviation, over the updates that all have."""
     shown = _curves_shown(curves, scores) or {"": "training loss (bits)"}
     figure, panels = _curve_panels(shown, "mean over seeds, band: one standard deviation")
     for (name, axes), (system, colour) in product(panels, _coloured(curves)):
-        updates, values = over_seeds(
-            [run.valid.get(name, []) if name else run.train_loss for run in curves[system]]
-        )
+        runs = [run.valid.get(name, []) if name else run.train_loss for run in curves[system]]
+        updates, values = over_seeds(runs)
         if not updates:
             continue
         mean = values.mean(axis=0)
-        text = f"{system}: {cells.score(float(mean[-1]))} at the end"
+        last = cells.score(float(mean[-1]), _digits(name, scores))
+        text = f"{system}: {last} {_where(updates[-1], runs)}"
         axes.plot(updates, mean, color=colour, linewidth=1.8, label=text)
         if len(values) > 1:
             spread = values.std(axis=0, ddof=1)
@@ -31,9 +34,7 @@ def draw_learning(curves: Mapping[str, Sequence[Curves]], scores: Mapping[str, s
     return _labelled(figure, panels)
 
 
-def draw_leads(
-    curves: Mapping[str, Sequence[Curves]], baseline: str, scores: Mapping[str, str]
-) -> Any | None:
+def draw_leads(curves: Mapping[str, Sequence[Curves]], baseline: str, scores: Scores) -> Any | None:
     """The difference of each system from the baseline over updates: a head start, or a better end?
 
     Returns:
@@ -54,7 +55,9 @@ def draw_leads(
     for (name, axes), (system, colour) in product(panels, _coloured(curves)):
         if system in leads[name]:
             updates, mean, low, high = leads[name][system].T
-            text = f"{system}: {cells.signed(mean[-1])} at the end"
+            both = [run.valid.get(name, []) for s in (baseline, system) for run in curves[s]]
+            last = cells.signed(mean[-1], _digits(name, scores))
+            text = f"{system}: {last} {_where(int(updates[-1]), both)}"
             axes.plot(updates, mean, color=colour, linewidth=1.8, label=text)
             axes.fill_between(updates, low, high, color=colour, alpha=0.15)
     for _, axes in panels:
@@ -78,12 +81,20 @@ def _lead(
     )
 
 
-def _curves_shown(
-    curves: Mapping[str, Sequence[Curves]], scores: Mapping[str, str]
-) -> dict[str, str]:
+def _digits(name: str, scores: Scores) -> int:
+    return min(scores[name][1], 3) if name in scores else 2
+
+
+def _where(update: int, runs: Sequence[Sequence[tuple[int, float]]]) -> str:
+    """The last update of a mean, which is not the end where runs went on without others."""
+    longest = max(points[-1][0] for points in runs if points)
+    return "at the end" if update == longest else f"at update {update:,} of {longest:,}"
+
+
+def _curves_shown(curves: Mapping[str, Sequence[Curves]], scores: Scores) -> dict[str, str]:
     """What the logs say about validation, and its label."""
     labels = {"loss": "validation loss (bits)"}
-    labels |= {name: f"validation {score}" for name, score in scores.items()}
+    labels |= {name: f"validation {label}" for name, (label, _) in scores.items()}
     logged = {name for runs in curves.values() for run in runs for name in run.valid}
     return {name: label for name, label in labels.items() if name in logged}
 

@@ -1,5 +1,6 @@
 """Pictures of a comparison: runs, differences, learning curves and leads; rates of errors."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from selfattn.errors import UserError
 from selfattn_tasks.files import check_output_folder
 from selfattn_tasks.registry import TASKS
 
@@ -17,6 +19,8 @@ from ..run_level import Interval
 from ..simulation import BOOTSTRAP, COIN_PER_RUN, EQUIVALENCE, LEVEL, RANDOMISATION, Rate
 from . import cells
 from .learning import draw_leads, draw_learning
+
+logger = logging.getLogger(__name__)
 
 _STRIP = 0.16  # half the width over which the runs of a system are spread
 _OVER_SENTENCES = (BOOTSTRAP, RANDOMISATION, COIN_PER_RUN)
@@ -35,16 +39,22 @@ def draw(report: Report, folder: Path, logs: Mapping[str, Sequence[Path]]) -> li
         The files. Learning curves are left out where there is no log.
 
     Raises:
-        UserError: if the folder cannot be made, or a log holds no training.
+        UserError: if the folder cannot be made, or one of ``logs`` holds no training.
     """
     check_output_folder("--plots", folder)
     folder.mkdir(parents=True, exist_ok=True)
     figures = {"runs": _runs(report), "differences": _differences(report)}
-    curves = {system: _read(report, system, logs.get(system)) for system in report.systems}
+    curves = {
+        system: [read_curves(log) for log in logs[system]]
+        if system in logs
+        else _found(report, system)
+        for system in report.systems
+    }
     if any(curves.values()):
-        metrics = TASKS[report.settings.task].valid_metrics
-        figures["curves"] = draw_learning(curves, metrics)
-        leads = draw_leads(curves, report.baseline, metrics)
+        task = TASKS[report.settings.task]
+        scores = {name: (s, task.scale(s).digits) for name, s in task.valid_metrics.items()}
+        figures["curves"] = draw_learning(curves, scores)
+        leads = draw_leads(curves, report.baseline, scores)
         figures |= {"leads": leads} if leads else {}
     return [path for name, figure in figures.items() for path in save_pair(figure, folder / name)]
 
@@ -142,9 +152,19 @@ def _differences(report: Report) -> Any:
     return figure
 
 
-def _read(report: Report, system: str, given: Sequence[Path] | None) -> list[Curves]:
-    beside = [run.log for run in report.runs if run.system == system and run.log is not None]
-    return [read_curves(log) for log in given or dict.fromkeys(beside)]
+def _found(report: Report, system: str) -> list[Curves]:
+    """Those of the logs beside a system's hypotheses that are a training's, and no other's."""
+    others = {run.log for run in report.runs if run.system != system}
+    beside = dict.fromkeys(run.log for run in report.runs if run.system == system)
+    curves = []
+    for log in beside:
+        if log is None or log in others:
+            continue
+        try:
+            curves.append(read_curves(log))
+        except UserError as error:
+            logger.warning("left out of the learning curves: %s", error)
+    return curves
 
 
 def draw_rates(rates: Sequence[Rate], path: Path) -> None:

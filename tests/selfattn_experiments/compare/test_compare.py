@@ -11,9 +11,11 @@ import pytest
 from selfattn.errors import UserError
 from selfattn_experiments.compare.compare import Request, compare
 from selfattn_experiments.compare.rendering.files import render
-from selfattn_experiments.compare.rendering.plots import _differences, _runs
+from selfattn_experiments.compare.rendering.learning import draw_leads, draw_learning
+from selfattn_experiments.compare.rendering.plots import _differences, _runs, draw
 from selfattn_experiments.compare.results import Settings
 from selfattn_experiments.compare.runs import name_logs, name_systems, name_test_sets
+from selfattn_experiments.report import Curves
 
 sacrebleu = pytest.importorskip("sacrebleu")
 pytest.importorskip("scipy")
@@ -258,7 +260,9 @@ def test_warnings_come_with_their_reason(folder):
     runs = folder / "runs"
     (runs / "base-4").mkdir()
     (runs / "base-1/train.log").write_text("2026 | INFO | train | still training\n")
-    (runs / "base-2/config.json").write_text("{}")
+    (runs / "base-1/config.json").write_text('{"model_type": "selfattn"}')
+    begun = {"task": "translation", "seed": 2, "flags": {}}
+    (runs / "base-2/config.json").write_text(json.dumps(begun))
     (runs / "base-3/run.json").write_text(
         '{"bleu": "nrefs:1|case:lc|eff:no|tok:intl|smooth:exp|version:2.6.0", '
         '"chrf": "nrefs:1|case:lc|eff:yes|nc:6|nw:0|space:no|version:2.6.0"}'
@@ -278,6 +282,7 @@ def test_warnings_come_with_their_reason(folder):
     ):
         assert words in text
     assert "nc:6" not in text  # chrF is not compared here
+    assert "runs/base-1 has a config.json" not in text
 
 
 def test_folders_inside_of_runs_are_no_failed_runs(folder):
@@ -339,3 +344,32 @@ def test_an_interval_beyond_the_metric_is_warned_of_and_cut(folder):
         drawn = np.concatenate([getattr(line, f"get_{axis}data")() for line in axes.lines])
         shift = report.summary("one", report.baseline, "BLEU").mean if axis == "x" else 0.0
         assert drawn.min() + shift >= -1e-9 and drawn.max() + shift <= 100 + 1e-9
+
+
+def test_curves_say_how_far_all_runs_went_in_the_digits_of_their_score(folder, caplog):
+    pytest.importorskip("matplotlib")
+    for system, runs in (("base", (3, 3)), ("good", (3, 2))):
+        for seed, last in enumerate(runs, 1):
+            lines = [
+                f'2026-01-01 | INFO | valid | {{"epoch": {n}, "valid_bleu": "{20 + n}", '
+                f'"valid_num_updates": "{1000 * n}"}}\n'
+                for n in range(1, last + 1)
+            ]
+            (folder / f"runs/{system}-{seed}/train.log").write_text("".join(lines))
+    (folder / "runs/base-3/train.log").write_text("another trainer's\n")
+    for _ in range(2):
+        draw(found(), folder / "pictures", {})
+        svg = (folder / "pictures/curves.svg").read_text()
+        assert "base: 23.00 at the end" in svg and "good: 22.00 at update 2,000 of 3,000" in svg
+        # Then one that would be both systems', since it lies above the folders of both.
+        (folder / "runs/base-3/train.log").unlink(missing_ok=True)
+        (folder / "runs/train.log").write_text(lines[0].replace("21", "99"))
+    assert caplog.text.count("runs/base-3/train.log holds no line of a training") == 1
+    scores = {"bleu": ("Pearson", 4)}
+    curves = {s: [Curves(valid={"bleu": [(1, v), (2, v)]}) for v in (a, a + 1)] for s, a in
+              (("base", 0.0), ("good", 0.0049))}  # fmt: skip
+    for figure, words in (
+        (draw_learning(curves, scores), "good: 0.505 at the end"),
+        (draw_leads(curves, "base", scores), "good: +0.005 at the end"),
+    ):
+        assert words in [t.get_text() for t in figure.axes[0].get_legend().get_texts()]
