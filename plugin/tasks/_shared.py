@@ -1,7 +1,7 @@
 """What the tasks of this folder share."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
@@ -14,6 +14,16 @@ from selfattn_tasks.words.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
+
+
+def is_training(split: str, given: Mapping[str, Any]) -> bool:
+    """Whether ``load_dataset`` loads what is trained on, whatever ``--train-subset`` calls it.
+
+    Args:
+        split: its name.
+        given: the other arguments; the trainer passes ``data_selector`` with that set alone.
+    """
+    return split == "train" or "data_selector" in given
 
 
 def short_enough(

@@ -29,7 +29,7 @@ from selfattn_tasks.words.vocabulary import Vocabulary, differences
 from .._flags import flag
 from ..criterions.sentences import UNSEEN, criterion_of
 from ..data.sentences import Encoded, SentenceDataset
-from ._shared import generate_nothing, outputs_of, short_enough, with_vectors
+from ._shared import generate_nothing, is_training, outputs_of, short_enough, with_vectors
 
 logger = logging.getLogger(__name__)
 _VALIDATION = "_validation"
@@ -165,16 +165,18 @@ class SentencesTask(FairseqTask):
             UserError: if there is no such part, it is broken, or a label of training is unknown.
         """
         examples = self.folder.examples(split, self.cfg.fold)
-        training = split == "train"
+        training = is_training(split, kwargs)
         if training and self.cfg.max_length is not None:
             longest = self.cfg.max_length
             examples = short_enough(examples, _longest_sentence, longest, "examples")
         # --fp16 and --bf16 round what fairseq finds in float32.
         dtype = torch.double if self.kind.target == "score" else torch.long
-        encoded = self._encoded(examples, split)
+        encoded = self._encoded(examples, split, training)
         self.datasets[split] = SentenceDataset(encoded, split, dtype, shuffle=training)
 
-    def _encoded(self, examples: Sequence[Example], split: str) -> Iterator[Encoded]:
+    def _encoded(
+        self, examples: Sequence[Example], split: str, training: bool
+    ) -> Iterator[Encoded]:
         """Row numbers, and targets as numbers."""
         vocabulary = self.network_state.vocabulary
         words = list({word for e in examples for sentence in e.sentences for word in sentence})
@@ -188,7 +190,7 @@ class SentencesTask(FairseqTask):
                 target = UNSEEN if number is None else number
             assert target is not None  # Folder gives none
             yield [[rows[word] for word in sentence] for sentence in example.sentences], target
-        if unseen and split == "train":
+        if unseen and training:
             raise UserError(
                 f"{unseen} training examples of {self.cfg.data} have a label that its meta.json "
                 f"lacks; prepare the folder again with `{self.prepared_by}`"

@@ -29,10 +29,11 @@ from selfattn_tasks.words.embeddings import WordVectors, read_vectors
 from selfattn_tasks.words.vocabulary import Vocabulary, differences, read_symbols
 
 from .._flags import flag
+from ..compat import warm_start
 from ..criterions.bio_tagging import IGNORED, BIOTaggingCriterion
 from ..data.propositions import Example, PropositionDataset
 from . import srl_counts
-from ._shared import generate_nothing, outputs_of, short_enough, with_vectors
+from ._shared import generate_nothing, is_training, outputs_of, short_enough, with_vectors
 
 
 @dataclass
@@ -206,14 +207,15 @@ class SRLTaggingTask(FairseqTask):
                 f"--{split}, or name existing sets (--train-subset, --valid-subset)"
             )
         lines = read_lines_file(path)
-        train, examples = split == "train", []
+        train, examples = is_training(split, kwargs), []
+        scored = split != "train"  # a set of another name may be that of validation, too
         if self.target != "predicates":
-            gold = [None] * len(lines) if train else _gold(folder / f"{split}.conll", lines)
+            gold = _gold(folder / f"{split}.conll", lines) if scored else [None] * len(lines)
             examples += [self._example(*pair) for pair in zip(lines, gold, strict=True)]
         if self.target != "arguments":
             for sentence in _sentences(folder / f"{split}.conll"):
                 line = Line(UNMARKED, sentence.words, tuple(predicate_tags(sentence)))
-                examples.append(self._example(line, None if train else sentence))
+                examples.append(self._example(line, sentence if scored else None))
         if train and any(IGNORED in example.target for example in examples):
             raise UserError(
                 f"{path} holds labels that dict.label.txt beside it lacks; prepare the folder "
@@ -288,6 +290,11 @@ class SRLTaggingTask(FairseqTask):
                 f"{self.cfg.data} and {path} have different vocabularies: {different}; "
                 "prepare the data again from the files that it was trained on, or start a new "
                 "training in another --save-dir"
+            )
+        if stored.target != self.target and not warm_start.is_starting():
+            raise UserError(
+                f"--target is {self.target}, but {path} was trained with --target {stored.target}; "
+                "give that one, or start another training from it with --finetune-from-model"
             )
         old, new = (state.config and state.config.features for state in (stored, self.tagger))
         if old and new and not old.tuned and old.checksum != new.checksum:

@@ -128,6 +128,10 @@ def check(args: argparse.Namespace) -> None:
         args.refuse("--predicates belongs to sentences; --input names its predicates itself")
     if args.input and len(args.input) > 2:
         args.refuse("--input takes one file or folder, or a words and a props file")
+    if args.tokenized and args.input:
+        args.refuse("--tokenized is for texts; leave it out with --input")
+    if args.word_column is not None and not args.input:
+        args.refuse("--word-column needs --input")
     if args.texts and (args.input or args.prose or args.sentence):
         args.refuse("a TEXT cannot go with --input, --prose or --sentence")
     if args.find_predicates and not args.input:
@@ -167,7 +171,7 @@ def texts(args: argparse.Namespace) -> Iterator[Text]:
         if tab and not given:
             yield Text(text, tuple(own.split()))
         elif line.strip():
-            yield Text(line, named)
+            yield Text(line, named if given else ())
 
 
 def labelled(args: argparse.Namespace, model: SRL) -> Iterator[Located]:

@@ -1,6 +1,7 @@
 """Predicates found by a trained tagger: prepare, train, predict and score as real commands."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -58,6 +59,23 @@ def trained(train, corpus):
         lines = (done.stdout + done.stderr).splitlines()
         found[target] = folder / "checkpoint_last.pt", logged(lines, "valid")[-1]
     return found
+
+
+def test_a_training_goes_on_with_its_own_target(train, trained, tmp_path):
+    shutil.copy(trained["both"][0], tmp_path)
+    done = train(tmp_path, "--max-epoch", "9")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "error: --target is arguments, but" in done.stderr
+    assert "was trained with --target both; give that one, or start another" in done.stderr
+    old = tmp_path / "checkpoint_last.pt"
+    done = train(tmp_path / "new", "--finetune-from-model", old, "--max-update", "1")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_training_set_of_another_name_is_one(train, tmp_path):
+    done = train(tmp_path, "--train-subset", "valid", "--max-update", "1", "--max-length", "6")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"left out \d+ of \d+ training propositions longer", done.stdout + done.stderr)
 
 
 def validate(run_cli, corpus, path, *flags):

@@ -86,6 +86,14 @@ def test_json_lines_of_prose_name_characters_of_the_file(predict, folder):
     assert [len(record["propositions"]) for record in records] == [0, 1, 1, 1]
 
 
+def test_a_line_may_lack_the_named_word(predict):
+    lines = "The cat chased a mouse.\nIt slept.\nIt chased us.\n"
+    done = predict("--format", "jsonl", "--predicates", "chased", stdin=lines)
+    assert done.returncode == 0, done.stderr
+    records = map(json.loads, done.stdout.splitlines())
+    assert [len(record["propositions"]) for record in records] == [1, 0, 1]
+
+
 def test_a_page_shows_the_words_and_nothing_that_they_hold(predict, folder):
     text = "<script>alert('x')</script> \"chased\" <img src=x onerror=alert(1)> &amp; 茶"
     done = predict("--output", "out.html", "--predicates", "chased", stdin=f"\n{text}\n\n")
@@ -106,6 +114,8 @@ def test_a_page_shows_the_words_and_nothing_that_they_hold(predict, folder):
         ([" "], "", "there is no sentence"),
         (["--predicates", "ran"], "\n \n", "there is no sentence"),
         (["It ran.", "--prose", "a.txt"], "", "a TEXT cannot go with"),
+        (["--input", "a.txt", "--tokenized"], "", "--tokenized is for texts"),
+        (["It ran.", "--word-column", "2"], "", "--word-column needs --input"),
         (["It ran.", "--confidence"], "", "--confidence needs --format json or jsonl"),
         (["--prose", "missing.txt", "--predicates", "a"], "", "there is no file missing.txt"),
         (["It ran.", "--predicates", "ran", "--output", "none/x"], "", "there is no folder"),

@@ -23,6 +23,7 @@ import statistics
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from selfattn.errors import UserError
@@ -82,33 +83,23 @@ def published_rows() -> list[Row]:
     ]
 
 
-def read_parts(folder: Path) -> dict[str, list[Sentence]]:
-    """The gold sentences of all parts.
-
-    Args:
-        folder: what ``selfattn prepare srl`` wrote.
-
-    Raises:
-        UserError: if a file is missing or bad.
-    """
-    return {part: SRL().read_gold(folder / f"{part}.conll") for part in PARTS}
+@cache
+def _gold(path: Path) -> list[Sentence]:
+    return SRL().read_gold(path)
 
 
-def row_of(
-    system: str, folders: Sequence[Path], gold: Mapping[str, list[Sentence]], where: Path
-) -> Row:
+def row_of(system: str, folders: Sequence[Path], gold: Path) -> Row:
     """Score the runs of a system: means, with the standard deviation if there are several.
 
     Args:
         system: its name.
         folders: of its runs, each with files ``PART.props``.
-        gold: from :func:`read_parts`.
-        where: the folder of the gold files, for messages.
+        gold: the folder of the gold files, as ``selfattn prepare srl`` wrote it.
 
     Raises:
         UserError: if a run has no such file, a file is bad, or runs have different files.
     """
-    runs = [_scores(folder, gold, where) for folder in folders]
+    runs = [_scores(folder, gold) for folder in folders]
     for folder, found in zip(folders, runs, strict=True):
         if found.keys() != runs[0].keys():
             raise UserError(
@@ -124,17 +115,16 @@ def row_of(
     return Row(system, str(len(runs)), tuple(cells))
 
 
-def _scores(
-    folder: Path, gold: Mapping[str, list[Sentence]], where: Path
-) -> dict[str, tuple[float, ...]]:
+def _scores(folder: Path, gold: Path) -> dict[str, tuple[float, ...]]:
     """The four figures by the title of the part, for all parts that the run has."""
     sides: dict[str, tuple[list[Sentence], list[Sentence]]] = {}
     for part, title in PARTS.items():
         path = folder / f"{part}.props"
         if path.is_file():
-            found = SRL().read_outputs(path, gold[part], where / f"{part}.conll")
-            sides[title] = gold[part], found
-            for warning in SRL().output_warnings(str(path), path, found, gold[part], False):
+            wanted = _gold(gold / f"{part}.conll")
+            found = SRL().read_outputs(path, wanted, gold / f"{part}.conll")
+            sides[title] = wanted, found
+            for warning in SRL().output_warnings(str(path), path, found, wanted, False):
                 print(f"warning: {warning}", file=sys.stderr)
     if not sides:
         names = ", ".join(f"{part}.props" for part in PARTS)
@@ -237,8 +227,7 @@ def main(args: argparse.Namespace) -> None:
     rows = published_rows()
     if args.runs:
         systems = [(system.name, folders_of(system)) for system in name_systems(args.runs)]
-        gold = read_parts(args.gold)
-        rows += [row_of(name, folders, gold, args.gold) for name, folders in systems]
+        rows += [row_of(name, folders, args.gold) for name, folders in systems]
     note = (
         "Published: Shen et al. 2019, table 4. Other rows: this project's, scored as by the "
         "official script; several runs: mean ± standard deviation."

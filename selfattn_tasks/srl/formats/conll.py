@@ -57,6 +57,10 @@ def read(
     if form not in FORMATS:
         raise UserError(f"the format is {form!r}, but must be one of {', '.join(FORMATS)}")
     path = Path(path)
+    implied = "conll05" if props is not None else "conll12" if path.is_dir() else form
+    if form not in ("auto", implied):
+        what = "a words and a props file are" if props is not None else f"the folder {path} is"
+        raise UserError(f"the format is {form}, but {what} read as {implied}")
     if props is not None:
         words = read_blocks(path)
         at = _word_column(words, word_column)

@@ -136,7 +136,8 @@ def regrouped(
     """Group the propositions of a file of lines into the sentences of another file.
 
     Lines leave out sentences without a predicate and do not tell where a repeated sentence ends.
-    Sentences with lemmas, which lines do not have, or that do not fit, stay as they are.
+    Sentences with lemmas, which lines do not have, or that do not fit, stay as they are; so do
+    those without any proposition, and where neither words nor predicates tell sentences apart.
 
     Args:
         sentences: those of the file of lines.
@@ -145,12 +146,15 @@ def regrouped(
             tell sentences apart.
     """
     rest = deque((s.words, p) for s in sentences for p in s.propositions)
-    if any(proposition.lemma for _, proposition in rest):
+    if not rest or any(proposition.lemma for _, proposition in rest):
+        return list(sentences)
+    if end_to_end and not all(other.has_words for other in like):
         return list(sentences)
     found = []
     for other in like:
         open_predicates = {p.predicate for p in other.propositions}
         taken: list[Proposition] = []
+        words = other.words if other.has_words else None
         while (
             rest
             and (
@@ -158,9 +162,11 @@ def regrouped(
                 if end_to_end
                 else rest[0][1].predicate in open_predicates
             )
-            and (rest[0][0] == other.words or not other.has_words)
+            and len(rest[0][0]) == len(other.words)
+            and words in (None, rest[0][0])
         ):
-            taken.append(rest.popleft()[1])
+            words, proposition = rest.popleft()
+            taken.append(proposition)
             open_predicates.discard(taken[-1].predicate)
         found.append(Sentence(other.words, tuple(taken)))
     return list(sentences) if rest else found

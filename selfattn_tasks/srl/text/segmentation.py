@@ -126,7 +126,7 @@ def treebank_forms(words: Sequence[str], known: Container[str]) -> tuple[str, ..
     Returns:
         for each word the first of its forms that is known, or the word.
 
-    >>> treebank_forms(('"', "No", '"', "(", "isn’t"), {"``", "''", "-LRB-"})
+    >>> treebank_forms(('"', "No", '"', "(", "isn’t"), {"``", "''", "-lrb-"})
     ('``', 'No', "''", '-LRB-', "isn't")
     """
     found = []
@@ -137,7 +137,8 @@ def treebank_forms(words: Sequence[str], known: Container[str]) -> tuple[str, ..
             forms = ("''",) if is_open else ("``",)
             is_open = not is_open
         plain = word if word in _FORMS else word.translate(_PLAIN)
-        found.append(next((form for form in (word, plain, *forms) if form in known), plain))
+        tried = (word, plain, *forms)
+        found.append(next((f for f in tried if f in known or f.lower() in known), plain))
     return tuple(found)
 
 

@@ -263,6 +263,24 @@ def test_lines_fit_into_the_sentences_that_they_were_made_of(tmp_path, generator
         assert lines.regrouped(lemmas, sentences) == lemmas
 
 
+def test_lines_fit_into_sentences_without_words():
+    def sentence(words, *predicates, bare=False):
+        props = tuple(Proposition(p, "", (Span("V", p, p),)) for p in predicates)
+        return Sentence(("",) * len(words) if bare else tuple(words), props)
+
+    go, cats = ["We", "go", "to", "do"], ["Cats", "or", "dogs", "eat"]
+    short = ["Eat", "now"]
+    made = [sentence(go, 1), sentence(cats, 3), sentence(short, 0)]
+    bare = [sentence(go, 1, 3, bare=True), sentence(cats, 0, 3, bare=True),
+            sentence(short, 0, bare=True)]  # fmt: skip
+    found = lines.regrouped(made, bare)
+    assert [[p.predicate for p in s.propositions] for s in found] == [[1], [3], [0]]
+    assert lines.regrouped(made, bare, end_to_end=True) == made
+    # Nothing that could tell where a sentence belongs.
+    none = [sentence(go)]
+    assert lines.regrouped(none, made) == none
+
+
 def test_a_dash_may_be_a_predicate(tmp_path):
     """Its lemma must not look like that of a word that is none."""
     spans = (Span("A0", 0, 0), Span("V", 1, 1))

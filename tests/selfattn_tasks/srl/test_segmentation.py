@@ -72,6 +72,8 @@ def test_words_take_the_form_that_training_saw():
     assert treebank_forms(words, penn) == (
         "``", "Yes", "''", "-LRB-", "it", "isn't", "-RRB-", "``", "x", "''"
     )  # fmt: skip
+    lower = treebank_forms(("(", "No", ")"), {"-lrb-", "-rrb-", "no"})  # of a model's dictionary
+    assert lower == ("-LRB-", "No", "-RRB-")
     web = {'"', "(", ")", "isn’t"}
     assert treebank_forms(words, web) == ('"', "Yes", '"', "(", "it", "isn’t", ")", '"', "x", '"')
 
