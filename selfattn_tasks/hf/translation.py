@@ -116,8 +116,8 @@ def read_model(
     """
     state = state or checkpoints.read(path)
     flags = checkpoints.flags(state)
-    # It takes a relative path as one below the checkpoint's folder, as fairseq does.
-    found = find_parts(path.parent, path.name, None if data is None else str(Path(data).absolute()))
+    # A relative path would be one below the checkpoint's folder, as it is in fairseq.
+    found = find_parts(path.parent, path.name, data and str(Path(data).absolute()))
     place = Path(found["data_name_or_path"])
     languages = _languages(state, path)
     entries = read_dictionary(place / f"dict.{languages[0]}.txt")
@@ -245,9 +245,7 @@ def read_folder(folder: Path) -> tuple[Any, Any]:
 
 
 def to_fairseq(folder: Path, path: Path) -> None:
-    """Write a folder as a checkpoint for fairseq-generate, with its dictionaries beside it.
-
-    So is whether text is to be lower-cased, for an export of the checkpoint.
+    """Write a folder as a checkpoint for fairseq-generate, and beside it how text was prepared.
 
     Args:
         folder: of Hugging Face, with a translation model.
@@ -296,9 +294,8 @@ def to_fairseq(folder: Path, path: Path) -> None:
     }
     dictionary = "".join(f"{entry} 1\n" for entry in entries[len(SPECIAL) :]).encode("utf-8")
     beside = {f"dict.{args[side]}.txt": dictionary for side in ("source_lang", "target_lang")}
-    lowercase = '"Lowercase"' in tokenizer.backend_tokenizer.to_str()
-    cleaning = json.dumps({"options": {"cleaning": {"lowercase": lowercase}}})
-    beside[SUMMARY] = f"{cleaning}\n".encode()
+    cleaning = {"lowercase": '"Lowercase"' in tokenizer.backend_tokenizer.to_str()}
+    beside[SUMMARY] = json.dumps({"options": {"cleaning": cleaning}}).encode()
     if (folder / "spm.model").is_file():
         beside["spm.model"] = (folder / "spm.model").read_bytes()
     for name, content in beside.items():
