@@ -100,6 +100,12 @@ class Task(ABC):
     hypotheses: str
 
     @property
+    def curves(self) -> dict[str, tuple[str, int]]:
+        """Of ``valid_metrics`` by name, what pictures call a score, and its digits there."""
+        shown = self.valid_metrics.items()
+        return {name: (label, min(self.scale(label).digits, 3)) for name, label in shown}
+
+    @property
     def grid_keys(self) -> tuple[str, ...]:
         """The keys of a grid file that belong to the task."""
         return (self.flags_key, self.gold_key, *(["lowercase"] if self.ignores_case else []))

@@ -77,9 +77,8 @@ def flush_tiny_moments() -> None:
 
     @wrap(FairseqOptimizer, "step")
     def step(original: Any, self: FairseqOptimizer, *args: Any, **kwargs: Any) -> None:
-        param = next(iter(self.params))
-        kept = torch.finfo(torch.float32).tiny * torch.tensor(0.5) != 0  # not if a user flushes
-        if param.device.type != "cpu" or not kept:
+        on_cpu = next(iter(self.params)).device.type == "cpu"
+        if not on_cpu or torch.tensor(torch.finfo(torch.float32).tiny) * 0.5 == 0:  # flushed anyway
             return original(self, *args, **kwargs)
         torch.set_flush_denormal(True)
         try:

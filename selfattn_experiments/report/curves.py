@@ -164,9 +164,9 @@ def plot(runs: Mapping[str, Curves], output: Path, title: str = "") -> None:
 
     check_picture(output)
     scores = {
-        name: (label, task.scale(label).digits)
+        name: shown
         for task in TASKS.values()
-        for name, label in task.valid_metrics.items()
+        for name, shown in task.curves.items()
         if any(name in curves.valid for curves in runs.values())
     }
     figure = new_figure(6.2 + 4.3 * len(scores), 4.2)
@@ -211,7 +211,7 @@ def _draw_score(
     for colour, (name, curves) in zip(colours(len(runs)), runs.items(), strict=True):
         if points := curves.valid.get(score):
             # Written beside the points, the numbers of runs that end alike would overlap.
-            end = f"{points[-1][1]:.{min(digits, 3)}f} at the end"
+            end = f"{points[-1][1]:.{digits}f} at the end"
             _draw_validation(panel, points, colour, f"{name}: {end}")
     panel.set_ylabel(label)
     # A correlation may be negative at first.

@@ -82,7 +82,7 @@ def _lead(
 
 
 def _digits(name: str, scores: Scores) -> int:
-    return min(scores[name][1], 3) if name in scores else 2
+    return scores[name][1] if name in scores else 2
 
 
 def _where(update: int, runs: Sequence[Sequence[tuple[int, float]]]) -> str:

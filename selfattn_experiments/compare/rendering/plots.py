@@ -51,8 +51,7 @@ def draw(report: Report, folder: Path, logs: Mapping[str, Sequence[Path]]) -> li
         for system in report.systems
     }
     if any(curves.values()):
-        task = TASKS[report.settings.task]
-        scores = {name: (s, task.scale(s).digits) for name, s in task.valid_metrics.items()}
+        scores = TASKS[report.settings.task].curves
         figures["curves"] = draw_learning(curves, scores)
         leads = draw_leads(curves, report.baseline, scores)
         figures |= {"leads": leads} if leads else {}

@@ -1,76 +1,21 @@
 """Whole comparisons on sentences made up here: what is refused, warned about and found."""
 
 import json
-import random
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from selfattn.errors import UserError
 from selfattn_experiments.compare.compare import Request, compare
 from selfattn_experiments.compare.rendering.files import render
-from selfattn_experiments.compare.rendering.learning import draw_leads, draw_learning
-from selfattn_experiments.compare.rendering.plots import _differences, _runs, draw
 from selfattn_experiments.compare.results import Settings
 from selfattn_experiments.compare.runs import name_logs, name_systems, name_test_sets
-from selfattn_experiments.report import Curves
+from tests.selfattn_experiments.compare.made_up import LINES, found, translations
 
 sacrebleu = pytest.importorskip("sacrebleu")
 pytest.importorskip("scipy")
-
-LINES = [
-    f"Die {who} {does} {what} {when}."
-    for who in ("Katze", "Tante", "Ente") for does in ("sieht", "malt", "hört")
-    for what in ("rote Boote", "den Mond") for when in ("heute", "oft am Abend")
-]  # fmt: skip
-
-
-def translations(seed, wrong):
-    rng = random.Random(seed)
-    words = " ".join(LINES).replace(".", "").split()
-    return [
-        " ".join(rng.choice(words) if rng.random() < wrong else w for w in line[:-1].split()) + "."
-        for line in LINES
-    ]
-
-
-def generated(lines, seed):
-    """What fairseq-generate prints: batches in another order."""
-    blocks = [
-        f"S-{i}\tx\nT-{i}\t{LINES[i]}\nH-{i}\t-0.1\t{line}\nD-{i}\t-0.1\t{line}\n"
-        for i, line in enumerate(lines)
-    ]
-    random.Random(seed).shuffle(blocks)
-    return "".join(blocks)
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    """A good system of plain text and a bad one of fairseq-generate, three seeds each."""
-    monkeypatch.chdir(tmp_path)
-    Path("one.de").write_text("".join(f"{line}\n" for line in LINES), "utf-8")
-    Path("short.de").write_text("".join(f"{line}\n" for line in LINES[:9]), "utf-8")
-    for seed in (1, 2, 3):
-        for name, wrong in (("base", 0.4), ("good", 0.05)):
-            run = Path("runs", f"{name}-{seed}")
-            run.mkdir(parents=True)
-            out = translations(f"{name}{seed}", wrong)
-            text = generated(out, seed) if name == "base" else "".join(f"{s}\n" for s in out)
-            (run / "one.out").write_text(text, "utf-8")
-    return tmp_path
-
-
-def found(
-    base="runs/base-*/one.out", system="runs/good-*/one.out", ref="one.de", metrics=("bleu",),
-    **settings,
-):  # fmt: skip
-    request = Request(
-        name_systems([base, system]), name_test_sets([ref]), "auto", metrics,
-        Settings("", (), samples=200, **settings),
-    )  # fmt: skip
-    return compare(request)
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def test_runs_are_matched_by_seed_and_scored_in_corpus_order():
@@ -326,50 +271,3 @@ def test_names_given_twice_and_unknown_ones_are_refused():
         name_test_sets(["a/test.de", "b/test.de"])
     with pytest.raises(UserError, match="NAME of x, y"):
         name_logs(["z=*/train.log"], name_systems(["x=a/*", "y=b/*"]))
-
-
-def test_an_interval_beyond_the_metric_is_warned_of_and_cut(folder):
-    pytest.importorskip("matplotlib")
-    # One of two runs translates nothing well: Student's interval of two reaches far below 0.
-    Path("runs/good-1/one.out").write_text("x y z .\n" * len(LINES), "utf-8")
-    report = found(system="runs/good-[12]/one.out")
-    system = report.systems[1]
-    low, high = report.summary("one", system, "BLEU").interval
-    assert low < 0 and high > 100
-    (warning,) = (w for w in report.warnings if "do not exist" in w)
-    assert warning.startswith(f"{system} on one: the 95 % interval of BLEU, {low:.2f} to ")
-    for figure, axis in ((_runs(report), "y"), (_differences(report), "x")):
-        assert "cut where it holds scores that do not exist" in figure.get_suptitle()
-        (axes,) = figure.axes
-        drawn = np.concatenate([getattr(line, f"get_{axis}data")() for line in axes.lines])
-        shift = report.summary("one", report.baseline, "BLEU").mean if axis == "x" else 0.0
-        assert drawn.min() + shift >= -1e-9 and drawn.max() + shift <= 100 + 1e-9
-
-
-def test_curves_say_how_far_all_runs_went_in_the_digits_of_their_score(folder, caplog):
-    pytest.importorskip("matplotlib")
-    for system, runs in (("base", (3, 3)), ("good", (3, 2))):
-        for seed, last in enumerate(runs, 1):
-            lines = [
-                f'2026-01-01 | INFO | valid | {{"epoch": {n}, "valid_bleu": "{20 + n}", '
-                f'"valid_num_updates": "{1000 * n}"}}\n'
-                for n in range(1, last + 1)
-            ]
-            (folder / f"runs/{system}-{seed}/train.log").write_text("".join(lines))
-    (folder / "runs/base-3/train.log").write_text("another trainer's\n")
-    for _ in range(2):
-        draw(found(), folder / "pictures", {})
-        svg = (folder / "pictures/curves.svg").read_text()
-        assert "base: 23.00 at the end" in svg and "good: 22.00 at update 2,000 of 3,000" in svg
-        # Then one that would be both systems', since it lies above the folders of both.
-        (folder / "runs/base-3/train.log").unlink(missing_ok=True)
-        (folder / "runs/train.log").write_text(lines[0].replace("21", "99"))
-    assert caplog.text.count("runs/base-3/train.log holds no line of a training") == 1
-    scores = {"bleu": ("Pearson", 4)}
-    curves = {s: [Curves(valid={"bleu": [(1, v), (2, v)]}) for v in (a, a + 1)] for s, a in
-              (("base", 0.0), ("good", 0.0049))}  # fmt: skip
-    for figure, words in (
-        (draw_learning(curves, scores), "good: 0.505 at the end"),
-        (draw_leads(curves, "base", scores), "good: +0.005 at the end"),
-    ):
-        assert words in [t.get_text() for t in figure.axes[0].get_legend().get_texts()]
