@@ -1,8 +1,9 @@
 # mypy: ignore-errors
 """Exact kernels for flagged tiles: a softmax for each query and feature, nothing factorised.
 
-They run after the fast kernels over the same grid and return at once where no flag is set, so that
-the host never waits for a flag. In a flagged tile ``den`` holds the logarithm of the normaliser.
+They run after the fast kernels, a program for each tile of flags, and return at once where none is
+set, so that the host never waits for a flag. Where one is, the program takes a few rows at a time.
+In a flagged tile ``den`` holds the logarithm of the normaliser.
 """
 
 from ...common.triton_tools import LOG2E, inline, kernel, key_span, tl
@@ -40,60 +41,60 @@ def exact_forward_kernel(
     SAVE: tl.constexpr,
 ):  # fmt: skip
     """Forward, two passes over the keys: the maximum for each query and feature, then the sums."""
-    lane, first = own_tile(length, BM)
-    if tl.load(flag_ptr + lane * tl.cdiv(length, BF) + first // BF) == 0:
+    lane, begin = own_tile(length, BF)
+    if tl.load(flag_ptr + lane * tl.cdiv(length, BF) + begin // BF) == 0:
         return
     batch, b, h, q_ptr, k_ptr, v_ptr, s_ptr, left, right = own_head(
         lane, heads, q_ptr, k_ptr, v_ptr, s_ptr, left_ptr, right_ptr,
         q_b, q_h, k_b, k_h, v_b, v_h, s_b, s_h,
     )  # fmt: skip
-    stop = tl.minimum(first + BM, length)
-    rows = first + tl.arange(0, BM)
-    real_rows = rows < length
-    lo, hi, _, _ = key_span(first, stop, left, right, length, bounds_ptr, batch, HAS_PADDING)
-    q = load_rows(q_ptr, first, q_t, real_rows, BM, DK, SK, True).to(tl.float32)
-
-    m = tl.full([BM], -1e30, tl.float32)
-    y = tl.full([BM, SV], -1e30, tl.float32)
-    for start in range(lo, hi, BN):
-        keys = start + tl.arange(0, BN)
-        real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
-        k = load_rows(k_ptr, start, k_t, real, BN, DK, SK, True).to(tl.float32)
-        s = load_rows(s_ptr, start, s_t, real, BN, DV, SV, True).to(tl.float32)
-        r, x = pair_scores(q, k, rows, keys, real, left, right, scale, LOGSIGMOID)
-        m = tl.maximum(m, tl.max(r, 1))
-        y = tl.maximum(y, tl.max(r[:, :, None] + (s * LOG2E)[None, :, :], 1))
-    live = (m > -1e29) & real_rows
-    # y becomes a score that a key at the maximum has beside the row maximum, in natural units.
-    y = tl.where(live[:, None], (y - m[:, None]) / LOG2E, 0.0)
-
-    if DROPOUT:
-        seed = tl.load(seed_ptr)
-    num = tl.zeros([BM, SV], tl.float32)
-    den = tl.zeros([BM, SV], tl.float32)
-    for start in range(lo, hi, BN):
-        keys = start + tl.arange(0, BN)
-        real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
-        k = load_rows(k_ptr, start, k_t, real, BN, DK, SK, True).to(tl.float32)
-        s = load_rows(s_ptr, start, s_t, real, BN, DV, SV, True).to(tl.float32)
-        v = load_rows(v_ptr, start, v_t, real, BN, DV, SV, True).to(tl.float32)
-        r, x = pair_scores(q, k, rows, keys, real, left, right, scale, LOGSIGMOID)
-        z = (r - m[:, None])[:, :, None] + (s[None, :, :] - y[:, None, :]) * LOG2E
-        w = tl.exp2(z)  # eq. 11, before the division
-        den += tl.sum(w, 1)
-        if DROPOUT:
-            pair = pair_factor(seed, lane, rows[:, None], keys[None, :], threshold, pair_scale)
-            w *= pair[:, :, None]
-        num += tl.sum(w * v[None, :, :], 1)
-    den = tl.where(live[:, None], den, 1.0)
-    out = tl.where(live[:, None], num / den, 0.0)  # eq. 12
     out_ptr += b * length * heads * DV + h * DV
-    store_rows(out_ptr, first, heads * DV, real_rows, out, BM, DV, SV)
-    if SAVE:
-        row = lane.to(tl.int64) * length
-        log_den = y + tl.log2(den) / LOG2E
-        store_rows(den_ptr + row * DV, first, DV, real_rows, log_den, BM, DV, SV)
-        tl.store(row_max_ptr + row + rows, m, mask=real_rows)
+    row = lane.to(tl.int64) * length
+    seed = tl.load(seed_ptr) if DROPOUT else 0
+    for first in range(begin, tl.minimum(begin + BF, length), BM):
+        stop = tl.minimum(first + BM, length)
+        rows = first + tl.arange(0, BM)
+        real_rows = rows < length
+        lo, hi, _, _ = key_span(first, stop, left, right, length, bounds_ptr, batch, HAS_PADDING)
+        q = load_rows(q_ptr, first, q_t, real_rows, BM, DK, SK, True).to(tl.float32)
+
+        m = tl.full([BM], -1e30, tl.float32)
+        y = tl.full([BM, SV], -1e30, tl.float32)
+        for start in range(lo, hi, BN):
+            keys = start + tl.arange(0, BN)
+            real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
+            k = load_rows(k_ptr, start, k_t, real, BN, DK, SK, True).to(tl.float32)
+            s = load_rows(s_ptr, start, s_t, real, BN, DV, SV, True).to(tl.float32)
+            r, x = pair_scores(q, k, rows, keys, real, left, right, scale, LOGSIGMOID)
+            m = tl.maximum(m, tl.max(r, 1))
+            y = tl.maximum(y, tl.max(r[:, :, None] + (s * LOG2E)[None, :, :], 1))
+        live = (m > -1e29) & real_rows
+        # y becomes a score that a key at the maximum has beside the row maximum, in natural units.
+        y = tl.where(live[:, None], (y - m[:, None]) / LOG2E, 0.0)
+
+        num = tl.zeros([BM, SV], tl.float32)
+        den = tl.zeros([BM, SV], tl.float32)
+        for start in range(lo, hi, BN):
+            keys = start + tl.arange(0, BN)
+            real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
+            k = load_rows(k_ptr, start, k_t, real, BN, DK, SK, True).to(tl.float32)
+            s = load_rows(s_ptr, start, s_t, real, BN, DV, SV, True).to(tl.float32)
+            v = load_rows(v_ptr, start, v_t, real, BN, DV, SV, True).to(tl.float32)
+            r, x = pair_scores(q, k, rows, keys, real, left, right, scale, LOGSIGMOID)
+            z = (r - m[:, None])[:, :, None] + (s[None, :, :] - y[:, None, :]) * LOG2E
+            w = tl.exp2(z)  # eq. 11, before the division
+            den += tl.sum(w, 1)
+            if DROPOUT:
+                pair = pair_factor(seed, lane, rows[:, None], keys[None, :], threshold, pair_scale)
+                w *= pair[:, :, None]
+            num += tl.sum(w * v[None, :, :], 1)
+        den = tl.where(live[:, None], den, 1.0)
+        out = tl.where(live[:, None], num / den, 0.0)  # eq. 12
+        store_rows(out_ptr, first, heads * DV, real_rows, out, BM, DV, SV)
+        if SAVE:
+            log_den = y + tl.log2(den) / LOG2E
+            store_rows(den_ptr + row * DV, first, DV, real_rows, log_den, BM, DV, SV)
+            tl.store(row_max_ptr + row + rows, m, mask=real_rows)
 
 
 @inline
@@ -128,40 +129,41 @@ def exact_query_kernel(
     HAS_PADDING: tl.constexpr, LOGSIGMOID: tl.constexpr, DROPOUT: tl.constexpr,
 ):  # fmt: skip
     """Gradient of q for the rows of flagged tiles, instead of what the fast kernel wrote."""
-    lane, first = own_tile(length, BM)
-    if tl.load(flag_ptr + lane * tl.cdiv(length, BF) + first // BF) == 0:
+    lane, begin = own_tile(length, BF)
+    if tl.load(flag_ptr + lane * tl.cdiv(length, BF) + begin // BF) == 0:
         return
     batch, b, h, q_ptr, k_ptr, v_ptr, s_ptr, left, right = own_head(
         lane, heads, q_ptr, k_ptr, v_ptr, s_ptr, left_ptr, right_ptr,
         q_b, q_h, k_b, k_h, v_b, v_h, s_b, s_h,
     )  # fmt: skip
-    stop = tl.minimum(first + BM, length)
-    rows = first + tl.arange(0, BM)
-    real_rows = rows < length
-    lo, hi, _, _ = key_span(first, stop, left, right, length, bounds_ptr, batch, HAS_PADDING)
     seed = tl.load(seed_ptr) if DROPOUT else 0
     row = lane.to(tl.int64) * length
     whole = b * length * heads * DV + h * DV
-    q = load_rows(q_ptr, first, q_t, real_rows, BM, DK, SK, True).to(tl.float32)
-    grad = load_rows(g_ptr + b * g_b + h * g_h, first, g_t, real_rows, BM, DV, SV, True)
-    grad = grad.to(tl.float32)
-    out = load_rows(out_ptr + whole, first, heads * DV, real_rows, BM, DV, SV, True).to(tl.float32)
-    log_den = load_rows(den_ptr + row * DV, first, DV, real_rows, BM, DV, SV, True)
-    m = tl.load(row_max_ptr + row + rows, mask=real_rows, other=float("inf"))
-    dq = tl.zeros([BM, SK], tl.float32)
-    for start in range(lo, hi, BN):
-        keys = start + tl.arange(0, BN)
-        real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
-        k = load_rows(k_ptr, start, k_t, real, BN, DK, SK, True).to(tl.float32)
-        s = load_rows(s_ptr, start, s_t, real, BN, DV, SV, True).to(tl.float32)
-        v = load_rows(v_ptr, start, v_t, real, BN, DV, SV, True).to(tl.float32)
-        dr, dv_pair, ds_pair = exact_pair(
-            q, k, v, s, grad, out, log_den, m, rows, keys, real, left, right, scale,
-            seed, lane, threshold, pair_scale, SV, LOGSIGMOID, DROPOUT,
-        )  # fmt: skip
-        dq += tl.sum(dr[:, :, None] * k[None, :, :], 1)
     dq_ptr += b * length * heads * DK + h * DK
-    store_rows(dq_ptr, first, heads * DK, real_rows, dq * gain, BM, DK, SK)
+    for first in range(begin, tl.minimum(begin + BF, length), BM):
+        stop = tl.minimum(first + BM, length)
+        rows = first + tl.arange(0, BM)
+        real_rows = rows < length
+        lo, hi, _, _ = key_span(first, stop, left, right, length, bounds_ptr, batch, HAS_PADDING)
+        q = load_rows(q_ptr, first, q_t, real_rows, BM, DK, SK, True).to(tl.float32)
+        grad = load_rows(g_ptr + b * g_b + h * g_h, first, g_t, real_rows, BM, DV, SV, True)
+        grad = grad.to(tl.float32)
+        out = load_rows(out_ptr + whole, first, heads * DV, real_rows, BM, DV, SV, True)
+        log_den = load_rows(den_ptr + row * DV, first, DV, real_rows, BM, DV, SV, True)
+        m = tl.load(row_max_ptr + row + rows, mask=real_rows, other=float("inf"))
+        dq = tl.zeros([BM, SK], tl.float32)
+        for start in range(lo, hi, BN):
+            keys = start + tl.arange(0, BN)
+            real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
+            k = load_rows(k_ptr, start, k_t, real, BN, DK, SK, True).to(tl.float32)
+            s = load_rows(s_ptr, start, s_t, real, BN, DV, SV, True).to(tl.float32)
+            v = load_rows(v_ptr, start, v_t, real, BN, DV, SV, True).to(tl.float32)
+            dr, dv_pair, ds_pair = exact_pair(
+                q, k, v, s, grad, out.to(tl.float32), log_den, m, rows, keys, real, left, right,
+                scale, seed, lane, threshold, pair_scale, SV, LOGSIGMOID, DROPOUT,
+            )  # fmt: skip
+            dq += tl.sum(dr[:, :, None] * k[None, :, :], 1)
+        store_rows(dq_ptr, first, heads * DK, real_rows, dq * gain, BM, DK, SK)
 
 
 @kernel
@@ -175,13 +177,13 @@ def exact_key_kernel(
     HAS_PADDING: tl.constexpr, LOGSIGMOID: tl.constexpr, DROPOUT: tl.constexpr,
 ):  # fmt: skip
     """Adds to the gradients of k, v and s what the queries of flagged tiles contribute."""
-    lane, first = own_tile(length, BN)
+    lane, begin = own_tile(length, BF)
     batch, b, h, q_ptr, k_ptr, v_ptr, s_ptr, left, right = own_head(
         lane, heads, q_ptr, k_ptr, v_ptr, s_ptr, left_ptr, right_ptr,
         q_b, q_h, k_b, k_h, v_b, v_h, s_b, s_h,
     )  # fmt: skip
-    stop = tl.minimum(first + BN, length)
-    lo, hi, _, _ = key_span(first, stop, -right, -left, length, bounds_ptr, batch, False)
+    end = tl.minimum(begin + BF, length)
+    lo, hi, _, _ = key_span(begin, end, -right, -left, length, bounds_ptr, batch, False)
     flags = flag_ptr + lane * tl.cdiv(length, BF)
     tile0, tile1 = lo // BF, tl.cdiv(tl.maximum(hi, lo), BF)
     flagged = 0
@@ -191,41 +193,42 @@ def exact_key_kernel(
     if flagged == 0:
         return
     g_ptr += b * g_b + h * g_h
-    keys = first + tl.arange(0, BN)
-    exist = keys < length
-    real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
-    k = load_rows(k_ptr, first, k_t, real, BN, DK, SK, True).to(tl.float32)
-    s = load_rows(s_ptr, first, s_t, real, BN, DV, SV, True).to(tl.float32)
-    v = load_rows(v_ptr, first, v_t, real, BN, DV, SV, True).to(tl.float32)
     seed = tl.load(seed_ptr) if DROPOUT else 0
     row = lane.to(tl.int64) * length
     whole = b * length * heads * DV + h * DV
-    dk = tl.zeros([BN, SK], tl.float32)
-    dv = tl.zeros([BN, SV], tl.float32)
-    ds = tl.zeros([BN, SV], tl.float32)
-    for tile in range(tile0, tile1):
-        if tl.load(flags + tile) != 0:
-            for start in range(tile * BF, tl.minimum(tile * BF + BF, length), BM):
-                rows = start + tl.arange(0, BM)
-                there = rows < length
-                q = load_rows(q_ptr, start, q_t, there, BM, DK, SK, True).to(tl.float32)
-                grad = load_rows(g_ptr, start, g_t, there, BM, DV, SV, True).to(tl.float32)
-                out = load_rows(out_ptr + whole, start, heads * DV, there, BM, DV, SV, True)
-                log_den = load_rows(den_ptr + row * DV, start, DV, there, BM, DV, SV, True)
-                m = tl.load(row_max_ptr + row + rows, mask=there, other=float("inf"))
-                dr, dv_pair, ds_pair = exact_pair(
-                    q, k, v, s, grad, out.to(tl.float32), log_den, m, rows, keys, real, left,
-                    right, scale, seed, lane, threshold, pair_scale, SV, LOGSIGMOID, DROPOUT,
-                )  # fmt: skip
-                dk += tl.sum(dr[:, :, None] * q[:, None, :], 0)
-                dv += tl.sum(dv_pair, 0)
-                ds += tl.sum(ds_pair, 0)
-    if DROPOUT:
-        dv *= key_factor(seed, lane, keys, SV, threshold, 1.0)
     dk_ptr += b * length * heads * DK + h * DK
-    dk = dk * gain + load_rows(dk_ptr, first, heads * DK, exist, BN, DK, SK, True)
-    dv += load_rows(dv_ptr + whole, first, heads * DV, exist, BN, DV, SV, True)
-    ds += load_rows(ds_ptr + whole, first, heads * DV, exist, BN, DV, SV, True)
-    store_rows(dk_ptr, first, heads * DK, exist, dk, BN, DK, SK)
-    store_rows(dv_ptr + whole, first, heads * DV, exist, dv, BN, DV, SV)
-    store_rows(ds_ptr + whole, first, heads * DV, exist, ds, BN, DV, SV)
+    for first in range(begin, end, BN):
+        keys = first + tl.arange(0, BN)
+        exist = keys < length
+        real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
+        k = load_rows(k_ptr, first, k_t, real, BN, DK, SK, True).to(tl.float32)
+        s = load_rows(s_ptr, first, s_t, real, BN, DV, SV, True).to(tl.float32)
+        v = load_rows(v_ptr, first, v_t, real, BN, DV, SV, True).to(tl.float32)
+        dk = tl.zeros([BN, SK], tl.float32)
+        dv = tl.zeros([BN, SV], tl.float32)
+        ds = tl.zeros([BN, SV], tl.float32)
+        for tile in range(tile0, tile1):
+            if tl.load(flags + tile) != 0:
+                for start in range(tile * BF, tl.minimum(tile * BF + BF, length), BM):
+                    rows = start + tl.arange(0, BM)
+                    there = rows < length
+                    q = load_rows(q_ptr, start, q_t, there, BM, DK, SK, True).to(tl.float32)
+                    grad = load_rows(g_ptr, start, g_t, there, BM, DV, SV, True).to(tl.float32)
+                    out = load_rows(out_ptr + whole, start, heads * DV, there, BM, DV, SV, True)
+                    log_den = load_rows(den_ptr + row * DV, start, DV, there, BM, DV, SV, True)
+                    m = tl.load(row_max_ptr + row + rows, mask=there, other=float("inf"))
+                    dr, dv_pair, ds_pair = exact_pair(
+                        q, k, v, s, grad, out.to(tl.float32), log_den, m, rows, keys, real, left,
+                        right, scale, seed, lane, threshold, pair_scale, SV, LOGSIGMOID, DROPOUT,
+                    )  # fmt: skip
+                    dk += tl.sum(dr[:, :, None] * q[:, None, :], 0)
+                    dv += tl.sum(dv_pair, 0)
+                    ds += tl.sum(ds_pair, 0)
+        if DROPOUT:
+            dv *= key_factor(seed, lane, keys, SV, threshold, 1.0)
+        dk = dk * gain + load_rows(dk_ptr, first, heads * DK, exist, BN, DK, SK, True)
+        dv += load_rows(dv_ptr + whole, first, heads * DV, exist, BN, DV, SV, True)
+        ds += load_rows(ds_ptr + whole, first, heads * DV, exist, BN, DV, SV, True)
+        store_rows(dk_ptr, first, heads * DK, exist, dk, BN, DK, SK)
+        store_rows(dv_ptr + whole, first, heads * DV, exist, dv, BN, DV, SV)
+        store_rows(ds_ptr + whole, first, heads * DV, exist, ds, BN, DV, SV)

@@ -76,7 +76,7 @@ class Triton(MTSACall):
             if inputs[5] is not None:
                 common.launch(triton_tools.bounds_kernel, len(done.bounds), launch.arguments)
             launch.over_queries(forward.forward_kernel, tiles.forward)
-            launch.over_queries(exact.exact_forward_kernel, tiles.exact)
+            launch.over_flags(exact.exact_forward_kernel, tiles.exact)
         return done
 
     def backward(self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]) -> Outputs:
@@ -100,8 +100,8 @@ class Triton(MTSACall):
             launch.over_queries(backward.query_kernel, tiles.query)
             launch.over_keys(backward.key_kernel, tiles.key)
             launch.over_keys(backward.value_kernel, tiles.value)
-            launch.over_queries(exact.exact_query_kernel, tiles.exact)
-            launch.over_keys(exact.exact_key_kernel, tiles.exact)
+            launch.over_flags(exact.exact_query_kernel, tiles.exact)
+            launch.over_flags(exact.exact_key_kernel, tiles.exact)
         return found
 
     def factors(self, inputs: Sequence[Any]) -> Outputs:
@@ -197,6 +197,10 @@ class _Launch:
     def over_keys(self, kernel: Any, tile: configs.Tile) -> None:
         """Run a kernel with a program for each key tile."""
         self._run(kernel, self.programs(tile.keys), tile)
+
+    def over_flags(self, kernel: Any, tile: configs.Tile) -> None:
+        """Run a kernel with a program for as many queries or keys as a flag stands for."""
+        self._run(kernel, self.programs(self.arguments["BF"]), tile)
 
     def _run(self, kernel: Any, programs: int, tile: configs.Tile) -> None:
         features = min(tile.features, self.arguments["SV"])
