@@ -72,7 +72,7 @@ class FairseqMethod(Method):
 
         return Case(step, sum(p.numel() for p in trainer.model.parameters()), stateful=True)
 
-    def check(self, setup: Setup, length: int) -> None:
+    def check(self, setup: Setup, length: int, *, against_reference: bool = True) -> None:
         """The encoder's output for a sentence beside longer ones and alone; finite weights."""
         trainer = self._trainer(setup, length)
         batch = _batch(trainer.task, 3, length, 1, trainer.device)

@@ -130,7 +130,7 @@ class Method(ABC):
         """The module with fresh weights, float32 on the CPU."""
 
     def inputs(self, setup: Setup, batch: int, length: int) -> list[Tensor]:
-        """Standard normal inputs, float32 on the CPU; ``(B, T, C)`` unless a subclass says so.
+        """Standard normal inputs, float32; ``(B, T, C)`` unless a subclass says so.
 
         Args:
             setup: widths.
@@ -150,17 +150,19 @@ class Method(ABC):
         """
         return None
 
-    def check(self, setup: Setup, length: int) -> None:
+    def check(self, setup: Setup, length: int, *, against_reference: bool = True) -> None:
         """Make sure that this method computes at this length what it should.
 
         Args:
             setup: device, dtype, mode and widths.
             length: tokens T.
+            against_reference: also against its slow form in float64, at a length up to
+                ``checks.REFERENCE_LENGTH``: a run need not repeat that for each longer length.
 
         Raises:
             CheckFailed: if it does not.
         """
-        checks.check_module(self, setup, length)
+        checks.check_module(self, setup, length, against_reference=against_reference)
 
     def case(self, setup: Setup, batch: int, length: int) -> Case:
         """The work at one size.
@@ -171,7 +173,9 @@ class Method(ABC):
             length: tokens T.
         """
         module = self.build(setup).to(setup.device, setup.torch_dtype)
-        inputs = [x.to(setup.device, setup.torch_dtype) for x in self.inputs(setup, batch, length)]
+        with torch.device(setup.device):  # drawn there: a CPU takes seconds for the longest
+            drawn = self.inputs(setup, batch, length)
+        inputs = [x.to(setup.device, setup.torch_dtype) for x in drawn]
         padding = testing.padding_mask(setup.padding, batch, length)
         padding = None if padding is None else padding.to(setup.device)
         training = setup.mode == "training"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend
 
 from selfattn.config import CONFIGS, AttentionConfig
 from selfattn.errors import UserError
@@ -206,6 +207,14 @@ def _operators() -> list[Method]:
     )
     return [
         OperatorMethod("sdpa", "dot product", lambda s: Undirected(), lambda m, s: Explicit()),
+        _on_gpus(
+            OperatorMethod(
+                "sdpa:cudnn",
+                "dot product, cuDNN",
+                lambda s: Undirected(SDPBackend.CUDNN_ATTENTION),
+                lambda m, s: Explicit(),
+            )
+        ),
         OperatorMethod(
             "sdpa:directed",
             "dot product under MTSA's masks",

@@ -33,6 +33,11 @@ class Results:
         """The rows with these values."""
         return [r for r in self.rows if all(r.get(n) == value for n, value in values.items())]
 
+    def drop(self, **values: Any) -> None:
+        """Forget the rows with these values: what failed is tried again."""
+        gone = self.find(**values)
+        self.rows = [row for row in self.rows if row not in gone]
+
     def add(self, *rows: Row) -> None:
         """Keep rows, each with where it comes from."""
         self.rows += [{**row, **self._facts} for row in rows]

@@ -1,66 +1,126 @@
-"""Stage 3: operators, layers and encoder layers against flash, FlexAttention and Algorithm 1."""
+"""Stage 3: operators, layers, encoders, updates against flash, FlexAttention and Algorithm 1."""
 
-from collections.abc import Iterator
+import importlib.util
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
+from typing import NamedTuple
 
 from ..method import REFERENCES, Plan, Setup
 from ..methods import choose
 from ..sweep import run as sweep
+from ..table import Row
 from ..timing import Effort
 from .results import Results
 
 SHOWN = ("level", "mode", "dtype", "method", "length", "status", "ratio", "memory_ratio", "reason")
 LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 DTYPES = ("bfloat16", "float16", "float32")
+# Of each level what the goals are about, then the rest.
 METHODS = {
     "operator": (
-        "sdpa", "sdpa:directed", "mtsa", "mtsa:undirected", "mtsa:flex", "flex", "flex:directed",
-        "mtsa:algorithm1", "disa",
+        ("mtsa", "sdpa:directed", "disa", "mtsa:undirected"),
+        ("sdpa", "sdpa:cudnn", "mtsa:flex", "flex", "flex:directed", "mtsa:algorithm1"),
     ),
-    "layer": ("multihead", "multihead:layer", "multihead:masks", "mtsa:srl", "mtsa:paper",
-              "mtsa:flex"),
-    "encoder": ("multihead:layer", "multihead:masks", "mtsa:paper", "mtsa:srl"),
-}  # fmt: skip
+    "layer": (
+        ("mtsa:srl", "mtsa:paper", "multihead:layer"),
+        ("multihead", "multihead:masks", "mtsa:flex"),
+    ),
+    "encoder": (("mtsa:paper", "mtsa:srl"), ("multihead:layer", "multihead:masks")),
+    "fairseq": (("mtsa:paper",), ("multihead",)),
+}
+_UPDATES = ("encoder", "fairseq")  # a step is an update: in training alone
+_FAIRSEQ = Path(__file__).parents[1] / "fairseq_update.py"
+
+
+class Part(NamedTuple):
+    """Methods that are measured at the same lengths in the same way."""
+
+    lengths: Sequence[int]
+    level: str
+    dtype: str
+    mode: str
+    methods: Sequence[str]
 
 
 def run(results: Results) -> None:
     """Measure the methods that are not done yet, the most wanted first."""
-    for level, dtype, mode in [("operator", "float32", "inference")] if results.dry else _order():
-        for name in ("mtsa",) if results.dry else METHODS[level]:
-            if not results.find(level=level, dtype=dtype, mode=mode, method=name):
-                _measure(results, level, dtype, mode, name)
+    dry = [Part((16,), "operator", "float32", "inference", ("mtsa",))]
+    for part in dry if results.dry else _order():
+        left = [name for name in part.methods if not _done(results, part, name)]
+        if left:
+            _measure(results, part._replace(methods=left))
 
 
-def _order() -> Iterator[tuple[str, str, str]]:
-    """Level, dtype and mode: bfloat16 in training of all levels before anything else."""
-    for dtype in DTYPES:
-        for mode in ("training", "inference"):
-            for level in METHODS:
-                if level != "encoder" or mode == "training":  # an encoder's step is an update
-                    yield level, dtype, mode
+def _done(results: Results, part: Part, method: str) -> bool:
+    """Whether all lengths have a row; if not, those that have one are forgotten."""
+    keys = {"level": part.level, "dtype": part.dtype, "mode": part.mode, "method": method}
+    if all(results.find(**keys, length=length) for length in part.lengths):
+        return True
+    results.drop(**keys, status="refused")
+    for length in part.lengths:
+        results.drop(**keys, length=length)
+    return False
 
 
-def _measure(results: Results, level: str, dtype: str, mode: str, name: str) -> None:
+def _order() -> Iterator[Part]:
+    """Every second length of everything before the others; bfloat16 in training first."""
+    for lengths in (LENGTHS[::2], LENGTHS[1::2]):
+        for dtype in DTYPES:
+            for mode in ("training", "inference"):
+                for rank in (0, 1):
+                    for level, methods in METHODS.items():
+                        if level not in _UPDATES or mode == "training":
+                            yield from _parts(Part(lengths, level, dtype, mode, methods[rank]))
+
+
+def _parts(part: Part) -> Iterator[Part]:
+    """FlexAttention compiles for each length, and more for each check: it gets two lengths."""
+    if part.level == "fairseq":
+        if importlib.util.find_spec("fairseq") is not None and 64 in part.lengths:
+            yield part._replace(lengths=(64,))
+        return
+    flex = [name for name in part.methods if "flex" in name]
+    yield part._replace(methods=[name for name in part.methods if name not in flex])
+    if flex and 1024 in part.lengths:
+        yield part._replace(methods=flex, lengths=(1024, 4096))
+
+
+def _measure(results: Results, part: Part) -> None:
     width, heads, tokens = (32, 2, 32) if results.dry else (512, 8, 65536)
-    # FlexAttention compiles for each length, and more for each check.
-    lengths = (16,) if results.dry else LENGTHS[:: 2 if "flex" in name else 1]
-    setup = Setup(width, heads, mode=mode, device=results.device, dtype=dtype)
+    layers = 6 if part.level == "fairseq" else 1
+    backend = "auto" if results.dry else "fused"  # nothing slower in its place
+    setup = Setup(
+        width, heads, part.mode, results.device, part.dtype, backend=backend, layers=layers
+    )
     quick = Effort(seconds=0.1, sample=0.01, least=2, most=2)
     plan = Plan(
-        level=level,
-        reference=REFERENCES[level],
-        methods=[name],
+        level=part.level,
+        reference=REFERENCES.get(part.level, "multihead"),
+        methods=part.methods,
         setup=setup,
-        shapes=[(n, max(1, tokens // n)) for n in lengths],
-        threads=1,
+        shapes=[(n, max(1, tokens // n)) for n in part.lengths],
+        threads=1 if results.dry else 8,  # for the reference forms, which run on the CPU
         effort=quick if results.dry else Effort(seconds=1.0, sample=0.02, least=5, most=30),
         longest=5.0,
         memory_limit=None,
-        with_memory=dtype == DTYPES[0] and mode == "training",  # the same for the others
-        methods_module=None,
+        # Of layers, once: it is much the same in other modes and dtypes.
+        with_memory=part.level == "layer" and (part.dtype, part.mode) == (DTYPES[0], "training"),
+        methods_module=_FAIRSEQ if part.level == "fairseq" else None,
     )
-    choose(level, [name])  # a name that is wrong must not look like a refusal
-    rows, refused = sweep(plan, print, lambda rows: None)
-    found = [{n: value for n, value in asdict(row).items() if n != "facts"} for row in rows]
-    keys = {"level": level, "dtype": dtype, "mode": mode, "method": name, "status": "refused"}
-    results.add(*found, *({**keys, "reason": sentence} for sentence in refused))
+    choose(part.level, part.methods, plan.methods_module)  # a wrong name is no refusal
+    kept = 0
+
+    def keep(rows: Sequence[Row]) -> None:
+        nonlocal kept
+        new = [
+            {n: value for n, value in asdict(row).items() if n != "facts"} for row in rows[kept:]
+        ]
+        results.add(*new)
+        kept = len(rows)
+
+    _, refused = sweep(plan, print, keep)
+    for sentence in refused:
+        method = sentence.split(",")[0]
+        keys = {"level": part.level, "dtype": part.dtype, "mode": part.mode, "method": method}
+        results.add({**keys, "status": "refused", "reason": sentence})

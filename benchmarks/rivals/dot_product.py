@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from selfattn.layers.base import join_heads, split_heads
 from selfattn.masks import PositionalMask, head_masks
@@ -57,11 +58,21 @@ class MultiHeadAround(nn.Module):
 
 
 class Undirected(nn.Module):
-    """``scaled_dot_product_attention`` on ``(B, H, T, D)``: flash attention where torch has it."""
+    """``scaled_dot_product_attention`` on ``(B, H, T, D)``.
+
+    Args:
+        backend: in half precision on a GPU, where torch would choose between flash and cuDNN.
+    """
+
+    def __init__(self, backend: SDPBackend = SDPBackend.FLASH_ATTENTION) -> None:
+        super().__init__()
+        self.backend = backend
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, padding_mask: Tensor | None) -> Tensor:
         """Attend as in ``Explicit``, which has the formula."""
-        visible = None if padding_mask is None else ~padding_mask[:, None, None, :]
+        if padding_mask is None:
+            return _attend(q, k, v, self.backend)
+        visible = ~padding_mask[:, None, None, :]
         return F.scaled_dot_product_attention(q, k, v, attn_mask=visible)
 
 
@@ -87,7 +98,14 @@ class Directed(nn.Module):
 
 
 def _causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return _attend(q, k, v, SDPBackend.FLASH_ATTENTION, is_causal=True)
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, backend: SDPBackend, **how: bool) -> Tensor:
+    if not q.is_cuda or q.dtype == torch.float32:  # there neither flash nor cuDNN runs
+        return F.scaled_dot_product_attention(q, k, v, **how)
+    with sdpa_kernel(backend):
+        return F.scaled_dot_product_attention(q, k, v, **how)
 
 
 class Explicit(nn.Module):

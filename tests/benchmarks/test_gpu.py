@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,12 @@ def test_sizes_are_checked_against_slow_operators_and_a_second_call_has_nothing_
     ]  # fmt: skip
     assert sum("2^31" in row["check"] and row["error"] == 0 for row in rows) == 2
     assert (tmp_path / "sizes.csv").read_text().count("\n") == len(rows) + 1
+    kept = json.loads((tmp_path / "sizes.json").read_text())
+    kept[0]["status"] = "failed"
+    (tmp_path / "sizes.json").write_text(json.dumps(kept))
+    again = dry("sizes", tmp_path)  # the one that failed, at the end
+    assert [row["check"] for row in again] == [row["check"] for row in rows[1:] + rows[:1]]
+    rows = again
     monkeypatch.setattr(Results, "add", None)  # would be called
     assert dry("sizes", tmp_path) == rows
 
@@ -52,18 +59,49 @@ def test_timings_write_the_rows_of_the_benchmark(tmp_path):
     assert read.ratio > 0 and row["torch"]
 
 
-def test_every_method_is_timed_once_and_a_refusal_is_a_row(tmp_path, monkeypatch):
-    plans = []
-    monkeypatch.setattr(timings, "sweep", lambda plan, *_: plans.append(plan) or ([], ["wrong"]))
+def test_every_method_is_timed_at_each_length_once_and_a_refusal_is_tried_again(
+    tmp_path, monkeypatch
+):
+    plans, slow = [], {"disa"}
+
+    def sweep(plan, say, keep):
+        plans.append(plan)
+        common = asdict(plan.setup) | {"threads": 8, "reference": "sdpa", "level": plan.level}
+        del common["ffn_dim"]
+        rows = [
+            table.Row(**common, length=length, batch=batch, method=name, label=name, status="ok")
+            for name in plan.methods
+            for length, batch in plan.shapes
+            if name not in slow
+        ]
+        keep(rows)
+        return rows, [f"{name}, length 64: wrong" for name in plan.methods if name in slow]
+
+    monkeypatch.setattr(timings, "sweep", sweep)
     results = Results(tmp_path, "timings", "cpu")
     results.dry = False
-    for _ in range(2):
-        timings.run(results)
-    seen = [(plan.level, plan.setup.dtype, plan.setup.mode, *plan.methods) for plan in plans]
-    assert len(set(seen)) == len(seen) == len(results.rows)
-    assert seen[0] == ("operator", "bfloat16", "training", "sdpa")
+    timings.run(results)
+    first = plans[0]
+    assert (first.level, first.setup.dtype, first.setup.mode) == (
+        "operator",
+        "bfloat16",
+        "training",
+    )
+    assert list(first.methods) == ["mtsa", "sdpa:directed", "disa", "mtsa:undirected"]
     assert max(shape for plan in plans for shape in plan.shapes) == (16384, 4)
-    assert all(row["reason"] == "wrong" for row in results.rows)
+    names = ("level", "dtype", "mode", "method", "length")
+    rows = [tuple(row[name] for name in names) for row in results.rows if row["status"] == "ok"]
+    assert len(set(rows)) == len(rows)
+    mtsa = [row for row in rows if row[:4] == ("layer", "bfloat16", "training", "mtsa:srl")]
+    assert sorted(row[4] for row in mtsa) == list(timings.LENGTHS)
+    refused = results.find(status="refused")
+    assert {row["method"] for row in refused} == {"disa"}
+
+    plans.clear()
+    slow.clear()
+    timings.run(results)
+    assert {name for plan in plans for name in plan.methods} == {"disa"}
+    assert not results.find(status="refused")
 
 
 def test_every_test_is_in_one_group_and_the_kernels_come_first(repo_root):
