@@ -56,7 +56,7 @@ def load(path: Path, data: str | None = None, user_dir: str | None = None) -> An
         UserError: if the checkpoint, its dictionaries, its architecture or layers are not found.
     """
     _check_architecture(path, user_dir)
-    # fairseq takes a relative path as one below the checkpoint's folder.
+    # fairseq takes a path that begins with a dot as one below the checkpoint's folder.
     where = None if data is None else str(Path(data).absolute())
     found = AttentionTransformerModel.from_pretrained(str(path.parent), path.name, where)
     layers = getattr(getattr(found.models[0], "encoder", None), "layers", None)

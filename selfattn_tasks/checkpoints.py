@@ -58,7 +58,13 @@ _NO_MODEL_FLAGS = (
     "_preset",
     "_projections",
     "_init_gain",
+    "_bias_init",
     "_backend",
+    "_test_selection",
+    "_test_seed",
+    "_dropout_in",
+    "_dropout_out",
+    "_freeze_embed",
 )
 
 

@@ -9,8 +9,6 @@ data=${3:-data-bin/multi30k}
 run=${4:-runs/multi30k/$attention-$seed}
 shift $(($# < 4 ? $# : 4))
 mkdir -p "$run"
-# glibc gives freed memory back and asks for it again in every update, which costs CPU time.
-export MALLOC_TRIM_THRESHOLD_=1000000000 MALLOC_MMAP_THRESHOLD_=1000000000
 # 4 layers, 128 wide, feed-forward 256, 4 heads: the sizes of the published small model.
 "${PYTHON:-python}" -m fairseq_cli.train "$data/data-bin" --user-dir "$here/../../plugin" \
     ${DEVICE_FLAGS---cpu} --arch transformer_mtsa --encoder-attention "$attention" --seed "$seed" \

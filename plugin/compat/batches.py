@@ -12,6 +12,8 @@ from fairseq.data import data_utils, iterators
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 
+from selfattn.errors import UserError
+
 from ._patch import wrap
 
 
@@ -27,6 +29,11 @@ def keep_last_batch() -> None:
     def batch_by_size(original: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(indices, np.ndarray):
             indices = np.fromiter(indices, dtype=np.int64, count=-1)
+        if not len(indices):
+            raise UserError(
+                "no sentence is left to make a batch of: there is none, or all are longer than "
+                "--max-source-positions and --max-target-positions allow"
+            )
         batches = original(indices, *args, **kwargs)
         if kwargs.get("fixed_shapes") is not None:  # for TPUs, in another order
             return batches

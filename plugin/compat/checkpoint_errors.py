@@ -136,14 +136,18 @@ def _load_checkpoint(original: Any, self: Trainer, filename: str, *args: Any, **
 
 
 def _load_state_dict(
-    original: Any, self: BaseFairseqModel, state: dict[str, torch.Tensor], *args: Any, **kwargs: Any
+    original: Any,
+    self: BaseFairseqModel,
+    state_dict: dict[str, torch.Tensor],
+    *args: Any,
+    **kwargs: Any,
 ) -> Any:
     try:
-        return original(self, state, *args, **kwargs)
+        return original(self, state_dict, *args, **kwargs)
     except RuntimeError as error:
         if "Error(s) in loading state_dict" not in str(error):
             raise
-        raise UserError(_differences(self, state, kwargs.get("model_cfg"))) from error
+        raise UserError(_differences(self, state_dict, kwargs.get("model_cfg"))) from error
 
 
 def _differences(model: BaseFairseqModel, state: dict[str, torch.Tensor], cfg: Any) -> str:

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import json
 import os
 import sys
 from argparse import ArgumentParser, Namespace
@@ -110,6 +111,33 @@ def check_overrides() -> None:
             if not isinstance(literal(value), dict):
                 flag = "--" + name.replace("_", "-")
                 raise UserError(f"{flag} is {value!r}, but must be a dictionary such as {{'a': 1}}")
+
+
+def check_named_files() -> None:
+    """Refuse a file that is missing and JSON that is none where a flag names it.
+
+    Break: fairseq's commands end in a traceback, some after the data is loaded. Fix: look first.
+    """
+    files = ("sentencepiece_model", "encoder_embed_path", "decoder_embed_path")
+
+    @check_flags
+    def check(flags: Namespace) -> None:
+        log = getattr(flags, "log_file", None)
+        if log and not os.path.isdir(os.path.dirname(log) or "."):
+            raise UserError(f"--log-file {log}: there is no folder {os.path.dirname(log)}")
+        for name in files:
+            path = getattr(flags, name, None)
+            if path and "://" not in path and not os.path.isfile(path):  # fairseq fetches others
+                raise UserError(f"--{name.replace('_', '-')} {path}: there is no such file")
+        for name in ("eval_bleu_args", "eval_bleu_detok_args"):
+            value = getattr(flags, name, None)
+            try:
+                fits = value is None or isinstance(json.loads(value), dict)
+            except ValueError:
+                fits = False
+            if not fits:
+                flag = "--" + name.replace("_", "-")
+                raise UserError(f'{flag} is {value!r}, but must be JSON such as {{"beam": 1}}')
 
 
 def check_best() -> None:

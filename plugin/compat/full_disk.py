@@ -5,6 +5,7 @@ import contextlib
 import logging
 import sys
 import threading
+import traceback
 from typing import Any
 
 from fairseq.logging import progress_bar
@@ -38,7 +39,9 @@ def explain_curves() -> None:
 
     @wrap(threading, "excepthook")
     def excepthook(original: Any, args: Any) -> None:
-        if not (isinstance(args.exc_value, OSError) and is_disk_full(args.exc_value)):
+        frames = traceback.extract_tb(args.exc_traceback)
+        curves = any("tensorboard" in frame.filename for frame in frames)
+        if not (curves and isinstance(args.exc_value, OSError) and is_disk_full(args.exc_value)):
             original(args)
 
     atexit.unregister(progress_bar._close_writers)

@@ -217,6 +217,8 @@ def _nothing(eos: int) -> dict[str, Any]:
         "attention": None,
         "alignment": torch.empty(0, 2, dtype=torch.long),
         "positional_scores": torch.zeros(1),
+        "steps": 0,  # of models that refine what they have written
+        "history": [],
     }
 
 

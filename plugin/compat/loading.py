@@ -71,14 +71,14 @@ def restore_meters_only() -> None:
     """
 
     @wrap(meters.MetersDict, "load_state_dict")
-    def load_state_dict(original: Any, self: meters.MetersDict, state: list[Any]) -> Any:
-        for _, key, name, _ in state:
+    def load_state_dict(original: Any, self: meters.MetersDict, state_dict: list[Any]) -> Any:
+        for _, key, name, _ in state_dict:
             kind = getattr(meters, str(name), None)
             if not (isinstance(kind, type) and issubclass(kind, meters.Meter)):
                 raise UserError(
                     f"the checkpoint's metric {key!r} is a {name!r}, which is not a meter"
                 )
-        return original(self, state)
+        return original(self, state_dict)
 
 
 class _Archive(tarfile.TarFile):

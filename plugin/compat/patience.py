@@ -18,15 +18,23 @@ def remember_patience() -> None:
     """
 
     @wrap(Trainer, "save_checkpoint")
-    def save_checkpoint(original: Any, self: Trainer, filename: str, state: dict[str, Any]) -> Any:
-        return original(self, filename, {**state, KEY: _counted()})
+    def save_checkpoint(
+        original: Any, self: Trainer, filename: str, extra_state: dict[str, Any]
+    ) -> Any:
+        return original(self, filename, {**extra_state, KEY: _counted()})
 
     @wrap(Trainer, "load_checkpoint")
     def load_checkpoint(
-        original: Any, self: Trainer, filename: str, reset: bool = False, *args: Any, **kwargs: Any
+        original: Any,
+        self: Trainer,
+        filename: str,
+        reset_optimizer: bool = False,
+        *args: Any,
+        **kwargs: Any,
     ) -> Any:
-        state = original(self, filename, reset, *args, **kwargs)
-        if state and not (reset or kwargs.get("reset_meters")):  # as fairseq with the best score
+        state = original(self, filename, reset_optimizer, *args, **kwargs)
+        # As fairseq with the best score.
+        if state and not (reset_optimizer or kwargs.get("reset_meters")):
             _counted().update(state.get(KEY, {}))
         return state
 

@@ -18,15 +18,15 @@ def prune_one_side() -> None:
     """
 
     @wrap(checkpoint_utils, "prune_state_dict")
-    def prune_state_dict(original: Any, state: dict[str, Any], model_cfg: Any) -> Any:
+    def prune_state_dict(original: Any, state_dict: dict[str, Any], model_cfg: Any) -> Any:
         names = {side: f"{side}_layers_to_keep" for side in _SIDES}
         kept = {side: getattr(model_cfg, name, None) for side, name in names.items()}
         if any(kept.values()):
             for side in _SIDES:
-                numbers = _layers(state, side)
+                numbers = _layers(state_dict, side)
                 if not kept[side] and numbers:
                     setattr(model_cfg, names[side], ",".join(map(str, numbers)))
-        return original(state, model_cfg)
+        return original(state_dict, model_cfg)
 
 
 def _layers(state: dict[str, Any], side: str) -> list[int]:

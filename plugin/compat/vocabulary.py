@@ -25,13 +25,20 @@ def remember_vocabularies() -> None:
         return {**original(self), KEY: fingerprints(self)}
 
     @wrap(FairseqTask, "load_state_dict")
-    def load_state_dict(original: Any, self: FairseqTask, state: dict[str, Any]) -> Any:
-        check(self, state, "the checkpoint")
-        return original(self, state)
+    def load_state_dict(original: Any, self: FairseqTask, state_dict: dict[str, Any]) -> Any:
+        check(self, state_dict, "the checkpoint")
+        return original(self, state_dict)
 
 
 def fingerprints(task: FairseqTask) -> dict[str, tuple[int, str]]:
-    """Size and hash of the dictionaries of ``task``, under ``source`` and ``target``."""
+    """Size and hash of the dictionaries of ``task``, under ``source`` and ``target``.
+
+    Of a task with one for each language they are under the languages: such a task shows others as
+    source and target when it translates than in its training.
+    """
+    languages = getattr(task, "dicts", None)
+    if isinstance(languages, dict):
+        return {name: fingerprint(words.symbols) for name, words in languages.items()}
     found = {}
     for side in ("source", "target"):
         try:
@@ -59,7 +66,9 @@ def check(task: FairseqTask, state: dict[str, Any], checkpoint: str) -> None:
         if side not in stored or tuple(stored[side]) == (size, found):
             continue
         old_size, old_fingerprint = stored[side]
-        language = getattr(task.cfg, f"{side}_lang", None) if hasattr(task, "cfg") else None
+        language = getattr(getattr(task, "cfg", None), f"{side}_lang", None)
+        if side not in ("source", "target"):
+            language = side
         name = f"dict.{language}.txt" if language else "dict.txt"
         data = getattr(getattr(task, "cfg", None), "data", None)
         raise UserError(

@@ -29,14 +29,18 @@ class _Start:
 def start_from_other_attentions() -> None:
     """Let ``--finetune-from-model`` take a Transformer with another attention in its encoder.
 
-    Break: fairseq/trainer.py, load_checkpoint, loads strictly; fairseq/checkpoint_utils.py raises
-    ValueErrors for a file that is missing and for flags that exclude each other. Fix: models whose
-    ``load_state_dict`` calls :func:`fit` get what fits, and a mistake gets one sentence.
+    Break: fairseq/trainer.py, load_checkpoint, loads strictly, reads on one rank alone, and with
+    --store-ema ends in a KeyError; fairseq/checkpoint_utils.py raises ValueErrors for a file that
+    is missing and for flags that exclude each other. Fix: models whose ``load_state_dict`` calls
+    :func:`fit` get what fits, on every rank; the average starts from it; a mistake gets one
+    sentence.
     """
 
     @wrap(Trainer, "load_checkpoint")
     def load_checkpoint(original: Any, self: Trainer, filename: str, *args: Any, **kw: Any) -> Any:
-        with _starting(self.cfg.checkpoint.finetune_from_model, filename):
+        if filename != self.cfg.checkpoint.finetune_from_model:
+            return original(self, filename, *args, **kw)
+        with _starting(filename, self.cfg):
             return original(self, filename, *args, **kw)
 
     @wrap(checkpoint_utils, "load_checkpoint")
@@ -71,12 +75,16 @@ def task_state() -> Mapping[str, Any]:
 
 
 @contextmanager
-def _starting(wanted: str | None, path: str) -> Iterator[None]:
-    _Start.path = path if path == wanted else None
+def _starting(path: str, cfg: Any) -> Iterator[None]:
+    usual = cfg.checkpoint.load_checkpoint_on_all_dp_ranks, cfg.ema.store_ema
+    # What fits depends on the checkpoint's task, too, which fairseq shows to the rank that reads.
+    cfg.checkpoint.load_checkpoint_on_all_dp_ranks, cfg.ema.store_ema = True, False
+    _Start.path = path
     try:
         yield
     finally:
-        _Start.path = None
+        _Start.path, _Start.task_state = None, {}
+        cfg.checkpoint.load_checkpoint_on_all_dp_ranks, cfg.ema.store_ema = usual
 
 
 def fit(model: nn.Module, state: dict[str, Any]) -> dict[str, Any]:

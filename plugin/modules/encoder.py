@@ -40,6 +40,8 @@ class AttentionEncoderLayer(TransformerEncoderLayerBase):
         self._make_attention = make_attention
         self._attention_name = name
         super().__init__(cfg, return_fc=return_fc)
+        for dropout in (self.dropout_module, self.activation_dropout_module):
+            dropout.module_name = TransformerEncoderLayerBase.__name__  # --retain-dropout-modules
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> nn.Module:
         """fairseq's hook for the attention of a layer.
@@ -83,6 +85,7 @@ class AttentionEncoder(TransformerEncoderBase):
         self._attention_name = name or str(getattr(make_attention, "__name__", "of this model"))
         _refuse_unsupported(cfg, self._attention_name)
         super().__init__(cfg, dictionary, embed_tokens)
+        self.dropout_module.module_name = "TransformerEncoder"  # as fairseq's, as in each layer
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         """fairseq's hook for one layer, with its activation checkpointing and sharding."""
@@ -105,8 +108,8 @@ def _refuse_unsupported(cfg: Any, name: str) -> None:
     for flag, value in refused.items():
         if value:
             raise UserError(
-                f"{flag} {value} does not work with the encoder's attention {name}, whose weights "
-                f"are not all linear maps; leave it out or use --encoder-attention multihead "
+                f"{flag} {value} does not work with the encoder's attention {name}, whose maps "
+                f"fairseq does not know; leave it out or use --encoder-attention multihead "
                 f"without switches"
             )
 

@@ -31,8 +31,11 @@ class EncoderAttention(AsMultihead):
         retain_dropout_modules: list[str] | None = None,
         **kwargs: Any,
     ) -> None:
-        """fairseq's hook before generation; makes ``--retain-dropout`` keep attention dropout."""
-        listed = retain_dropout_modules is None or type(self).__name__ in retain_dropout_modules
+        """fairseq's hook before generation; makes ``--retain-dropout`` keep attention dropout.
+
+        In ``--retain-dropout-modules`` this is ``MultiheadAttention``, as fairseq's own.
+        """
+        listed = retain_dropout_modules is None or "MultiheadAttention" in retain_dropout_modules
         self.retain_dropout = retain_dropout and listed
         self.train(self.training)
 

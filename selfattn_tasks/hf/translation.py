@@ -116,7 +116,7 @@ def read_model(
     """
     state = state or checkpoints.read(path)
     flags = checkpoints.flags(state)
-    # A relative path would be one below the checkpoint's folder, as it is in fairseq.
+    # One that begins with a dot would be below the checkpoint's folder, as it is in fairseq.
     found = find_parts(path.parent, path.name, data and str(Path(data).absolute()))
     place = Path(found["data_name_or_path"])
     languages = _languages(state, path)

@@ -24,8 +24,8 @@ def find_parts(
         folder: a training's ``--save-dir``, or a folder with a checkpoint, its dictionaries and its
             SentencePiece model.
         checkpoint_file: the file's name; the default is the best, else the last checkpoint.
-        data: folder of the dictionaries; the default is *folder* if they are there, else the folder
-            that the model was trained on.
+        data: folder of the dictionaries, below *folder* if it begins with a dot, as in fairseq; the
+            default is *folder* if they are there, else the folder that the model was trained on.
 
     Returns:
         keyword arguments of ``from_pretrained``; with the SentencePiece model, if
@@ -38,7 +38,9 @@ def find_parts(
     there = [name for name in names if (folder / name).is_file()]
     if not there or (checkpoint_file is not None and len(there) < len(names)):
         raise UserError(f"{folder} holds no {' or '.join(n for n in names if n not in there)}")
-    dictionaries = folder if data is None else folder / data
+    dictionaries = folder if data is None else Path(data)
+    if data is not None and data.startswith("."):
+        dictionaries = folder / data
     if data is None and not _has_dictionaries(folder):
         dictionaries = Path(_trained_on(folder / there[0])).absolute()
     if not _has_dictionaries(dictionaries):

@@ -1,10 +1,12 @@
 """A checkpoint that is missing, broken or of another model: one sentence, exit code not 0."""
 
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from selfattn.errors import UserError
 from tests.plugin.helpers import sentence
 
 
@@ -106,3 +108,19 @@ def test_vocabulary_of_another_size(toy_run, toy_generate, toy_data, tmp_path):
     done = toy_generate(tmp_path / "old.pt", data=tmp_path / "data-bin")
     line = sentence(done, "fairseq-generate")
     assert "the vocabulary does not match the checkpoint" in line and "embed_tokens" in line
+
+
+def test_a_task_with_a_dictionary_for_each_language():
+    """Its first one is both source and target in training, those of a pair in translation."""
+    from plugin.compat import vocabulary
+    from tests.plugin.test_fairseq_features import dictionary
+
+    languages = {"en": dictionary(20), "de": dictionary(30)}
+    state = {vocabulary.KEY: vocabulary.fingerprints(SimpleNamespace(dicts=languages))}
+    task = SimpleNamespace(dicts=languages, source_dictionary=languages["de"])
+    vocabulary.check(task, state, "x.pt")
+    languages["de"] = dictionary(31)
+    with pytest.raises(
+        UserError, match=r"the de vocabulary dict\.de\.txt of the data \(31 entries"
+    ):
+        vocabulary.check(task, state, "x.pt")

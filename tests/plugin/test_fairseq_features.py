@@ -142,10 +142,22 @@ def test_retained_dropout_is_honoured_and_off_by_default(batch):
 
     first, second = encode(retain_dropout=False)
     assert torch.equal(first, second)
-    first, second = encode(retain_dropout=True, retain_dropout_modules=["EncoderAttention"])
+    first, second = encode(retain_dropout=True, retain_dropout_modules=["MultiheadAttention"])
     assert not torch.equal(first, second)
     first, second = encode(retain_dropout=True, retain_dropout_modules=["AnotherModule"])
     assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("name", ["TransformerEncoder", "TransformerEncoderLayerBase"])
+def test_dropout_is_retained_in_the_same_modules_as_with_fairseqs_attention(name):
+    def retained(arch):
+        model = build(*SMALL, "--dropout", "0.5", arch=arch)
+        model.make_generation_fast_(retain_dropout=True, retain_dropout_modules=[name])
+        modules = model.encoder.named_modules()
+        return {at for at, m in modules if getattr(m, "apply_during_inference", False)}
+
+    ours, fairseqs = retained("transformer_mtsa_tiny"), retained("transformer_tiny")
+    assert ours == fairseqs != set()
 
 
 @pytest.mark.parametrize(

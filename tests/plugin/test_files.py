@@ -67,6 +67,19 @@ def test_full_disk_under_the_curves(toy_train, tmp_path):
     assert f"cannot write the curves in --tensorboard-logdir {tmp_path}/curves" in done.stderr
 
 
+OTHER_THREAD = """
+import errno, plugin, threading
+def write():
+    raise OSError(errno.ENOSPC, "No space left on device")
+threading.Thread(target=write).start()
+"""
+
+
+def test_a_full_disk_in_another_thread_is_not_hidden(run_cli):
+    done = run_cli(["-c", OTHER_THREAD])
+    assert "No space left on device" in done.stderr
+
+
 def test_full_disk_under_the_log(toy_train, tmp_path):
     done = toy_train(["--no-save", "--log-file", tmp_path / "train.log"], limit=4096)
     assert done.returncode == 0, done.stderr

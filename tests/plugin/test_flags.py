@@ -27,6 +27,22 @@ CASES = {
         ("--maximize-best-checkpoint-metric",),
         "--best-checkpoint-metric loss is better the lower it is: leave out --maximize-best-",
     ),
+    "a log in no folder": (
+        ("--log-file", "none/log"),
+        "--log-file none/log: there is no folder none",
+    ),
+    "vectors that are missing": (
+        ("--encoder-embed-path", "none.txt"),
+        "--encoder-embed-path none.txt: there is no such file",
+    ),
+    "no JSON": (
+        ("--eval-bleu", "--eval-bleu-args", "{beam: 1}"),
+        "--eval-bleu-args is '{beam: 1}', but must be JSON such as {",
+    ),
+    "no sentence short enough": (
+        ("--max-source-positions", "1", "--skip-invalid-size-inputs-valid-test"),
+        "no sentence is left to make a batch of",
+    ),
     "a metric that is not logged": (
         ("--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric"),
         "--best-checkpoint-metric bleu is not logged by this validation, which has loss, ppl, wps",

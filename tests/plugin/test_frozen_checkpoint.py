@@ -44,3 +44,12 @@ def test_version_0_1_translates_as_it_did(preset, repo_root):
         _, expected_score, expected = line.split("\t")
         assert words == expected
         assert score == pytest.approx(float(expected_score), abs=1e-4)
+
+
+@pytest.mark.parametrize("data", ["tests/data/checkpoint_v0_1", "./"])
+def test_the_folder_of_the_dictionaries_is_named_as_fairseq_names_it(data, repo_root, monkeypatch):
+    """Below the checkpoint's folder with a dot at its beginning, else from where one is."""
+    monkeypatch.chdir(repo_root)
+    folder = "tests/data/checkpoint_v0_1"
+    found = AttentionTransformerModel.from_pretrained(folder, "paper.pt", data)
+    assert len(found.src_dict) > 4

@@ -1,5 +1,6 @@
 """The plugin has one identity a process, from wherever and in whatever order it is imported."""
 
+import inspect
 import os
 import shutil
 import subprocess
@@ -114,3 +115,34 @@ def test_a_new_criterion_is_found(clone):
     )
     done = python(code, clone)
     assert "plugin.criterions.mine.Mine" in done.stdout, done.stderr
+
+
+def test_replacements_have_the_parameters_of_what_they_replace(monkeypatch):
+    """So that a call by keyword, by a user or by fairseq, goes on working."""
+    from plugin import compat
+
+    seen = []
+
+    def look(owner, name):
+        def decorate(replacement):
+            seen.append((f"{owner.__name__}.{name}", vars(owner).get(name), replacement))
+            return replacement
+
+        return decorate
+
+    for module in (compat._patch, *vars(compat).values()):
+        if hasattr(module, "wrap"):
+            monkeypatch.setattr(module, "wrap", look)
+    for fix in compat._FIXES:
+        fix()
+    assert len(seen) > 30
+    for name, found, replacement in seen:
+        if name == "threading.excepthook":  # C without a signature
+            continue
+        original = getattr(found, "__func__", found)  # of a static method
+        theirs = inspect.signature(original).parameters.values()  # of what wrappers wrap
+        ours = [*inspect.signature(replacement, follow_wrapped=False).parameters.values()][1:]
+        for mine, their in zip(ours, theirs, strict=False):
+            if mine.kind in (mine.VAR_POSITIONAL, mine.VAR_KEYWORD):
+                break
+            assert mine.name == their.name, (name, mine.name, their.name)

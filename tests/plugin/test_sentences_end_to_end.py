@@ -101,14 +101,18 @@ def test_a_resumed_training_is_the_same(related, train, tmp_path):
     assert after == {number: everything[number] for number in after}
 
 
-def test_two_processes_train_and_score_as_one(related, train, run_cli, tmp_path):
-    data, _, _ = related
+@pytest.mark.parametrize("start", ["cold", "warm"])
+def test_two_processes_train_and_score_as_one(start, related, train, run_cli, tmp_path):
+    data, folder, _ = related
     more = ["--max-update", "4", "--dropout", "0", "--no-save", "--batch-size-valid", "7"]
+    if start == "warm":
+        more += ["--finetune-from-model", str(folder / "checkpoint_best.pt")]
     alone = train(data, tmp_path, *more, "--update-freq", "2")
     outputs = run_ranks(run_cli, [data, *FLAGS, *more])
     together = [line for output in outputs for line in output.splitlines()]
-    expected = losses(alone)
-    for number, (loss, *_) in losses(together).items():
+    expected, found = losses(alone), losses(together)
+    assert found.keys() == expected.keys() == set("1234")
+    for number, (loss, *_) in found.items():
         assert float(loss) == pytest.approx(float(expected[number][0]), abs=2e-4)
     one, two = (logged(lines, "valid")[-1] for lines in (alone, together))
     for name in ("valid_loss", "valid_pearson", "valid_spearman", "valid_mse"):

@@ -33,7 +33,11 @@ FROM_STOCK = {
 
 
 def start(model, state, path="other.pt"):
-    with warm_start._starting(path, path):
+    cfg = SimpleNamespace(
+        checkpoint=SimpleNamespace(load_checkpoint_on_all_dp_ranks=False),
+        ema=SimpleNamespace(store_ema=False),
+    )
+    with warm_start._starting(path, cfg):
         model.load_state_dict(dict(state), strict=True)
 
 
@@ -182,6 +186,8 @@ def test_warm_is_better_than_cold_after_100_updates(run_module, toy_train, tmp_p
 
     trained("stock", "--arch", "transformer_tiny", "--max-update", "200")
     stock = tmp_path / "stock" / "checkpoint_last.pt"
+    averaged = ["--store-ema", "--max-update", "1", "--finetune-from-model", stock]
+    assert "warm start from" in trained("averaged", *averaged)
     warm, cold = trained("warm", "--finetune-from-model", stock), trained("cold")
     assert f"warm start from {stock}: " in warm and "warm start" not in cold
     found = [float(logged(log.splitlines(), "valid")[-1]["valid_loss"]) for log in (warm, cold)]
