@@ -32,10 +32,23 @@ def kernel(function):
 
 
 @inline
+def at_most(x, bound):
+    """The smaller one; unlike that of ``tl.minimum``, NaN if one is."""
+    return tl.minimum(x, bound, propagate_nan=tl.PropagateNan.ALL)
+
+
+@inline
+def at_least(x, bound):
+    """The larger one; unlike that of ``tl.maximum``, NaN if one is."""
+    return tl.maximum(x, bound, propagate_nan=tl.PropagateNan.ALL)
+
+
+@inline
 def round_tf32(x):
     """float32 rounded to the 10 explicit bits that a tensor core reads; it would cut them off."""
     bits = x.to(tl.int32, bitcast=True)
-    return ((bits + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
+    rounded = ((bits + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
+    return tl.where(x == x, rounded, x)  # a GPU's NaN, 0x7fffffff, would become -0
 
 
 @inline

@@ -267,3 +267,17 @@ def test_kernels_compile_ahead_without_spills(run_cli):
     )
     assert len(rows) == 12
     assert all(int(registers) <= 255 and spilled == "0" for *_, registers, spilled in rows)
+
+
+@pytest.mark.parametrize("which", range(3), ids="xab")
+def test_a_nan_is_not_hidden(fused, which):
+    """Of a real token; the other sentence stays clean."""
+    values, upstream = inputs(9)
+    values[which][0, 4, :4] = torch.nan  # features of the forward mask
+    expected = exact(values, upstream, DIRECTIONS)
+    got = run_with_grads(fused(DIRECTIONS), values, upstream)
+    lost = got[0][0].isnan()  # (tokens, features)
+    assert lost[4 if which == 2 else slice(5, None), :4].all() and not lost[:, 4:].any()
+    for name, want, found in zip(NAMES, expected, got, strict=True):
+        assert found[0].isnan().any() == want[0].isnan().any(), name
+        assert not found[1].isnan().any(), name

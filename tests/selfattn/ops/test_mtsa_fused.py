@@ -16,6 +16,7 @@ from benchmarks.testing import assert_close, error_ratio, padding_mask, run_with
 from selfattn.masks import PositionalMask
 from selfattn.ops.common.dropout import keep_probability
 from selfattn.ops.common.fused import draw_seed, dropout_factors
+from selfattn.ops.common.triton_tools import jit, round_tf32, tl
 from selfattn.ops.mtsa.equation import mtsa_slow
 from selfattn.ops.mtsa.fused import configs, launch, mtsa_fused
 
@@ -142,6 +143,37 @@ def test_queries_that_see_nothing(device):
     for t in got[2:]:
         assert not t[-1].any()
         assert not t.transpose(1, 2)[hidden.to(device)].any()
+
+
+@pytest.mark.parametrize("which", range(4), ids="qkvs")
+def test_a_nan_is_not_hidden(which, device):
+    """Of a real token, wherever it goes in the equation; the other sentence stays clean."""
+    x, upstream = inputs(device, 20, heads=2)
+    x[which][0, :, 5] = torch.nan
+    _, got = both(x, upstream, [FORWARD, BACKWARD], None, "identity")
+    lost = got[0][0].isnan().any(-1)  # (heads, queries)
+    seen = [slice(5, 6)] * 2 if which == 0 else [slice(6, None), slice(0, 5)]
+    for head, rows in enumerate(seen):
+        assert lost[head, rows].all()
+    for name, found in zip(NAMES, got, strict=True):
+        assert not found[1].isnan().any(), name
+        assert name == "dv" or name == "out" or found[0].isnan().any(), name
+
+
+@jit
+def rounded(x_ptr, y_ptr):
+    at = tl.arange(0, 4)
+    tl.store(y_ptr + at, round_tf32(tl.load(x_ptr + at)))
+
+
+def test_the_nan_of_a_gpu_survives_rounding_to_tf32(device):
+    """0x7fffffff, where numpy's is 0x7fc00000."""
+    bits = torch.tensor([0x7FFFFFFF, 0x7FC00000, 0x3F800FFF, 0x3F801000], dtype=torch.int32)
+    x = bits.view(torch.float32).to(device)
+    y = torch.empty_like(x)
+    rounded[(1,)](x, y)
+    assert y[:2].isnan().all()
+    assert y[2:].cpu().view(torch.int32).tolist() == [0x3F800000, 0x3F802000]
 
 
 def plain(q, k, v, s, visible):

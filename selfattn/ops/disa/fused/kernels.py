@@ -7,7 +7,17 @@ and one of the query, and three elsewhere. All arithmetic is float32, exponents 
 log 2.
 """
 
-from ...common.triton_tools import INTERPRETED, dropout_factor, inline, jit, key_span, narrow, tl
+from ...common.triton_tools import (
+    INTERPRETED,
+    at_least,
+    at_most,
+    dropout_factor,
+    inline,
+    jit,
+    key_span,
+    narrow,
+    tl,
+)
 
 # Below 2^80 on one side, a clamp at 2^120 on the other one only meets sums beyond 2^40: saturated.
 SAFE = tl.constexpr(80.0)
@@ -28,7 +38,7 @@ def _reciprocal(u):
 @inline
 def _factor(a, gain):
     """exp(2a / c) of some tokens; ``gain`` is 2 / c in units of log 2."""
-    return tl.exp2(tl.minimum(tl.maximum(a * gain, -CLAMP), CLAMP))
+    return tl.exp2(at_most(at_least(a * gain, -CLAMP), CLAMP))
 
 
 @inline
@@ -38,7 +48,7 @@ def _pair(one, other, gain, low, FACTORS: tl.constexpr):
     FACTORS: whether the two tokens come as factors of exp(2(a + b) / c), or as a and b themselves,
     whose sum is taken first: that is exact where they cancel.
     """
-    u = one * other if FACTORS else tl.exp2(tl.minimum((one + other) * gain, CLAMP))
+    u = one * other if FACTORS else tl.exp2(at_most((one + other) * gain, CLAMP))
     s = _reciprocal(1.0 + u)
     return tl.exp2(s * low), s
 
@@ -151,12 +161,12 @@ def forward_kernel(
             left, right, length, width, lane, column, gain, low, threshold, inverse_keep,
             HAS_PADDING, DROPOUT, SAVE, False,
         )  # fmt: skip
-    # A visible key weighs at least exp(-2c): 0 says that there is none.
-    live = real[:, None] & (den > 0.0)
+    # A visible key weighs at least exp(-2c): 0 says that there is none. A NaN stays one.
+    live = real[:, None] & ~(den <= 0.0)
     den = tl.where(live, den, 1.0)
     out = tl.where(live, num / den, 0.0)
     exist = (rows < length)[:, None] & (features < width)[None, :]
-    place = at * out_b + rows[:, None] * out_t + features[None, :]
+    place = at * out_b + rows[:, None].to(tl.int64) * out_t + features[None, :]
     tl.store(out_ptr + place, narrow(out, out_ptr.dtype.element_ty), mask=exist)
     if SAVE:
         if HALF:  # backward takes differences to the output, which its rounding would spoil
@@ -243,6 +253,6 @@ def key_kernel(
             gain, low, threshold, inverse_keep, HAS_PADDING, DROPOUT, False,
         )  # fmt: skip
     exist = (rows < length)[:, None] & (features < width)[None, :]
-    place = at * out_b + rows[:, None] * out_t + features[None, :]
+    place = at * out_b + rows[:, None].to(tl.int64) * out_t + features[None, :]
     tl.store(gx_ptr + place, narrow(gx, gx_ptr.dtype.element_ty), mask=exist)
     tl.store(ga_ptr + place, narrow(ga, ga_ptr.dtype.element_ty), mask=exist)

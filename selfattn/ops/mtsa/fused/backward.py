@@ -56,7 +56,7 @@ def query_kernel(
     dnum = load_rows(dnum_ptr + row * DV, first, DV, real_rows, BM, DV, SV, True)
     dden = load_rows(dden_ptr + row * DV, first, DV, real_rows, BM, DV, SV, True)
     m = tl.load(row_max_ptr + row + rows, mask=real_rows, other=0.0)
-    shift = shift_ptr + (lane * tl.cdiv(length, BF) + first // BF) * DV
+    shift = shift_ptr + (lane.to(tl.int64) * tl.cdiv(length, BF) + first // BF) * DV
     c = tl.load(shift + features, mask=features < DV, other=0.0)
     dq = tl.zeros([BM, SK], tl.float32)
     for MASKED in tl.static_range(2):
@@ -161,7 +161,7 @@ def key_kernel(
             real_rows = rows < length
             q = load_rows(q_ptr, start, q_t, real_rows, BM, DK, SK, MASKED)
             m = tl.load(row_max_ptr + row + rows, mask=real_rows, other=0.0)
-            shift = shift_ptr + (lane * tl.cdiv(length, BF) + start // BF) * DV
+            shift = shift_ptr + (lane.to(tl.int64) * tl.cdiv(length, BF) + start // BF) * DV
             r, x = transposed_scores(
                 k, q, keys, rows, real, real_rows, left, right, scale,
                 BM, BN, LOGSIGMOID, MASKED, SCORES,
@@ -238,7 +238,7 @@ def value_kernel(
             dnum = load_rows(dnum_ptr + row * DV, start, DV, real_rows, BM, DV, SV, MASKED)
             dden = load_rows(dden_ptr + row * DV, start, DV, real_rows, BM, DV, SV, MASKED)
             m = tl.load(row_max_ptr + row + rows, mask=real_rows, other=0.0)
-            shift = shift_ptr + (lane * tl.cdiv(length, BF) + start // BF) * DV
+            shift = shift_ptr + (lane.to(tl.int64) * tl.cdiv(length, BF) + start // BF) * DV
             c = tl.load(shift + features, mask=features < DV, other=0.0)
             r, x = transposed_scores(
                 k, q, keys, rows, real, real_rows, left, right, scale,

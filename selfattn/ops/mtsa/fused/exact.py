@@ -66,7 +66,7 @@ def exact_forward_kernel(
             k = load_rows(k_ptr, start, k_t, real, BN, DK, SK, True).to(tl.float32)
             s = load_rows(s_ptr, start, s_t, real, BN, DV, SV, True).to(tl.float32)
             r, x = pair_scores(q, k, rows, keys, real, left, right, scale, LOGSIGMOID)
-            m = tl.maximum(m, tl.max(r, 1))
+            m = tl.maximum(m, tl.max(tl.where(r == r, r, float("inf")), 1))  # as in forward.py
             y = tl.maximum(y, tl.max(r[:, :, None] + (s * LOG2E)[None, :, :], 1))
         live = (m > -1e29) & real_rows
         # y becomes a score that a key at the maximum has beside the row maximum, in natural units.

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """Forward kernel: one program for each query tile, one pass over the key tiles it sees."""
 
-from ...common.triton_tools import LOG2E, dot, kernel, key_span, tl
+from ...common.triton_tools import LOG2E, at_least, dot, kernel, key_span, tl
 from .tile import (
     load_rows,
     nth_tile,
@@ -71,7 +71,8 @@ def forward_kernel(
                 # A key that no query of the tile sees must not set the maximum of a feature.
                 seen = real & (keys >= lo) & (keys < hi)
                 s = tl.where(seen[:, None], s, float("-inf"))
-            m_new = tl.maximum(m, tl.max(r, 1))
+            # tl.max prefers -inf to NaN, and a query of only these would be one that sees nothing.
+            m_new = at_least(m, tl.max(tl.where(r == r, r, float("inf")) if MASKED else r, 1))
             c_new = tl.maximum(c, tl.max(s, 0))
             p = tl.exp2(r - m_new[:, None])
             e = tl.exp2((s - c_new[None, :]) * LOG2E)
@@ -89,7 +90,7 @@ def forward_kernel(
 
     # A live row whose denominator is this small has lost weights on the way: exact.py redoes it.
     features = tl.arange(0, SV)
-    live = (m > -1e29) & real_rows
+    live = ~(m <= -1e29) & real_rows
     lost = live[:, None] & (features < DV)[None, :] & ~(den >= 8.3e-25)  # 2^-80
     tile = tl.program_id(0)  # of all lanes
     tl.store(flag_ptr + tile, tl.max(tl.max(lost.to(tl.int32), 1), 0))
@@ -101,4 +102,4 @@ def forward_kernel(
         row = lane.to(tl.int64) * length
         store_rows(den_ptr + row * DV, first, DV, real_rows, den, BM, DV, SV)
         tl.store(row_max_ptr + row + rows, m, mask=real_rows)
-        tl.store(shift_ptr + tile * DV + features, c, mask=features < DV)
+        tl.store(shift_ptr + tile.to(tl.int64) * DV + features, c, mask=features < DV)

@@ -5,7 +5,7 @@ Scores of pairs are kept in units of log 2, so that ``exp2`` needs no further mu
 of keys stay natural until the shift is subtracted, which is then exact for the keys that matter.
 """
 
-from ...common.triton_tools import LOG2E, dropout_factor, inline, narrow, tl
+from ...common.triton_tools import LOG2E, at_most, dropout_factor, inline, narrow, tl
 
 
 @inline
@@ -131,7 +131,7 @@ def operand(x, HALF: tl.constexpr):
 @inline
 def feature_weight(s, shift):
     """exp(s - shift), at most 1; the bound matters only for keys that no query of the tile sees."""
-    return tl.exp2(tl.minimum(s - shift[None, :], 0.0) * LOG2E)
+    return tl.exp2(at_most(s - shift[None, :], 0.0) * LOG2E)
 
 
 @inline
