@@ -40,6 +40,20 @@ def check_padding_mask(
     _check_mask("padding_mask", padding_mask, shape, axes, _PADDING)
 
 
+def as_masks(masks: Any) -> tuple["PositionalMask", ...]:
+    """One mask, or several, as a tuple.
+
+    Raises:
+        UserError: if there is none, or anything else among them.
+    """
+    if masks is None:
+        raise UserError("masks is missing; give one PositionalMask, or several")
+    found = (masks,) if isinstance(masks, PositionalMask) else tuple(masks)
+    if wrong := [mask for mask in found if not isinstance(mask, PositionalMask)]:
+        raise UserError(f"masks holds {wrong[0]!r}; it must hold PositionalMask alone")
+    return found
+
+
 def padding_from_lengths(lengths: Tensor | Sequence[int], length: int | None = None) -> Tensor:
     """A padding mask of sentences that begin at their first position.
 

@@ -68,8 +68,9 @@ def visible_keys(
 
 def visible_softmax(score: Tensor, visible: Tensor) -> Tensor:
     """Softmax over the visible keys (last dimension); exactly 0 where a query sees none."""
-    score = score.masked_fill(~visible, float("-inf"))
-    return torch.softmax(score, -1).masked_fill(~visible, 0.0)  # a row of -inf alone gives NaN
+    # A row without any keeps its scores, or its softmax would be NaN, also in backward.
+    hidden = ~visible & visible.any(-1, keepdim=True)
+    return torch.softmax(score.masked_fill(hidden, float("-inf")), -1).masked_fill(~visible, 0.0)
 
 
 def mask_names(masks: Sequence[PositionalMask]) -> tuple[str, ...]:

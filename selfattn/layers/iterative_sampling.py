@@ -27,6 +27,8 @@ class IterativeSampling(Sampler):
 
     def choose(self, x: Tensor, real: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
         """See ``Sampler.choose``."""
+        if not x.shape[1]:
+            return real, x.new_zeros(real.shape)
         state = x.new_zeros(x.shape[0], self.cell.hidden_size)
         selected, logits = [], []
         for i in range(x.shape[1]):

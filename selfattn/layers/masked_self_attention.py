@@ -6,11 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from ..config.disa import DiSAConfig
-from ..errors import UserError
 from ..masks import PositionalMask, check_selections
 from ..ops.common.autograd import has_values
 from ..ops.common.distance import by_position
-from ..ops.disa import LARGEST_C, SMALLEST_C, disa
+from ..ops.disa import check_c, disa
 from .base import join_heads, split_heads
 from .distance import distance_bias
 from .dropout import Dropout
@@ -49,8 +48,7 @@ class MaskedSelfAttention(nn.Module):
         backend: str = "auto",
     ) -> None:
         super().__init__()
-        if not SMALLEST_C <= c <= LARGEST_C:
-            raise UserError(f"c {c} is not allowed; it must be in [{SMALLEST_C}, {LARGEST_C}]")
+        check_c(c)
         self.masks = tuple(masks)
         self.c = c
         self.attention_dropout = attention_dropout

@@ -9,7 +9,7 @@ from ..errors import UserError
 from ..masks import head_masks
 from ..ops.common.distance import by_position
 from ..ops.dot_product import dot_product, not_padding
-from .base import SelfAttention, join_heads, split_heads, xavier_linear
+from .base import SelfAttention, join_heads, split_heads, xavier_linear, zero_padding
 from .distance import distance_bias
 from .inspection import Inspection, looking_into, mask_names, visible_keys, visible_softmax
 from .positions import Alibi, rotate
@@ -58,6 +58,7 @@ class MultiHead(SelfAttention):
             UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
         """
         self.check_input(x, padding_mask)
+        x = zero_padding(x, padding_mask)  # whatever is there, also NaN
         q, k, v = self._heads(x, self.q_proj, self.k_proj, self.v_proj)
         dropout = self.config.attention_dropout if self.training else 0.0
         bias = self._distance_bias(x)
@@ -83,6 +84,7 @@ class MultiHead(SelfAttention):
     def inspect(self, x: Tensor, padding_mask: Tensor | None = None) -> Inspection:
         """See ``SelfAttention.inspect``."""
         self.check_input(x, padding_mask)
+        x = zero_padding(x, padding_mask)
         with looking_into(self):
             q, k = self._heads(x, self.q_proj, self.k_proj)
             if self.relative is not None:

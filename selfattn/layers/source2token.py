@@ -79,9 +79,14 @@ class Source2Token(nn.Module):
         """
         check_padding_mask(padding_mask, x.shape[:2])
         scores = join_heads(self.scores(split_heads(x, self.heads)))  # (B, T, C)
-        if padding_mask is None:
-            return torch.softmax(scores, 1)
-        # A sentence of padding only keeps its scores, or its softmax would be NaN.
-        hidden = padding_mask & ~padding_mask.all(1, keepdim=True)
-        p = torch.softmax(scores.masked_fill(hidden[..., None], float("-inf")), 1)
-        return p.masked_fill(padding_mask[..., None], 0.0)
+        return softmax_over_time(scores, padding_mask)
+
+
+def softmax_over_time(scores: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """Softmax of ``(B, T, C)`` over the real tokens of each sentence, 0 at padding."""
+    if padding_mask is None:
+        return torch.softmax(scores, 1)
+    # A sentence of padding alone keeps its scores, or its softmax would be NaN.
+    hidden = padding_mask & ~padding_mask.all(1, keepdim=True)
+    p = torch.softmax(scores.masked_fill(hidden[..., None], float("-inf")), 1)
+    return p.masked_fill(padding_mask[..., None], 0.0)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..config import AttentionConfig, attention_config
 from ..errors import UserError, check_integer
 from ..layers import build_attention
-from ..masks import from_additive
+from ..masks import check_padding_mask, from_additive
 from .as_multihead import AsMultihead
 
 if TYPE_CHECKING:
@@ -120,6 +120,8 @@ class EncoderLayer(nn.TransformerEncoderLayer):
         if not isinstance(self.self_attn, AsMultihead):
             padding, hidden = src_key_padding_mask, from_additive(src_key_padding_mask)
             if padding is not None and hidden is not None:
+                shape = src.shape[:-1] if self.self_attn.batch_first else src.shape[-2::-1]
+                check_padding_mask(hidden, shape, "(B, T)" if src.dim() == 3 else "(T,)")
                 # torch's kernels make NaN of a sentence of padding, and warn of mixed dtypes.
                 padding = padding.masked_fill(hidden.all(-1, keepdim=True), 0)
             return super().forward(src, src_mask, padding, is_causal)

@@ -2,10 +2,9 @@
 
 from torch import Tensor, nn
 
-from ..layers.base import activation as activation_of
-from ..layers.base import xavier_linear, zero_padding
-from ..layers.dropout import Dropout
+from ..layers.base import zero_padding
 from .base import Context
+from .dense import dense
 
 
 class NoContext(Context):
@@ -31,8 +30,7 @@ class NoContext(Context):
         super().__init__(embed_dim, 2 * hidden_size if input_map else embed_dim)
         self.map: nn.Module = nn.Identity()
         if input_map:
-            linear = xavier_linear(embed_dim, self.out_dim)
-            self.map = nn.Sequential(Dropout(dropout), linear, activation_of(activation))
+            self.map = dense(embed_dim, self.out_dim, activation, dropout)
 
     def encode(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         """See ``Context.encode``."""

@@ -1,8 +1,8 @@
 """Vanilla attention pooling: one weight a token."""
 
-import torch
 from torch import Tensor, nn
 
+from ..layers.source2token import softmax_over_time
 from ..masks import check_padding_mask
 from .base import Context
 from .dense import dense, logits
@@ -42,10 +42,4 @@ class VanillaPool(Context):
     def weights(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         """Each token's weight ``(B, T, 1)``; sums to 1 over a sentence's tokens, 0 at padding."""
         check_padding_mask(padding_mask, x.shape[:2])
-        scores = self.scores(x)
-        if padding_mask is None:
-            return torch.softmax(scores, 1)
-        # A sentence of padding alone keeps its scores, or its softmax would be NaN.
-        hidden = padding_mask & ~padding_mask.all(1, keepdim=True)
-        p = torch.softmax(scores.masked_fill(hidden[..., None], float("-inf")), 1)
-        return p.masked_fill(padding_mask[..., None], 0.0)
+        return softmax_over_time(self.scores(x), padding_mask)

@@ -17,6 +17,7 @@ from ...errors import UserError
 # Scores that a second derivative holds at once: some twenty such tensors, 64 MiB each in float64.
 PIECE_ELEMENTS = 1 << 23
 
+_SYMBOLIC = {"FakeTensor", "FakeTensorMode", "ProxyTorchDispatchMode"}  # not imported for this
 Inputs: TypeAlias = Sequence[Tensor | None]
 Outputs: TypeAlias = tuple[Tensor, ...]
 
@@ -74,9 +75,17 @@ def is_transformed() -> bool:
     return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
 
 
+def is_symbolic(t: Tensor) -> bool:
+    """Whether a tensor stands for others, as under FakeTensorMode and make_fx."""
+    if torch.compiler.is_compiling():
+        return False
+    modes = torch.utils._python_dispatch._get_current_dispatch_mode_stack()
+    return any(type(part).__name__ in _SYMBOLIC for part in (t, *modes))
+
+
 def has_values(t: Tensor) -> bool:
     """Whether the values of a tensor can be read: not in a graph, under vmap or on "meta"."""
-    return not (torch.compiler.is_compiling() or is_transformed() or t.is_meta)
+    return not (torch.compiler.is_compiling() or is_transformed() or t.is_meta or is_symbolic(t))
 
 
 class _Forward(torch.autograd.Function):

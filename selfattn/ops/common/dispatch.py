@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from ...errors import UserError
+from . import autograd
 
 # "auto" is not listed: it stands for the first usable backend in this order.
 BACKENDS = ("fused", "eager", "reference")
@@ -74,6 +75,8 @@ def unfit(t: Tensor) -> dict[str, str]:
     """Why backends cannot be used for what PyTorch does with an input, whatever the machine."""
     if t.is_meta:
         return dict.fromkeys(("fused", "eager"), "a tensor on 'meta' has no values")
+    if autograd.is_symbolic(t):
+        return {"eager": "its blocks depend on numbers, which a tracer of PyTorch leaves open"}
     if torch.compiler.is_exporting():
         found = {"eager": "its blocks depend on the length, which an export may leave open"}
         if torch.onnx.is_in_onnx_export():

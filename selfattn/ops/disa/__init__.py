@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ...errors import UserError
-from ...masks import PositionalMask, check_padding_mask, check_selections
+from ...masks import PositionalMask, as_masks, check_padding_mask, check_selections
 from ..common import dispatch, distance
 from ..common.autograd import has_values
 from . import fused, native, packing
@@ -30,9 +30,9 @@ _RUN: dict[str, Callable[..., Tensor]] = {
     "fused": disa_fused,  # elsewhere than on a CPU
 }
 # Below, 2/c leaves float32 for usual inputs; above, exp(-2c) leaves float64.
-SMALLEST_C, LARGEST_C = 0.01, 300.0
+_SMALLEST_C, _LARGEST_C = 0.01, 300.0
 
-__all__ = ["LARGEST_C", "SMALLEST_C", "disa"]
+__all__ = ["check_c", "disa"]
 
 
 def disa(
@@ -142,19 +142,20 @@ def _check(
             f"x {tuple(x.shape)}, a {tuple(a.shape)}, b {tuple(b.shape)} need one shape (B, T, C)"
         )
     dispatch.check_inputs(dropout_p, x=x, a=a, b=b)
-    if masks is None:
-        raise UserError("masks is missing; give one PositionalMask, or one for each group")
-    masks = (masks,) if isinstance(masks, PositionalMask) else tuple(masks)
-    if wrong := [mask for mask in masks if not isinstance(mask, PositionalMask)]:
-        raise UserError(f"masks holds {wrong[0]!r}; it must hold PositionalMask alone")
+    masks = as_masks(masks)
     features = x.shape[2]
     if not masks or features % len(masks):
         raise UserError(
             f"masks lists {len(masks)} masks for {features} features; each must get an equal part"
         )
-    if not SMALLEST_C <= c <= LARGEST_C:
-        raise UserError(f"c {c} is not allowed; it must be in [{SMALLEST_C}, {LARGEST_C}]")
+    check_c(c)
     return masks
+
+
+def check_c(c: float) -> None:
+    """Refuse a bound of the scores that the kernels cannot keep to, with a UserError."""
+    if not _SMALLEST_C <= c <= _LARGEST_C:
+        raise UserError(f"c {c} is not allowed; it must be in [{_SMALLEST_C}, {_LARGEST_C}]")
 
 
 def _hidden(

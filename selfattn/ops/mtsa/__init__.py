@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ...errors import UserError
-from ...masks import PositionalMask, check_padding_mask
+from ...masks import PositionalMask, as_masks, check_padding_mask
 from ..common import dispatch, distance
 from . import fused, native
 from .eager import mtsa_eager
@@ -67,12 +67,13 @@ def mtsa(
         distance_bias: ``(H, T)``, finite, added outside of sigma_t as eq. 10 adds the mask:
             ``distance_bias[c, t]`` for keys at t positions from the query.
         backend: ``"reference"`` builds the ``T x T x D`` tensor; ``"eager"`` runs in blocks of
-            PyTorch operators anywhere; ``"fused"`` is a kernel, in C on a CPU and in Triton on a
-            GPU; ``"auto"`` is the first of ``"fused"``, ``"eager"`` and ``"reference"`` that can
+            PyTorch operators on any device with float64; ``"fused"`` is a kernel, in C on a CPU and
+            in Triton on a GPU; ``"auto"`` is the first of ``"fused"``, ``"eager"`` and ``"reference"`` that can
             be used. ``selfattn/layers/README.md`` says what each can be used for.
 
     Returns:
-        ``(B, H, T, D)`` in the dtype of q. A query with no visible key returns exactly 0.
+        ``(B, H, T, D)`` in the dtype of q, or of autocast where the kernel is Triton's. A query
+        with no visible key returns exactly 0.
 
     Raises:
         UserError: if shapes, dtypes, masks, sigma_t, dropout_p or backend do not fit, under
@@ -122,11 +123,12 @@ def _check(
             f"B, H, T of q {tuple(q.shape)}"
         )
     dispatch.check_inputs(dropout_p, q=q, k=k, v=v, s=s)
+    if not q.shape[-1]:
+        raise UserError(f"q {tuple(q.shape)} has no feature; it must have at least one")
     batch, heads, length = q.shape[:3]
-    masks = [masks] * heads if isinstance(masks, PositionalMask) else masks
-    if wrong := [mask for mask in masks if not isinstance(mask, PositionalMask)]:
-        raise UserError(f"masks holds {wrong[0]!r}; it must hold PositionalMask alone")
+    given = as_masks(masks)
+    masks = given * heads if isinstance(masks, PositionalMask) else given
     if len(masks) != heads:
         raise UserError(f"masks lists {len(masks)} masks for {heads} heads; give one for each head")
     check_padding_mask(padding_mask, (batch, length))
-    return tuple(masks)
+    return masks

@@ -20,7 +20,7 @@ FORMS = [
 # Switches that make another mechanism of one.
 FORMS += [("mtsa", "paper", {"scores": "token2token"}), ("mtsa", "srl", {"scores": "source2token"})]
 FORMS += [("biblosa", "code", {"contexts": "local"}), ("biblosa", "paper", {"contexts": "global"})]
-FORMS += [("resa", "code", {"unselected": "nothing"})]
+FORMS += [("resa", "code", {"unselected": "nothing"}), ("resa", "code", {"sampler": "iterative"})]
 FORMS += [
     ("multihead", None, switches)
     for switches in (
@@ -79,6 +79,7 @@ def test_shape_and_gradients_of_every_parameter(layer):
 def test_padding_from_either_side_changes_no_real_token(layer, side, extra):
     x = tokens()
     filler = 3 * torch.randn(3, extra, WIDTH, dtype=torch.float64)
+    filler[0, 0] = torch.nan
     hidden = torch.zeros(3, 9 + extra, dtype=torch.bool)
     if side == "left":
         padded, real = torch.cat([filler, x], 1), slice(extra, None)
@@ -106,6 +107,9 @@ def test_rows_of_padding_alone_stay_finite_and_harm_nobody(layer):
     y = layer(x, hidden)
     assert torch.isfinite(y).all()
     assert_close("other rows", layer(x[::2]), y[::2], 1e-12)
+    with torch.autograd.set_detect_anomaly(True):  # no NaN, not even on the way
+        layer(x, hidden).sum().backward()
+    x.grad = None
     y[::2].sum().backward()
     assert torch.isfinite(x.grad).all()
     assert (x.grad[1] == 0).all()

@@ -65,6 +65,7 @@ def sees(config, head, length):
 def equation(layer, x, padding):
     """Vaswani et al. 2017, eq. 1, head by head, with the weights of what is hidden set to 0."""
     length, width = x.shape[1], WIDTH // HEADS
+    x = x if padding is None else x.masked_fill(padding[..., None], 0.0)
     config = layer.config
     ahead = torch.arange(length) - torch.arange(length)[:, None]
     far = ahead.abs().double()

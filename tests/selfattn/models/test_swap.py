@@ -1,10 +1,6 @@
 """swap: other attentions in models of torch.nn that exist."""
 
 import copy
-import importlib
-import importlib.util
-import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -160,27 +156,37 @@ def test_swapped_layers_train_and_load(tmp_path):
     assert torch.equal(again(tokens()), model.eval()(tokens()))
 
 
-@pytest.fixture
-def vision_transformer():
-    """torchvision's, also where its C++ operators, which it does not use, are built for CUDA."""
-    spec = importlib.util.find_spec("torchvision")
-    if spec is None:
-        pytest.skip("torchvision is not installed")
-    library = torch.library.Library("torchvision", "FRAGMENT")
-    try:
-        importlib.import_module("torchvision")
-    except RuntimeError:  # operator torchvision::nms does not exist
-        text = (Path(spec.origin).parent / "_meta_registrations.py").read_text(encoding="utf-8")
-        for name in set(re.findall(r'(?:register_meta\("|torchvision::)(\w+)"', text)):
-            library.define(f"{name}() -> ()")
-    from torchvision.models.vision_transformer import VisionTransformer
+class Block(nn.Module):
+    """A layer as torchvision's vision transformer has them: a MultiheadAttention among others."""
 
-    yield randomised(VisionTransformer(32, 8, 2, HEADS, WIDTH, 32, num_classes=5))
-    library._destroy()
+    def __init__(self):
+        super().__init__()
+        self.ln = nn.LayerNorm(WIDTH)
+        self.self_attention = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
+        self.mlp = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WIDTH), nn.GELU())
+
+    def forward(self, x):
+        y = self.ln(x)
+        x = x + self.self_attention(y, y, y, need_weights=False)[0]
+        return x + self.mlp(x)
 
 
-def test_swap_of_torchvisions_vision_transformer(vision_transformer):
-    model = vision_transformer
+class VisionTransformer(nn.Module):
+    """Such layers over the patches of a picture."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv_proj = nn.Conv2d(3, WIDTH, 8, 8)
+        self.encoder = nn.Sequential(Block(), Block())
+        self.head = nn.Linear(WIDTH, 5)
+
+    def forward(self, images):
+        patches = self.conv_proj(images).flatten(2).transpose(1, 2)
+        return self.head(self.encoder(patches).mean(1))
+
+
+def test_swap_in_a_vision_transformer():
+    model = randomised(VisionTransformer())
     images = torch.randn(2, 3, 32, 32)
     before = model.eval()(images)
     report = swap(model, only="encoder.*", preset="nmt")

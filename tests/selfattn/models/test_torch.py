@@ -128,6 +128,16 @@ def test_a_sentence_of_padding_makes_no_nan(name):
             assert x.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_torchs_own_attention_says_so_too_if_a_mask_does_not_fit(batch_first):
+    layer = EncoderLayer(**SIZES, batch_first=batch_first, attention="multihead")
+    x = tokens() if batch_first else tokens().transpose(0, 1)
+    for mode in (layer.train(), layer.eval()):
+        with pytest.raises(UserError, match=r"padding_mask .* must be \(B, T\)"):
+            mode(x, src_key_padding_mask=PADDING[:, 1:])
+        assert mode(x, src_key_padding_mask=PADDING).isfinite().all()
+
+
 @pytest.mark.filterwarnings("error:Support for mismatched")
 def test_torchs_own_attention_keeps_a_masks_dtype():
     layer = EncoderLayer(**SIZES, batch_first=True, attention="multihead")

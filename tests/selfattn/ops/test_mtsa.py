@@ -4,6 +4,8 @@ from functools import partial
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from benchmarks.testing import PADDINGS, LargestTensor, assert_close, padding_mask, run_with_grads
 from selfattn.errors import UserError
@@ -291,6 +293,19 @@ def test_empty_batches_and_lengths():
         assert out.shape == (batch, 2, length, 4)
 
 
+def test_fakes_take_the_operators_of_pytorch_and_leave_nothing_behind():
+    """Blocks depend on numbers that a fake does not have, and keep masks for the next call."""
+    x = [torch.zeros(1, 2, 9, 4, dtype=torch.float64) for _ in range(4)]
+    masks = [FORWARD, BACKWARD]
+    with FakeTensorMode() as mode:
+        fakes = [mode.from_tensor(t) for t in x]
+        assert mtsa(*fakes, masks=masks).shape == (1, 2, 9, 4)
+        with pytest.raises(UserError, match="'eager' cannot be used: its blocks depend on numbers"):
+            mtsa(*fakes, masks=masks, backend="eager")
+    assert mtsa(*x, masks=iter(masks), backend="eager").shape == (1, 2, 9, 4)
+    assert make_fx(lambda *t: mtsa(*t, masks=masks))(*x)(*x).shape == (1, 2, 9, 4)
+
+
 def good():
     x, _ = inputs(4, heads=2)
     return {**dict(zip("qkvs", x, strict=True)), "masks": [NONE, NONE]}
@@ -304,6 +319,8 @@ def good():
         ({"q": torch.zeros(2, 4, 6), "k": torch.zeros(2, 4, 6)}, "one shape"),
         ({"v": torch.zeros(3, 2, 4, 8)}, "dtypes"),
         ({"masks": [NONE]}, "1 masks for 2 heads"),
+        ({"masks": None}, "masks is missing"),
+        (dict.fromkeys("qk", torch.zeros(3, 2, 4, 0).double()), "no feature"),
         ({"masks": ["none"] * 2}, "masks holds 'none'; it must hold PositionalMask alone"),
         ({"padding_mask": torch.zeros(3, 5).bool()}, r"must be \(B, T\)"),
         ({"sigma_t": "relu"}, "'relu' is unknown"),
