@@ -22,7 +22,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a dry run")
     parser.add_argument("--write", action="store_true", help="tiles: into the code, no search")
     args = parser.parse_args(argv)
-    if args.device == "cuda" and not torch.cuda.is_available():
+    if args.device == "cuda" and not (args.write or torch.cuda.is_available()):
         raise UserError("--device is cuda, but torch finds no GPU; DEVICE=cpu is a dry run")
     if args.write and args.stage != "tiles":
         raise UserError(f"--write is for the stage tiles, and the stage is {args.stage}")

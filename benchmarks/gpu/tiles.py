@@ -59,7 +59,7 @@ def run(results: Results) -> None:
 
 
 def _order() -> Iterator[tuple[str, int, str]]:
-    for variant, width, dtype in itertools.product(VARIANTS, _SEARCHED, DTYPES):
+    for width, dtype, variant in itertools.product(_SEARCHED, DTYPES, VARIANTS):
         yield dtype, width, variant
 
 

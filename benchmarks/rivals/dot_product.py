@@ -1,5 +1,6 @@
 """Dot-product attention: the reference of all ratios, its slow form, and its directed form."""
 
+import contextlib
 from collections.abc import Sequence
 
 import torch
@@ -101,11 +102,12 @@ def _causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return _attend(q, k, v, SDPBackend.FLASH_ATTENTION, is_causal=True)
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, backend: SDPBackend, **how: bool) -> Tensor:
-    if not q.is_cuda or q.dtype == torch.float32:  # there neither flash nor cuDNN runs
-        return F.scaled_dot_product_attention(q, k, v, **how)
-    with sdpa_kernel(backend):
-        return F.scaled_dot_product_attention(q, k, v, **how)
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, backend: SDPBackend, is_causal: bool = False
+) -> Tensor:
+    half = q.is_cuda and q.dtype != torch.float32  # elsewhere neither flash nor cuDNN runs
+    with sdpa_kernel(backend) if half else contextlib.nullcontext():
+        return F.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
 
 
 class Explicit(nn.Module):

@@ -9,20 +9,10 @@ import pytest
 import selfattn
 from selfattn import info
 
-# Run before info: hide a package from the import system and from importlib.metadata.
 HIDE = """
-import importlib.metadata, runpy, sys
-class Blocker:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == {hidden!r}:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
-sys.meta_path.insert(0, Blocker())
-real = importlib.metadata.version
-def version(name):
-    if name == {hidden!r}:
-        raise importlib.metadata.PackageNotFoundError(name)
-    return real(name)
-importlib.metadata.version = version
+import runpy, sys
+from tests.hidden import hide
+hide({hidden!r})
 sys.argv = ["info", "--json"]
 runpy.run_module("selfattn.info", run_name="__main__")
 """

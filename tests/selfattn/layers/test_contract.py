@@ -8,7 +8,7 @@ from typing import get_type_hints
 import pytest
 import torch
 
-from benchmarks.testing import assert_close
+from benchmarks.testing import assert_close, run_with_grads
 from selfattn.config import CONFIGS
 from selfattn.config.base import is_constant
 from selfattn.errors import UserError
@@ -166,6 +166,21 @@ def test_half_precision_stays_finite_and_near(layer, dtype):
     y.float().square().sum().backward()
     assert torch.isfinite(rounded.grad).all()
     assert_close("half precision", layer(x), y, 0.05 if dtype == torch.bfloat16 else 0.01)
+
+
+def test_float32_on_the_device_is_float64_without_kernels(layer, device):
+    """Where ``--device cuda`` runs it, by Triton's kernels."""
+    x, hidden = tokens(length=70), torch.zeros(3, 70, dtype=torch.bool)
+    hidden[1, :20] = hidden[2, 30:] = True
+    upstream = tokens(length=70, seed=2).masked_fill(hidden[..., None], 0.0)
+    there = copy.deepcopy(layer).to(device, torch.float32)
+    place = hidden.to(device)
+    want = run_with_grads(lambda t: layer(t, hidden), [x], upstream)
+    found = run_with_grads(
+        lambda t: there(t, place), [x.to(device, torch.float32)], upstream.to(device)
+    )
+    for name, a, b in zip(("output", "gradient"), want, found, strict=True):
+        assert_close(name, a[~hidden], b.cpu()[~hidden], 2e-5)
 
 
 def test_gradcheck(layer):
