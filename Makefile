@@ -61,5 +61,6 @@ docs: ## build the documentation's site in site/
 	NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build --strict --quiet
 
 clean: ## remove .venv, the demo's output, the site and all caches
-	rm -rf .venv demo site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .nox .wheels demo site build dist *.egg-info distributions/*/build
+	rm -rf distributions/*/*.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

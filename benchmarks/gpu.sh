@@ -3,6 +3,7 @@
 # found in FOLDER/STAGE.csv and .json (default: $OUT, else runs/gpu), and goes on from there when called again.
 #   tests      all tests with --device cuda
 #   sizes      16,384 tokens, more than 2^31 elements, a CUDA graph, compute-sanitizer, flagged tiles
+#   kernels    the time of each kernel of MTSA's operator, beside flash's
 #   timings    operators, layers, encoders: bf16, fp16, fp32, 64 to 16,384 tokens, against flash, FlexAttention
 #   tiles      every step of the tile ladders, and DiSA's tiles; tiles FOLDER --write puts the fastest into the code
 #   grid       Multi30k by its protocol, several runs at a time; RAW=FOLDER_WITH_THE_RAW_TEXT
@@ -11,7 +12,7 @@
 #              installs it there first)
 # DEVICE=cpu makes a dry run at tiny sizes. PYTHON=... is another Python, LIMIT=... other seconds.
 set -euo pipefail
-usage="usage: gpu.sh tests|sizes|timings|tiles|grid|processes|wheels [FOLDER]"
+usage="usage: gpu.sh tests|sizes|kernels|timings|tiles|grid|processes|wheels [FOLDER]"
 stage=${1:?$usage}
 [ -z "${WHEELS:-}" ] || WHEELS=$(realpath "$WHEELS")
 folder=$(realpath -m "${2:-${OUT:-runs/gpu}}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -24,8 +25,8 @@ FLOORS = {
     },
 }
 SOURCES = (
-    "pyproject.toml", "setup.py", "README.md", "LICENSE", "distributions", *FLOORS[CORE],
-    *FLOORS[SECOND],
+    "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "distributions", "tests",
+    *FLOORS[CORE], *FLOORS[SECOND],
 )  # fmt: skip
 OFFLINE = ("--no-deps", "--no-index", "--quiet", "--disable-pip-version-check")
 BUILD = "import sys; import setuptools.build_meta as b; b.build_{}(sys.argv[1])"
@@ -113,7 +114,10 @@ def test_what_an_sdist_installs_is_what_the_wheel_installs(
     run_cli, sdists, wheels, target, tmp_path
 ):
     """The sdists stand alone: no link leads out of them, and the second knows its version."""
-    assert all(path.name.endswith(f"-{selfattn.__version__}.tar.gz") for path in sdists.values())
+    for path in sdists.values():
+        assert path.name.endswith(f"-{selfattn.__version__}.tar.gz")
+        with tarfile.open(path) as archive:
+            assert not [name for name in archive.getnames() if "/tests/" in name]
     folder = install(run_cli, tmp_path / "target", *sdists.values())
 
     def content(root: Path) -> dict[Path, bytes]:

@@ -11,7 +11,7 @@ from selfattn_tasks.cli import run
 
 from .results import Results
 
-STAGES = ("tests", "sizes", "timings", "tiles", "grid", "processes")
+STAGES = ("tests", "sizes", "kernels", "timings", "tiles", "grid", "processes")
 
 
 def main(argv: list[str] | None = None) -> None:

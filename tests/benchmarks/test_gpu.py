@@ -112,6 +112,14 @@ def test_every_test_is_in_one_group_and_the_kernels_come_first(repo_root):
         assert sum(name == group or name.startswith(f"{group}/") for group in groups) == 1, name
 
 
+def test_the_shares_of_kernels_are_of_one_operator_each(tmp_path):
+    rows = dry("kernels", tmp_path)
+    for name in ("mtsa", "sdpa", "sdpa:directed"):
+        shares = [row["share"] for row in rows if row["method"] == name]
+        assert shares == sorted(shares, reverse=True)
+        assert 0.9 < sum(shares) <= 1.0 + 1e-9
+
+
 def test_two_processes_have_the_gradients_of_one(run_cli, tmp_path):
     done = run_cli(["-m", "benchmarks.gpu", "processes", tmp_path, "--device", "cpu"])
     assert done.returncode == 0, done.stderr

@@ -255,10 +255,12 @@ def test_a_folder_that_is_none(tmp_path):
 def test_vectors_of_a_file_are_all_kept(folder):
     data = folder("classification")
     (data / "v.txt").write_text("a 1 2\ncat 3 4\n")
-    task, model, *_ = built(data, "--word-embeddings", str(data / "v.txt"), "--embed-dim", "2")
+    flags = ["--word-embeddings", str(data / "v.txt"), "--embed-dim", "2"]
+    task, model, *_ = built(data, *flags, "--head-hidden-size", "5")
     assert task.network_state.vocabulary.frozen == ("cat",)
     assert model.network.table.frozen.tolist() == [[3, 4]]
     assert model.network.table.trained.weight[0].tolist() == [1, 2]
+    assert 5 in {weight.shape[0] for weight in model.network.head.parameters()}
 
 
 @pytest.fixture

@@ -137,17 +137,20 @@ def test_other_labels_of_the_same_number_are_refused(whole, corpus, data, run_cl
 
 
 def test_two_processes_train_and_score_as_one(whole, train, data, corpus, run_cli, tmp_path):
-    """Losses and the official score, whose counts come from both processes."""
-    more = ["--max-update", "4", "--dropout", "0", "--attention-dropout", "0",
-            "--activation-dropout", "0", "--no-save"]  # fmt: skip
+    """Losses, learning rates and the official score, whose counts come from both processes."""
+    more = ["--max-update", "4", "--lr-boundaries", "2,4", "--no-save", "--dropout", "0",
+            "--attention-dropout", "0", "--activation-dropout", "0"]  # fmt: skip
     alone = train(tmp_path, *more, "--update-freq", "2")
     command = [data, *FLAGS, *OPTIMISER, *more, "--word-embeddings", corpus / "vectors.txt"]
     together = [line for text in run_ranks(run_cli, command) for line in text.splitlines()]
     one, two = logged(alone, "valid")[-1], logged(together, "valid")[-1]
     for name in ("valid_loss", "valid_f1", "valid_perfect_props"):
         assert float(two[name]) == pytest.approx(float(one[name]), abs=0.02), name
-    expected = losses(alone)
-    for number, (loss, *_) in losses(together).items():
+    expected, found = losses(alone), losses(together)
+    for log in (found, expected):
+        rates = {number: float(rate) for number, (*_, rate) in log.items()}
+        assert rates == {"1": 1.0, "2": 0.5, "3": 0.5, "4": 0.25}
+    for number, (loss, *_) in found.items():
         assert float(loss) == pytest.approx(float(expected[number][0]), abs=2e-3)
 
 

@@ -11,6 +11,7 @@ pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
 from plugin.criterions.bio_tagging import IGNORED  # noqa: E402
+from plugin.data.propositions import Example, PropositionDataset  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402
 from selfattn_tasks.srl.chain import log_likelihood  # noqa: E402
 from selfattn_tasks.srl.decode import bio_constraints  # noqa: E402
@@ -160,22 +161,60 @@ def test_vectors_of_any_width(build, file, width, words):
     assert int((tagger.words.weight == 0.1).all(1).sum()) == 1
 
 
-def test_a_loss_over_whole_sequences(build):
+def test_flags_that_reach_the_network(build):
+    """What is trained, how large the embeddings are, and where the predicate is marked."""
+    flags = ["--no-timing-signal", "--embedding-dropout", "0"]
+    usual = build(*flags).tagger
+    other = build(*flags, "--no-scale-embedding", "--encoder-freeze-embed").tagger
+    assert usual.words.weight.requires_grad and not other.words.weight.requires_grad
+    other.load_state_dict(usual.state_dict())
+    x, indicator = torch.randn(1, 3, 16), torch.tensor([[0, 1, 0]])
+    scaled, plain = (tagger._marked(x, indicator, None) - tagger.bias for tagger in (usual, other))
+    torch.testing.assert_close(scaled, plain * math.sqrt(32))
+    late = build("--late-layers", "1").tagger
+    seen = []
+    for layer in late.layers:
+        layer.register_forward_hook(lambda *call: seen.append(len(call[2])))
+    words = torch.tensor([[4, 5, 6]] * 2)
+    late(words, torch.eye(3, dtype=torch.long)[:2])
+    assert seen == [1, 2], "the first layer reads the sentence once for both predicates"
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_propositions_of_a_sentence_side_by_side(shuffle):
+    """Shortest first in any case; sentences of one length alternate in the file."""
+    words = [(1, 2, 3), (1, 2), (3, 4), (1, 2), (3, 4), (1, 2)]
+    examples = [Example(each, 0, [0] * len(each)) for each in words]
+    usual, together = (PropositionDataset(examples, shuffle, kind) for kind in (False, True))
+    assert usual.ordered_indices()[-1] == 0
+    for _ in range(5):
+        found = together.ordered_indices().tolist()
+        assert sorted(found) == list(range(6)) and found[-1] == 0
+        assert {frozenset(found[:3]), frozenset(found[2:5])} & {frozenset({1, 3, 5})}
+    if not shuffle:
+        assert usual.ordered_indices().tolist() == [1, 2, 3, 4, 5, 0]
+        assert found == [1, 3, 5, 2, 4, 0]
+
+
+@pytest.mark.parametrize("constraints", ["strict", "he", "tan"])
+def test_a_loss_over_whole_sequences(build, constraints):
     """A word whose label training lacks may have any; what breaks the rules does not count."""
-    model = build("--criterion", "bio_crf", "--eval-decoder", "strict").eval()
+    rules = ["--crf-constraints", constraints]
+    model = build("--criterion", "bio_crf", "--eval-decoder", "strict", *rules).eval()
     examples, labels = build.task.datasets["train"], build.task.vocabulary.labels
     sample = examples.collater([examples[0], examples[1]])
     length = len(examples[1][1].words)
     sample["target"][1, : length - 1] = IGNORED
     scores, padding = model(**sample["net_input"]), sample["net_input"]["padding_mask"]
-    strict = bio_constraints(labels, "strict")
-    expected = -log_likelihood(scores, sample["target"], padding, strict)[0]
+    known = bio_constraints(labels, constraints)
+    expected = -log_likelihood(scores, sample["target"], padding, known)[0]
     loss, words, logged = build.criterion(model, sample)
     torch.testing.assert_close(loss, expected.sum())
     assert words == logged["sample_size"] == len(examples[0][1].words) + 1
     sample["target"][0, 0] = next(i for i, tag in enumerate(labels) if tag.startswith("I-"))
     each, words, _ = build.criterion(model, sample, reduce=False)
-    assert words == 1 and each[0] == 0 and each[1] == expected[1]
+    opens = constraints != "strict"  # whether a sentence may begin with I
+    assert (words > 1, bool(each[0] > 0)) == (opens, opens) and each[1] == expected[1]
 
 
 def test_features_reach_the_network(build, tmp_path):
@@ -271,24 +310,24 @@ def test_published_schedule():
     """1.0, half of it from update 400,000 on, a quarter from 500,000 on."""
     from types import SimpleNamespace
 
+    from fairseq.optim import FairseqOptimizer
+
     from plugin.lr_schedulers.piecewise import PiecewiseConfig, PiecewiseSchedule
 
-    class Optimiser:
+    class Optimiser(FairseqOptimizer):
         rate = 0.0
+
+        def __init__(self) -> None: ...
 
         def set_lr(self, rate: float) -> None:
             self.rate = rate
 
-        def get_lr(self) -> float:
-            return self.rate
-
     default = PiecewiseConfig()
     flags = {name: getattr(default, name) for name in ("lr_boundaries", "lr_factor")}
-    schedule = PiecewiseSchedule.__new__(PiecewiseSchedule)
-    schedule.cfg, schedule.optimizer = SimpleNamespace(lr=[1.0], **flags), Optimiser()
-    schedule.boundaries = [int(text) for text in default.lr_boundaries.split(",")]
+    schedule = PiecewiseSchedule(SimpleNamespace(lr=[1.0], **flags), Optimiser())
+    assert schedule.optimizer.rate == 1.0
     updates = (0, 399_999, 400_000, 499_999, 500_000, 600_000)
     assert [schedule.step_update(n) for n in updates] == [1.0, 1.0, 0.5, 0.5, 0.25, 0.25]
     assert schedule.optimizer.rate == 0.25
     with pytest.raises(UserError, match=r"--lr 1\.0,0\.5 is not allowed with --lr-scheduler"):
-        PiecewiseSchedule(SimpleNamespace(lr=[1.0, 0.5], **flags), None)
+        PiecewiseSchedule(SimpleNamespace(lr=[1.0, 0.5], **flags), Optimiser())

@@ -27,6 +27,14 @@ def sentences():
     return pairs
 
 
+def refused(done, *words: str) -> None:
+    """The command ended with one sentence, which holds ``words``."""
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stderr.count("\n") == 1 and ": error: " in done.stderr
+    for each in words:
+        assert each in done.stderr
+
+
 def write(prefix: Path, pairs) -> None:
     """Write PREFIX.en and PREFIX.de."""
     for side, lang in enumerate(("en", "de")):

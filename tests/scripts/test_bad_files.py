@@ -2,6 +2,7 @@
 
 import gzip
 import runpy
+import tarfile
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("yaml")
 
 CONLL = "We - (A0*) (A0*\npoured pour (V*) *)\ntea - (A1* *\nto - * *\ndrink drink *) (V*)\n\n"
+PROPS = "".join(line.partition(" ")[2] + "\n" for line in CONLL.splitlines())
 LOG = (
     '2026-01-31 12:00:00 | INFO | train_inner | {"update": 0.5, "loss": "5", "num_updates": "1"}\n'
 )
@@ -29,11 +31,12 @@ systems: {base: --dropout 0.1}
 references: a.txt
 user_dir: plugin
 """
-READ = ("folder", "missing", "file/x", "loop", "bytes", "empty", "broken.gz")
-WRITTEN = ("folder", "missing/x", "file/x", "loop", "/proc/x")
-MADE = ("file", "file/x", "loop", "/proc/x")
+# No sentence holds these names by chance.
+READ = "bad.folder bad.missing bad.file/x bad.loop bad.bytes bad.empty bad.gz".split()
+WRITTEN = "bad.folder bad.missing/x bad.file/x bad.loop /proc/x".split()
+MADE = "bad.file bad.file/x bad.loop /proc/x".split()
 
-# Command lines that are right in the folder below; then its words that are read, written, made.
+# Command lines whose files are in the folder below; then the words that are read, written, made.
 COMMANDS = [
     ("average_checkpoints --inputs tagger.pt --output o.pt", "tagger.pt", "o.pt", ""),
     ("average_checkpoints --dir folder --last 1 --output o.pt", "folder", "", ""),
@@ -115,11 +118,20 @@ def pairs(tmp_path_factory):
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch, tagger, pairs):
+def place(tmp_path, repo_root, monkeypatch, tagger, pairs):
     """The current folder, with what the right command lines name, and with bad things."""
     monkeypatch.chdir(tmp_path)
-    for name in ("folder", "folder2", "data/text"):
+    ewt = tmp_path / "folder" / "data" / "google" / "ewt" / "answers"
+    listed = tmp_path / "folder" / "docs" / "evaluation"
+    for name in ("folder2", "data/text", "plugin", "bad.folder", ewt, listed):
         (tmp_path / name).mkdir(parents=True)
+    (ewt / "x.xml.gold_skel").write_text("x 0 0 [WORD] UH (TOP*) - -\n")
+    (listed / "ewt.train.txt").write_text("answers/00/x.xml.conllu\n")
+    (tmp_path / "folder" / "valid.props").write_text(PROPS)
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).symlink_to(repo_root / "examples/benchmarks/layer-training-cpu.csv")
+    (tmp_path / "a.json").symlink_to(repo_root / "examples/wmt14_en_de/sources.json")
+    tarfile.open(tmp_path / "a.tgz", "w:gz").close()
     for name in ("a.conll", "b.conll", "c.conll"):
         (tmp_path / name).write_text(CONLL)
     for name in ("a.tsv", "b.tsv", "c.tsv"):
@@ -136,10 +148,10 @@ def place(tmp_path, monkeypatch, tagger, pairs):
     (tmp_path / "pairs.pt").symlink_to(pairs)
     (tmp_path / "train.log").write_text(LOG)
     (tmp_path / "grid.yaml").write_text(GRID)
-    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00\x80\n" * 3)
-    (tmp_path / "broken.gz").write_bytes(gzip.compress(b"hello\n" * 100)[:20])
-    (tmp_path / "loop").symlink_to("loop")
-    for name in ("empty", "file"):
+    (tmp_path / "bad.bytes").write_bytes(b"\xff\xfe\x00\x80\n" * 3)
+    (tmp_path / "bad.gz").write_bytes(gzip.compress(b"hello\n" * 100)[:20])
+    (tmp_path / "bad.loop").symlink_to("bad.loop")
+    for name in ("bad.empty", "bad.file"):
         (tmp_path / name).touch()
     for bad in READ[3:]:  # for options that name PREFIX.en and PREFIX.de
         for language in ("en", "de"):
@@ -159,5 +171,8 @@ def test_a_bad_file_is_one_sentence(command, word, bad, place, repo_root, monkey
     said = capsys.readouterr().err
     assert ended.value.code in (1, 2), said
     assert ": error: " in said.splitlines()[-1] and "Traceback" not in said
+    assert "unrecognized arguments" not in said
+    without_sentence = "--prose" in command and (word, bad) == ("a.txt", "bad.empty")
+    assert ("there is no sentence" if without_sentence else bad) in said.splitlines()[-1]
     # The demo notes how long each of its steps took, also one that failed.
     assert script == "demo" or sorted(place.rglob("*")) == before, "something was written"

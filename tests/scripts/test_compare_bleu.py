@@ -2,36 +2,17 @@
 
 import csv
 import json
-import random
 import re
 
 import pytest
 
+from tests.selfattn_experiments.compare.conftest import folder as made  # noqa: F401
+from tests.selfattn_experiments.compare.made_up import LINES, generated, translations
+
 pytest.importorskip("sacrebleu")
 pytest.importorskip("scipy")
 
-SENTENCES = 40
 VALID = '| INFO | valid | {"valid_loss": "5.%d", "valid_bleu": "%d2.5", "valid_num_updates": "%d"}'
-
-
-def translations(references, seed, wrong):
-    rng = random.Random(seed)
-    words = " ".join(references).replace(".", "").split()
-    lines = []
-    for line in references:
-        changed = [rng.choice(words) if rng.random() < wrong else w for w in line[:-1].split()]
-        lines.append(" ".join(changed) + ".")
-    return lines
-
-
-def generated(lines, references, seed):
-    """What fairseq-generate prints: batches in another order."""
-    blocks = [
-        f"S-{i}\tx\nT-{i}\t{reference}\nH-{i}\t-0.1\t{line}\nD-{i}\t-0.1\t{line}\n"
-        for i, (line, reference) in enumerate(zip(lines, references, strict=True))
-    ]
-    random.Random(seed).shuffle(blocks)
-    return "".join(blocks)
 
 
 def log_of(seed):
@@ -43,27 +24,20 @@ def log_of(seed):
     return "\n".join(lines) + "\n"
 
 
-@pytest.fixture(scope="session")
-def lines(sentences):
-    return [german for _, german in sentences[:SENTENCES]]
-
-
 @pytest.fixture
-def folder(tmp_path, lines):
-    """Two test sets; a good system of plain text, a bad one of fairseq-generate with logs."""
-    for test, part in (("one", lines), ("two", lines[: SENTENCES // 2])):
-        (tmp_path / f"{test}.de").write_text("".join(f"{line}\n" for line in part), "utf-8")
-        for seed in (1, 2, 3):
-            for name, wrong in (("base", 0.4), ("good", 0.05)):
-                run = tmp_path / "runs" / f"{name}-{seed}"
-                run.mkdir(parents=True, exist_ok=True)
-                out = translations(part, f"{name}{seed}{test}", wrong)
-                text = "".join(f"{line}\n" for line in out)
-                if name == "base":
-                    text = generated(out, part, seed)
-                    (run / "train.log").write_text(log_of(seed))
-                (run / f"{test}.out").write_text(text, "utf-8")
-    return tmp_path
+def folder(made):  # noqa: F811
+    """A second test set, half as large, and logs of the bad system."""
+    half = LINES[: len(LINES) // 2]
+    (made / "two.de").write_text("".join(f"{line}\n" for line in half), "utf-8")
+    for run in (made / "runs").iterdir():
+        name, seed = run.name.split("-")
+        out = translations(run.name, {"base": 0.4, "good": 0.05}[name])[: len(half)]
+        text = "".join(f"{line}\n" for line in out)
+        if name == "base":
+            text = generated(out, seed)
+            (run / "train.log").write_text(log_of(int(seed)))
+        (run / "two.out").write_text(text, "utf-8")
+    return made
 
 
 @pytest.fixture
@@ -88,7 +62,7 @@ def test_two_test_sets_and_all_files(compare, folder):
     # Counts are kept for the next time, and no pattern finds them.
     assert len(list(folder.glob("runs/*/.*.counts"))) == 2 * len(list(folder.glob("runs/*/*.out")))
     first = done.stdout.splitlines()
-    assert first[0] == "a_b against old on one: 3 and 3 runs, 40 sentences"
+    assert first[0] == "a_b against old on one: 3 and 3 runs, 36 sentences"
     assert first[1].startswith("  BLEU  BETTER        +")
     assert any(line.startswith("  TER   secondary     -") for line in first)
     assert all(len(line) <= 80 for line in first if not line.startswith("wrote"))

@@ -82,10 +82,8 @@ def test_progress_is_shown_line_by_line(first):
 def test_the_second_run_repeats_nothing(first, demo, place):
     files = [p for p in place.rglob("*") if p.is_file() and p.name in ("test.de", "train.log")]
     before = {path: path.stat().st_mtime_ns for path in files}
-    began = time.monotonic()
     done = demo(*TINY)
     assert done.returncode == 0, done.stderr
-    assert time.monotonic() - began < 60
     assert done.stdout.count("done before") == 3
     assert {path: path.stat().st_mtime_ns for path in files} == before
     assert done.stdout[done.stdout.index("───") :] == first.stdout[first.stdout.index("───") :]

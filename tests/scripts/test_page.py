@@ -1,5 +1,6 @@
 """`selfattn page`: what it answers, and the page itself in a real browser."""
 
+import re
 import shutil
 import sys
 
@@ -132,6 +133,19 @@ def answered(browser, url, *texts):
 def test_an_address_of_another_machine_is_refused(serve, tagger):
     with pytest.raises(UserError, match="--host 203.0.113.1 --port .* cannot be used"):
         serve(tagger, "--host", "203.0.113.1")
+
+
+def test_a_program_gets_what_the_page_shows(serve, tagger, repo_root):
+    """By the call that docs/page.md shows; this tagger wants its predicate named."""
+    client = pytest.importorskip("gradio_client").Client
+    url = serve(tagger)
+    text = (repo_root / "docs" / "page.md").read_text(encoding="utf-8")
+    (call,) = re.findall(r"^Client\(.*\)$", text, re.MULTILINE)
+    call = call.replace("http://127.0.0.1:7860", url).replace('""', '"chased"')
+    said = eval(call, {"Client": client})
+    model = page.open_tagger(tagger)
+    assert tuple(said) == page.respond(model, "The cat chased a mouse.", "chased", "last")
+    assert "mouse" in said[0] and "<img" in said[1]
 
 
 def test_roles_stand_over_the_words(serve, browser, tagger):

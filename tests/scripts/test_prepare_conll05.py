@@ -10,6 +10,7 @@ import tarfile
 import pytest
 
 from selfattn_tasks.srl.formats import conll
+from tests.scripts import conftest
 
 # A tree with a trace, and one with a parenthesis and a slash; their words and their propositions.
 TREES = """
@@ -83,10 +84,7 @@ def build(layout, tmp_path, run_cli, repo_root):
 
 
 def refused(done, tmp_path, *words):
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.count("\n") == 1
-    for word in ("prepare_conll05.py: error: ", *words):
-        assert word in done.stderr
+    conftest.refused(done, "prepare_conll05.py: error: ", *words)
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]
 
 

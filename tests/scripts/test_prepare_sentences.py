@@ -13,6 +13,7 @@ from selfattn_tasks.sentences.folder import Folder
 from selfattn_tasks.sentences.formats.reading import read
 from selfattn_tasks.sentences.formats.source import Reading
 from selfattn_tasks.sentences.record import Example, Kind
+from tests.scripts import conftest
 
 NLI = "label\tpremise\thypothesis\n"
 TRAIN = NLI + (
@@ -46,10 +47,7 @@ def prepare(run_cli, place, repo_root):
 
 
 def refused(done, place, *sentence):
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.count("\n") == 1
-    for words in ("prepare_sentences.py: error: ", *sentence):
-        assert words in done.stderr
+    conftest.refused(done, "prepare_sentences.py: error: ", *sentence)
     assert [path.name for path in place.iterdir()] == ["corpus"]
 
 

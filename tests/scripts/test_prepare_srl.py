@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from selfattn_tasks.srl.formats import conll, lines
+from tests.scripts import conftest
 from tests.selfattn_tasks.srl.writers import write_words
 
 TRAIN = """\
@@ -54,10 +55,7 @@ def prepare(run_cli, corpus, repo_root):
 
 
 def refused(done, folder, *words):
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.count("\n") == 1
-    for word in ("prepare_srl.py: error: ", *words):
-        assert word in done.stderr
+    conftest.refused(done, "prepare_srl.py: error: ", *words)
     assert [path.name for path in folder.iterdir()] == ["corpus"]
 
 

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.scripts.conftest import refused
+
 pytest.importorskip("fairseq_cli")
 pytest.importorskip("sentencepiece")
 pytestmark = pytest.mark.fairseq
@@ -21,14 +23,6 @@ def prepare(run_cli, corpus, repo_root):
         return run_cli([script, *LANGUAGES, *(files if given else []), *args], cwd=corpus.parent)
 
     return run
-
-
-def refused(done, *words):
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith("prepare_translation.py: error: ")
-    for word in words:
-        assert word in done.stderr
 
 
 def test_three_splits(prepare, corpus):

@@ -20,6 +20,8 @@ sys.path.insert(0, str(SCRIPT.parent))
 import _setup_checks as checks  # noqa: E402
 import setup_env  # noqa: E402
 
+sys.path.remove(str(SCRIPT.parent))
+
 Usage = namedtuple("Usage", "total used free")
 NOTHING = setup_env.Step("x", "a title", [], [])
 fits = pytest.mark.skipif(

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.scripts.conftest import refused
+
 pytest.importorskip("fairseq_cli")
 pytest.importorskip("sentencepiece")
 pytest.importorskip("sacremoses")
@@ -190,13 +192,6 @@ def test_a_killed_command_goes_on_and_ends_the_same(data, archives, run_cli, tmp
     assert "text: done before" in done.stdout
     assert contents(dest) == contents(data[0])
     assert not list(dest.glob(".*"))
-
-
-def refused(done, *said):
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert done.stderr.count("\n") == 1
-    for words in said:
-        assert words in done.stderr
 
 
 @pytest.fixture

@@ -10,21 +10,10 @@ from selfattn import info as core
 from selfattn.info import Record
 from selfattn_experiments.commands import info
 
-# Run before info: hide packages from the import system and from importlib.metadata.
 HIDE = """
-import importlib.metadata, sys
-hidden = {hidden!r}
-class Blocker:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in hidden:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
-sys.meta_path.insert(0, Blocker())
-real = importlib.metadata.version
-def version(name):
-    if name.replace("-fixed", "") in hidden:
-        raise importlib.metadata.PackageNotFoundError(name)
-    return real(name)
-importlib.metadata.version = version
+import sys
+from tests.hidden import hide
+hide(*{hidden!r})
 sys.argv = ["selfattn", "info", "--json"]
 from selfattn_experiments.__main__ import main
 main()

@@ -5,7 +5,6 @@ import runpy
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -86,11 +85,9 @@ def test_sigterm_runs_finally_blocks(tmp_path):
     script.write_text(SCRIPT.format(body=body))
     process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "up\n"
-    started = time.monotonic()
     process.send_signal(signal.SIGTERM)
     assert process.communicate(timeout=20)[0] == "tidied\n"
     assert process.returncode == 143
-    assert time.monotonic() - started < 20
 
 
 @pytest.mark.parametrize(

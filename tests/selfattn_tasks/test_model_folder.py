@@ -192,12 +192,8 @@ def test_there_and_back(tmp_path):
 
 ALONE = """
 import sys
-blocked = ("fairseq", "transformers", "plugin")
-class Blocker:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in blocked:
-            raise ModuleNotFoundError(name)
-sys.meta_path.insert(0, Blocker())
+from tests.hidden import hide
+hide("fairseq", "transformers", "plugin")
 from selfattn_experiments.commands.verbs import run_script
 sys.argv = ["predict", "--model", *sys.argv[1:]]
 run_script("predict_srl.py")
