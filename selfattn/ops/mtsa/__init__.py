@@ -68,8 +68,9 @@ def mtsa(
             ``distance_bias[c, t]`` for keys at t positions from the query.
         backend: ``"reference"`` builds the ``T x T x D`` tensor; ``"eager"`` runs in blocks of
             PyTorch operators on any device with float64; ``"fused"`` is a kernel, in C on a CPU and
-            in Triton on a GPU; ``"auto"`` is the first of ``"fused"``, ``"eager"`` and ``"reference"`` that can
-            be used. ``selfattn/layers/README.md`` says what each can be used for.
+            in Triton on a GPU; ``"auto"`` is the first of ``"fused"``, ``"eager"`` and
+            ``"reference"`` that can be used. ``selfattn/layers/README.md`` says what each can be
+            used for.
 
     Returns:
         ``(B, H, T, D)`` in the dtype of q, or of autocast where the kernel is Triton's. A query
