@@ -93,7 +93,9 @@ class PolicyGradientCriterion(SummingCriterion):
     Differs:
         ``log p(target)`` is a mean over the sentence's target tokens, since the published tasks
         have one label a sentence; with several layers, log probabilities are added, and shares are
-        their mean. ``--clip-norm`` sees both gradients together.
+        their mean. ``--clip-norm`` sees both gradients together. In the authors' code each sentence
+        of a pair has a reward and a share of its own, the samplers have an L2 term and an optimizer
+        of their own.
     """
 
     def __init__(self, task: Any, cfg: PolicyGradientConfig) -> None:

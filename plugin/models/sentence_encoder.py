@@ -40,7 +40,7 @@ TRAINED, FROZEN = "network.table.trained.weight", "network.table.frozen"
 SYMBOLS = "symbols._extra_state"
 _NUMBERS = {
     "--hidden-size": "width of one direction of the context (default: 300, with biblosa 240, as "
-    "published)",
+    "published for SNLI)",
     "--head-hidden-size": "width of the head's hidden layer (default: 300, for selection 100)",
     "--embed-dim": "width of a word vector (default: that of the vectors, or 300)",
     "--dropout": "on the input of every linear map (default: 0.3)",
@@ -219,7 +219,7 @@ def _resolve_sizes(args: Namespace, kind: Kind, vectors: WordVectors | None) -> 
 
 @register_model_architecture("sentence_encoder", "sentence_encoder")
 def sentence_encoder(args: Namespace) -> None:
-    """The published sizes, with ``--context mtsa`` unless a flag names another."""
+    """The sizes published for SNLI, with ``--context mtsa`` unless a flag names another."""
     refuse_hydra(args)
     set_default(args, "context", "mtsa")
     defaults = {

@@ -60,11 +60,10 @@ class BiBloSAConfig(DiSAConfig):
     gate_biases: int = constant(1)
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        # Equations 9-18. Differs: the activation is left open; relu is that of most of the code.
+        # Equations 9-18.
         "paper": {},
         # The authors' code for SNLI. Its gate between blocks, a share of the block instead of the
         # context, is the same function with the sign turned.
-        # Differs: there, blocks of padding alone are keys; here, never.
         "code": {
             "activation": "elu",
             "s2t_layers": 1,

@@ -13,9 +13,10 @@ from .masked import MaskedConfig
 class MTSAConfig(MaskedConfig):
     """Multi-mask tensorized self-attention in all its published forms.
 
-    The presets are the paper's equations (``paper``) and three variants that its authors' code
-    trains: ``nmt`` (translation), ``srl`` (semantic role labelling), ``sentence`` (encoders of
-    sentences for classification). Dropout is a recipe's matter and 0 in every preset; published
+    The presets are the paper's equations (``paper``) and three of the five variants that its
+    authors' code trains: ``nmt`` (translation), ``srl`` (semantic role labelling), ``sentence``
+    (encoders of sentences for classification). The others, of stacked and of transferred encoders,
+    are made by switches. Dropout is a recipe's matter and 0 in every preset; published
     values are 0.1 for ``nmt`` and 0.19 for ``srl`` (0.9 kept on each factor).
 
     Raises:
@@ -25,7 +26,7 @@ class MTSAConfig(MaskedConfig):
     name: ClassVar[str] = "mtsa"
     default_preset: ClassVar[str | None] = "paper"
 
-    # The ablations of tables 2 and 3 that are not masks.
+    # The ablations of table 3 that are not masks.
     scores: str = switch(
         "both",
         "what a key's score is made of: both, token2token (no score of its own, no source2token "
@@ -79,7 +80,8 @@ class MTSAConfig(MaskedConfig):
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         # MTSA eq. 7-13; appendix B: sigma_t is log-sigmoid unless said otherwise.
-        # Differs: the paper leaves sigma_s and the activation open; both are as in its code.
+        # Differs: the paper leaves sigma_s open, which is as in its code. It and the code have the
+        # activation elu for SNLI, the code relu elsewhere; here it is relu.
         "paper": {},
         # The translation commands of the authors' code.
         "nmt": {

@@ -51,7 +51,8 @@ class MTSA(SelfAttention):
         UserError: if the heads do not divide the width, or the masks do not fit the heads.
 
     Differs:
-        The authors' code trains four variants that depart from the paper; see ``MTSAConfig``.
+        The authors' code trains five variants that depart from the paper; see ``MTSAConfig``.
+        Dropout on the input is drawn once for all heads, in the code of sentences for each.
 
     Example:
         >>> import torch
@@ -74,7 +75,8 @@ class MTSA(SelfAttention):
         gain = config.qkv_init_gain
 
         self.dropout = Dropout(config.dense_dropout)
-        self.v_proj = xavier_linear(embed_dim, num_heads * width, config.value_bias, gain)
+        parts = num_heads if config.qk_input == "value" else 1  # there a map for each head
+        self.v_proj = xavier_linear(embed_dim, num_heads * width, config.value_bias, gain, parts)
         self.value_activation = activation(config.value_activation)
         pairs = config.scores in ("both", "token2token")
         keys = pairs or (config.scores == "source2token" and config.s2t_input == "key")

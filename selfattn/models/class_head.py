@@ -6,7 +6,7 @@ from .dense import dense, logits
 
 
 class ClassHead(nn.Module):
-    """Classes of a sentence: a dense layer, then logits without a bias (Bi-BloSAN section 4.3).
+    """Classes of a sentence: a dense layer, then logits without a bias (Bi-BloSAN table 6).
 
     Args:
         dim: width w of a sentence's vector.

@@ -45,8 +45,8 @@ def build_context(
     Args:
         name: a name in ``CONTEXTS``.
         embed_dim: width d of the input.
-        hidden_size: width of one direction (published: 300, Bi-BloSA 240); most outputs are twice
-            as wide, see ``out_dim``.
+        hidden_size: width of one direction (published for SNLI: 300, Bi-BloSA 240); most outputs
+            are twice as wide, see ``out_dim``.
         activation: a name in ``selfattn.config.ACTIVATIONS``, where the context has a choice.
         dropout: on the input of every linear map.
         **switches: of the context, such as ``preset`` and what ``--mtsa-...`` names for ``mtsa``.

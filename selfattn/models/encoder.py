@@ -19,7 +19,8 @@ class SentenceEncoder(nn.Module):
     Args:
         embed_dim: width d of the embeddings.
         context: a name in ``selfattn.models.CONTEXTS``.
-        hidden_size: width of one direction of the context; 300 is published, 240 for Bi-BloSA.
+        hidden_size: width of one direction of the context; published for SNLI are 300, and 240 for
+            Bi-BloSA.
         pool: ``"source2token"`` (Bi-BloSAN, eq. 8), ``"max"`` or ``"mean"``; a context that pools
             itself has no other pool.
         activation: of the context and of the pool. Published: elu for SNLI with mtsa, fast_disa,

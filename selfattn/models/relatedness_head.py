@@ -12,8 +12,8 @@ from .dense import logits
 class RelatednessHead(nn.Module):
     """How related a pair is: ``act(Wa (s1 * s2) + Wb |s1 - s2| + b)``, then logits.
 
-    Tai et al. 2015 and Bi-BloSAN section 4.2 (SICK). The score is the mean of the classes 1, 2, ...
-    under the softmax of the logits. It does not matter which sentence comes first.
+    Tai et al. 2015 and Bi-BloSAN eq. 25 and 26 (SICK). The score is the mean of the classes 1, 2,
+    ... under the softmax of the logits. It does not matter which sentence comes first.
 
     Args:
         dim: width w of a sentence's vector.

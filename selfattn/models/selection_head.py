@@ -11,7 +11,7 @@ from .dense import dense, logits
 
 
 class SelectionHead(nn.Module):
-    """Logits of candidate sentences, each in the context of the others (Bi-BloSAN section 4.4).
+    """Logits of candidate sentences, each in the context of the others (Bi-BloSAN table 4).
 
     ``[u; q; u - q; u * q]`` of each candidate u and the question q (eq. 24), both mapped first,
     goes through a context over the candidates, a dense layer and a linear map.

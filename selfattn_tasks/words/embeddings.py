@@ -21,6 +21,7 @@ from .vocabulary import FIRST_WORD, Vocabulary
 logger = logging.getLogger(__name__)
 _PROGRESS_EVERY = 200_000
 # Bi-BloSAN's code and its successors' start words without a vector from U(-0.05, 0.05).
+# Differs: on SST from N(0, 1).
 _BOUND = 0.05
 
 

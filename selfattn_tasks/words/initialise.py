@@ -43,16 +43,23 @@ def initialise(module: nn.Module, how: str) -> None:
 
 
 def _draw_jointly(attention: SelfAttention, draw: Callable[[Tensor], None]) -> list[int]:
-    """Query, key and value are one matrix in the published code: drawn as one."""
+    """Query, key and value are one map in the published code: drawn as one."""
     maps = [getattr(attention, f"{name}_proj", None) for name in "qkv"]
-    weights = [m.weight for m in maps if isinstance(m, nn.Linear)]
-    if len(weights) < 3 or len({w.shape[1] for w in weights}) > 1:
+    linear = [m for m in maps if isinstance(m, nn.Linear)]
+    if len(linear) < 3 or len({m.in_features for m in linear}) > 1:
         return []
-    joint = torch.empty(sum(w.shape[0] for w in weights), weights[0].shape[1])
-    draw(joint)
-    for weight, part in zip(weights, joint.split([w.shape[0] for w in weights]), strict=True):
-        weight.data.copy_(part)
-    return [id(w) for w in weights]
+    sizes = [m.out_features for m in linear]
+    done = []
+    for name, more in (("weight", (linear[0].in_features,)), ("bias", ())):
+        parameters = [getattr(m, name) for m in linear]
+        if any(parameter is None for parameter in parameters):
+            continue
+        joint = torch.empty(sum(sizes), *more)
+        _draw_any(joint, draw)
+        for parameter, part in zip(parameters, joint.split(sizes), strict=True):
+            parameter.data.copy_(part)
+            done.append(id(parameter))
+    return done
 
 
 def _draw_any(values: Tensor, draw: Callable[[Tensor], None]) -> None:

@@ -65,6 +65,10 @@ class Vocabulary:
 
         A word is looked up as it stands and in lower case, first among the words of the training,
         then among those of the vectors' file.
+
+        Differs:
+            The published SRL code has no lower case for a word that training lacks: where the file
+            has lower case alone, as GloVe 6B, such a word with a capital letter stays unknown.
         """
         return [self._row(word) for word in words]
 

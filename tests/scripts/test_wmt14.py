@@ -268,7 +268,7 @@ def check(args, setup, processes):
     flags = dict(vars(args), batch=batch_tokens(vars(args)))
     return departures(flags, setup, args.max_update)
 
-found, sizes = [], {}
+found, sizes, other = [], {}, {}
 for attention in ("multihead", "mtsa"):
     for setup, processes in ((1, 1), (2, 1), (2, 4)):
         done = subprocess.run(
@@ -277,21 +277,28 @@ for attention in ("multihead", "mtsa"):
             env={"PROCESSES": str(processes), "PATH": "/usr/bin:/bin"},
         )
         args = parse(["--arch", "transformer_mtsa_wmt_en_de", *done.stdout.split()])
+        model = tasks.setup_task(args).build_model(args)
         found += check(args, setup, processes)
-    model = tasks.setup_task(args).build_model(args)
     sizes[attention] = sum(weight.numel() for weight in model.parameters())
     for setup in (1, 2):
         grid = yaml.safe_load((example / f"grid_setup{setup}.yaml").read_text())
         words = shlex.split(f"{grid['common']} {grid['systems'][attention]} --seed 1")
-        found += check(parse(words), setup, grid["gpus_per_run"])
+        args = parse(words)
+        tasks.setup_task(args).build_model(args)
+        found += check(args, setup, grid["gpus_per_run"])
+    masked = parse([*words, f"--{attention}-masks", "forward_backward"])
+    tasks.setup_task(masked).build_model(masked)  # which writes the switches into the flags
+    other[attention] = [text for text in check(masked, 2, grid["gpus_per_run"]) if "masks" in text]
 args = parse(["--arch", "transformer_mtsa_wmt_en_de", "--warmup-updates", "16000",
               "--lr-scheduler", "inverse_sqrt", "--max-tokens", "2048", "--max-update", "9"])
-print(json.dumps([found, sizes, check(args, 1, 1)]))
+print(json.dumps([found, sizes, other, check(args, 1, 1)]))
 """
     done = run_cli(["-c", code, EXAMPLE, tmp_path], PYTHONPATH=str(EXAMPLE))
     assert done.returncode == 0, done.stderr
-    found, sizes, others = json.loads(done.stdout.splitlines()[-1])
+    found, sizes, masked, others = json.loads(done.stdout.splitlines()[-1])
     assert found == []
+    for attention in ("multihead", "mtsa"):
+        assert masked[attention] == [f"{attention}_masks is forward_backward, published none"]
     # 61.38M and 61.58M published; fairseq's biases and no target-space embedding: + 20,480.
     assert sizes == {"multihead": 61_399_040, "mtsa": 61_598_720}
     assert "max_update is 9, published 250000" in others

@@ -6,7 +6,7 @@ import ast
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,8 @@ _COMMON: dict[str, Any] = {
     "activation_dropout": 0.1, "criterion": "label_smoothed_cross_entropy", "label_smoothing": 0.1,
     "optimizer": "adam", "adam_betas": (0.9, 0.997), "adam_eps": 1e-9, "clip_norm": 0.0,
     "weight_decay": 0.0, "lr_scheduler": "inverse_sqrt", "warmup_init_lr": 0.0,
-    "fp16": False, "bf16": False, "amp": False,
+    "fp16": False, "bf16": False, "amp": False, "max_source_positions": 256,
+    "max_target_positions": 256,
 }  # fmt: skip
 SETUPS: dict[int, dict[str, Any]] = {
     1: _COMMON
@@ -44,6 +45,8 @@ SETUPS: dict[int, dict[str, Any]] = {
 }
 # The initial bias of source2token (bias_start in the authors' commands).
 _S2T_BIAS = {1: 5.0, 2: 0.0}
+# What --mtsa-projections stands for.
+_PROJECTIONS = ("qk_bias", "value_bias", "output_bias", "qkv_init_gain")
 
 
 @dataclass(frozen=True)
@@ -119,9 +122,7 @@ def departures(flags: Mapping[str, Any], setup: int, updates: int) -> list[str]:
         setup: 1 or 2.
         updates: how many there were.
     """
-    wanted = dict(SETUPS[setup])
-    if flags.get("encoder_attention") == "mtsa":
-        wanted |= {"mtsa_preset": "nmt", "mtsa_s2t_bias_init": _S2T_BIAS[setup]}
+    wanted = SETUPS[setup] | _switches(flags, _S2T_BIAS[setup])
     found = [
         f"{name} is {_first(flags.get(name))}, published {value}"
         for name, value in wanted.items()
@@ -130,6 +131,22 @@ def departures(flags: Mapping[str, Any], setup: int, updates: int) -> list[str]:
     if updates < wanted["max_update"] and not any(text.startswith("max_update") for text in found):
         found.append(f"it has {updates:,} of {wanted['max_update']:,} updates")
     return found
+
+
+def _switches(flags: Mapping[str, Any], s2t_bias: float) -> dict[str, Any]:
+    """The published values of the attention's switches that a checkpoint holds."""
+    from selfattn.config import MTSAConfig, MultiHeadConfig  # here for the same reason as above
+
+    if flags.get("encoder_attention") != "mtsa":  # fairseq's own attention holds none
+        usual = {f"multihead_{f.name}": f.default for f in fields(MultiHeadConfig)}
+        return {name: value for name, value in usual.items() if name in flags}
+    published = asdict(MTSAConfig.make("nmt", s2t_bias_init=s2t_bias))
+    for name in ("backend", "attention_dropout", *_PROJECTIONS):
+        del published[name]
+    wanted = {"mtsa_preset": "nmt"} | {f"mtsa_{name}": v for name, v in published.items()}
+    if flags.get("mtsa_projections") is not None:
+        wanted["mtsa_projections"] = "fairseq"  # the default
+    return wanted
 
 
 def _equal(found: Any, wanted: Any) -> bool:

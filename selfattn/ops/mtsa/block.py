@@ -161,7 +161,7 @@ class Block:
         return copy
 
     def _key_factors(self, v: Tensor, s: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor]:
-        """E = exp(s - shift) and v * E: lines 4 and 5 of Algorithm 1."""
+        """E = exp(s - shift) and v * E of Algorithm 1."""
         space = self.space
         e, ve = space.take("e", *s.shape), space.take("ve", *s.shape)
         rows = e.view(-1, self.width)  # (rows * T, D)

@@ -106,6 +106,13 @@ def test_preset_sentence_attends_over_activated_values_and_gates():
     assert_close("sentence", torch.stack(expected), layer(x), 1e-12)
 
 
+def test_values_start_as_one_matrix_or_as_one_for_each_head_where_heads_are_their_input():
+    """Xavier's bound, the square root of 6 over inputs and outputs of what is drawn at once."""
+    for preset, outputs in (("paper", 300), ("sentence", 150)):
+        largest = build_attention("mtsa", 300, 2, preset=preset).v_proj.weight.abs().max().item()
+        assert largest == pytest.approx((6 / (300 + outputs)) ** 0.5, rel=1e-3)
+
+
 def test_published_parameter_counts():
     multihead = size(build_attention("multihead", 512, 8, bias=False))
     # 6 layers of 8 heads with 64 x 64 + 64 each: 61.38M -> 61.58M

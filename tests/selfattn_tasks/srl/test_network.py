@@ -94,6 +94,8 @@ def test_glorot_normal_draws_query_key_value_as_one_matrix_and_random_biases():
     layer = Tagger(TaggerConfig(2, 9, MTSA, layers=1)).layers[0]
     q, s2t = layer.attention.q_proj, layer.attention.source2token.network[1]
     assert q.weight.std().item() == pytest.approx((2 / 800) ** 0.5, rel=0.05)
+    biases = torch.cat([getattr(layer.attention, f"{n}_proj").bias for n in "qkv"])
+    assert biases.std().item() == pytest.approx(600**-0.5, rel=0.2)
     assert s2t.weight.std().item() == pytest.approx((2 / 400) ** 0.5, rel=0.05)
     assert layer.expand.weight.std().item() == pytest.approx((2 / 1000) ** 0.5, rel=0.05)
     assert layer.expand.bias.std().item() == pytest.approx(800**-0.5, rel=0.2)

@@ -32,7 +32,7 @@ static void fill_drop(float *out, const Task *t, int64_t line, int kind, const i
         for (int64_t i = 0; i < count; i++) out[i] = factor(key, i, threshold, scale);
 }
 
-/* Lines 2, 4 and 5 of Algorithm 1: the keys, E and v * E of one row, in the orders that are needed. */
+/* Of Algorithm 1 the keys, E and v * E of one row, in the orders that are needed. */
 static void row_pack(Row *r, const Task *t, int64_t b, int64_t h, int backward) {
     int64_t D = t->width, row = b * t->heads + h, all = round_up(r->keys, VL);
     float *shift = t->shift + row * D;
