@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The small files of finished runs, for git: evidence.sh save RUNS KEPT, and back: evidence.sh restore RUNS KEPT
 # e.g. examples/evidence.sh save runs/multi30k-evidence examples/multi30k_en_de/evidence
-# run_seeds.py skips what was put back: a run is done if run.json fits the grid and the hypotheses.
+# run_seeds.py skips what was put back: a run is done if run.json fits the grid and the predictions.
 set -euo pipefail
 usage="usage: evidence.sh save|restore RUNS KEPT"
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -11,17 +11,22 @@ restore) to=${2:?$usage} from=${3:?$usage} ;;
 *) echo "$usage" >&2 && exit 2 ;;
 esac
 shopt -s nullglob
+plain() { sed -e "s#$root/##g" -e "s#$PWD/##g" "$1" > "$2"; } # without this machine's paths
 count=0
 for record in "$from"/*/run.json; do
     run=$(dirname "$record")
-    name=$(basename "$run")
-    [ -e "$to/$name/run.json" ] && continue
-    mkdir -p "$to/$name"
-    cp "$run/config.json" "$run"/*.hyp "$run"/*.props "$to/$name"
-    # Without this machine's paths. run.json last: it says that the run is done.
-    for file in trained.json attempts.json train.log run.json; do
-        sed -e "s#$root/##g" -e "s#$PWD/##g" "$run/$file" > "$to/$name/$file"
+    kept=$to/$(basename "$run")
+    mkdir -p "$kept"
+    plain "$record" "$kept/run.json.new"
+    if cmp -s "$kept/run.json.new" "$kept/run.json"; then
+        rm "$kept/run.json.new"
+        continue
+    fi
+    cp "$run/config.json" "$run"/*.hyp "$run"/*.props "$run"/*.tsv "$kept"
+    for file in trained.json attempts.json train.log; do
+        [ ! -e "$run/$file" ] || plain "$run/$file" "$kept/$file" # folds have theirs
     done
+    mv "$kept/run.json.new" "$kept/run.json" # last: it says that the run is done
     count=$((count + 1))
 done
 echo "$count runs from $from to $to"

@@ -90,7 +90,8 @@ def read_state(venv: Path) -> "dict[str, Any]":
     """What earlier runs finished; empty where nothing is known or the note is damaged."""
     try:
         state = json.loads((venv / ".selfattn" / "state.json").read_text())
-        return {n: kind(state[n]) for n, kind in (("torch", str), ("place", str), ("done", dict))}
+        found = {n: kind(state[n]) for n, kind in (("torch", str), ("place", str), ("done", dict))}
+        return dict(found, torch=state["torch"] and found["torch"])
     except (OSError, ValueError, KeyError, TypeError):
         return {"torch": None, "place": None, "done": {}}
 
@@ -199,8 +200,11 @@ def make_venv(venv: Path, label: str) -> None:
         raise SetupError(f"Python could not make an environment in {venv}: {lines[-1].strip()}")
 
 
-def install(venv: Path, steps: "list[Step]", torch_spec: str) -> None:
-    """Check the machine, then do each step that is not done, and note it when it is."""
+def install(venv: Path, steps: "list[Step]", chosen: "str | None") -> None:
+    """Check the machine, then do each step that is not done, and note it when it is.
+
+    ``chosen`` is the torch of the caller's choice; None takes the pinned one, also a later one.
+    """
     state = read_state(venv)
     running = tuple(sys.version_info[:3])
     moved = state["place"] not in (None, str(venv))  # the scripts in bin/ name the old place
@@ -217,7 +221,7 @@ def install(venv: Path, steps: "list[Step]", torch_spec: str) -> None:
         check_venv_module()
     free = check_disk(venv.parent, NEEDED_MB if "torch" in names else 300)
     check_disk(Path(tempfile.gettempdir()), 300)  # where pip unpacks and builds
-    if "torch" in names and torch_spec == default_torch() and free < CUDA_MB:
+    if "torch" in names and chosen in (None, default_torch()) and free < CUDA_MB:
         print(
             f"note: {free} MB are free; a torch with CUDA packages needs about {CUDA_MB} MB: "
             "make env TORCH=... names another torch (see requirements/torch.txt)"
@@ -235,7 +239,7 @@ def install(venv: Path, steps: "list[Step]", torch_spec: str) -> None:
         if code:
             raise SetupError(f"{explain(text, step)}; pip's own words are in {log}")
         done = dict(read_state(venv)["done"], **{step.name: step.fingerprint()})
-        write_state(venv, {"torch": torch_spec, "place": str(venv), "done": done})
+        write_state(venv, {"torch": chosen, "place": str(venv), "done": done})
 
 
 def main(argv: "list[str] | None" = None) -> int:
@@ -255,13 +259,13 @@ def main(argv: "list[str] | None" = None) -> int:
     start, venv = time.time(), options.venv.absolute()
     try:
         state = read_state(venv)
-        torch_spec = options.torch or state["torch"] or default_torch()
-        steps = plan(options.groups, torch_spec)
+        chosen = options.torch or state["torch"]
+        steps = plan(options.groups, chosen or default_torch())
         if (venv / "bin" / "python").exists() and all(
             state["done"].get(step.name) == step.fingerprint() for step in steps
         ):
             return 0
-        install(venv, steps, torch_spec)
+        install(venv, steps, chosen)
     except (SetupError, OSError) as error:
         print(f"setup_env.py: error: {error}", file=sys.stderr)
         return 1

@@ -15,11 +15,10 @@ data=${4:-data-bin/srl_ewt}
 run=${5:-runs/srl_ewt/$arch-$seed}
 shift $(($# < 5 ? $# : 5))
 mkdir -p "$run"
-# glibc gives freed memory back and asks for it again in every update, which costs CPU time.
-export MALLOC_TRIM_THRESHOLD_=1000000000 MALLOC_MMAP_THRESHOLD_=1000000000
 # Published is Adadelta for 600,000 updates; Adam learns as much in a fraction of them.
+# One process: fairseq would take every GPU that it sees, and with each the batch would grow.
 "${PYTHON:-python}" -m fairseq_cli.train "$data" --user-dir "$here/../../plugin" \
-    ${DEVICE_FLAGS---cpu} --num-workers 0 --task srl_tagging --arch "$arch" --seed "$seed" \
+    ${DEVICE_FLAGS---cpu} --distributed-world-size 1 --num-workers 0 --task srl_tagging --arch "$arch" --seed "$seed" \
     --encoder-layers 4 --word-embeddings "$glove" --dropout 0.3 \
     --criterion bio_tagging --label-smoothing 0.1 \
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 \

@@ -44,6 +44,8 @@ import os
 import signal
 from pathlib import Path
 
+from selfattn.errors import UserError
+
 from ..process import again
 from ..runs.grid import read_grid
 from .flags import check_least, from_flags
@@ -78,13 +80,23 @@ def main(args: argparse.Namespace) -> int:
         from ..runs.slurm import write_scripts
 
         names = [f"{system}-{seed}" for system, seed in choose(grid, args.only)]
-        submit = write_scripts(args.slurm, grid, names, again("runs"))
+        # The defaults are left out of the scripts.
+        given = {"device": "auto", "jobs": None, "runs_per_gpu": 1, "retries": 2}
+        flags = [
+            word
+            for name, usual in given.items()
+            if (value := getattr(args, name)) != usual
+            for word in (f"--{name.replace('_', '-')}", str(value))
+        ]
+        submit = write_scripts(args.slurm, grid, names, again("runs"), flags)
         print(f"{len(names)} runs; start them with {os.path.relpath(submit)}")
         return 0
     # torch takes seconds to import; a mistake in the grid file should be reported at once.
     from ..runs import session
 
     if args.summary:
+        if args.only:
+            raise UserError("--only cannot be combined with --summary, which shows all runs")
         return session.summarise(grid)
     options = from_flags(session.Options, args)
     if args.dry_run:

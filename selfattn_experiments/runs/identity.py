@@ -28,6 +28,7 @@ class Identity:
         self._data = _fingerprint(grid.data, grid.task.data_notes)
         self._protocol = grid.task.protocol(grid.data)
         self._tests = {name: sha256_of(path) for name, path in grid.tests.items()}
+        self._hashes: dict[Path, str] = {}
 
     def training(self, system: str, seed: int, fold: int | None = None) -> dict[str, Any]:
         """What decides the weights that a training ends with."""
@@ -44,6 +45,17 @@ class Identity:
         if self._protocol:
             found["protocol"] = self._protocol
         return found if fold is None else found | {"fold": fold}
+
+    def files(self, system: str) -> dict[str, str]:
+        """Size and beginning, hashed, of the files that the flags name, such as word vectors.
+
+        Not a part of the identity, which is then the same wherever the grid is.
+        """
+        values = [Path(v) for given in self.grid.flags(system).values() for v in given]
+        for path in values:
+            if path not in self._hashes and path.is_file():
+                self._hashes[path] = _beginning(path)
+        return {str(path): self._hashes[path] for path in values if path in self._hashes}
 
     def test(self) -> dict[str, Any]:
         """What decides the scores of given weights."""
@@ -85,13 +97,30 @@ def refuse_to_mix(folder: Path, file: Path, old: dict[str, Any], new: dict[str, 
     )
 
 
+def refuse_other_files(folder: Path, old: dict[str, str], new: dict[str, str]) -> None:
+    """Refuse a folder that was trained with another file of the same name.
+
+    Raises:
+        UserError: if a file that was there when it was trained is another one now.
+    """
+    for name, found in old.items():
+        if new.get(name, found) != found:
+            raise UserError(
+                f"{folder} was trained with another file {name}: put that one back, choose another "
+                "`output`, or remove that folder"
+            )
+
+
+def _beginning(path: Path) -> str:
+    with path.open("rb") as file:
+        return f"{path.stat().st_size} {hashlib.sha256(file.read(_HEAD)).hexdigest()}"
+
+
 def _fingerprint(folder: Path, notes: Sequence[str]) -> str:
     """A hash of the names, sizes and beginnings of the files that fairseq reads."""
     found = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         read = not path.name.startswith(".") and path.suffix != ".log" and path.name not in notes
         if read and path.is_file():
-            with path.open("rb") as file:
-                head = hashlib.sha256(file.read(_HEAD)).hexdigest()
-            found.update(f"{path.name} {path.stat().st_size} {head}\n".encode())
+            found.update(f"{path.name} {_beginning(path)}\n".encode())
     return found.hexdigest()

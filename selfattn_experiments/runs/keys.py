@@ -35,6 +35,8 @@ def load(path: Path) -> dict[str, Any]:
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             seen: set[Any] = set()
             for key_node, _ in node.value:
+                if key_node.tag == "tag:yaml.org,2002:merge":  # <<: its keys may be given again
+                    continue
                 key = self.construct_object(key_node, deep=True)
                 if isinstance(key, str | int) and key in seen:
                     line = key_node.start_mark.line + 1

@@ -86,7 +86,7 @@ def _row(run: Run) -> dict[str, Any]:
         "attempts": len([attempt for attempt in attempts if attempt["step"] == "train"]),
         "best_valid": best and f"{best['metric']} {best['value']:g} at {best['update']}",
         "commit": " ".join(record["commits"]),
-        "hardware": record["gpu"] or attempts[0]["cpu"],
+        "hardware": record["gpu"] or " and ".join(dict.fromkeys(a["cpu"] for a in attempts)),
         "scores": {
             f"{test} {name}": value
             for test, figures in record["scores"].items()

@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,12 @@ from .execution.child import Attempts, Step, now, read_json
 from .execution.follow import Follower
 from .execution.slots import Slot
 from .flags import number, spelt_out
-from .identity import Identity, digest, refuse_to_mix
+from .identity import Identity, digest, refuse_other_files, refuse_to_mix
 
 # What is read of trained.json, and of run.json beside it.
 _TRAINED = ("updates", "best_valid", "parameters", "gpu")
 _RECORD = ("identity", "hypotheses", "scores", "seconds", "commits", "attempts")
-Facts = Mapping[str, Any]
+Facts = Callable[[], Mapping[str, Any]]
 
 
 class Run:
@@ -36,7 +36,7 @@ class Run:
         identity: of the grid.
         system: a name from the grid.
         seed: of the training.
-        facts: where it is trained: commit, versions, CPU.
+        facts: gives where it is trained: commit, versions, CPU.
         fold: the part that this training holds out, in a folder of its own; None: there are none.
     """
 
@@ -50,6 +50,7 @@ class Run:
         self.attempts = Attempts(self.folder / "attempts.json", facts)
         self.follower = Follower(self.log, self.grid.flags(system))
         self._training = identity.training(system, seed, fold)
+        self._files = identity.files(system)
         self._test = identity.test()
         self._scores: dict[str, Scores] = {}
 
@@ -61,7 +62,9 @@ class Run:
         """
         known = read_json(self.folder / "config.json")
         if known is not None:
+            files = known.pop("files", {})
             refuse_to_mix(self.folder, self.grid.file, known, self._training)
+            refuse_other_files(self.folder, files, self._files)
         elif self.folder.is_dir() and any(self.folder.glob("[!.]*")):
             raise UserError(
                 f"{self.folder} exists, but does not hold a run (no readable config.json): "
@@ -102,7 +105,8 @@ class Run:
         """Make the folder and say in it what it is for."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if not (self.folder / "config.json").is_file():
-            write_json(self.folder / "config.json", self._training)
+            files = {"files": self._files} if self._files else {}
+            write_json(self.folder / "config.json", self._training | files)
 
     def steps(self, slot: Slot) -> list[Step]:
         """What is left to do, in order; the last step writes ``run.json``.

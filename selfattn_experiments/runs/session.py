@@ -2,7 +2,7 @@
 
 import fnmatch
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any
@@ -63,9 +63,9 @@ def runs_of(grid: Grid, patterns: Sequence[str] = ()) -> list[Run]:
     Raises:
         UserError: if a folder holds something else.
     """
-    identity, here = Identity(grid), facts()
+    identity = Identity(grid)
     kind = Run if grid.task.folds(grid.data) is None else FoldedRun
-    runs = [kind(identity, system, seed, here) for system, seed in choose(grid, patterns)]
+    runs = [kind(identity, system, seed, facts) for system, seed in choose(grid, patterns)]
     for run in runs:
         run.check()
     return runs
@@ -103,9 +103,10 @@ def work(grid: Grid, options: Options) -> int:
         try:
             scheduler.run()
         finally:
-            screen.show(last=True)
             if not options.only:  # else others write it at the same time
                 summary = write_summary(grid, runs)
+            with suppress(OSError):  # the terminal may be gone
+                screen.show(last=True)
         failed = [job for job in jobs if job.state == "failed"]
         if not options.only:
             print(table(summary), end="")

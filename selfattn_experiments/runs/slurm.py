@@ -14,10 +14,12 @@ from selfattn_tasks.files import check_output_folder, write_text
 
 from .grid import Grid
 
-_DEFAULT = ("--gpus=1", "--cpus-per-task=4", "--time=24:00:00")
+_DEFAULT = ("--cpus-per-task=4", "--time=24:00:00")
 
 
-def write_scripts(folder: Path, grid: Grid, runs: Sequence[str], runner: Sequence[str]) -> Path:
+def write_scripts(
+    folder: Path, grid: Grid, runs: Sequence[str], runner: Sequence[str], flags: Sequence[str] = ()
+) -> Path:
     """Write ``array.sbatch``, ``collect.sbatch`` and ``submit.sh``.
 
     Args:
@@ -25,6 +27,7 @@ def write_scripts(folder: Path, grid: Grid, runs: Sequence[str], runner: Sequenc
         grid: the grid.
         runs: the names of the runs, one task each.
         runner: the command line of the runner, without its arguments.
+        flags: where and how each task trains.
 
     Returns:
         The path of ``submit.sh``.
@@ -40,6 +43,8 @@ def write_scripts(folder: Path, grid: Grid, runs: Sequence[str], runner: Sequenc
         )
     folder.mkdir(parents=True, exist_ok=True)
     command = shlex.join([*runner, str(grid.file.resolve())])
+    task = shlex.join([*runner, str(grid.file.resolve()), *flags])
+    usual = (f"--gpus={grid.gpus_per_run}", *_DEFAULT)
     enter = f"cd {shlex.quote(str(Path.cwd()))}"
     name = grid.file.stem
     scripts = {}
@@ -50,11 +55,11 @@ def write_scripts(folder: Path, grid: Grid, runs: Sequence[str], runner: Sequenc
         # that ran out of time and is submitted again.
         "#SBATCH --requeue",
         "#SBATCH --signal=B:TERM@60",
-        *(f"#SBATCH {option}" for option in _options(grid.slurm or _DEFAULT)),
+        *(f"#SBATCH {option}" for option in _options(grid.slurm or usual)),
         "set -euo pipefail",
         enter,
         f"runs=({shlex.join(runs)})",
-        f'exec {command} --only "${{runs[$SLURM_ARRAY_TASK_ID]}}"',
+        f'exec {task} --only "${{runs[$SLURM_ARRAY_TASK_ID]}}"',
     ]
     scripts["collect.sbatch"] = [
         *_head(f"{name}-collect", folder, "%x-%j.log"),

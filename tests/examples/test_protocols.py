@@ -71,6 +71,12 @@ def test_finished_runs_are_kept_without_paths_and_put_back(tmp_path):
     assert (kept / "train.log").read_text() == "plugin runs"
     assert (kept / "test.hyp").read_bytes() == (done / "test.hyp").read_bytes()
     assert not (kept / "checkpoints").exists()
+    # What has changed is kept anew, and a run without a log of its own, as one with folds, too.
+    (done / "run.json").write_text("{} ")
+    (done / "test.tsv").write_text("1\n")
+    (done / "train.log").unlink()
+    call("save", "runs", "kept")
+    assert (kept / "run.json").read_text() == "{} " and (kept / "test.tsv").is_file()
     call("restore", "again", "kept")
     assert {path.name for path in (tmp_path / "again" / "a-1").iterdir()} == {
         path.name for path in kept.iterdir()

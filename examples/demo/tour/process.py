@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from selfattn.errors import UserError
 from selfattn_experiments.process import ending
-from selfattn_experiments.runs.execution.child import Child, Step, stop_all, tail
+from selfattn_experiments.runs.execution.child import (
+    Child,
+    Step,
+    raise_if_disk_full,
+    stop_all,
+    tail,
+)
 from selfattn_experiments.runs.execution.follow import NewLines
 
 _PAUSE = 0.2
@@ -56,8 +60,6 @@ def run_logged(
 
 
 def _fail(what: str, code: int, last: list[str], log: Path) -> None:
-    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        if any(os.strerror(number) in line for line in last):
-            raise OSError(number, os.strerror(number), str(log.parent))
+    raise_if_disk_full(last, log.parent)
     reason = "no output" if last[-1].startswith("$ ") else last[-1].strip()
     raise UserError(f"{what} {ending(code)} ({reason[:200]}); its log is {log}")

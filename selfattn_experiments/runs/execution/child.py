@@ -4,6 +4,7 @@ The record is written while they run: what they cost is known even if everything
 """
 
 import datetime
+import errno
 import json
 import os
 import shlex
@@ -151,6 +152,13 @@ def tail(step: Step, lines: int = 8) -> list[str]:
     return []
 
 
+def raise_if_disk_full(lines: Sequence[str], place: Path) -> None:
+    """Raise the OSError that a process named in its last words, if no other could go on either."""
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if any(os.strerror(number) in line for line in lines):
+            raise OSError(number, os.strerror(number), str(place))
+
+
 def _end_of(path: Path) -> str:
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
@@ -163,10 +171,11 @@ class Attempts:
 
     Args:
         path: the JSON file.
-        facts: commit, host, versions: kept with each attempt.
+        facts: gives commit, machine and versions: kept with each attempt, whose process imports
+            the clone as it then is.
     """
 
-    def __init__(self, path: Path, facts: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, facts: Callable[[], Mapping[str, Any]]) -> None:
         self.path, self._facts = path, facts
         self._start = self._written = 0.0
 
@@ -186,7 +195,7 @@ class Attempts:
             "seconds": 0.0,
             "code": None,
             "host": socket.gethostname(),
-            **self._facts,
+            **self._facts(),
         }
         write_json(self.path, {"attempts": [*self.read(), attempt]})
 

@@ -9,6 +9,7 @@ from ...report import Points, add_point, parse_line
 from ..flags import Flags, number
 
 _PARAMETERS = re.compile(r"num\. (?:shared )?model params: ([\d,]+)")
+_SAVED = re.compile(r"Saved checkpoint .* @ (\d+) updates, score ")
 _GPU = re.compile(r"capabilities =.*; name = (.+?)\s*$")
 
 
@@ -47,7 +48,7 @@ class Follower:
     Attributes:
         update: the last one that was logged.
         loss: of the last training record.
-        best: update and value of the best validation.
+        best: update and value of the best validation of which a checkpoint was saved.
         metric: what chooses the best checkpoint.
         parameters: of the model.
         gpu: the GPU's name.
@@ -69,6 +70,7 @@ class Follower:
         self.parameters: int | None = None
         self.gpu: str | None = None
         self._valid: Points = []
+        self._saved: set[int] = set()
         self._updates_an_epoch: float | None = None
         self._first: tuple[int, float] | None = None
         self._last: tuple[int, float] | None = None
@@ -91,6 +93,9 @@ class Follower:
             self.parameters = int(found[1].replace(",", ""))
         if found := _GPU.search(line):
             self.gpu = found[1]
+        if found := _SAVED.search(line):
+            self._saved.add(int(found[1]))
+            self._choose()
         record = parse_line(line)
         if record is None:
             return
@@ -103,12 +108,17 @@ class Follower:
             self.loss = record.values.get("loss", self.loss)
         elif record.kind == self._subset and self.metric in record.values:
             add_point(self._valid, record, self.metric)
-            # Of equal ones fairseq keeps the last.
-            sign = 1 if self._maximize else -1
-            self.best = max(self._valid, key=lambda found: (sign * found[1], found[0]))
+            self._choose()
         if not self._history:
             self._last = record.update, self._clock()
             self._first = self._first or self._last
+
+    def _choose(self) -> None:
+        """The best of the validations that fairseq could keep: it looks when it saves."""
+        kept = [point for point in self._valid if not self._saved or point[0] in self._saved]
+        sign = 1 if self._maximize else -1
+        # Of equal ones fairseq keeps the last.
+        self.best = max(kept, key=lambda found: (sign * found[1], found[0]), default=None)
 
     def total(self) -> int | None:
         """Updates of the whole training; None as long as it is not known."""

@@ -46,8 +46,8 @@ class Lock:
         self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             self._take()
+            os.ftruncate(self.descriptor, 0)  # an owner that was killed may still stand there
             if not self.shared:
-                os.ftruncate(self.descriptor, 0)
                 os.pwrite(self.descriptor, json.dumps(_me()).encode(), 0)
         except BaseException:
             os.close(self.descriptor)

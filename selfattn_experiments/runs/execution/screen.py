@@ -182,16 +182,18 @@ class Estimate:
         """Seconds until a job is done if it runs from now on; None if nothing is known yet."""
         if job.ended:
             return 0.0
-        tests = self._typical(job, _test_seconds) or 0.0
-        if job.state in ("averaging", "testing"):
-            return max(0.0, tests - (self._clock() - job.since))
+        tests = self._typical(job, _test_seconds)
         speed = self._typical(job, _speed)
         left = job.work.follower.seconds_left(speed)
+        if job.state in ("averaging", "testing"):
+            # Trainings may follow: of other folds.
+            rest = None if tests is None else max(0.0, tests - (self._clock() - job.since))
+            return None if rest is None else rest + (left or 0.0)
         if left is None and speed is not None:
             # Trained for some epochs: how many updates that is, another run may have counted.
             total = self._typical(job, lambda other: other.work.follower.total())
             left = None if total is None else speed * total
-        return None if left is None else left + tests
+        return None if left is None else left + (tests or 0.0)
 
     def total(self) -> float | None:
         """Seconds until all are done; None as long as one of them cannot be estimated."""

@@ -8,13 +8,13 @@ import sys
 import pytest
 
 from selfattn.errors import UserError
-from selfattn_experiments.runs.execution.follow import Follower
 from selfattn_experiments.runs.execution.lock import Lock
 from selfattn_experiments.runs.execution.scheduler import Job
 from selfattn_experiments.runs.execution.screen import Estimate, Screen, duration
 from selfattn_experiments.runs.execution.slots import cpu_slots, gpu_slots, visible_gpus
 from selfattn_experiments.runs.flags import difference, owned_by, parse, refuse_owned
 from selfattn_experiments.runs.grid import read_grid
+from selfattn_experiments.runs.keys import load
 from selfattn_experiments.runs.slurm import write_scripts
 from selfattn_tasks.srl.task import SRL
 from tests.selfattn_experiments.runs.fakes import FakeRun
@@ -56,6 +56,11 @@ def test_a_grid_file_is_read(grid_file, tmp_path):
     assert grid.flags("more")["--max-update"] == ["10"]
     assert grid.tests == {"test": tmp_path / "ref"}
     assert grid.saves_by_update("base") and grid.average == 2
+
+
+def test_a_grid_file_may_merge_keys(tmp_path):
+    (tmp_path / "a.yaml").write_text("base: &base {a: 1, b: 2}\nmore: {<<: *base, b: 3}\n")
+    assert load(tmp_path / "a.yaml")["more"] == {"a": 1, "b": 3}
 
 
 def test_a_system_may_have_seeds_of_its_own(grid_file):
@@ -170,52 +175,6 @@ def test_a_lock_is_held_by_one_and_given_back_by_a_kill(tmp_path):
         pass
 
 
-def inner(update: int, epoch: float, loss: float) -> str:
-    values = {"epoch": 1, "update": epoch, "loss": str(loss), "num_updates": str(update)}
-    return f"2026-01-31 12:00:00 | INFO | train_inner | {json.dumps(values)}\n"
-
-
-def test_a_log_is_followed_as_it_grows(tmp_path):
-    log, now = tmp_path / "log", 0.0
-    flags = parse("--max-epoch 4 --max-update 1000 --best-checkpoint-metric bleu"
-                  " --maximize-best-checkpoint-metric".split(), "")  # fmt: skip
-    follower = Follower(log, flags, lambda: now)
-    follower.begin_attempt()
-    assert follower.total() == 1000 and follower.seconds_left(1.0) == 1000
-    log.write_text(inner(10, 0.5, 9.0) + "| INFO | t | num. shared model params: 6,112 (x\n")
-    follower.begin_attempt()
-    assert (follower.update, follower.loss, follower.parameters) == (10, 9.0, 6112)
-    assert follower.total() == 80, "4 epochs of 20 updates end before 1,000 updates"
-    assert follower.seconds_an_update() is None, "written by an earlier attempt"
-    with log.open("a") as file:
-        for at, update in ((100.0, 20), (110.0, 30)):
-            now = at
-            file.write(inner(update, update / 20, 8.0))
-            values = {"epoch": 1, "valid_bleu": str(40 - update), "valid_num_updates": update}
-            file.write(f"x | INFO | valid | {json.dumps(values)}\n")
-            file.write("half a li")
-            file.flush()
-            follower.read()
-            file.write("ne\n")
-    assert follower.seconds_an_update() == 1.0
-    assert follower.seconds_left() == 50.0
-    assert follower.best == (20, 20.0)
-
-
-def test_the_best_validation_is_that_of_the_checkpoint(tmp_path):
-    """fairseq asks the first of several sets, and of equal scores keeps the last."""
-    flags = parse("--valid-subset valid,valid1 --max-update 30".split(), "")
-    follower = Follower(tmp_path / "log", flags)
-    lines = [
-        f'x | INFO | {kind} | {{"{kind}_loss": "{loss}", "{kind}_num_updates": "{update}"}}\n'
-        for update, losses in ((10, (3, 1)), (20, (2, 4)), (30, (2, 4)))
-        for kind, loss in zip(("valid", "valid1"), losses, strict=True)
-    ]
-    (tmp_path / "log").write_text("".join(lines))
-    follower.read()
-    assert follower.best == (30, 2.0)
-
-
 def test_the_time_that_is_left(tmp_path):
     """Two slots: one run has 30 s left, one 50 s; the third, of 100 s, follows the first."""
     jobs = [Job(FakeRun(tmp_path, name, max_update=100)) for name in ("a-1", "a-2", "b-1")]
@@ -316,7 +275,8 @@ def test_slurm_scripts(grid_file, tmp_path):
     path = grid_file("average: 2", slurm).rename(tmp_path / "my grid.yaml")
     names = ["base-1", "more-1"]
     runner = [sys.executable, str(tmp_path / "runner.py")]
-    submit = write_scripts(tmp_path / "jobs", read_grid(path), names, runner)
+    flags = ["--device", "cuda"]
+    submit = write_scripts(tmp_path / "jobs", read_grid(path), names, runner, flags)
     scripts = {file.name: file.read_text() for file in submit.parent.iterdir()}
     assert sorted(scripts) == ["array.sbatch", "collect.sbatch", "submit.sh"]
     for name, text in scripts.items():
@@ -339,7 +299,7 @@ def test_slurm_scripts(grid_file, tmp_path):
         ["bash", submit.parent / "array.sbatch"],
         env={"SLURM_ARRAY_TASK_ID": "1"}, text=True, capture_output=True,
     )  # fmt: skip
-    assert said.stdout == f"{path} --only more-1\n", said.stderr
+    assert said.stdout == f"{path} --device cuda --only more-1\n", said.stderr
     with pytest.raises(UserError, match="sbatch takes no backslash"):
         write_scripts(tmp_path / "a\\b", read_grid(path), names, runner)
     (tmp_path / "sbatch").write_text('#!/bin/sh\necho "$@" >> "$0.log"; echo "12;cluster"\n')

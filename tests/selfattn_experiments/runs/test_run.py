@@ -7,6 +7,7 @@ import torch
 
 from selfattn.errors import UserError
 from selfattn_experiments.runs import session
+from selfattn_experiments.runs.execution.child import Attempts
 from selfattn_experiments.runs.execution.slots import Slot
 from selfattn_experiments.runs.grid import read_grid
 from selfattn_experiments.runs.identity import Identity
@@ -22,7 +23,10 @@ common: --arch tiny --max-update 10
 systems: {{base: --dropout 0.1}}
 references: {folder}/ref
 """
-FACTS = {"commit": "0", "cpu": "some"}
+
+
+def facts():
+    return {"commit": "0", "cpu": "some"}
 
 
 @pytest.fixture
@@ -34,7 +38,7 @@ def grid(tmp_path):
 
 
 def new_run(grid, seed):
-    run = Run(Identity(grid), "base", seed, FACTS)
+    run = Run(Identity(grid), "base", seed, facts)
     run.prepare()
     return run
 
@@ -142,3 +146,31 @@ def test_a_validation_that_was_done_again_counts_once(grid):
     run._mark_trained()
     found = json.loads((run.folder / "trained.json").read_text())
     assert found["best_valid"] == {"metric": "loss", "update": 6, "value": 1.5}
+
+
+def test_each_attempt_says_what_the_clone_then_was(grid):
+    """A commit between two runs, or an edited file, is in the record of the second."""
+    run = new_run(grid, 1)
+    commits = iter("ab")
+    run.attempts = Attempts(run.folder / "attempts.json", lambda: {"commit": next(commits)})
+    for _ in range(2):
+        run.attempts.begin(run.steps(Slot())[0], Slot())
+    assert [attempt["commit"] for attempt in run.attempts.read()] == ["a", "b"]
+
+
+def test_word_vectors_of_the_same_name_are_not_mixed(grid, tmp_path):
+    vectors = tmp_path / "elsewhere" / "vectors.txt"
+    vectors.parent.mkdir()
+    vectors.write_text("a 1\n")
+    text = grid.file.read_text().replace("--arch", f"--word-embeddings {vectors} --arch")
+    grid.file.write_text(text)
+    grid = read_grid(grid.file)
+    new_run(grid, 1).check()
+    vectors.write_text("a 2\n")
+    with pytest.raises(UserError, match=r"was trained with another file .*vectors\.txt: put that"):
+        Run(Identity(grid), "base", 1, facts).check()
+    config = tmp_path / "out" / "base-1" / "config.json"
+    old = json.loads(config.read_text())
+    del old["files"]  # of an older runner
+    config.write_text(json.dumps(old))
+    Run(Identity(grid), "base", 1, facts).check()

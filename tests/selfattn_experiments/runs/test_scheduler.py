@@ -111,6 +111,14 @@ def test_a_run_that_crashes_too_often_fails_alone(tmp_path, work_off):
     assert len(bad.attempts.read()) == 2
 
 
+def test_a_full_disk_ends_all(tmp_path, work_off):
+    first = FakeRun(tmp_path, "a-1", train="echo 'x: error: No space left on device' >&2; exit 1")
+    second = FakeRun(tmp_path, "b-1", train="true")
+    with pytest.raises(OSError, match="No space left on device"):
+        work_off(first, second)
+    assert not second.attempts.read()
+
+
 def test_a_mistake_of_the_user_is_not_tried_again(tmp_path, work_off):
     said = "fairseq-train: error: no such thing"
     run = FakeRun(tmp_path, "a-1", train=f"echo '{said} {'x' * 999}' >&2; exit 1")
