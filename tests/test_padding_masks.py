@@ -11,7 +11,7 @@ import torch
 from selfattn import layers, masks, ops
 from selfattn.config import BiBloSAConfig, MTSAConfig
 from selfattn.errors import UserError
-from selfattn.layers import base, blocks, inspection, mblosa, selection
+from selfattn.layers import base, blocks, inspection, mblosa, selection, source2token
 from selfattn_tasks import srl
 from selfattn_tasks.srl import chain, decode, decode_structure
 from selfattn_tasks.srl.tagger import confidence, network, predicates, sublayer
@@ -64,6 +64,7 @@ CALLS = (
         "layers.selection.Sampler.forward": sample,
         "layers.selection.real_tokens": lambda m: selection.real_tokens(x, m),
         "layers.source2token.Source2Token.forward": lambda m: pool(x, m),
+        "layers.source2token.softmax_over_time": lambda m: source2token.softmax_over_time(x, m),
         "layers.source2token.Source2Token.weights": lambda m: pool.weights(x, m),
         "srl.decode.decode": lambda m: decode.decode(scores, m, labels),
         "srl.decode.viterbi": lambda m: decode.viterbi(scores, m, strict),

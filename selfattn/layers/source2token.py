@@ -77,13 +77,13 @@ class Source2Token(nn.Module):
         Returns:
             ``(B, T, C)``; sums to 1 over the real tokens of a sentence and is 0 at padding.
         """
-        check_padding_mask(padding_mask, x.shape[:2])
         scores = join_heads(self.scores(split_heads(x, self.heads)))  # (B, T, C)
         return softmax_over_time(scores, padding_mask)
 
 
 def softmax_over_time(scores: Tensor, padding_mask: Tensor | None) -> Tensor:
     """Softmax of ``(B, T, C)`` over the real tokens of each sentence, 0 at padding."""
+    check_padding_mask(padding_mask, scores.shape[:2])
     if padding_mask is None:
         return torch.softmax(scores, 1)
     # A sentence of padding alone keeps its scores, or its softmax would be NaN.

@@ -3,7 +3,6 @@
 from torch import Tensor, nn
 
 from ..layers.source2token import softmax_over_time
-from ..masks import check_padding_mask
 from .base import Context
 from .dense import dense, logits
 
@@ -41,5 +40,4 @@ class VanillaPool(Context):
 
     def weights(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         """Each token's weight ``(B, T, 1)``; sums to 1 over a sentence's tokens, 0 at padding."""
-        check_padding_mask(padding_mask, x.shape[:2])
         return softmax_over_time(self.scores(x), padding_mask)
