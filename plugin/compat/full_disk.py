@@ -39,9 +39,9 @@ def explain_curves() -> None:
 
     @wrap(threading, "excepthook")
     def excepthook(original: Any, args: Any) -> None:
-        frames = traceback.extract_tb(args.exc_traceback)
-        curves = any("tensorboard" in frame.filename for frame in frames)
-        if not (curves and isinstance(args.exc_value, OSError) and is_disk_full(args.exc_value)):
+        full = isinstance(args.exc_value, OSError) and is_disk_full(args.exc_value)
+        frames = traceback.extract_tb(args.exc_traceback) if full else ()
+        if not any("tensorboard" in frame.filename for frame in frames):
             original(args)
 
     atexit.unregister(progress_bar._close_writers)

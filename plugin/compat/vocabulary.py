@@ -66,11 +66,11 @@ def check(task: FairseqTask, state: dict[str, Any], checkpoint: str) -> None:
         if side not in stored or tuple(stored[side]) == (size, found):
             continue
         old_size, old_fingerprint = stored[side]
-        language = getattr(getattr(task, "cfg", None), f"{side}_lang", None)
-        if side not in ("source", "target"):
-            language = side
+        cfg = getattr(task, "cfg", None)
+        a_side = side in ("source", "target")
+        language = getattr(cfg, f"{side}_lang", None) if a_side else side
         name = f"dict.{language}.txt" if language else "dict.txt"
-        data = getattr(getattr(task, "cfg", None), "data", None)
+        data = getattr(cfg, "data", None)
         raise UserError(
             f"the {side} vocabulary {name} of {data or 'the data'} ({size} entries, hash "
             f"{found}) is not the one that {checkpoint} was trained with ({old_size} "
