@@ -11,6 +11,7 @@ resumed; the second run needs no network.
 """
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
@@ -71,10 +72,10 @@ def baseline_command(args: argparse.Namespace) -> str:
     other = "multihead" if args.attention != "multihead" else "mtsa"
     if sys.argv[1:] == ["--attention", args.attention]:
         return f"make demo ATTENTION={other}"
-    rest = [word for word in sys.argv[1:] if word != "--attention"]
-    if len(rest) < len(sys.argv) - 1:
-        rest.remove(args.attention)
-    return " ".join(["python scripts/demo.py --attention", other, *rest])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--attention")  # also written as --attention=mtsa, or shorter
+    _, rest = parser.parse_known_args()
+    return shlex.join(["python", "scripts/demo.py", "--attention", other, *rest])
 
 
 if __name__ == "__main__":

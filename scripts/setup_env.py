@@ -53,9 +53,9 @@ class Step(NamedTuple):
         return digest.hexdigest()
 
 
-def plan(groups: "list[str]", torch_spec: str, root: Path = ROOT) -> "list[Step]":
+def plan(groups: "list[str]", torch_spec: str) -> "list[Step]":
     """The pip calls for these groups, in order."""
-    folder = root / "requirements"
+    folder = ROOT / "requirements"
     pinned = ["-c", str(folder / "constraints.txt")]
     build, constraints = (folder / f"{n}.txt" for n in ("build", "constraints"))
     # Old source packages (seqeval) are only built in the new way when asked.
@@ -63,12 +63,12 @@ def plan(groups: "list[str]", torch_spec: str, root: Path = ROOT) -> "list[Step]
     fairseq = ["--no-deps", "--require-hashes", *from_source, "-r", str(folder / "fairseq.txt")]
     base = folder / "base.txt"
     torch = [torch_spec, "-r", str(build), *pinned]
-    clone = ["--no-deps", "--no-build-isolation", "-e", str(root)]
+    clone = ["--no-deps", "--no-build-isolation", "-e", str(ROOT)]
     steps = [
         Step("torch", "PyTorch and build tools", torch, [build, constraints]),
         Step("fairseq", "fairseq-fixed", fairseq, [folder / "fairseq.txt"]),
         Step("base", "other packages", [*from_source, "-r", str(base), *pinned], [base]),
-        Step("clone", "this clone", clone, [root / "pyproject.toml", root / "setup.py"]),
+        Step("clone", "this clone", clone, [ROOT / "pyproject.toml", ROOT / "setup.py"]),
     ]
     for name, title in EXTRAS.items():
         if name in groups:
@@ -77,9 +77,9 @@ def plan(groups: "list[str]", torch_spec: str, root: Path = ROOT) -> "list[Step]
     return steps
 
 
-def default_torch(root: Path = ROOT) -> str:
+def default_torch() -> str:
     """The torch that requirements/torch.txt pins."""
-    lines = (root / "requirements" / "torch.txt").read_text().splitlines()
+    lines = (ROOT / "requirements" / "torch.txt").read_text().splitlines()
     return next(line.strip() for line in lines if line.strip() and line[0] != "#")
 
 
@@ -115,15 +115,12 @@ def venv_version(venv: Path) -> "tuple[int, ...] | None":
     return tuple(int(part) for part in done.stdout.split())
 
 
-def drop_half_installed(venv: Path) -> "list[str]":
+def drop_half_installed(venv: Path) -> None:
     """Remove what an interrupted pip left: pip would take a package without RECORD for whole."""
-    dropped = []
     for info in venv.glob("lib/python*/site-packages/*"):
         whole = (info / "RECORD").is_file()
         if info.name.startswith("~") or (info.name.endswith(".dist-info") and not whole):
             shutil.rmtree(str(info), ignore_errors=True)
-            dropped.append(info.name)
-    return dropped
 
 
 # -- Running pip ----------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ def read_object(path: Path) -> dict[str, Any]:
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or f"it is not JSON: {error}"
         raise UserError(f"{path} cannot be read ({reason})") from None
     if not isinstance(found, dict):

@@ -26,6 +26,8 @@ Pair = tuple[str, str]
 INVISIBLE = re.compile("[\u200b\u00ad\ufeff\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069]")
 # All of Unicode's category Cc.
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+# A count or a position. Python refuses to read thousands of digits; none here has ten.
+NUMBER = re.compile("[0-9]{1,9}")
 
 
 @dataclass(frozen=True)

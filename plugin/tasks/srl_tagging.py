@@ -24,7 +24,7 @@ from selfattn_tasks.srl.tagger.predicates import (
 )
 from selfattn_tasks.srl.tagger.state import KEY, TaggerState
 from selfattn_tasks.srl.tags import DECODERS
-from selfattn_tasks.text import iter_lines
+from selfattn_tasks.text import NUMBER, iter_lines
 from selfattn_tasks.words.embeddings import WordVectors, read_vectors
 from selfattn_tasks.words.vocabulary import Vocabulary, differences, read_symbols
 
@@ -166,7 +166,7 @@ class SRLTaggingTask(FairseqTask):
         choice = str(self.cfg.keep_vectors)
         if choice in ("all", "seen"):
             return None
-        if not (choice.isascii() and choice.isdigit()):
+        if not NUMBER.fullmatch(choice):
             raise UserError(f"--keep-vectors {choice} is not allowed; all, seen or a number is")
         return int(choice)
 

@@ -38,7 +38,8 @@ def main(args: argparse.Namespace) -> None:
     if len(names) != len(args.logs):
         raise UserError(f"--names has {len(names)} names, but there are {len(args.logs)} logs")
     if len(set(names)) != len(names):
-        raise UserError("a log is given twice, but the names in the legend must differ")
+        what = "a name" if args.names else "a log"
+        raise UserError(f"{what} is given twice, but the names in the legend must differ")
     check_picture(args.output)
     plot(
         {name: read_curves(log) for name, log in zip(names, args.logs, strict=True)},

@@ -246,6 +246,7 @@ def main(args: argparse.Namespace) -> None:
             prevent_thread_lock=True, run_history=False, footer_links=["api"],
         )  # fmt: skip
     except OSError as error:
-        raise UserError(f"--host {args.host} --port {args.port} cannot be used: {error}") from None
+        port = "" if args.port is None else f" --port {args.port}"
+        raise UserError(f"--host {args.host}{port} cannot be used: {error}") from None
     print(*filter(None, addresses), flush=True)
     page.block_thread()

@@ -145,7 +145,7 @@ def wanted(
     if args.input:
         reading = Reading(tokens, labelled=False, targets=False, sst=meta.get("sst") or "fine")
         return read(args.input[0], kind, reading).examples
-    if args.sentence is None and sys.stdin.isatty():
+    if not args.sentence and sys.stdin.isatty():
         print("Type sentences, one a line; Ctrl-D ends.", file=sys.stderr)
     texts = args.sentence or [line for line in typed() if line.strip()]
     if not texts:

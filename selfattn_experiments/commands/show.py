@@ -33,6 +33,7 @@ from typing import Any
 from selfattn.errors import UserError
 from selfattn_tasks.files import check_output, write_json
 from selfattn_tasks.model_folder import WEIGHTS, translates
+from selfattn_tasks.text import NUMBER
 
 from ..report.attention_panels import PARTS
 from ..report.figures import FORMATS
@@ -86,6 +87,11 @@ def check(args: argparse.Namespace) -> None:
     """Refuse flags that do not fit, before anything is read or written."""
     args.heads = numbers(args.heads, "--heads")
     args.what = names(args.what)
+    if args.output.name in ("", ".."):
+        raise UserError(
+            f"--output is {args.output}, which is a folder; give the beginning of files' names, as "
+            "in pictures/cat"
+        )
     if args.output.suffix in FORMATS:
         args.output = args.output.with_suffix("")
     for ending in FORMATS:
@@ -97,7 +103,7 @@ def numbers(text: str | None, flag: str) -> list[int] | None:
     """``1,3`` as a list."""
     if text is None:
         return None
-    if not all(word.isascii() and word.isdigit() for word in text.split(",")):
+    if not all(map(NUMBER.fullmatch, text.split(","))):
         raise UserError(f"{flag} {text} is not allowed; give numbers with commas, as in 1,3")
     return list(dict.fromkeys(map(int, text.split(","))))
 
@@ -232,7 +238,7 @@ def chosen_layers(text: str, count: int) -> list[int]:
         return list(range(1, count + 1))
     if text == "last":
         return [count]
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= count):
+    if not (NUMBER.fullmatch(text) and 1 <= int(text) <= count):
         raise UserError(f"--layer {text}: the model has the layers 1 to {count}; or all, or last")
     return [int(text)]
 

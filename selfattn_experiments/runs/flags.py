@@ -1,5 +1,6 @@
 """Command-line flags in a grid file: parsed, compared, and those that the runner sets itself."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -85,11 +86,12 @@ def spelt_out(flags: Flags) -> Flags:
 
 
 def number(flags: Flags, name: str) -> float | None:
-    """The value of a numeric flag; None if it is absent, 0 (fairseq's "never") or not a number."""
+    """The value of a numeric flag; None if absent, 0 (fairseq's "never"), infinite or no number."""
     try:
-        return float((flags.get(name) or ["0"])[0]) or None
+        value = float((flags.get(name) or ["0"])[0])
     except ValueError:  # fairseq says better what it wants
         return None
+    return value if value and math.isfinite(value) else None
 
 
 def difference(old: Flags, new: Flags) -> str:

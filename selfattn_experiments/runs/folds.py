@@ -168,7 +168,6 @@ class Followers(Follower):
 
     def __init__(self, followers: Sequence[Follower]) -> None:
         self._all = followers
-        self._current = followers[0]
         self.metric = followers[0].metric
         self._sum()
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,8 @@ class Identity:
         """
         values = [Path(v) for given in self.grid.flags(system).values() for v in given]
         for path in values:
-            if path not in self._hashes and path.is_file():
+            # Path.is_file would raise for a value that is too long for a name.
+            if path not in self._hashes and os.path.isfile(path):
                 self._hashes[path] = _beginning(path)
         return {str(path): self._hashes[path] for path in values if path in self._hashes}
 

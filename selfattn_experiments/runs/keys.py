@@ -49,7 +49,10 @@ def load(path: Path) -> dict[str, Any]:
         content = yaml.load(path.read_text(encoding="utf-8"), Loader)  # noqa: S506
     except OSError as error:
         raise UserError(f"the grid file {path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except UserError:
+        raise
+    # ValueError: of dates such as 2026-02-30; RecursionError: of a thousand brackets.
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         said = " ".join(str(error).split())
         raise UserError(f"{path} is not YAML: {said}") from None
     if not isinstance(content, dict):
@@ -101,7 +104,7 @@ class Reader:
 
     def one_of(self, key: str, allowed: tuple[Any, ...], required: bool = False) -> Any:
         value = self.content.get(key)
-        if (value is None and not required and key not in self.content) or value in allowed:
+        if value in allowed or not (required or key in self.content):
             return value
         raise self.wrong(key, " or ".join(str(a).lower() for a in allowed))
 

@@ -44,7 +44,7 @@ def write_scripts(
     folder.mkdir(parents=True, exist_ok=True)
     command = shlex.join([*runner, str(grid.file.resolve())])
     task = shlex.join([*runner, str(grid.file.resolve()), *flags])
-    usual = (f"--gpus={grid.gpus_per_run}", *_DEFAULT)
+    usual = _DEFAULT if "cpu" in flags else (f"--gpus={grid.gpus_per_run}", *_DEFAULT)
     enter = f"cd {shlex.quote(str(Path.cwd()))}"
     name = grid.file.stem
     scripts = {}

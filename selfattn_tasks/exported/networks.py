@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ class Exported:
 
     networks: Sequence[Network]
     facts: dict[str, Any]
-    tokenizer: Any = field(default=None)
+    tokenizer: Any = None
 
 
 def export(
@@ -65,15 +65,15 @@ def export(
         for package in ("onnx", "onnxscript", *(["onnxruntime"] if int8 else [])):
             needed(package, "selfattn[onnx]")
     found = read(path, data)
-    names = {network.name: network.name + graphs.ENDINGS[form] for network in found.networks}
-    contents = {names[n.name]: graphs.content(n, form, int8) for n in found.networks}
+    ending = graphs.ENDINGS[form]
+    contents = {n.name + ending: graphs.content(n, form, int8) for n in found.networks}
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
         with writing(folder / name) as file:
             file.write(content)
     if found.tokenizer is not None:
         found.tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
-    files = {names[network.name]: network.describe() for network in found.networks}
+    files = {n.name + ending: n.describe() for n in found.networks}
     head = {"selfattn": __version__, "int8": int8, "files": files}
     write_json(folder / FACTS, head | found.facts)
     return found

@@ -111,7 +111,7 @@ def of_words(config: Mapping[str, Any], parameters: int) -> About:
 
 def find_record(checkpoint: Path) -> Path | None:
     """The ``run.json`` of `selfattn runs` beside a checkpoint, or above its folder."""
-    for folder in (checkpoint.parent, checkpoint.parent.parent):
+    for folder in checkpoint.absolute().parents[:2]:
         if (folder / RECORD).is_file():
             return folder / RECORD
     return None

@@ -15,6 +15,9 @@ SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 _END = SPECIAL[2]
 _SPACE = "\u2581"
 _BPE = 2  # TrainerSpec.ModelType of SentencePiece
+# A capital sigma that ends a word: str.lower() makes another letter of it, Lowercase does not.
+_CASED = r"[\p{Cased}&&[^\p{Case_Ignorable}]]"
+_FINAL_SIGMA = rf"{_CASED}\p{{Case_Ignorable}}*\K\u03a3(?!\p{{Case_Ignorable}}*{_CASED})"
 
 
 def read_dictionary(path: Path) -> list[str]:
@@ -74,7 +77,7 @@ def _cleaning(t: Any, lowercase: bool) -> Any:
         n.Replace(space, " "),
         n.Replace(t.Regex(CONTROL.pattern), ""),
         n.Replace(_SPACE, "_"),
-        *([n.Lowercase()] if lowercase else []),
+        *([n.Replace(t.Regex(_FINAL_SIGMA), "\u03c2"), n.Lowercase()] if lowercase else []),
         n.Replace(space, " "),
         n.Strip(),
         n.NFC(),

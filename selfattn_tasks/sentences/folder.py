@@ -152,7 +152,7 @@ class Folder:
                 words = bytes(file["words"]).decode("utf-8").split("\n")
                 values = torch.from_numpy(file["values"])
             return WordVectors({word: row for row, word in enumerate(words)}, values)
-        except (OSError, ValueError, KeyError, EOFError) as error:
+        except Exception as error:  # a damaged archive makes zipfile raise a dozen types
             raise UserError(f"{path} cannot be read ({error}); prepare the folder again") from None
 
     @cached_property

@@ -101,7 +101,7 @@ def join(parts: Sequence[Path], order: Sequence[Sequence[int]], path: Path) -> N
     rows: dict[int, str] = {}
     headers = {}
     for part, places in zip(parts, order, strict=True):
-        header, *lines = iter_lines(part)
+        header, *lines = [*iter_lines(part)] or [""]
         headers[header] = part
         if len(lines) != len(places):
             raise UserError(f"{part} has {len(lines)} rows, but must have {len(places)}")

@@ -73,7 +73,7 @@ class Options:
             raise UserError("--sst-repeat goes with --sst fine, not with binary")
         if self.reading.repeat and self.folds:
             raise UserError(f"--sst-repeat repeats phrases, and --folds {self.folds} has none")
-        if self.folds and (others or self.valid_share or self.length_percentile < 100):
+        if self.folds and (others or self.valid_share is not None or self.length_percentile < 100):
             raise UserError(
                 f"--folds {self.folds} makes the parts of --train alone: leave out --valid, "
                 "--test, --valid-share and --length-percentile"

@@ -69,7 +69,8 @@ class Tokens:
 def _words(text: str, lowercase: bool, split_words: bool) -> tuple[str, ...]:
     if not (text.isascii() and text.isprintable()):
         text = clean_line(text.translate(_WINDOWS))
-    text = _ODD.sub(lambda found: _PLAIN[found[0].lower()], text)
+    # Not lower(): to IGNORECASE, a long s (\u017f) is an s, too.
+    text = _ODD.sub(lambda found: _PLAIN[found[0].casefold()], text)
     if lowercase:
         text = text.lower()
     if "'" in text:

@@ -82,9 +82,10 @@ class _Search:
         self.opened = 0
 
     def add(self, score: float, order: int, node: _Node) -> None:
-        if score == -torch.inf:
+        # What follows from a node is never better than the node itself.
+        if score <= (-torch.inf if self.best is None else self.best[0]):
             return
-        if node.broken is None and (self.best is None or score > self.best[0]):
+        if node.broken is None:
             self.best = (score, node.path)
         heapq.heappush(self.queue, (-score, order, node))
 

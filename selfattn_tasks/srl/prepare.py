@@ -75,7 +75,8 @@ def prepare(
         the content of ``meta.json``.
 
     Raises:
-        UserError: for a bad file or option, or a split without a proposition.
+        UserError: for a bad file or option, a split without a proposition, or options that leave no
+            word.
     """
     options = options or Options()
     check_destination(destination, overwrite=overwrite, mark=META)
@@ -88,6 +89,8 @@ def prepare(
     labels = Counter(tag for line in text["train"] for tag in line.tags)
     words = by_frequency(Counter(_words(text["train"], options)))
     kept = [item for item in words if item[1] >= options.min_count][: options.vocab_size or None]
+    if not kept:
+        raise UserError(f"--min-count {options.min_count} leaves no word of the train data")
     known = {word for word, _ in kept}
     meta = {
         "version": VERSION,

@@ -7,7 +7,6 @@ arguments of a gold predicate that was not predicted, or only with another lemma
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -241,9 +240,9 @@ def check_same_sentences(
     """
     for number, (ours, theirs) in enumerate(zip(gold, predicted, strict=False), start=1):
         if ours.has_words and theirs.has_words:
-            pairs = itertools.zip_longest(ours.words, theirs.words)
+            pairs = zip(ours.words, theirs.words, strict=False)
             for place, (left, right) in enumerate(pairs, start=1):
-                if left is not None and right is not None and left != right:
+                if left != right:
                     raise UserError(
                         f"sentence {number}, word {place}: {names[0]} has {left!r} and {names[1]} "
                         f"has {right!r}, but both must hold the same sentences"

@@ -16,7 +16,6 @@ from selfattn.errors import UserError, needed
 from ..metric import Counts, Metric, SentenceCounts, compact
 
 _ORDERS = 4  # BLEU: n-grams of 1 to 4 words
-_CHAR_ORDERS = 6  # chrF: n-grams of 1 to 6 characters
 _BETA2 = 4.0  # chrF2 weights recall twice: beta = 2
 # What sacreBLEU calls log(0).
 _LOG_ZERO = -9999999999.0

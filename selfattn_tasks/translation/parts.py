@@ -46,12 +46,13 @@ def find_parts(
     if not _has_dictionaries(dictionaries):
         raise UserError(
             f"{dictionaries} holds no dict.LANGUAGE.txt of the model in {folder}; copy the "
-            f"dictionaries, spm.model and prepared.json to {folder}, or name their folder as "
-            "data_name_or_path"
+            f"dictionaries, spm.model and prepared.json to {folder}, or name their folder with "
+            "--data, in Python data_name_or_path"
         )
+    dictionaries = dictionaries.absolute()
     found: dict[str, Any] = {
         "checkpoint_file": there[0] if checkpoint_file is None else checkpoint_file,
-        "data_name_or_path": str(dictionaries.absolute()),
+        "data_name_or_path": str(dictionaries),
     }
     for place in (folder, dictionaries, dictionaries.parent):
         for name in _SENTENCEPIECE:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from selfattn.errors import UserError
 
+from ..text import NUMBER
 from .vocabulary import FIRST_WORD, Vocabulary
 
 logger = logging.getLogger(__name__)
@@ -120,7 +121,7 @@ def vector_width(path: Path) -> int:
 
 def _header(path: Path, fields: list[str]) -> tuple[int, int] | None:
     """The number of words and their width, if this first line is word2vec's header."""
-    if len(fields) != 2 or not all(field.isascii() and field.isdigit() for field in fields):
+    if len(fields) != 2 or not all(map(NUMBER.fullmatch, fields)):
         return None
     count, width = map(int, fields)
     if width < 1:

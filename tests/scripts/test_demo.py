@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -98,6 +99,16 @@ def test_the_baseline_shares_the_data_and_is_compared(first, demo, place):
     assert "--encoder-attention multihead" in log
     assert "AttentionEncoder" not in log
     assert "AttentionEncoder" in (run_folder(place) / "train.log").read_text("utf-8")
+
+
+@pytest.mark.parametrize("written", ["--attention mtsa", "--attention=mtsa", "--att mtsa"])
+def test_the_command_of_the_baseline_names_it_once(repo_root, monkeypatch, written):
+    demo = runpy.run_path(str(repo_root / "scripts" / "demo.py"))
+    words = ["--pair", "my text.en", "my.de", *written.split(), "--updates=9"]
+    monkeypatch.setattr("sys.argv", ["demo.py", *words])
+    said = demo["baseline_command"](demo["parse_args"]())
+    rest = "--pair 'my text.en' my.de --updates=9"
+    assert said == f"python scripts/demo.py --attention multihead {rest}"
 
 
 def test_a_killed_demo_goes_on(demo, place, repo_root):

@@ -135,6 +135,17 @@ def test_an_address_of_another_machine_is_refused(serve, tagger):
         serve(tagger, "--host", "203.0.113.1")
 
 
+def test_a_port_that_nobody_named_is_not_in_the_sentence(tagger, monkeypatch):
+    class Page:
+        def launch(self, **options):
+            raise OSError("no empty port")
+
+    monkeypatch.setattr(page, "build", lambda path: Page())
+    parser = VERBS["page"].load_parser("selfattn page")
+    with pytest.raises(UserError, match="^--host 127.0.0.1 cannot be used: no empty port$"):
+        VERBS["page"].run(parser, [str(tagger)])
+
+
 def test_a_program_gets_what_the_page_shows(serve, tagger, repo_root):
     """By the call that docs/page.md shows; this tagger wants its predicate named."""
     client = pytest.importorskip("gradio_client").Client

@@ -58,7 +58,11 @@ def test_the_same_numbers_give_the_same_file(tmp_path, monkeypatch, name):
         (["other.log", "--output", "c.png"], "other.log holds no line of a training"),
         (["mtsa/train.log", "--output", "c.bmp"], "--output is c.bmp, but must end in .png"),
         (["mtsa/train.log", "--names", "a", "b", "--output", "c.png"], "--names has 2 names"),
-        (["mtsa/train.log", "mtsa/train.log", "--output", "c.png"], "given twice"),
+        (["mtsa/train.log", "mtsa/train.log", "--output", "c.png"], "a log is given twice"),
+        (
+            ["mtsa/train.log", "multihead/train.log", "--names", "a", "a", "--output", "c.png"],
+            "a name is given twice",
+        ),
     ],
 )
 def test_mistakes_are_one_sentence(plot, tmp_path, args, words):

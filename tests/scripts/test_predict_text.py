@@ -1,12 +1,16 @@
 """`selfattn predict` on raw text: arguments, standard input and prose, in every form."""
 
 import html.parser
+import io
 import json
 from argparse import Namespace
 
 import pytest
 
 from selfattn_experiments.commands.predict import texts as texts_of
+from selfattn_experiments.commands.predict_sentences import wanted
+from selfattn_tasks.sentences.record import Kind
+from selfattn_tasks.sentences.tokens import Tokens
 from selfattn_tasks.srl import Text, read
 from tests.scripts.test_show_attention import save_tagger
 
@@ -125,6 +129,17 @@ def test_refused(predict, args, stdin, sentence):
     done = predict(*args, stdin=stdin)
     assert done.returncode == 2 and sentence in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr and not done.stdout
+
+
+@pytest.mark.parametrize("typed", [None, []], ids=["predict sentences", "predict"])
+def test_a_person_is_told_to_type_sentences(monkeypatch, capsys, typed):
+    stdin = io.TextIOWrapper(io.BytesIO(b"a b\n"))
+    stdin.isatty = lambda: True
+    monkeypatch.setattr("sys.stdin", stdin)
+    args = Namespace(input=None, sentence=typed, tokenized=True)
+    (example,) = wanted(args, Kind("classification"), Tokens(), {})
+    assert example.sentences == (("a", "b"),)
+    assert capsys.readouterr().err == "Type sentences, one a line; Ctrl-D ends.\n"
 
 
 def test_the_translation_model_that_comes_with_the_package(run_cli, repo_root, tmp_path):

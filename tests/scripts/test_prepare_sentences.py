@@ -200,6 +200,7 @@ def test_longer_training_examples_are_left_out(prepare, place):
          "--sst-repeat is given, but no file has trees"),
         ("--task classification --train @classes --folds 2", "--folds is 2, but must be from 3"),
         ("--task classification --train @classes --folds 4 --test @classes", "leave out --valid,"),
+        ("--task classification --train @classes --folds 4 --valid-share 0", "leave out --valid,"),
         ("--task classification --train @classes --folds 4 --seed -1", "--seed -1 is not allowed"),
         ("--task nli --train @train --select-on-test", "--select-on-test needs --test, or --folds"),
         ("--task nli --train @train --valid @valid --test @valid --select-on-test",
@@ -243,9 +244,11 @@ def test_a_broken_folder_is_one_sentence(prepare, place):
         (data / "train.jsonl").write_text(text + "\n")
         with pytest.raises(UserError, match="train.jsonl, line 1: no example of the task nli"):
             Folder(data).examples("train")
-    (data / "vectors.npz").write_bytes(b"PK")
-    with pytest.raises(UserError, match="vectors.npz cannot be read"):
-        Folder(data).vectors()
+    whole = (data / "vectors.npz").read_bytes()
+    for content in (b"PK", whole[:-1]):
+        (data / "vectors.npz").write_bytes(content)
+        with pytest.raises(UserError, match="vectors.npz cannot be read"):
+            Folder(data).vectors()
     for text in ("[]", "{}", '{"version": 9, "kind": "nli"}', '{"version": 1, "kind": "x"}'):
         (data / "meta.json").write_text(text)
         with pytest.raises(UserError, match="meta.json is not of `prepare sentences` with version"):

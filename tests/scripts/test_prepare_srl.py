@@ -192,6 +192,7 @@ def test_bad_files_are_one_sentence_and_nothing_is_written(prepare, corpus, name
         ("--test a b c", "--test has 3 files"),
         ("--test corpus/none", "there is no file corpus/none"),
         ("--min-count 0", "--min-count is 0, but must be 1 or more"),
+        ("--min-count 9", "--min-count 9 leaves no word of the train data"),
         ("--vocab-size -1", "--vocab-size is -1"),
         ("--format lines", "corpus/train, line 1: there is no |||"),
     ],

@@ -147,6 +147,7 @@ def test_a_mistake_ends_the_command_with_one_sentence(show):
             ["mtsa.pt", CAT, "--output", "no/cat"],
             "--output is no/cat.png, but there is no folder no",
         ),
+        (["mtsa.pt", CAT, "--output", "."], "--output is ., which is a folder"),
     ],
     ids=lambda value: "" if isinstance(value, str) else " ".join(value[2:]) or value[0],
 )

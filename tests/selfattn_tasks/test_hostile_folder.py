@@ -95,3 +95,9 @@ def test_a_weight_that_is_missing_is_not_drawn(folder):
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     with pytest.raises(UserError, match=r"model.safetensors lacks decoder.norm.weight"):
         read_folder(folder)
+
+
+def test_json_without_end_is_one_sentence(folder):
+    (folder / model_folder.CONFIG).write_text('{"a":' + "[" * 100_000)
+    with pytest.raises(UserError, match="config.json cannot be read .it is not JSON: maximum"):
+        model_folder.translates(folder / model_folder.WEIGHTS)

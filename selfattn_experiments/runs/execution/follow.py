@@ -87,6 +87,7 @@ class Follower:
         """Take the lines that were completed since the last call."""
         for line in self.log.read():
             self._take(line)
+        self._choose()
 
     def _take(self, line: str) -> None:
         if found := _PARAMETERS.search(line):
@@ -95,7 +96,6 @@ class Follower:
             self.gpu = found[1]
         if found := _SAVED.search(line):
             self._saved.add(int(found[1]))
-            self._choose()
         record = parse_line(line)
         if record is None:
             return
@@ -108,7 +108,6 @@ class Follower:
             self.loss = record.values.get("loss", self.loss)
         elif record.kind == self._subset and self.metric in record.values:
             add_point(self._valid, record, self.metric)
-            self._choose()
         if not self._history:
             self._last = record.update, self._clock()
             self._first = self._first or self._last

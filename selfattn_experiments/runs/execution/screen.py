@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import mean
-from typing import TextIO
+from typing import Any, TextIO
 
 from .scheduler import Job
 
@@ -135,12 +135,10 @@ class Screen:
             self._drawn = 0
 
 
-def _figures(record: dict[str, object]) -> list[str]:
+def _figures(record: dict[str, Any]) -> list[str]:
     """The first figure of each test set."""
-    scores = record.get("scores")
-    assert isinstance(scores, dict)
     found = []
-    for test, figures in scores.items():
+    for test, figures in record["scores"].items():
         name, value = next(iter(figures.items()))
         found.append(f"{test} {name} {_short(value)}")
     return found

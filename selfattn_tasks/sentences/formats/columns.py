@@ -78,7 +78,7 @@ class Columns:
         return ""
 
     def _missing(self, names: Iterable[str]) -> str:
-        there = ", ".join(self.names.values())
+        there = ", ".join(self.names.values()) or "nothing"
         return f"the task {self.kind} needs {' or '.join(names)}, but there are only: {there}"
 
 
@@ -138,8 +138,8 @@ def read_json_lines(source: Source, kind: Kind, reading: Reading) -> Iterator[It
     Raises:
         UserError: with file and line, for what is no such object.
     """
-    names: tuple[str, ...] = ()
-    columns = Columns(kind, names)
+    names: tuple[str, ...] | None = None
+    columns = Columns(kind, ())
     for number, line in source.lines():
         try:
             row = json.loads(line)

@@ -28,7 +28,7 @@ def sentences_of(path: Path, *, lenient: bool = False) -> list[Sentence]:
     Raises:
         UserError: for a bad file, naming it, the line and what was expected.
     """
-    blocks = read_blocks(path, skip=lambda line: line.lstrip("\ufeff").startswith(_MARKS))
+    blocks = read_blocks(path, skip=lambda line: line.startswith(_MARKS))
     return [
         Sentence(tuple(row[_WORD] for row in _checked(block)), _propositions(block, lenient))
         for block in blocks

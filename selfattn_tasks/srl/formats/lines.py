@@ -14,7 +14,7 @@ from pathlib import Path
 from selfattn.errors import UserError
 
 from ...files import write_text
-from ...text import read_lines
+from ...text import NUMBER, read_lines
 from ..propositions import Proposition, Sentence, covers_predicate
 from .bio import from_bio, to_bio
 from .rows import fields
@@ -60,7 +60,7 @@ def parse_line(text: str) -> Line:
             f"{len(words)} words and {len(tags)} tags, but one tag a word is needed and one word "
             "at least"
         )
-    if not (row[0].isascii() and row[0].isdigit() and int(row[0]) < len(words)):
+    if not (NUMBER.fullmatch(row[0]) and int(row[0]) < len(words)):
         raise UserError(
             f"the predicate is {row[0]!r}, but must be the position of a word, from 0 to "
             f"{len(words) - 1}"
@@ -87,7 +87,7 @@ def _numbered(path: Path) -> Iterator[tuple[int, Line]]:
             continue
         found = True
         try:
-            yield number, parse_line(text.lstrip("\ufeff") if number == 1 else text)
+            yield number, parse_line(text)
         except UserError as error:
             raise UserError(f"{path}, line {number}: {error}") from None
     if not found:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from selfattn.errors import UserError
 
-from ...text import read_lines
+from ...text import NUMBER, read_lines
 from ..propositions import Proposition, Span, covers_predicate
 from .brackets import BracketError, parse_brackets
 
@@ -95,7 +95,7 @@ def blocks_of(
     blocks: list[Block] = []
     is_open = False
     for number, line in enumerate(lines, start=1):
-        row = fields(line.lstrip("\ufeff") if number == 1 else line)
+        row = fields(line)
         if not row or (skip is not None and skip(line)):
             is_open = False
             continue
@@ -120,7 +120,7 @@ def counts_words(blocks: Sequence[Block]) -> bool:
     longest = 0
     for block in blocks:
         firsts = [row[0] for row in block.rows if not _NO_WORD.fullmatch(row[0])]
-        if not all(first.isascii() and first.isdigit() for first in firsts):
+        if not all(map(NUMBER.fullmatch, firsts)):
             return False
         numbers = list(map(int, firsts))
         if any(after != before + 1 for before, after in itertools.pairwise(numbers)):

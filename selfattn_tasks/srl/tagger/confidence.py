@@ -84,15 +84,11 @@ def with_confidence(
         chain = [x[row, :length].numpy() for x in (log_probs, before, after)]
         masses = [reading.mass(span, *chain) - float(total[row]) for span in proposition.spans]
         spans = tuple(
-            replace(span, confidence=_share(mass))
+            replace(span, confidence=float(min(1.0, np.exp(mass))))
             for span, mass in zip(proposition.spans, masses, strict=True)
         )
         found.append(replace(proposition, spans=spans, confidence=min(1.0, whole[row])))
     return found
-
-
-def _share(mass: float) -> float:
-    return float(min(1.0, np.exp(mass)))
 
 
 @dataclass(frozen=True)
@@ -139,21 +135,21 @@ class _Reading:
         """
         first, last, inside = span.start, span.end, self.inside(span.label)
         begin, go_on = self.tags(f"B-{span.label}"), self.tags(f"I-{span.label}")
+        same = begin | go_on
         allowed = self.constraints.allowed.numpy()
         opened = before[first, begin]
         if go_on.any():
             entry = self.constraints.start.numpy()[go_on]
             logs = np.where(entry, 0.0, -np.inf)
             if first:
-                same = self.tags(f"B-{span.label}", f"I-{span.label}")
                 free = (self.tags(OUTSIDE) if self.published else ~same) & allowed[:, go_on][:, 0]
                 logs = _sum(before[first - 1, free])[None]
             opened = np.append(opened, logs + log_probs[first, go_on])
         total = _sum(opened)
         for word in range(first + 1, last + 1):
             total += _sum(log_probs[word, inside])
-        if last + 1 < len(log_probs) and (begin | go_on).any():
-            follows = allowed[begin | go_on].any(0) & ~inside
+        if last + 1 < len(log_probs) and same.any():
+            follows = allowed[same].any(0) & ~inside
             total += _sum(log_probs[last + 1, follows] + after[last + 1, follows])
         return float(total)
 

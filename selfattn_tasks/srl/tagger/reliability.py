@@ -108,10 +108,10 @@ def judged(
     for ours, theirs in zip(gold, predicted, strict=True):
         wanted = {p.predicate: set(p.spans) for p in ours.propositions}
         for proposition in theirs.propositions:
-            right = wanted.get(proposition.predicate, set())
+            right = wanted.get(proposition.predicate)
             whole.append((_known(proposition.confidence), right == set(proposition.spans)))
             spans += [
-                (_known(span.confidence), span in right)
+                (_known(span.confidence), span in (right or ()))
                 for span in proposition.spans
                 if span.label != VERB
             ]

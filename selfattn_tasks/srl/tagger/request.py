@@ -13,7 +13,8 @@ from ..formats import conll
 from ..formats.brackets import looks_like_brackets
 from ..formats.rows import NO_PREDICATE, counts_words, read_blocks
 from ..propositions import Proposition, Sentence, unlabelled
-from ..text.documents import Text, names_in, positions_of
+from ..text.documents import Text, names_in
+from ..text.model import named_places
 
 # In characters: what is read before any of it is labelled.
 _LONG_PARAGRAPH = 100_000
@@ -115,17 +116,8 @@ def typed_sentence(
     named = names_in(predicates)
     if not named:
         raise UserError(f"no predicate is named; give {flag} WORD or POSITION")
-    numbered = " ".join(f"{i}:{word}" for i, word in enumerate(words))
-    places: set[int] = set()
-    for name in named:
-        found = positions_of(name, words)
-        if not found:
-            raise UserError(
-                f"{flag} {name} is neither a word of the sentence nor a position in it; its words "
-                f"are {numbered}"
-            )
-        places.update(found)
-    return Sentence(words, unlabelled(words, sorted(places)))
+    (places,) = named_places(named, [words], flag=flag)
+    return Sentence(words, unlabelled(words, places))
 
 
 def prose(path: Path) -> Iterator[Text]:

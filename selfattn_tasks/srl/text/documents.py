@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from ...text import NUMBER
 from ..propositions import VERB, Proposition, Sentence, Span
 from .segmentation import Range
 
@@ -44,9 +45,7 @@ def positions_of(name: str, words: Sequence[str], *, may_count: bool = True) -> 
         all positions, counted from 0; none if it is not there.
     """
     found = [i for i, word in enumerate(words) if word.lower() == name.lower()]
-    # Python refuses to read thousands of digits, and no sentence has a billion words.
-    may_count = may_count and name.isascii() and name.isdigit() and len(name) < 10
-    if not found and may_count and int(name) < len(words):
+    if not found and may_count and NUMBER.fullmatch(name) and int(name) < len(words):
         found = [int(name)]
     return found
 

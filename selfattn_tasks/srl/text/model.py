@@ -129,7 +129,9 @@ class SRL:
                 predicates and none is given, or if NLTK is needed and not installed.
         """
         if isinstance(text, str):
-            text = Text(text, tuple(names_in(predicates)))
+            text = Text(text)
+        if isinstance(text, Text) and not text.predicates:
+            text = replace(text, predicates=tuple(names_in(predicates)))
         several = [text] if isinstance(text, Text) else text
         found = list(
             self.stream(several, predicates=predicates, tokenized=tokenized, confidence=confidence)
@@ -232,7 +234,11 @@ def _named(
 
 
 def named_places(
-    predicates: Iterable[str], sentences: Sequence[Sequence[str]], *, must: bool = True
+    predicates: Iterable[str],
+    sentences: Sequence[Sequence[str]],
+    *,
+    must: bool = True,
+    flag: str = "--predicates",
 ) -> list[Sequence[int]]:
     """The positions of the predicates that the user named in each sentence of a text.
 
@@ -240,6 +246,7 @@ def named_places(
         predicates: as in :class:`.documents.Text`; commas separate several in one.
         sentences: the words of each.
         must: refuse a predicate that is in no sentence.
+        flag: where the predicates are named, for messages.
 
     Raises:
         UserError: if there is such a predicate.
@@ -254,7 +261,7 @@ def named_places(
                 f"{i}:{word}" for words in sentences for i, word in enumerate(words)
             )
             raise UserError(
-                f"--predicates {name} is neither a word of the text nor, where that is one "
+                f"{flag} {name} is neither a word of the text nor, where that is one "
                 f"sentence, a position in it; its words are {numbered}"
             )
     return [sorted(found) for found in places]

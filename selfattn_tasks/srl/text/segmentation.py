@@ -95,19 +95,13 @@ class Segmenter:
                     yield start + a, start + b
 
 
-def at_spaces(text: str, whole: bool = True) -> list[list[Range]]:
+def at_spaces(text: str) -> list[list[Range]]:
     """The ranges of the words of a text that is tokenized already: one sentence.
 
     Args:
         text: words with spaces between them.
-        whole: False if each line is a sentence.
     """
-    lines = [(0, len(text))] if whole else [m.span() for m in re.finditer(r"[^\n]+", text)]
-    return [
-        part
-        for start, end in lines
-        for part in cut([word.span() for word in _WORD.finditer(text, start, end)])
-    ]
+    return list(cut([word.span() for word in _WORD.finditer(text)]))
 
 
 def cut(words: Sequence[Range]) -> Iterator[list[Range]]:

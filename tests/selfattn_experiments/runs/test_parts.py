@@ -95,6 +95,7 @@ def test_a_system_may_have_seeds_of_its_own(grid_file):
         ("  more:", "  no:", "the system False must have a name"),
         ("  more:", "  a/b:", "the system 'a/b' must have a name"),
         ("--max-update 10", "", "must give --max-update or --max-epoch, or it never ends"),
+        ("--max-update 10", "--max-update inf", "--max-epoch, or it never ends"),
         ("--save-interval-updates 2", "--no-epoch-checkpoints", "keeps no checkpoints to average"),
         ("-updates 2", "-updates 2 --keep-interval-updates 1", "but `average` is 2"),
         ("average: 2", "average: 2\ncheckpoint: best", "exclude each other"),
@@ -102,6 +103,8 @@ def test_a_system_may_have_seeds_of_its_own(grid_file):
         ("data: ", "data: /nowhere", "but there is no such file or folder"),
         ("average: 2", "generate: --beam 5 --quiet", "--quiet, which is not allowed: the transl"),
         ("task: translation", "task: [", "is not YAML"),
+        ("average: 2", "average: 2026-02-30", "is not YAML: day is out of range for month"),
+        ("average: 2", f"average: {'[' * 10**4}", "is not YAML: maximum recursion depth"),
     ],
 )
 def test_each_mistake_is_one_sentence(grid_file, old, new, said):
@@ -300,6 +303,11 @@ def test_slurm_scripts(grid_file, tmp_path):
         env={"SLURM_ARRAY_TASK_ID": "1"}, text=True, capture_output=True,
     )  # fmt: skip
     assert said.stdout == f"{path} --device cuda --only more-1\n", said.stderr
+    usual = grid_file()
+    for device, asked in (("cuda", True), ("cpu", False)):
+        write_scripts(tmp_path / "usual", read_grid(usual), names, runner, ["--device", device])
+        script = (tmp_path / "usual" / "array.sbatch").read_text()
+        assert ("--gpus=1" in sbatch_words(script)) is asked
     with pytest.raises(UserError, match="sbatch takes no backslash"):
         write_scripts(tmp_path / "a\\b", read_grid(path), names, runner)
     (tmp_path / "sbatch").write_text('#!/bin/sh\necho "$@" >> "$0.log"; echo "12;cluster"\n')

@@ -174,3 +174,8 @@ def test_word_vectors_of_the_same_name_are_not_mixed(grid, tmp_path):
     del old["files"]  # of an older runner
     config.write_text(json.dumps(old))
     Run(Identity(grid), "base", 1, facts).check()
+
+
+def test_a_value_may_be_longer_than_the_name_of_a_file(grid):
+    grid.file.write_text(grid.file.read_text().replace("--arch", f"--notes {'x' * 300} --arch"))
+    new_run(read_grid(grid.file), 1).check()

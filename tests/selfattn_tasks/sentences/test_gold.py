@@ -150,3 +150,6 @@ def test_parts_are_joined_in_the_order_of_the_corpus(tmp_path):
     assert (tmp_path / "all").read_text() == "prediction\nx0\nx1\nx2\n"
     with pytest.raises(UserError, match="has 2 rows, but must have 1"):
         predictions.join(parts, [[2], [1]], tmp_path / "all")
+    parts[1].write_text("")
+    with pytest.raises(UserError, match="b has 0 rows, but must have 1"):
+        predictions.join(parts, [[2, 0], [1]], tmp_path / "all")

@@ -253,6 +253,7 @@ SCORES = "relatedness\tsentence_A\tsentence_B\n"
         ("selection", '{"question": "A", "sentences": ["B"], "answer": 0}\n', "two candidates or"),
         ("classification", '{"sentences": [["a"], ["b"]], "target": "x"}\n', "takes one sentence"),
         ("selection", '{"question": "A", "sentences": "B", "answer": 0}\n', "a list of sentences"),
+        ("selection", "{}\n", "line 1: the task selection needs question or .* only: nothing"),
         ("selection", HEAD + "neutral\tA\tB\n", "none of the forms of the task selection: JSON"),
     ],
 )  # fmt: skip

@@ -45,6 +45,7 @@ def test_raw_and_tokenised_text_gives_the_same_words(tokenised):
         ("caf\u0065\u0301", "caf\u00e9"),
         ("a\u200bb\u00a0c", "ab c"),
         ("tea\\/milk \\*", "tea/milk *"),
+        ("-L\u017fB- tea", "[ tea"),
         ("I'd've", "i 'd 've"),
         ("in 'the' can't", "in ' the ' ca n't"),
     ],

@@ -125,5 +125,8 @@ def test_answers_are_judged_by_gold():
     words = ("go", "we")
     found = judged([Sentence(words, (gold,))], [Sentence(words, (right, other))])
     assert found == ([(0.8, True), (0.6, False)], [(0.7, True), (0.5, False)])
+    # A predicate that gold does not have is wrong even without a span.
+    nothing = Proposition(1, "", (), 0.4)
+    assert judged([Sentence(words, (gold,))], [Sentence(words, (nothing,))]) == ([], [(0.4, False)])
     with pytest.raises(UserError, match="no confidence"):
         judged([Sentence(words, (gold,))], [Sentence(words, (gold,))])

@@ -97,6 +97,8 @@ def test_words_that_look_like_columns(write):
     assert [s.words for s in conll.read(write(text))] == [("***",), ("*", "is")]
     # A no-break space is part of a word.
     assert conll.read(write("a\u00a0b\t-\n"))[0].words == ("a\u00a0b",)
+    # Python reads no number of so many digits.
+    assert conll.read(write("9" * 5000 + "\t-\n"))[0].words == ("9" * 5000,)
 
 
 def test_conll_2012(write):
@@ -203,6 +205,7 @@ def changed(old, new, text=COLUMNS):
         ("1 We pour |||\n", "line 1: 2 words and 0 tags"),
         ("1 We ||| O\n", "line 1: the predicate is '1', .* from 0 to 0"),
         ("-1 We pour ||| B-A0 B-V\n", "line 1: the predicate is '-1'"),
+        ("9" * 5000 + " We pour ||| B-A0 B-V\n", "line 1: the predicate is '999"),
         ("1 We pour ||| B-A0 V\n", "line 1: word 1 has the tag 'V', but O, B-LABEL or I-LABEL"),
         ("1 We pour ||| I-A0 B-V\n", "line 1: word 0 has the tag 'I-A0' after the start"),
         ("1 We pour ||| B-A0 I-A1\n", "line 1: word 1 has the tag 'I-A1' after B-A0"),

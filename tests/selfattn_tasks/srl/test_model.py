@@ -183,6 +183,8 @@ def test_named_predicates(model):
     for text, name in (("it ran", "2"), ("It ran. It ran.", "1"), ("it ran", "swam"), ("", "ran")):
         with pytest.raises(UserError, match=f"--predicates {name} is neither a word"):
             places(text, name)
+        with pytest.raises(UserError, match=f"--predicates {name} is neither a word"):
+            model(Text(text), predicates=[name])
     texts = [Text("it ran", ("it",)), "the cat chased it"]
     assert [len(list(d.propositions)) for d in model(texts, predicates=["cat"])] == [1, 1]
     assert [len(list(d.propositions)) for d in model(texts, predicates=["dog"])] == [1, 0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("transformers")
@@ -11,9 +13,12 @@ from transformers import GenerationConfig  # noqa: E402
 
 from selfattn.errors import UserError  # noqa: E402
 from selfattn_experiments.commands.verbs import VERBS  # noqa: E402
-from selfattn_tasks.hf.card import About, write_card  # noqa: E402
+from selfattn_tasks.hf.card import About, find_record, write_card  # noqa: E402
+from selfattn_tasks.hf.pieces import SPECIAL, build_tokenizer  # noqa: E402
 from selfattn_tasks.hf.translation import Search, set_search  # noqa: E402
 from selfattn_tasks.hf.translator import Translator  # noqa: E402
+from selfattn_tasks.text import clean_line  # noqa: E402
+from selfattn_tasks.translation.parts import find_parts  # noqa: E402
 
 
 @pytest.mark.parametrize("beam", [1, 2])
@@ -53,3 +58,32 @@ def test_a_card_takes_any_language_and_any_words(tmp_path):
     card = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert yaml.safe_load(card.split("---")[1])["language"] == ["en", "no"]
     assert "\n| data | ours \\| theirs and more |\n" in card
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\u039f\u0394\u039f\u03a3 \u03a3 \u03a3\u0391\u03a3.",
+        "\u0391\u03a3'\u0391\u03a3' \u03c3",
+        "A\u0345\u03a3 1\u03a3",
+    ],
+)
+def test_capital_sigmas_become_small_as_in_training(text):
+    """At the end of a word, and nowhere else, as another letter."""
+    cleaning = build_tokenizer(SPECIAL, None, lowercase=True).normalizer
+    assert cleaning.normalize_str(text) == clean_line(text, lowercase=True)
+
+
+def test_the_folder_above_is_found_from_within_a_folder(tmp_path, monkeypatch):
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    for path in (inside / "model.pt", inside / "dict.a.txt", tmp_path / "spm.model"):
+        path.touch()
+    (tmp_path / "run.json").touch()
+    monkeypatch.chdir(inside)
+    assert find_parts(Path())["sentencepiece_model"] == str(tmp_path / "spm.model")
+    assert find_record(Path("model.pt")) == tmp_path / "run.json"
+    with pytest.raises(
+        UserError, match="elsewhere holds no dict.* or name their folder with --data"
+    ):
+        find_parts(Path(), data="elsewhere")

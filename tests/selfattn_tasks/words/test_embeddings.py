@@ -73,6 +73,9 @@ def test_a_word_without_an_end_is_not_echoed_whole(tmp_path):
     with pytest.raises(UserError, match=r"line 2: '999.* is no finite number") as caught:
         read_vectors(path)
     assert len(str(caught.value)) < 300
+    path.write_text("1 " + "9" * 5000 + "\n")  # no header of word2vec
+    with pytest.raises(UserError, match="line 1: '999.* is no finite number"):
+        read_vectors(path)
 
 
 def test_missing(tmp_path):
