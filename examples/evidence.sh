@@ -17,15 +17,12 @@ for record in "$from"/*/run.json; do
     run=$(dirname "$record")
     kept=$to/$(basename "$run")
     mkdir -p "$kept"
-    plain "$record" "$kept/run.json.new"
-    if cmp -s "$kept/run.json.new" "$kept/run.json"; then
-        rm "$kept/run.json.new"
-        continue
-    fi
+    # Also where run.json is the same: published.sh adds predictions to runs that are done.
     cp "$run/config.json" "$run"/*.hyp "$run"/*.props "$run"/*.tsv "$kept"
     for file in trained.json attempts.json train.log; do
         [ ! -e "$run/$file" ] || plain "$run/$file" "$kept/$file" # folds have theirs
     done
+    plain "$record" "$kept/run.json.new"
     mv "$kept/run.json.new" "$kept/run.json" # last: it says that the run is done
     count=$((count + 1))
 done

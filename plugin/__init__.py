@@ -18,8 +18,6 @@ _folder = Path(__file__).parent
 
 def _import_all(subpackage: str) -> None:
     """Import every public module of one subpackage, as fairseq does for models/ and tasks/."""
-    if not (_folder / subpackage).is_dir():
-        return
     package = importlib.import_module(f"{__name__}.{subpackage}")
     for module in pkgutil.iter_modules(package.__path__):
         if not module.name.startswith("_"):

@@ -75,7 +75,8 @@ def _training_lengths(args: Namespace, task: Any) -> tuple[float, float]:
     try:
         if not hasattr(task, "load_dataset"):
             raise FileNotFoundError
-        task.load_dataset(subset, epoch=1, combine=True)
+        # As the trainer does: a task may tell by the selector that this is the training set.
+        task.load_dataset(subset, epoch=1, combine=True, data_selector=None)
     except FileNotFoundError:
         raise UserError(
             f"{FLAG} auto needs the lengths of the training data, but {type(task).__name__} has no "

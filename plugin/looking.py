@@ -97,9 +97,8 @@ def _check_architecture(path: Path, user_dir: str | None) -> None:
             utils.import_user_module(Namespace(user_dir=user_dir))
         except (FileNotFoundError, ImportError) as error:
             raise UserError(f"--user-dir {user_dir} cannot be imported: {error}") from None
-    state = checkpoints.read(path)
-    model = state["cfg"]["model"] if state.get("cfg") else state["args"]
-    arch = getattr(model, "arch", None) or getattr(model, "_name", None)
+    flags = checkpoints.flags(checkpoints.read(path))
+    arch = flags.get("arch") or flags.get("_name")
     if arch not in ARCH_MODEL_REGISTRY:
         raise UserError(
             f"{path} has the architecture {arch}, which is not registered; name the folder that "

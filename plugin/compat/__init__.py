@@ -48,6 +48,7 @@ _FIXES = (
     runtime.silence_noise,
     batches.keep_last_batch,
     batches.resume_with_same_batches,
+    batches.shuffle_after_curriculum,
     batches.keep_training_iterator,
     patience.remember_patience,
     batches.stop_at_exit,

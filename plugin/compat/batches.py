@@ -70,6 +70,23 @@ def resume_with_same_batches() -> None:
         return iterator
 
 
+def shuffle_after_curriculum() -> None:
+    """Shuffle the epochs behind ``--curriculum``, whether a training was interrupted or not.
+
+    Break: fairseq/data/iterators.py, EpochBatchIterator, keeps the first epoch's choice together
+    with its data loader, so that no epoch is shuffled until the training is resumed. Fix: tell it
+    each epoch's.
+    """
+
+    @wrap(iterators.EpochBatchIterator, "_get_iterator_for_epoch")
+    def _get_iterator_for_epoch(
+        original: Any, self: Any, epoch: int, shuffle: bool, *args: Any, **kwargs: Any
+    ) -> Any:
+        if self.dataloader is not None:  # it will be used again
+            self.epoch_batch_sampler.shuffle = shuffle
+        return original(self, epoch, shuffle, *args, **kwargs)
+
+
 def keep_training_iterator() -> None:
     """Give ``--valid-subset train`` batches of its own.
 

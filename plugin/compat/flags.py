@@ -30,7 +30,7 @@ def evaluate_nothing() -> None:
     """Read flags as literals, whether they come from a command line or out of a checkpoint.
 
     Break: fairseq hands flags such as ``--adaptive-softmax-cutoff`` and ``--model-overrides`` to
-    Python's ``eval`` in two dozen places. Fix: ``eval`` means :func:`literal` in all its modules,
+    Python's ``eval`` in three dozen places. Fix: ``eval`` means :func:`literal` in all its modules,
     in its commands as soon as they import ``--user-dir``.
     """
     _replace_eval()
@@ -118,7 +118,7 @@ def check_named_files() -> None:
 
     Break: fairseq's commands end in a traceback, some after the data is loaded. Fix: look first.
     """
-    files = ("sentencepiece_model", "encoder_embed_path", "decoder_embed_path")
+    files = ("sentencepiece_model", "encoder_embed_path", "decoder_embed_path", "ema_seed_model")
 
     @check_flags
     def check(flags: Namespace) -> None:
@@ -215,20 +215,12 @@ def complete_criterion() -> None:
 
     @_before_parsing
     def choose(parser: ArgumentParser, given: Sequence[str]) -> None:
-        if _value_of("--task", given) == "sentences":
+        only_task = ArgumentParser(add_help=False, allow_abbrev=False)
+        only_task.add_argument("--task")
+        if only_task.parse_known_args(given)[0].task == "sentences":
             folders = [word for word in given if os.path.isfile(os.path.join(word, META))]
             if folders:
                 parser.set_defaults(criterion=criterion_of(Folder(folders[0]).kind))
-
-
-def _value_of(flag: str, words: Sequence[str]) -> str | None:
-    """What stands behind a flag on the command line."""
-    for word, value in zip(words, [*words[1:], ""], strict=True):
-        if word == flag:
-            return value
-        if word.startswith(f"{flag}="):
-            return word.partition("=")[2]
-    return None
 
 
 def remember_languages() -> None:

@@ -40,17 +40,19 @@ def _loads(weights_only: bool, owner: Any, name: str) -> None:
 def allow_checkpoint_types() -> None:
     """Let ``torch.load`` read what fairseq writes, and nothing else.
 
-    Break: fairseq/checkpoint_utils.py, load_checkpoint_to_cpu, calls torch.load with the default:
-    torch >= 2.6 refuses the argparse.Namespace of the model's flags and the numpy values of the
-    metrics, and with TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD, a common way around this, it runs what a
-    file holds. Fix: name those harmless types, and say ``weights_only`` for every file.
+    Break: fairseq/checkpoint_utils.py, load_checkpoint_to_cpu and load_ema_from_checkpoint
+    (``--ema-seed-model``), calls torch.load with the default: torch >= 2.6 refuses the
+    argparse.Namespace of the model's flags and the numpy values of the metrics, and with
+    TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD, a common way around this, it runs what a file holds. Fix: name
+    those harmless types, and say ``weights_only`` for every file.
     """
-    _loads(True, checkpoint_utils, "load_checkpoint_to_cpu")
+    for name in ("load_checkpoint_to_cpu", "load_ema_from_checkpoint"):
+        _loads(True, checkpoint_utils, name)
 
-    @wrap(checkpoint_utils, "load_checkpoint_to_cpu")
-    def load_checkpoint_to_cpu(original: Any, *args: Any, **kwargs: Any) -> Any:
-        with allow_types():
-            return original(*args, **kwargs)
+        @wrap(checkpoint_utils, name)
+        def reading(original: Any, *args: Any, **kwargs: Any) -> Any:
+            with allow_types():
+                return original(*args, **kwargs)
 
 
 def trust_own_broadcast() -> None:

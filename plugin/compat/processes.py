@@ -27,8 +27,9 @@ def join_processes() -> None:
 
     Break 1: fairseq/distributed/utils.py, infer_init_method, reads torchrun's variables only if
     this host has more than one GPU; otherwise each process trains its own model, all in the same
-    folder. Break 2: call_main starts one process per GPU, so none on a CPU, and exits with 0. Break
-    3: the default backend, nccl, needs GPUs. Fix: the function below.
+    folder. Break 2: call_main starts one process per GPU, so none on a CPU, and exits with 0, or
+    with a traceback if it was to find out how they meet. Break 3: the default backend, nccl, needs
+    GPUs. Fix: the function below.
     """
 
     @wrap(distributed_utils, "call_main")
@@ -36,8 +37,16 @@ def join_processes() -> None:
         training = cfg.distributed_training
         if training.distributed_init_method is None:
             _join_torchrun(training)
-        on_cpu = cfg.common.cpu or not torch.cuda.is_available()
-        if training.distributed_init_method is None or not on_cpu:
+        if cfg.common.tpu or (torch.cuda.is_available() and not cfg.common.cpu):
+            return original(cfg, main, **kwargs)
+        if training.distributed_init_method is None:
+            # With a port they may be SLURM's; without, fairseq would start them.
+            if training.distributed_world_size > 1 and training.distributed_port <= 0:
+                raise UserError(
+                    f"--distributed-world-size {training.distributed_world_size} (default: the "
+                    "number of GPUs) starts one process for each GPU, and this is a CPU: give "
+                    "--distributed-world-size 1, or use torchrun"
+                )
             return original(cfg, main, **kwargs)
         if not training.distributed_no_spawn:
             raise UserError(

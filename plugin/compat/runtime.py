@@ -99,8 +99,8 @@ def restore_numpy_long() -> None:
 def log_each_line_once() -> None:
     """Write each line of ``--log-file`` once.
 
-    Break: fairseq/logging/progress_bar.py adds a handler for every epoch and every validation, so
-    the lines of the tenth appear ten times. Fix: add only one handler per file.
+    Break: fairseq/logging/progress_bar.py adds a handler for every epoch, so the lines of the tenth
+    appear ten times. Fix: add only one handler per file.
     """
 
     @wrap(progress_bar, "progress_bar")
@@ -117,8 +117,11 @@ def silence_noise() -> None:
 
     Break: fairseq/models/wav2vec/wav2vec2_classification.py sets the root logger to DEBUG when it
     is imported, so every command but fairseq-train logs other packages' debug lines. Fix: LOGLEVEL,
-    as fairseq's commands read it, or INFO.
+    as fairseq's commands read it, or INFO. Any other level is somebody's own: that of a notebook,
+    or WARNING, which fairseq gives all processes of a training but the first.
     """
     for message, category in _NOISE:
         warnings.filterwarnings("ignore", message=message, category=category)
-    logging.getLogger().setLevel(os.environ.get("LOGLEVEL", "INFO").upper())
+    root = logging.getLogger()
+    if root.level == logging.DEBUG:
+        root.setLevel(os.environ.get("LOGLEVEL", "INFO").upper())

@@ -16,7 +16,8 @@ from selfattn.models import SentenceEncoder
 from selfattn_tasks.words.embeddings import WordTable
 from selfattn_tasks.words.vocabulary import FIRST_WORD
 
-from ..args import mechanisms, refuse_hydra, set_default, store_switches
+from ..args import mechanisms, set_default, store_switches
+from ..compat._patch import check_flags
 from .sentence_encoder import SentenceEncoderModel, context_switches, sentence_encoder
 
 
@@ -131,5 +132,14 @@ class SentenceLanguageModel(BaseFairseqModel):
 @register_model_architecture("sentence_lm", "sentence_lm")
 def sentence_lm(args: Namespace) -> None:
     """The sizes of ``sentence_encoder``."""
-    refuse_hydra(args)
     sentence_encoder(args)
+
+
+@check_flags  # of commands alone: checkpoints load with whatever flags they hold
+def _refuse_vectors(flags: Namespace) -> None:
+    path = getattr(flags, "word_embeddings", None)
+    if path is not None and getattr(flags, "arch", None) == "sentence_lm":
+        raise UserError(
+            f"--word-embeddings {path} does not fit --arch sentence_lm, whose word vectors start "
+            "from random numbers; leave it out"
+        )

@@ -40,7 +40,7 @@ class PolicyPhases:
             if updates < 0:
                 raise UserError(f"{flag} {updates} is not allowed; it must be at least 0")
         self.select_all, self.policy_only = select_all, policy_only
-        self.phase = Phase.SUPERVISED if select_all else Phase.POLICY
+        self.at(0)
 
     def follow(self, task: Any) -> None:
         """Wrap the hooks of ``task``, since fairseq tells a criterion nothing about updates."""

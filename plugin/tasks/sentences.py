@@ -247,13 +247,10 @@ class SentencesTask(FairseqTask):
         Raises:
             UserError: as for ``check_state``.
         """
-        state = dict(state_dict)
-        self.check_state(state, "the checkpoint")
-        stored = state.pop(KEY, None)
-        super().load_state_dict(state)
-        if stored is not None:
-            theirs = SentenceState.load({KEY: stored}, "the checkpoint")
-            self.network_state = replace(theirs, config=self.network_state.config)
+        self.check_state(state_dict, "the checkpoint")
+        theirs = SentenceState.load(state_dict, "the checkpoint")
+        super().load_state_dict({k: v for k, v in state_dict.items() if k != KEY})
+        self.network_state = replace(theirs, config=self.network_state.config)
 
     def check_start(self, task_state: dict[str, Any], path: object) -> None:
         """Check what ``--finetune-from-model`` was trained on.

@@ -8,14 +8,23 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 
+import numpy as np
+
 from .results import Planning
 from .run_level import below, scipy_stats, spread
 
 MOST_SEEDS = 100_000
+_NODES = 32  # 16 give five digits, also with 2 runs a side
 
 
 def power(difference: float, sx: float, sy: float, n: int, m: int, alpha: float) -> float:
-    """The share of experiments in which Welch's test would find a true difference.
+    """The share of experiments with normal scores in which Welch's test finds a true difference.
+
+    Both sides' sums of squares together are chi-square distributed and independent of the share
+    that the baseline has in them, on which the test's degrees of freedom depend. Given this share,
+    which has a beta distribution, t is a multiple of a noncentral t; the power is the mean of its
+    tails. The usual shortcut, degrees of freedom of the true spreads, promises 0.80 where 3 runs
+    against 3 have 0.70.
 
     Args:
         difference: the true one.
@@ -25,13 +34,23 @@ def power(difference: float, sx: float, sy: float, n: int, m: int, alpha: float)
         m: runs of the system, 2 or more.
         alpha: level of the two-sided test.
     """
-    error, freedom = _welch_error(sx, sy, n, m)
-    if error == 0:
+    a, b = sx**2 / n, sy**2 / m
+    if a + b == 0:
         return 1.0 if difference else alpha
-    critical = float(scipy_stats().t.isf(alpha / 2, freedom))
-    ncp = abs(difference) / error
-    found = 1 - below(critical, freedom, ncp) + below(-critical, freedom, ncp)
-    return min(1.0, max(0.0, found))
+    stats, freedom = scipy_stats(), n + m - 2
+    noncentrality = abs(difference) / math.sqrt(a + b)
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    share = stats.beta.ppf((nodes + 1) / 2, (n - 1) / 2, (m - 1) / 2)
+    # The squared errors that the test estimates, in units of the true one and of all squares' mean.
+    left = a / (a + b) * share * freedom / (n - 1)
+    right = b / (a + b) * (1 - share) * freedom / (m - 1)
+    both = left + right
+    estimated = 1 / ((left / both) ** 2 / (n - 1) + (right / both) ** 2 / (m - 1))
+    critical = stats.t.isf(alpha / 2, estimated) * np.sqrt(both)
+    found = [
+        1 - below(t, freedom, noncentrality) + below(-t, freedom, noncentrality) for t in critical
+    ]
+    return min(1.0, max(0.0, float(weights @ found) / 2))
 
 
 def seeds_needed(
@@ -63,7 +82,7 @@ def detectable(sx: float, sy: float, n: int, m: int, alpha: float, wanted: float
     """The smallest true difference that :func:`power` finds often enough with so many runs."""
     from scipy.optimize import brentq
 
-    error, _ = _welch_error(sx, sy, n, m)
+    error = math.hypot(sx / math.sqrt(n), sy / math.sqrt(m))
     if error == 0 or wanted <= alpha:
         return 0.0
     reach = error
@@ -93,14 +112,3 @@ def plan(
         seeds_relevant=seeds_needed(relevant, sx, sy, alpha, wanted),
         seeds_cautious=seeds_needed(relevant, limit * sx, limit * sy, alpha, wanted),
     )
-
-
-def _welch_error(sx: float, sy: float, n: int, m: int) -> tuple[float, float]:
-    """Standard error of the difference, and Welch and Satterthwaite's degrees of freedom."""
-    a, b = sx**2 / n, sy**2 / m
-    if a + b == 0:
-        return 0.0, float(n + m - 2)
-    # Divided first: variances of tiny spreads would underflow when squared.
-    share = a / (a + b)
-    freedom = 1 / (share**2 / (n - 1) + (1 - share) ** 2 / (m - 1))
-    return math.sqrt(a + b), freedom

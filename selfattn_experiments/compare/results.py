@@ -188,7 +188,7 @@ class Settings:
 
     def scale(self, metric: str) -> Scale:
         """How the scores of a metric are written."""
-        return TASKS[self.task].scale(metric) if self.task in TASKS else Scale()
+        return TASKS[self.task].scale(metric)
 
     def digits(self, metric: str) -> int:
         """Digits of its scores behind the point."""

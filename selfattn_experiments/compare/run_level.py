@@ -89,13 +89,13 @@ def scipy_stats() -> Any:
     return needed("scipy.stats")
 
 
-def mean_interval(scores: Sequence[float], level: float = 0.95) -> Interval | None:
-    """Student's interval of the mean over seeds; None for one run."""
+def mean_interval(scores: Sequence[float]) -> Interval | None:
+    """Student's 95 % interval of the mean over seeds; None for one run."""
     if len(scores) < 2:
         return None
     if spread(scores) < TOLERANCE:
         return float(np.mean(scores)), float(np.mean(scores))
-    return _limits(_t_test("ttest_1samp", scores, 0.0), level)
+    return _limits(_t_test("ttest_1samp", scores, 0.0))
 
 
 def welch(x: Sequence[float], y: Sequence[float], level: float = 0.95) -> TTest | None:
@@ -112,15 +112,12 @@ def welch(x: Sequence[float], y: Sequence[float], level: float = 0.95) -> TTest 
     return TTest(float(found.pvalue), _limits(found, level))
 
 
-def paired(
-    x: Mapping[str, float], y: Mapping[str, float], level: float = 0.95
-) -> tuple[TTest | None, int]:
-    """Paired t-test of the seeds that both sides have.
+def paired(x: Mapping[str, float], y: Mapping[str, float]) -> tuple[TTest | None, int]:
+    """Paired t-test of the seeds that both sides have, with the 95 % interval.
 
     Args:
         x: seed to score of the baseline.
         y: likewise of the system.
-        level: of the interval.
 
     Returns:
         The outcome, None with fewer than two pairs; and the number of pairs.
@@ -132,7 +129,7 @@ def paired(
     if spread(differences) < TOLERANCE:
         return _no_spread(float(np.mean(differences))), len(seeds)
     found = _t_test("ttest_1samp", differences, 0.0)
-    return TTest(float(found.pvalue), _limits(found, level)), len(seeds)
+    return TTest(float(found.pvalue), _limits(found)), len(seeds)
 
 
 def equivalence(x: Sequence[float], y: Sequence[float], margin: float) -> float | None:
@@ -155,7 +152,7 @@ def _t_test(name: str, *sides: Any, **options: Any) -> Any:
         return getattr(scipy_stats(), name)(*sides, **options)
 
 
-def _limits(found: Any, level: float) -> Interval:
+def _limits(found: Any, level: float = 0.95) -> Interval:
     limits = found.confidence_interval(level)
     return float(limits.low), float(limits.high)
 

@@ -167,9 +167,8 @@ class _Counted:
         keys = {digest: _key_of(metric, self._digest, digest) for digest in self._sentences}
         if self._keep:
             for path, digest in self._runs:
-                if digest not in known:
-                    kept = _load(path, metric, keys[digest])
-                    known |= {} if kept is None else {digest: kept}
+                if digest not in known and (kept := _load(path, metric, keys[digest])) is not None:
+                    known[digest] = kept
         missing = [digest for digest in self._sentences if digest not in known]
         if missing:
             known |= self._count(metric, missing, say)

@@ -39,7 +39,7 @@ def judge(found: Comparison, settings: Settings) -> tuple[str, str]:
     than a relevant one; else ``undecided``. Other metrics have numbers, but no verdict.
     """
     digits = settings.digits(found.metric)
-    numbers = f"{signed(found.difference, digits)}"
+    numbers = signed(found.difference, digits)
     if found.same_files:
         verdict = NO_EVIDENCE if found.primary else SECONDARY
         return verdict, f"{numbers}: both sides are the same files, p = 1"
@@ -91,7 +91,7 @@ def _equivalence_words(found: Comparison, settings: Settings) -> str:
 def _planning_words(found: Comparison, settings: Settings) -> str:
     plan = found.planning
     if plan is None or found.equivalence_holm is None:
-        return "the runs of each side score alike, so there is no spread to test against"
+        return _why_no_test(found)
     relevant = asked(settings.relevant)
     detectable = points(plan.detectable, settings.digits(found.metric))
     return (

@@ -88,14 +88,13 @@ class Sheet:
     def label(self, axes: Any, side: str) -> None:
         """Write the tokens along one side of a panel: ``"x"`` below it or ``"y"`` left of it."""
         words = [self.labels[i] for i in self.shown]
-        set_ticks = axes.set_xticks if side == "x" else axes.set_yticks
+        axis = axes.xaxis if side == "x" else axes.yaxis
         # A token such as $x$ is a token, not a formula.
-        set_ticks(self.shown, words, fontsize=self.font, parse_math=False)
+        axis.set_ticks(self.shown, words, fontsize=self.font, parse_math=False)
         if side == "x":
             axes.tick_params("x", rotation=90)
         axes.tick_params(side, length=2, width=0.5, color=PALE, pad=2)
-        ticks = axes.get_xticklabels() if side == "x" else axes.get_yticklabels()
-        for place, tick in zip(self.shown, ticks, strict=True):
+        for place, tick in zip(self.shown, axis.get_ticklabels(), strict=True):
             if place == self.marked:
                 tick.set(color=MARKED, fontweight="bold")
 

@@ -135,7 +135,7 @@ def read_curves(log: Path) -> Curves:
         folds = sorted(log.parent.glob(f"fold*/{log.name}"))
         hint = f"; its folds have one each, such as {folds[0]}" if folds else ""
         raise UserError(f"there is no log {log}{hint}") from None
-    except (IsADirectoryError, PermissionError) as error:
+    except OSError as error:
         raise UserError(f"the log {log} cannot be read: {error.strerror}") from None
     curves = Curves()
     for line in text.splitlines():

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("yaml")
 
+from selfattn.errors import UserError  # noqa: E402
 from selfattn_experiments.runs.flags import parse  # noqa: E402
 from selfattn_experiments.runs.keys import load  # noqa: E402
 
@@ -77,6 +78,10 @@ def test_finished_runs_are_kept_without_paths_and_put_back(tmp_path):
     (done / "train.log").unlink()
     call("save", "runs", "kept")
     assert (kept / "run.json").read_text() == "{} " and (kept / "test.tsv").is_file()
+    # Predictions that a finished run got later, as published.sh makes them, are kept, too.
+    (done / "test.published.props").write_text("-\n")
+    call("save", "runs", "kept")
+    assert (kept / "test.published.props").is_file()
     call("restore", "again", "kept")
     assert {path.name for path in (tmp_path / "again" / "a-1").iterdir()} == {
         path.name for path in kept.iterdir()
@@ -86,7 +91,7 @@ def test_finished_runs_are_kept_without_paths_and_put_back(tmp_path):
 def test_simulated_verdicts_are_those_of_the_comparison(monkeypatch):
     pytest.importorskip("scipy")
     monkeypatch.syspath_prepend(EXAMPLES / "significance")
-    from verdicts import verdicts
+    from verdicts import main, verdicts
 
     from selfattn_experiments.compare import run_level
 
@@ -97,3 +102,7 @@ def test_simulated_verdicts_are_those_of_the_comparison(monkeypatch):
     for row in range(40):
         p, q = run_level.welch(x[row], y[row]).p, run_level.equivalence(x[row], y[row], 2.0)
         assert different[row] == (p < 0.05) and same[row] == (p >= 0.05 and q < 0.05)
+    words = "verdicts.py --runs 4:4 --spreads 1:1 --comparisons 0".split()
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(UserError, match="--comparisons is 0"):
+        main()

@@ -6,7 +6,8 @@ import pytest
 pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
-from fairseq.data import data_utils  # noqa: E402
+from fairseq.data import FairseqDataset, data_utils  # noqa: E402
+from fairseq.tasks import FairseqTask  # noqa: E402
 
 import plugin  # noqa: E402, F401 - the repairs
 
@@ -25,3 +26,39 @@ def test_no_sentence_is_left_out(size, multiple, max_tokens):
     )
     assert np.concatenate(batches).tolist() == list(range(size))
     assert all(len(batch) * lengths[batch].max() <= max_tokens for batch in batches)
+
+
+class Numbers(FairseqDataset):
+    """Thirty-two of them, in batches of four."""
+
+    sizes = np.ones(32, int)
+
+    def __len__(self):
+        return 32
+
+    def __getitem__(self, index):
+        return index
+
+    def ordered_indices(self):
+        return np.arange(32)
+
+    def num_tokens_vec(self, indices):
+        return self.sizes[indices]
+
+    def collater(self, samples):
+        return samples
+
+
+def epochs(first):
+    """The batches of each epoch up to the fourth, with ``--curriculum 2``."""
+    batches = FairseqTask(None).get_batch_iterator(Numbers(), max_sentences=4, epoch=first)
+    return {
+        epoch: list(batches.next_epoch_itr(shuffle=batches.next_epoch_idx > 2))
+        for epoch in range(first, 5)
+    }
+
+
+def test_epochs_behind_the_curriculum_are_shuffled_as_after_a_resume():
+    whole = epochs(first=1)
+    assert whole[1] == whole[2] == sorted(whole[3]) != whole[3] != whole[4]
+    assert epochs(first=4) == {4: whole[4]}

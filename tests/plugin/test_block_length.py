@@ -15,6 +15,7 @@ pytestmark = pytest.mark.fairseq
 from fairseq import options  # noqa: E402
 
 from plugin.block_length import resolve_block_length  # noqa: E402
+from plugin.tasks._shared import is_training  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402
 from selfattn_tasks import checkpoints  # noqa: E402
 
@@ -97,6 +98,19 @@ def test_the_number_that_is_written_back(changed, expected, tmp_path, caplog):
 
 def test_a_task_that_knows_its_lengths_is_asked_for_them(tmp_path):
     args, source = flags(save_dir=str(tmp_path)), SimpleNamespace(sentence_lengths=(20.0, 10.0))
+    resolve_block_length(args, source)
+    assert args.biblosa_block_length == 5
+
+
+def test_the_training_set_is_read_as_such_whatever_its_name(tmp_path):
+    """--task srl_tagging leaves long sentences out of the training set alone."""
+
+    def load_dataset(split, **given):
+        lengths = [10, 30] if is_training(split, given) else [10, 30, 900]
+        source.datasets[split] = SimpleNamespace(sizes=np.array(lengths))
+
+    source = SimpleNamespace(datasets={}, load_dataset=load_dataset)
+    args = flags(save_dir=str(tmp_path), train_subset="train2")
     resolve_block_length(args, source)
     assert args.biblosa_block_length == 5
 

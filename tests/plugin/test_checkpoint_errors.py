@@ -1,13 +1,19 @@
 """A checkpoint that is missing, broken or of another model: one sentence, exit code not 0."""
 
+import os
+import pickle
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from selfattn.errors import UserError
+from selfattn_tasks import checkpoints
 from tests.plugin.helpers import sentence
+
+FROZEN = Path(__file__).resolve().parents[1] / "data" / "checkpoint_v0_1" / "nmt.pt"
 
 
 @pytest.fixture
@@ -124,3 +130,29 @@ def test_a_task_with_a_dictionary_for_each_language():
         UserError, match=r"the de vocabulary dict\.de\.txt of the data \(31 entries"
     ):
         vocabulary.check(task, state, "x.pt")
+
+
+class Touch:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+def test_an_average_is_read_like_other_weights(tmp_path, monkeypatch):
+    """What --ema-seed-model names: with flags beside its weights, and nothing in it runs."""
+    from fairseq import checkpoint_utils
+
+    import plugin  # noqa: F401 - the repairs
+
+    state = checkpoints.read(FROZEN)
+    state["extra_state"]["ema"] = state["model"]
+    torch.save(state, tmp_path / "a.pt")
+    found = checkpoint_utils.load_ema_from_checkpoint(str(tmp_path / "a.pt"))
+    assert found["model"].keys() == state["model"].keys()
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    torch.save({**state, "note": Touch(str(tmp_path / "ran"))}, tmp_path / "b.pt")
+    with pytest.raises(pickle.UnpicklingError):
+        checkpoint_utils.load_ema_from_checkpoint(str(tmp_path / "b.pt"))
+    assert not (tmp_path / "ran").exists()

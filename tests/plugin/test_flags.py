@@ -35,6 +35,10 @@ CASES = {
         ("--encoder-embed-path", "none.txt"),
         "--encoder-embed-path none.txt: there is no such file",
     ),
+    "an average that is missing": (
+        ("--store-ema", "--ema-seed-model", "none.pt"),
+        "--ema-seed-model none.pt: there is no such file",
+    ),
     "no JSON": (
         ("--eval-bleu", "--eval-bleu-args", "{beam: 1}"),
         "--eval-bleu-args is '{beam: 1}', but must be JSON such as {",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from selfattn_experiments.report import Record
-from selfattn_tasks.files import write_json
+from selfattn_tasks.files import read_object, write_json
 from selfattn_tasks.progress import Progress
 
 _FORM = "  {bar:20} {n:,}/{total:,}{postfix}  {remaining} left"
@@ -68,10 +67,7 @@ class Stopwatch:
 
     def seconds(self) -> dict[str, float]:
         """Step to seconds, in the order of the first attempts."""
-        if not self.path.is_file():
-            return {}
-        times: dict[str, float] = json.loads(self.path.read_text(encoding="utf-8"))
-        return times
+        return read_object(self.path) if self.path.is_file() else {}
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:

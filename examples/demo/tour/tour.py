@@ -12,7 +12,7 @@ from pathlib import Path
 
 from selfattn.errors import UserError
 from selfattn_experiments.report import plot, read_curves
-from selfattn_tasks.files import write_json
+from selfattn_tasks.files import read_object, write_json
 from selfattn_tasks.folder import sha256_of
 from selfattn_tasks.translation import Cleaning, Options, prepare
 from selfattn_tasks.translation.outputs import Score, bleu
@@ -133,7 +133,7 @@ def _data(plan: Plan, text: tuple[Path, Path]) -> Path:
     else:
         with Stopwatch(place / TIMES_FILE).timed("data"):
             prepare(options, data, pair=text, held_out=plan.held_out)
-    pairs = json.loads((data / SUMMARY).read_text(encoding="utf-8"))["pairs"]
+    pairs = read_object(data / SUMMARY)["pairs"]
     print(
         f"      {pairs['train']:,} pairs to train, {pairs['valid']:,} to validate, "
         f"{pairs['test']:,} to test; no sentence twice",
@@ -145,9 +145,7 @@ def _data(plan: Plan, text: tuple[Path, Path]) -> Path:
 def _scores(place: Path, own: str) -> dict[str, Score]:
     """The scores of all finished runs on this data, this run's first."""
     files = sorted(place.glob(f"*/{SCORE_FILE}"), key=lambda path: path.parent.name != own)
-    return {
-        path.parent.name: Score(**json.loads(path.read_text(encoding="utf-8"))) for path in files
-    }
+    return {path.parent.name: Score(**read_object(path)) for path in files}
 
 
 def _screen(plan: Plan, run: Run, scores: dict[str, Score], picture: Path) -> str:

@@ -17,7 +17,8 @@ from selfattn_experiments import averaging
 from selfattn_experiments.process import frugal
 from selfattn_experiments.report import parse_line
 from selfattn_tasks import checkpoints, saved
-from selfattn_tasks.files import write_json, write_lines
+from selfattn_tasks.files import read_object, write_json, write_lines
+from selfattn_tasks.text import read_lines
 from selfattn_tasks.translation.outputs import in_corpus_order, parse_hypothesis
 
 from .process import run_logged
@@ -66,7 +67,7 @@ class Run:
         user_dir: the fairseq plugin.
 
     Raises:
-        UserError: if the folder holds a run with other settings.
+        UserError: if the folder holds a run with other settings, or they cannot be read.
     """
 
     def __init__(self, folder: Path, data: Path, size: Size, user_dir: Path) -> None:
@@ -82,7 +83,7 @@ class Run:
         self.stopwatch = Stopwatch(folder / "seconds.json")
         folder.mkdir(parents=True, exist_ok=True)
         if self._settings.is_file():
-            before = json.loads(self._settings.read_text(encoding="utf-8"))
+            before = read_object(self._settings)
             if before != asdict(size):
                 changed = ", ".join(k for k, v in asdict(size).items() if before.get(k) != v)
                 raise UserError(
@@ -210,15 +211,15 @@ class Run:
 
     def sources(self) -> list[str]:
         """The clean source side of the test set."""
-        return _lines(self.data / "raw" / f"test.{LANGUAGES[0]}")
+        return read_lines(self.data / "raw" / f"test.{LANGUAGES[0]}")
 
     def references(self) -> list[str]:
         """The clean target side of the test set."""
-        return _lines(self.data / "raw" / f"test.{LANGUAGES[1]}")
+        return read_lines(self.data / "raw" / f"test.{LANGUAGES[1]}")
 
     def translations(self) -> list[str]:
         """What the averaged model made of the test set."""
-        return _lines(self.hypotheses)
+        return read_lines(self.hypotheses)
 
 
 def _both(name: str, encoder: int, decoder: int | None = None) -> list[str]:
@@ -240,7 +241,3 @@ def _environment() -> dict[str, str]:
         "PYTHONIOENCODING": "utf-8",
     }
     return frugal() | ours | {name: os.environ[name] for name in ours if name in os.environ}
-
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").split("\n")[:-1]

@@ -16,15 +16,28 @@ from selfattn_experiments.compare.planning import (
 stats = pytest.importorskip("scipy.stats")
 
 
-def test_power_of_textbooks_and_of_simulated_experiments():
+def test_power_of_textbooks():
     # Cohen 1988: 64 a side find half a standard deviation in 80 %.
     assert power(0.5, 1, 1, 64, 64, 0.05) == pytest.approx(0.801, abs=5e-4)
     assert seeds_needed(0.5, 1, 1, 0.05) == 64
-    assert power(0.0, 1, 1, 5, 5, 0.05) == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(
+    ("difference", "sx", "sy", "n", "m"),
+    [
+        (0, 1, 1, 3, 3),
+        (2.8, 1, 1, 3, 3),
+        (9, 1, 1, 2, 2),
+        (0.6, 0.3, 0.5, 5, 4),
+        (1, 0.4, 0.1, 2, 5),
+        (1, 0, 0.5, 4, 4),
+    ],
+)
+def test_power_is_the_share_of_simulated_experiments_however_few_the_runs(difference, sx, sy, n, m):
     rng = np.random.default_rng(6)
-    x, y = rng.normal(0, 0.3, (20_000, 5)), rng.normal(0.6, 0.5, (20_000, 4))
+    x, y = rng.normal(0, sx, (100_000, n)), rng.normal(difference, sy, (100_000, m))
     found = (stats.ttest_ind(x, y, axis=1, equal_var=False).pvalue < 0.05).mean()
-    assert power(0.6, 0.3, 0.5, 5, 4, 0.05) == pytest.approx(found, abs=0.02)
+    assert power(difference, sx, sy, n, m, 0.05) == pytest.approx(found, abs=0.005)
 
 
 def test_seeds_needed_is_the_first_number_that_is_enough():

@@ -79,6 +79,12 @@ def test_a_log_without_a_training_is_refused(tmp_path, make, words):
         read_curves(tmp_path / "train.log")
 
 
+def test_a_log_below_a_file_is_refused(tmp_path):
+    (tmp_path / "train.log").write_text(JSON_LOG)
+    with pytest.raises(UserError, match="cannot be read: Not a directory"):
+        read_curves(tmp_path / "train.log" / "train.log")
+
+
 CURVES = Curves([(10, 9.5), (20, 8.25)], {"loss": [(20, 8.5)], "bleu": [(20, 1.5)]})
 
 
