@@ -41,13 +41,16 @@ def needed(module: str, package: str = "") -> Any:
         package: what pip calls it. Default: the first part of that name.
 
     Raises:
-        UserError: if it is not installed.
+        UserError: if it is not installed or cannot be imported.
     """
+    name = package or module.partition(".")[0]
     try:
         return importlib.import_module(module)
-    except ImportError:
-        name = package or module.partition(".")[0]
+    except ModuleNotFoundError:
         raise UserError(f"{name} is not installed: install it with `pip install {name}`") from None
+    except ImportError as error:  # broken, or of a version that does not fit the others
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"{module} cannot be imported: {reason}") from error
 
 
 def check_integer(name: str, value: Any, least: int = 1, most: int = LARGEST) -> int:

@@ -14,11 +14,6 @@ from typing import Any
 
 from . import __version__
 
-COMPILERS = (
-    ("gcc", "for the fast attention on a CPU, another C compiler will do"),
-    ("g++", "only to compile: torch.compile"),
-)
-
 
 @dataclasses.dataclass(frozen=True)
 class Record:
@@ -123,7 +118,8 @@ def collect() -> list[Record]:
         version("numpy", "pip install numpy==2.3.5"),
         _triton(gpu),
         *_backends(gpu),
-        *(command(name, purpose) for name, purpose in COMPILERS),
+        command("gcc", "for the fast attention on a CPU, another C compiler will do"),
+        command("g++", "only to compile: torch.compile"),
     ]
 
 

@@ -89,7 +89,8 @@ def run_cli(server: preloaded.Server) -> RunCli:
 
     The arguments go to this Python; `python=` names another one. Of the caller's environment only
     what a process needs is passed on, so that a developer's settings cannot change the result.
-    Scripts and modules run in a process that has libraries imported (`preloaded`), unless `fresh`.
+    Scripts and modules run in a process that has libraries imported (`preloaded`), unless `fresh`;
+    code after ``-c``, which may be about imports, only if `fresh` is False.
     """
 
     def run(
@@ -99,14 +100,15 @@ def run_cli(server: preloaded.Server) -> RunCli:
         python: str | Path = sys.executable,
         stdin: str = "",
         timeout: float = 300,
-        fresh: bool = False,
+        fresh: bool | None = None,
         **env: str,
     ) -> subprocess.CompletedProcess[str]:
         words = [*map(str, args)]
         env = {**preloaded.basic_environment(), **env}
         if env.get("PYTHON") == sys.executable:  # of a shell script
             env["PYTHON"] = server.python
-        if str(python) == sys.executable and not fresh and preloaded.can_run(words, env):
+        served = not fresh and preloaded.can_run(words, env, code=fresh is False)
+        if str(python) == sys.executable and served:
             return server.run(words, cwd, env, stdin, timeout)
         return subprocess.run(
             [str(python), *words],

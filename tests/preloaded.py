@@ -93,13 +93,17 @@ class Server:
         return subprocess.CompletedProcess([sys.executable, *args], code, *texts)
 
 
-def can_run(args: Sequence[str], env: Mapping[str, str]) -> bool:
-    """Whether a command is a script or module in an environment like the server's own."""
+def can_run(args: Sequence[str], env: Mapping[str, str], code: bool = False) -> bool:
+    """Whether a command is a script, a module or, on request, code after ``-c``.
+
+    Its environment must be like the server's own.
+    """
     ours = basic_environment()
     names = {name for name in {*ours, *env} - TAKEN_OVER if name.startswith(AT_START)}
     same = all(env.get(name) == ours.get(name) for name in names)
     first = args[args[:1] == ["-u"] :][:1]
-    return same and bool(first) and (first == ["-m"] or not first[0].startswith("-"))
+    allowed = ["-m", "-c"] if code else ["-m"]
+    return same and bool(first) and (first[0] in allowed or not first[0].startswith("-"))
 
 
 def request(
@@ -204,6 +208,10 @@ def command(asked: dict[str, Any], fds: Sequence[int]) -> None:
             sys.argv = rest
             sys.path[0] = asked["cwd"]
             runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+        elif first == "-c":
+            sys.argv = ["-c", *rest[1:]]
+            sys.path[0] = asked["cwd"]
+            exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})
         else:
             sys.argv = [first, *rest]
             sys.path[0] = str(Path(first).resolve().parent)

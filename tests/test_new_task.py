@@ -63,7 +63,7 @@ def test_the_list_names_files_that_a_task_has(repo_root):
 @pytest.mark.parametrize("package", ["runs", "compare"])
 def test_no_task_is_named_outside_of_the_registry(repo_root, package):
     """Neither by a string nor by an import; a simulation of BLEU needs its formula."""
-    for path in sorted((repo_root / "selfattn_experiments" / package).glob("*.py")):
+    for path in sorted((repo_root / "selfattn_experiments" / package).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Constant):
                 assert node.value not in TASKS, f"{path}:{node.lineno}"

@@ -144,14 +144,16 @@ def test_every_command_in_its_order(place, run_cli):
     assert used == set(ADDED)
     code, without = blocks("python", ["docs/translation.md"])
     code += 'print(type(model.translate("A dog runs.")))\n'
-    python = run_cli(["-c", code], cwd=place)
+    python = run_cli(["-c", code], cwd=place, fresh=False)
     assert python.returncode == 0, python.stderr
     assert re.fullmatch(r"\[(['\"]).*\1\]\n<class 'str'>\n", python.stdout), python.stdout
-    said, python = python.stdout.splitlines()[0], run_cli(["-c", without], cwd=place)
+    said, python = python.stdout.splitlines()[0], run_cli(["-c", without], cwd=place, fresh=False)
     assert python.returncode == 0, python.stderr
     first, *lines = python.stdout.splitlines()
     assert (first, len(lines), lines[1]) == (said, 3, ""), python.stdout
-    python = run_cli(["-c", "\n".join(blocks("python", ["docs/huggingface.md"]))], cwd=place)
+    python = run_cli(
+        ["-c", "\n".join(blocks("python", ["docs/huggingface.md"]))], cwd=place, fresh=False
+    )
     assert python.returncode == 0, python.stderr
     labels, scores, classes = (
         "'(O|[BI]-[^']+)'",
@@ -160,9 +162,9 @@ def test_every_command_in_its_order(place, run_cli):
     )
     pattern = rf"\[(['\"]).*\1\]\n\[({labels}(, )?){{6}}\]\n{scores}\n{classes}\n"
     assert re.match(pattern, python.stdout), python.stdout
-    python = run_cli(["-c", *blocks("python", ["docs/srl.md"])], cwd=place)
+    python = run_cli(["-c", *blocks("python", ["docs/srl.md"])], cwd=place, fresh=False)
     assert python.stdout.startswith("chased [('A0', 'The cat', 0, 7), "), python.stderr
-    python = run_cli(["-c", *blocks("python", ["docs/export.md"])], cwd=place)
+    python = run_cli(["-c", *blocks("python", ["docs/export.md"])], cwd=place, fresh=False)
     assert re.fullmatch(r"relatedness [1-5]\.\d+\n", python.stdout), python.stderr
     pictures = ("curves.png", "attention.svg", "pictures/runs.png", "pictures/cat-layer1.png",
                 "goat-sentence2-layer1.svg", "sick.npy", "book.html")  # fmt: skip

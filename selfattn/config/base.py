@@ -26,6 +26,7 @@ def switch(
     *,
     least: int = 1,
     most: int = LARGEST,
+    positive: bool = False,
 ) -> Any:
     """A field of a configuration with its help text and what it may hold.
 
@@ -35,8 +36,9 @@ def switch(
         choices: its values, where they are few.
         least: smallest value of a field with the type int.
         most: largest value of a field with the type int.
+        positive: whether a field with the type float must be above 0.
     """
-    limits = {"least": least, "most": most}
+    limits = {"least": least, "most": most, "positive": positive}
     return field(default=default, metadata={"help": help, "choices": choices, **limits})
 
 
@@ -136,3 +138,5 @@ class AttentionConfig:
                 raise UserError(f"{f.name} {value!r} is not allowed; it must be a finite number")
             if f.name.endswith("dropout") and not 0.0 <= value < 1.0:
                 raise UserError(f"{f.name} {value} is not allowed; it must be in [0, 1)")
+            if f.metadata.get("positive") and not value > 0:
+                raise UserError(f"{f.name} {value} is not allowed; it must be above 0")

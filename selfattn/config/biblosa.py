@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..errors import UserError
 from .base import ACTIVATIONS, constant, switch
 from .disa import DiSAConfig
 
@@ -38,7 +37,9 @@ class BiBloSAConfig(DiSAConfig):
     block_length_extra: int = switch(
         0, "tokens to add to a block length from training data; the authors' code adds 1", least=0
     )
-    s2t_layers: int = switch(2, "layers of the network that scores a block's tokens, 1 or 2")
+    s2t_layers: int = switch(
+        2, "layers of the network that scores a block's tokens, 1 or 2", most=2
+    )
     between: str = switch(
         "gate",
         "between blocks: attention and the gate of equations 13-15, or a complete DiSA layer with "
@@ -71,8 +72,3 @@ class BiBloSAConfig(DiSAConfig):
             "block_length_extra": 1,
         },
     }
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.s2t_layers not in (1, 2):
-            raise UserError(f"s2t_layers {self.s2t_layers!r} is not allowed; it must be 1 or 2")

@@ -45,7 +45,7 @@ class MTSAConfig(MaskedConfig):
     s2t_input: str = switch(
         "key", "what the source2token score is computed from", ("key", "value", "input")
     )
-    s2t_layers: int = switch(2, "number of layers of the source2token network, 1 or 2")
+    s2t_layers: int = switch(2, "number of layers of the source2token network, 1 or 2", most=2)
     s2t_sharing: str = switch(
         "per_head",
         "per_head: own weights for each head; shared: the same for all; joint: one map over all "
@@ -74,7 +74,7 @@ class MTSAConfig(MaskedConfig):
     zero_padding: bool = switch(False, "set the output to 0 at padded positions")
     dense_dropout: float = switch(0.0, "dropout on the input of every linear map")
     qkv_init_gain: float = switch(
-        1.0, "gain of the Xavier initialisation of query, key and value projections"
+        1.0, "gain of the Xavier initialisation of query, key and value projections", positive=True
     )
     backend: str = switch("auto", "how the operator is computed", BACKENDS)
 
@@ -116,8 +116,6 @@ class MTSAConfig(MaskedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.s2t_layers not in (1, 2):
-            raise UserError(f"s2t_layers {self.s2t_layers!r} is not allowed; it must be 1 or 2")
         if self.s2t_input == "input" and self.s2t_sharing != "joint":
             raise UserError(
                 f"s2t_sharing {self.s2t_sharing!r} needs a key or value of its own for each head, "
@@ -125,7 +123,3 @@ class MTSAConfig(MaskedConfig):
             )
         if self.output_activation != "none" and not self.output_projection:
             raise UserError(f"output_activation {self.output_activation!r} needs output_projection")
-        if not self.qkv_init_gain > 0:
-            raise UserError(
-                f"qkv_init_gain {self.qkv_init_gain} is not allowed; it must be above 0"
-            )

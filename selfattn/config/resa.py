@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..errors import UserError
 from .base import ACTIVATIONS, switch
 from .disa import DiSAConfig
 
@@ -56,6 +55,7 @@ class ReSAConfig(DiSAConfig):
         1.0,
         "learning rate of the samplers as a multiple of the optimizer's: their weights are stored "
         "divided by it, which does that with Adam and its relatives",
+        positive=True,
     )
     test_selection: str = switch(
         "threshold",
@@ -76,10 +76,3 @@ class ReSAConfig(DiSAConfig):
         # The authors' code: DiSA's own map and gate, and a mean that leaves out the token itself.
         "code": {**DiSAConfig.presets["code"], "unselected": "others"},
     }
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.sampler_lr_scale > 0:
-            raise UserError(
-                f"sampler_lr_scale {self.sampler_lr_scale} is not allowed; it must be above 0"
-            )

@@ -37,7 +37,7 @@ class SelfattnPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
         if module not in self.modules():  # of resize_token_embeddings(..., mean_resizing=False)
             init.normal_(module.weight, std=self.config.hidden_size**-0.5)
             return
-        own = list(chain(module.named_parameters(recurse=False), _buffers(module)))
+        own = chain(module.named_parameters(recurse=False), module.named_buffers(recurse=False))
         missing = [(n, t) for n, t in own if not getattr(t, "_is_hf_initialized", False)]
         if self._without_memory and missing:
             if not self._drawn:
@@ -48,10 +48,6 @@ class SelfattnPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
                 init.copy_(tensor, getattr(new, name))
         if module is self:
             self._drawn.clear()
-
-
-def _buffers(module: nn.Module) -> Any:
-    return module.named_buffers(recurse=False)
 
 
 def padding_of(

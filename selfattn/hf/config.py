@@ -1,7 +1,7 @@
 """The configuration of all models for transformers."""
 
 import difflib
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any
 
 from transformers import PreTrainedConfig
@@ -12,6 +12,11 @@ from ..errors import UserError, check_integer
 
 POSITIONS = ("sinusoidal", "learned", "none")
 SHARED = ("all", "output", "none")
+LEAST = {
+    **dict.fromkeys(("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size"), 1),
+    **dict.fromkeys(("max_position_embeddings", "decoder_attention_heads", "decoder_ffn_dim"), 1),
+    **dict.fromkeys(("num_hidden_layers", "decoder_layers"), 0),
+}
 # What torch and other models call our arguments.
 SYNONYMS = {
     **dict.fromkeys(("d_model", "embed_dim", "n_embd"), "hidden_size"),
@@ -60,7 +65,7 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
         tie_word_embeddings: follows from ``share_embeddings``, which is ``none`` for False.
 
     Raises:
-        UserError: if a name, a switch or a value is unknown.
+        UserError: if a name, a switch or a value is unknown, or a number out of range.
 
     Example:
         >>> config = SelfattnConfig(vocab_size=100, attention="mtsa", switches={"window": 3})
@@ -108,8 +113,6 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
                 raise UserError(
                     f"{name} {getattr(self, name)!r} is unknown; allowed are {', '.join(allowed)}"
                 )
-        if self.pad_token_id is not None:
-            check_integer("pad_token_id", self.pad_token_id, 0, self.vocab_size - 1)
         if not self.tie_word_embeddings:
             self.share_embeddings = "none"
         self.tie_word_embeddings = self.share_embeddings != "none"
@@ -121,10 +124,16 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
         ):
             if getattr(self, name) is None:
                 setattr(self, name, default)
-        switches = asdict(self.attention_config)
-        self.attention_dropout = switches.pop("attention_dropout")
-        known = self.attention_config.switch_names()
-        self.switches = {name: value for name, value in switches.items() if name in known}
+        for name, least in LEAST.items():
+            check_integer(name, getattr(self, name), least)
+        if self.pad_token_id is not None:
+            check_integer("pad_token_id", self.pad_token_id, 0, self.vocab_size - 1)
+        for name in ("dropout", "activation_dropout"):
+            if not 0 <= (value := getattr(self, name)) < 1:
+                raise UserError(f"{name} {value} is not allowed; it must be in [0, 1)")
+        found = self.attention_config
+        self.switches = {name: getattr(found, name) for name in found.switch_names()}
+        self.attention_dropout = self.switches.pop("attention_dropout")
         super().__post_init__(**others)
 
     @property

@@ -116,23 +116,14 @@ class DecoderLayer(GradientCheckpointingLayer):  # type: ignore[misc]
     ) -> Tensor:
         """``(B, T, C)`` -> ``(B, T, C)``; see ``DecoderAttention.forward``."""
         cache = past_key_values
-        before, after = (self._norm, _same) if self.norm_first else (_same, self._norm)
-        y = before(self.self_attn_norm, x)
-        x = after(self.self_attn_norm, x + self.dropout(self.self_attn(y, y, visible, cache)))
-        y = before(self.encoder_attn_norm, x)
-        y = self.encoder_attn(y, source, source_visible, cache)
-        x = after(self.encoder_attn_norm, x + self.dropout(y))
-        y = self.feed_forward(before(self.final_norm, x))
-        return after(self.final_norm, x + self.dropout(y))
-
-    @staticmethod
-    def _norm(norm: nn.Module, x: Tensor) -> Tensor:
-        y: Tensor = norm(x)
-        return y
-
-
-def _same(norm: nn.Module, x: Tensor) -> Tensor:
-    return x
+        for norm, sublayer in (
+            (self.self_attn_norm, lambda y: self.self_attn(y, y, visible, cache)),
+            (self.encoder_attn_norm, lambda y: self.encoder_attn(y, source, source_visible, cache)),
+            (self.final_norm, self.feed_forward),
+        ):
+            y = self.dropout(sublayer(norm(x) if self.norm_first else x))
+            x = x + y if self.norm_first else norm(x + y)
+        return x
 
 
 class Decoder(nn.Module):
@@ -167,6 +158,8 @@ class Decoder(nn.Module):
             ``(B, T, C)``.
         """
         past = 0 if cache is None else cache.self_attention_cache.get_seq_length()
+        if isinstance(past, Tensor):  # of a static cache, in older versions of transformers
+            past = int(past)
         length, device = input_ids.shape[1], input_ids.device
         place = torch.arange(past, past + length, device=device)
         tokens = self.embeddings.tokens(input_ids)

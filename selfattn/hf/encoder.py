@@ -171,7 +171,7 @@ class SelfattnModel(SelfattnPreTrainedModel):
             UserError: if both or neither of tokens and embeddings are given, the mask is wrong, or
                 attention weights are asked for.
         """
-        if unused.get("output_attentions"):
+        if unused.get("output_attentions", self.config.output_attentions):
             raise UserError(
                 "output_attentions=True: the models return no attention weights; layers[i]"
                 ".self_attn.inspect() has those of a layer"

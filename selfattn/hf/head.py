@@ -29,11 +29,6 @@ class SelfattnWithHead(SelfattnPreTrainedModel):
     def logits(self, x: Tensor, input_ids: Tensor | None, attention_mask: Tensor | None) -> Tensor:
         """What the head makes of the encoder's output ``(B, T, C)``; the rest as for forward."""
 
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The loss of ``transformers`` for this kind of model."""
-        loss: Tensor = self.loss_function(logits, labels, self.config)
-        return loss
-
     @can_return_tuple  # type: ignore[untyped-decorator]
     def forward(
         self,
@@ -55,5 +50,8 @@ class SelfattnWithHead(SelfattnPreTrainedModel):
         """
         encoded = self.encoder(input_ids, attention_mask, return_dict=True, **others)
         logits = self.logits(encoded.last_hidden_state, input_ids, attention_mask)
-        loss = None if labels is None else self.loss(logits, labels)
+        loss = None
+        if labels is not None:  # transformers' for this kind of model, which takes what it needs
+            sizes = {"config": self.config, "vocab_size": self.config.vocab_size}
+            loss = self.loss_function(logits=logits, pooled_logits=logits, labels=labels, **sizes)
         return self.output(loss=loss, logits=logits, hidden_states=encoded.hidden_states)

@@ -25,16 +25,7 @@ class SelfattnForMaskedLM(SelfattnWithHead):
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.post_init()
 
-    def get_output_embeddings(self) -> nn.Module:
-        """See ``PreTrainedModel``."""
-        return self.lm_head
-
     def logits(self, x: Tensor, input_ids: Tensor | None, attention_mask: Tensor | None) -> Tensor:
         """See ``SelfattnWithHead``."""
         y: Tensor = self.lm_head(x)
         return y
-
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """See ``SelfattnWithHead``."""
-        loss: Tensor = self.loss_function(logits, labels, vocab_size=self.config.vocab_size)
-        return loss

@@ -34,8 +34,3 @@ class SelfattnForSequenceClassification(SelfattnWithHead):
         padding = padding_of(input_ids, attention_mask, self.config.pad_token_id, x)
         y: Tensor = self.classifier(self.dropout(self.pool(x, padding)))
         return y
-
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """See ``SelfattnWithHead``."""
-        loss: Tensor = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
-        return loss

@@ -31,11 +31,12 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         config: sizes and switches.
 
     Raises:
-        UserError: if it has no ``pad_token_id``.
+        UserError: if it lacks the token of padding, of the end or of the decoder's start.
     """
 
     def __init__(self, config: SelfattnConfig) -> None:
-        check_integer("pad_token_id", config.pad_token_id, 0, config.vocab_size - 1)
+        for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
+            check_integer(name, getattr(config, name), 0, config.vocab_size - 1)
         config = copy.deepcopy(config)  # the caller may make an encoder of it, too
         config.is_encoder_decoder = True
         super().__init__(config)
@@ -49,10 +50,6 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             self._tied_weights_keys = {"lm_head.weight": source, target: source}
         self.post_init()
 
-    def get_output_embeddings(self) -> nn.Module:
-        """See ``PreTrainedModel``."""
-        return self.lm_head
-
     def _resize_token_embeddings(self, *args: Any) -> nn.Module:
         """transformers' hook; the decoder has the same tokens."""
         old = self.decoder.embeddings.tokens
@@ -60,10 +57,6 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         self.decoder.embeddings.tokens = new.requires_grad_(old.weight.requires_grad)
         source: nn.Module = super()._resize_token_embeddings(*args)
         return source
-
-    def get_encoder(self, *args: Any, **kwargs: Any) -> nn.Module:
-        """See ``PreTrainedModel``."""
-        return self.encoder
 
     @can_return_tuple  # type: ignore[untyped-decorator]
     def forward(

@@ -20,6 +20,7 @@ class FastDiSA(MTSA):
 
     Example:
         >>> import torch
+        >>> from selfattn.config import FastDiSAConfig
         >>> layer = FastDiSA(FastDiSAConfig.make("code"), embed_dim=64, num_heads=4)
         >>> layer(torch.randn(2, 7, 64)).shape
         torch.Size([2, 7, 64])

@@ -47,28 +47,23 @@ class MBloSA(nn.Module):
         self.local = config.contexts != "global"
         self.block_gate: FusionGate | None = None
         self.source2token: Source2Token | None = None
-        if config.contexts != "local":
-            self._add_blocks(config, width, block_length)
+        if config.contexts != "local":  # what the vectors E of blocks take (eq. 12-15)
+            self.source2token = Source2Token(
+                width,
+                layers=config.s2t_layers,
+                activation_name=config.activation,
+                dropout=config.dense_dropout,
+            )
+            # Whatever lies within a window of tokens lies within that many tokens' whole blocks.
+            window = None if mask.window is None else -(-mask.window // block_length)
+            far = replace(mask, window=window)
+            self.between: MaskedSelfAttention | DiSA
+            if config.between == "disa":
+                self.between = DiSA(_disa(config, far), width, 1)
+            else:
+                self.between = MaskedSelfAttention.of(config, [far], width)  # g^m of eq. 13
+                self.block_gate = FusionGate(1, width, config.dense_dropout, maps=2)
         self.fusion = xavier_linear((3 if config.contexts == "both" else 2) * width, 2 * width)
-
-    def _add_blocks(self, config: BiBloSAConfig, width: int, block_length: int) -> None:
-        """What the vectors E of blocks take (eq. 12-15)."""
-        self.source2token = Source2Token(
-            width,
-            layers=config.s2t_layers,
-            activation_name=config.activation,
-            dropout=config.dense_dropout,
-        )
-        mask = self.mask
-        # Whatever lies within a window of tokens lies within that many tokens' whole blocks.
-        window = None if mask.window is None else -(-mask.window // block_length)
-        far = replace(mask, window=window)
-        self.between: MaskedSelfAttention | DiSA
-        if config.between == "disa":
-            self.between = DiSA(_disa(config, far), width, 1)
-        else:
-            self.between = MaskedSelfAttention.of(config, [far], width)  # g^m of eq. 13
-            self.block_gate = FusionGate(1, width, config.dense_dropout, maps=2)
 
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
         """Attend.

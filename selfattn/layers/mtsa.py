@@ -99,9 +99,12 @@ class MTSA(SelfAttention):
     def _scores(self, width: int, key_width: int) -> Source2TokenScores:
         """The source2token network (eq. 9)."""
         config = self.config
+        inputs = {"key": key_width, "value": width, "input": self.embed_dim}[config.s2t_input]
+        if config.s2t_sharing == "joint" and config.s2t_input != "input":
+            inputs *= self.num_heads
         return Source2TokenScores(
             self.num_heads,
-            self._s2t_width(width, key_width),
+            inputs,
             width,
             layers=config.s2t_layers,
             hidden=config.s2t_hidden,
@@ -110,13 +113,6 @@ class MTSA(SelfAttention):
             bias_init=config.s2t_bias_init,
             dropout=config.dense_dropout,
         )
-
-    def _s2t_width(self, width: int, key_width: int) -> int:
-        """Input width of the source2token network."""
-        if self.config.s2t_input == "input":
-            return self.embed_dim
-        own = key_width if self.config.s2t_input == "key" else width
-        return own * self.num_heads if self.config.s2t_sharing == "joint" else own
 
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         """See ``SelfAttention.forward``.

@@ -1,8 +1,6 @@
 """Dot-product multi-head attention behind the same contract, as the baseline."""
 
-from collections.abc import Iterator
-
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..config import MultiHeadConfig
 from ..errors import UserError
@@ -57,9 +55,7 @@ class MultiHead(SelfAttention):
         Raises:
             UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
         """
-        self.check_input(x, padding_mask)
-        x = zero_padding(x, padding_mask)  # whatever is there, also NaN
-        q, k, v = self._heads(x, self.q_proj, self.k_proj, self.v_proj)
+        q, k, v = self._project(x, padding_mask)
         dropout = self.config.attention_dropout if self.training else 0.0
         bias = self._distance_bias(x)
         if self.relative is not None:
@@ -67,8 +63,6 @@ class MultiHead(SelfAttention):
             far = None if bias is None else by_position(bias)
             context = self.relative(q, k, v, visible, far, dropout)
         else:
-            if self.config.positions == "rotary":
-                q, k = rotate(q), rotate(k)
             context = dot_product(
                 q,
                 k,
@@ -83,15 +77,11 @@ class MultiHead(SelfAttention):
 
     def inspect(self, x: Tensor, padding_mask: Tensor | None = None) -> Inspection:
         """See ``SelfAttention.inspect``."""
-        self.check_input(x, padding_mask)
-        x = zero_padding(x, padding_mask)
         with looking_into(self):
-            q, k = self._heads(x, self.q_proj, self.k_proj)
+            q, k, _ = self._project(x, padding_mask)
             if self.relative is not None:
                 score = self.relative.scores(q, k)
             else:
-                if self.config.positions == "rotary":
-                    q, k = rotate(q), rotate(k)
                 score = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # (B, H, T, T)
             bias = self._distance_bias(x)
             if bias is not None:
@@ -101,8 +91,15 @@ class MultiHead(SelfAttention):
                 visible = not_padding(padding_mask)
             return Inspection(mask_names(self.masks), visible_softmax(score, visible))
 
-    def _heads(self, x: Tensor, *projections: nn.Module) -> Iterator[Tensor]:
-        return (split_heads(project(x), self.num_heads) for project in projections)
+    def _project(self, x: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries and keys, rotated where positions are rotary, and values, ``(B, H, T, D)``."""
+        self.check_input(x, padding_mask)
+        x = zero_padding(x, padding_mask)  # whatever is there, also NaN
+        projections = (self.q_proj, self.k_proj, self.v_proj)
+        q, k, v = (split_heads(project(x), self.num_heads) for project in projections)
+        if self.config.positions == "rotary":
+            return rotate(q), rotate(k), v
+        return q, k, v
 
     def _distance_bias(self, x: Tensor) -> Tensor | None:
         """The bias by distance, ``(H, T)``."""

@@ -105,8 +105,8 @@ class ReSA(DiSA):
         self.dependent_sampler: Sampler | None = None
         if config.sampler != "none":
             self.head_sampler = _SAMPLERS[config.sampler](*options)  # eq. 8
-        if config.sampler != "none" and config.soft_attention and not config.shared_selection:
-            self.dependent_sampler = _SAMPLERS[config.sampler](*options)  # eq. 9
+            if config.soft_attention and not config.shared_selection:
+                self.dependent_sampler = _SAMPLERS[config.sampler](*options)  # eq. 9
         for sampler in (self.head_sampler, self.dependent_sampler):
             if sampler is not None:
                 scale_learning_rate(sampler, config.sampler_lr_scale)

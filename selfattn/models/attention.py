@@ -1,12 +1,10 @@
 """Every attention of ``selfattn.layers`` as the context of a sentence encoder."""
 
-from dataclasses import fields
 from typing import Any
 
 from torch import Tensor
 
 from ..config import attention_config
-from ..config.base import is_constant
 from ..layers import ReSA, build_attention
 from .base import Context
 
@@ -51,10 +49,9 @@ class AttentionContext(Context):
         config = type(attention_config(name))
         if preset is None:
             preset = next((p for p in PRESETS if p in config.presets), None)
-        known = {f.name for f in fields(config) if not is_constant(f)}
         usual: dict[str, Any] = {"head_dim": hidden_size, "dense_dropout": dropout}
         usual |= dict.fromkeys(ACTIVATED, activation) | {"zero_padding": True}
-        usual = {field: value for field, value in usual.items() if field in known}
+        usual = {key: usual[key] for key in config.switch_names() if key in usual}
         layer = build_attention(name, embed_dim, num_heads, preset=preset, **(usual | switches))
         super().__init__(embed_dim, layer.output_dim)
         self.layer = layer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from argparse import Namespace
 from dataclasses import fields
 
@@ -15,23 +14,16 @@ from selfattn.errors import UserError
 
 pytest.importorskip("fairseq")
 
-
-@pytest.fixture(scope="module")
-def plugin_args(repo_root):
-    sys.path.insert(0, str(repo_root))
-    import plugin.args
-
-    yield plugin.args
-    sys.path.remove(str(repo_root))
+from plugin import args as plugin_args  # noqa: E402
 
 
-def parse(plugin_args, *flags):
+def parse(*flags):
     parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
     plugin_args.add_attention_args(parser)
     return parser.parse_args(flags)
 
 
-def test_every_switch_of_every_mechanism_is_a_flag(plugin_args):
+def test_every_switch_of_every_mechanism_is_a_flag():
     parser = argparse.ArgumentParser()
     plugin_args.add_attention_args(parser)
     known = {option for action in parser._actions for option in action.option_strings}
@@ -42,9 +34,8 @@ def test_every_switch_of_every_mechanism_is_a_flag(plugin_args):
                 assert (flag in known) is not is_constant(f), flag
 
 
-def test_a_flag_of_each_kind_reaches_the_configuration(plugin_args):
+def test_a_flag_of_each_kind_reaches_the_configuration():
     args = parse(
-        plugin_args,
         *("--encoder-attention", "mtsa", "--mtsa-preset", "srl", "--mtsa-masks", "backward"),
         *("--mtsa-include-self", "--no-mtsa-zero-padding", "--mtsa-s2t-bias-init", "5"),
         *("--mtsa-key-dim", "7", "--mtsa-window", "3,5"),
@@ -64,31 +55,29 @@ def test_a_flag_of_each_kind_reaches_the_configuration(plugin_args):
     )
 
 
-def test_projections_are_fairseqs_unless_the_presets_are_asked_for(plugin_args):
-    ours = plugin_args.attention_config(parse(plugin_args, "--encoder-attention", "mtsa"))
+def test_projections_are_fairseqs_unless_the_presets_are_asked_for():
+    ours = plugin_args.attention_config(parse("--encoder-attention", "mtsa"))
     assert (ours.qk_bias, ours.value_bias, ours.output_bias) == (True, True, True)
     published = plugin_args.attention_config(
-        parse(plugin_args, "--encoder-attention", "mtsa", "--mtsa-projections", "preset")
+        parse("--encoder-attention", "mtsa", "--mtsa-projections", "preset")
     )
     assert published == MTSAConfig.make("paper")
-    mixed = plugin_args.attention_config(
-        parse(plugin_args, "--encoder-attention", "mtsa", "--no-mtsa-qk-bias")
-    )
+    mixed = plugin_args.attention_config(parse("--encoder-attention", "mtsa", "--no-mtsa-qk-bias"))
     assert (mixed.qk_bias, mixed.value_bias) == (False, True)
 
 
-def test_constants_of_a_mechanism_stay_as_they_are(plugin_args):
+def test_constants_of_a_mechanism_stay_as_they_are():
     """Fairseq's biases have no place in Fast-DiSA: no flag, and no change from the paper's form."""
-    args = parse(plugin_args, "--encoder-attention", "fast_disa", "--fast-disa-preset", "code")
+    args = parse("--encoder-attention", "fast_disa", "--fast-disa-preset", "code")
     assert plugin_args.attention_config(args) == FastDiSAConfig.make("code")
     assert not hasattr(args, "fast_disa_qk_bias")
-    paper = plugin_args.attention_config(parse(plugin_args, "--encoder-attention", "fast_disa"))
+    paper = plugin_args.attention_config(parse("--encoder-attention", "fast_disa"))
     assert paper == FastDiSAConfig.make("paper")
 
 
-def test_a_checkpoint_of_when_the_value_bias_was_no_switch_has_it(plugin_args):
+def test_a_checkpoint_of_when_the_value_bias_was_no_switch_has_it():
     """Its flags hold every other switch; a command that names some of them is no checkpoint."""
-    args = parse(plugin_args, "--encoder-attention", "fast_disa", "--fast-disa-window", "3")
+    args = parse("--encoder-attention", "fast_disa", "--fast-disa-window", "3")
     assert not plugin_args.attention_config(args).value_bias
     del args.fast_disa_value_bias, args.fast_disa_scores  # newer still
     args.fast_disa_value_activation = "relu"
@@ -97,25 +86,25 @@ def test_a_checkpoint_of_when_the_value_bias_was_no_switch_has_it(plugin_args):
     assert args.fast_disa_value_bias
 
 
-def test_what_was_resolved_is_written_back_and_resolves_to_itself(plugin_args):
-    args = parse(plugin_args, "--encoder-attention", "mtsa", "--mtsa-preset", "nmt")
+def test_what_was_resolved_is_written_back_and_resolves_to_itself():
+    args = parse("--encoder-attention", "mtsa", "--mtsa-preset", "nmt")
     config = plugin_args.attention_config(args)
     assert args.mtsa_sigma_s == "scaled_logsigmoid"
     del args.mtsa_preset  # a checkpoint must not depend on what a preset means later
     assert plugin_args.attention_config(args) == config
 
 
-def test_multihead_is_fairseqs_own(plugin_args):
-    assert plugin_args.attention_config(parse(plugin_args)) is None
-    both = parse(plugin_args, "--encoder-attention", "multihead", "--mtsa-preset", "nmt")
+def test_multihead_is_fairseqs_own():
+    assert plugin_args.attention_config(parse()) is None
+    both = parse("--encoder-attention", "multihead", "--mtsa-preset", "nmt")
     assert plugin_args.attention_config(both) is None  # the same command with another word
-    off = parse(plugin_args, "--encoder-attention", "multihead", "--multihead-masks", "none")
+    off = parse("--encoder-attention", "multihead", "--multihead-masks", "none")
     assert plugin_args.attention_config(off) is None
 
 
-def test_multihead_with_a_switch_is_ours(plugin_args):
+def test_multihead_with_a_switch_is_ours():
     flags = ("--multihead-masks", "forward_backward", "--multihead-window", "3,5")
-    args = parse(plugin_args, "--encoder-attention", "multihead", *flags)
+    args = parse("--encoder-attention", "multihead", *flags)
     config = plugin_args.attention_config(args)
     assert config == MultiHeadConfig(masks="forward_backward", window=(3, 5))
     assert (args.multihead_distance, args.multihead_bias) == ("none", True)
@@ -139,19 +128,27 @@ def test_multihead_with_a_switch_is_ours(plugin_args):
         ({"encoder_attention": "mtsa", "mtsa_s2t_layers": 5}, "s2t_layers 5"),
     ],
 )
-def test_bad_combinations_are_refused(plugin_args, args, message):
+def test_bad_combinations_are_refused(args, message):
     with pytest.raises(UserError, match=message):
         plugin_args.attention_config(Namespace(**args))
 
 
 @pytest.mark.parametrize("flags", [("--mtsa-window", "x"), ("--mtsa-masks", "left")])
-def test_argparse_refuses_what_is_no_value_at_all(plugin_args, flags, capsys):
+def test_argparse_refuses_what_is_no_value_at_all(flags, capsys):
     with pytest.raises(SystemExit):
-        parse(plugin_args, *flags)
+        parse(*flags)
     assert flags[1] in capsys.readouterr().err
 
 
-def test_heads_must_divide_the_width(plugin_args):
+def test_vectors_that_a_language_model_would_not_read_are_refused():
+    from fairseq import options
+
+    words = ["data", "--task", "masked_lm", "--arch", "sentence_lm", "--word-embeddings", "v.txt"]
+    with pytest.raises(UserError, match=r"v\.txt does not fit --arch sentence_lm"):
+        options.parse_args_and_arch(options.get_training_parser(), words)
+
+
+def test_heads_must_divide_the_width():
     plugin_args.check_heads(64, 4)
     for heads in (0, 3):
         with pytest.raises(UserError, match=f"--encoder-attention-heads {heads} does not divide"):

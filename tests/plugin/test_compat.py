@@ -1,5 +1,6 @@
 """fairseq on today's torch: precision flags, and how a command ends."""
 
+import logging
 import os
 import platform
 import subprocess
@@ -45,11 +46,9 @@ def test_each_line_of_the_log_file_is_there_once(toy_train, tmp_path):
     assert len(updates) == len(set(updates))
 
 
-def test_matmul_precision_of_the_environment_holds_in_training(repo_root, monkeypatch):
+def test_matmul_precision_of_the_environment_holds_in_training(run_cli):
     seen = "import plugin, torch; print(torch.get_float32_matmul_precision())"
-    monkeypatch.setenv("SELFATTN_MATMUL_PRECISION", "medium")
-    command = [sys.executable, "-c", seen]
-    done = subprocess.run(command, cwd=repo_root, capture_output=True, text=True)
+    done = run_cli(["-c", seen], fresh=False, SELFATTN_MATMUL_PRECISION="medium")
     assert done.stdout == "medium\n", done.stderr
 
 
@@ -57,6 +56,19 @@ def test_log_is_quiet(toy_train):
     done = toy_train(["--no-save"])
     assert done.stderr == ""
     assert "DEBUG" not in done.stdout and "Warning" not in done.stdout
+
+
+@pytest.mark.parametrize("own", [logging.INFO, logging.WARNING])
+def test_only_fairseqs_own_log_level_is_changed(own, caplog, monkeypatch):
+    """WARNING is what fairseq gives the second process of a training, before its plugin."""
+    pytest.importorskip("fairseq")
+    from plugin.compat import runtime
+
+    monkeypatch.delenv("LOGLEVEL", raising=False)
+    for before, after in ((own, own), (logging.DEBUG, logging.INFO)):
+        caplog.set_level(before)
+        runtime.silence_noise()
+        assert logging.getLogger().level == after
 
 
 FAULTS = """

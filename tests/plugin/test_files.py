@@ -76,7 +76,7 @@ threading.Thread(target=write).start()
 
 
 def test_a_full_disk_in_another_thread_is_not_hidden(run_cli):
-    done = run_cli(["-c", OTHER_THREAD])
+    done = run_cli(["-c", OTHER_THREAD], fresh=False)
     assert "No space left on device" in done.stderr
 
 

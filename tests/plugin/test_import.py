@@ -3,8 +3,6 @@
 import inspect
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -33,10 +31,15 @@ def site(tmp_path):
     return tmp_path / "site"
 
 
-def python(code, cwd, *path):
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path)), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
+@pytest.fixture
+def python(run_cli):
+    """Runs code with some folders in the path; unless `fresh`, fairseq was imported before."""
+
+    def run(code, cwd, *path, fresh=False):
+        folders = os.pathsep.join(map(str, path))
+        return run_cli(["-c", code], cwd=cwd, fresh=fresh, PYTHONPATH=folders)
+
+    return run
 
 
 USE = """
@@ -48,23 +51,23 @@ print(ARCH_MODEL_REGISTRY["transformer_mtsa"].__module__)
 """
 
 
-def test_from_another_folder(clone, tmp_path):
+def test_from_another_folder(clone, python, tmp_path):
     done = python(USE.format(user_dir=str(clone / "plugin")), tmp_path)
     assert done.stdout == "plugin.models.transformer\n", done.stderr
 
 
-def test_notebook_imports_first(clone):
-    done = python("import plugin\n" + USE.format(user_dir="plugin"), clone)
+def test_notebook_imports_first(clone, python):
+    done = python("import plugin\n" + USE.format(user_dir="plugin"), clone, fresh=True)
     assert done.stdout == "plugin.models.transformer\n", done.stderr
 
 
-def test_installed(site, tmp_path):
+def test_installed(site, python, tmp_path):
     folder = str(site / "selfattn_fairseq")
     done = python("import selfattn_fairseq\n" + USE.format(user_dir=folder), tmp_path, site)
     assert done.stdout == "selfattn_fairseq.models.transformer\n", done.stderr
 
 
-def test_two_names_of_one_folder(clone):
+def test_two_names_of_one_folder(clone, python):
     """An editable installation maps selfattn_fairseq to the clone's plugin folder."""
     (clone / "selfattn_fairseq").symlink_to("plugin")
     code = "import selfattn_fairseq\n" + USE.format(user_dir="plugin")
@@ -74,7 +77,7 @@ def test_two_names_of_one_folder(clone):
     assert done.stdout == "selfattn_fairseq.models.transformer\nTrue\n", done.stderr
 
 
-def test_two_copies_are_refused(clone, site, tmp_path):
+def test_two_copies_are_refused(clone, site, python, tmp_path):
     code = f"import sys, selfattn_fairseq; sys.path.insert(0, {str(clone)!r}); import plugin"
     done = python(code, tmp_path, site)
     assert done.returncode == 1
@@ -83,7 +86,7 @@ def test_two_copies_are_refused(clone, site, tmp_path):
     assert str(site / "selfattn_fairseq") in line and str(clone / "plugin") in line
 
 
-def test_core_of_another_version_is_refused(clone, site, tmp_path):
+def test_core_of_another_version_is_refused(clone, site, python, tmp_path):
     init = site / "selfattn" / "__init__.py"
     init.write_text(init.read_text().replace('__version__ = "', '__version__ = "9.'))
     done = python(
@@ -95,7 +98,7 @@ def test_core_of_another_version_is_refused(clone, site, tmp_path):
     assert f"9.{selfattn.__version__} in {site / 'selfattn'}" in line
 
 
-def test_core_is_missing(clone, tmp_path):
+def test_core_is_missing(clone, python):
     shutil.rmtree(clone / "selfattn")
     # the tests may run where the project is installed
     done = python("import sys; sys.modules['selfattn'] = None; import plugin", clone)
@@ -103,7 +106,7 @@ def test_core_is_missing(clone, tmp_path):
     assert done.returncode == 1 and "needs the package selfattn" in line
 
 
-def test_a_new_criterion_is_found(clone):
+def test_a_new_criterion_is_found(clone, python):
     """fairseq imports models/ and tasks/ of a user dir, never criterions/."""
     (clone / "plugin/criterions/mine.py").write_text(
         "from fairseq.criterions import FairseqCriterion, register_criterion\n"

@@ -1,5 +1,6 @@
 """Every mechanism as an architecture: sizes, defaults, --help, and trainings by real commands."""
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,7 @@ TAGGER = """
 """.split()
 
 
+@functools.cache
 def resolved(arch: str):
     """The arguments that an architecture's function leaves, from none."""
     parser = options.get_training_parser()
@@ -127,6 +129,7 @@ def test_an_architecture_with_another_attention():
 
 @pytest.mark.parametrize("mechanism", [name for name in MECHANISMS if name != "mtsa"])
 def test_two_processes_translate_as_one(mechanism, train, prepared, run_cli, tmp_path):
+    """Samplers of ReSA, which this criterion never trains, must not stop DDP."""
     arch = ("--arch", f"transformer_{mechanism}_tiny")
     alone = tmp_path / "alone"
     log = train(alone, *MORE, "--update-freq", "2", *arch)
@@ -136,6 +139,8 @@ def test_two_processes_translate_as_one(mechanism, train, prepared, run_cli, tmp
     flags = checkpoints.model_flags(checkpoints.read(alone / "checkpoint_last.pt"))
     assert flags["encoder_attention"] == mechanism
     assert any(name.startswith(f"{mechanism}_") for name in flags)
+    warned = any("attention 'resa' selects every token" in output for output in outputs)
+    assert warned == (mechanism == "resa")
 
 
 @pytest.fixture(scope="module")

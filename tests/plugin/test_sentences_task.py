@@ -56,9 +56,9 @@ def folder(tmp_path):
 
 def built(data, *more):
     """Task, model and criterion, and a batch of the training set, as fairseq-train makes them."""
-    words = [str(data), "--task", "sentences", "--arch", "sentence_encoder_tiny", "--cpu",
-             "--optimizer", "adam", "--lr", "0.01", "--batch-size", "4", "--dropout", "0",
-             *more]  # fmt: skip
+    words = [str(data), "--task", "translation", "--task", "sentences",  # the last one counts
+             "--arch", "sentence_encoder_tiny", "--cpu", "--optimizer", "adam", "--lr", "0.01",
+             "--batch-size", "4", "--dropout", "0", *more]  # fmt: skip
     if not {"--embed-dim", "--arch"} & set(more):
         words += ["--embed-dim", "6"]
     args = options.parse_args_and_arch(options.get_training_parser(), words)

@@ -14,21 +14,15 @@ pytestmark = pytest.mark.fairseq
 from fairseq.modules import MultiheadAttention  # noqa: E402
 
 from benchmarks.testing import assert_close  # noqa: E402
+from plugin import looking  # noqa: E402
 from plugin.looking import inspect_fairseq_multihead, load, look  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402
 from selfattn.layers.base import split_heads  # noqa: E402
 
 
-@pytest.fixture(scope="module", params=["mtsa", "multihead"])
-def run(request, train, tmp_path_factory):
-    """An attention's name and the folder of a short training with it."""
-    folder = tmp_path_factory.mktemp(request.param)
-    train(folder, "--encoder-attention", request.param, "--max-update", "2")
-    return request.param, folder
-
-
-def test_the_encoder_on_a_sentence(run, prepared, run_cli, tmp_path):
-    name, folder = run
+@pytest.mark.parametrize("name", ["mtsa", "multihead"])
+def test_the_encoder_on_a_sentence(name, trained, run_cli, tmp_path):
+    folder, _ = trained(name)
     prefix, numbers = tmp_path / "seen", tmp_path / "seen.json"
     command = ["scripts/show_attention.py", folder / "checkpoint_last.pt", "a1 b2 a1 ZZ"]
     done = run_cli([*command, "--output", prefix, "--json", numbers])
@@ -52,8 +46,8 @@ def test_the_encoder_on_a_sentence(run, prepared, run_cli, tmp_path):
     assert (tmp_path / "seen.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_text_is_lower_cased_as_the_training_s_was(run, prepared, run_cli, tmp_path):
-    name, folder = run
+def test_text_is_lower_cased_as_the_training_s_was(trained, prepared, run_cli, tmp_path):
+    folder, _ = trained("mtsa")
     shutil.copytree(prepared, tmp_path / "data")
     path = tmp_path / "data" / "prepared.json"
     summary = json.loads(path.read_text(encoding="utf-8"))
@@ -79,11 +73,21 @@ def test_text_is_lower_cased_as_the_training_s_was(run, prepared, run_cli, tmp_p
     ],
     ids=["empty", "data", "user-dir", "long"],
 )
-def test_mistakes_are_refused(run, sentence, flags, words):
-    _, folder = run
+def test_mistakes_are_refused(trained, sentence, flags, words):
+    folder, _ = trained("mtsa")
     with pytest.raises(UserError) as error:
         look(load(folder / "checkpoint_last.pt", **flags), sentence)
     assert words in str(error.value)
+
+
+def test_flags_as_hydra_stores_them(monkeypatch):
+    """A dictionary, where fairseq-train has a Namespace."""
+    state = {"cfg": {"model": {"_name": "transformer_tiny"}}}
+    monkeypatch.setattr(looking.checkpoints, "read", lambda path: state)
+    looking._check_architecture("x.pt", None)
+    state["cfg"]["model"]["_name"] = "elsewhere"
+    with pytest.raises(UserError, match=r"x\.pt has the architecture elsewhere, which is not"):
+        looking._check_architecture("x.pt", None)
 
 
 def test_fairseq_s_own_weights_times_values_are_its_output():

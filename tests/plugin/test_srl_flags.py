@@ -2,7 +2,6 @@
 
 import math
 import shutil
-import sys
 
 import pytest
 import torch
@@ -41,9 +40,8 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def build(data, repo_root):
+def build(data):
     """A function that does what fairseq-train does before the first update; returns the model."""
-    sys.path.insert(0, str(repo_root))
     from fairseq import options, tasks
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
@@ -58,8 +56,7 @@ def build(data, repo_root):
             task.load_dataset(split)
         return model
 
-    yield run
-    sys.path.remove(str(repo_root))
+    return run
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ def test_it_learns_and_validates_with_bleu(trained, attention):
     samples = [line for line in lines if "example hypothesis" in line or "reference:" in line]
     assert samples
     assert not any("\u2581" in line for line in samples), "BLEU of pieces, not of words"
+    assert not any("WRONG BLEU" in line for line in lines)
     assert (folder / "checkpoint_1_4.pt").is_file(), "no checkpoint inside of an epoch"
 
 

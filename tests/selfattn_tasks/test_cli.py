@@ -138,12 +138,16 @@ def test_a_module_that_is_a_command_ends_in_the_same_way(monkeypatch):
     assert called == ["selfattn-user-dir"]
 
 
-def test_a_package_that_is_missing_is_one_sentence():
+def test_a_package_that_is_missing_or_broken_is_one_sentence(tmp_path, monkeypatch):
     assert needed("json.decoder").JSONDecoder
     with pytest.raises(UserError, match="^PyNone is not installed: install it with `pip install"):
         needed("no_such_package.part", "PyNone")
     with pytest.raises(UserError, match="^no_such_package is not installed"):
         needed("no_such_package.part")
+    (tmp_path / "too_old.py").write_text("raise ImportError('it needs numpy>=9\\nTry: pip')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match="^too_old cannot be imported: it needs numpy>=9$"):
+        needed("too_old")
 
 
 def test_matmul_precision_of_the_environment(tmp_path, monkeypatch):

@@ -67,19 +67,6 @@ def test_the_value_map_of_the_code_in_the_equations_is_two_switches():
     assert size(mapped) == size(bare) + 600
 
 
-def test_published_parameter_counts():
-    """The SNLI model of the notes and its three ablations (table 2 of Fast-DiSA, 3 of MTSA)."""
-    layer = build_attention("fast_disa", 300, 2, preset="code", head_dim=300)
-    # After the encoder: source2token pooling, hidden layer, highway layer, logits.
-    whole = size(layer) + 721_200 + 720_300 + 180_600 + 903
-    token2token = size(layer.q_proj) + size(layer.k_proj)
-    source2token = size(layer.source2token)
-    assert whole == 2_885_403
-    assert whole - token2token == 2_525_403
-    assert whole - source2token == 2_524_203
-    assert whole - token2token - source2token - size(layer.gate) == 1_803_603
-
-
 @pytest.mark.parametrize("name", ["qk_bias", "output_projection", "s2t_input"])
 def test_what_the_equations_fix_is_no_switch(name):
     with pytest.raises(UserError, match=f"'fast_disa' has no switch '{name}'"):

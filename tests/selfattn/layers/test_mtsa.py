@@ -114,26 +114,13 @@ def test_values_start_as_one_matrix_or_as_one_for_each_head_where_heads_are_thei
 
 
 def test_published_parameter_counts():
+    """Of translation and roles; those of sentences are in models/test_parameter_counts.py."""
     multihead = size(build_attention("multihead", 512, 8, bias=False))
     # 6 layers of 8 heads with 64 x 64 + 64 each: 61.38M -> 61.58M
     assert 6 * (size(build_attention("mtsa", 512, 8, preset="nmt")) - multihead) == 199_680
     # 10 layers with one joint map 200 -> 200
     srl = size(build_attention("mtsa", 200, 8, preset="srl"))
     assert 10 * (srl - size(build_attention("multihead", 200, 8))) == 402_000
-    # The SNLI encoder's share of 2,885,403: all but source2token 721,200, hidden layer 720,300,
-    # highway layer 180,600 and logits 903.
-    rest = 721_200 + 720_300 + 180_600 + 903
-    sentence = {"preset": "sentence", "head_dim": 300}
-    layer = build_attention("mtsa", 300, 2, **sentence)
-    assert layer.output_dim == 600
-    assert size(layer) == 2_885_403 - rest
-    # Table 3: 2.5m without token2token, 2.5m without source2token.
-    assert size(build_attention("mtsa", 300, 2, **sentence, scores="source2token")) == (
-        2_525_403 - rest
-    )
-    assert size(build_attention("mtsa", 300, 2, **sentence, scores="token2token")) == (
-        2_524_203 - rest
-    )
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])

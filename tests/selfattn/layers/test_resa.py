@@ -9,16 +9,12 @@ import torch.nn.functional as F
 
 from benchmarks.testing import PADDINGS, LargestTensor, assert_close, padding_mask
 from selfattn.errors import UserError
-from selfattn.layers import ReSA, Source2Token, build_attention
+from selfattn.layers import ReSA, build_attention
 from selfattn.layers import resa as module
 from selfattn.layers.selection import Selection
 
 WIDTH, BATCH, LENGTH = 8, 3, 9
 UNSELECTED = ("dependents", "others", "all", "nothing")
-
-
-def size(layer):
-    return sum(parameter.numel() for parameter in layer.parameters())
 
 
 def built(preset="paper", **switches):
@@ -275,19 +271,6 @@ def test_memory_is_linear():
             layer(x).sum().backward()
         sizes.append(seen.size)
     assert sizes[1] <= 4 * sizes[0]
-
-
-def test_published_parameter_counts():
-    """ReSAN for SNLI: 3.1m; with one selection 2.8m; without any 2.5m."""
-    highway = 721_200, 720_300, 180_600, 903  # source2token, hidden, highway, logits
-    assert size(Source2Token(600)) == highway[0]
-    options = {"preset": "code", "head_dim": 300}
-    full = size(build_attention("resa", 300, 2, **options))
-    shared = size(build_attention("resa", 300, 2, shared_selection=True, **options))
-    plain = size(build_attention("disa", 300, 2, **options))
-    assert full + sum(highway) == 3_067_205
-    assert shared + sum(highway) == 2_796_604
-    assert plain + sum(highway) == 2_526_003
 
 
 def test_a_selection_reports_what_was_selected():

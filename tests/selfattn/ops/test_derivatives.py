@@ -71,7 +71,6 @@ def by_autograd(run, values):
     return torch.autograd.grad(sum(g.square().sum() for g in first), leaves)
 
 
-@pytest.mark.filterwarnings("ignore:Using backward.. with create_graph")
 def by_backward(run, values):
     leaves = [t.clone().requires_grad_() for t in values]
     run(*leaves).square().sum().backward(create_graph=True)

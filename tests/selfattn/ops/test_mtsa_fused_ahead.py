@@ -18,7 +18,7 @@ def compile_ahead(run_cli, tmp_path_factory):
     cache = tmp_path_factory.mktemp("triton")
 
     def run(*args):
-        return run_cli(["-W", "ignore", "-m", REPORT, *args], TRITON_CACHE_DIR=str(cache))
+        return run_cli(["-m", REPORT, *args], TRITON_CACHE_DIR=str(cache))
 
     return run
 
@@ -47,11 +47,11 @@ def test_nothing_spills_and_tensor_cores_are_used(compile_ahead, width, kernels,
 
 
 def test_an_ampere_gpu_gets_its_own_instructions(compile_ahead):
+    """Not wgmma, which the test above finds on a Hopper GPU."""
     args = ("--width", "16", "--dtype", "bf16", "--kernel", "forward", "--variant", "plain")
-    for capability, wgmma in (("80", False), ("90", True)):
-        done = compile_ahead("--capability", capability, *args)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert (int(done.stdout.split()[-1]) > 0) == wgmma
+    done = compile_ahead("--capability", "80", *args)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.split()[-1] == "0"
 
 
 SMALL = """
@@ -67,9 +67,10 @@ for job in ahead.jobs(["query", "key"], ["bf16"], [64], ["plain"]):
 @pytest.mark.slow
 def test_small_tiles_fit_the_shared_memory_of_small_gpus(run_cli, tmp_path):
     """The kernels that need the most, of the dtype and width that are used most."""
-    done = run_cli(["-W", "ignore", "-c", SMALL], TRITON_CACHE_DIR=str(tmp_path))
+    done = run_cli(["-c", SMALL], TRITON_CACHE_DIR=str(tmp_path), fresh=False)
     assert done.returncode == 0, done.stderr
-    assert all(0 < int(shared) <= 99 * 1024 for shared in done.stdout.split()), done.stdout
+    sizes = [int(shared) for shared in done.stdout.split()]
+    assert len(sizes) == 2 and all(0 < size <= 99 * 1024 for size in sizes), done.stdout
 
 
 # A driver that only names its GPU, and launches that end after compiling.
@@ -101,7 +102,7 @@ call.backward(x[2], inputs, call.forward(inputs))
 @pytest.mark.slow
 def test_every_launch_compiles_with_its_own_arguments(run_cli, tmp_path):
     """What the interpreter does not see: types of the arguments, and Triton's own compiler."""
-    done = run_cli(["-W", "ignore", "-c", LAUNCH], TRITON_CACHE_DIR=str(tmp_path))
+    done = run_cli(["-c", LAUNCH], TRITON_CACHE_DIR=str(tmp_path), fresh=False)
     assert done.returncode == 0, done.stderr
     forward = ["drop", "bounds", "forward", "exact_forward"]
     backward = ["drop", "ratio", "query", "key", "value", "exact_query", "exact_key"]

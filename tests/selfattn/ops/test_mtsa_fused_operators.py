@@ -44,12 +44,10 @@ def attend(q, k, v, s, hidden=None, dropout_p=0.0):
     return mtsa_fused(q, k, v, s, MASKS, hidden, "identity", dropout_p)
 
 
-@pytest.mark.parametrize("padding", ["none", "left"])
-def test_torch_finds_no_fault_with_the_operators(device, padding):
+def test_torch_finds_no_fault_with_the_operators(device):
     """Schema, fake implementations (shapes, strides, dtypes), autograd registration, tracing."""
     x, upstream = inputs(device)
-    hidden = padding_mask(padding, 2, 9)
-    hidden = None if hidden is None else hidden.to(device)
+    hidden = padding_mask("left", 2, 9).to(device)
     leaves = [t.requires_grad_() for t in x]
     arguments = (*leaves, None, hidden, None, *SWITCHES, True)
     torch.library.opcheck(FORWARD, arguments)
@@ -277,13 +275,6 @@ def test_offsets_outlive_a_graph_that_the_caller_allocates_for():
     launch._offsets.cache_clear()
     assert len(made) == 1
     assert made[0] != threading.get_ident()
-
-
-def test_importing_the_package_leaves_triton_alone(run_cli):
-    """torch may have imported Triton; we have no part in it before a kernel is called."""
-    tools = "selfattn.ops.common.triton_tools"
-    code = f"import selfattn.ops.mtsa.fused, sys; print('{tools}' in sys.modules)"
-    assert run_cli(["-c", code]).stdout == "False\n"
 
 
 def test_choices_are_for_tiles_that_fit_each_other():

@@ -66,7 +66,7 @@ def test_what_was_compiled_is_kept_and_found_again(cache, kernel, caplog):
 DAMAGE = {
     "empty": lambda whole: b"",
     "text": lambda whole: b"not a library\n",
-    "truncated": lambda whole: whole[: len(whole) // 2],
+    "truncated": lambda whole: whole[: len(whole) // 2],  # it was a bus error
     "end missing": lambda whole: whole[:-1],
     "half written": lambda whole: whole[:4096] + bytes(len(whole) - 4096),
     "a bit": lambda whole: whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:],
