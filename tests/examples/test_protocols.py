@@ -1,5 +1,6 @@
 """The grids of both protocols, and the shell script that keeps their runs."""
 
+import gzip
 import subprocess
 from pathlib import Path
 
@@ -70,22 +71,24 @@ def test_finished_runs_are_kept_without_paths_and_put_back(tmp_path):
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["a-1"]
     kept = tmp_path / "kept" / "a-1"
     assert (kept / "train.log").read_text() == "plugin runs"
-    assert (kept / "test.hyp").read_bytes() == (done / "test.hyp").read_bytes()
+    assert gzip.decompress((kept / "test.hyp.gz").read_bytes()) == (done / "test.hyp").read_bytes()
     assert not (kept / "checkpoints").exists()
     # What has changed is kept anew, and a run without a log of its own, as one with folds, too.
     (done / "run.json").write_text("{} ")
     (done / "test.tsv").write_text("1\n")
     (done / "train.log").unlink()
     call("save", "runs", "kept")
-    assert (kept / "run.json").read_text() == "{} " and (kept / "test.tsv").is_file()
+    assert (kept / "run.json").read_text() == "{} " and (kept / "test.tsv.gz").is_file()
     # Predictions that a finished run got later, as published.sh makes them, are kept, too.
     (done / "test.published.props").write_text("-\n")
     call("save", "runs", "kept")
-    assert (kept / "test.published.props").is_file()
+    assert (kept / "test.published.props.gz").is_file()
     call("restore", "again", "kept")
     assert {path.name for path in (tmp_path / "again" / "a-1").iterdir()} == {
-        path.name for path in kept.iterdir()
+        path.name.removesuffix(".gz") for path in kept.iterdir()
     }
+    for name in ("test.hyp", "test.published.props"):
+        assert (tmp_path / "again" / "a-1" / name).read_bytes() == (done / name).read_bytes()
 
 
 def test_simulated_verdicts_are_those_of_the_comparison(monkeypatch):
