@@ -10,7 +10,8 @@
 #   processes  two processes on one GPU
 #   wheels     not a stage: collect in FOLDER what a machine without network needs beside torch (WHEELS=FOLDER
 #              installs it there first)
-# DEVICE=cpu makes a dry run at tiny sizes. PYTHON=... is another Python, LIMIT=... other seconds.
+# DEVICE=cpu makes a dry run at tiny sizes. PYTHON=... is another Python, LIMIT=... other seconds, COMMIT=... what
+# the rows say where git does not know. Where $OUT is emptied before each command, a stage goes on from runs/gpu.
 set -euo pipefail
 usage="usage: gpu.sh tests|sizes|kernels|timings|tiles|grid|processes|wheels [FOLDER]"
 stage=${1:?$usage}
@@ -19,12 +20,15 @@ folder=$(realpath -m "${2:-${OUT:-runs/gpu}}")
 shift $(($# < 2 ? $# : 2))
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=${PYTHON:-python3}
+if [ "$folder" = "${OUT:-}" ] && [ ! -e "$folder/$stage.json" ] && [ -e "runs/gpu/$stage.json" ]; then
+    cp "runs/gpu/$stage".* "$folder"
+fi
 
 wheels() { # of Python 3.12 on Linux x86-64; those without code are built here
     local names binary=(--only-binary=:all: --python-version 3.12 --implementation cp)
     for libc in 2_28 2_27 2_24 2_17; do binary+=(--platform "manylinux_${libc}_x86_64"); done
     binary+=(--platform manylinux2014_x86_64)
-    names=$(grep -hoE '^(bitarray|cffi|hydra-core|omegaconf|sacremoses|nltk|tensorboardX|lxml|pycparser)==[^ ]+' \
+    names=$(grep -hoE '^(bitarray|cffi|hydra-core|omegaconf|sacremoses|nltk|tensorboardX|pycparser)==[^ ]+' \
         requirements/base.txt requirements/constraints.txt)
     names+=" $(grep -oE '^fairseq-fixed==[^ ]+' requirements/fairseq.txt)"
     # shellcheck disable=SC2086
@@ -32,6 +36,8 @@ wheels() { # of Python 3.12 on Linux x86-64; those without code are built here
     names=$(grep -hoE '^(antlr4-python3-runtime|seqeval)==[^ ]+' requirements/base.txt requirements/constraints.txt)
     # shellcheck disable=SC2086
     "$python" -m pip wheel --quiet --no-deps --use-pep517 --wheel-dir "$folder" $names
+    # A lent machine takes few MiB beside the clone: 2 of 20 without what no translation model needs.
+    zip --quiet --delete "$folder"/fairseq_fixed-*.whl 'fairseq/examples/*' 'alignment_train*' 'fairseq/lib[bn]a*'
     du -sh "$folder"
 }
 
@@ -47,7 +53,7 @@ fi
 [ "${DEVICE:-cuda}" = cuda ] || export TRITON_INTERPRET=1
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
 code=0
-timeout --signal INT --kill-after 20 "${LIMIT:-480}" \
+timeout --kill-after 20 "${LIMIT:-480}" \
     "$python" -m benchmarks.gpu "$stage" "$folder" --device "${DEVICE:-cuda}" "$@" || code=$?
 [ "$code" != 124 ] || echo "stopped after ${LIMIT:-480} s: the same command goes on" >&2
 exit "$code"

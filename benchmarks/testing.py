@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -52,6 +52,12 @@ def error_ratio(reference: Tensor, got: Tensor) -> float:
     expected, found = reference.double(), got.double()
     floor = 0.05 * expected.numel() ** 0.5
     return ((found - expected).norm() / expected.norm().clamp_min(floor)).item()
+
+
+def largest_error(references: Iterable[Tensor], got: Iterable[Tensor]) -> float:
+    """The largest ``error_ratio`` of pairs; NaN if one is, which ``max`` would pass over."""
+    errors = [error_ratio(a, b) for a, b in zip(references, got, strict=True)]
+    return torch.tensor(errors, dtype=torch.float64).max().item()
 
 
 def assert_close(name: str, reference: Tensor, got: Tensor, ratio: float) -> None:

@@ -45,7 +45,10 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 def basic_environment() -> dict[str, str]:
     """Of the caller's environment only what a process needs, so that it cannot change results."""
-    passed = {n: os.environ[n] for n in ("HOME", "LANG", "PATH", "TMPDIR") if n in os.environ}
+    names = ["HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "TMPDIR"]
+    if "WHEELS" in os.environ:  # benchmarks/gpu.sh has put packages there
+        names.append("PYTHONPATH")
+    passed = {name: os.environ[name] for name in names if name in os.environ}
     return {**passed, **ENVIRONMENT}
 
 

@@ -1,6 +1,8 @@
 """What a stage has found so far, as CSV and JSON, so that a stage that was stopped goes on."""
 
+import functools
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +26,15 @@ class Results:
         self.device = device
         self.dry = device == "cpu"
         self._path = folder / f"{stage}.json"
-        self._facts = facts(device) | {"command": f"benchmarks/gpu.sh {stage}"}
         folder.mkdir(parents=True, exist_ok=True)
         old = json.loads(self._path.read_text("utf-8")) if self._path.exists() else []
         self.rows: list[Row] = old
+
+    @functools.cached_property
+    def _facts(self) -> dict[str, str]:
+        """Asked for with the first row: tiles are also written where there is no GPU."""
+        found = facts(self.device) | {"command": f"benchmarks/gpu.sh {self._path.stem}"}
+        return found | {"commit": found["commit"] or os.environ.get("COMMIT", "")}
 
     def find(self, **values: Any) -> list[Row]:
         """The rows with these values."""

@@ -1,5 +1,7 @@
 """Stage 1: all tests with ``--device cuda``, a group at a time, kernels first."""
 
+import contextlib
+import os
 import subprocess
 import sys
 import tempfile
@@ -11,7 +13,9 @@ from .results import Results
 
 SHOWN = ("group", "tests", "failures", "errors", "skipped", "time", "names")
 _ROOT = Path(__file__).resolve().parents[2]
-_PARALLEL = ("-n", "8", "--dist")
+_PARALLEL = ("-n", "auto", "--maxprocesses", "16", "--dist")
+# Of a group, in seconds: one that hangs must leave time for others, and say so.
+_LONGEST = int(os.environ.get("LIMIT", "480")) // 2
 
 
 def run(results: Results) -> None:
@@ -23,14 +27,19 @@ def run(results: Results) -> None:
 
 
 def groups() -> Iterator[str]:
-    """Folders and files of tests, first those of the operators, and of these Triton's kernels."""
-    core = _ROOT / "tests" / "selfattn"
-    operators = sorted((core / "ops").glob("*.py"), key=lambda path: "fused" not in path.name)
-    found = [*operators, *sorted(core.glob("[!_]*")), *sorted((_ROOT / "tests").glob("[!_]*"))]
-    for path in dict.fromkeys(found):
-        is_test = path.name.startswith("test_") or (path.is_dir() and any(path.rglob("test_*.py")))
-        if is_test and path not in (core, core / "ops"):
-            yield path.relative_to(_ROOT).as_posix()
+    """Folders and files of tests, first those of Triton's kernels, then of the other operators.
+
+    Both are one group, of several words: to start the processes of a group takes many seconds.
+    """
+    core = Path("tests", "selfattn")
+    for fused in (True, False):
+        found = sorted((_ROOT / core / "ops").glob("test_*.py"))
+        yield " ".join(f"{core}/ops/{p.name}" for p in found if ("fused" in p.name) == fused)
+    for folder in (core, core.parent):
+        for path in sorted((_ROOT / folder).glob("[!_]*")):
+            is_test = path.name.startswith("test_") or any(path.rglob("test_*.py"))
+            if is_test and path.name not in (core.name, "ops"):
+                yield f"{folder}/{path.name}"
 
 
 def _counts(group: str, device: str) -> dict[str, object]:
@@ -39,7 +48,10 @@ def _counts(group: str, device: str) -> dict[str, object]:
         flags = ["-q", "--device", device, f"--junitxml={report}"]
         spread = (*_PARALLEL, "load" if group.endswith(".py") else "loadfile")
         parallel = () if device == "cpu" else spread
-        subprocess.run([sys.executable, "-m", "pytest", group, *flags, *parallel], cwd=_ROOT)
+        command = [sys.executable, "-m", "pytest", *group.split(), *flags, *parallel]
+        env = {**os.environ, "OMP_NUM_THREADS": "1"}  # the processes fill the cores
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run(command, cwd=_ROOT, env=env, timeout=_LONGEST)
         if not report.exists():
             return {"names": "pytest did not end"}
         suite = next(ET.parse(report).getroot().iter("testsuite"))

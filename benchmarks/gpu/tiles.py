@@ -8,7 +8,7 @@ DiSA has one tile, for both kernels.
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -29,6 +29,7 @@ from .results import Results, Row
 
 SHOWN = ("dtype", "width", "variant", "kernel", "step", "tile", "status", "seconds", "best")
 _SEARCHED = (64, 32, 128)  # head widths, the most usual first
+_SAMPLE = 0.02  # seconds; the first samples also wake the GPU's clock up
 _DISA = [launch.Tile(*t) for t in itertools.product((64, 32, 16), (64, 32), (8, 4))]
 
 
@@ -44,78 +45,97 @@ class Job(NamedTuple):
     device: str
 
 
+class DiSAJob(NamedTuple):
+    """One tile of DiSA."""
+
+    variant: str
+    tile: launch.Tile
+    shape: tuple[int, int, int]  # sentences, tokens, features
+    device: str
+
+
 def run(results: Results) -> None:
-    """Search where no search was finished."""
+    """Search where no search was finished; DiSA first, which takes the least time."""
     with ProcessPoolExecutor(min(12, os.cpu_count() or 1), get_context("spawn")) as pool:
         ahead = None if results.dry else pool
-        searched = [("fp32", 32, "plain")] if results.dry else _order()
-        for dtype, width, variant in searched:
-            done = results.find(dtype=dtype, width=width, variant=variant, best=True)
-            if len(done) < len(configs.LADDERS):
-                _search(results, dtype, width, variant, ahead)
-    for variant in ("plain",) if results.dry else ("plain", "dropout"):
-        if not results.find(kernel="disa", variant=variant, best=True):
-            _search_disa(results, variant)
-
-
-def _order() -> Iterator[tuple[str, int, str]]:
-    for width, dtype, variant in itertools.product(_SEARCHED, DTYPES, VARIANTS):
-        yield dtype, width, variant
+        for variant in ("plain",) if results.dry else ("plain", "dropout"):
+            _search_disa(results, variant, ahead)
+        order = itertools.product(_SEARCHED, DTYPES, VARIANTS)
+        for width, dtype, variant in [(32, "fp32", "plain")] if results.dry else order:
+            _search(results, dtype, width, variant, ahead)
 
 
 def _search(results: Results, dtype: str, width: int, variant: str, ahead: Executor | None) -> None:
     index = list(VARIANTS).index(variant)
     current = configs.STEPS[DTYPES[dtype], width]
     steps = {name: int(s[index]) for name, s in zip(configs.LADDERS, current, strict=True)}
-    rows: list[Row] = []
     for kernel, ladder in configs.LADDERS.items():
         queries = configs.LADDERS["forward"][steps["forward"]].queries
         fitting = [
             i for i, t in enumerate(ladder) if not queries % t.queries or kernel == "forward"
         ]
-        shape = (1, 1, 16) if results.dry else (16, 8, 2048)
+        shape = (1, 1, 16) if results.dry else (32, 8, 2048)
         jobs = [
             Job(dtype, width, variant, kernel, {**steps, kernel: i}, shape, results.device)
             for i in (fitting[-1:] if results.dry else fitting)
         ]
-        if ahead is not None:
-            list(ahead.map(_compiled, [job._replace(shape=(1, 1, 256)) for job in jobs]))
-        found = [_timed(job, samples=1 if results.dry else 5) for job in jobs]
-        steps[kernel] = _mark_best(found)["step"]
-        rows += found
-    results.add(*rows)
+        keys = {"dtype": dtype, "width": width, "variant": variant, "kernel": kernel}
+        short = [job._replace(shape=(1, 1, 256)) for job in jobs]
+        _keep_best(results, keys, _timed, jobs, short, ahead)
+        for row in results.find(**keys, best=True):
+            steps[kernel] = row["step"]
 
 
-def _search_disa(results: Results, variant: str) -> None:
-    dropped = VARIANTS[variant][1]
+def _search_disa(results: Results, variant: str, ahead: Executor | None) -> None:
     shape = (1, 4, 16) if results.dry else (16, 2048, 512)
-    torch.manual_seed(1)
-    x, a, b = (
-        torch.randn(shape, device=results.device).bfloat16().requires_grad_() for _ in range(3)
-    )
-
-    def step() -> None:
-        masks = head_masks("forward_backward", 2)
-        y = disa_fused(x, a, b, masks, None, 5.0, 0.1 if dropped else 0.0)
-        torch.autograd.grad(y, (x, a, b), torch.ones_like(y))
-
-    rows: list[Row] = []
-    for tile in _DISA[-1:] if results.dry else _DISA:
-        row: Row = {"dtype": "bf16", "variant": variant, "kernel": "disa", "tile": str(tuple(tile))}
-        with mock.patch.dict(launch.TILES, {dropped: tile}):
-            rows.append(row | _measured(lambda: step, results.device, 1 if results.dry else 5))
-    _mark_best(rows)
-    results.add(*rows)
+    tiles = _DISA[-1:] if results.dry else _DISA
+    jobs = [DiSAJob(variant, tile, shape, results.device) for tile in tiles]
+    short = [job._replace(shape=(1, 256, 64)) for job in jobs]
+    _keep_best(results, {"kernel": "disa", "variant": variant}, _timed_disa, jobs, short, ahead)
 
 
-def _mark_best(rows: list[Row]) -> Row:
+def _keep_best(
+    results: Results,
+    keys: Row,
+    timed: Callable[[Any, int], Row],
+    jobs: Sequence[Any],
+    short: Sequence[Any],
+    ahead: Executor | None,
+) -> None:
+    """Time jobs unless rows with these keys have a best one; ``short`` compiles them ahead."""
+    if results.find(**keys, best=True):
+        return
+    results.drop(**keys)
+    if ahead is not None:
+        list(ahead.map(timed, short, itertools.repeat(0)))
+    rows = [timed(job, 1 if results.dry else 10) for job in jobs]
     fastest = min(rows, key=lambda row: row["seconds"] or float("inf"))
     fastest["best"] = fastest["seconds"] is not None
-    return fastest
+    results.add(*rows)
+    if results.device == "cuda":
+        torch.cuda.synchronize()  # raises after an illegal access: all else would fail, too
 
 
-def _compiled(job: Job) -> None:
-    _timed(job, samples=0)
+def _timed_disa(job: DiSAJob, samples: int) -> Row:
+    """The row of a tile of DiSA, forward and backward."""
+    dropped = VARIANTS[job.variant][1]
+
+    def work() -> Callable[[], Any]:
+        torch.manual_seed(1)
+        drawn = (torch.randn(job.shape, device=job.device).bfloat16() for _ in range(3))
+        x, a, b = (t.requires_grad_() for t in drawn)
+        masks = head_masks("forward_backward", 2)
+
+        def step() -> None:
+            y = disa_fused(x, a, b, masks, None, 5.0, 0.1 if dropped else 0.0)
+            torch.autograd.grad(y, (x, a, b), torch.ones_like(y))
+
+        return step
+
+    row: Row = {"kernel": "disa", "dtype": "bf16", "variant": job.variant}
+    row["tile"] = str(tuple(job.tile))
+    with mock.patch.dict(launch.TILES, {dropped: job.tile}):
+        return row | _measured(work, job.device, samples)
 
 
 def _timed(job: Job, samples: int) -> Row:
@@ -138,7 +158,7 @@ def _measured(make: Callable[[], Callable[[], Any]], device: str, samples: int) 
     try:
         run = make()
         run()
-        times = 1 if device == "cpu" else 10
+        times = max(1, round(_SAMPLE / clock(run, 1, device)))
         seconds = [clock(run, times, device) for _ in range(samples)]
         return {"status": "ok", "seconds": min(seconds, default=None)}
     except Exception as reason:  # Triton has no common class for what a GPU cannot hold

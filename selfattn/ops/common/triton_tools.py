@@ -26,9 +26,12 @@ LOG2E = tl.constexpr(1.4426950408889634)
 inline = (lambda function: function) if _INTERPRETED else jit
 
 
+_VARYING = ["heads", "length", "left", "right", "groups", "group", "column", "threshold"]
+
+
 def kernel(function):
-    """Decorator of kernels with ``heads`` and ``length``, which are not compiled anew for each."""
-    return function if triton is None else jit(function, do_not_specialize=["heads", "length"])
+    """Decorator of kernels: they are not compiled anew for each length, mask or dropout."""
+    return function if triton is None else jit(function, do_not_specialize=_VARYING)
 
 
 @inline

@@ -74,7 +74,7 @@ def test_small_tiles_fit_the_shared_memory_of_small_gpus(run_cli, tmp_path):
 
 
 # A driver that only names its GPU, and launches that end after compiling.
-LAUNCH = """
+DRIVER = """
 import torch, triton
 from triton.backends.compiler import GPUTarget
 from triton.runtime.jit import JITFunction
@@ -89,6 +89,8 @@ def compile_only(self, *args, grid, warmup, **kwargs):
     return run(self, *args, grid=grid, warmup=True, **kwargs)
 JITFunction.run = compile_only
 from selfattn.masks import PositionalMask
+"""
+LAUNCH = f"""{DRIVER}
 from selfattn.ops.mtsa.fused import launch
 x = [torch.zeros(2, 40, 2, 16, dtype=torch.bfloat16).transpose(1, 2) for _ in range(4)]
 padding, seed = torch.zeros(2, 40, dtype=torch.bool), torch.tensor([1])
@@ -107,3 +109,24 @@ def test_every_launch_compiles_with_its_own_arguments(run_cli, tmp_path):
     forward = ["drop", "bounds", "forward", "exact_forward"]
     backward = ["drop", "ratio", "query", "key", "value", "exact_query", "exact_key"]
     assert done.stdout.split() == [f"{name}_kernel" for name in forward + backward]
+
+
+DISA = f"""{DRIVER}
+from selfattn.ops.disa.fused import kernels, launch
+padding, seed = torch.zeros(2, 48, dtype=torch.bool), torch.tensor([1])
+for length, window, p in ((48, 1, 0.25), (47, 16, 0.5), (1, None, 0.3)):
+    x = [torch.zeros(2, length, 64, dtype=torch.bfloat16) for _ in range(3)]
+    masks = PositionalMask("forward", window=window), PositionalMask("backward")
+    call = launch.Triton(masks, 5.0, p, True)
+    inputs = (*x, None, padding[:, :length], None, seed)
+    call.backward(x[0], inputs, call.forward(inputs))
+for kernel in (kernels.forward_kernel, kernels.key_kernel):
+    print(len(kernel.device_caches[0][0]))
+"""
+
+
+@pytest.mark.slow
+def test_disa_is_compiled_once_for_all_lengths_masks_and_dropout(run_cli, tmp_path):
+    done = run_cli(["-c", DISA], TRITON_CACHE_DIR=str(tmp_path), fresh=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-2:] == ["1", "1"], done.stdout

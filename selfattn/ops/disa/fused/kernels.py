@@ -13,7 +13,7 @@ from ...common.triton_tools import (
     at_most,
     dropout_factor,
     inline,
-    jit,
+    kernel,
     key_span,
     narrow,
     tl,
@@ -124,7 +124,7 @@ def _sums(
     return den, num, slope, slope_x
 
 
-@jit
+@kernel
 def forward_kernel(
     x_ptr, a_ptr, b_ptr, padding_ptr, unseen_ptr, bounds_ptr, seed_ptr, out_ptr, mean_ptr, den_ptr,
     change_ptr,
@@ -214,7 +214,7 @@ def _key_sums(
     return gx, 4.0 * ga
 
 
-@jit
+@kernel
 def key_kernel(
     x_ptr, a_ptr, b_ptr, padding_ptr, unseen_ptr, bounds_ptr, seed_ptr, out_ptr, grad_ptr, gx_ptr,
     ga_ptr,
