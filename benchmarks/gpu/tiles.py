@@ -68,7 +68,7 @@ def run(results: Results) -> None:
 def _search(results: Results, dtype: str, width: int, variant: str, ahead: Executor | None) -> None:
     index = list(VARIANTS).index(variant)
     current = configs.STEPS[DTYPES[dtype], width]
-    steps = {name: int(s[index]) for name, s in zip(configs.LADDERS, current, strict=True)}
+    steps = {name: int(s[index], 16) for name, s in zip(configs.LADDERS, current, strict=True)}
     for kernel, ladder in configs.LADDERS.items():
         queries = configs.LADDERS["forward"][steps["forward"]].queries
         fitting = [
@@ -146,7 +146,7 @@ def _timed(job: Job, samples: int) -> Row:
     del row["steps"], row["shape"]
     key = DTYPES[job.dtype], job.width
     kept = configs.STEPS[key]
-    configs.STEPS[key] = tuple(str(job.steps[n]) * len(VARIANTS) for n in configs.LADDERS)  # type: ignore[assignment]
+    configs.STEPS[key] = tuple(f"{job.steps[n]:x}" * len(VARIANTS) for n in configs.LADDERS)  # type: ignore[assignment]
     try:
         return row | _measured(lambda: _work(job), job.device, samples)
     finally:
@@ -210,7 +210,7 @@ def write(
         short = next(name for name, found in DTYPES.items() if found == dtype)
         for row in results.find(dtype=short, width=width, best=True):
             variant = list(VARIANTS).index(row["variant"])
-            new[list(configs.LADDERS).index(row["kernel"])][variant] = str(row["step"])
+            new[list(configs.LADDERS).index(row["kernel"])][variant] = f"{row['step']:x}"
         text = text.replace(_line(dtype, width, old), _line(dtype, width, map("".join, new)))
     write_text(path, text)
 

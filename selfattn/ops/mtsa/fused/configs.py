@@ -35,7 +35,8 @@ class Tiles(NamedTuple):
     exact: Tile
 
 
-# From the most work for what a program reads to the fewest registers.
+# From the most work for what a program reads to the fewest registers; then some of four warps, of
+# which a multiprocessor holds two programs or more.
 _QUERY = (
     Tile(128, 64, 8, 2),
     Tile(128, 32, 8, 2),
@@ -46,6 +47,8 @@ _QUERY = (
     Tile(32, 16, 8, 1),
     Tile(16, 16, 8, 1),
     Tile(16, 16, 4, 1),
+    Tile(64, 64, 4, 2),
+    Tile(64, 32, 4, 2),
 )
 _KEY = (
     Tile(64, 128, 8, 2, 32),
@@ -58,6 +61,8 @@ _KEY = (
     Tile(16, 32, 8, 1, 32),
     Tile(16, 16, 8, 1, 16),
     Tile(16, 16, 4, 1, 16),
+    Tile(64, 64, 4, 2, 32),
+    Tile(32, 64, 4, 2),
 )
 _VALUE = (
     Tile(64, 128, 8, 2),
@@ -70,9 +75,10 @@ _VALUE = (
     Tile(16, 32, 8, 1),
     Tile(16, 16, 8, 1),
     Tile(16, 16, 4, 1),
+    Tile(32, 64, 4, 2),
 )
 LADDERS = {"forward": _QUERY, "query": _QUERY, "key": _KEY, "value": _VALUE}
-# Steps for forward, query, key and value; of each: plain, log-sigmoid, dropout, both.
+# Steps (hexadecimal) for forward, query, key and value; of each: plain, log-sigmoid, dropout, both.
 STEPS: dict[tuple[torch.dtype, int], tuple[str, str, str, str]] = {
     (torch.bfloat16, 32): ("0000", "0111", "0111", "0111"),
     (torch.bfloat16, 64): ("0011", "0011", "0213", "0033"),
@@ -109,7 +115,7 @@ def choose(dtype: torch.dtype, widths: tuple[int, int], logsigmoid: bool, droppe
     size = padded(max(widths))
     variant = logsigmoid + 2 * dropped
     steps = zip(LADDERS.values(), STEPS[dtype, max(size, 32)], strict=True)
-    forward, query, key, value = (ladder[int(step[variant])] for ladder, step in steps)
+    forward, query, key, value = (ladder[int(step[variant], 16)] for ladder, step in steps)
     exact = Tile(16, 4, 4, 1) if size <= 64 else Tile(8, 4, 8, 1)
     return Tiles(forward, query, key, value, exact)
 
