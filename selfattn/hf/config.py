@@ -23,6 +23,8 @@ SYNONYMS = {
     **dict.fromkeys(("num_layers", "n_layers", "encoder_layers"), "num_hidden_layers"),
     **dict.fromkeys(("nhead", "num_heads", "n_heads"), "num_attention_heads"),
     **dict.fromkeys(("dim_feedforward", "ffn_dim"), "intermediate_size"),
+    **dict.fromkeys(("hidden_dropout_prob", "resid_pdrop"), "dropout"),
+    **dict.fromkeys(("attention_probs_dropout_prob", "attn_pdrop"), "attention_dropout"),
 }
 
 

@@ -39,7 +39,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by",
         choices=("epoch", "update"),
-        default="epoch",
         help="with --dir: checkpointN.pt or checkpoint_EPOCH_N.pt (default: epoch)",
     )
     parser.add_argument(
@@ -56,8 +55,9 @@ def check(args: argparse.Namespace) -> None:
     """Refuse flags that do not fit, before anything is read or written."""
     if args.dir and args.last is None:
         args.refuse("--dir needs --last N")
-    if args.inputs and args.last is not None:
-        args.refuse("--last belongs to --dir, not to --inputs")
+    for flag in ("last", "by"):
+        if args.inputs and getattr(args, flag) is not None:
+            args.refuse(f"--{flag} belongs to --dir, not to --inputs")
     if args.keep_vectors is not None and args.keep_vectors < 0:
         args.refuse(f"--keep-vectors is {args.keep_vectors}, but must be 0 or more")
 
@@ -66,7 +66,7 @@ def main(args: argparse.Namespace) -> None:
     """Average the checkpoints and write the result."""
     check(args)
     given = [saved.find_checkpoint(path) for path in args.inputs or ()]
-    inputs = given or averaging.latest(args.dir, args.last, args.by)
+    inputs = given or averaging.latest(args.dir, args.last, args.by or "epoch")
     if os.path.realpath(args.output) in map(os.path.realpath, inputs):
         raise UserError(f"--output {args.output} is one of the inputs, which would be lost")
     check_output("--output", args.output)

@@ -204,8 +204,8 @@ def build(path: Path) -> Any:
     """
     # Not sent, and of few requests: Gradio sums up all that it keeps after each one.
     os.environ |= {"GRADIO_ANALYTICS_ENABLED": "False", "GRADIO_ANALYTICS_MAX_EVENTS": "100"}
-    model = opening(path)(path)
     gr = needed("gradio", "selfattn[page]")
+    model = opening(path)(path)
     title = title_of(path)
     layers = ["last", "all", *map(str, range(1, model.layers + 1))]
     with gr.Blocks(title=title, analytics_enabled=False, fill_width=True) as page:

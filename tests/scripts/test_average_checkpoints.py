@@ -47,6 +47,10 @@ def test_last_epochs(average, run_folder):
         (["--dir", ".", "--last", "9"], "--last is 9, but . holds 4 checkpoints by epoch"),
         (["--dir", "."], "--dir needs --last N"),
         (["--inputs", "checkpoint1.pt", "checkpoint7.pt"], "checkpoint7.pt does not exist"),
+        (
+            ["--inputs", "checkpoint1.pt", "--by", "update"],
+            "--by belongs to --dir, not to --inputs",
+        ),
         (["--inputs", "average.pt"], "--output average.pt is one of the inputs"),
         (
             ["--inputs", "checkpoint1.pt", "./checkpoint1.pt"],
@@ -56,7 +60,7 @@ def test_last_epochs(average, run_folder):
         (["--inputs", "checkpoint1.pt", "--keep-vectors", "-1"], "--keep-vectors is -1, but must"),
         (["--inputs", "large.pt", "--half"], "the weight weight is too large for half precision"),
     ],
-    ids=["too-many", "no-number", "missing", "overwritten", "twice", "other", "minus", "large"],
+    ids="too-many no-number missing by overwritten twice other minus large".split(),
 )
 def test_mistakes(average, args, message, run_folder):
     done = average(*args, "--output", "average.pt", cwd=run_folder)

@@ -84,6 +84,9 @@ def test_what_to_install_is_said(tagger, monkeypatch):
     monkeypatch.setitem(sys.modules, "gradio", None)
     with pytest.raises(UserError, match=r"install it with `pip install selfattn\[page\]`"):
         page.build(tagger)
+    monkeypatch.setattr(page, "opening", None)  # said before the model is read
+    with pytest.raises(UserError, match="pip install"):
+        page.build(tagger)
 
 
 @pytest.fixture

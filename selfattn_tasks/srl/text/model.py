@@ -132,15 +132,14 @@ class SRL:
             text = Text(text)
         if isinstance(text, Text) and not text.predicates:
             text = replace(text, predicates=tuple(names_in(predicates)))
-        several = [text] if isinstance(text, Text) else text
         found = list(
-            self.stream(several, predicates=predicates, tokenized=tokenized, confidence=confidence)
+            self.stream(text, predicates=predicates, tokenized=tokenized, confidence=confidence)
         )
         return found[0] if isinstance(text, Text) else found
 
     def stream(
         self,
-        texts: Iterable[str | Text],
+        texts: str | Text | Iterable[str | Text],
         *,
         predicates: Sequence[str] = (),
         tokenized: bool = False,
@@ -151,7 +150,7 @@ class SRL:
         """Label any number of texts, in order, with the memory of one window.
 
         Args:
-            texts: read as they are needed.
+            texts: read as they are needed; one alone is a text, too.
             predicates: words that are the predicates of all texts without their own; those that
                 a text lacks do not matter.
             tokenized: as for the call.
@@ -162,6 +161,7 @@ class SRL:
         Raises:
             UserError: as for the call, and if a text's own predicates are not in it.
         """
+        texts = [texts] if isinstance(texts, str | Text) else texts
         total = len(texts) if isinstance(texts, Sequence) else None
         with Progress(
             None, "labelling", total, "texts", stream=sys.stderr, disable=not progress

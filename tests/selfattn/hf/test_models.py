@@ -305,6 +305,7 @@ def test_a_missing_token_is_said():
         ({"decoder_ffn_dim": 0}, "decoder_ffn_dim 0 is not allowed; it must be at least 1"),
         ({"dropout": 1.5}, r"dropout 1.5 is not allowed; it must be in \[0, 1\)"),
         ({"d_model": 8}, "has no argument 'd_model'; do you mean 'hidden_size'"),
+        ({"hidden_dropout_prob": 0.1}, "do you mean 'dropout'"),
     ],
 )
 def test_mistakes_in_a_configuration(wrong, message):

@@ -142,6 +142,7 @@ def test_batches_and_streams_give_what_single_texts_give(model):
     assert [plain(document) for document in model(texts)] == single
     windowed = SRL(model.predictor, window=30)
     assert [plain(document) for document in windowed.stream(iter(texts))] == single
+    assert [plain(document) for document in windowed.stream(texts[1])] == single[1:2]
 
 
 def test_a_stream_reads_as_it_goes_and_holds_one_window(model):
