@@ -122,6 +122,7 @@ def test_the_slurm_script_with_two_hosts(alone, together, prepared, run_cli, tmp
 LEAVING = """
 import os, sys, torch.distributed as dist
 dist.init_process_group("gloo", init_method=sys.argv[1], rank=1, world_size=2)
+sys.stdin.read()  # until the other one has met it, too
 os._exit(1)
 """
 
@@ -131,8 +132,10 @@ def test_a_process_whose_partner_has_died_says_so(tmp_path):
     from plugin.compat.commands import explain
 
     meeting = (tmp_path / "store").as_uri()
-    with subprocess.Popen([sys.executable, "-c", LEAVING, meeting]):
+    command = [sys.executable, "-c", LEAVING, meeting]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as partner:
         torch.distributed.init_process_group("gloo", init_method=meeting, rank=0, world_size=2)
+        partner.communicate()  # it leaves
         try:
             with pytest.raises(RuntimeError) as raised:
                 torch.distributed.all_reduce(torch.ones(1))
