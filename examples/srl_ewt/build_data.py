@@ -15,7 +15,6 @@ tags and dependencies alone tell the predicates that are verbs: a bound for what
 import argparse
 import sys
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -28,6 +27,7 @@ from selfattn_tasks.folder import new_folder, sha256_of
 from selfattn_tasks.srl import Proposition, Sentence, Span
 from selfattn_tasks.srl.formats import conll
 from selfattn_tasks.srl.formats.brackets import BracketError, parse_brackets
+from selfattn_tasks.srl.formats.conllu import Tree, read_trees
 from selfattn_tasks.srl.formats.rows import NO_PREDICATE, Block, read_blocks
 from selfattn_tasks.srl.propositions import CONTINUATION, VERB
 from selfattn_tasks.srl.scorer import Counts
@@ -58,47 +58,30 @@ KNOWN = {
 _SENTENCE, _POS, _ROLESET, _FIRST = 1, 4, 7, 8
 
 
-@dataclass(frozen=True)
-class Tokens:
-    """Words, their parts of speech (Penn tags) and the verbs that are no auxiliaries."""
-
-    words: list[str] = field(default_factory=list)
-    tags: list[str] = field(default_factory=list)
-    main_verbs: set[int] = field(default_factory=set)
-
-
-def tokens_of(path: Path) -> dict[int, Tokens]:
+def trees_of(path: Path) -> dict[int, Tree]:
     """The sentences of a CoNLL-U file by their number in the document, from 0."""
-    found: dict[int, Tokens] = {}
-    number = -1
-    for place, line in enumerate(read_lines(path), start=1):
-        if line.startswith("# sent_id"):
-            try:
-                number = int(line.rpartition("-")[2]) - 1
-            except ValueError:
-                raise UserError(
-                    f"{path}, line {place}: the sent_id must end in -NUMBER: {line!r}"
-                ) from None
-        columns = line.split("\t")
-        # 2-3 is a contraction of words that follow, 8.1 a word that is only understood.
-        if columns[0].isdigit():
-            if len(columns) != 10:
-                raise UserError(f"{path}, line {place}: {len(columns)} columns, but CoNLL-U has 10")
-            sentence = found.setdefault(number, Tokens())
-            if columns[4].startswith("VB") and not columns[7].startswith("aux"):
-                sentence.main_verbs.add(len(sentence.words))
-            sentence.words.append(columns[1].replace(" ", "_"))
-            sentence.tags.append(columns[4])
+    found = {}
+    for tree in read_trees(path):
+        number = tree.name.rpartition("-")[2]
+        if not number.isdigit():
+            raise UserError(f"{path}: the sent_id must end in -NUMBER: {tree.name!r}")
+        found[int(number) - 1] = tree
     return found
 
 
-def why_apart(block: Block, tokens: Tokens) -> str:
+def main_verbs_of(tree: Tree) -> set[int]:
+    """The verbs that are no auxiliaries."""
+    words = enumerate(zip(tree.tags, tree.relations, strict=True))
+    return {i for i, (tag, name) in words if tag.startswith("VB") and not name.startswith("aux")}
+
+
+def why_apart(block: Block, tree: Tree | None) -> str:
     """Why annotation and words are not of one sentence; empty if they are."""
-    if not tokens.words:
+    if tree is None:
         return "sentences without words"
-    if len(tokens.words) != len(block.rows):
+    if len(tree.words) != len(block.rows):
         return "sentences with other tokens"
-    other = sum(row[_POS] != tag for row, tag in zip(block.rows, tokens.tags, strict=True))
+    other = sum(row[_POS] != tag for row, tag in zip(block.rows, tree.tags, strict=True))
     # Some tags were corrected in one repository alone; this many mean another text of one length.
     return "sentences with other tags" if other > max(2, 0.3 * len(block.rows)) else ""
 
@@ -168,19 +151,20 @@ def document(
     if skeleton is None:
         counts["documents without annotation"] += 1
         return []
-    tokens = tokens_of(words / "not-to-release" / "sources" / genre / f"{name}.conllu")
+    trees = trees_of(words / "not-to-release" / "sources" / genre / f"{name}.conllu")
     sentences = []
     for block in read_blocks(skeleton):
         number = block.rows[0][_SENTENCE]
         if not number.isdigit():
             raise block.error(0, f"{number!r} is not the number of a sentence")
-        here = tokens.get(int(number), Tokens())
-        if reason := why_apart(block, here):
+        tree = trees.get(int(number))
+        reason = why_apart(block, tree)
+        if tree is None or reason:
             counts[reason] += 1
             continue
-        sentence = Sentence(tuple(here.words), propositions_of(block, kind, counts))
+        sentence = Sentence(tree.words, propositions_of(block, kind, counts))
         sentences.append(sentence)
-        gold, verbs = {p.predicate for p in sentence.propositions}, here.main_verbs
+        gold, verbs = {p.predicate for p in sentence.propositions}, main_verbs_of(tree)
         main_verbs.update(
             correct=len(verbs & gold), excess=len(verbs - gold), missed=len(gold - verbs)
         )

@@ -5,7 +5,7 @@ import logging
 from typing import Any
 
 import torch
-from fairseq import checkpoint_utils
+from fairseq import checkpoint_utils, utils
 from fairseq.file_io import PathManager
 from fairseq.models import BaseFairseqModel
 from fairseq.trainer import Trainer
@@ -59,6 +59,7 @@ def _upgrade_state_dict(original: Any, state: Any) -> Any:
             task.check_state(state.get("task_state") or {}, _Reading.path)
         vocabulary.check(task, state.get("task_state"), _Reading.path)
         _check_flags(_Reading.trainer.cfg)
+        _check_criterion(_Reading.trainer, state)
     return original(state)
 
 
@@ -84,6 +85,19 @@ def _check_flags(cfg: Any) -> None:
         logger.warning("%s: the weights may not mean the same here", message)
     else:
         raise UserError(f"{message}: use the flags of its training, or another --save-dir")
+
+
+def _check_criterion(trainer: Trainer, state: Any) -> None:
+    """Check that a checkpoint has weights of the criterion if and only if the training does."""
+    stored, ours = bool(state.get("criterion")), utils.has_parameters(trainer.get_criterion())
+    if stored == ours or warm_start.is_starting():
+        return
+    there, here = ("with", "leaves it out") if stored else ("without", "gives it")
+    raise UserError(
+        f"{_Reading.path} was trained {there} weights of its criterion (--scaffold), but this "
+        f"command {here}; use the flags of its training, or start another one from it with "
+        "--finetune-from-model"
+    )
 
 
 def _other_flags(flags: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairseq.criterions import register_criterion
-from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.dataclass import ChoiceEnum
 from torch import Tensor
 
 from selfattn.errors import UserError
@@ -13,12 +13,13 @@ from selfattn_tasks.srl.decode import bio_constraints
 from selfattn_tasks.srl.tags import WORD_BY_WORD
 
 from .._flags import flag
+from ._scaffold import ScaffoldConfig, log_scaffold
 from ._sums import log_mean
 from .bio_tagging import IGNORED, BIOTaggingCriterion
 
 
 @dataclass
-class BIOCRFConfig(FairseqDataclass):
+class BIOCRFConfig(ScaffoldConfig):
     """Flags of the criterion."""
 
     crf_constraints: ChoiceEnum(("strict", "he", "tan")) = flag(  # type: ignore[valid-type]
@@ -38,16 +39,26 @@ class BIOCRFCriterion(BIOTaggingCriterion):
     Args:
         task: ``srl_tagging``, with its labels.
         crf_constraints: ``strict``, ``he`` or ``tan``.
+        scaffold: as for :class:`.bio_tagging.BIOTaggingCriterion`.
+        scaffold_weight: likewise.
+        scaffold_layer: likewise.
 
     Raises:
         UserError: if the task is to find predicates, which takes probabilities of single words, or
             validates by a decoder that takes them.
     """
 
-    def __init__(self, task: Any, crf_constraints: str) -> None:
+    def __init__(
+        self,
+        task: Any,
+        crf_constraints: str,
+        scaffold: str | None = None,
+        scaffold_weight: float = 0.1,
+        scaffold_layer: int = 0,
+    ) -> None:
         if not hasattr(task, "target"):
             raise UserError("--criterion bio_crf needs --task srl_tagging")
-        super().__init__(task, label_smoothing=0.0)
+        super().__init__(task, 0.0, scaffold, scaffold_weight, scaffold_layer)
         if task.target != "arguments":
             raise UserError(
                 f"--target {task.target} does not fit --criterion bio_crf, which is for arguments; "
@@ -64,7 +75,8 @@ class BIOCRFCriterion(BIOTaggingCriterion):
         self, model: Any, sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, int, dict[str, Any]]:
         """fairseq's hook: loss, number of words, what to log; ``(B,)`` without ``reduce``."""
-        scores, target = model(**sample["net_input"]), sample["target"]
+        scores, more, more_logged = self.run(model, sample["net_input"])
+        target = sample["target"]
         padding_mask = sample["net_input"]["padding_mask"]
         log_probs, fits = log_likelihood(scores, target, padding_mask, self.constraints)
         counted = (target != IGNORED) & fits[:, None]
@@ -75,10 +87,12 @@ class BIOCRFCriterion(BIOTaggingCriterion):
             "ntokens": words,
             "nsentences": len(target),
             "sample_size": words,
+            **more_logged,
         }
-        return loss if reduce else -log_probs, words, logged
+        return loss + more if reduce else -log_probs, words, logged
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:
-        """Log the mean loss in nats per word."""
+        """Log the mean losses in nats per word."""
         log_mean(logging_outputs, "loss")
+        log_scaffold(logging_outputs)

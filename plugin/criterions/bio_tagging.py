@@ -6,12 +6,15 @@ from typing import Any
 
 import torch
 from fairseq.criterions import register_criterion
-from fairseq.dataclass import FairseqDataclass
 from torch import Tensor
 
 from selfattn.errors import UserError
+from selfattn_tasks.srl.tagger.network import sentences_of
 
 from .._flags import flag
+from ..compat import warm_start
+from ..tasks._shared import outputs_of
+from ._scaffold import ScaffoldConfig, build_scaffold, log_scaffold
 from ._sums import SummingCriterion, log_mean
 
 # Target for padding, and for labels that do not occur in training.
@@ -19,7 +22,7 @@ IGNORED = -100
 
 
 @dataclass
-class BIOTaggingConfig(FairseqDataclass):
+class BIOTaggingConfig(ScaffoldConfig):
     """Flags of the criterion."""
 
     label_smoothing: float = flag(
@@ -37,13 +40,25 @@ class BIOTaggingCriterion(SummingCriterion):
     Args:
         task: the task.
         label_smoothing: e.
+        scaffold: file of trees; None for none.
+        scaffold_weight: what their losses count.
+        scaffold_layer: the layer that learns them.
 
     Raises:
-        UserError: if e is not in [0, 1).
+        UserError: if e is not in [0, 1), or a value for the scaffold is not allowed.
     """
 
-    def __init__(self, task: Any, label_smoothing: float) -> None:
+    def __init__(
+        self,
+        task: Any,
+        label_smoothing: float,
+        scaffold: str | None = None,
+        scaffold_weight: float = 0.1,
+        scaffold_layer: int = 0,
+    ) -> None:
         super().__init__(task)
+        self.scaffold = build_scaffold(task, scaffold, scaffold_weight, scaffold_layer)
+        self.scaffold_weight = scaffold_weight
         if not 0 <= label_smoothing < 1:
             raise UserError(f"--label-smoothing {label_smoothing} is not allowed; [0, 1) is")
         self.smoothing = label_smoothing
@@ -56,7 +71,7 @@ class BIOTaggingCriterion(SummingCriterion):
         Without ``reduce`` the loss is ``(B, T)``, 0 where a word does not count. So is
         ``nll_loss``, the negative log-probability of the gold label, in what is logged.
         """
-        scores = model(**sample["net_input"])
+        scores, more, more_logged = self.run(model, sample["net_input"])
         target = sample["target"]
         counted = target != IGNORED
         log_probs = torch.log_softmax(scores[counted].float(), -1)
@@ -71,18 +86,40 @@ class BIOTaggingCriterion(SummingCriterion):
             "ntokens": words,
             "nsentences": len(target),
             "sample_size": words,
+            **more_logged,
         }
         if not reduce:
             zeros = torch.zeros_like(target, dtype=losses.dtype)
             loss = zeros.masked_scatter(counted, losses)
             log_p = log_probs.detach().gather(1, gold[:, None])
             logged["nll_loss"] = zeros.masked_scatter(counted, -log_p)
-        return loss, words, logged
+        return loss + more, words, logged
+
+    def run(
+        self, model: Any, inputs: dict[str, Tensor]
+    ) -> tuple[Tensor, Tensor | float, dict[str, Tensor]]:
+        """One pass: scores ``(B, T, labels)``, what a scaffold adds to the loss, what it logs."""
+        if self.scaffold is None or not model.training:
+            return model(**inputs), 0.0, {}
+        with outputs_of(model.tagger.layers[self.scaffold.layer - 1]) as hidden:
+            scores = model(**inputs)
+        words = inputs["words"]
+        if len(hidden[0]) < len(words):  # below --late-layers there is one row a sentence
+            words = words[sentences_of(**inputs)[0]]
+        loss, logged = self.scaffold(hidden[0], words)
+        return scores, self.scaffold_weight * loss, logged
+
+    def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
+        """torch's hook; a training that starts from another's weights starts its scaffold anew."""
+        if warm_start.is_starting():
+            return None
+        return super().load_state_dict(state_dict, *args, **kwargs)
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:
-        """Log the mean loss in nats per word, and the share of correct labels in percent."""
+        """Log the mean losses in nats per word, and the share of correct labels in percent."""
         log_mean(logging_outputs, "loss")
+        log_scaffold(logging_outputs)
         log_mean(logging_outputs, "correct_words", digits=2, percent="accuracy")
 
 

@@ -92,6 +92,8 @@ class SRLTaggingTask(FairseqTask):
         self.tagger = TaggerState(vocabulary, target=self.target)
         # The word vectors that a model starts from, while it is built.
         self.vectors: WordVectors | None = None
+        # Whether the model is built to be trained, not to be validated.
+        self.trains = False
         # The encoder of a model that has one, which splits words into pieces.
         self.features: Features | None = None
         self._spelt: dict[tuple[int, ...], tuple[int, ...]] = {}
@@ -153,6 +155,7 @@ class SRLTaggingTask(FairseqTask):
             self._read_alphabet()
         model = super().build_model(cfg, from_checkpoint)
         self.vectors = None
+        self.trains = not from_checkpoint
         self.features = model.tagger.features
         self.tagger = replace(self.tagger, config=model.tagger.config)
         return model

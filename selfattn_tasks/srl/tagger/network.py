@@ -142,22 +142,24 @@ def indicator_of(places: Sequence[int], length: int, device: torch.device | None
 _OF_ROWS = ("pieces", "firsts", "places")
 
 
-def shared(*inputs: Tensor) -> tuple[Tensor, Tensor]:
+def sentences_of(words: Tensor, **more: Tensor) -> tuple[Tensor, Tensor]:
     """The different sentences of a batch, and which of them each row has.
 
+    Rows that are equal in all that the network reads of a sentence are one, if they are neighbours.
+
     Args:
-        inputs: ``(B, T)`` each, what the network reads of a sentence; rows that are equal in all of
-            them are one sentence, if they are neighbours.
+        words: ``(B, T)``, as for :meth:`Tagger.forward`.
+        more: its other inputs.
 
     Returns:
         the first row of each sentence ``(S,)``, and the number of each row's sentence ``(B,)``.
     """
     if torch.compiler.is_exporting():  # how many there are depends on the words
-        each = torch.arange(inputs[0].shape[0], device=inputs[0].device)
+        each = torch.arange(words.shape[0], device=words.device)
         return each, each
-    new = torch.zeros_like(inputs[0][:, 0], dtype=torch.bool)
+    new = torch.zeros_like(words[:, 0], dtype=torch.bool)
     new[:1] = True
-    for rows in inputs:
+    for rows in (words, *(more[name] for name in _OF_ROWS if name in more)):
         new[1:] |= (rows[1:] != rows[:-1]).any(1)
     return new.nonzero()[:, 0], new.cumsum(0) - 1
 
@@ -277,7 +279,7 @@ class Tagger(nn.Module):
         if self.mark is None:
             x = self.below(words, padding_mask, **more)
         else:
-            first, sentence = shared(words, *(more[name] for name in _OF_ROWS if name in more))
+            first, sentence = sentences_of(words, **more)
             mask = None if padding_mask is None else padding_mask[first]
             of_rows = {name: more[name][first] for name in _OF_ROWS if name in more}
             x = self.below(words[first], mask, **more | of_rows)[sentence]  # (S, T, C) -> (B, T, C)

@@ -1,0 +1,177 @@
+"""A syntactic scaffold: trees of training sentences, which a tagger learns beside its labels."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+import torch
+from fairseq.dataclass import FairseqDataclass
+from torch import Tensor, nn
+from torch.nn import functional
+
+from selfattn.errors import UserError
+from selfattn_tasks.srl.formats.conllu import UNKNOWN, Tree, read_trees
+from selfattn_tasks.srl.tagger.network import TaggerConfig
+from selfattn_tasks.words.vocabulary import PADDING, Vocabulary
+
+from .._flags import flag
+from ._sums import log_mean
+
+logger = logging.getLogger(__name__)
+# Target of words that do not count, of padding among them.
+_IGNORED = -100
+# What is learnt of each word: one classifier for each of these fields of Tree.
+_LEARNT = ("tags", "heads", "relations")
+
+
+@dataclass
+class ScaffoldConfig(FairseqDataclass):
+    """Flags of criterions that take a scaffold."""
+
+    scaffold: Optional[str] = flag(  # noqa: UP045 - fairseq reads no other form
+        None,
+        "CoNLL-U file with trees of training sentences, in any order: the network also learns each "
+        "word's part of speech, head and relation, which prediction does not need",
+    )
+    scaffold_weight: float = flag(0.1, "what each of the three losses of --scaffold counts")
+    scaffold_layer: int = flag(0, "the layer that --scaffold trains (default: 0, the middle one)")
+
+
+class Scaffold(nn.Module):
+    """Losses of part of speech, head and relation, from one layer of a tagger.
+
+    Multi-task learning as in Swayamdipta et al. (2018), equation 1 with several scaffolds; heads
+    are labels of words (Strzyz et al. 2019). The classifiers belong to the training: checkpoints
+    hold them beside the network, for resuming, and predictions do not need them.
+
+    Differs:
+        Swayamdipta et al. learn constituents of spans in a segmental model; here every word has a
+        part of speech and a dependency, learnt from a lower layer as in Strubell et al. (2018).
+
+    Args:
+        trees: of training sentences; of two with the same words, the first counts.
+        vocabulary: of the training.
+        tagger: sizes of the network.
+        layer: counted from 1; 0: the middle one.
+        name: of the file, for messages.
+
+    Raises:
+        UserError: if there is no such layer.
+    """
+
+    def __init__(
+        self,
+        trees: Sequence[Tree],
+        vocabulary: Vocabulary,
+        tagger: TaggerConfig,
+        layer: int,
+        name: str,
+    ) -> None:
+        super().__init__()
+        if not 0 <= layer <= tagger.layers:
+            raise UserError(
+                f"--scaffold-layer {layer} is not allowed; it must be from 1 to {tagger.layers}, "
+                "or 0 for the middle one"
+            )
+        self.layer = layer or -(-tagger.layers // 2)
+        found = ({label for t in trees for label in getattr(t, field)} for field in _LEARNT)
+        self.labels = [sorted(labels - {UNKNOWN}) for labels in found]
+        for field, labels in zip(_LEARNT, self.labels, strict=True):
+            if not labels:
+                logger.warning("--scaffold %s has no %s: they are not learnt", name, field)
+        self.classifiers = nn.ModuleList(
+            nn.Linear(tagger.width, max(len(labels), 1)) for labels in self.labels
+        )
+        numbers = [{label: i for i, label in enumerate(labels)} for labels in self.labels]
+        self._targets: dict[tuple[int, ...], list[list[int]]] = {}
+        for tree in trees:
+            rows = tuple(vocabulary.encode(tree.words))
+            self._targets.setdefault(
+                rows,
+                [
+                    [known.get(label, _IGNORED) for label in getattr(tree, field)]
+                    for field, known in zip(_LEARNT, numbers, strict=True)
+                ],
+            )
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """torch's hook: the names of the labels, for a checkpoint."""
+        return {"labels": self.labels}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """torch's hook: compare the names with a checkpoint's.
+
+        Raises:
+            UserError: if they differ.
+        """
+        if state["labels"] != self.labels:
+            raise UserError(
+                "--scaffold has other labels than in the training of the checkpoint; give the same "
+                "file, or another --save-dir"
+            )
+
+    def targets(self, words: Tensor) -> Tensor:
+        """Numbers of the labels.
+
+        Args:
+            words: ``(S, T)`` row numbers, padded on the right.
+
+        Returns:
+            ``(3, S, T)``; ``-100`` for padding, and for sentences without a tree.
+        """
+        targets = torch.full((len(_LEARNT), *words.shape), _IGNORED)
+        lengths = (words != PADDING).sum(1).tolist()
+        for i, (row, length) in enumerate(zip(words.tolist(), lengths, strict=True)):
+            found = self._targets.get(tuple(row[:length]))
+            if found is not None:
+                targets[:, i, :length] = torch.tensor(found)
+        return targets.to(words.device)
+
+    def forward(self, hidden: Tensor, words: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The losses.
+
+        Args:
+            hidden: ``(S, T, C)``, what the layer gave.
+            words: ``(S, T)``.
+
+        Returns:
+            their sum over classifiers and words in nats, and what to log: that sum, the words that
+            count, and all words.
+        """
+        targets = self.targets(words)
+        losses = [
+            functional.cross_entropy(
+                classifier(hidden).float().flatten(0, 1), target.flatten(), reduction="sum"
+            )
+            for classifier, target in zip(self.classifiers, targets, strict=True)
+        ]
+        loss = torch.stack(losses).sum()
+        return loss, {
+            "scaffold_loss": loss.data,
+            "scaffold_learnt": (targets != _IGNORED).any(0).sum(),
+            "scaffold_words": (words != PADDING).sum(),
+        }
+
+
+def log_scaffold(logging_outputs: list[dict[str, Any]]) -> None:
+    """Log the mean loss in nats per word, and the share of words that have a tree in percent."""
+    log_mean(logging_outputs, "scaffold_loss", over="scaffold_learnt")
+    log_mean(
+        logging_outputs, "scaffold_learnt", over="scaffold_words", digits=2, percent="scaffold_seen"
+    )
+
+
+def build_scaffold(task: Any, path: str | None, weight: float, layer: int) -> Scaffold | None:
+    """What ``--scaffold`` asks for; None without it, and where nothing is trained.
+
+    Raises:
+        UserError: if a flag's value is not allowed, or the file is not CoNLL-U.
+    """
+    if not weight > 0:
+        raise UserError(f"--scaffold-weight {weight} is not allowed; it must be above 0")
+    tagger: TaggerConfig | None = getattr(getattr(task, "tagger", None), "config", None)
+    if path is None or tagger is None or not task.trains:
+        return None
+    return Scaffold(read_trees(Path(path)), task.vocabulary, tagger, layer, path)
