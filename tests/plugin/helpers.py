@@ -2,13 +2,15 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from selfattn_tasks import checkpoints
+from tests.conftest import free_port
 
 # An epoch has 5 updates, so a checkpoint of every 4th update lies inside of an epoch.
 FLAGS = """
@@ -61,3 +63,17 @@ def sentence(done: Any, command: str = "fairseq-train") -> str:
     line: str = done.stderr.splitlines()[-1]
     assert line.startswith(f"{command}: error: "), done.stderr
     return line
+
+
+def run_ranks(run_cli: Callable[..., Any], command: list[Any], *more: str) -> list[str]:
+    """fairseq-train by hand, once for each of two ranks; what each printed. Both must succeed."""
+    group = ["--distributed-world-size", "2", "--distributed-no-spawn"]
+    address = f"--distributed-init-method=tcp://127.0.0.1:{free_port()}"
+    train = ["-m", "fairseq_cli.train", *command, *group, address, *more]
+    with ThreadPoolExecutor() as pool:
+        ranks = [pool.submit(run_cli, [*train, "--distributed-rank", rank]) for rank in "01"]
+    outputs = []
+    for done in (rank.result() for rank in ranks):
+        assert done.returncode == 0, done.stderr[-5000:]
+        outputs.append(done.stdout + done.stderr)
+    return outputs

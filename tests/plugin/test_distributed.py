@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,27 +13,13 @@ pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
 from tests.conftest import free_port  # noqa: E402
-from tests.plugin.helpers import FLAGS, losses, sentence, weights  # noqa: E402
+from tests.plugin.helpers import FLAGS, losses, run_ranks, sentence, weights  # noqa: E402
 
 # Each process draws its own dropout, so that it must be off for a comparison.
 MORE = """
     --max-update 6 --save-interval-updates 2 --disable-validation
     --dropout 0 --attention-dropout 0
 """.split()
-
-
-def run_ranks(run_cli, command: list, *more: str) -> list[str]:
-    """fairseq-train by hand, once for each of two ranks; what each printed. Both must succeed."""
-    group = ["--distributed-world-size", "2", "--distributed-no-spawn"]
-    address = f"--distributed-init-method=tcp://127.0.0.1:{free_port()}"
-    train = ["-m", "fairseq_cli.train", *command, *group, address, *more]
-    with ThreadPoolExecutor() as pool:
-        ranks = [pool.submit(run_cli, [*train, "--distributed-rank", rank]) for rank in "01"]
-    outputs = []
-    for done in (rank.result() for rank in ranks):
-        assert done.returncode == 0, done.stderr[-5000:]
-        outputs.append(done.stdout + done.stderr)
-    return outputs
 
 
 def two_processes(run_cli, data: Path, save_dir: Path, *more: str) -> list[str]:

@@ -15,7 +15,7 @@ from selfattn_tasks.srl.formats.conllu import Tree  # noqa: E402
 from selfattn_tasks.srl.prepare import prepare  # noqa: E402
 from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig  # noqa: E402
 from selfattn_tasks.words.vocabulary import Vocabulary  # noqa: E402
-from tests.plugin.helpers import logged, sentence  # noqa: E402
+from tests.plugin.helpers import logged, run_ranks, sentence  # noqa: E402
 from tests.plugin.srl_corpus import sentences  # noqa: E402
 
 FLAGS = """
@@ -155,6 +155,26 @@ def test_where_predicates_are_marked_late(train, corpus, tmp_path):
     found = logged((done.stdout + done.stderr).splitlines(), "train_inner")
     assert float(found[-1]["scaffold_loss"]) < float(found[0]["scaffold_loss"])
     assert {float(record["scaffold_seen"]) for record in found} == {100.0}
+
+
+def test_two_processes_equal_one(train, corpus, run_cli, tmp_path):
+    """Also where few sentences have trees; fairseq wraps a criterion that has weights."""
+    flags = ["--scaffold", corpus / "few.conllu", "--max-update", "4", "--disable-validation"]
+    flags += ["--dropout", "0", "--attention-dropout", "0", "--activation-dropout", "0"]
+    flags += ["--embedding-dropout", "0"]
+    done = train(tmp_path / "one", *flags, "--update-freq", "2")
+    assert done.returncode == 0, done.stderr
+    alone = logged((done.stdout + done.stderr).splitlines(), "train_inner")
+    command = [corpus / "data", *FLAGS, "--save-dir", tmp_path / "two", *flags]
+    lines = [line for output in run_ranks(run_cli, command) for line in output.splitlines()]
+    for one, two in zip(alone, logged(lines, "train_inner"), strict=True):
+        for name in ("loss", "scaffold_loss", "scaffold_seen"):
+            assert float(two[name]) == pytest.approx(float(one[name]), abs=2e-3)
+    assert all(0 < float(record["scaffold_seen"]) < 100 for record in alone)
+    states = [checkpoints.read(tmp_path / name / LAST)["criterion"] for name in ("one", "two")]
+    for name, value in states[0].items():
+        if torch.is_tensor(value):
+            torch.testing.assert_close(states[1][name], value, rtol=1e-4, atol=1e-6, msg=name)
 
 
 def test_whole_sequences(train, corpus, tmp_path):
