@@ -10,6 +10,7 @@ that have no argument, in sentences where both repositories have the same tokens
 CoNLL-2005's: ARG0 is A0, ARGM-TMP is AM-TMP. The files are ewt-PREDICATES.SPLIT.conll.
 What is left out is counted, including listed documents without annotation, and so is how well gold
 tags and dependencies alone tell the predicates that are verbs: a bound for what finds predicates.
+ewt.train.conllu holds the trees of the training documents, for --scaffold.
 """
 
 import argparse
@@ -22,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from selfattn.errors import UserError
 from selfattn_tasks.cli import run
-from selfattn_tasks.files import write_json
+from selfattn_tasks.files import write_json, write_text
 from selfattn_tasks.folder import new_folder, sha256_of
 from selfattn_tasks.srl import Proposition, Sentence, Span
 from selfattn_tasks.srl.formats import conll
@@ -136,6 +137,18 @@ def skeletons_of(propbank: Path) -> dict[tuple[str, str], Path]:
     return found
 
 
+def name_of(entry: str) -> tuple[str, str]:
+    """Genre and name of a document of the list, such as ``answers/00/NAME.xml.conllu``."""
+    path = PurePosixPath(entry.removesuffix(".conllu"))
+    return path.parts[0], path.name
+
+
+def source_of(words: Path, entry: str) -> Path:
+    """The file with a document's words and trees."""
+    genre, name = name_of(entry)
+    return words / "not-to-release" / "sources" / genre / f"{name}.conllu"
+
+
 def document(
     words: Path,
     entry: str,
@@ -144,14 +157,13 @@ def document(
     counts: Counter[str],
     main_verbs: Counter[str],
 ) -> list[Sentence]:
-    """The sentences of one document of the list, such as ``answers/00/NAME.xml.conllu``."""
-    path = PurePosixPath(entry.removesuffix(".conllu"))
-    genre, name = path.parts[0], path.name
+    """The sentences of one document of the list."""
+    genre, name = name_of(entry)
     skeleton = skeletons.get((genre, name))
     if skeleton is None:
         counts["documents without annotation"] += 1
         return []
-    trees = trees_of(words / "not-to-release" / "sources" / genre / f"{name}.conllu")
+    trees = trees_of(source_of(words, entry))
     sentences = []
     for block in read_blocks(skeleton):
         number = block.rows[0][_SENTENCE]
@@ -219,6 +231,9 @@ def main() -> None:
                     args.words, entry, skeletons, args.predicates, counts, main_verbs
                 )
             ]
+            if split == "train":
+                texts = ("\n".join(read_lines(source_of(args.words, entry))) for entry in entries)
+                write_text(folder / "ewt.train.conllu", "\n\n".join(texts) + "\n")
             path = folder / f"ewt-{args.predicates}.{split}.conll"
             conll.write_columns(path, sentences)
             summary[split] = {

@@ -6,6 +6,7 @@ import pytest
 
 from selfattn_tasks.srl import Span
 from selfattn_tasks.srl.formats import conll
+from selfattn_tasks.srl.formats.conllu import read_trees
 
 SKELETON = """\
 google/ewt/{doc} 0 0 [WORD] PRP (TOP(S(NP*) - - * (ARG0*) *
@@ -91,6 +92,23 @@ def test_what_is_kept(build, tmp_path):
         "precision": 100, "recall": 50, "f1": pytest.approx(200 / 3),
     }  # fmt: skip
     assert "dev   by gold tags and dependencies alone: predicate F1 66.67" in done.stdout
+
+
+def test_the_trees_of_training(build, tmp_path):
+    """Nothing of another split; those of a document without annotation, too."""
+    lists = build.listed.parent
+    (lists / "ewt.train.txt").write_text("reviews/01/y.xml\nanswers/00/x_ans.xml\n")
+    other = tmp_path / "words" / "not-to-release" / "sources" / "reviews" / "y.xml.conllu"
+    other.parent.mkdir()
+    other.write_text("# sent_id = reviews-y-0001\n1\tFine\t_\t_\tJJ\t_\t0\troot\t_\t_\n")
+    done = build("--splits", "dev", "train")
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in sorted((tmp_path / "out").iterdir())] == [
+        "counts.json", "ewt-verbs.dev.conll", "ewt-verbs.train.conll", "ewt.train.conllu",
+    ]  # fmt: skip
+    trees = read_trees(tmp_path / "out" / "ewt.train.conllu")
+    assert [len(tree.words) for tree in trees] == [1, 7, 2, 2]
+    assert trees[0].words == ("Fine",) and trees[1].tags[0] == "PRP"
 
 
 @pytest.mark.parametrize(("kind", "kept"), [("nouns", [6]), ("all", [3, 6])])
