@@ -46,9 +46,13 @@ def needed(module: str, package: str = "") -> Any:
     name = package or module.partition(".")[0]
     try:
         return importlib.import_module(module)
-    except ModuleNotFoundError:
-        raise UserError(f"{name} is not installed: install it with `pip install {name}`") from None
-    except ImportError as error:  # broken, or of a version that does not fit the others
+    except ImportError as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and f"{module}.".startswith(f"{missing}."):
+            raise UserError(
+                f"{name} is not installed: install it with `pip install {name}`"
+            ) from None
+        # Broken, of a version that does not fit the others, or without what it needs itself.
         reason = str(error).partition("\n")[0]
         raise UserError(f"{module} cannot be imported: {reason}") from error
 

@@ -5,8 +5,10 @@ RAW names the folder of the raw text, GRID another grid, RUNS how many share the
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from selfattn.errors import UserError
@@ -22,7 +24,7 @@ def run(results: Results) -> None:
     """Go on with the grid and keep the records of the runs that are done."""
     grid = Path(os.environ.get("GRID", _EXAMPLE / "evidence.yaml"))
     facts = load(grid)
-    runs, kept = Path(facts["output"]), results.folder / "runs"
+    runs, kept = Path(facts["output"]), results.folder / "grid.tar.gz"
     command = [sys.executable, str(_EXAMPLE.parents[1] / "scripts/run_seeds.py"), str(grid)]
     if not Path(facts["data"]).exists():
         if "RAW" not in os.environ:
@@ -47,4 +49,10 @@ def run(results: Results) -> None:
 
 
 def _evidence(verb: str, runs: Path, kept: Path) -> None:
-    subprocess.run([_EXAMPLE.parent / "evidence.sh", verb, runs, kept], check=True)
+    """``evidence.sh`` with one file for all runs: a lent machine gives few files back."""
+    with tempfile.TemporaryDirectory() as folder:
+        if kept.exists():
+            shutil.unpack_archive(kept, folder, filter="data")
+        subprocess.run([_EXAMPLE.parent / "evidence.sh", verb, runs, folder], check=True)
+        if verb == "save":
+            shutil.make_archive(str(kept).removesuffix(".tar.gz"), "gztar", folder)

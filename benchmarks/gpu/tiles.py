@@ -29,6 +29,7 @@ from .results import Results, Row
 
 SHOWN = ("dtype", "width", "variant", "kernel", "step", "tile", "status", "seconds", "best")
 _SEARCHED = (64, 32, 128)  # head widths, the most usual first
+_BROKEN = "broke the GPU's context"
 _SAMPLE = 0.02  # seconds; the first samples also wake the GPU's clock up
 _DISA = [launch.Tile(*t) for t in itertools.product((64, 32, 16), (64, 32), (8, 4))]
 
@@ -43,6 +44,11 @@ class Job(NamedTuple):
     steps: dict[str, int]
     shape: tuple[int, int, int]  # sentences, heads, tokens
     device: str
+
+    @property
+    def tile(self) -> Any:
+        """That of the step."""
+        return configs.LADDERS[self.kernel][self.steps[self.kernel]]
 
 
 class DiSAJob(NamedTuple):
@@ -105,15 +111,29 @@ def _keep_best(
     """Time jobs unless rows with these keys have a best one; ``short`` compiles them ahead."""
     if results.find(**keys, best=True):
         return
+    broken = results.find(**keys, status=_BROKEN)
     results.drop(**keys)
     if ahead is not None:
         list(ahead.map(timed, short, itertools.repeat(0)))
-    rows = [timed(job, 1 if results.dry else 10) for job in jobs]
+    rows: list[Row] = []
+    for job in jobs:
+        if any(row["tile"] == str(tuple(job.tile)) for row in broken):
+            continue
+        rows.append(timed(job, 1 if results.dry else 10))
+        try:
+            _synchronize(results.device)
+        except Exception:
+            # After an illegal access all else fails, too: the next call leaves this tile out.
+            results.add(*broken, rows[-1] | {"status": _BROKEN, "seconds": None})
+            raise
     fastest = min(rows, key=lambda row: row["seconds"] or float("inf"))
     fastest["best"] = fastest["seconds"] is not None
-    results.add(*rows)
-    if results.device == "cuda":
-        torch.cuda.synchronize()  # raises after an illegal access: all else would fail, too
+    results.add(*rows, *broken)
+
+
+def _synchronize(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
 
 
 def _timed_disa(job: DiSAJob, samples: int) -> Row:
@@ -140,9 +160,7 @@ def _timed_disa(job: DiSAJob, samples: int) -> Row:
 
 def _timed(job: Job, samples: int) -> Row:
     """The row of a step."""
-    step = job.steps[job.kernel]
-    tile = configs.LADDERS[job.kernel][step]
-    row: Row = {**job._asdict(), "step": step, "tile": str(tuple(tile))}
+    row: Row = {**job._asdict(), "step": job.steps[job.kernel], "tile": str(tuple(job.tile))}
     del row["steps"], row["shape"]
     key = DTYPES[job.dtype], job.width
     kept = configs.STEPS[key]
@@ -194,6 +212,9 @@ def write(
 ) -> None:
     """Put the fastest into the tables ``STEPS`` of ``configs.py`` and ``TILES`` of DiSA's launch.
 
+    Steps of MTSA are taken where all ladders were searched: the tiles of one must fit those of
+    another, or gradients would be wrong.
+
     Args:
         results: of a search.
         path: the one file.
@@ -208,9 +229,12 @@ def write(
     for (dtype, width), old in configs.STEPS.items():
         new = [list(steps) for steps in old]
         short = next(name for name, found in DTYPES.items() if found == dtype)
-        for row in results.find(dtype=short, width=width, best=True):
-            variant = list(VARIANTS).index(row["variant"])
-            new[list(configs.LADDERS).index(row["kernel"])][variant] = f"{row['step']:x}"
+        for place, variant in enumerate(VARIANTS):
+            found = results.find(dtype=short, width=width, variant=variant, best=True)
+            best = {row["kernel"]: f"{row['step']:x}" for row in found}
+            if set(best) == set(configs.LADDERS):
+                for steps, kernel in zip(new, configs.LADDERS, strict=True):
+                    steps[place] = best[kernel]
         text = text.replace(_line(dtype, width, old), _line(dtype, width, map("".join, new)))
     write_text(path, text)
 

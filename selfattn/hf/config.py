@@ -2,6 +2,7 @@
 
 import difflib
 from dataclasses import fields
+from numbers import Real
 from typing import Any
 
 from transformers import PreTrainedConfig
@@ -111,10 +112,9 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
         _refuse_misspelt(others, [f.name for f in fields(type(self))])
         choices = {"positions": POSITIONS, "share_embeddings": SHARED, "hidden_act": ACT2FN}
         for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise UserError(
-                    f"{name} {getattr(self, name)!r} is unknown; allowed are {', '.join(allowed)}"
-                )
+            value = getattr(self, name)
+            if not isinstance(value, str) or value not in allowed:
+                raise UserError(f"{name} {value!r} is unknown; allowed are {', '.join(allowed)}")
         if not self.tie_word_embeddings:
             self.share_embeddings = "none"
         self.tie_word_embeddings = self.share_embeddings != "none"
@@ -131,8 +131,9 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
         if self.pad_token_id is not None:
             check_integer("pad_token_id", self.pad_token_id, 0, self.vocab_size - 1)
         for name in ("dropout", "activation_dropout"):
-            if not 0 <= (value := getattr(self, name)) < 1:
-                raise UserError(f"{name} {value} is not allowed; it must be in [0, 1)")
+            value = getattr(self, name)
+            if not isinstance(value, Real) or not 0 <= float(value) < 1:
+                raise UserError(f"{name} {value!r} is not allowed; it must be in [0, 1)")
         found = self.attention_config
         self.switches = {name: getattr(found, name) for name in found.switch_names()}
         self.attention_dropout = self.switches.pop("attention_dropout")

@@ -36,7 +36,9 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
 
     def __init__(self, config: SelfattnConfig) -> None:
         for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
-            check_integer(name, getattr(config, name), 0, config.vocab_size - 1)
+            given = getattr(config, name)
+            for token in given if isinstance(given, list) and given else [given]:
+                check_integer(name, token, 0, config.vocab_size - 1)
         config = copy.deepcopy(config)  # the caller may make an encoder of it, too
         config.is_encoder_decoder = True
         super().__init__(config)

@@ -15,8 +15,8 @@ import torch
 
 from benchmarks import table
 from benchmarks.gpu import __main__ as command
+from benchmarks.gpu import grid, sizes, tiles, timings
 from benchmarks.gpu import results as stage_results
-from benchmarks.gpu import sizes, tiles, timings
 from benchmarks.gpu import tests as stage_tests
 from benchmarks.gpu.results import Results
 from benchmarks.rivals.dot_product import Explicit
@@ -203,6 +203,63 @@ def test_the_fastest_steps_are_written_where_kernels_look_for_them(tmp_path, mon
         assert [s[:2] + s[3] for s in new] == [s[:2] + s[3] for s in old]
 
 
+def test_a_search_that_was_stopped_writes_nothing(tmp_path):
+    """Tiles of one ladder must fit those of the others."""
+    keys = {"dtype": "bf16", "width": 64, "variant": "plain", "best": True}
+    results = Results(tmp_path, "tiles", "cpu")
+    results.add(*({"kernel": name, "step": 1, **keys} for name in list(configs.LADDERS)[:3]))
+    copy = Path(shutil.copy(configs.__file__, tmp_path / "configs.py"))
+    disa = Path(shutil.copy(launch.__file__, tmp_path / "launch.py"))
+    tiles.write(results, copy, disa)
+    assert copy.read_text() == Path(configs.__file__).read_text()
+
+
+def test_a_tile_that_breaks_the_gpu_is_left_out_of_the_next_call(tmp_path, monkeypatch):
+    """Until then no tile is the best, and those after it have their turn."""
+    timed = []
+
+    def synchronize(device):
+        if timed[-1] == tiles._DISA[2]:
+            raise RuntimeError("an illegal memory access was encountered")
+
+    def time_one(job, samples):
+        timed.append(job.tile)
+        return {"kernel": "disa", "variant": "plain", "tile": str(tuple(job.tile)),
+                "status": "ok", "seconds": 9.0 - len(timed)}  # fmt: skip
+
+    monkeypatch.setattr(tiles, "_synchronize", synchronize)
+    monkeypatch.setattr(tiles, "_timed_disa", time_one)
+    results = Results(tmp_path, "tiles", "cpu")
+    results.dry = False
+    with pytest.raises(RuntimeError):
+        tiles._search_disa(results, "plain", None)
+    assert timed == tiles._DISA[:3] and not results.find(best=True)
+    timed.clear()
+    results = Results(tmp_path, "tiles", "cpu")
+    results.dry = False
+    tiles._search_disa(results, "plain", None)
+    assert timed == tiles._DISA[:2] + tiles._DISA[3:]
+    (best,) = results.find(best=True)
+    assert best["tile"] == str(tuple(tiles._DISA[-1]))
+
+
+def test_the_grid_keeps_its_runs_in_one_file(tmp_path):
+    run, kept = tmp_path / "runs" / "mtsa-1", tmp_path / "grid.tar.gz"
+    run.mkdir(parents=True)
+    for name in ("run.json", "config.json", "test.hyp"):
+        (run / name).write_text(name)
+    grid._evidence("save", run.parent, kept)
+    other = run.parent / "mtsa-2"
+    run.rename(other)
+    grid._evidence("save", run.parent, kept)  # what was kept before stays
+    new = tmp_path / "new"
+    new.mkdir()
+    grid._evidence("restore", new, kept)
+    assert sorted(path.name for path in new.iterdir()) == ["mtsa-1", "mtsa-2"]
+    assert (new / "mtsa-1" / "test.hyp").read_text() == "test.hyp"
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["grid.tar.gz"]
+
+
 def test_the_script_runs_each_stage_under_its_limit(repo_root, tmp_path):
     """With a Python that only says how it was called."""
     (tmp_path / "python").write_text('#!/bin/sh\necho "$PWD" "$@"\n')
@@ -244,7 +301,33 @@ def test_rows_have_the_commit_that_git_does_not_know(tmp_path, monkeypatch):
 def test_a_group_of_tests_that_hangs_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(stage_tests, "_LONGEST", 0.01)
     (row,) = dry("tests", tmp_path)
-    assert row["names"] == "pytest did not end"
+    assert row["names"] == "stopped after 0.01 s"
+
+
+def test_a_group_that_failed_waits_for_the_others(tmp_path, monkeypatch):
+    """Of two calls, each with time for one group, the second has another."""
+    monkeypatch.setattr(stage_tests, "groups", lambda: iter(["hangs", "runs"]))
+    for expected in (["hangs"], ["hangs", "runs"]):
+        calls = []
+
+        def counts(group, device, calls=calls):
+            if calls:
+                raise TimeoutError  # gpu.sh's own limit
+            calls.append(group)
+            return {"failures": None if group == "hangs" else "0", "errors": "0"}
+
+        monkeypatch.setattr(stage_tests, "_counts", counts)
+        results = Results(tmp_path, "tests", "cpu")
+        results.dry = False
+        with pytest.raises(TimeoutError):
+            stage_tests.run(results)
+        assert [row["group"] for row in Results(tmp_path, "tests", "cpu").rows] == expected
+
+
+def test_a_group_without_a_report_says_how_it_ended():
+    assert stage_tests._counts("tests/no_such_file.py --no-such-flag", "cpu") == {
+        "names": "pytest ended with code 4 and wrote no report"
+    }
 
 
 def test_tiles_are_written_where_there_is_no_gpu(tmp_path, monkeypatch):

@@ -148,6 +148,9 @@ def test_a_package_that_is_missing_or_broken_is_one_sentence(tmp_path, monkeypat
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(UserError, match="^too_old cannot be imported: it needs numpy>=9$"):
         needed("too_old")
+    (tmp_path / "lacking.py").write_text("import no_such_package")
+    with pytest.raises(UserError, match="^lacking cannot be imported: No module named 'no_such"):
+        needed("lacking")
 
 
 def test_matmul_precision_of_the_environment(tmp_path, monkeypatch):

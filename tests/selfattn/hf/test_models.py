@@ -289,6 +289,16 @@ def test_a_missing_token_is_said():
             SelfattnForConditionalGeneration(config(**{name: None}))
 
 
+def test_several_ends_of_a_sentence():
+    """transformers' own form: a list."""
+    torch.manual_seed(1)
+    model = SelfattnForConditionalGeneration(config(eos_token_id=[2, 3])).eval()
+    assert model.generate(IDS, max_new_tokens=5).shape[0] == len(IDS)
+    for wrong in ([], [2, None]):
+        with pytest.raises(UserError, match="eos_token_id .* is not allowed; it must be a whole"):
+            SelfattnForConditionalGeneration(config(eos_token_id=wrong))
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -304,6 +314,8 @@ def test_a_missing_token_is_said():
         ({"num_hidden_layers": -1}, "num_hidden_layers -1 is not allowed; it must be at least 0"),
         ({"decoder_ffn_dim": 0}, "decoder_ffn_dim 0 is not allowed; it must be at least 1"),
         ({"dropout": 1.5}, r"dropout 1.5 is not allowed; it must be in \[0, 1\)"),
+        ({"dropout": None}, r"dropout None is not allowed; it must be in \[0, 1\)"),
+        ({"hidden_act": ["gelu"]}, r"hidden_act \['gelu'\] is unknown; allowed are gelu"),
         ({"d_model": 8}, "has no argument 'd_model'; do you mean 'hidden_size'"),
         ({"hidden_dropout_prob": 0.1}, "do you mean 'dropout'"),
     ],
