@@ -42,13 +42,14 @@ class ScaffoldConfig(FairseqDataclass):
 class Scaffold(nn.Module):
     """Losses of part of speech, head and relation, from one layer of a tagger.
 
-    Multi-task learning as in Swayamdipta et al. (2018), equation 1 with several scaffolds; heads
-    are labels of words (Strzyz et al. 2019). The classifiers belong to the training: checkpoints
+    Multi-task learning as in Swayamdipta et al. (2018), section 2; heads are labels of words, by
+    their distance (Strzyz et al. 2019). The classifiers belong to the training: checkpoints
     hold them beside the network, for resuming, and predictions do not need them.
 
     Differs:
-        Swayamdipta et al. learn constituents of spans in a segmental model; here every word has a
-        part of speech and a dependency, learnt from a lower layer as in Strubell et al. (2018).
+        Swayamdipta et al. learn constituents of spans in a segmental model, from any treebank; here
+        every word has a part of speech and a dependency, learnt from a lower layer as in Strubell
+        et al. (2018), and the trees are those of the sentences with roles.
 
     Args:
         trees: of training sentences; of two with the same words, the first counts.
