@@ -72,10 +72,17 @@ class _Tagger(nn.Module):
         super().__init__()
         self.run, self.features = run, like.features
 
-    def forward(self, words: Tensor, indicator: Tensor, **more: Any) -> Tensor:
-        more = {name: t.numpy() for name, t in more.items() if name in ("spellings", "places")}
-        predicate = indicator.argmax(1).numpy()
-        return torch.from_numpy(self.run(words=words.numpy(), predicate=predicate, **more)[0])
+    def below(self, words: Tensor, places: Tensor | None = None, **more: Any) -> Tensor:
+        """The inputs themselves, since a graph is in one piece: ``(S, T, 1)``, or 2 with places."""
+        self.spellings = more.get("spellings")
+        return torch.stack([words] if places is None else [words, places], -1)
+
+    def above(self, x: Tensor, indicator: Tensor, padding_mask: Tensor | None) -> Tensor:
+        inputs = dict(zip(("words", "places"), x.unbind(-1), strict=False))
+        if self.spellings is not None:
+            inputs["spellings"] = self.spellings
+        arrays = {name: t.numpy() for name, t in inputs.items()}
+        return torch.from_numpy(self.run(**arrays, predicate=indicator.argmax(1).numpy())[0])
 
 
 class _Sentences(nn.Module):
