@@ -35,7 +35,7 @@ class ScaffoldConfig(FairseqDataclass):
         "CoNLL-U file with trees of training sentences, in any order: the network also learns each "
         "word's part of speech, head and relation, which prediction does not need",
     )
-    scaffold_weight: float = flag(0.1, "what each of the three losses of --scaffold counts")
+    scaffold_weight: float = flag(0.5, "what each of the three losses of --scaffold counts")
     scaffold_layer: int = flag(0, "the layer that --scaffold trains (default: 0, the middle one)")
 
 

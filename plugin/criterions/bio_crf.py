@@ -53,7 +53,7 @@ class BIOCRFCriterion(BIOTaggingCriterion):
         task: Any,
         crf_constraints: str,
         scaffold: str | None = None,
-        scaffold_weight: float = 0.1,
+        scaffold_weight: float = 0.5,
         scaffold_layer: int = 0,
     ) -> None:
         if not hasattr(task, "target"):

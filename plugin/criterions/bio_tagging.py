@@ -53,7 +53,7 @@ class BIOTaggingCriterion(SummingCriterion):
         task: Any,
         label_smoothing: float,
         scaffold: str | None = None,
-        scaffold_weight: float = 0.1,
+        scaffold_weight: float = 0.5,
         scaffold_layer: int = 0,
     ) -> None:
         super().__init__(task)
