@@ -57,6 +57,7 @@ class Scaffold(nn.Module):
         tagger: sizes of the network.
         layer: counted from 1; 0: the middle one.
         name: of the file, for messages.
+        weight: what the losses count.
 
     Raises:
         UserError: if there is no such layer.
@@ -69,8 +70,10 @@ class Scaffold(nn.Module):
         tagger: TaggerConfig,
         layer: int,
         name: str,
+        weight: float = 1.0,
     ) -> None:
         super().__init__()
+        self.weight = weight
         if not 0 <= layer <= tagger.layers:
             raise UserError(
                 f"--scaffold-layer {layer} is not allowed; it must be from 1 to {tagger.layers}, "
@@ -164,15 +167,21 @@ def log_scaffold(logging_outputs: list[dict[str, Any]]) -> None:
     )
 
 
-def build_scaffold(task: Any, path: str | None, weight: float, layer: int) -> Scaffold | None:
+def build_scaffold(task: Any, cfg: Any) -> Scaffold | None:
     """What ``--scaffold`` asks for; None without it, and where nothing is trained.
+
+    Args:
+        task: ``srl_tagging``, with a network that is built.
+        cfg: flags of a criterion; those of :class:`ScaffoldConfig` may be missing.
 
     Raises:
         UserError: if a flag's value is not allowed, or the file is not CoNLL-U.
     """
+    path, weight = getattr(cfg, "scaffold", None), getattr(cfg, "scaffold_weight", 1.0)
     if not weight > 0:
         raise UserError(f"--scaffold-weight {weight} is not allowed; it must be above 0")
-    tagger: TaggerConfig | None = getattr(getattr(task, "tagger", None), "config", None)
-    if path is None or tagger is None or not task.trains:
+    sizes: TaggerConfig | None = getattr(getattr(task, "tagger", None), "config", None)
+    if path is None or sizes is None or not task.trains:
         return None
-    return Scaffold(read_trees(Path(path)), task.vocabulary, tagger, layer, path)
+    trees = read_trees(Path(path))
+    return Scaffold(trees, task.vocabulary, sizes, cfg.scaffold_layer, path, weight)

@@ -38,27 +38,18 @@ class BIOCRFCriterion(BIOTaggingCriterion):
 
     Args:
         task: ``srl_tagging``, with its labels.
+        cfg: flags of the criterion, those of a scaffold among them.
         crf_constraints: ``strict``, ``he`` or ``tan``.
-        scaffold: as for :class:`.bio_tagging.BIOTaggingCriterion`.
-        scaffold_weight: likewise.
-        scaffold_layer: likewise.
 
     Raises:
         UserError: if the task is to find predicates, which takes probabilities of single words, or
             validates by a decoder that takes them.
     """
 
-    def __init__(
-        self,
-        task: Any,
-        crf_constraints: str,
-        scaffold: str | None = None,
-        scaffold_weight: float = 0.5,
-        scaffold_layer: int = 0,
-    ) -> None:
+    def __init__(self, task: Any, cfg: Any, crf_constraints: str) -> None:
         if not hasattr(task, "target"):
             raise UserError("--criterion bio_crf needs --task srl_tagging")
-        super().__init__(task, 0.0, scaffold, scaffold_weight, scaffold_layer)
+        super().__init__(task, cfg, label_smoothing=0.0)
         if task.target != "arguments":
             raise UserError(
                 f"--target {task.target} does not fit --criterion bio_crf, which is for arguments; "

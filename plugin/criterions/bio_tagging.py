@@ -39,26 +39,16 @@ class BIOTaggingCriterion(SummingCriterion):
 
     Args:
         task: the task.
+        cfg: flags of the criterion, those of a scaffold among them.
         label_smoothing: e.
-        scaffold: file of trees; None for none.
-        scaffold_weight: what their losses count.
-        scaffold_layer: the layer that learns them.
 
     Raises:
         UserError: if e is not in [0, 1), or a value for the scaffold is not allowed.
     """
 
-    def __init__(
-        self,
-        task: Any,
-        label_smoothing: float,
-        scaffold: str | None = None,
-        scaffold_weight: float = 0.5,
-        scaffold_layer: int = 0,
-    ) -> None:
+    def __init__(self, task: Any, cfg: Any, label_smoothing: float) -> None:
         super().__init__(task)
-        self.scaffold = build_scaffold(task, scaffold, scaffold_weight, scaffold_layer)
-        self.scaffold_weight = scaffold_weight
+        self.scaffold = build_scaffold(task, cfg)
         if not 0 <= label_smoothing < 1:
             raise UserError(f"--label-smoothing {label_smoothing} is not allowed; [0, 1) is")
         self.smoothing = label_smoothing
@@ -107,7 +97,7 @@ class BIOTaggingCriterion(SummingCriterion):
         if len(hidden[0]) < len(words):  # below --late-layers there is one row a sentence
             words = words[sentences_of(**inputs)[0]]
         loss, logged = self.scaffold(hidden[0], words)
-        return scores, self.scaffold_weight * loss, logged
+        return scores, self.scaffold.weight * loss, logged
 
     def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
         """torch's hook; a training that starts from another's weights starts its scaffold anew."""

@@ -284,19 +284,12 @@ def test_a_missing_token_is_said():
     assert SelfattnModel(alone)(IDS)[0].isfinite().all()
     with pytest.raises(UserError, match="pad_token_id None is not allowed; it must be a whole"):
         SelfattnForConditionalGeneration(alone)
-    for name in ("eos_token_id", "decoder_start_token_id"):
-        with pytest.raises(UserError, match=f"{name} None is not allowed; it must be a whole"):
-            SelfattnForConditionalGeneration(config(**{name: None}))
-
-
-def test_several_ends_of_a_sentence():
-    """transformers' own form: a list."""
-    torch.manual_seed(1)
-    model = SelfattnForConditionalGeneration(config(eos_token_id=[2, 3])).eval()
-    assert model.generate(IDS, max_new_tokens=5).shape[0] == len(IDS)
-    for wrong in ([], [2, None]):
-        with pytest.raises(UserError, match="eos_token_id .* is not allowed; it must be a whole"):
-            SelfattnForConditionalGeneration(config(eos_token_id=wrong))
+    ends = [("eos_token_id", wrong) for wrong in (None, [], [2, None])]
+    for name, wrong in (*ends, ("decoder_start_token_id", None)):
+        with pytest.raises(UserError, match=f"{name} .* is not allowed; it must be a whole"):
+            SelfattnForConditionalGeneration(config(**{name: wrong}))
+    several = SelfattnForConditionalGeneration(config(eos_token_id=[2, 3])).eval()
+    assert several.generate(IDS, max_new_tokens=5).shape[0] == len(IDS)
 
 
 @pytest.mark.parametrize(
