@@ -126,8 +126,9 @@ def _keep_best(
             # After an illegal access all else fails, too: the next call leaves this tile out.
             results.add(*broken, rows[-1] | {"status": _BROKEN, "seconds": None})
             raise
-    fastest = min(rows, key=lambda row: row["seconds"] or float("inf"))
-    fastest["best"] = fastest["seconds"] is not None
+    if rows:  # else every tile broke the GPU
+        fastest = min(rows, key=lambda row: row["seconds"] or float("inf"))
+        fastest["best"] = fastest["seconds"] is not None
     results.add(*rows, *broken)
 
 

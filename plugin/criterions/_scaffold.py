@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from selfattn.errors import UserError
 from selfattn_tasks.srl.formats.conllu import UNKNOWN, Tree, read_trees
+from selfattn_tasks.srl.formats.lines import read_lines_file
 from selfattn_tasks.srl.tagger.network import TaggerConfig
 from selfattn_tasks.words.vocabulary import PADDING, Vocabulary
 
@@ -175,7 +176,8 @@ def build_scaffold(task: Any, cfg: Any) -> Scaffold | None:
         cfg: flags of a criterion; those of :class:`ScaffoldConfig` may be missing.
 
     Raises:
-        UserError: if a flag's value is not allowed, or the file is not CoNLL-U.
+        UserError: if a flag's value is not allowed, the file is not CoNLL-U, or no sentence of the
+            training is in it.
     """
     path, weight = getattr(cfg, "scaffold", None), getattr(cfg, "scaffold_weight", 1.0)
     if not weight > 0:
@@ -184,4 +186,8 @@ def build_scaffold(task: Any, cfg: Any) -> Scaffold | None:
     if path is None or sizes is None or not task.trains:
         return None
     trees = read_trees(Path(path))
+    known = {tree.words for tree in trees}
+    train = Path(task.cfg.data, "train.txt")
+    if not any(tuple(line.words) in known for line in read_lines_file(train)):
+        raise UserError(f"--scaffold {path} holds no sentence of {train} with exactly its words")
     return Scaffold(trees, task.vocabulary, sizes, cfg.scaffold_layer, path, weight)

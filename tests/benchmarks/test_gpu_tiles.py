@@ -100,6 +100,16 @@ def test_a_tile_that_breaks_the_gpu_is_left_out_of_the_next_call(tmp_path, monke
     assert best["tile"] == str(tuple(tiles._DISA[-1]))
 
 
+def test_tiles_that_all_break_the_gpu_leave_none(tmp_path):
+    results = Results(tmp_path, "tiles", "cpu")
+    results.dry = False
+    keys = {"kernel": "disa", "variant": "plain", "status": tiles._BROKEN}
+    results.add(*({**keys, "tile": str(tuple(tile))} for tile in tiles._DISA))
+    before = list(results.rows)
+    tiles._search_disa(results, "plain", None)
+    assert results.rows == before and not results.find(best=True)
+
+
 def test_tiles_are_written_where_there_is_no_gpu(tmp_path, monkeypatch):
     written = []
     monkeypatch.setattr(tiles, "write", lambda results: written.append(results.rows))

@@ -45,6 +45,7 @@ def corpus(tmp_path_factory):
     trees = [rows(each.words) for each in corpora["train"]]
     (folder / "trees.conllu").write_text("\n".join(trees))
     (folder / "few.conllu").write_text("\n".join(trees[:20]))
+    (folder / "foreign.conllu").write_text(rows(corpora["train"][0].words + ("indeed",)))
     other = "\n".join(trees).replace("\tdep\t", "\tother\t")
     (folder / "other.conllu").write_text(other)
     return folder
@@ -190,6 +191,7 @@ def test_whole_sequences(train, corpus, tmp_path):
     [
         (["--scaffold", "none.conllu"], "none.conllu"),
         (["--scaffold", "train.conll"], "is not a word's number"),
+        (["--scaffold", "foreign.conllu"], "foreign.conllu holds no sentence of"),
         (["--scaffold-weight", "0"], "--scaffold-weight 0.0 is not allowed; it must be above 0"),
         (
             ["--scaffold", "few.conllu", "--scaffold-layer", "3"],

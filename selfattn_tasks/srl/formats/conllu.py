@@ -69,7 +69,7 @@ def read_trees(path: Path) -> list[Tree]:
 def _tree(name: str, rows: list[list[str]]) -> Tree:
     places = {row[0]: place for place, row in enumerate(rows)}
     heads = [
-        ROOT if row[6] == "0" else _distance(places.get(row[6]), places[row[0]]) for row in rows
+        ROOT if row[6] == "0" else _distance(places.get(row[6]), i) for i, row in enumerate(rows)
     ]
     return Tree(
         name,
