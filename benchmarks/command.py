@@ -37,6 +37,8 @@ def add_flags(
     add(
         "--methods", nargs="+", metavar="NAME", help="what to run (default: all; --list shows them)"
     )
+    add("--reference", metavar="NAME", help="what ratios are taken to (default: multihead; sdpa "
+        "at level operator)")  # fmt: skip
     add(
         "--methods-module", type=Path, metavar="FILE.py", help="your own methods, as a list METHODS"
     )
@@ -156,9 +158,11 @@ def _plan(args: argparse.Namespace) -> Plan:
         limit = None if free is None else int(0.6 * free)
         if args.memory_limit is not None:
             limit = int(args.memory_limit * 2**30)
+    reference = args.reference or REFERENCES.get(args.level, "multihead")
+    choose(args.level, [reference], args.methods_module, "--reference")
     return Plan(
         level=args.level,
-        reference=REFERENCES.get(args.level, "multihead"),
+        reference=reference,
         methods=[
             m.name
             for m in choose(args.level, args.methods, args.methods_module)

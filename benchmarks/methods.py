@@ -325,13 +325,16 @@ def _from_file(path: Path) -> list[Method]:
     return methods
 
 
-def choose(level: str, names: Sequence[str] | None, extra: Path | None = None) -> list[Method]:
+def choose(
+    level: str, names: Sequence[str] | None, extra: Path | None = None, flag: str = "--methods"
+) -> list[Method]:
     """The methods of a level, in the order asked for.
 
     Args:
         level: ``"layer"``, ``"operator"``, ``"encoder"``, ``"context"``, or one of the file's.
         names: as in ``Method.name``; None takes all.
         extra: see ``all_methods``.
+        flag: where the names come from, for messages.
 
     Raises:
         UserError: if a name is unknown at this level.
@@ -340,7 +343,7 @@ def choose(level: str, names: Sequence[str] | None, extra: Path | None = None) -
     for name in names or ():
         if name not in known:
             raise UserError(
-                f"--methods has {name!r}, which is unknown at level {level!r}; allowed are "
+                f"{flag} has {name!r}, which is unknown at level {level!r}; allowed are "
                 f"{', '.join(known)}"
             )
     return list(known.values()) if names is None else [known[name] for name in names]

@@ -126,6 +126,17 @@ def test_compare_finds_a_doctored_regression(measured, bench):
     assert "mtsa:srl, layer training, length 64: time " in done.stdout
 
 
+def test_another_reference(bench):
+    done = bench("--quick", "--no-memory", "--methods", "multihead:masks", "multihead:layer",
+                 "--reference", "multihead:layer", "--csv", "own.csv")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "| time / multihead:layer |" in done.stdout
+    with (bench.folder / "own.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["reference"] for row in rows} == {"multihead:layer"}
+    assert all(float(row["ratio"]) > 0 for row in rows)
+
+
 @pytest.fixture(scope="module")
 def main():
     """The command without a process of its own, which would only load torch once more."""
@@ -157,6 +168,7 @@ def test_a_mistake_is_one_sentence(bench):
         (["--csv", "none/rows.csv"], "--csv is none/rows.csv, but there is no folder none"),
         (["--compare", "none.csv"], "--compare is none.csv, but there is no such file"),
         (["--read", "pyproject.toml"], "--read is pyproject.toml, which has no column 'level'"),
+        (["--reference", "mtza"], "--reference has 'mtza', which is unknown at level 'layer'"),
         (["--device", "cuda"], "--device is cuda, but torch finds no GPU"),
     ],
 )
