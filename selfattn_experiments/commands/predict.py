@@ -54,6 +54,8 @@ from selfattn_tasks.srl import SRL, Sentence, Text
 from selfattn_tasks.srl.tagger.output import FORMATS, Located, pieces
 from selfattn_tasks.srl.tagger.request import prose, read_queries
 from selfattn_tasks.srl.tags import DECODERS
+from selfattn_tasks.srl.text.documents import names_in
+from selfattn_tasks.text import NUMBER
 
 from .flags import check_device, check_outputs
 
@@ -68,9 +70,11 @@ _OF_ROLES = (
 )  # fmt: skip
 # Modules for models that are no taggers, by the entry of `task_state`.
 _OTHERS = {"srl_tagging": "", "sentences": "predict_sentences"}
-# What the end of --output's name says about its format; any other name gets a props file.
+DECODER = "structured"
+# What the end of --output's name says about its format.
 ENDINGS = {
-    ".json": "json", ".jsonl": "jsonl", ".conll": "conll", ".html": "html", ".txt": "text",
+    ".json": "json", ".jsonl": "jsonl", ".conll": "conll", ".html": "html", ".htm": "html",
+    ".txt": "text", ".props": "props", "": "props",
 }  # fmt: skip
 
 
@@ -102,7 +106,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--tokenized", action="store_true", help="split sentences at spaces only")
     add = parser.add_argument_group("labels").add_argument
     add("--decoder", choices=DECODERS,
-        help="default: argmax with --input (CRF: strict), else structured; see above")  # fmt: skip
+        help=f"default: {DECODER}; see above")  # fmt: skip
     add("--confidence", action="store_true",
         help="add to json and jsonl how probable each span and each proposition is")  # fmt: skip
     add("--output", type=Path, metavar="FILE", help="default: standard output")
@@ -110,7 +114,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="text: roles under the words; json: one list; jsonl: one line per sentence; props: "
         "what the official scorer reads; conll or columns: words and props; lines: index words ||| "
         "tags; html: a page with brackets above the words (default: text; with --output, by its "
-        "ending: .json, .jsonl, .conll, .html, .txt, otherwise props)")  # fmt: skip
+        "ending: .json, .jsonl, .conll, .html, .txt, .props or none, which is props)")  # fmt: skip
     add("--device", default="cpu", help="cpu (default) or cuda")
     add("--bf16", action="store_true",
         help="matrix products in bfloat16: faster on many CPUs; a few answers differ")  # fmt: skip
@@ -126,6 +130,8 @@ def check(args: argparse.Namespace) -> None:
         args.texts, args.checkpoint = [], [Path(path) for path in args.checkpoint]
     if args.input and args.predicates:
         args.refuse("--predicates belongs to sentences; --input names its predicates itself")
+    if several := [name for name in names_in(args.predicates or ()) if len(name.split()) > 1]:
+        args.refuse(f"--predicates takes words, not {several[0]!r}; a TEXT comes before the flag")
     if args.input and len(args.input) > 2:
         args.refuse("--input takes one file or folder, or a words and a props file")
     if args.tokenized and args.input:
@@ -143,8 +149,18 @@ def check(args: argparse.Namespace) -> None:
 
 
 def form_of(args: argparse.Namespace) -> str:
-    """The form that --format, or else the name of --output, asks for."""
-    return args.format or (ENDINGS.get(args.output.suffix, "props") if args.output else "text")
+    """The form that --format, or else the name of --output, asks for.
+
+    Raises:
+        UserError: if that name ends otherwise.
+    """
+    if args.format or not args.output:
+        return args.format or "text"
+    form = ENDINGS.get(args.output.suffix.lower())
+    if form is None:
+        allowed = ", ".join(filter(None, ENDINGS))
+        raise UserError(f"--output {args.output} must end in {allowed}, or --format be given")
+    return form
 
 
 def typed() -> Iterator[str]:
@@ -158,7 +174,7 @@ def typed() -> Iterator[str]:
 
 
 def texts(args: argparse.Namespace) -> Iterator[Text]:
-    """The texts of the command line, of --prose or of standard input, but empty ones."""
+    """The texts of the command line, of --prose or of standard input."""
     if args.prose:
         yield from prose(args.prose)
         return
@@ -166,11 +182,12 @@ def texts(args: argparse.Namespace) -> Iterator[Text]:
     if not given and sys.stdin.isatty():
         print("Type sentences, one per line; end with Ctrl-D.", file=sys.stderr)
     named = tuple(args.predicates or ())
-    for line in given or typed():
+    for number, line in enumerate(given or typed(), start=1):
         text, tab, own = line.rpartition("\t")
-        if tab and not given:
-            yield Text(text, tuple(own.split()))
-        elif line.strip():
+        if text.strip() and not given:
+            flag = f"standard input, line {number}, after the tab:"
+            yield Text(text, tuple(own.split()), flag=flag)
+        elif line.strip() or not given:  # an empty line counts
             yield Text(line, named if given else ())
 
 
@@ -181,6 +198,7 @@ def labelled(args: argparse.Namespace, model: SRL) -> Iterator[Located]:
         UserError: if there is no text, and as for :meth:`SRL.stream`.
     """
     is_empty = True
+    unmet = {name.lower(): name for name in names_in(args.predicates or ())}
     documents = model.stream(
         texts(args),
         predicates=args.predicates or (),
@@ -190,11 +208,16 @@ def labelled(args: argparse.Namespace, model: SRL) -> Iterator[Located]:
         progress=sys.stderr.isatty(),
     )
     for number, document in enumerate(documents):
-        is_empty = False
         for sentence in document.sentences:
+            is_empty = False
+            for word in sentence.words if unmet else ():
+                unmet.pop(word.lower(), None)
             yield Located(sentence, number, document.start)
     if is_empty:
         raise UserError("there is no sentence; give a TEXT, --prose FILE or --input FILE")
+    for name in unmet.values():
+        if not NUMBER.fullmatch(name):
+            logging.warning("--predicates %s: no text has this word", name)
 
 
 def write(sentences: Iterable[Shown], args: argparse.Namespace) -> None:
@@ -208,6 +231,8 @@ def put(parts: Iterable[str], args: argparse.Namespace) -> None:
         with writing(args.output) as file:
             file.writelines(part.encode("utf-8") for part in parts)
         return
+    if sys.stdout is None:
+        raise UserError("standard output is closed; give --output FILE")
     sys.stdout.buffer.writelines(part.encode("utf-8") for part in parts)
     sys.stdout.flush()
 
@@ -249,11 +274,10 @@ def predict_file(
     predictor: Predictor, sentences: Sequence[Sentence], args: argparse.Namespace
 ) -> list[Sentence]:
     """Label the predicates that the sentences of a file have, or with a flag those found."""
-    decoder = args.decoder or ("strict" if predictor.needs_viterbi else "argmax")
     find = range(len(sentences)) if args.find_predicates else ()
     with shown("labelling", len(sentences), "sentences") as progress:
         return predictor.predict(
-            sentences, decoder, progress.to, find=find, confidence=args.confidence
+            sentences, args.decoder or DECODER, progress.to, find=find, confidence=args.confidence
         )
 
 
@@ -282,6 +306,7 @@ def main(args: argparse.Namespace) -> None:
     if other := by_task(args.checkpoint[0], _OTHERS, "predict_translation"):
         import_module(f".{other}", __package__).take_over(args)
         return
+    form_of(args)  # a mistake in the flags should be reported before a file is read
     sentences = args.input and read_queries(
         *args.input, word_column=args.word_column, may_lack_predicates=args.find_predicates
     )
@@ -295,6 +320,6 @@ def main(args: argparse.Namespace) -> None:
     if sentences is not None:
         write(count.of(predict_file(predictor, sentences, args)), args)
     else:
-        model = SRL(predictor, args.decoder or "structured")
+        model = SRL(predictor, args.decoder or DECODER)
         write(count.of(labelled(args, model)), args)
     count.say(time.perf_counter() - start)

@@ -99,7 +99,7 @@ def test_one_network_from_words_to_the_official_score(trained, corpus, run_cli, 
     bare = [conll.Sentence(s.words) for s in conll.read(gold)]
     conll.write_columns(tmp_path / "bare.conll", bare)
     done = label(run_cli, path, "--input", tmp_path / "bare.conll", "--find-predicates",
-                 "--output", out)  # fmt: skip
+                 "--output", out, "--decoder", "argmax")  # fmt: skip
     assert done.returncode == 0, done.stderr
     scored = run_cli(["scripts/score_srl.py", gold, out, "--end-to-end", "--json"])
     found = json.loads(scored.stdout)
@@ -107,7 +107,8 @@ def test_one_network_from_words_to_the_official_score(trained, corpus, run_cli, 
         expected = float(valid[f"valid_predicate_{name}"])
         assert found["predicates"][name] == pytest.approx(expected, abs=0.006)
     assert found["predicates"]["f1"] > 90
-    done = label(run_cli, path, "--input", gold, "--output", tmp_path / "given.conll")
+    done = label(run_cli, path, "--input", gold, "--output", tmp_path / "given.conll",
+                 "--decoder", "argmax")  # fmt: skip
     assert done.returncode == 0, done.stderr
     given = run_cli(["scripts/score_srl.py", gold, tmp_path / "given.conll", "--json"])
     official = json.loads(given.stdout)["overall"]

@@ -7,6 +7,8 @@ from argparse import Namespace
 
 import pytest
 
+from selfattn.errors import UserError
+from selfattn_experiments.commands.predict import put
 from selfattn_experiments.commands.predict import texts as texts_of
 from selfattn_experiments.commands.predict_sentences import wanted
 from selfattn_tasks.sentences.record import Kind
@@ -63,6 +65,12 @@ def test_a_text_as_text_and_columns(predict, folder):
     assert [p.predicate for p in (*first.propositions, *second.propositions)] == [3, 9]
 
 
+def test_a_standard_output_that_is_closed(monkeypatch):
+    monkeypatch.setattr("sys.stdout", None)
+    with pytest.raises(UserError, match="standard output is closed; give --output FILE"):
+        put(["text"], Namespace(output=None))
+
+
 def test_a_tab_parts_predicates_on_standard_input_alone():
     for texts, sentence in (["Cats\tsleep"], None), ([], ["Cats\tsleep"]):
         given = Namespace(prose=None, texts=texts, sentence=sentence, predicates=None)
@@ -91,11 +99,14 @@ def test_json_lines_of_prose_name_characters_of_the_file(predict, folder):
 
 
 def test_a_line_may_lack_the_named_word(predict):
-    lines = "The cat chased a mouse.\nIt slept.\nIt chased us.\n"
-    done = predict("--format", "jsonl", "--predicates", "chased", stdin=lines)
+    lines = "The cat chased a mouse.\n\nIt slept.\n\tIt chased us.\n"
+    done = predict("--format", "jsonl", "--predicates", "chased", "chsed", "9", stdin=lines)
     assert done.returncode == 0, done.stderr
-    records = map(json.loads, done.stdout.splitlines())
+    records = [json.loads(line) for line in done.stdout.splitlines()]
     assert [len(record["propositions"]) for record in records] == [1, 0, 1]
+    assert [record["document"] for record in records] == [0, 2, 3], "empty lines count"
+    warned = [line for line in done.stderr.splitlines() if line.startswith("--predicates")]
+    assert warned == ["--predicates chsed: no text has this word"]
 
 
 def test_a_page_shows_the_words_and_nothing_that_they_hold(predict, folder):
@@ -115,6 +126,9 @@ def test_a_page_shows_the_words_and_nothing_that_they_hold(predict, folder):
     [
         (["It ran."], "", "trained without predicate identification: give --predicates"),
         (["It ran.", "--predicates", "swam"], "", "--predicates swam is neither a word"),
+        ([], "It ran.\tran\nIt cost\t5 $.\n", "standard input, line 2, after the tab: 5 is nei"),
+        (["--predicates", "ran", "It ran."], "", "not 'It ran.'; a TEXT comes before the flag"),
+        (["It ran.", "--output", "o.xml"], "", "--output o.xml must end in .json, .jsonl, .conll"),
         ([" "], "", "there is no sentence"),
         (["--predicates", "ran"], "\n \n", "there is no sentence"),
         (["It ran.", "--prose", "a.txt"], "", "a TEXT cannot go with"),

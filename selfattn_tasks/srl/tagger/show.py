@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -24,15 +25,26 @@ def as_text(sentence: Sentence, width: int = 100) -> str:
 
     Args:
         sentence: words and propositions.
-        width: longer lines are broken between words.
+        width: longer lines are broken between words; each row then begins with its predicate.
     """
     columns = _columns(sentence)
-    rows = [_lay_out(sentence.words, columns)]
-    rows += [_roles(proposition.spans, columns) for proposition in sentence.propositions]
-    pieces = []
-    for start, end in _pieces(columns, width):
-        pieces.append("\n".join(row[start:end].rstrip() for row in rows if row[start:end].strip()))
-    return "\n\n".join(pieces) + ("" if sentence.propositions else "\n(no predicate)")
+    pieces = list(_pieces(columns, width))
+    names, margin = [""] * len(sentence.propositions), 0
+    if len(pieces) > 1 and len(names) > 1:
+        names = [f"{sentence.words[p.predicate]}:" for p in sentence.propositions]
+        margin = max(map(_width, names)) + len(_GAP)
+        pieces = list(_pieces(columns, width - margin))
+    rows = [_roles(p.spans, columns) for p in sentence.propositions]
+    shown = []
+    for first, last in pieces:
+        start, end = columns[first][0], columns[last][1] + len(_GAP)
+        words = zip(sentence.words[first : last + 1], columns[first : last + 1], strict=True)
+        lines = [" " * margin + _GAP.join(_padded(word, b - a) for word, (a, b) in words)]
+        for name, row in zip(names, rows, strict=True):
+            if row[start:end].strip():
+                lines.append(_padded(name, margin) + row[start:end])
+        shown.append("\n".join(line.rstrip() for line in lines))
+    return "\n\n".join(shown) + ("" if sentence.propositions else "\n(no predicate)")
 
 
 def as_json(sentence: Sentence) -> str:
@@ -95,8 +107,8 @@ def _confidence(found: Proposition | Span) -> dict[str, float]:
 
 
 def _columns(sentence: Sentence) -> list[tuple[int, int]]:
-    """First and last character (exclusive) of each word, wide enough for every label."""
-    widths = [len(word) for word in sentence.words]
+    """First and last column (exclusive) of each word, wide enough for every label."""
+    widths = [_width(word) for word in sentence.words]
     for span in (span for p in sentence.propositions for span in p.spans):
         inside = widths[span.start : span.end + 1]
         room = sum(inside) + len(_GAP) * (len(inside) - 1)
@@ -108,10 +120,16 @@ def _columns(sentence: Sentence) -> list[tuple[int, int]]:
     return columns
 
 
-def _lay_out(words: Sequence[str], columns: Sequence[tuple[int, int]]) -> str:
-    return _GAP.join(
-        word.ljust(end - start) for word, (start, end) in zip(words, columns, strict=True)
+def _width(text: str) -> int:
+    """Columns of a terminal: two for a wide character, none for an accent of its own."""
+    return sum(
+        0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
+        for c in text
     )
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - _width(text))
 
 
 def _roles(spans: Sequence[Span], columns: Sequence[tuple[int, int]]) -> str:
@@ -123,10 +141,10 @@ def _roles(spans: Sequence[Span], columns: Sequence[tuple[int, int]]) -> str:
 
 
 def _pieces(columns: Sequence[tuple[int, int]], width: int) -> Iterator[tuple[int, int]]:
-    """Where to break lines: ranges of whole words that fit ``width`` if possible."""
-    start = 0
+    """Where to break lines: first and last word of each that fits ``width`` if possible."""
+    first = 0
     for i, (_, end) in enumerate(columns):
-        if end - start > width and columns[i][0] > start:
-            yield start, columns[i][0]
-            start = columns[i][0]
-    yield start, columns[-1][1]
+        if end - columns[first][0] > width and i > first:
+            yield first, i - 1
+            first = i
+    yield first, len(columns) - 1

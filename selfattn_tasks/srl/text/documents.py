@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+from selfattn.errors import check_integer
 
 from ...text import NUMBER
 from ..propositions import VERB, Proposition, Sentence, Span
 from .segmentation import Range
+
+# A word, or in Python also a position.
+Name = TypeVar("Name", bound=str | int)
 
 
 @dataclass(frozen=True)
@@ -19,31 +25,43 @@ class Text:
         predicates: words of it, regardless of case, each of whose occurrences counts, or, where the
             text is one sentence, positions counted from 0. Default: the model finds predicates.
         start: where it starts in the file that it comes from, in characters.
+        flag: where the predicates are named, for messages.
     """
 
     text: str
-    predicates: tuple[str, ...] = ()
+    predicates: tuple[str | int, ...] = ()
     start: int = 0
+    flag: str = "--predicates"
 
 
-def names_in(predicates: Iterable[str]) -> list[str]:
+def names_in(predicates: Iterable[Name]) -> list[str | Name]:
     """The predicates that a user named, in one string or several; commas separate them in one."""
-    predicates = [predicates] if isinstance(predicates, str) else predicates
-    names = (name.strip() for item in predicates for name in item.split(","))
-    return [name for name in names if name]
+    found: list[str | Name] = []
+    for item in [predicates] if isinstance(predicates, str) else predicates:
+        if isinstance(item, str):
+            found += filter(None, map(str.strip, item.split(",")))
+        else:
+            found.append(item)
+    return found
 
 
-def positions_of(name: str, words: Sequence[str], *, may_count: bool = True) -> list[int]:
+def positions_of(name: str | int, words: Sequence[str], *, may_count: bool = True) -> list[int]:
     """Where a named predicate is in a sentence, as :class:`Text` says.
 
     Args:
         name: a word or a position.
         words: the sentence.
-        may_count: a position is allowed; it counts if no word is spelled like it.
+        may_count: a position is allowed; as a string, it counts if no word is spelled like it.
 
     Returns:
         all positions, counted from 0; none if it is not there.
+
+    Raises:
+        UserError: if it is neither a string nor a whole number.
     """
+    if not isinstance(name, str):
+        place = check_integer("a predicate's position", name, least=0)
+        return [place] if may_count and place < len(words) else []
     found = [i for i, word in enumerate(words) if word.lower() == name.lower()]
     if not found and may_count and NUMBER.fullmatch(name) and int(name) < len(words):
         found = [int(name)]

@@ -90,7 +90,7 @@ class SRL:
         self,
         text: str | Text,
         *,
-        predicates: Sequence[str] = (),
+        predicates: Sequence[str | int] = (),
         tokenized: bool = False,
         confidence: bool = False,
     ) -> Document: ...
@@ -100,7 +100,7 @@ class SRL:
         self,
         text: list[str] | tuple[str, ...],
         *,
-        predicates: Sequence[str] = (),
+        predicates: Sequence[str | int] = (),
         tokenized: bool = False,
         confidence: bool = False,
     ) -> list[Document]: ...
@@ -109,7 +109,7 @@ class SRL:
         self,
         text: str | Text | Sequence[str | Text],
         *,
-        predicates: Sequence[str] = (),
+        predicates: Sequence[str | int] = (),
         tokenized: bool = False,
         confidence: bool = False,
     ) -> Document | list[Document]:
@@ -141,7 +141,7 @@ class SRL:
         self,
         texts: str | Text | Iterable[str | Text],
         *,
-        predicates: Sequence[str] = (),
+        predicates: Sequence[str | int] = (),
         tokenized: bool = False,
         whole: bool = False,
         confidence: bool = False,
@@ -197,7 +197,7 @@ class SRL:
         return self._segmenter(text, whole)
 
     def _label(
-        self, group: Sequence[_Split], predicates: Sequence[str], confidence: bool
+        self, group: Sequence[_Split], predicates: Sequence[str | int], confidence: bool
     ) -> Iterator[Document]:
         words = [
             [tuple(text.text[a:b] for a, b in ranges) for ranges in sentences]
@@ -222,19 +222,22 @@ class SRL:
 
 
 def _named(
-    group: Sequence[_Split], predicates: Sequence[str], words: Sequence[Sequence[Sequence[str]]]
+    group: Sequence[_Split],
+    predicates: Sequence[str | int],
+    words: Sequence[Sequence[Sequence[str]]],
 ) -> list[Sequence[int] | None]:
     """The named predicates of all sentences of the group; None where the model finds them."""
     places: list[Sequence[int] | None] = []
     for (text, _), rows in zip(group, words, strict=True):
         named = text.predicates or predicates
         must = bool(text.predicates)
-        places += named_places(named, rows, must=must) if named else [None] * len(rows)
+        found = named_places(named, rows, must=must, flag=text.flag) if named else None
+        places += found or [None] * len(rows)
     return places
 
 
 def named_places(
-    predicates: Iterable[str],
+    predicates: Iterable[str | int],
     sentences: Sequence[Sequence[str]],
     *,
     must: bool = True,

@@ -126,10 +126,18 @@ def test_a_short_sentence_may_have_no_predicate():
 
 
 def test_long_sentences_are_broken_between_words():
-    pieces = as_text(SENTENCE, width=16).split("\n\n")
-    assert pieces[0] == "I     saw  a\n[A0]  [V]  [A1"
-    assert pieces[1].startswith("big       cat\n")
-    assert all(len(line) <= 16 for piece in pieces for line in piece.split("\n"))
+    """Each row begins with its predicate, since not all predicates have roles in every piece."""
+    pieces = as_text(SENTENCE, width=22).split("\n\n")
+    assert pieces[0] == "      I     saw  a\nsaw:  [A0]  [V]  [A1"
+    assert pieces[1] == "      big       cat\nsaw:  ------------]\ncat:  [AM-MNR]  [V]"
+    alone = Sentence(SENTENCE.words, SENTENCE.propositions[:1])
+    assert as_text(alone, width=16).startswith("I     saw  a\n[A0]  [V]  [A1\n\n")
+
+
+def test_wide_characters_take_two_columns():
+    spans = (Span("A0", 0, 0), Span("V", 1, 1), Span("A1", 2, 2))
+    shown = as_text(Sentence(("茶", "rouse\u0301", "日本語"), (Proposition(1, "", spans),)))
+    assert shown == "茶    rouse\u0301  日本語\n[A0]  [V--]  [A1--]"
 
 
 def test_json():
