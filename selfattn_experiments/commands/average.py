@@ -13,16 +13,24 @@ The result holds no state of the optimizer. One input alone makes a small file o
 
   selfattn average --inputs runs/srl/checkpoint_best.pt --half --keep-vectors 15000 \\
       --output srl-small.pt
+
+A tagger's confidences are calibrated on sentences that it has not learnt: --calibrate dev.conll.
 """
 
 import argparse
 import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from selfattn.errors import UserError
 from selfattn_tasks import saved
 from selfattn_tasks.files import check_output
-from selfattn_tasks.srl.tagger.state import keep_vectors
+from selfattn_tasks.progress import Progress
+from selfattn_tasks.srl import Sentence
+from selfattn_tasks.srl.formats import conll
+from selfattn_tasks.srl.tagger.reliability import TEMPERATURES, fit_temperature
+from selfattn_tasks.srl.tagger.state import keep_vectors, set_temperature
 
 from .. import averaging
 
@@ -48,6 +56,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--keep-vectors", type=int, metavar="N",
         help="of a tagger: keep the vectors of N words that training lacks, the first in their file"
     )  # fmt: skip
+    parser.add_argument(
+        "--calibrate", type=Path, metavar="GOLD",
+        help="of a tagger: store the temperature with which confidences of spans fit this file best"
+    )  # fmt: skip
     parser.add_argument("--output", required=True, type=Path, metavar="FILE")
 
 
@@ -70,10 +82,26 @@ def main(args: argparse.Namespace) -> None:
     if os.path.realpath(args.output) in map(os.path.realpath, inputs):
         raise UserError(f"--output {args.output} is one of the inputs, which would be lost")
     check_output("--output", args.output)
+    gold = conll.read(args.calibrate) if args.calibrate else []
     state = averaging.average(inputs)
     if args.keep_vectors is not None:
         keep_vectors(state, args.keep_vectors, inputs[-1])
+    if args.calibrate is not None:
+        set_temperature(state, 1.0, inputs[-1])
     if args.half:
         averaging.halve(state)
     saved.write(state, args.output)
+    if args.calibrate is not None:
+        temperature = _calibrated(args.output, gold)
+        set_temperature(state, temperature, args.output)
+        saved.write(state, args.output)
+        print(f"temperature {temperature}")
     print(f"averaged {', '.join(path.name for path in inputs)} into {args.output}")
+
+
+def _calibrated(path: Path, gold: Sequence[Sentence]) -> float:
+    from selfattn_tasks.srl.tagger.predictor import Predictor
+
+    predictor = Predictor.load(path)
+    with Progress(None, "calibrating", len(TEMPERATURES), "temperatures", stream=sys.stderr) as bar:
+        return fit_temperature(predictor, gold, progress=bar.to)

@@ -1,6 +1,7 @@
 """Predicates found by a trained tagger: prepare, train, predict and score as real commands."""
 
 import json
+import math
 import re
 import shutil
 
@@ -16,7 +17,7 @@ from selfattn_tasks.srl.formats import conll  # noqa: E402
 from selfattn_tasks.srl.prepare import prepare  # noqa: E402
 from selfattn_tasks.srl.tagger.predictor import Predictor  # noqa: E402
 from selfattn_tasks.srl.tagger.reading import Reading  # noqa: E402
-from selfattn_tasks.srl.tagger.reliability import judged, reliability  # noqa: E402
+from selfattn_tasks.srl.tagger.reliability import TEMPERATURES, judged, reliability  # noqa: E402
 from tests.plugin.helpers import logged, sentence  # noqa: E402
 from tests.plugin.srl_corpus import sentences  # noqa: E402
 
@@ -212,6 +213,32 @@ def test_confidence_is_in_json_and_can_be_calibrated(trained, corpus, run_cli, t
     for more in (["--format", "props"], []):
         refused = label(run_cli, *args, "--confidence", *more)
         assert "--confidence needs --format json or jsonl" in sentence(refused, "predict_srl.py")
+
+
+def test_a_temperature_is_fitted_and_stored(trained, corpus, run_cli, tmp_path):
+    gold, small = corpus / "valid.conll", tmp_path / "small.pt"
+    command = ["scripts/average_checkpoints.py", "--inputs", trained["both"][0], "--output", small]
+    done = run_cli([*command, "--calibrate", gold])
+    assert done.returncode == 0, done.stderr
+    plain, fitted = Predictor.load(trained["both"][0]), Predictor.load(small)
+    assert f"temperature {fitted.temperature}\n" in done.stdout
+    assert fitted.temperature in [round(each, 1) for each in TEMPERATURES]
+    read = conll.read(gold)
+
+    def loss(temperature):
+        plain.temperature = temperature
+        spans, whole = judged(read, plain.predict(read, "structured", confidence=True))
+        return -sum(math.log(max(1e-6, c if right else 1 - c)) for c, right in spans), whole
+
+    best, whole = loss(fitted.temperature)
+    for other in (fitted.temperature - 0.1, fitted.temperature + 0.1, 1.0):
+        assert best <= loss(other)[0] and whole == loss(other)[1]
+    again = tmp_path / "again.pt"  # whatever it was before
+    done = run_cli([*command[:1], "--inputs", small, "--output", again, "--calibrate", gold])
+    assert Predictor.load(again).temperature == fitted.temperature
+    assert Predictor.load([small, trained["predicates"][0]]).temperature == fitted.temperature
+    done = run_cli([*command[:2], trained["predicates"][0], *command[3:], "--calibrate", gold])
+    assert "finds predicates only" in sentence(done, "average_checkpoints.py")
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ def with_confidence(
     padding_mask: Tensor,
     labels: Sequence[str],
     decoder: str = "argmax",
+    temperature: float = 1.0,
 ) -> list[Proposition]:
     """Add to decoded propositions, and to each of their spans, how probable they are.
 
@@ -56,12 +57,17 @@ def with_confidence(
     ``I-`` that continues nothing read as by the decoder; a proposition's, of those with exactly
     these spans, ``V`` included.
 
+    Differs:
+        Guo et al. (2017), section 4.2, divide the scores of one classifier by a temperature. Here
+        it is for spans alone: propositions, products of many words, are calibrated without one.
+
     Args:
         propositions: one for each row of ``log_probs``.
         log_probs: ``(B, T, C)``.
         padding_mask: bool ``(B, T)``, True = padding, on the right.
         labels: the C tags.
         decoder: what decoded them, one of ``tags.DECODERS``.
+        temperature: what the scores are divided by for the spans.
     """
     check_padding_mask(padding_mask, log_probs.shape[:2])
     if not propositions:
@@ -69,19 +75,21 @@ def with_confidence(
     log_probs, padding_mask = log_probs.detach().cpu().double(), padding_mask.cpu()
     constraints = constraints_of(labels, decoder)
     reading = _Reading(tuple(labels), decoder == "published", constraints)
-    before = forward(log_probs, padding_mask, constraints)
-    after = backward(log_probs, padding_mask, constraints)
-    total = before[:, -1].logsumexp(1)
+    total = forward(log_probs, padding_mask, constraints)[:, -1].logsumexp(1)
     forbidden = torch.from_numpy(
         np.stack([reading.forbidden(p.spans, log_probs.shape[1]) for p in propositions])
     )
     exactly = forward(log_probs.masked_fill(forbidden, -torch.inf), padding_mask, constraints)
     whole = (exactly[:, -1].logsumexp(1) - total).exp().tolist()
+    soft = (log_probs / temperature).log_softmax(-1)
+    before = forward(soft, padding_mask, constraints)
+    after = backward(soft, padding_mask, constraints)
+    total = before[:, -1].logsumexp(1)
     lengths = (~padding_mask).sum(1).tolist()
     found = []
     for row, proposition in enumerate(propositions):
         length = lengths[row]
-        chain = [x[row, :length].numpy() for x in (log_probs, before, after)]
+        chain = [x[row, :length].numpy() for x in (soft, before, after)]
         masses = [reading.mass(span, *chain) - float(total[row]) for span in proposition.spans]
         spans = tuple(
             replace(span, confidence=float(min(1.0, np.exp(mass))))

@@ -15,6 +15,7 @@ from selfattn.errors import UserError
 
 from ... import checkpoints
 from ...batches import batches
+from ...devices import find_device
 from ...saved import find_checkpoint
 from ..decode import decode
 from ..propositions import Proposition, Sentence, unlabelled
@@ -53,7 +54,7 @@ class Predictor:
             times.
 
     Raises:
-        UserError: if the members were trained with different labels.
+        UserError: if there is no such device, or the members were trained with different labels.
     """
 
     def __init__(
@@ -63,14 +64,16 @@ class Predictor:
         finders: Sequence[Member] = (),
         bf16: bool = False,
     ) -> None:
-        self._members = [(tagger.eval().to(device), words) for tagger, words in members]
-        self.finders = [(tagger.eval().to(device), words) for tagger, words in finders]
+        self.device = find_device(device)
+        self._members = [(tagger.eval().to(self.device), words) for tagger, words in members]
+        self.finders = [(tagger.eval().to(self.device), words) for tagger, words in finders]
         self.labels = members[0][1].labels if members else ()
-        self.device = torch.device(device)
         self.bf16 = bf16
         self._batch_words = BATCH_WORDS.get(self.device.type, 4096)
         # Of taggers that were trained on whole sequences (--criterion bio_crf).
         self.needs_viterbi = False
+        # For the confidences of spans; an ensemble, whose mean is another distribution, has none.
+        self.temperature = 1.0
         if any(set(words.labels) != set(self.labels) for _, words in members):
             raise UserError(
                 "the checkpoints were trained with different labels, so that their probabilities "
@@ -107,8 +110,8 @@ class Predictor:
             bf16: as for the class.
 
         Raises:
-            UserError: if there is none, a file is missing, broken or not a tagger, or two hold the
-                same weights.
+            UserError: if there is none, a file is missing, broken or not a tagger, two hold the
+                same weights, or as for the class.
         """
         if isinstance(paths, str | os.PathLike):
             paths = [paths]
@@ -116,10 +119,14 @@ class Predictor:
             raise UserError("no checkpoint is given, but at least one is needed")
         seen = checkpoints.Distinct()
         loaded = [_load(path, seen) for path in paths]
-        labellers = [member for target, member, _ in loaded if target != "predicates"]
-        finders = [member for target, member, _ in loaded if target != "arguments"]
+        labellers = [member for state, member, _ in loaded if state.target != "predicates"]
+        finders = [member for state, member, _ in loaded if state.target != "arguments"]
         predictor = cls(labellers, device, finders, bf16)
         predictor.needs_viterbi = any(needs for *_, needs in loaded)
+        if len(labellers) == 1:
+            predictor.temperature = next(
+                state.temperature for state, *_ in loaded if state.target != "predicates"
+            )
         return predictor
 
     def log_probs(self, queries: Sequence[Query]) -> tuple[Tensor, Tensor]:
@@ -256,20 +263,28 @@ class Predictor:
             for tags, p in zip(decode(log_probs, padding, self.labels, decoder), given, strict=True)
         ]
         if confidence:
-            labelled = with_confidence(labelled, log_probs, padding, self.labels, decoder)
+            labelled = with_confidence(
+                labelled, log_probs, padding, self.labels, decoder, self.temperature
+            )
         return labelled
 
 
-def _load(path: str | os.PathLike[str], seen: checkpoints.Distinct) -> tuple[str, Member, bool]:
-    """What a checkpoint was trained for, its network and vocabulary, whether it needs Viterbi."""
-    state = checkpoints.read(find_checkpoint(Path(path)))
+def _load(
+    path: str | os.PathLike[str], seen: checkpoints.Distinct
+) -> tuple[TaggerState, Member, bool]:
+    """What a checkpoint says of itself, its network and vocabulary, whether it needs Viterbi."""
+    found = find_checkpoint(Path(path))
+    state = checkpoints.read(found)
     seen.add(state["model"], path)
     loaded = TaggerState.load(state.get("task_state") or {}, path)
-    assert loaded.config is not None
-    tagger = Tagger(loaded.config)
+    config = loaded.config
+    assert config is not None
+    if config.features:
+        config = replace(config, features=config.features.near(found.parent))
+    tagger = Tagger(config)
     try:
         tagger.load_state_dict(checkpoints.weights_below(state, PREFIX))
     except RuntimeError as error:
         raise UserError(f"the weights in {path} do not fit its configuration: {error}") from None
     needs_viterbi = checkpoints.criterion(state) == "bio_crf"
-    return loaded.target, (tagger, loaded.vocabulary), needs_viterbi
+    return loaded, (tagger, loaded.vocabulary), needs_viterbi

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from selfattn.errors import UserError, check_integer
 
 from ..propositions import VERB, Sentence
+
+if TYPE_CHECKING:
+    from .predictor import Predictor
+
+# What `fit_temperature` tries.
+TEMPERATURES = tuple(0.5 + 0.1 * step for step in range(26))
 
 # A confidence, and whether what it belongs to is right.
 Judged = tuple[float, bool]
@@ -122,3 +130,45 @@ def _known(confidence: float | None) -> float:
     if confidence is None:
         raise UserError("a prediction has no confidence; predict with confidence=True")
     return confidence
+
+
+def fit_temperature(
+    predictor: Predictor,
+    gold: Sequence[Sentence],
+    decoder: str = "structured",
+    progress: Callable[[int], None] | None = None,
+) -> float:
+    """The temperature with which the confidences of spans have the least log loss.
+
+    Args:
+        predictor: its own temperature does not matter, and stays.
+        gold: sentences that training has not seen.
+        decoder: as for prediction.
+        progress: called with the number of finished temperatures.
+
+    Returns:
+        one of ``TEMPERATURES``.
+
+    Raises:
+        UserError: if no span is predicted.
+    """
+    kept, losses = predictor.temperature, list[float]()
+    try:
+        for temperature in TEMPERATURES:
+            predictor.temperature = temperature
+            spans, _ = judged(gold, predictor.predict(gold, decoder, confidence=True))
+            losses.append(_log_loss(spans))
+            if progress is not None:
+                progress(len(losses))
+    finally:
+        predictor.temperature = kept
+    return round(TEMPERATURES[losses.index(min(losses))], 1)
+
+
+def _log_loss(answers: Sequence[Judged]) -> float:
+    """Mean negative logarithm of the probability given to what is the case, in nats."""
+    if not answers:
+        raise UserError("the model labels no span, so that there is no confidence to calibrate")
+    sure = 1e-6  # a confidence of 1 is rounded
+    chances = (c if right else 1 - c for c, right in answers)
+    return -sum(math.log(max(sure, chance)) for chance in chances) / len(answers)

@@ -27,11 +27,13 @@ class TaggerState:
         vocabulary: words and labels.
         config: sizes and switches; None while there is no model yet.
         target: what it is trained for, one of ``predicates.TARGETS``.
+        temperature: for the confidences of spans, see ``.confidence``.
     """
 
     vocabulary: Vocabulary
     config: TaggerConfig | None = None
     target: str = "arguments"
+    temperature: float = 1.0
 
     def dump(self) -> dict[str, Any]:
         """As plain values, for a checkpoint."""
@@ -42,6 +44,8 @@ class TaggerState:
             state["config"] = config
         if self.target != "arguments":
             state["target"] = self.target
+        if self.temperature != 1:
+            state["temperature"] = self.temperature
         return state
 
     @classmethod
@@ -73,7 +77,7 @@ class TaggerState:
         # Checkpoints from before there was a choice have no target.
         target = state.get("target", "arguments")
         check_labels(vocabulary.labels, target, path)
-        return cls(vocabulary, config, target)
+        return cls(vocabulary, config, target, state.get("temperature", 1.0))
 
 
 def keep_vectors(checkpoint: dict[str, Any], most: int, path: object) -> None:
@@ -95,3 +99,13 @@ def keep_vectors(checkpoint: dict[str, Any], most: int, path: object) -> None:
     weights = checkpoint["model"]
     # A copy, since a file holds all of what a slice is part of.
     weights[f"{PREFIX}frozen"] = weights[f"{PREFIX}frozen"][:most].clone()
+
+
+def set_temperature(checkpoint: dict[str, Any], temperature: float, path: object) -> None:
+    """Let the checkpoint of a tagger divide its scores by this for the confidences of spans.
+
+    Raises:
+        UserError: if it is not a tagger's.
+    """
+    state = TaggerState.load(checkpoint.get("task_state") or {}, path)
+    checkpoint["task_state"][KEY] = replace(state, temperature=temperature).dump()

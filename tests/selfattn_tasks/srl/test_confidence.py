@@ -74,6 +74,19 @@ def test_any_span_has_a_confidence():
     assert alone.confidence == pytest.approx(mass[("O",) * 4] / sum(mass.values()), rel=1e-5)
 
 
+def test_a_temperature_is_for_spans_alone():
+    log_probs = (3 * torch.randn(1, 4, len(LABELS)).double()).log_softmax(-1)
+    padding = torch.zeros(1, 4, dtype=torch.bool)
+    given = [proposition_of(decode(log_probs, padding, LABELS, "strict")[0], 0, decoder="strict")]
+    (plain,) = with_confidence(given, log_probs, padding, LABELS, "strict")
+    (soft,) = with_confidence(given, log_probs, padding, LABELS, "strict", 1.7)
+    scores = (log_probs / 1.7).log_softmax(-1)
+    (expected,) = with_confidence(given, scores, padding, LABELS, "strict")
+    assert soft.confidence == plain.confidence != expected.confidence
+    for span, own in zip(soft.spans, expected.spans, strict=True):
+        assert span.confidence == pytest.approx(own.confidence, rel=1e-9)
+
+
 def test_padding_and_certainty_change_nothing():
     """A batch mate's length, and labels whose probability is 0 in half precision."""
     log_probs = (60 * torch.randn(1, 3, len(LABELS))).log_softmax(-1)
