@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The small files of finished runs, for git: evidence.sh save RUNS KEPT, and back: evidence.sh restore RUNS KEPT
-# e.g. examples/evidence.sh save runs/multi30k-evidence examples/multi30k_en_de/evidence
+# e.g. examples/evidence.sh save runs/multi30k-evidence examples/multi30k_en_de/evidence/runs
 # run_seeds.py skips what was put back: a run is done if run.json fits the grid and the predictions.
 set -euo pipefail
 usage="usage: evidence.sh save|restore RUNS KEPT"

@@ -1,6 +1,7 @@
-"""Stage 5: the Multi30k grid of the protocol on one GPU, several runs at a time.
+"""Stage 5: a Multi30k grid of the protocol on one GPU, several runs at a time.
 
-RAW names the folder of the raw text, GRID another grid, RUNS how many share the GPU.
+RAW names the folder of the raw text, GRID the grid, RUNS how many share the GPU. The default is the
+tuning's: evidence.yaml waits for what that chooses.
 """
 
 import json
@@ -22,7 +23,7 @@ _EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "multi30k_en_de"
 
 def run(results: Results) -> None:
     """Go on with the grid and keep the records of the runs that are done."""
-    grid = Path(os.environ.get("GRID", _EXAMPLE / "evidence.yaml"))
+    grid = Path(os.environ.get("GRID", _EXAMPLE / "tuning.yaml"))
     facts = load(grid)
     runs, kept = Path(facts["output"]), results.folder / "grid.tar.gz"
     command = [sys.executable, str(_EXAMPLE.parents[1] / "scripts/run_seeds.py"), str(grid)]

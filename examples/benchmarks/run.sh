@@ -27,13 +27,14 @@ if [ "$device" = cuda ]; then
     bench fairseq-training bench_training.py --level fairseq --dtype bfloat16 --batch 1024 \
         --max-tokens 25000 "$@"
 else
-    bench layer-training bench_attention.py "$@"
+    bench layer-training bench_attention.py --lengths 16 64 128 256 512 1024 2048 --max-tokens 8192 --seconds 4 "$@"
     bench layer-inference bench_attention.py --mode inference "$@"
-    bench operator-training bench_attention.py --level operator --lengths 64 128 256 "$@"
+    bench operator-training bench_attention.py --level operator --lengths 64 128 256 1024 \
+        --max-tokens 4096 --seconds 4 "$@"
     bench context-training bench_attention.py --level context --embed-dim 300 --heads 4 \
-        --lengths 11 20 40 "$@"
-    bench encoder-training bench_training.py --max-tokens 2048 "$@"
-    bench fairseq-training bench_training.py --level fairseq --max-tokens 1024 --lengths 30 "$@"
+        --lengths 11 20 40 --seconds 4 "$@"
+    bench encoder-training bench_training.py --max-tokens 2048 --seconds 8 "$@"
+    bench fairseq-training bench_training.py --level fairseq --max-tokens 512 --lengths 30 "$@"
 fi
 
 [ -z "$failed" ] || { echo "not all rows could be reported:$failed" >&2; exit 1; }

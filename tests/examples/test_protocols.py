@@ -109,3 +109,27 @@ def test_simulated_verdicts_are_those_of_the_comparison(monkeypatch):
     monkeypatch.setattr("sys.argv", words)
     with pytest.raises(UserError, match="--comparisons is 0"):
         main()
+
+
+def test_effects_of_a_factorial_design(monkeypatch, run_cli, tmp_path):
+    """Of two cells the contrast is Welch's; the report's own numbers; no runs, no effect."""
+    pytest.importorskip("scipy")
+    monkeypatch.syspath_prepend(EXAMPLES / "significance")
+    from factorial import contrast
+
+    from selfattn_experiments.compare import run_level
+
+    cells = [[1.0, 2.0, 4.0], [5.0, 5.5, 9.0, 9.5], [7.0, 8.0], [1.0, 3.0]]
+    effect, low, high = contrast(cells, (-1, 1, 0, 0))
+    assert effect == pytest.approx(7.25 - 7 / 3)
+    assert (low, high) == pytest.approx(run_level.welch(cells[0], cells[1]).interval)
+    assert contrast(cells, (1, -1, -1, 1))[0] == pytest.approx(7 / 3 - 7.25 - 7.5 + 2)
+    reports = [EXAMPLES / f"multi30k_en_de/report/short/{n}.csv" for n in ("primary", "secondary")]
+    command = [EXAMPLES / "significance/factorial.py", *reports, "--cells", "multihead",
+               "multihead-masks", "mtsa-nomasks", "mtsa", "--factors", "masks", "scores"]  # fmt: skip
+    done = run_cli(command)
+    assert done.returncode == 0, done.stderr
+    readme = (EXAMPLES / "multi30k_en_de/README.md").read_text()
+    assert done.stdout.strip() and all(line in readme for line in done.stdout.splitlines()[2:])
+    command[-4] = "none"
+    assert "--cells none has 0 runs with BLEU" in run_cli(command).stderr

@@ -1,0 +1,77 @@
+"""Main effects and interaction of a 2 x 2 design, with 95 % intervals, from reports of comparisons.
+
+  python examples/significance/factorial.py primary.csv secondary.csv \\
+      --cells multihead multihead-masks mtsa-nomasks mtsa --factors masks scores
+
+The four systems: neither factor, the first, the second, both. An effect is a weighted sum of their
+means; its interval is Student's with Satterthwaite's (1946) degrees of freedom, so that a difference
+of two systems would have Welch's.
+"""
+
+import argparse
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from selfattn.errors import UserError
+from selfattn_experiments.compare.rendering.cells import markdown as as_markdown
+from selfattn_tasks.cli import run
+
+Cells = Sequence[Sequence[float]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("reports", type=Path, nargs="+", metavar="REPORT.csv")
+    add("--cells", nargs=4, required=True, metavar="SYSTEM")
+    add("--factors", nargs=2, default=("first", "second"), metavar="NAME")
+    add("--metric", default="BLEU")
+    args = parser.parse_args()
+    cells = [scores_of(args.reports, name, args.metric) for name in args.cells]
+    first, second = args.factors
+    rows = []
+    for name, weights in (
+        (first, (-0.5, 0.5, -0.5, 0.5)),
+        (second, (-0.5, -0.5, 0.5, 0.5)),
+        (f"{first} x {second}", (1, -1, -1, 1)),
+    ):
+        effect, low, high = contrast(cells, weights)
+        rows.append([name, f"{effect:+.2f}", f"{low:+.2f} to {high:+.2f}"])
+    print("\n".join(as_markdown([args.metric, "effect", "95 % interval"], rows, left=1)))
+
+
+def scores_of(reports: Sequence[Path], system: str, metric: str) -> list[float]:
+    """The scores of a system's runs, each once.
+
+    Raises:
+        UserError: if there are fewer than two.
+    """
+    found: dict[str, float] = {}
+    for path in reports:
+        with path.open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                asked = (row["system"], row["metric"], row["quantity"]) == (system, metric, "score")
+                if asked and row["seed"]:
+                    found[row["seed"]] = float(row["value"])
+    if len(found) < 2:
+        raise UserError(f"--cells {system} has {len(found)} runs with {metric}; 2 are needed")
+    return list(found.values())
+
+
+def contrast(cells: Cells, weights: Sequence[float]) -> tuple[float, float, float]:
+    """The weighted sum of the cells' means, and the limits of its 95 % interval."""
+    parts = [w**2 * np.var(x, ddof=1) / len(x) for w, x in zip(weights, cells, strict=True)]
+    freedom = sum(parts) ** 2 / sum(
+        part**2 / (len(x) - 1) for part, x in zip(parts, cells, strict=True)
+    )
+    effect = sum(w * np.mean(x) for w, x in zip(weights, cells, strict=True))
+    half = stats.t.ppf(0.975, freedom) * sum(parts) ** 0.5
+    return float(effect), float(effect - half), float(effect + half)
+
+
+if __name__ == "__main__":
+    run(main)
