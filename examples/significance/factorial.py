@@ -4,8 +4,8 @@
       --cells multihead multihead-masks mtsa-nomasks mtsa --factors masks scores
 
 The four systems: neither factor, the first, the second, both. An effect is a weighted sum of their
-means; its interval is Student's with Satterthwaite's (1946) degrees of freedom, so that a difference
-of two systems would have Welch's.
+means; its interval is Student's with Satterthwaite's (1946) degrees of freedom, which for the
+difference of two systems is Welch's.
 """
 
 import argparse

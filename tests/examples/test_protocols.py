@@ -125,8 +125,9 @@ def test_effects_of_a_factorial_design(monkeypatch, run_cli, tmp_path):
     assert (low, high) == pytest.approx(run_level.welch(cells[0], cells[1]).interval)
     assert contrast(cells, (1, -1, -1, 1))[0] == pytest.approx(7 / 3 - 7.25 - 7.5 + 2)
     reports = [EXAMPLES / f"multi30k_en_de/report/short/{n}.csv" for n in ("primary", "secondary")]
-    command = [EXAMPLES / "significance/factorial.py", *reports, "--cells", "multihead",
-               "multihead-masks", "mtsa-nomasks", "mtsa", "--factors", "masks", "scores"]  # fmt: skip
+    cells = ["multihead", "multihead-masks", "mtsa-nomasks", "mtsa"]
+    command = [EXAMPLES / "significance/factorial.py", *reports, "--cells", *cells, "--factors",
+               "masks", "scores"]  # fmt: skip
     done = run_cli(command)
     assert done.returncode == 0, done.stderr
     readme = (EXAMPLES / "multi30k_en_de/README.md").read_text()
