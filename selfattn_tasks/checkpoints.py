@@ -299,7 +299,9 @@ class Distinct:
         Raises:
             UserError: an earlier one, under whatever name, has the same weights.
         """
-        tensors = (t.cpu().contiguous().reshape(-1).view(torch.uint8) for t in weights.values())
+        # By name: safetensors reads the same file in another order each time.
+        ordered = (weights[name].cpu().contiguous() for name in sorted(weights))
+        tensors = (t.reshape(-1).view(torch.uint8) for t in ordered)
         sums = tuple(zlib.crc32(t.numpy().data) for t in tensors)
         if sums in self._seen:
             raise UserError(

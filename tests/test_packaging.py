@@ -100,7 +100,7 @@ def needs(wheel: Path) -> set[str]:
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_wheel_holds_each_module_of_its_floors(wheels, repo_root, name):
     assert wheels[name].name == f"{name}-{selfattn.__version__}-py3-none-any.whl"
-    expected = {"selfattn/py.typed"} if name == CORE else set()
+    expected = {f"{package}/py.typed" for package in FLOORS[name].values()}
     for folder, package in FLOORS[name].items():
         for path in (repo_root / folder).rglob("*"):
             if path.suffix not in (".py", ".c", ".h") and path.parts[-3] != "pretrained":
@@ -167,6 +167,16 @@ def test_an_editable_installation_of_the_root_gives_all_of_it(run_cli, tree, tmp
     for name, folder in {"selfattn": "selfattn", **FLOORS[SECOND]}.items():
         package = {"plugin": "selfattn_fairseq"}.get(name, folder)
         assert f"'{package}': '{tree / name}'" in finder
+
+
+def test_mypy_reads_the_types_of_each_installed_package(run_cli, target, tmp_path):
+    """Without py.typed, all in a package is Any."""
+    pytest.importorskip("mypy")
+    packages = [package for floor in FLOORS.values() for package in floor.values()]
+    (tmp_path / "theirs.py").write_text(f"import {', '.join(packages)}\n")
+    command = ["-m", "mypy", "--follow-imports=skip", "theirs.py"]
+    done = run_cli(command, cwd=tmp_path, PYTHONPATH=str(target), fresh=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_installed_command_prints_the_plugins_folder(run_cli, target, tmp_path):

@@ -7,7 +7,7 @@ Example:
       --test conll-2012/v9/data/test/data/english
 
 Each part is a folder with *gold_conll files somewhere below. It ends with an error if a file is
-bad, a document is in two parts, or the counts are of no known release.
+bad or without its words, a document is in two parts, or the counts are of no known release.
 """
 
 import argparse
@@ -45,15 +45,20 @@ class Content:
 
 
 def content_of(folder: Path) -> Content:
-    """Read all files below a folder."""
+    """Read all files below a folder.
+
+    Raises:
+        UserError: if there is none, or one is bad or has no words.
+    """
     files = conll.files_of(folder)
     begun: list[str] = []
     sentences = propositions = 0
     for file in files:
         begun += [line for line in read_lines(file) if line.startswith(_BEGIN)]
-        for sentence in conll12.sentences_of(file):
-            sentences += 1
-            propositions += len(sentence.propositions)
+        found = conll12.sentences_of(file)
+        conll12.check_words(found, file)
+        sentences += len(found)
+        propositions += sum(len(sentence.propositions) for sentence in found)
     names = frozenset(line[len(_BEGIN) :].partition(";")[0].strip(" ()") for line in begun)
     return Content(len(files), len(begun), sentences, propositions, names)
 

@@ -13,6 +13,7 @@ import torch
 from selfattn.errors import UserError, check_integer
 
 from .. import saved
+from ..devices import find_device
 from ..model_folder import WEIGHTS
 from .translation import Search, read_folder, read_model, set_search
 
@@ -47,15 +48,17 @@ class Translator:
             device: where it computes.
 
         Raises:
-            UserError: if there is no translation model, or its dictionaries are not found.
+            UserError: if there is no translation model or no such device, or its dictionaries are
+                not found.
         """
+        where = find_device(device)
         found = saved.find_checkpoint(Path(path))
         if found.name == WEIGHTS:
             model, tokenizer = read_folder(found.parent)
         else:
             model, tokenizer, _ = read_model(found)
             set_search(model.generation_config, Search())
-        return cls(model.to(device, torch.float32), tokenizer)
+        return cls(model.to(where, torch.float32), tokenizer)
 
     def __call__(self, text: str) -> str:
         """The translation of one text; see :meth:`stream` for many."""

@@ -9,7 +9,7 @@ CoNLL-2005 script.
 from .formats.bio import from_bio, to_bio
 from .formats.conll import read, write_columns, write_props
 from .propositions import Proposition, Sentence, Span
-from .text.documents import Document, Text
+from .text.documents import Document, Text, TextProposition, TextSentence, TextSpan
 from .text.model import SRL
 
 __all__ = [
@@ -19,6 +19,9 @@ __all__ = [
     "Sentence",
     "Span",
     "Text",
+    "TextProposition",
+    "TextSentence",
+    "TextSpan",
     "from_bio",
     "read",
     "to_bio",

@@ -14,7 +14,7 @@ from selfattn.errors import UserError
 from ..files import write_json, write_lines
 from ..folder import check_destination, hashes, new_folder
 from ..words.vocabulary import by_frequency, percent_unknown, write_symbols
-from .formats import conll, lines
+from .formats import conll, conll12, lines
 from .propositions import Sentence
 
 logger = logging.getLogger(__name__)
@@ -130,6 +130,7 @@ def _check(name: str, paths: Sequence[Path], sentences: Sequence[Sentence]) -> N
             f"{where}: propositions without words; give the words file before it, as in "
             f"--{name.rstrip('0123456789')} WORDS PROPS"
         )
+    conll12.check_words(sentences, where)
     words = {word for sentence in sentences for word in sentence.words}
     if len(words) == 1 and len(sentences) > 1:
         raise UserError(

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from selfattn.errors import UserError
 from selfattn_tasks.srl import Proposition, Sentence
 from selfattn_tasks.srl.formats import conll
+from selfattn_tasks.srl.tagger.request import read_queries
 from tests.plugin.srl_corpus import sentences
 from tests.selfattn_tasks.srl.writers import write_conll12
 
@@ -91,6 +93,22 @@ def test_a_malformed_sentence_is_named(check, data):
     path.write_text(path.read_text().replace("(V*)", "(V*", 1))
     done = check("--any-counts")
     assert done.returncode == 2 and "dev_0000.v4_gold_conll, line " in done.stderr
+
+
+def test_words_that_were_not_filled_in(check, data, run_cli, repo_root):
+    """The check names the file, `selfattn prepare srl` and `predict` what they were given."""
+    for path in (data / english("train")).rglob("*.v4_gold_conll"):
+        found = conll.read(path)
+        write_conll12(path, [replace(s, words=("[WORD]",) * len(s.words)) for s in found])
+    message = "every word is [WORD]: fill the words in by OntoNotes' skeleton2conll.sh\n"
+    done = check("--any-counts")
+    assert done.returncode == 2
+    assert done.stderr.endswith(f"/train/00/train_0000.v4_gold_conll: {message}")
+    files = ["--train", english("train"), "--valid", english("dev"), "--dest", "data-bin"]
+    done = run_cli([repo_root / "scripts/prepare_srl.py", *files], cwd=data)
+    assert done.returncode == 2 and done.stderr.endswith(f"{english('train')}: {message}")
+    with pytest.raises(UserError, match=r"every word is \[WORD\]"):
+        read_queries(data / english("train"))
 
 
 @pytest.mark.fairseq

@@ -123,7 +123,8 @@ def test_a_column_that_counts_the_words_is_not_their_column(prepare, corpus, sta
     write_words(corpus / "words", conll.read(corpus / "valid"))
     conll.write_props(corpus / "props", conll.read(corpus / "valid"))
     for name in ("train", "valid", "words"):
-        (corpus / name).write_text(numbered((corpus / name).read_text(), start))
+        text = numbered((corpus / name).read_text(), start)
+        (corpus / name).write_text(f"# newdoc\n# sent_id = 1\n{text}\n# no sentence\n")
     done = prepare("--test", "corpus/words", "corpus/props")
     assert done.returncode == 0, done.stderr
     assert "corpus/train: the first column numbers the words; they are taken from the second" in (

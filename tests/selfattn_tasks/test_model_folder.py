@@ -21,6 +21,7 @@ import selfattn_tasks.hf  # noqa: E402, F401
 from selfattn.errors import UserError  # noqa: E402
 from selfattn_experiments.commands.verbs import VERBS  # noqa: E402
 from selfattn_tasks import checkpoints, saved  # noqa: E402
+from selfattn_tasks.hf.translator import Translator  # noqa: E402
 from selfattn_tasks.sentences.model.network import SentenceModel, SentenceModelConfig, pad  # noqa: E402
 from selfattn_tasks.sentences.model.predictor import Predictor as SentencePredictor  # noqa: E402
 from selfattn_tasks.sentences.model.state import KEY as SENTENCES  # noqa: E402
@@ -188,6 +189,27 @@ def test_there_and_back(tmp_path):
     assert first["task_state"] == second["task_state"]
     assert second["args"].dropout == 0.2 and second["args"].task == KEY
     assert all(torch.equal(value, second["model"][name]) for name, value in first["model"].items())
+
+
+def test_the_same_weights_twice_are_refused(tmp_path):
+    """safetensors gives them in another order each time."""
+    path, folder = tagger(tmp_path / "tagger.pt", "mtsa"), tmp_path / "folder"
+    export("--to", "hf", path, folder)
+    for twice in (["srl-en-small"] * 2, [folder] * 2, [path, folder]):
+        with pytest.raises(UserError, match="hold the same weights, which would count twice"):
+            SRL.from_pretrained(twice)
+
+
+@pytest.mark.parametrize("device", ["foo", "cuda:99"])
+def test_a_device_that_is_not_there(tmp_path, device):
+    path = sentences(tmp_path / "model.pt", Kind.NLI)
+    for load, model in (
+        (SRL.from_pretrained, "srl-en-small"),
+        (Translator.from_pretrained, "translation-en-de-small"),
+        (SentencePredictor.load, path),
+    ):
+        with pytest.raises(UserError, match=f"^the device {device} cannot be used here; cpu can$"):
+            load(model, device=device)
 
 
 ALONE = """

@@ -15,6 +15,7 @@ from selfattn.models.relatedness_head import expected_score
 
 from ... import checkpoints
 from ...batches import batches
+from ...devices import find_device
 from ...saved import find_checkpoint
 from ..predictions import Prediction
 from ..record import Example, Kind
@@ -34,7 +35,8 @@ class Predictor:
         device: where to compute.
 
     Raises:
-        UserError: if the members were trained for different tasks or labels.
+        UserError: if there is no such device, or the members were trained for different tasks or
+            labels.
 
     Attributes:
         state: that of the first member.
@@ -45,9 +47,9 @@ class Predictor:
         members: Sequence[tuple[SentenceModel, SentenceState]],
         device: torch.device | str = "cpu",
     ) -> None:
-        self.members = [(model.eval().to(device), state) for model, state in members]
+        self.device = find_device(device)
+        self.members = [(model.eval().to(self.device), state) for model, state in members]
         self.state = members[0][1]
-        self.device = torch.device(device)
         tasks = {(state.kind, state.tokens, state.vocabulary.labels) for _, state in members}
         if len(tasks) > 1:
             raise UserError(
@@ -64,8 +66,8 @@ class Predictor:
         """Read checkpoints of ``--task sentences``, or folders with them; nothing else is needed.
 
         Raises:
-            UserError: if there is none, a file is missing, broken, or no model of sentences, or two
-                hold the same weights.
+            UserError: if there is none, a file is missing, broken, or no model of sentences, two
+                hold the same weights, or as for the class.
         """
         if isinstance(paths, str | os.PathLike):
             paths = [paths]

@@ -7,14 +7,18 @@ by lines that start with ``#begin document`` and ``#end document``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+from selfattn.errors import UserError
 
 from ..propositions import VERB, Proposition, Sentence, Span
 from .rows import NO_PREDICATE, Block, parse_column, read_blocks
 
 _WORD, _LEMMA, _FRAMESET, _FIRST = 3, 6, 7, 11
 _MARKS = ("#begin document", "#end document")
+# Every word of the files that are free: the words themselves need a licence.
+_NO_WORD = "[WORD]"
 
 
 def sentences_of(path: Path, *, lenient: bool = False) -> list[Sentence]:
@@ -33,6 +37,22 @@ def sentences_of(path: Path, *, lenient: bool = False) -> list[Sentence]:
         Sentence(tuple(row[_WORD] for row in _checked(block)), _propositions(block, lenient))
         for block in blocks
     ]
+
+
+def check_words(sentences: Iterable[Sentence], where: object) -> None:
+    """Refuse sentences whose words were not filled in.
+
+    Args:
+        sentences: of a file, or of several.
+        where: their names, for messages.
+
+    Raises:
+        UserError: if all words are ``[WORD]``.
+    """
+    if {word for sentence in sentences for word in sentence.words} == {_NO_WORD}:
+        raise UserError(
+            f"{where}: every word is {_NO_WORD}: fill the words in by OntoNotes' skeleton2conll.sh"
+        )
 
 
 def _checked(block: Block) -> list[list[str]]:

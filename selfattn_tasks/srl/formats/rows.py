@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from selfattn.errors import UserError
@@ -69,6 +69,9 @@ def fields(line: str) -> list[str]:
 def read_blocks(path: Path, skip: Callable[[str], bool] | None = None) -> list[Block]:
     """Read the sentences of a file.
 
+    Where the first column numbers the words, lines above a sentence that start with # are comments,
+    as in CoNLL-U; elsewhere # is a word.
+
     Args:
         path: the file.
         skip: lines for which this is true are left out and end a sentence, too.
@@ -76,7 +79,19 @@ def read_blocks(path: Path, skip: Callable[[str], bool] | None = None) -> list[B
     Raises:
         UserError: if the file cannot be read, is not UTF-8 text or has no sentence.
     """
-    return blocks_of(path, read_lines(path), skip)
+    blocks = blocks_of(path, read_lines(path), skip)
+    bare = [
+        replace(b, line=b.line + n, rows=b.rows[n:])
+        for b in blocks
+        if (n := _comments(b)) < len(b.rows)
+    ]
+    return bare if bare != blocks and counts_words(bare) else blocks
+
+
+def _comments(block: Block) -> int:
+    """How many of the first lines start with #."""
+    marks = (row[0].startswith("#") for row in block.rows)
+    return sum(itertools.takewhile(bool, marks))
 
 
 def blocks_of(

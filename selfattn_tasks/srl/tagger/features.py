@@ -6,7 +6,7 @@ import json
 import logging
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,12 @@ class FeaturesConfig:
             _checksum(encoder),
         )
 
+    def near(self, place: Path) -> FeaturesConfig:
+        """The same, but where a frozen encoder's folder is gone, one of its name in ``place``."""
+        moved = place / Path(self.folder).name
+        is_gone = not self.tuned and not Path(self.folder).is_dir()
+        return replace(self, folder=str(moved)) if is_gone and moved.is_dir() else self
+
 
 # The numbers of a sentence's pieces, and the place of each word's first piece among them.
 Pieces = tuple[Sequence[int], Sequence[int]]
@@ -110,6 +116,11 @@ class Features(nn.Module):
             for name, parameter in self.encoder.named_parameters():
                 parameter.requires_grad_("pooler" not in name)  # reads no hidden state of a word
         else:
+            if not Path(config.folder).is_dir():
+                raise UserError(
+                    f"the tagger needs the encoder that was in {config.folder} when it was trained;"
+                    " put it there, or under the same name beside the checkpoint"
+                )
             # Not registered: neither trained nor stored, and always as in evaluation.
             self._frozen = [_read_encoder(config.folder)]
             if _checksum(self._frozen[0]) != config.checksum:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from selfattn.errors import UserError
 
 from ...text import iter_lines
-from ..formats import conll
+from ..formats import conll, conll12
 from ..formats.brackets import looks_like_brackets
+from ..formats.conllu import read_trees
 from ..formats.rows import NO_PREDICATE, counts_words, read_blocks
 from ..propositions import Proposition, Sentence, unlabelled
 from ..text.documents import Text, names_in
@@ -34,7 +36,8 @@ def read_queries(
     """Read the sentences whose predicates are to be labelled; their spans do not matter.
 
     Besides the formats of ``conll.read``, two columns without brackets are accepted: the word, and
-    the predicate's lemma or ``-``, optionally after a column that numbers the words.
+    the predicate's lemma or ``-``, optionally after a column that numbers the words. Where
+    predicates will be found, so are words alone and CoNLL-U.
 
     Args:
         path: the file.
@@ -47,35 +50,43 @@ def read_queries(
         UserError: for a bad file, and for one without words or without a predicate.
     """
     may_be_bare = props is None and form in ("auto", "conll05") and word_column is None
-    bare = _two_columns(path) if may_be_bare and not path.is_dir() else None
+    bare = None
+    if may_be_bare and not path.is_dir():
+        if may_lack_predicates:
+            with suppress(UserError):  # another format, whose reader says what is wrong
+                return [Sentence(tree.words) for tree in read_trees(path)]
+        bare = _without_brackets(path, may_lack_predicates)
     sentences = bare or conll.read(path, props, form=form, lenient=True, word_column=word_column)
     if not any(sentence.has_words for sentence in sentences):
         raise UserError(f"{path} holds no words; give the words file before it")
+    conll12.check_words(sentences, path)
     if not (may_lack_predicates or any(sentence.propositions for sentence in sentences)):
         raise UserError(f"{path} holds no predicate, so there is nothing to label")
     return sentences
 
 
-def _two_columns(path: Path) -> list[Sentence] | None:
-    """The sentences of a file of words and lemmas alone; None if the file has another format."""
+def _without_brackets(path: Path, may_lack_predicates: bool) -> list[Sentence] | None:
+    """The sentences of a file of words, or of words and lemmas; None for another format."""
     blocks = read_blocks(path)
     rows = [row for block in blocks for row in block.rows]
     width = len(rows[0])
-    if width not in (2, 3) or any(len(row) != width for row in rows):
+    if width > 3 or any(len(row) != width for row in rows):
         return None
     if all(row[-1] == NO_PREDICATE or looks_like_brackets(row[-1]) for row in rows):
         return None
     counted = counts_words(blocks)
-    if counted and width == 2:
+    if width == 1 + counted:
+        if may_lack_predicates:
+            return [Sentence(tuple(row[counted] for row in block.rows)) for block in blocks]
         raise UserError(
-            f"{path}: the first column numbers the words, so that 2 columns leave none for the "
-            "predicates: add a third with their lemmas, and - for the other words"
+            f"{path} has no column of predicates: add one with their lemmas, and - for the other "
+            "words, behind the words, or give --find-predicates"
         )
-    if not counted and width == 3:
+    if width != 2 + counted:
         return None
     return [
         Sentence(
-            tuple(row[-2] for row in block.rows),
+            tuple(row[counted] for row in block.rows),
             tuple(
                 Proposition(i, row[-1], ())
                 for i, row in enumerate(block.rows)

@@ -79,7 +79,8 @@ class SRL:
             bf16: multiply matrices in bfloat16, which is faster on many CPUs; a few answers differ.
 
         Raises:
-            UserError: if there is none, or a file is missing, broken or not a tagger.
+            UserError: if there is none or no such device, or a file is missing, broken or not a
+                tagger.
         """
         from ..tagger.predictor import Predictor
 

@@ -89,7 +89,7 @@ def test_features_are_the_encoder_s_hidden_states(folder, tuned):
 
 @pytest.mark.parametrize("tuned", [False, True])
 def test_a_saved_model_needs_no_more_than_it_says(save, folder, tmp_path, tuned):
-    """Frozen: the encoder in its folder, the same as in training; tuned: nothing."""
+    """Frozen: the encoder in its folder or beside it, the same as in training; tuned: nothing."""
     path, ours = save(tuned)
     expected = ours.log_probs(QUERIES)[0]
     torch.testing.assert_close(Predictor.load(path).log_probs(QUERIES)[0], expected)
@@ -102,8 +102,12 @@ def test_a_saved_model_needs_no_more_than_it_says(save, folder, tmp_path, tuned)
         if tuned:
             torch.testing.assert_close(Predictor.load(path).log_probs(QUERIES)[0], expected)
             return
-        with pytest.raises(UserError, match=r"--features .* is not a folder"):
+        message = f"the tagger needs the encoder that was in {folder} when it was trained"
+        with pytest.raises(UserError, match=message):
             Predictor.load(path)
+        beside = shutil.copytree(hidden, tmp_path / folder.name)
+        torch.testing.assert_close(Predictor.load(path).log_probs(QUERIES)[0], expected)
+        shutil.rmtree(beside)
         shutil.move(other, folder)
         with pytest.raises(UserError, match="is not the one that the tagger was trained with"):
             Predictor.load(path)

@@ -4,6 +4,7 @@ import json
 import random
 import tracemalloc
 
+import numpy as np
 import pytest
 import torch
 
@@ -195,6 +196,23 @@ def test_named_predicates(model):
             0,
         ]
         assert len(list(model(texts[1], predicates=both).propositions)) == 2
+
+
+def test_predicates_by_number():
+    """A number is a position, also where a word is spelled like it."""
+    model = SRL(Predictor(members()))
+    texts = ["it ran", "2 ran and 2 more", Text("the 2 ran", (np.int64(2), "the"))]
+    documents = model(texts, predicates=[1])
+    found = [[p.predicate.text for p in document.propositions] for document in documents]
+    assert found == [["ran"], ["ran"], ["the", "ran"]]
+    assert plain(model("it ran", predicates=[1])) == plain(documents[0])
+    for bad, message in (
+        (2, "--predicates 2 is neither a word"),
+        (-1, "a predicate's position -1 is not allowed; it must be at least 0"),
+        (None, "a predicate's position None is not allowed; it must be a whole number"),
+    ):
+        with pytest.raises(UserError, match=message):
+            model("it ran", predicates=["ran", bad])
 
 
 def test_a_model_that_finds_no_predicates_says_so():

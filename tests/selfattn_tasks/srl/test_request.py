@@ -99,9 +99,26 @@ def test_a_first_column_that_counts(tmp_path):
     first, second = read_queries(path)
     assert (first.words, second.words) == (("Ann", "saw"), ("No",))
     assert [(p.predicate, p.lemma) for p in first.propositions] == [(1, "see")]
-    path.write_text("1\tAnn\n2\tsaw\n")
-    with pytest.raises(UserError, match="the first column numbers the words, so that 2 columns"):
+    path.write_text("# a comment\n# another\n\n# text = Ann saw\n" + path.read_text())
+    assert read_queries(path) == [first, second]
+    path.write_text(path.read_text().replace("see", "see\tA1"))
+    with pytest.raises(UserError, match="line 6: 4 columns, but the first row of this sentence"):
         read_queries(path)
+    path.write_text("# -\nsaw see\n")
+    assert read_queries(path)[0].words == ("#", "saw"), "a word"
+
+
+def test_words_alone_where_predicates_are_found(tmp_path):
+    path = tmp_path / "words.txt"
+    for text in ("Ann\nsaw\n\nNo\n", "1 Ann\n2 saw\n\n1 No\n"):
+        path.write_text(text)
+        found = read_queries(path, may_lack_predicates=True)
+        assert found == [Sentence(("Ann", "saw")), Sentence(("No",))]
+        with pytest.raises(UserError, match="no column of predicates: .* give --find-predicates"):
+            read_queries(path)
+    rows = ("# text = Don't", "1-2\tDon't", "1\tDo", "2\tn't", "2.1\tgo")
+    path.write_text("\n".join(row + ("\t_" * 8 if row[0] != "#" else "") for row in rows))
+    assert read_queries(path, may_lack_predicates=True) == [Sentence(("Do", "n't"))], "CoNLL-U"
 
 
 SENTENCE = Sentence(

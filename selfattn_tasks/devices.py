@@ -1,0 +1,21 @@
+"""Where trained models compute."""
+
+from __future__ import annotations
+
+import torch
+
+from selfattn.errors import UserError
+
+
+def find_device(device: torch.device | str) -> torch.device:
+    """The device of that name.
+
+    Raises:
+        UserError: if torch knows or finds none.
+    """
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError):  # the latter of a torch that was built without GPUs
+        raise UserError(f"the device {device} cannot be used here; cpu can") from None
+    return found
