@@ -28,6 +28,14 @@ if [ "$device" = cuda ]; then
         --max-tokens 25000 "$@"
 else
     bench layer-training bench_attention.py --lengths 16 64 128 256 512 1024 2048 --max-tokens 8192 --seconds 4 "$@"
+    own='multihead:layer multihead:masks mtsa:srl mtsa:paper mtsa:nmt'
+    # shellcheck disable=SC2086
+    bench layer-own bench_attention.py --reference multihead:layer --lengths 64 128 256 512 1024 2048 \
+        --max-tokens 8192 --seconds 4 \
+        --methods $own multihead:window multihead:relative multihead:rotary multihead:alibi "$@"
+    # shellcheck disable=SC2086
+    bench encoder-own bench_training.py --reference multihead:layer --lengths 30 64 --max-tokens 2048 \
+        --seconds 8 --methods $own "$@"
     bench layer-inference bench_attention.py --mode inference "$@"
     bench operator-training bench_attention.py --level operator --lengths 64 128 256 1024 \
         --max-tokens 4096 --seconds 4 "$@"
