@@ -72,7 +72,7 @@ def test_the_python_examples_run(page):
 def test_the_figures_of_the_readme_are_in_the_reports_that_it_names():
     table = re.search(r"^\|.*?\n\n", read("README.md"), re.DOTALL | re.MULTILINE)[0]
     rows = [line.split("|")[1:-1] for line in table.splitlines()[2:-1]]
-    assert len(rows) == 5
+    assert len(rows) == 8
     report = ""
     for what, figures, proof in rows:
         if named := re.search(r"\]\((.*)\)", proof):
