@@ -23,6 +23,12 @@ CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt", "model.pt")
 SHIPPED = Path(__file__).resolve().parent / "pretrained"
 
 
+def find_model(path: Path) -> Path:
+    """The path, or where nothing has it, the folder of a model that comes with this package."""
+    shipped = SHIPPED / path
+    return shipped if not path.exists() and len(path.parts) == 1 and shipped.is_dir() else path
+
+
 def find_checkpoint(path: Path) -> Path:
     """The checkpoint itself, or the best, else the last one of a folder.
 
@@ -33,8 +39,7 @@ def find_checkpoint(path: Path) -> Path:
     Raises:
         UserError: if a folder holds none.
     """
-    if not path.exists() and len(path.parts) == 1 and (SHIPPED / path).is_dir():
-        path = SHIPPED / path
+    path = find_model(path)
     if not path.is_dir():
         return path
     there = [path / name for name in (*CHECKPOINTS, WEIGHTS) if (path / name).is_file()]

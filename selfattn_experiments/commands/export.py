@@ -85,12 +85,13 @@ def to_fairseq(args: argparse.Namespace) -> None:
     from selfattn_tasks import checkpoints, saved
     from selfattn_tasks.files import read_object
 
-    if task_of(read_object(args.source / CONFIG)):
-        saved.write(checkpoints.read(args.source / WEIGHTS), args.target)
+    source = saved.find_model(args.source)
+    if task_of(read_object(source / CONFIG)):
+        saved.write(checkpoints.read(source / WEIGHTS), args.target)
         return
     from selfattn_tasks.hf import translation
 
-    translation.to_fairseq(args.source, args.target)
+    translation.to_fairseq(source, args.target)
 
 
 def to_hf(args: argparse.Namespace) -> None:

@@ -193,6 +193,9 @@ def test_there_and_back(tmp_path):
 
 def test_the_same_weights_twice_are_refused(tmp_path):
     """safetensors gives them in another order each time."""
+    export("--to", "fairseq", "srl-en-small", tmp_path / "small.pt")
+    with pytest.raises(UserError, match="hold the same weights"):
+        SRL.from_pretrained(["srl-en-small", tmp_path / "small.pt"])
     path, folder = tagger(tmp_path / "tagger.pt", "mtsa"), tmp_path / "folder"
     export("--to", "hf", path, folder)
     for twice in (["srl-en-small"] * 2, [folder] * 2, [path, folder]):
