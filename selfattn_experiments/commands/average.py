@@ -91,7 +91,7 @@ def main(args: argparse.Namespace) -> None:
     if args.half:
         averaging.halve(state)
     saved.write(state, args.output)
-    if args.calibrate is not None:
+    if args.calibrate is not None:  # what was written, with rounded weights
         temperature = _calibrated(args.output, gold)
         set_temperature(state, temperature, args.output)
         saved.write(state, args.output)

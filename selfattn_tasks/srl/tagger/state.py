@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -77,7 +78,10 @@ class TaggerState:
         # Checkpoints from before there was a choice have no target.
         target = state.get("target", "arguments")
         check_labels(vocabulary.labels, target, path)
-        return cls(vocabulary, config, target, state.get("temperature", 1.0))
+        temperature = state.get("temperature", 1.0)
+        if not isinstance(temperature, float) or not 0 < temperature < math.inf:
+            raise UserError(f"{path} has a temperature of {temperature!r:.40}; it must be above 0")
+        return cls(vocabulary, config, target, temperature)
 
 
 def keep_vectors(checkpoint: dict[str, Any], most: int, path: object) -> None:

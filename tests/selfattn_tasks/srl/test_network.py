@@ -1,5 +1,8 @@
 """The tagger: published sizes and initial values, padding, frozen vectors, vocabulary."""
 
+import math
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -174,6 +177,11 @@ def test_vocabulary_looks_in_the_training_first_then_in_the_vectors():
 def test_state_comes_back_from_plain_values(attention):
     state = TaggerState(Vocabulary(("a",), ("O",)), TaggerConfig(3, 1, attention, timing=True))
     assert TaggerState.load({KEY: state.dump()}, "x.pt") == state
+    warm = replace(state, temperature=1.3)
+    assert TaggerState.load({KEY: warm.dump()}, "x.pt") == warm
+    for bad in (0.0, math.nan, "warm", True):
+        with pytest.raises(UserError, match="x.pt has a temperature of .*; it must be above 0"):
+            TaggerState.load({KEY: {**state.dump(), "temperature": bad}}, "x.pt")
     older = state.dump()
     for name in ("characters", "alphabet"):  # checkpoints from before there were characters
         del older["config"][name]
