@@ -59,7 +59,8 @@ def with_confidence(
 
     Differs:
         Guo et al. (2017), section 4.2, divide the scores of one classifier by a temperature. Here
-        it is for spans alone: propositions, products of many words, are calibrated without one, and may come out surer than a span.
+        it is for spans alone: propositions, products of many words, are calibrated without one,
+        and may come out surer than one of their spans.
 
     Args:
         propositions: one for each row of ``log_probs``.
