@@ -198,7 +198,8 @@ def labelled(args: argparse.Namespace, model: SRL) -> Iterator[Located]:
         UserError: if there is no text, and as for :meth:`SRL.stream`.
     """
     is_empty = True
-    unmet = {name.lower(): name for name in names_in(args.predicates or ())}
+    named = names_in(args.predicates or ())
+    unmet = {name.lower(): name for name in named if not NUMBER.fullmatch(name)}
     documents = model.stream(
         texts(args),
         predicates=args.predicates or (),
@@ -216,8 +217,7 @@ def labelled(args: argparse.Namespace, model: SRL) -> Iterator[Located]:
     if is_empty:
         raise UserError("there is no sentence; give a TEXT, --prose FILE or --input FILE")
     for name in unmet.values():
-        if not NUMBER.fullmatch(name):
-            logging.warning("--predicates %s: no text has this word", name)
+        logging.warning("--predicates %s: no text has this word", name)
 
 
 def write(sentences: Iterable[Shown], args: argparse.Namespace) -> None:

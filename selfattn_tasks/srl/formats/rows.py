@@ -80,12 +80,14 @@ def read_blocks(path: Path, skip: Callable[[str], bool] | None = None) -> list[B
         UserError: if the file cannot be read, is not UTF-8 text or has no sentence.
     """
     blocks = blocks_of(path, read_lines(path), skip)
+    if not any(map(_comments, blocks)):
+        return blocks
     bare = [
         replace(b, line=b.line + n, rows=b.rows[n:])
         for b in blocks
         if (n := _comments(b)) < len(b.rows)
     ]
-    return bare if bare != blocks and counts_words(bare) else blocks
+    return bare if counts_words(bare) else blocks
 
 
 def _comments(block: Block) -> int:

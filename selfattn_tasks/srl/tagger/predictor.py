@@ -119,14 +119,12 @@ class Predictor:
             raise UserError("no checkpoint is given, but at least one is needed")
         seen = checkpoints.Distinct()
         loaded = [_load(path, seen) for path in paths]
-        labellers = [member for state, member, _ in loaded if state.target != "predicates"]
+        labellers = [(member, state) for state, member, _ in loaded if state.target != "predicates"]
         finders = [member for state, member, _ in loaded if state.target != "arguments"]
-        predictor = cls(labellers, device, finders, bf16)
+        predictor = cls([member for member, _ in labellers], device, finders, bf16)
         predictor.needs_viterbi = any(needs for *_, needs in loaded)
         if len(labellers) == 1:
-            predictor.temperature = next(
-                state.temperature for state, *_ in loaded if state.target != "predicates"
-            )
+            predictor.temperature = labellers[0][1].temperature
         return predictor
 
     def log_probs(self, queries: Sequence[Query]) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .predictor import Predictor
 
 # What `fit_temperature` tries.
-TEMPERATURES = tuple(0.5 + 0.1 * step for step in range(26))
+TEMPERATURES = tuple(tenths / 10 for tenths in range(5, 31))
 
 # A confidence, and whether what it belongs to is right.
 Judged = tuple[float, bool]
@@ -162,7 +162,7 @@ def fit_temperature(
                 progress(len(losses))
     finally:
         predictor.temperature = kept
-    return round(TEMPERATURES[losses.index(min(losses))], 1)
+    return TEMPERATURES[losses.index(min(losses))]
 
 
 def _log_loss(answers: Sequence[Judged]) -> float:
