@@ -6,8 +6,8 @@
 #   kernels    the time of each kernel of MTSA's operator, beside flash's
 #   timings    operators, layers, encoders: bf16, fp16, fp32, 64 to 16,384 tokens, against flash, FlexAttention
 #   tiles      every step of the tile ladders, and DiSA's tiles; tiles FOLDER --write puts the fastest into the code
-#   grid       Multi30k by its protocol, several runs at a time; RAW=FOLDER_WITH_THE_RAW_TEXT, GRID=FILE.yaml
-#              (default: tuning.yaml; evidence.yaml when one commit has written the choices into it)
+#   grid       a grid of translation, several runs at a time; RAW=FOLDER_WITH_THE_RAW_TEXT, GRID=FILE.yaml
+#              (default: Multi30k's tuning.yaml; its evidence.yaml when one commit has written the choices into it)
 #   processes  two processes on one GPU
 #   wheels     not a stage: collect in FOLDER what a machine without network needs beside torch (WHEELS=FOLDER
 #              installs it there first)

@@ -1,7 +1,7 @@
-"""Stage 5: a Multi30k grid of the protocol on one GPU, several runs at a time.
+"""Stage 5: a grid of translation on one GPU, several runs at a time.
 
 RAW names the folder of the raw text, GRID the grid, RUNS how many share the GPU. The default is the
-tuning's: evidence.yaml waits for what that chooses.
+tuning's of Multi30k: evidence.yaml waits for what that chooses.
 """
 
 import json
@@ -18,19 +18,20 @@ from selfattn_experiments.runs.keys import load
 from .results import Results
 
 SHOWN = ("run", "status", "BLEU", "remaining")
-_EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "multi30k_en_de"
+_EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def run(results: Results) -> None:
     """Go on with the grid and keep the records of the runs that are done."""
-    grid = Path(os.environ.get("GRID", _EXAMPLE / "tuning.yaml"))
+    grid = Path(os.environ.get("GRID", _EXAMPLES / "multi30k_en_de/tuning.yaml")).resolve()
     facts = load(grid)
-    runs, kept = Path(facts["output"]), results.folder / "grid.tar.gz"
-    command = [sys.executable, str(_EXAMPLE.parents[1] / "scripts/run_seeds.py"), str(grid)]
+    runs = Path(facts["output"])
+    kept = results.folder / f"grid.{runs.name}.tar.gz"
+    command = [sys.executable, str(_EXAMPLES.parent / "scripts/run_seeds.py"), str(grid)]
     if not Path(facts["data"]).exists():
         if "RAW" not in os.environ:
             raise UserError(f"there is no folder {facts['data']}: RAW must name the raw text's")
-        prepare = [_EXAMPLE / "prepare.sh", os.environ["RAW"], facts["data"], "10000"]
+        prepare = [grid.parent / "prepare.sh", os.environ["RAW"], facts["data"], "10000"]
         subprocess.run(prepare, check=True, env={**os.environ, "PYTHON": sys.executable})
     if results.dry:
         done = subprocess.run([*command, "--dry-run"], check=True, capture_output=True, text=True)
@@ -54,6 +55,6 @@ def _evidence(verb: str, runs: Path, kept: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         if kept.exists():
             shutil.unpack_archive(kept, folder, filter="data")
-        subprocess.run([_EXAMPLE.parent / "evidence.sh", verb, runs, folder], check=True)
+        subprocess.run([_EXAMPLES / "evidence.sh", verb, runs, folder], check=True)
         if verb == "save":
             shutil.make_archive(str(kept).removesuffix(".tar.gz"), "gztar", folder)
