@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Train one tagger: train.sh ARCH SEED GLOVE [DATA] [RUN_FOLDER] [more fairseq-train flags]
 # e.g. train.sh deepatt_mtsa 1 glove.6B.100d.txt
-#      train.sh deepatt 1 glove.6B.100d.txt data-bin/srl_ewt runs/srl_ewt/deepatt-1 --no-scale-embedding
+#      train.sh deepatt 1 glove.6B.100d.txt data-bin/srl_ewt runs/srl_ewt/deepatt-1 \
+#          --no-scale-embedding --embedding-dropout 0
 # 4 layers fit a CPU; the published size on a GPU:
 #   DEVICE_FLAGS= train.sh deepatt_mtsa 1 GLOVE DATA RUN --encoder-layers 10
 # The same command again goes on with an interrupted training.

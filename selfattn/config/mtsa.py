@@ -16,8 +16,9 @@ class MTSAConfig(MaskedConfig):
     The presets are the paper's equations (``paper``) and three of the five variants that its
     authors' code trains: ``nmt`` (translation), ``srl`` (semantic role labelling), ``sentence``
     (encoders of sentences for classification). The others, of stacked and of transferred encoders,
-    are made by switches. Dropout is a recipe's matter and 0 in every preset; published
-    values are 0.1 for ``nmt`` and 0.19 for ``srl`` (0.9 kept on each factor).
+    are made by switches. Dropout is a recipe's matter and 0 in every preset; published values are
+    0.1 for ``nmt``, 0.19 for ``srl`` (0.9 kept on each factor) and, with ``sentence``, 0.2 on CR
+    and MPQA (in the code 0.19 on CR and SUBJ), elsewhere 0.
 
     Raises:
         UserError: if a switch has a value that is not allowed, or two switches exclude each other.
@@ -80,8 +81,9 @@ class MTSAConfig(MaskedConfig):
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         # MTSA eq. 7-13; appendix B: sigma_t is log-sigmoid unless said otherwise.
-        # Differs: the paper leaves sigma_s open, which is as in its code. It and the code have the
-        # activation elu for SNLI, the code relu elsewhere; here it is relu.
+        # Differs: the paper leaves sigma_s open; here it is that of its code for sentences and
+        # roles (nmt has the other). Both have the activation elu for SNLI, the code relu
+        # elsewhere; here it is relu.
         "paper": {},
         # The translation commands of the authors' code.
         "nmt": {

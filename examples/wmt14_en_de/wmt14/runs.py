@@ -128,6 +128,9 @@ def departures(flags: Mapping[str, Any], setup: int, updates: int) -> list[str]:
         for name, value in wanted.items()
         if not _equal(flags.get(name), value)
     ]
+    # Published are encoders without these biases, both of them.
+    if flags.get("mtsa_projections", "fairseq") not in (None, "fairseq"):
+        found.append("mtsa_projections is preset, but the recipe's baseline has fairseq's biases")
     if updates < wanted["max_update"] and not any(text.startswith("max_update") for text in found):
         found.append(f"it has {updates:,} of {wanted['max_update']:,} updates")
     return found
@@ -143,10 +146,7 @@ def _switches(flags: Mapping[str, Any], s2t_bias: float) -> dict[str, Any]:
     published = asdict(MTSAConfig.make("nmt", s2t_bias_init=s2t_bias))
     for name in ("backend", "attention_dropout", *_PROJECTIONS):
         del published[name]
-    wanted = {"mtsa_preset": "nmt"} | {f"mtsa_{name}": v for name, v in published.items()}
-    if flags.get("mtsa_projections") is not None:
-        wanted["mtsa_projections"] = "fairseq"  # the default
-    return wanted
+    return {"mtsa_preset": "nmt"} | {f"mtsa_{name}": v for name, v in published.items()}
 
 
 def _equal(found: Any, wanted: Any) -> bool:
