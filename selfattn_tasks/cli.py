@@ -36,6 +36,13 @@ def disk_full_sentence(error: OSError) -> str:
     return f"no space left{where} ({reason}): free some disk space and run the command again"
 
 
+def raise_if_disk_full(output: str, place: Path) -> None:
+    """Raise the OSError that a process named in its output, if no other could go on either."""
+    for number in _DISK_FULL:
+        if os.strerror(number) in output:
+            raise OSError(number, os.strerror(number), str(place))
+
+
 def moving_line(text: str) -> None:
     """Progress: a line that overwrites itself on a terminal; nothing in a file."""
     if sys.stderr.isatty():

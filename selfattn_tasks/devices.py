@@ -7,8 +7,12 @@ import torch
 from selfattn.errors import UserError
 
 
-def find_device(device: torch.device | str) -> torch.device:
+def find_device(device: torch.device | str, flag: str = "the device") -> torch.device:
     """The device of that name.
+
+    Args:
+        device: torch's name of it.
+        flag: where it is named, for messages.
 
     Raises:
         UserError: if torch knows or finds none.
@@ -17,5 +21,5 @@ def find_device(device: torch.device | str) -> torch.device:
         found = torch.device(device)
         torch.empty(0, device=found)
     except (RuntimeError, AssertionError):  # the latter of a torch that was built without GPUs
-        raise UserError(f"the device {device} cannot be used here; cpu can") from None
+        raise UserError(f"{flag} {device} cannot be used here; cpu can") from None
     return found

@@ -62,18 +62,6 @@ def check_outputs(args: argparse.Namespace, *names: str) -> None:
             check_output(f"--{name}", path)
 
 
-def check_device(name: str) -> None:
-    """Refuse a device that is not there.
-
-    Raises:
-        UserError: if it is neither the CPU nor a GPU that torch finds.
-    """
-    import torch
-
-    if name != "cpu" and not (name == "cuda" and torch.cuda.is_available()):
-        raise UserError(f"--device {name} cannot be used here; cpu can")
-
-
 def by_part(**parts: Any) -> dict[str, Any]:
     """Name of each part of a corpus to its files: train, valid, and test, test1 and so on.
 

@@ -57,7 +57,7 @@ from selfattn_tasks.srl.tags import DECODERS
 from selfattn_tasks.srl.text.documents import names_in
 from selfattn_tasks.text import NUMBER
 
-from .flags import check_device, check_outputs
+from .flags import check_outputs
 
 if TYPE_CHECKING:
     from selfattn_tasks.srl.tagger.predictor import Predictor
@@ -310,10 +310,11 @@ def main(args: argparse.Namespace) -> None:
     sentences = args.input and read_queries(
         *args.input, word_column=args.word_column, may_lack_predicates=args.find_predicates
     )
-    check_device(args.device)
     # torch takes seconds to import; a mistake in the flags should be reported at once.
+    from selfattn_tasks.devices import find_device
     from selfattn_tasks.srl.tagger.predictor import Predictor
 
+    find_device(args.device, "--device")
     predictor = Predictor.load(args.checkpoint, args.device, args.bf16)
     count = Count()
     start = time.perf_counter()

@@ -40,7 +40,7 @@ from selfattn_tasks.sentences.predictions import write
 from selfattn_tasks.sentences.record import Example, Kind, read_examples
 from selfattn_tasks.sentences.tokens import Tokens
 
-from .flags import check_device, check_outputs
+from .flags import check_outputs
 from .predict import refuse_roles, shown, typed
 
 # How many typed sentences make an example; a question has all that are typed as candidates.
@@ -92,10 +92,11 @@ def main(args: argparse.Namespace) -> None:
         return
     import numpy as np
 
-    check_device(args.device)
     # torch takes seconds to import, and a mistake in the flags should not.
+    from selfattn_tasks.devices import find_device
     from selfattn_tasks.sentences.model.predictor import Predictor
 
+    find_device(args.device, "--device")
     predictor = Predictor.load(args.checkpoint, args.device)
     state, meta = predictor.state, predictor.state.meta
     examples = wanted(args, state.kind, state.tokens, meta)

@@ -8,7 +8,6 @@ from itertools import chain
 
 from selfattn_tasks.text import iter_lines
 
-from .flags import check_device
 from .predict import put, refuse_roles, shown, typed
 
 
@@ -21,10 +20,11 @@ def take_over(args: argparse.Namespace) -> None:
     refuse_roles(args, "one of translation", "prose", "tokenized")
     if len(args.checkpoint) > 1:
         args.refuse("one model translates at a time; average checkpoints by `selfattn average`")
-    check_device(args.device)
+    from selfattn_tasks.devices import find_device
     from selfattn_tasks.hf.translator import Translator
     from transformers.utils import logging  # isort: skip
 
+    find_device(args.device, "--device")
     logging.disable_progress_bar()  # of a second of loading, on a terminal or not
     translator = Translator.from_pretrained(args.checkpoint[0], args.device)
     given = args.texts or args.sentence

@@ -80,12 +80,10 @@ def main(args: argparse.Namespace) -> int:
         from ..runs.slurm import write_scripts
 
         names = [f"{system}-{seed}" for system, seed in choose(grid, args.only)]
-        # The defaults are left out of the scripts.
-        given = {"device": "auto", "jobs": None, "runs_per_gpu": 1, "retries": 2}
         flags = [
             word
-            for name, usual in given.items()
-            if (value := getattr(args, name)) != usual
+            for name in ("device", "jobs", "runs_per_gpu", "retries")
+            if (value := getattr(args, name)) is not None
             for word in (f"--{name.replace('_', '-')}", str(value))
         ]
         submit = write_scripts(args.slurm, grid, names, again("runs"), flags)

@@ -120,19 +120,23 @@ def names(text: str | None) -> list[str] | None:
 
 def look_into_tagger(args: argparse.Namespace) -> list[Found]:
     """The layers of a tagger on its one sentence."""
-    from selfattn_tasks.srl.tagger.predictor import Predictor
-    from selfattn_tasks.srl.tagger.request import typed_sentence
+    from selfattn_tasks.srl import SRL
+    from selfattn_tasks.srl.text.model import named_places
 
-    given = [args.predicate] if args.predicate is not None else []
+    if not (args.predicate or "").strip(", "):
+        raise UserError("no predicate is named; give --predicate WORD or POSITION")
     (text,) = args.sentence
-    sentence = typed_sentence(text, given, split=not args.tokenized, flag="--predicate")
-    if len(sentence.propositions) > 1:
-        places = " and ".join(str(p.predicate) for p in sentence.propositions)
+    model = SRL.from_pretrained(args.checkpoint)
+    words = tuple(text.split()) if args.tokenized else model.words(text)
+    if not words:
+        raise UserError("the sentence is empty; type at least one word")
+    (places,) = named_places([args.predicate], [words], flag="--predicate")
+    if len(places) > 1:
         raise UserError(
-            f"--predicate {args.predicate}: the sentence has it at {places}; give one position"
+            f"--predicate {args.predicate}: the sentence has it at "
+            f"{' and '.join(map(str, places))}; give one position"
         )
-    predicate = sentence.propositions[0].predicate
-    return [tagger_on(Predictor.load([args.checkpoint]), sentence.words, predicate)]
+    return [tagger_on(model.predictor, words, places[0])]
 
 
 def tagger_on(predictor: Any, words: Sequence[str], predicate: int) -> Found:

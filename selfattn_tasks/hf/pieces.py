@@ -9,6 +9,7 @@ from typing import Any
 from selfattn.errors import UserError, needed
 
 from ..text import CONTROL, INVISIBLE
+from ..words.vocabulary import read_symbols
 
 # fairseq's first four entries, in its order.
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
@@ -24,14 +25,9 @@ def read_dictionary(path: Path) -> list[str]:
     """The entries of a ``dict.LANGUAGE.txt``, the four special ones first.
 
     Raises:
-        UserError: if the file cannot be read.
+        UserError: if the file is missing, broken or empty.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read the dictionary {path}: {error}") from None
-    entries = [line.removesuffix(" #fairseq:overwrite").rpartition(" ")[0] for line in lines]
-    return [*SPECIAL, *(entry for entry in entries if entry)]
+    return [*SPECIAL, *read_symbols(path)]
 
 
 def build_tokenizer(entries: Sequence[str], model: Path | None, lowercase: bool) -> Any:

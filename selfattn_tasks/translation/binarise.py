@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import importlib.util
 import os
 import subprocess
@@ -13,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from selfattn.errors import UserError
+
+from ..cli import raise_if_disk_full
 
 
 def preprocess(
@@ -54,9 +55,7 @@ def preprocess(
         command += ["--srcdict", str(dictionary)]
     code, output = _watched(command, watch)
     if code != 0:
-        for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            if os.strerror(number) in output:
-                raise OSError(number, os.strerror(number), str(destination))
+        raise_if_disk_full(output, destination)
         last = next((line for line in reversed(output.splitlines()) if line.strip()), "no output")
         raise UserError(f"fairseq-preprocess ended with code {code}: {last.strip()}")
 

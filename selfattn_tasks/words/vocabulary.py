@@ -156,7 +156,7 @@ def read_symbols(path: Path) -> tuple[str, ...]:
     for number, line in enumerate(lines, 1):
         if not line:
             continue
-        symbol, _, count = line.rpartition(" ")
+        symbol, _, count = line.removesuffix(" #fairseq:overwrite").rpartition(" ")
         if not symbol or not count.isdigit():
             raise UserError(f"{path}, line {number}: {line!r} is not a symbol and its count")
         symbols.append(symbol)

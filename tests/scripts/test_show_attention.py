@@ -14,6 +14,7 @@ from selfattn_experiments.commands.show import tagger_on
 from selfattn_experiments.commands.verbs import run_script
 from selfattn_tasks import saved
 from selfattn_tasks.capture import inspections
+from selfattn_tasks.srl import SRL
 from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig
 from selfattn_tasks.srl.tagger.predictor import Predictor, Query
 from selfattn_tasks.srl.tagger.state import KEY, PREFIX, TaggerState
@@ -21,6 +22,7 @@ from selfattn_tasks.srl.tagger.sublayer import SUBLAYERS
 from selfattn_tasks.words.vocabulary import Vocabulary
 
 pytest.importorskip("matplotlib")
+pytest.importorskip("nltk")
 
 WORDS = ("the", "old", "cat", "chased", "a", "mouse", ".")
 
@@ -89,6 +91,20 @@ def test_a_tagger_s_layers_as_pictures_and_numbers(show, folder):
         np.testing.assert_allclose(forward.sum(-1), [0, 1, 1, 1, 1, 1, 1], atol=1e-7)
         np.testing.assert_allclose(backward.sum(-1), [1, 1, 1, 1, 1, 1, 0], atol=1e-7)
         assert (np.triu(forward) == 0).all() and (np.tril(backward) == 0).all()
+
+
+@pytest.mark.parametrize("hyphen", ["-", "x"])
+def test_a_tagger_s_words_are_those_that_it_labels(show, folder, hyphen):
+    state = torch.load(folder / "mtsa.pt", weights_only=False)
+    state["task_state"][KEY]["vocabulary"]["words"][0] = hyphen
+    torch.save(state, folder / "hyphen.pt")
+    text = "The well-known cat (she) didn't chase."
+    done = show("hyphen.pt", text, "--predicate", "chase", "--json", "hyphen.json")
+    assert done.returncode == 0, done.stderr
+    model = SRL.from_pretrained(folder / "hyphen.pt")
+    (sentence,) = model(text, predicates=["chase"]).sentences
+    assert json.loads((folder / "hyphen.json").read_text())["tokens"] == list(sentence.words)
+    assert ("-" in sentence.words) == (hyphen == "-")
 
 
 def test_a_tagger_reads_brackets_as_its_training_writes_them(folder):

@@ -8,14 +8,9 @@ from pathlib import Path
 
 from selfattn.errors import UserError
 from selfattn_experiments.process import ending
-from selfattn_experiments.runs.execution.child import (
-    Child,
-    Step,
-    raise_if_disk_full,
-    stop_all,
-    tail,
-)
+from selfattn_experiments.runs.execution.child import Child, Step, stop_all, tail
 from selfattn_experiments.runs.execution.follow import NewLines
+from selfattn_tasks.cli import raise_if_disk_full
 
 _PAUSE = 0.2
 
@@ -60,6 +55,6 @@ def run_logged(
 
 
 def _fail(what: str, code: int, last: list[str], log: Path) -> None:
-    raise_if_disk_full(last, log.parent)
+    raise_if_disk_full("\n".join(last), log.parent)
     reason = "no output" if last[-1].startswith("$ ") else last[-1].strip()
     raise UserError(f"{what} {ending(code)} ({reason[:200]}); its log is {log}")

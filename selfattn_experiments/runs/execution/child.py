@@ -4,7 +4,6 @@ The record is written while they run: what they cost is known even if everything
 """
 
 import datetime
-import errno
 import json
 import os
 import shlex
@@ -150,13 +149,6 @@ def tail(step: Step, lines: int = 8) -> list[str]:
             if len(found) > 1 or path is step.output or step.output is None:
                 return found[-lines:]
     return []
-
-
-def raise_if_disk_full(lines: Sequence[str], place: Path) -> None:
-    """Raise the OSError that a process named in its last words, if no other could go on either."""
-    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        if any(os.strerror(number) in line for line in lines):
-            raise OSError(number, os.strerror(number), str(place))
 
 
 def _end_of(path: Path) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from selfattn.errors import UserError
-from selfattn_tasks.cli import is_disk_full
+from selfattn_tasks.cli import is_disk_full, raise_if_disk_full
 
 from ...process import ending
-from .child import Attempts, Child, Step, raise_if_disk_full, stop_all, tail
+from .child import Attempts, Child, Step, stop_all, tail
 from .follow import Follower
 from .slots import Slot
 
@@ -167,7 +167,7 @@ class Scheduler:
     def _crashed(self, job: Job, step: Step, code: int) -> None:
         """Start a crashed job again, unless it has crashed too often or can only crash again."""
         lines = [line[:300] for line in tail(step)]  # a list of all --arch may be among them
-        raise_if_disk_full(lines, step.log.parent)
+        raise_if_disk_full("\n".join(lines), step.log.parent)
         job.crashes += 1
         mistake = code == 2 or bool(lines and _MISTAKE.match(lines[-1]))
         again = not mistake and job.crashes <= self.retries

@@ -152,20 +152,12 @@ class _Reading:
             logs = np.where(entry, 0.0, -np.inf)
             if first:
                 free = (self.tags(OUTSIDE) if self.published else ~same) & allowed[:, go_on][:, 0]
-                logs = _sum(before[first - 1, free])[None]
+                logs = np.logaddexp.reduce(before[first - 1, free])[None]
             opened = np.append(opened, logs + log_probs[first, go_on])
-        total = _sum(opened)
+        total = np.logaddexp.reduce(opened)
         for word in range(first + 1, last + 1):
-            total += _sum(log_probs[word, inside])
+            total += np.logaddexp.reduce(log_probs[word, inside])
         if last + 1 < len(log_probs) and same.any():
             follows = allowed[same].any(0) & ~inside
-            total += _sum(log_probs[last + 1, follows] + after[last + 1, follows])
+            total += np.logaddexp.reduce(log_probs[last + 1, follows] + after[last + 1, follows])
         return float(total)
-
-
-def _sum(logarithms: Array) -> Array:
-    """log(sum(exp(x))); -inf of nothing."""
-    if not len(logarithms) or logarithms.max() == -np.inf:
-        return np.array(-np.inf)
-    most = logarithms.max()
-    return np.asarray(most + np.log(np.exp(logarithms - most).sum()))

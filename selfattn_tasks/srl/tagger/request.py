@@ -1,9 +1,8 @@
-"""What to tag: the predicates of a file, or sentences that the user typed."""
+"""What to tag: the predicates of a file, or prose."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,21 +13,16 @@ from ..formats import conll, conll12
 from ..formats.brackets import looks_like_brackets
 from ..formats.conllu import read_trees
 from ..formats.rows import NO_PREDICATE, counts_words, read_blocks
-from ..propositions import Proposition, Sentence, unlabelled
-from ..text.documents import Text, names_in
-from ..text.model import named_places
+from ..propositions import Proposition, Sentence
+from ..text.documents import Text
 
 # In characters: what is read before any of it is labelled.
 _LONG_PARAGRAPH = 100_000
-_TOKEN = re.compile(
-    r"\w+(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|re|ve|ll)\b|\w+(?:[-.,]\w+)*|[^\w\s]", re.IGNORECASE
-)
 
 
 def read_queries(
     path: Path,
     props: Path | None = None,
-    form: str = "auto",
     *,
     word_column: int | None = None,
     may_lack_predicates: bool = False,
@@ -42,21 +36,20 @@ def read_queries(
     Args:
         path: the file.
         props: as for ``conll.read``.
-        form: as for ``conll.read``.
         word_column: as for ``conll.read``.
         may_lack_predicates: accept a file without a predicate, because they will be found.
 
     Raises:
         UserError: for a bad file, and for one without words or without a predicate.
     """
-    may_be_bare = props is None and form in ("auto", "conll05") and word_column is None
+    may_be_bare = props is None and word_column is None
     bare = None
     if may_be_bare and not path.is_dir():
         if may_lack_predicates:
             with suppress(UserError):  # another format, whose reader says what is wrong
                 return [Sentence(tree.words) for tree in read_trees(path)]
         bare = _without_brackets(path, may_lack_predicates)
-    sentences = bare or conll.read(path, props, form=form, lenient=True, word_column=word_column)
+    sentences = bare or conll.read(path, props, lenient=True, word_column=word_column)
     if not any(sentence.has_words for sentence in sentences):
         raise UserError(f"{path} holds no words; give the words file before it")
     conll12.check_words(sentences, path)
@@ -95,40 +88,6 @@ def _without_brackets(path: Path, may_lack_predicates: bool) -> list[Sentence] |
         )
         for block in blocks
     ]
-
-
-def split_words(text: str) -> tuple[str, ...]:
-    """Split ``text`` into words and punctuation, roughly as English treebanks do.
-
-    >>> split_words("She didn't pay $5.50.")
-    ('She', 'did', "n't", 'pay', '$', '5.50', '.')
-    """
-    return tuple(_TOKEN.findall(text))
-
-
-def typed_sentence(
-    text: str, predicates: Sequence[str], *, split: bool = True, flag: str = "--predicates"
-) -> Sentence:
-    """A sentence with the predicates that the user named.
-
-    Args:
-        text: the sentence.
-        predicates: words of it, regardless of case, each of whose occurrences counts, or
-            positions counted from 0.
-        split: split off punctuation; otherwise only spaces separate words.
-        flag: where the predicates are named, for messages.
-
-    Raises:
-        UserError: if the sentence is empty, no predicate is named, or one is not in it.
-    """
-    words = split_words(text) if split else tuple(text.split())
-    if not words:
-        raise UserError("the sentence is empty; type at least one word")
-    named = names_in(predicates)
-    if not named:
-        raise UserError(f"no predicate is named; give {flag} WORD or POSITION")
-    (places,) = named_places(named, [words], flag=flag)
-    return Sentence(words, unlabelled(words, places))
 
 
 def prose(path: Path) -> Iterator[Text]:

@@ -172,6 +172,14 @@ class SRL:
                     yield document
                     bar.update()
 
+    def words(self, sentence: str) -> tuple[str, ...]:
+        """The words of one sentence, as the model reads it.
+
+        Raises:
+            UserError: if NLTK or sacremoses is not installed.
+        """
+        return tuple(sentence[a:b] for part in self._split(sentence, True) for a, b in part)
+
     def _windows(
         self,
         texts: Iterable[str | Text],

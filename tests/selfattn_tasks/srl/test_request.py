@@ -6,46 +6,9 @@ import pytest
 
 from selfattn.errors import UserError
 from selfattn_tasks.srl import Proposition, Sentence, Span
-from selfattn_tasks.srl.tagger.request import (
-    prose,
-    read_queries,
-    split_words,
-    typed_sentence,
-)
+from selfattn_tasks.srl.tagger.request import prose, read_queries
 from selfattn_tasks.srl.tagger.show import as_json, as_text
 from tests.selfattn_tasks.srl.writers import write_conll12
-
-
-def test_words_of_a_typed_sentence():
-    text = "Ann's well-known cat didn't cost $4.50, (no)!"
-    expected = "Ann 's well-known cat did n't cost $ 4.50 , ( no ) !"
-    assert " ".join(split_words(text)) == expected
-
-
-@pytest.mark.parametrize("named", [["saw"], ["SAW"], ["1"], ["1, 1"]])
-def test_predicates_by_word_or_position(named):
-    made = typed_sentence("Ann saw it.", named)
-    assert [p.predicate for p in made.propositions] == [1]
-
-
-def test_a_word_that_occurs_twice_and_one_beside_it():
-    made = typed_sentence("go and go , run", ["go", "run"], split=False)
-    assert [p.predicate for p in made.propositions] == [0, 2, 4]
-
-
-@pytest.mark.parametrize(
-    ("text", "named", "sentence"),
-    [
-        ("Ann saw it .", ["sees"], "--predicates sees is .* its words are 0:Ann 1:saw 2:it 3:."),
-        ("Ann saw it .", ["4"], "--predicates 4"),
-        ("Ann saw it .", ["1" * 5000], "--predicates 1111"),
-        ("Ann saw it .", [], "no predicate is named"),
-        ("  ", ["1"], "the sentence is empty"),
-    ],
-)
-def test_refused(text, named, sentence):
-    with pytest.raises(UserError, match=sentence):
-        typed_sentence(text, named)
 
 
 def test_files_with_and_without_brackets(tmp_path):
