@@ -200,7 +200,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     with explain_reading(path):
         state = _load(path)
-        check_content(state, path)
+    check_content(state, path)
     return state
 
 
@@ -273,7 +273,8 @@ def check_content(state: Any, path: str | os.PathLike[str]) -> None:
     for name, tensor in state["model"].items():
         # The two extremes are NaN if any number is; isfinite() would cost eight times as much.
         if (
-            tensor.is_floating_point()
+            isinstance(tensor, torch.Tensor)  # what a module stores beside them may be anything
+            and tensor.is_floating_point()
             and tensor.numel()
             and not torch.stack(tensor.aminmax()).isfinite().all()
         ):

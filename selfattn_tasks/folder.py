@@ -43,7 +43,12 @@ def new_folder(destination: Path, *, overwrite: bool = False, mark: str) -> Iter
         old = destination.with_name(f".{destination.name}.old-{os.getpid()}")
         if destination.exists():
             destination.rename(old)
-        partial.rename(destination)
+        try:
+            partial.rename(destination)
+        except BaseException:
+            if old.exists():
+                old.rename(destination)
+            raise
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

@@ -43,6 +43,7 @@ _FIXES = (
     processes.join_processes,
     runtime.keep_freed_memory,
     runtime.flush_tiny_moments,
+    runtime.average_weights_alone,
     runtime.restore_numpy_long,
     runtime.log_each_line_once,
     runtime.silence_noise,

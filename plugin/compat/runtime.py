@@ -12,8 +12,10 @@ import numpy as np
 import torch
 from fairseq.logging import progress_bar
 from fairseq.models import distributed_fairseq_model
+from fairseq.models.ema.ema import EMA
 from fairseq.optim import FairseqOptimizer
 from fairseq.trainer import Trainer
+from torch.nn.modules.module import _EXTRA_STATE_KEY_SUFFIX
 
 from ._patch import wrap
 
@@ -85,6 +87,21 @@ def flush_tiny_moments() -> None:
             return original(self, *args, **kwargs)
         finally:
             torch.set_flush_denormal(False)
+
+
+def average_weights_alone() -> None:
+    """Let ``--store-ema`` copy what modules store beside their weights.
+
+    Break: fairseq/models/ema/ema.py averages it, too: ReSA's "select every token" stays in the
+    averaged model for good, and what is no floating-point number ends in a RuntimeError. Fix: the
+    average has the newest.
+    """
+
+    @wrap(EMA, "__init__")
+    def __init__(original: Any, self: EMA, model: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, model, *args, **kwargs)
+        stored = {name for name in model.state_dict() if name.endswith(_EXTRA_STATE_KEY_SUFFIX)}
+        self.skip_keys = stored.union(self.skip_keys)
 
 
 def restore_numpy_long() -> None:

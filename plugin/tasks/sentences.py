@@ -259,8 +259,9 @@ class SentencesTask(FairseqTask):
             UserError: if other folds of this corpus.
         """
         ours = self.network_state.meta
-        theirs = task_state[KEY]["meta"] if KEY in task_state else {"inputs": {"": None}}
-        corpora = [next(iter(meta["inputs"].values())) for meta in (ours, theirs)]  # vectors last
+        theirs = task_state.get(KEY, {}).get("meta", {})
+        # The vectors are the last of them; a model that was a folder of Hugging Face has none.
+        corpora = [next(iter(meta.get("inputs", {}).values()), None) for meta in (ours, theirs)]
         cuts = [[meta.get(name) for name in ("folds", "seed", "fold")] for meta in (ours, theirs)]
         if ours["folds"] and corpora[0] == corpora[1] and cuts[0] != cuts[1]:
             raise UserError(

@@ -133,9 +133,14 @@ class AttentionConfig:
             if is_constant(f) or (value is None and f.default is None):
                 continue
             if types[f.name] in (int, int | None) and "least" in f.metadata:
-                check_integer(f.name, value, f.metadata["least"], f.metadata["most"])
-            if types[f.name] is float and not (isinstance(value, Real) and math.isfinite(value)):
-                raise UserError(f"{f.name} {value!r} is not allowed; it must be a finite number")
+                value = check_integer(f.name, value, f.metadata["least"], f.metadata["most"])
+                object.__setattr__(self, f.name, value)  # of numpy's, too
+            if types[f.name] is float:
+                if not (isinstance(value, Real) and math.isfinite(value)):
+                    raise UserError(
+                        f"{f.name} {value!r} is not allowed; it must be a finite number"
+                    )
+                object.__setattr__(self, f.name, float(value))
             if f.name.endswith("dropout") and not 0.0 <= value < 1.0:
                 raise UserError(f"{f.name} {value} is not allowed; it must be in [0, 1)")
             if f.metadata.get("positive") and not value > 0:

@@ -127,13 +127,16 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
             if getattr(self, name) is None:
                 setattr(self, name, default)
         for name, least in LEAST.items():
-            check_integer(name, getattr(self, name), least)
+            setattr(self, name, check_integer(name, getattr(self, name), least))
         if self.pad_token_id is not None:
-            check_integer("pad_token_id", self.pad_token_id, 0, self.vocab_size - 1)
+            self.pad_token_id = check_integer(
+                "pad_token_id", self.pad_token_id, 0, self.vocab_size - 1
+            )
         for name in ("dropout", "activation_dropout"):
             value = getattr(self, name)
             if not isinstance(value, Real) or not 0 <= float(value) < 1:
                 raise UserError(f"{name} {value!r} is not allowed; it must be in [0, 1)")
+            setattr(self, name, float(value))  # of numpy's, too
         found = self.attention_config
         self.switches = {name: getattr(found, name) for name in found.switch_names()}
         self.attention_dropout = self.switches.pop("attention_dropout")

@@ -176,6 +176,12 @@ class SelfattnModel(SelfattnPreTrainedModel):
                 "output_attentions=True: the models return no attention weights; layers[i]"
                 ".self_attn.inspect() has those of a layer"
             )
+        for name in ("position_ids", "decoder_inputs_embeds"):
+            if unused.get(name) is not None:
+                raise UserError(
+                    f"{name} is given, but these models count positions and embed "
+                    "the target themselves; leave it out"
+                )
         if (input_ids is None) == (inputs_embeds is None):
             raise UserError("give either input_ids or inputs_embeds")
         x = self.embeddings.tokens(input_ids) if inputs_embeds is None else inputs_embeds

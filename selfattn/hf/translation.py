@@ -37,8 +37,14 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
     def __init__(self, config: SelfattnConfig) -> None:
         for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
             given = getattr(config, name)
-            for token in given if isinstance(given, list) and given else [given]:
+            many = name == "eos_token_id" and isinstance(given, list) and given
+            for token in given if many else [given]:
                 check_integer(name, token, 0, config.vocab_size - 1)
+        if config.tie_word_embeddings != (config.share_embeddings != "none"):
+            raise UserError(
+                f"share_embeddings {config.share_embeddings!r} and tie_word_embeddings "
+                f"{config.tie_word_embeddings} contradict each other; change both"
+            )
         config = copy.deepcopy(config)  # the caller may make an encoder of it, too
         config.is_encoder_decoder = True
         super().__init__(config)
@@ -163,10 +169,16 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         processors = list(logits_processor or [])
         a, b = (kwargs.pop(x, getattr(config, x, None)) for x in ("max_len_a", "max_len_b"))
         tokens = inputs if inputs is not None else kwargs.get("input_ids")
-        if tokens is not None and kwargs.get("attention_mask") is None:
-            kwargs["attention_mask"] = (tokens != self.config.pad_token_id).long()
+        if kwargs.get("attention_mask") is None:
+            if tokens is not None:
+                kwargs["attention_mask"] = (tokens != self.config.pad_token_id).long()
+            elif (given := kwargs.get("inputs_embeds", kwargs.get("encoder_outputs"))) is not None:
+                given = given if isinstance(given, Tensor) else given[0]
+                kwargs["attention_mask"] = given.new_ones(given.shape[:2]).long()
         if b is not None and kwargs.get("attention_mask") is not None:
-            limits = ((a or 0.0) * kwargs["attention_mask"].sum(1).double() + b).long()
+            lengths = kwargs["attention_mask"].sum(1)
+            found = [int((a or 0.0) * length + b) for length in lengths.tolist()]
+            limits = torch.tensor(found, dtype=torch.long, device=lengths.device)
             new, least = (
                 kwargs.get(x, getattr(config, x)) or 0 for x in ("min_new_tokens", "min_length")
             )

@@ -36,6 +36,16 @@ class PerHeadLinear(nn.Module):
         )
 
 
+def is_plain(linear: nn.Module) -> bool:
+    """Whether a call of a linear map is its product and no more: no adapter, hook or offloading."""
+    if type(linear) not in (nn.Linear, PerHeadLinear):
+        return False
+    if torch.compiler.is_compiling():  # a graph cannot look; whoever wraps a module does it before
+        return True
+    hooks = linear._forward_hooks, linear._forward_pre_hooks, linear._backward_hooks
+    return "forward" not in vars(linear) and not any(hooks)
+
+
 def map_heads(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``x W + b`` for each head: ``(B, H, T, D)``, ``(H, D, E)`` and ``(H, E)``."""
     batch, heads, length, width = x.shape

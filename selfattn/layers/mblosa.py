@@ -13,6 +13,7 @@ from .base import activation, xavier_linear
 from .disa import DiSA
 from .dropout import Dropout
 from .fusion_gate import FusionGate
+from .linear import is_plain
 from .masked_self_attention import MaskedSelfAttention
 from .source2token import Source2Token
 
@@ -83,6 +84,8 @@ class MBloSA(nn.Module):
         tokens = _sentences(x, padding)
         h = self.within(x.flatten(0, 1), tokens)  # eq. 11, (B m, r, D)
         e = None if self.source2token is None else self._blocks(h, x, padding)  # (B, m, D)
+        if not is_plain(self.fusion):
+            return self._fuse_by_module(x, h.unflatten(0, x.shape[:2]), e)
         # Eq. 16 and 17 on [x; h; E], where the share of E is computed once for a block.
         weights = list(self.fusion.weight.split(x.shape[-1], dim=1))
         y = F.linear(self.dropout(x), weights.pop(0))  # (B, m, r, 2 D)
@@ -92,6 +95,18 @@ class MBloSA(nn.Module):
             y = y + self.fusion.bias
         else:
             y = y + F.linear(self.dropout(e), weights.pop(0), self.fusion.bias)[:, :, None]
+        return self._shares(y)
+
+    def _fuse_by_module(self, x: Tensor, h: Tensor, e: Tensor | None) -> tuple[Tensor, Tensor]:
+        """``fuse`` by a call of the map, which an adapter or another wrapper may stand for."""
+        parts = [self.dropout(x)]
+        if self.local:
+            parts.append(self.dropout(h))
+        if e is not None:
+            parts.append(self.dropout(e)[:, :, None].expand_as(x))
+        return self._shares(self.fusion(torch.cat(parts, -1)))
+
+    def _shares(self, y: Tensor) -> tuple[Tensor, Tensor]:
         fused, gate = y.chunk(2, -1)
         return self.activation(fused), torch.sigmoid(gate)
 

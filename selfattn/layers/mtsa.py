@@ -22,7 +22,7 @@ from .distance import distance_bias
 from .dropout import Dropout
 from .fusion_gate import FusionGate
 from .inspection import Inspection, looking_into, mask_names, visible_keys, visible_softmax
-from .linear import PerHeadLinear, map_heads
+from .linear import PerHeadLinear, is_plain, map_heads
 from .selection import real_tokens
 from .source2token_scores import Source2TokenScores
 
@@ -174,7 +174,7 @@ class MTSA(SelfAttention):
         q, k = self.q_proj, self.k_proj
         if self.source2token is not None and self.config.s2t_input == "key":
             return self._map(q, x, v), self._map(k, x, v)  # the scores need k itself
-        if isinstance(q, PerHeadLinear) and isinstance(k, PerHeadLinear) and _is_longer(v, q):
+        if isinstance(q, PerHeadLinear) and isinstance(k, PerHeadLinear) and _is_longer(v, q, k):
             # (v Wq) (v Wk)^T = (v Wq Wk^T) v^T takes one product with all tokens less.
             both = torch.bmm(q.weight, k.weight.transpose(1, 2))  # (H, D, D)
             return map_heads(self.dropout(v), both), self.dropout(v)
@@ -217,10 +217,10 @@ class MTSA(SelfAttention):
         return log_sigmoid(s)
 
 
-def _is_longer(v: Tensor, projection: PerHeadLinear) -> bool:
-    """Whether a product with the batch's tokens costs more than one of two projections does."""
-    if torch.compiler.is_compiling() or projection.bias is not None:
+def _is_longer(v: Tensor, q: PerHeadLinear, k: PerHeadLinear) -> bool:
+    """Whether a product with the batch's tokens costs more than one of both projections does."""
+    if torch.compiler.is_compiling() or q.bias is not None or not (is_plain(q) and is_plain(k)):
         return False  # a graph is to hold for every number of tokens
-    _, width, key_width = projection.weight.shape
-    exact = v.dtype is projection.weight.dtype and v.dtype.itemsize >= 4  # no sum of halves more
+    _, width, key_width = q.weight.shape
+    exact = v.dtype is q.weight.dtype and v.dtype.itemsize >= 4  # no sum of halves more
     return exact and key_width == width and v.shape[0] * v.shape[2] >= 2 * width

@@ -50,6 +50,14 @@ def _warn_once() -> None:
     )
 
 
+@functools.cache
+def _warn_of_no_graph_once() -> None:
+    logger.warning(
+        "attention 'resa' selects in training without gradients, so take_choice() has none: with "
+        "gradient checkpointing, give use_reentrant=False"
+    )
+
+
 class ReSA(DiSA):
     """Reinforced self-attention (ReSAN, Shen et al. 2018, IJCAI, eq. 8-15).
 
@@ -176,15 +184,17 @@ class ReSA(DiSA):
         return {**self.__dict__, "_choice": None}
 
     def get_extra_state(self) -> Tensor:
-        """What ``state_dict`` stores besides the parameters; numbers, which can be averaged."""
-        mean = [] if self.reward_mean is None else [self.reward_mean]
+        """What ``state_dict`` stores besides the parameters: always as many numbers."""
+        mean = [0.0, 0.0] if self.reward_mean is None else [self.reward_mean, 1.0]
         return torch.tensor([float(self.select_all), *mean], dtype=torch.float64)
 
     def set_extra_state(self, state: Tensor) -> None:
         """Restore what ``get_extra_state`` stored."""
-        select_all, *mean = state.tolist()
+        select_all, *rest = state.tolist()
+        # Earlier checkpoints have nothing behind it, or the mean alone.
+        mean, known = rest if len(rest) == 2 else [*rest, 1.0] if rest else [0.0, 0.0]
         self.select_all = select_all > 0.5
-        self.reward_mean = mean[0] if mean else None
+        self.reward_mean = mean if known else None
 
     def _context(self, x: Tensor, h: Tensor, padding_mask: Tensor | None) -> Tensor:
         """Eq. 10-13: attention of the heads, a mean for the other tokens."""
@@ -218,6 +228,8 @@ class ReSA(DiSA):
                         f"{self.config.test_seed}: a graph holds no generator; leave it out"
                     )
                 generator = torch.Generator(x.device).manual_seed(self.config.test_seed)
+        elif not torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            _warn_of_no_graph_once()
         heads = self.head_sampler(x, padding_mask, how, generator)
         if self.dependent_sampler is None:
             return Choice(heads, heads)

@@ -163,8 +163,20 @@ def form_of(args: argparse.Namespace) -> str:
     return form
 
 
+def invite(what: str) -> None:
+    """Say on a terminal what to type."""
+    if sys.stdin is not None and sys.stdin.isatty():
+        print(what, file=sys.stderr)
+
+
 def typed() -> Iterator[str]:
-    """The lines of standard input."""
+    """The lines of standard input.
+
+    Raises:
+        UserError: if it is closed, or no UTF-8 text.
+    """
+    if sys.stdin is None:
+        raise UserError("standard input is closed; give texts, or a file by a flag")
     for number, line in enumerate(sys.stdin.buffer, start=1):
         try:
             text = line.decode("utf-8").rstrip("\r\n")
@@ -179,8 +191,8 @@ def texts(args: argparse.Namespace) -> Iterator[Text]:
         yield from prose(args.prose)
         return
     given = args.texts or args.sentence
-    if not given and sys.stdin.isatty():
-        print("Type sentences, one per line; end with Ctrl-D.", file=sys.stderr)
+    if not given:
+        invite("Type sentences, one per line; end with Ctrl-D.")
     named = tuple(args.predicates or ())
     for number, line in enumerate(given or typed(), start=1):
         text, tab, own = line.rpartition("\t")
@@ -188,7 +200,7 @@ def texts(args: argparse.Namespace) -> Iterator[Text]:
             flag = f"standard input, line {number}, after the tab:"
             yield Text(text, tuple(own.split()), flag=flag)
         elif line.strip() or not given:  # an empty line counts
-            yield Text(line, named if given else ())
+            yield Text(line, named if given else (), flag="--predicates")
 
 
 def labelled(args: argparse.Namespace, model: SRL) -> Iterator[Located]:

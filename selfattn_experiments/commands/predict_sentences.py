@@ -41,7 +41,7 @@ from selfattn_tasks.sentences.record import Example, Kind, read_examples
 from selfattn_tasks.sentences.tokens import Tokens
 
 from .flags import check_outputs
-from .predict import refuse_roles, shown, typed
+from .predict import invite, refuse_roles, shown, typed
 
 # How many typed sentences make an example; a question has all that are typed as candidates.
 _SENTENCES = {"single": 1, "pair": 2}
@@ -146,8 +146,8 @@ def wanted(
     if args.input:
         reading = Reading(tokens, labelled=False, targets=False, sst=meta.get("sst") or "fine")
         return read(args.input[0], kind, reading).examples
-    if not args.sentence and sys.stdin.isatty():
-        print("Type sentences, one a line; Ctrl-D ends.", file=sys.stderr)
+    if not args.sentence:
+        invite("Type sentences, one a line; Ctrl-D ends.")
     texts = args.sentence or [line for line in typed() if line.strip()]
     if not texts:
         raise UserError("there is no sentence; give --input FILE or --sentence TEXT")

@@ -17,6 +17,7 @@ from selfattn.layers.base import split_heads
 
 from .. import checkpoints
 from ..files import write_json, writing
+from ..model_folder import WEIGHTS
 from ..sentences.model import predictor as sentences
 from ..sentences.model.state import KEY as SENTENCES
 from ..srl.tagger import predictor as tagging
@@ -254,7 +255,10 @@ def _sentences(path: Path) -> Exported:
 def _translation(path: Path, data: str | None) -> Exported:
     from ..hf import translation
 
-    model, tokenizer, _ = translation.read_model(path, data)
+    if path.name == WEIGHTS:
+        model, tokenizer = translation.read_folder(path.parent)
+    else:
+        model, tokenizer, _ = translation.read_model(path, data)
     config = model.config
     facts = {
         "kind": "translation",

@@ -12,6 +12,7 @@ from transformers.utils import can_return_tuple
 
 from selfattn.errors import UserError
 from selfattn.hf import SelfattnPreTrainedModel
+from selfattn.masks import padding_from_attention_mask
 from selfattn.models.relatedness_head import distribution
 
 from ..model_folder import KINDS, check_labels
@@ -77,10 +78,17 @@ class SentencesForSequenceClassification(SelfattnPreTrainedModel):
             ``logits`` as of ``SentenceModel.forward`` and, with labels, ``loss``.
 
         Raises:
-            UserError: if a pair lacks a sentence, or a score is outside of the scale.
+            UserError: if the mask is wrong, a pair lacks a sentence, or a score is outside of the
+                scale.
         """
         if attention_mask is not None:
-            input_ids = input_ids.masked_fill(attention_mask == 0, PADDING)
+            if attention_mask.shape != input_ids.shape:
+                raise UserError(
+                    f"attention_mask has shape {tuple(attention_mask.shape)}; it must be that of "
+                    f"input_ids, {tuple(input_ids.shape)}"
+                )
+            padding = padding_from_attention_mask(attention_mask.flatten(0, -2))
+            input_ids = input_ids.masked_fill(padding.view_as(input_ids), PADDING)
         words = input_ids[:, None] if input_ids.dim() == 2 else input_ids
         if self.state.kind.shape == "pair" and input_ids.dim() == 2:
             words = _pairs(input_ids, token_type_ids)

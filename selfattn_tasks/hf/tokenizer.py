@@ -47,6 +47,9 @@ class WordTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
         text = "\n".join(known)
         special = [_unlike(name, text) for name in ("<pad>", "<unk>")]
         numbers |= dict(zip(special, (PADDING, UNKNOWN), strict=True))
+        # A number without a name would go to the next token that is added. No word has a space.
+        free = set(range(FIRST_WORD + len(known))).difference(numbers.values())
+        numbers |= {f"unused {number}": number for number in free}
         backend = t.Tokenizer(t.models.WordLevel(numbers, unk_token=special[1]))
         if (tokens or {}).get("lowercase") or text == text.lower():
             backend.normalizer = t.normalizers.Lowercase()

@@ -87,8 +87,9 @@ def to_hf(
     set_search(model.generation_config, search or Search())
     folder.mkdir(parents=True, exist_ok=True)
     weights = model.state_dict()
-    if all(tensor.dtype != torch.float32 for tensor in state["model"].values()):
-        halves = {tensor.data_ptr(): tensor.half() for tensor in weights.values()}
+    kinds = {t.dtype for t in state["model"].values() if t.is_floating_point()}
+    if len(kinds) == 1 and (kind := kinds.pop()) != torch.float32:
+        halves = {tensor.data_ptr(): tensor.to(kind) for tensor in weights.values()}
         weights = {name: halves[tensor.data_ptr()] for name, tensor in weights.items()}  # tied
     model.save_pretrained(folder, state_dict=weights)
     shutil.copymode(folder / CONFIG, folder / WEIGHTS)  # safetensors lets nobody else read it

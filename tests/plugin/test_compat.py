@@ -104,6 +104,28 @@ def test_training_uses_its_memory_again_unless_the_environment_sets_up_malloc(to
     assert found[0] < found[1] / 2, found
 
 
+def test_an_average_of_weights_takes_the_rest_as_it_is():
+    pytest.importorskip("fairseq")
+    from fairseq.dataclass.configs import EMAConfig
+    from fairseq.models.ema.ema import EMA
+
+    import plugin  # noqa: F401 - the repairs
+    from selfattn.layers import build_attention
+
+    layer = build_attention("resa", 8, 2)
+    model = torch.nn.ModuleDict({"layer": layer})
+    average = EMA(model, EMAConfig(ema_decay=0.9))
+    layer.select_all, layer.reward_mean = False, -0.5
+    with torch.no_grad():
+        for weight in layer.parameters():
+            weight += 1
+    average.step(model)
+    found = average.get_model()["layer"]
+    assert (found.select_all, found.reward_mean) == (False, -0.5)
+    for mean, weight in zip(found.parameters(), layer.parameters(), strict=True):
+        torch.testing.assert_close(mean, weight - 0.9)
+
+
 @pytest.mark.parametrize("by_user", [False, True])
 def test_tiny_moments_are_flushed_while_the_optimizer_steps_alone(by_user):
     pytest.importorskip("fairseq")

@@ -14,7 +14,10 @@ pytest.importorskip("fairseq")
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.fairseq
 
+import safetensors.torch  # noqa: E402
+
 from selfattn.errors import UserError  # noqa: E402
+from selfattn.hf import SelfattnForConditionalGeneration  # noqa: E402
 from selfattn_experiments.commands.show import find  # noqa: E402
 from selfattn_experiments.commands.verbs import VERBS  # noqa: E402
 from selfattn_tasks import checkpoints  # noqa: E402
@@ -140,6 +143,22 @@ def test_back_to_fairseq(exported, tmp_path):
             second.encode(text).tolist() for text in ("a0 b1", "c2 c3 a1 b0")
         ]
         assert translations(first, sentences) == translations(second, sentences)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_weights_keep_their_precision(exported, prepared, tmp_path, dtype):
+    """What float16 cannot hold, bfloat16 can."""
+    state = checkpoints.read(exported("mtsa")[0] / "checkpoint_last.pt")
+    weights = {n: t.to(dtype) if t.is_floating_point() else t for n, t in state["model"].items()}
+    weights["encoder.layers.0.fc1.bias"].fill_(1e-8 if dtype == torch.bfloat16 else 1e-4)
+    path = exported("mtsa")[0] / "checkpoint_last.pt"
+    data = str(prepared / "data-bin")
+    model = translation.to_hf({**state, "model": weights}, tmp_path, path, data)
+    stored = safetensors.torch.load_file(tmp_path / "model.safetensors")
+    assert {tensor.dtype for tensor in stored.values()} == {dtype}
+    again = SelfattnForConditionalGeneration.from_pretrained(tmp_path)
+    for (name, old), new in zip(model.named_parameters(), again.parameters(), strict=True):
+        assert torch.equal(old, new), name
 
 
 def test_lower_casing_goes_along(exported, tmp_path):

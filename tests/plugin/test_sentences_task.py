@@ -325,6 +325,7 @@ def test_a_training_starts_from_a_model_of_the_same_fold(folder, change):
     state = {KEY: {"meta": {**ours, "inputs": {"elsewhere": "ab"}}}}
     task.check_start(state, "x.pt")
     task.check_start({}, "of_a_language_model.pt")
+    task.check_start({KEY: {"meta": {"folds": None}}}, "of_a_folder_of_hugging_face.pt")
     state[KEY]["meta"] |= change
     with pytest.raises(UserError, match="x.pt has learned from sentences that fold None of .* te"):
         task.check_start(state, "x.pt")

@@ -39,7 +39,7 @@ def answer(tagger):
         ((" \n", "", "last"), "There is no text"),
         ((None, None, "last"), "There is no text"),
         (("a" * 2001, "", "last"), "Text: 2,001 characters; at most 2,000 are taken."),
-        (("A mouse.", "<cat>", "last"), "--predicates &lt;cat&gt; is neither a word of the text"),
+        (("A mouse.", "<cat>", "last"), "predicates &lt;cat&gt; is neither a word of the text"),
     ],
 )
 def test_what_cannot_be_answered_gets_a_sentence(answer, typed, said):

@@ -45,6 +45,9 @@ def test_reads_what_fairseq_writes(tmp_path):
     read = checkpoints.read(saved(tmp_path / "a.pt"))
     assert read["cfg"]["model"].arch == "x"
     assert read["extra_state"]["metrics"][0] == 0.5
+    kept = {"encoder._extra_state": {"seen": 3}}  # torch lets a module store what it wants
+    torch.save(state(model=state()["model"] | kept), tmp_path / "b.pt")
+    assert checkpoints.read(tmp_path / "b.pt")["model"]["encoder._extra_state"] == {"seen": 3}
 
 
 def flip(path, where):

@@ -138,6 +138,12 @@ def test_a_sentence_model_s_folder_computes_the_same_and_learns(tmp_path, kind):
     assert torch.equal(model(words, missing=missing).logits, expected)
     masked = model(words + 3 * (words == 0), (words != 0).long()).logits
     torch.testing.assert_close(masked, expected)
+    for wrong, said in (
+        ((words != 0)[0], "must be that of"),
+        ((words != 0).float() - 1, "0 and 1"),
+    ):
+        with pytest.raises(UserError, match=said):
+            model(words, wrong)
     label = 3.7 if kind is Kind.RELATEDNESS else 1
     if kind is Kind.RELATEDNESS:
         with pytest.raises(UserError, match=r"between 0.0 and 3.0; scores from 1 to 5 are allowed"):

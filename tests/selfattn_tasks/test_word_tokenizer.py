@@ -12,7 +12,7 @@ from selfattn.errors import UserError  # noqa: E402
 from selfattn_tasks.hf import WordTokenizer  # noqa: E402
 from selfattn_tasks.sentences.model.predictor import Predictor  # noqa: E402
 from selfattn_tasks.sentences.record import Example, Kind  # noqa: E402
-from selfattn_tasks.words.vocabulary import Vocabulary  # noqa: E402
+from selfattn_tasks.words.vocabulary import FIRST_WORD, Vocabulary  # noqa: E402
 from tests.selfattn_tasks.test_model_folder import export, sentences, tagger  # noqa: E402
 
 # Both lists hold a word, or a word and its lower case; words with the names of special tokens.
@@ -47,6 +47,15 @@ def test_a_word_has_the_vocabulary_s_number(tmp_path):
     length = len(words)
     assert batch["input_ids"] == [expected, [0] * length, expected[:2] + [0] * (length - 2)]
     assert batch["attention_mask"][2] == [1, 1] + [0] * (length - 2)
+
+
+def test_an_added_token_gets_a_number_of_its_own():
+    """Also where the vectors hold words that no spelling leads to."""
+    known = len(WORDS.words) + len(WORDS.frozen)
+    tokenizer = WordTokenizer.build(WORDS)
+    assert len(tokenizer) == known + FIRST_WORD
+    tokenizer.add_tokens(["foo"])
+    assert tokenizer.convert_tokens_to_ids("foo") == known + FIRST_WORD
 
 
 def test_lower_case_comes_first_where_the_model_has_it():

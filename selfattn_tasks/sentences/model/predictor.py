@@ -155,10 +155,10 @@ class Predictor:
     def _probabilities(self, batch: Sequence[Example]) -> Tensor:
         """``(B, classes)`` or ``(B, candidates)``, averaged over the members."""
         each = [
-            torch.softmax(model(*self._words(batch, state)).double(), -1)
+            torch.softmax(model(*self._words(batch, state)).cpu().double(), -1)  # no GPU of Apple's
             for model, state in self.members
         ]
-        return torch.stack(each).mean(0).cpu()
+        return torch.stack(each).mean(0)
 
     def _prediction(self, probabilities: Tensor) -> Prediction:
         kind, best = self.state.kind, int(probabilities.argmax())

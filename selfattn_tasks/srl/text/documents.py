@@ -31,7 +31,7 @@ class Text:
     text: str
     predicates: tuple[str | int, ...] = ()
     start: int = 0
-    flag: str = "--predicates"
+    flag: str = "predicates"
 
 
 def names_in(predicates: Iterable[Name]) -> list[str | Name]:

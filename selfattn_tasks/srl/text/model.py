@@ -250,7 +250,7 @@ def named_places(
     sentences: Sequence[Sequence[str]],
     *,
     must: bool = True,
-    flag: str = "--predicates",
+    flag: str = "predicates",
 ) -> list[Sequence[int]]:
     """The positions of the predicates that the user named in each sentence of a text.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
@@ -188,6 +189,18 @@ def test_a_limit_of_its_own_for_each_source():
         assert row[1:].index(2) <= most, row
 
 
+def test_limits_count_embeddings_and_states_too():
+    torch.manual_seed(3)
+    model = SelfattnForConditionalGeneration(config()).eval()
+    model.generation_config.max_len_a, model.generation_config.max_len_b = 0.5, 1
+    full = IDS[:1]
+    expected = model.generate(full)
+    assert expected.shape[1] <= 5
+    embedded = model.encoder.embeddings.tokens(full)
+    assert torch.equal(model.generate(inputs_embeds=embedded), expected)
+    assert torch.equal(model.generate(encoder_outputs=model.encoder(full)), expected)
+
+
 def test_a_caller_s_search_leaves_the_rest_to_the_model_s():
     """Its beams and limits; a length of the caller's comes before them."""
     torch.manual_seed(3)
@@ -311,11 +324,31 @@ def test_a_missing_token_is_said():
         ({"hidden_act": ["gelu"]}, r"hidden_act \['gelu'\] is unknown; allowed are gelu"),
         ({"d_model": 8}, "has no argument 'd_model'; do you mean 'hidden_size'"),
         ({"hidden_dropout_prob": 0.1}, "do you mean 'dropout'"),
+        ({"dropout": "0.1"}, "dropout '0.1' is not allowed"),
     ],
 )
 def test_mistakes_in_a_configuration(wrong, message):
     with pytest.raises(UserError, match=message):
         SelfattnConfig(**wrong)
+
+
+def test_numbers_of_numpy_are_saved_as_numbers(tmp_path):
+    sizes = {name: np.int64(value) for name, value in SIZES.items() if name != "num_labels"}
+    switches = {"window": np.int64(3), "s2t_hidden": np.int32(5), "s2t_bias_init": np.float32(0.5)}
+    made = config(**sizes, dropout=np.float32(0.25), pad_token_id=np.int64(1), switches=switches)
+    made.save_pretrained(tmp_path)
+    read = SelfattnConfig.from_pretrained(tmp_path)
+    assert (read.dropout, read.hidden_size, read.pad_token_id) == (0.25, 16, 1)
+    assert read.attention_config == made.attention_config
+    assert read.attention_config.window == 3
+
+
+def test_embeddings_are_shared_or_not_as_both_settings_say(tmp_path):
+    """transformers sets what from_pretrained is given after the configuration is checked."""
+    SelfattnForConditionalGeneration(config()).save_pretrained(tmp_path)
+    for one in ({"share_embeddings": "none"}, {"tie_word_embeddings": False}):
+        with pytest.raises(UserError, match="contradict each other; change both"):
+            SelfattnForConditionalGeneration.from_pretrained(tmp_path, **one)
 
 
 def test_what_a_decoder_cannot_do_is_said():
@@ -324,6 +357,11 @@ def test_what_a_decoder_cannot_do_is_said():
     model = SelfattnForConditionalGeneration(config()).eval()
     right = {"decoder_input_ids": IDS, "decoder_attention_mask": (IDS != 1).long()}
     assert model(IDS, **right).logits.shape == (2, 5, 30)
+    for name in ("position_ids", "decoder_inputs_embeds"):
+        with pytest.raises(UserError, match=f"{name} is given, but these models count positions"):
+            model(IDS, decoder_input_ids=IDS, **{name: IDS})
+    with pytest.raises(UserError, match=r"decoder_start_token_id \[2, 2\] is not allowed"):
+        SelfattnForConditionalGeneration(config(decoder_start_token_id=[2, 2]))
     left = {name: tensor.flip(1) for name, tensor in right.items()}
     with pytest.raises(UserError, match="takes padding on the right alone"):
         model(IDS, **left)

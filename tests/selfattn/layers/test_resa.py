@@ -6,6 +6,7 @@ import logging
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 from benchmarks.testing import PADDINGS, LargestTensor, assert_close, padding_mask
 from selfattn.errors import UserError
@@ -197,6 +198,13 @@ def test_training_samples_and_the_state_is_stored():
     fresh.select_all = True
     fresh.load_state_dict(layer.state_dict())
     assert not fresh.select_all
+    for mean in (None, 0.25):
+        layer.reward_mean = mean
+        state = layer.get_extra_state()
+        fresh.set_extra_state(state)
+        assert (len(state), fresh.reward_mean) == (3, mean)
+        fresh.set_extra_state(state[: 1 + (mean is not None)])  # as version 0.1 wrote it
+        assert (fresh.select_all, fresh.reward_mean) == (False, mean)
     copied = copy.deepcopy(layer)  # with a graph of log probabilities that nobody took
     assert copied.take_choice() is None
     for other in (fresh, copied):
@@ -317,6 +325,18 @@ def test_training_without_a_policy_warns_once(caplog):
         layer(x)
     assert len(caplog.records) == 1
     assert "--criterion policy_gradient" in caplog.text
+
+
+def test_selecting_without_gradients_in_training_warns_once(caplog):
+    layer, x = built()
+    module._warn_of_no_graph_once.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        checkpoint(layer, x.detach(), use_reentrant=False)
+        assert not caplog.records
+        for _ in range(2):
+            checkpoint(layer, x, use_reentrant=True)
+    assert [record.message for record in caplog.records if "use_reentrant" in record.message]
+    assert len(caplog.records) == 1
 
 
 def test_bad_switches_are_refused():

@@ -133,6 +133,9 @@ def test_the_pool_leaves_out_what_resa_drops(switches):
     assert_close("pooled", encoder.pool(context, ~selected), y, 1e-12)
     assert (encoder.weights(x, hidden)[~selected] == 0).all()
     assert (context[~selected] == 0).all()
+    for shape in ((0, 7), (len(x), 0)):  # nothing of this batch stays for an empty one
+        nothing = encoder(x[: shape[0], : shape[1]], hidden[: shape[0], : shape[1]])
+        assert nothing.shape == (shape[0], encoder.out_dim)
 
 
 @pytest.mark.parametrize("name", LINEAR)

@@ -183,9 +183,9 @@ def test_named_predicates(model):
     assert places("it ran and RAN", "ran") == [[1, 3]]
     assert places("it ran", "0,ran") == [[0, 1]]
     for text, name in (("it ran", "2"), ("It ran. It ran.", "1"), ("it ran", "swam"), ("", "ran")):
-        with pytest.raises(UserError, match=f"--predicates {name} is neither a word"):
+        with pytest.raises(UserError, match=f"predicates {name} is neither a word"):
             places(text, name)
-        with pytest.raises(UserError, match=f"--predicates {name} is neither a word"):
+        with pytest.raises(UserError, match=f"predicates {name} is neither a word"):
             model(Text(text), predicates=[name])
     texts = [Text("it ran", ("it",)), "the cat chased it"]
     assert [len(list(d.propositions)) for d in model(texts, predicates=["cat"])] == [1, 1]
@@ -207,7 +207,7 @@ def test_predicates_by_number():
     assert found == [["ran"], ["ran"], ["the", "ran"]]
     assert plain(model("it ran", predicates=[1])) == plain(documents[0])
     for bad, message in (
-        (2, "--predicates 2 is neither a word"),
+        (2, "predicates 2 is neither a word"),
         (-1, "a predicate's position -1 is not allowed; it must be at least 0"),
         (None, "a predicate's position None is not allowed; it must be a whole number"),
     ):

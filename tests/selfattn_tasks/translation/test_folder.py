@@ -73,3 +73,21 @@ def test_what_cannot_be_made_is_refused_before_the_work(tmp_path, place):
     (tmp_path / "file").write_text("text")
     with pytest.raises(UserError, match="the destination is .*(cannot be written|not a folder)"):
         make(Path(place.format(tmp_path)), "1")
+
+
+def test_a_name_that_cannot_be_taken_leaves_the_old_folder(tmp_path, monkeypatch):
+    destination = tmp_path / "data"
+    with new_folder(destination, mark=MARK) as folder:
+        (folder / MARK).write_text("old")
+    rename = Path.rename
+
+    def refused(self, target):
+        if ".partial-" in self.name:
+            raise PermissionError(13, "Permission denied", str(self))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", refused)
+    with pytest.raises(PermissionError), new_folder(destination, mark=MARK, overwrite=True):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    assert (destination / MARK).read_text() == "old"

@@ -1,0 +1,71 @@
+"""Adapters, hooks and offloading stand between a layer and its linear maps: all take effect."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from selfattn.config import CONFIGS
+from selfattn.layers import ATTENTIONS, build_attention
+from selfattn.layers.linear import PerHeadLinear
+
+FORMS = [(name, preset) for name in ATTENTIONS for preset in CONFIGS[name].presets or [None]]
+
+
+class Doubled(nn.Module):
+    """What an adapter is: a module around a linear map, which has its weight, too."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner, self.weight, self.bias = inner, inner.weight, inner.bias
+
+    def forward(self, x):
+        return 2 * self.inner(x)
+
+
+def wrap(module, place):
+    parent, _, name = place.rpartition(".")
+    module.get_submodule(parent)._modules[name] = Doubled(module.get_submodule(place))
+
+
+def hook(module, place):
+    inner = module.get_submodule(place)
+    inner.register_forward_hook(lambda module, args, output: 2 * output)
+
+
+def replace_forward(module, place):
+    inner = module.get_submodule(place)
+    forward = inner.forward
+    inner.forward = lambda x: 2 * forward(x)
+
+
+@pytest.mark.parametrize("change", [wrap, hook, replace_forward])
+@pytest.mark.parametrize(("name", "preset"), FORMS)
+def test_what_stands_for_a_linear_map_takes_effect(name, preset, change):
+    torch.manual_seed(1)
+    layer = build_attention(name, 8, 2, preset=preset).double().eval()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    x = torch.randn(2, 40, 8, dtype=torch.float64)  # long enough for every short cut
+    before = layer(x)
+    found = [n for n, m in layer.named_modules() if type(m) in (nn.Linear, PerHeadLinear)]
+    places = [place for place in found if "sampler" not in place]
+    assert places
+    for place in places:
+        changed = copy.deepcopy(layer)
+        change(changed, place)
+        assert not torch.allclose(changed(x), before), place
+
+
+def test_bi_blosa_gives_the_same_either_way():
+    torch.manual_seed(1)
+    layer = build_attention("biblosa", 8, 2, block_length=3).double().eval()
+    x = torch.randn(2, 7, 8, dtype=torch.float64)
+    padding = torch.arange(7) >= torch.tensor([[7], [4]])
+    before = layer(x, padding)
+    for name, module in layer.named_modules():
+        if name.endswith("fusion"):
+            module.register_forward_hook(lambda module, args, output: None)
+    torch.testing.assert_close(layer(x, padding), before)
