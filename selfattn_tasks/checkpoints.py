@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from torch.nn.modules.module import _EXTRA_STATE_KEY_SUFFIX
 
 from selfattn.config import CONFIGS
 from selfattn.errors import UserError
@@ -200,7 +201,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     with explain_reading(path):
         state = _load(path)
-    check_content(state, path)
+        check_content(state, path)
     return state
 
 
@@ -273,7 +274,7 @@ def check_content(state: Any, path: str | os.PathLike[str]) -> None:
     for name, tensor in state["model"].items():
         # The two extremes are NaN if any number is; isfinite() would cost eight times as much.
         if (
-            isinstance(tensor, torch.Tensor)  # what a module stores beside them may be anything
+            not name.endswith(_EXTRA_STATE_KEY_SUFFIX)  # torch lets a module store anything there
             and tensor.is_floating_point()
             and tensor.numel()
             and not torch.stack(tensor.aminmax()).isfinite().all()
