@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from fairseq.criterions import register_criterion
 from fairseq.dataclass import ChoiceEnum
 from torch import Tensor
+from torch.nn import functional
 
 from selfattn.errors import UserError
 from selfattn_tasks.srl.chain import log_likelihood
@@ -34,7 +36,8 @@ class BIOCRFCriterion(BIOTaggingCriterion):
     Transitions that a decoder forbids have -inf and all others 0, so that this is the logarithm of
     the probability that ``selfattn predict --confidence`` gives to the gold sequence, and Viterbi
     needs nothing new. A sentence whose labels break the constraints does not count. The scores of a
-    single word mean nothing without its neighbours': ``argmax`` does not fit this training.
+    single word mean nothing without its neighbours': ``argmax`` does not fit this training. With
+    ``--target both``, predicates are learnt as they are found, word by word.
 
     Args:
         task: ``srl_tagging``, with its labels.
@@ -42,18 +45,18 @@ class BIOCRFCriterion(BIOTaggingCriterion):
         crf_constraints: ``strict``, ``he`` or ``tan``.
 
     Raises:
-        UserError: if the task is to find predicates, which takes probabilities of single words, or
-            validates by a decoder that takes them.
+        UserError: if the task is to find predicates alone, which takes probabilities of single
+            words, or validates by a decoder that takes them.
     """
 
     def __init__(self, task: Any, cfg: Any, crf_constraints: str) -> None:
         if not hasattr(task, "target"):
             raise UserError("--criterion bio_crf needs --task srl_tagging")
         super().__init__(task, cfg, label_smoothing=0.0)
-        if task.target != "arguments":
+        if task.target == "predicates":
             raise UserError(
-                f"--target {task.target} does not fit --criterion bio_crf, which is for arguments; "
-                "give --target arguments or --criterion bio_tagging"
+                "--target predicates does not fit --criterion bio_crf, which is for arguments; "
+                "give --target arguments or both, or --criterion bio_tagging"
             )
         if str(task.cfg.eval_decoder) in WORD_BY_WORD:
             raise UserError(
@@ -67,12 +70,20 @@ class BIOCRFCriterion(BIOTaggingCriterion):
     ) -> tuple[Tensor, int, dict[str, Any]]:
         """fairseq's hook: loss, number of words, what to log; ``(B,)`` without ``reduce``."""
         scores, more, more_logged = self.run(model, sample["net_input"])
-        target = sample["target"]
-        padding_mask = sample["net_input"]["padding_mask"]
-        log_probs, fits = log_likelihood(scores, target, padding_mask, self.constraints)
-        counted = (target != IGNORED) & fits[:, None]
-        words = int(counted.sum())
-        loss = -log_probs.sum()
+        target, padding = sample["target"], sample["net_input"]["padding_mask"]
+        marked = sample["net_input"]["indicator"].any(1)  # in the other rows, predicates are found
+        chains, fits = log_likelihood(
+            scores[marked], target[marked], padding[marked], self.constraints
+        )
+        found = functional.cross_entropy(
+            scores[~marked].transpose(1, 2).float(), target[~marked], ignore_index=IGNORED,
+            reduction="none",
+        )  # fmt: skip
+        places = torch.cat([marked.nonzero(), (~marked).nonzero()])[:, 0]
+        losses = torch.cat([-chains, found.sum(1)])[places.argsort()]
+        counted = target != IGNORED
+        counted[marked] &= fits[:, None]
+        words, loss = int(counted.sum()), losses.sum()
         logged = {
             "loss": loss.data,
             "ntokens": words,
@@ -80,7 +91,7 @@ class BIOCRFCriterion(BIOTaggingCriterion):
             "sample_size": words,
             **more_logged,
         }
-        return loss + more if reduce else -log_probs, words, logged
+        return loss + more if reduce else losses, words, logged
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:

@@ -77,7 +77,7 @@ def build(data):
         ("--word-embeddings DATA/../wide30.txt", "--word-embed-dim 16 is not the width 30"),
         ("--word-embeddings none.txt --keep-vectors few", "--keep-vectors few is not allowed"),
         ("--criterion bio_crf", "--eval-decoder argmax does not fit --criterion bio_crf"),
-        ("--criterion bio_crf --target both", "--target both does not fit --criterion bio_crf"),
+        ("--criterion bio_crf --target predicates", "predicates does not fit --criterion bio_crf"),
         ("--tune-features", "--tune-features needs --features FOLDER"),
         ("--features none", "--features none is not a folder"),
         ("--max-length 2", "--max-length 2 leaves none of the"),
@@ -212,6 +212,30 @@ def test_a_loss_over_whole_sequences(build, constraints):
     each, words, _ = build.criterion(model, sample, reduce=False)
     opens = constraints != "strict"  # whether a sentence may begin with I
     assert (words > 1, bool(each[0] > 0)) == (opens, opens) and each[1] == expected[1]
+
+
+def test_a_loss_over_sequences_and_over_words_where_predicates_are_found(build):
+    flags = ("--criterion", "bio_crf", "--eval-decoder", "strict", "--target", "both")
+    model = build(*flags).eval()
+    examples = build.task.datasets["train"]
+    first = next(i for i, (_, example) in enumerate(examples) if example.predicate < 0)
+    sample = examples.collater([examples[i] for i in (first, 0, first + 1, 1)])
+    inputs, target = sample["net_input"], sample["target"]
+    assert inputs["indicator"].any(1).tolist() == [False, True, False, True]
+    target[0, 0] = IGNORED
+    scores, rows = model(**inputs), [1, 3]
+    known = bio_constraints(build.task.vocabulary.labels, "strict")
+    of_chain = log_likelihood(scores[rows], target[rows], inputs["padding_mask"][rows], known)[0]
+    log_p = torch.log_softmax(scores, -1)
+    of_words = [
+        sum(row[i, tag] for i, tag in enumerate(tags.tolist()) if tag != IGNORED)
+        for row, tags in zip(log_p[::2], target[::2], strict=True)
+    ]
+    each, words, _ = build.criterion(model, sample, reduce=False)
+    expected = torch.stack([of_words[0], of_chain[0], of_words[1], of_chain[1]])
+    torch.testing.assert_close(each, -expected, check_dtype=False, rtol=1e-5, atol=1e-5)
+    assert words == (target != IGNORED).sum()
+    torch.testing.assert_close(build.criterion(model, sample)[0], each.sum())
 
 
 def test_features_reach_the_network(build, tmp_path):

@@ -73,6 +73,16 @@ def test_a_training_goes_on_with_its_own_target(train, trained, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_whole_sequences_and_predicates_in_one_training(train, corpus, run_cli, tmp_path):
+    flags = ("--criterion", "bio_crf", "--eval-decoder", "structured", "--target", "both")
+    done = train(tmp_path, *flags, "--max-epoch", "8")
+    assert done.returncode == 0, done.stdout + done.stderr
+    valid = logged((done.stdout + done.stderr).splitlines(), "valid")[-1]
+    assert float(valid["valid_f1"]) > 50 and float(valid["valid_predicate_f1"]) > 50, valid
+    predictor = Predictor.load(tmp_path)
+    assert predictor.needs_viterbi and len(predictor.finders) == 1
+
+
 def test_a_training_set_of_another_name_is_one(train, tmp_path):
     done = train(tmp_path, "--train-subset", "valid", "--max-update", "1", "--max-length", "6")
     assert done.returncode == 0, done.stderr
