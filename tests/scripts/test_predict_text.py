@@ -74,7 +74,7 @@ def test_a_standard_output_that_is_closed(monkeypatch):
 def test_a_tab_parts_predicates_on_standard_input_alone():
     for texts, sentence in (["Cats\tsleep"], None), ([], ["Cats\tsleep"]):
         given = Namespace(prose=None, texts=texts, sentence=sentence, predicates=None)
-        assert list(texts_of(given)) == [Text("Cats\tsleep")]
+        assert list(texts_of(given)) == [Text("Cats\tsleep", flag="--predicates")]
 
 
 def test_json_lines_of_prose_name_characters_of_the_file(predict, folder):
