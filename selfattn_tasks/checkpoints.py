@@ -272,13 +272,11 @@ def check_content(state: Any, path: str | os.PathLike[str]) -> None:
             "'cfg'"
         )
     for name, tensor in state["model"].items():
+        if name.endswith(_EXTRA_STATE_KEY_SUFFIX):  # torch lets a module store anything there
+            continue
         # The two extremes are NaN if any number is; isfinite() would cost eight times as much.
-        if (
-            not name.endswith(_EXTRA_STATE_KEY_SUFFIX)  # torch lets a module store anything there
-            and tensor.is_floating_point()
-            and tensor.numel()
-            and not torch.stack(tensor.aminmax()).isfinite().all()
-        ):
+        real = tensor.is_floating_point() and tensor.numel()
+        if real and not torch.stack(tensor.aminmax()).isfinite().all():
             raise UserError(
                 f"{path} cannot be used: its weight {name} holds NaN or infinite numbers; use a "
                 "checkpoint from before the training diverged"

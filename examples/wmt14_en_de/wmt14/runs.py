@@ -129,7 +129,7 @@ def departures(flags: Mapping[str, Any], setup: int, updates: int) -> list[str]:
         if not _equal(flags.get(name), value)
     ]
     # Published are encoders without these biases, both of them.
-    if flags.get("mtsa_projections", "fairseq") not in (None, "fairseq"):
+    if flags.get("mtsa_projections") == "preset":
         found.append("mtsa_projections is preset, but the recipe's baseline has fairseq's biases")
     if updates < wanted["max_update"] and not any(text.startswith("max_update") for text in found):
         found.append(f"it has {updates:,} of {wanted['max_update']:,} updates")
