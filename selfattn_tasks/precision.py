@@ -11,6 +11,10 @@ _ALLOWED = ("highest", "high", "medium")
 def set_matmul_precision() -> None:
     """Hand ``SELFATTN_MATMUL_PRECISION``, if it is set, to ``set_float32_matmul_precision``.
 
+    Without a GPU, ``medium`` also keeps PyTorch's attention off its flash kernel: that multiplies
+    small blocks, for each of which oneDNN takes ten times as long as MKL. The memory of attention
+    is then quadratic in the number of tokens.
+
     Raises:
         UserError: if the variable holds anything but torch's three words.
     """
@@ -24,3 +28,5 @@ def set_matmul_precision() -> None:
     import torch  # here, as it takes a second and most commands' --help need not wait for it
 
     torch.set_float32_matmul_precision(chosen)
+    if chosen == "medium" and not torch.cuda.is_available():
+        torch.backends.cuda.enable_flash_sdp(False)  # the switch of the CPU's flash kernel, too

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from selfattn.errors import UserError, needed
 
@@ -154,10 +155,11 @@ def test_a_package_that_is_missing_or_broken_is_one_sentence(tmp_path, monkeypat
 
 
 def test_matmul_precision_of_the_environment(tmp_path, monkeypatch):
-    body = "import torch; print(torch.get_float32_matmul_precision())"
-    for chosen in ("", "medium"):
+    seen = "torch.get_float32_matmul_precision(), torch.backends.cuda.flash_sdp_enabled()"
+    on_gpu = torch.cuda.is_available()
+    for chosen, expected in (("", "highest True"), ("medium", f"medium {on_gpu}")):
         monkeypatch.setenv("SELFATTN_MATMUL_PRECISION", chosen)
-        assert end_of(tmp_path, body).stdout.strip() == (chosen or "highest")
+        assert end_of(tmp_path, f"import torch; print({seen})").stdout.strip() == expected
     monkeypatch.setenv("SELFATTN_MATMUL_PRECISION", "low")
     assert end_of(tmp_path, body).stderr == (
         "tool: error: SELFATTN_MATMUL_PRECISION=low is not allowed; "
