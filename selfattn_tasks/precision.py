@@ -12,8 +12,8 @@ def set_matmul_precision() -> None:
     """Hand ``SELFATTN_MATMUL_PRECISION``, if it is set, to ``set_float32_matmul_precision``.
 
     Without a GPU, ``medium`` also keeps PyTorch's attention off its flash kernel: that multiplies
-    small blocks, for each of which oneDNN takes ten times as long as MKL. The memory of attention
-    is then quadratic in the number of tokens.
+    small blocks, on which oneDNN is nine times slower than MKL. Its memory is then quadratic in
+    the number of tokens.
 
     Raises:
         UserError: if the variable holds anything but torch's three words.
