@@ -161,7 +161,7 @@ def test_matmul_precision_of_the_environment(tmp_path, monkeypatch):
         monkeypatch.setenv("SELFATTN_MATMUL_PRECISION", chosen)
         assert end_of(tmp_path, f"import torch; print({seen})").stdout.strip() == expected
     monkeypatch.setenv("SELFATTN_MATMUL_PRECISION", "low")
-    assert end_of(tmp_path, "").stderr == (
+    assert end_of(tmp_path, "pass").stderr == (
         "tool: error: SELFATTN_MATMUL_PRECISION=low is not allowed; "
         "it must be one of highest, high, medium\n"
     )
