@@ -1,0 +1,63 @@
+"""The configuration of the models for transformers: what it refuses, and what it keeps."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("transformers")
+
+from selfattn.config import CONFIGS  # noqa: E402
+from selfattn.errors import UserError  # noqa: E402
+from selfattn.hf import SelfattnConfig  # noqa: E402
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"attention": "mtza"}, "attention 'mtza' is unknown; allowed are multihead, mtsa"),
+        ({"switches": {"windw": 3}}, "has no switch 'windw'"),
+        ({"preset": "best"}, "preset 'best' is unknown for 'mtsa'; allowed: paper, nmt"),
+        ({"window": 3}, "'window' is a switch of the attention; give switches="),
+        ({"hiden_size": 8}, "has no argument 'hiden_size'; do you mean 'hidden_size'"),
+        ({"positions": "sines"}, "positions 'sines' is unknown; allowed are sinusoidal"),
+        ({"hidden_act": "rellu"}, "hidden_act 'rellu' is unknown; allowed are gelu"),
+        ({"pad_token_id": 4000}, "pad_token_id 4000 is not allowed; it must be at most 3999"),
+        ({"hidden_size": 8.0}, "hidden_size 8.0 is not allowed; it must be a whole number"),
+        ({"num_hidden_layers": -1}, "num_hidden_layers -1 is not allowed; it must be at least 0"),
+        ({"decoder_ffn_dim": 0}, "decoder_ffn_dim 0 is not allowed; it must be at least 1"),
+        ({"dropout": 1.5}, r"dropout 1.5 is not allowed; it must be in \[0, 1\)"),
+        ({"dropout": None}, r"dropout None is not allowed; it must be in \[0, 1\)"),
+        ({"hidden_act": ["gelu"]}, r"hidden_act \['gelu'\] is unknown; allowed are gelu"),
+        ({"d_model": 8}, "has no argument 'd_model'; do you mean 'hidden_size'"),
+        ({"hidden_dropout_prob": 0.1}, "do you mean 'dropout'"),
+        ({"dropout": "0.1"}, "dropout '0.1' is not allowed"),
+    ],
+)
+def test_mistakes_in_a_configuration(wrong, message):
+    with pytest.raises(UserError, match=message):
+        SelfattnConfig(**wrong)
+
+
+def test_numbers_of_numpy_are_saved_as_numbers(tmp_path):
+    sizes = {"hidden_size": np.int64(16), "num_attention_heads": np.int64(4)}
+    switches = {"window": np.int64(3), "s2t_hidden": np.int32(5), "s2t_bias_init": np.float32(0.5)}
+    made = SelfattnConfig(
+        **sizes, dropout=np.float32(0.25), pad_token_id=np.int64(1), switches=switches
+    )
+    made.save_pretrained(tmp_path)
+    read = SelfattnConfig.from_pretrained(tmp_path)
+    assert (read.dropout, read.hidden_size, read.pad_token_id) == (0.25, 16, 1)
+    assert read.attention_config == made.attention_config
+    assert read.attention_config.window == 3
+
+
+def test_a_configuration_holds_every_switch(tmp_path):
+    """A default that changes later changes no saved model."""
+    for name, kind in CONFIGS.items():
+        for preset in (None, *kind.presets):
+            made = SelfattnConfig(attention=name, preset=preset)
+            made.save_pretrained(tmp_path)
+            stored = json.loads((tmp_path / "config.json").read_text())["switches"]
+            assert set(stored) == set(kind.switch_names()) - {"attention_dropout"}
+            assert SelfattnConfig.from_pretrained(tmp_path).attention_config == kind.make(preset)
