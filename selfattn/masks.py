@@ -5,7 +5,7 @@ a block of queries touches, the rows that see nothing) follows from the two ends
 so that no ``T x T`` tensor has to exist outside of tests.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +48,7 @@ def as_masks(masks: Any) -> tuple["PositionalMask", ...]:
     """
     if masks is None:
         raise UserError("masks is missing; give one PositionalMask, or several")
-    found = (masks,) if isinstance(masks, PositionalMask) else tuple(masks)
+    found = tuple(masks) if isinstance(masks, Iterable) else (masks,)
     if wrong := [mask for mask in found if not isinstance(mask, PositionalMask)]:
         raise UserError(f"masks holds {wrong[0]!r}; it must hold PositionalMask alone")
     return found

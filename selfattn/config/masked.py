@@ -9,7 +9,7 @@ from .base import DISTANCES, AttentionConfig, switch
 
 @dataclass(frozen=True)
 class MaskedConfig(AttentionConfig):
-    """Positional masks, windows and the cost of distance.
+    """Positional masks, windows and the distance penalty.
 
     Raises:
         UserError: if a switch has a value that is not allowed.

@@ -27,6 +27,8 @@ SYNONYMS = {
     **dict.fromkeys(("hidden_dropout_prob", "resid_pdrop"), "dropout"),
     **dict.fromkeys(("attention_probs_dropout_prob", "attn_pdrop"), "attention_dropout"),
 }
+# Near to our names, but right where they are.
+_OF_TOKENIZERS = {"bos_token_id", "cls_token_id", "mask_token_id", "sep_token_id", "unk_token_id"}
 
 
 class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
@@ -162,6 +164,7 @@ def _refuse_misspelt(others: dict[str, Any], known: list[str]) -> None:
                 f"{name!r} is a switch of the attention; give switches={{{name!r}: ...}}"
             )
         close = [SYNONYMS[name]] if name in SYNONYMS else []
-        close = close or difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+        if name not in _OF_TOKENIZERS:
+            close = close or difflib.get_close_matches(name, known, n=1, cutoff=0.8)
         if close:
             raise UserError(f"SelfattnConfig has no argument {name!r}; do you mean {close[0]!r}?")

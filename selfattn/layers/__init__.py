@@ -68,7 +68,7 @@ def build_attention(
         **switches: switches that differ from the preset or the configuration.
 
     Returns:
-        A module with ``forward(x: (B, T, C), padding_mask=None) -> (B, T, C)``.
+        A module with ``forward(x: (B, T, C), padding_mask=None) -> (B, T, output_dim)``.
 
     Raises:
         UserError: if the mechanism, the preset, a switch or a value is unknown, or the sizes do

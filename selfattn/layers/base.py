@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..errors import UserError, check_integer
@@ -103,6 +104,11 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
 def join_heads(x: Tensor) -> Tensor:
     """``(B, H, T, D)`` -> ``(B, T, H * D)``."""
     return x.transpose(1, 2).flatten(2)
+
+
+def working(x: Tensor) -> Tensor:
+    """In float32 or, as it is, float64: half precision cannot hold a sum of many numbers."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def zero_padding(x: Tensor, padding_mask: Tensor | None) -> Tensor:

@@ -9,6 +9,7 @@ from ..block_length import block_length
 from ..config.biblosa import BiBloSAConfig
 from ..errors import UserError
 from ..masks import head_masks
+from ..ops.common.autograd import is_exporting
 from .base import SelfAttention, activation, output_map, xavier_linear, zero_padding
 from .blocks import Blocks
 from .dropout import Dropout
@@ -73,8 +74,9 @@ class BiBloSA(SelfAttention):
             UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
         """
         blocks, inputs = self._blocks(x, padding_mask)
-        y = x
-        if self.config.contexts != "none":
+        if self.config.contexts == "none":
+            y = zero_padding(x, padding_mask)
+        else:
             heads = zip(self.heads, inputs, strict=True)
             y = blocks.join(torch.cat([head(h, blocks.padding) for head, h in heads], -1))
         if self.out_proj is not None:
@@ -102,7 +104,8 @@ class BiBloSA(SelfAttention):
     def _blocks(self, x: Tensor, padding_mask: Tensor | None) -> tuple[Blocks, list[Tensor]]:
         """Where the blocks lie, and each head's input in them, ``(B, m, r, D)``."""
         self.check_input(x, padding_mask)
-        free = torch.compiler.is_exporting() and not isinstance(x.shape[1], int)
+        x = zero_padding(x, padding_mask)  # whatever is there, also NaN
+        free = is_exporting() and not isinstance(x.shape[1], int)
         if free and x.shape[1] % self.block_length:
             raise UserError(
                 "attention 'biblosa' cannot be exported with a dynamic length but in whole blocks: "

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..masks import PositionalMask
+from .base import working
 
 
 class DistanceBias(nn.Module):
@@ -38,7 +39,7 @@ class DistanceBias(nn.Module):
 
     def forward(self, length: int) -> Tensor:
         """The bias by distance, ``(H, length)``, in float32 or more: half precision is coarse."""
-        slope = self.log_slope.to(torch.promote_types(self.log_slope.dtype, torch.float32)).exp()
+        slope = working(self.log_slope).exp()
         distance = torch.arange(length, dtype=slope.dtype, device=slope.device)
         return -slope[:, None] * (distance if self.kind == "linear" else distance.log1p())
 

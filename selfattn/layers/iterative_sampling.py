@@ -5,7 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .selection import Sampler, decide, working
+from .base import working
+from .selection import Sampler, decide
 
 
 class IterativeSampling(Sampler):

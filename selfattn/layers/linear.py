@@ -42,8 +42,13 @@ def is_plain(linear: nn.Module) -> bool:
         return False
     if torch.compiler.is_compiling():  # a graph cannot look; whoever wraps a module does it before
         return True
-    hooks = linear._forward_hooks, linear._forward_pre_hooks, linear._backward_hooks
-    return "forward" not in vars(linear) and not any(hooks)
+    return "forward" not in vars(linear) and not has_hooks(linear)
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether a call of a module, or its gradient, calls more than the module."""
+    forward = module._forward_hooks or module._forward_pre_hooks
+    return bool(forward or module._backward_hooks or module._backward_pre_hooks)
 
 
 def map_heads(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -10,7 +10,7 @@ from ..masks import PositionalMask, check_selections
 from ..ops.common.autograd import has_values
 from ..ops.common.distance import by_position
 from ..ops.disa import check_c, disa
-from .base import join_heads, split_heads
+from .base import join_heads, split_heads, working
 from .distance import distance_bias
 from .dropout import Dropout
 from .inspection import visible_keys, visible_softmax
@@ -147,7 +147,7 @@ class MaskedSelfAttention(nn.Module):
         if keys is not None:
             visible = visible & keys[:, None, None, :]
         a, b = (split_heads(t, len(self.masks)) for t in self.project(x))  # (B, H, T, D)
-        weights = torch.zeros_like(a[..., :1] + b[..., :1].transpose(-1, -2))  # (B, H, T, T)
+        weights = working(torch.zeros_like(a[..., :1] + b[..., :1].transpose(-1, -2)))
         far = 0.0 if self.distance is None else by_position(self.distance(x.shape[1]))
         for key, query in zip(a.unbind(-1), b.unbind(-1), strict=True):  # T x T x D at no time
             score = self.c * torch.tanh((key[:, :, None] + query[..., None]) / self.c)  # eq. 9

@@ -15,6 +15,7 @@ from .base import (
     join_heads,
     output_map,
     split_heads,
+    working,
     xavier_linear,
     zero_padding,
 )
@@ -141,7 +142,7 @@ class MTSA(SelfAttention):
                 pair = log_sigmoid(pair)
             if self.distance is not None:
                 pair = pair + by_position(self.distance(x.shape[1]))
-            weights = torch.zeros_like(pair)
+            weights = working(torch.zeros_like(pair))
             for feature in s.unbind(-1):  # eq. 11; all at once would be T x T x D
                 weights += visible_softmax(pair + feature[:, :, None], visible)
             source = gate = None
@@ -157,6 +158,7 @@ class MTSA(SelfAttention):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Queries, keys, values and source2token scores after sigma_s, ``(B, H, T, D)`` each."""
         self.check_input(x, padding_mask)
+        x = zero_padding(x, padding_mask)  # whatever is there, also NaN
         v = split_heads(self.value_activation(self.v_proj(self.dropout(x))), self.num_heads)
         q, k = self._queries_and_keys(x, v)  # eq. 7
         s = None

@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .base import working
 from .inspection import visible_softmax
 
 
@@ -51,8 +52,7 @@ class RelativePositions(nn.Module):
         The result is ``(B, H, T, D)`` as q, k and v, and exactly 0 where a query sees no key by
         ``visible``, bool ``(B or 1, H, T, T)``; the bias ``(H, T, T)`` is added to the scores.
         """
-        scores = self.scores(q, k)
-        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        scores = working(self.scores(q, k))
         weights = visible_softmax(scores if bias is None else scores + bias, visible)
         weights = F.dropout(weights, dropout_p).to(v.dtype)
         by_distance = weights.new_zeros(*weights.shape[:3], 2 * self.clip + 1)

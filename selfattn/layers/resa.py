@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from ..config.resa import ReSAConfig
 from ..errors import UserError
+from ..ops.common.autograd import is_exporting
+from .base import working
 from .disa import DiSA
 from .inspection import Inspection, looking_into
 from .iterative_sampling import IterativeSampling
@@ -162,6 +164,7 @@ class ReSA(DiSA):
 
     def inspect(self, x: Tensor, padding_mask: Tensor | None = None) -> Inspection:
         """See ``SelfAttention.inspect``; no probabilities while every token is selected."""
+        awaited = self._choice  # by a policy's loss
         if self.config.soft_attention:
             found = super().inspect(x, padding_mask)
         else:
@@ -170,6 +173,7 @@ class ReSA(DiSA):
             found = Inspection(())
         choice = self.take_choice()
         assert choice is not None  # for the type checker
+        self._choice = awaited
         found = replace(found, heads=choice.heads.selected, dependents=choice.dependents.selected)
         if self._selects_all():
             return found
@@ -222,7 +226,7 @@ class ReSA(DiSA):
         if not self.training:
             how = self.config.test_selection
             if self.config.test_seed is not None:
-                if torch.compiler.is_exporting():
+                if is_exporting():
                     raise UserError(
                         "attention 'resa' cannot be exported with test_seed "
                         f"{self.config.test_seed}: a graph holds no generator; leave it out"
@@ -243,7 +247,7 @@ class ReSA(DiSA):
         """
         if self.config.unselected == "nothing":
             return torch.zeros_like(h)
-        chosen = dependents if self.config.unselected == "dependents" else real
+        chosen, h = dependents if self.config.unselected == "dependents" else real, working(h)
         total = h.masked_fill(~chosen[..., None], 0.0).sum(1, keepdim=True)
         count = chosen.sum(1)[:, None, None]
         if self.config.unselected == "others":

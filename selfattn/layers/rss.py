@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from .selection import Sampler, decide, working
+from .base import working
+from .selection import Sampler, decide
 
 
 class RSS(Sampler):
@@ -27,7 +28,7 @@ class RSS(Sampler):
     def choose(self, x: Tensor, real: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
         """See ``Sampler.choose``."""
         count = real.sum(1, keepdim=True).clamp_min(1)[..., None]
-        mean = (x.sum(1, keepdim=True) / count).expand_as(x)
+        mean = (working(x).sum(1, keepdim=True) / count).to(x.dtype).expand_as(x)
         features = torch.cat([x, mean, x * mean], -1)  # eq. 6
         logits = working(self.network(features)[..., 0])  # eq. 7
         return decide(logits, real, noise), logits

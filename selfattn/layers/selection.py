@@ -11,6 +11,7 @@ from torch.nn.utils import parametrize
 
 from ..errors import UserError
 from ..masks import check_padding_mask
+from ..ops.common.autograd import is_exporting
 from .base import activation, xavier_linear
 from .dropout import Dropout
 
@@ -108,7 +109,7 @@ class Sampler(nn.Module, ABC):
         real = real_tokens(x, padding_mask)
         noise = None
         if how == "sample":
-            if torch.compiler.is_exporting() and torch.onnx.is_in_onnx_export():
+            if is_exporting() and torch.onnx.is_in_onnx_export():
                 raise UserError(
                     "a sampled selection cannot be exported to ONNX; use eval() and test_selection "
                     "'threshold'"
@@ -170,8 +171,3 @@ def decide(logits: Tensor, real: Tensor, noise: Tensor | None) -> Tensor:
     """Where the noise is below the probability, or that at least 0.5 without; never padding."""
     p = torch.sigmoid(logits.detach())
     return real & (p >= 0.5 if noise is None else noise < p)
-
-
-def working(logits: Tensor) -> Tensor:
-    """Logits in float32 or more: a sum of logarithms over a sentence needs it."""
-    return logits if logits.dtype == torch.float64 else logits.float()

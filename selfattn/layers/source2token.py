@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from ..errors import UserError
 from ..masks import check_padding_mask
-from .base import join_heads, split_heads
+from .base import join_heads, split_heads, zero_padding
 from .source2token_scores import Source2TokenScores
 
 
@@ -69,6 +69,7 @@ class Source2Token(nn.Module):
         Returns:
             ``(B, C)``; 0 for a sentence without a real token.
         """
+        x = zero_padding(x, padding_mask)  # whatever is there, also NaN
         return (self.weights(x, padding_mask) * x).sum(1)
 
     def weights(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:

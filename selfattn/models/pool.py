@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from ..errors import UserError
-from ..layers.base import zero_padding
+from ..layers.base import working, zero_padding
 from ..layers.source2token import Source2Token
 from ..masks import check_padding_mask
 
@@ -56,7 +56,7 @@ class PlainPool(nn.Module):
             return x.amax(1) if self.kind == "max" else x.mean(1)
         if self.kind == "mean":
             count = (~padding_mask).sum(1, keepdim=True).clamp_min(1)
-            return zero_padding(x, padding_mask).sum(1) / count
+            return (working(zero_padding(x, padding_mask)).sum(1) / count).to(x.dtype)
         y = x.masked_fill(padding_mask[..., None], float("-inf")).amax(1)
         return y.masked_fill(padding_mask.all(1, keepdim=True), 0.0)
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..config import AttentionConfig, attention_config
 from ..errors import UserError
 from ..layers import build_attention
+from ..layers.linear import has_hooks
 from .as_multihead import AsMultihead
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def swap(
     for name, parent, child, old in _attentions(model):
         try:
             if not any(fnmatchcase(name, pattern) for pattern in patterns):
-                raise UserError(f"only {', '.join(patterns)} was asked for")
+                raise UserError(f"only {', '.join(patterns) or 'none'} was asked for")
             _check(parent, child, old, config)
             if old not in new:
                 dropout = {} if own_dropout else {"attention_dropout": old.dropout}
@@ -133,9 +134,7 @@ def _check(
         raise UserError("it is cross-attention: its keys or values have a width of their own")
     if old.bias_k is not None or old.add_zero_attn:
         raise UserError("it adds keys of its own (add_bias_kv, add_zero_attn)")
-    if any(
-        (old._forward_hooks, old._forward_pre_hooks, old._backward_hooks, old._backward_pre_hooks)
-    ):
+    if has_hooks(old):
         raise UserError("it has hooks, which would be lost: remove them, swap, add them again")
     if isinstance(parent, nn.TransformerDecoderLayer):
         if child != "self_attn":

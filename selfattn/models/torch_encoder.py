@@ -86,6 +86,8 @@ class Encoder(nn.TransformerEncoder):
                 f"{type(encoder).__name__} computes in a way of its own; selfattn.swap replaces "
                 "its attentions in place"
             )
+        if not encoder.layers:
+            raise UserError("encoder has no layers; it must have at least 1")
         own = cls(encoder.layers[0], 0, copy.deepcopy(encoder.norm))
         own.layers, own.num_layers = copy.deepcopy(encoder.layers), encoder.num_layers
         for layer in own.layers:

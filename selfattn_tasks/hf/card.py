@@ -15,7 +15,7 @@ from ..model_folder import task_of
 
 RECORD = "run.json"
 
-_TRANSLATION = """`pip install selfattn[hf]`
+_TRANSLATION = """`pip install 'selfattn[hf]'`
 
 ```python
 import selfattn.hf
@@ -26,13 +26,13 @@ model = AutoModelForSeq2SeqLM.from_pretrained("{folder}")
 batch = tokenizer(["..."], return_tensors="pt", padding=True)
 print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 ```"""
-_WORDS = """`pip install selfattn[text]`, then
+_WORDS = """`pip install 'selfattn-fairseq[text]'`, then
 
 ```
 selfattn predict --model {{folder}} "..."
 ```
 
-or, with `pip install selfattn[text,hf]`,
+or, with `pip install 'selfattn-fairseq[text,hf]'`,
 
 ```python
 import selfattn_tasks.hf
@@ -89,7 +89,7 @@ def of_words(config: Mapping[str, Any], parameters: int) -> About:
     facts = {
         "labels": len(config["label2id"]),
         "words": f"{len(words['words']):,}",
-        "words with vectors that training lacks": f"{len(words['frozen']):,}",
+        "further words with vectors": f"{len(words['frozen']):,}",
         "parameters": f"{parameters:,}",
     }
     if task == "sentences":
@@ -100,7 +100,7 @@ def of_words(config: Mapping[str, Any], parameters: int) -> About:
     name = sizes["attention"]["name"]
     target = {"arguments": "arguments of given predicates", "both": "predicates and arguments"}
     facts = {
-        "labels what": target.get(stored.get("target", "arguments"), "predicates"),
+        "task": target.get(stored.get("target", "arguments"), "predicates"),
         "attention": name,
         "layers": sizes["layers"],
         **facts,

@@ -17,6 +17,7 @@ from ...errors import UserError
 # Scores that a second derivative holds at once: some twenty such tensors, 64 MiB each in float64.
 PIECE_ELEMENTS = 1 << 23
 
+_TELLS_EXPORTS = torch.__version__ >= "2.13"  # TorchVersion compares numbers
 _SYMBOLIC = {"FakeTensor", "FakeTensorMode", "ProxyTorchDispatchMode"}  # not imported for this
 Inputs: TypeAlias = Sequence[Tensor | None]
 Outputs: TypeAlias = tuple[Tensor, ...]
@@ -68,6 +69,17 @@ def is_traced(t: Tensor) -> bool:
         return True
     keys = torch._C._dispatch_keys(t)
     return torch._C._len_torch_dispatch_stack() > 0 or keys.has(torch._C.DispatchKey.Python)
+
+
+def is_exporting() -> bool:
+    """Whether a graph is recorded by torch.export.
+
+    ``torch.compiler.is_exporting`` is missing in torch 2.6, and says yes to torch.compile until
+    some version after 2.9 (pytorch issue 176347).
+    """
+    if _TELLS_EXPORTS:
+        return torch.compiler.is_exporting()
+    return bool(getattr(torch.compiler, "_is_exporting_flag", False))
 
 
 def is_transformed() -> bool:

@@ -77,7 +77,7 @@ def unfit(t: Tensor) -> dict[str, str]:
         return dict.fromkeys(("fused", "eager"), "a tensor on 'meta' has no values")
     if autograd.is_symbolic(t):
         return {"eager": "its blocks depend on numbers, which a tracer of PyTorch leaves open"}
-    if torch.compiler.is_exporting():
+    if autograd.is_exporting():
         found = {"eager": "its blocks depend on the length, which an export may leave open"}
         if torch.onnx.is_in_onnx_export():
             found["fused"] = "ONNX has no such operator"

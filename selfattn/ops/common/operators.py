@@ -89,7 +89,8 @@ def register(
         ctx.options = inputs[count:]
 
     def differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-        inputs, saved = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
+        everything = ctx.saved_tensors  # read once: a recomputing checkpoint gives it once
+        inputs, saved = everything[:count], everything[count:]
         found = iter(backward(grad, list(saved), *inputs, *ctx.options))
         grads = [None if t is None else next(found) for t in inputs[: kind.projections + 1]]
         return *grads, *(None,) * (count + others - len(grads))
@@ -131,8 +132,8 @@ def _refuse_derivative(backward: torch.library.CustomOpDef) -> None:
 
     def refuse(*_: Any) -> Any:
         raise UserError(
-            "a compiled attention kernel has no second derivative; call the layer outside of "
-            "torch.compile, or choose backend 'reference'"
+            "an attention kernel has no second derivative where operators are recorded; call the "
+            "layer outside of torch.compile and dispatch modes, or choose backend 'reference'"
         )
 
     backward.register_autograd(refuse)

@@ -14,6 +14,7 @@ from selfattn.errors import UserError, check_integer
 from selfattn.layers.dropout import Dropout
 from selfattn.masks import check_padding_mask
 from selfattn.models.timing import timing_signal
+from selfattn.ops.common.autograd import is_exporting
 
 from ...words.characters import CharacterCNN, character_input
 from ...words.initialise import INITIALISERS, initialise
@@ -154,7 +155,7 @@ def sentences_of(words: Tensor, **more: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         the first row of each sentence ``(S,)``, and the number of each row's sentence ``(B,)``.
     """
-    if torch.compiler.is_exporting():  # how many there are depends on the words
+    if is_exporting():  # how many there are depends on the words
         each = torch.arange(words.shape[0], device=words.device)
         return each, each
     new = torch.zeros_like(words[:, 0], dtype=torch.bool)

@@ -39,6 +39,14 @@ def test_mistakes_in_a_configuration(wrong, message):
         SelfattnConfig(**wrong)
 
 
+def test_tokens_that_other_models_name_are_kept(tmp_path):
+    made = SelfattnConfig(vocab_size=50, cls_token_id=4)
+    made.mask_token_id = 6
+    made.save_pretrained(tmp_path)
+    read = SelfattnConfig.from_pretrained(tmp_path)
+    assert (read.cls_token_id, read.mask_token_id) == (4, 6)
+
+
 def test_numbers_of_numpy_are_saved_as_numbers(tmp_path):
     sizes = {"hidden_size": np.int64(16), "num_attention_heads": np.int64(4)}
     switches = {"window": np.int64(3), "s2t_hidden": np.int32(5), "s2t_bias_init": np.float32(0.5)}

@@ -94,6 +94,14 @@ def test_padding_from_either_side_changes_no_real_token(layer, side, extra):
     assert_close("real tokens", layer(x), layer(padded, hidden)[:, real], 1e-12)
 
 
+def test_nan_at_padding_reaches_no_gradient(layer):
+    hidden = torch.tensor([[0] * 9, [1] * 4 + [0] * 5, [0] * 7 + [1] * 2]).bool()
+    x = tokens().masked_fill(hidden[..., None], torch.nan).requires_grad_()
+    layer(x, hidden)[~hidden].sum().backward()
+    for name, parameter in (("x", x), *layer.named_parameters()):
+        assert parameter.grad is None or parameter.grad.isfinite().all(), name
+
+
 def test_a_batch_of_one_equals_a_row_of_a_batch(layer):
     x = tokens()
     hidden = torch.tensor([[0] * 9, [1] * 4 + [0] * 5, [0] * 7 + [1] * 2]).bool()

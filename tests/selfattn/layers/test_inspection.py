@@ -32,6 +32,13 @@ def x():
     return torch.randn(3, LENGTH, WIDTH, generator=torch.Generator().manual_seed(1)).double()
 
 
+@pytest.mark.parametrize("name", ["mtsa", "disa"])
+def test_shares_of_many_features_add_up_in_bfloat16(name):
+    layer = build_attention(name, 16, 2, head_dim=600, include_self=True).bfloat16()
+    weights = layer.inspect(torch.randn(1, 6, 16).bfloat16()).token2token
+    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 2, 6), atol=0.02, rtol=0)
+
+
 @pytest.mark.parametrize(("name", "preset"), SHOWING, ids=lambda part: str(part))
 def test_weights_are_shares_and_padding_gets_none(name, preset, x):
     layer = make(name, preset, attention_dropout=0.5).train()

@@ -63,6 +63,14 @@ def test_a_sentence_of_padding_alone_is_zero_forward_and_backward():
     assert_close("the other sentence", pool(x[1:])[0], y[1], 1e-13)
 
 
+def test_nan_at_padding_reaches_nothing():
+    pool = Source2Token(8)
+    x = torch.randn(2, 5, 8)
+    hidden = torch.tensor([[0, 0, 0, 1, 1], [0] * 5]).bool()
+    expected = pool(x, hidden)
+    torch.testing.assert_close(pool(x.masked_fill(hidden[..., None], torch.nan), hidden), expected)
+
+
 def test_dropout_touches_the_scores_but_not_what_is_summed():
     pool = Source2Token(4, dropout=0.5).train()
     constant = torch.ones(2, 5, 4)

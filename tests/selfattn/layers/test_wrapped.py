@@ -40,6 +40,14 @@ def replace_forward(module, place):
     inner.forward = lambda x: 2 * forward(x)
 
 
+def test_hooks_on_gradients_are_called():
+    """Of a form that takes a short cut in long sentences."""
+    layer, seen = build_attention("fast_disa", 8, 2, preset="code"), []
+    layer.q_proj.register_full_backward_pre_hook(lambda module, grad: seen.append(module))
+    layer(torch.randn(1, 40, 8, requires_grad=True)).sum().backward()
+    assert seen == [layer.q_proj]
+
+
 @pytest.mark.parametrize("change", [wrap, hook, replace_forward])
 @pytest.mark.parametrize(("name", "preset"), FORMS)
 def test_what_stands_for_a_linear_map_takes_effect(name, preset, change):

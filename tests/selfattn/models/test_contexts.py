@@ -8,6 +8,7 @@ import torch
 from benchmarks.testing import assert_close
 from selfattn.errors import UserError
 from selfattn.models import CONTEXTS, SentenceEncoder, build_context
+from selfattn.models.pool import build_pool
 
 FORMS = [(name, {}) for name in CONTEXTS]
 FORMS += [
@@ -243,6 +244,12 @@ def test_plain_pools_are_those_of_the_real_tokens(pool):
     assert_close(pool, expected, y[0], 1e-12)
     assert (y[1] == 0).all()
     assert_close("whole", x.amax(1) if pool == "max" else x.mean(1), encoder(x), 1e-12)
+
+
+def test_the_mean_of_large_numbers_in_float16():
+    x, hidden = torch.full((1, 1000, 4), 100.0).half(), torch.zeros(1, 1000, dtype=torch.bool)
+    hidden[0, -1] = True
+    assert torch.equal(build_pool("mean", 4)(x, hidden), x[:, 0])
 
 
 def test_the_pools_weights_sum_to_1_over_a_sentence():

@@ -204,3 +204,12 @@ def test_the_operator_that_torch_records_has_no_second_derivative(name):
     (first,) = torch.autograd.grad(y.square().sum(), leaves[:1], create_graph=True)
     with pytest.raises(UserError, match="compiled attention kernel has no second derivative"):
         torch.autograd.grad(first.square().sum() + y.sum(), leaves)
+
+
+@FUSED
+@operators
+def test_batched_gradients_are_refused(name):
+    values = [t.requires_grad_() for t in inputs(name, torch.float32, bias=False)]
+    y = attend(name, "fused")(*values)
+    with pytest.raises(UserError, match="grad has no storage, as with is_grads_batched"):
+        torch.autograd.grad(y, values, torch.randn(2, *y.shape), is_grads_batched=True)

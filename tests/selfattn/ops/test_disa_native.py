@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 import torch
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from benchmarks.testing import PADDINGS, assert_close, padding_mask, run_with_grads
 from selfattn.errors import UserError
@@ -136,6 +136,17 @@ def test_activation_checkpointing_draws_the_same_dropout():
         torch.manual_seed(5)
         results.append(run_with_grads(function, values, upstream))
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+def test_a_checkpoint_that_keeps_some_results_computes_the_same():
+    values, upstream = inputs(12)
+    run = partial(disa, masks=MASKS, backend="fused")
+    keep = partial(create_selective_checkpoint_contexts, [torch.ops.aten.mm.default])
+    kept = run_with_grads(
+        lambda *t: checkpoint(run, *t, use_reentrant=False, context_fn=keep), values, upstream
+    )
+    for name, want, found in zip(NAMES, run_with_grads(run, values, upstream), kept, strict=True):
+        assert_close(name, want, found, 1e-6)
 
 
 def test_refused_inputs_take_the_next_backend():

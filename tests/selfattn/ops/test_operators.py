@@ -10,6 +10,7 @@ import torch
 
 from selfattn import config, ops
 from selfattn.errors import UserError
+from selfattn.layers import build_attention
 from selfattn.masks import DIRECTIONS, PositionalMask
 from selfattn.ops import disa, mtsa
 from selfattn.ops.common.dispatch import BACKENDS, OPERATORS
@@ -66,6 +67,17 @@ def test_a_reference_runs_without_the_rest_of_the_project(name):
         y, value = run(*x[:3, 0], before[None, ..., None]), x[0, 0]
     assert (y[..., 0, :] == 0).all() and not (y[..., 1:, :] == 0).any()
     assert torch.allclose(y[..., 1, :], value[..., 0, :])
+
+
+def test_exports_are_noticed_by_versions_of_torch_that_cannot_tell(monkeypatch):
+    """2.6 has no ``is_exporting``, and some later ones say yes to torch.compile."""
+    monkeypatch.setattr("selfattn.ops.common.autograd._TELLS_EXPORTS", False)
+    layer, x = build_attention("mtsa", 16, 2, backend="eager"), torch.randn(2, 5, 16)
+    compiled = torch.compile(layer, backend="eager")
+    torch.testing.assert_close(compiled(x), layer(x))
+    monkeypatch.setattr(torch.compiler, "_is_exporting_flag", True)
+    with pytest.raises(UserError, match="depend on the length, which an export may leave open"):
+        layer(x)
 
 
 def test_mtsa_takes_one_mask_for_all_heads():

@@ -61,15 +61,25 @@ def run(folder: Path, task: Task, tensors: Mapping[str, Any], *, backward: bool)
             raise UserError(f"{name} is on {t.device}; it must be on the CPU, as other inputs are")
         t = rows(t) if name in views else t.contiguous()
         held.append(t)
-        value: View | int = t.data_ptr()
+        value: View | int = _address(name, t)
         if name in views:
             batch, *heads, length, _ = t.stride()
             strides = (batch, heads[0] if heads else 0, length)
-            value = View(t.data_ptr(), (ctypes.c_int64 * 3)(*strides))
+            value = View(value, (ctypes.c_int64 * 3)(*strides))
         setattr(task, name, value)
     name = folder.parent.name
     if getattr(library(folder), f"{name}_run")(ctypes.byref(task), backward):
         raise MemoryError(f"the kernel of {name} found no memory for its buffers")
+
+
+def _address(name: str, t: torch.Tensor) -> int:
+    try:
+        return t.data_ptr()
+    except RuntimeError as error:
+        raise UserError(
+            f"{name} has no storage, as with is_grads_batched: take torch.func.jacrev instead, or "
+            "backend 'reference'"
+        ) from error
 
 
 def refusal(folder: Path, dtype: torch.dtype) -> str | None:
