@@ -7,7 +7,7 @@ Example:
   python scripts/demo.py --pair mytext.en mytext.de
 
 Everything is written to demo/. Finished steps are not repeated, and a training that was stopped is
-resumed; the second run needs no network.
+resumed; the second run needs no network. Trainings of one text, --updates and --width are compared.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from selfattn.layers import ATTENTIONS
 from selfattn_experiments.commands.flags import from_flags
 from selfattn_tasks.cli import run
 from selfattn_tasks.files import check_output_folder
-from tour.tour import Plan, tour
+from tour.tour import Plan, short, tour
 from tour.training import Size
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -59,7 +59,7 @@ def main() -> None:
             Plan,
             args,
             root=ROOT,
-            folder=args.dir,
+            folder=short(args.dir),
             size=size,
             pair=args.pair and tuple(args.pair),
             baseline=baseline_command(args),

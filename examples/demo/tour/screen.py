@@ -32,7 +32,7 @@ def closing_screen(
 
     Args:
         title: what was trained and tested.
-        scores: by name of the attention, this run's first.
+        scores: by name of the run, this one's first.
         shown: source, translation and reference of some test sentences.
         places: label to path, command or time.
     """

