@@ -8,7 +8,6 @@ values are written back into the arguments, so that a checkpoint holds its compl
 from __future__ import annotations
 
 import argparse
-import math
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Collection
 from dataclasses import Field, fields
@@ -24,14 +23,6 @@ from selfattn.layers import ATTENTIONS
 BASELINE = "multihead"
 # fairseq's own --attention-dropout sets it.
 _NOT_A_FLAG = ("attention_dropout",)
-# What a comparison of mechanisms must leave as in fairseq's multi-head attention: biases on all
-# projections, and a smaller initialisation of query, key and value.
-_AS_FAIRSEQ = {
-    "qk_bias": True,
-    "value_bias": True,
-    "output_bias": True,
-    "qkv_init_gain": 1 / math.sqrt(2),
-}
 
 
 def add_attention_args(parser: ArgumentParser, others: Collection[str] = ()) -> None:
@@ -49,7 +40,7 @@ def add_attention_args(parser: ArgumentParser, others: Collection[str] = ()) -> 
         "translation, unless a --multihead switch asks for more",
     )
     for name, config in CONFIGS.items():
-        if _as_fairseq(config):
+        if config.as_fairseq():
             parser.add_argument(
                 _flag(name, "projections"),
                 choices=("fairseq", "preset"),
@@ -98,7 +89,7 @@ def attention_config(args: Namespace) -> AttentionConfig | None:
     if known - switches.keys() <= config_class.formerly.keys():  # resolved: a checkpoint's
         switches = {**config_class.formerly, **switches}
     if getattr(args, f"{name}_projections", "fairseq") == "fairseq":
-        switches = _as_fairseq(config_class) | switches
+        switches = config_class.as_fairseq() | switches
     switches["attention_dropout"] = float(getattr(args, "attention_dropout", 0.0))
     try:
         config = config_class.make(getattr(args, f"{name}_preset", None), **switches)
@@ -137,27 +128,24 @@ def mechanisms() -> list[str]:
     return [name for name in ATTENTIONS if name != BASELINE]
 
 
-def refuse_hydra(args: Any) -> None:
-    """End fairseq-hydra-train, which cannot handle flags that are added the argparse way.
-
-    Hydra prints the traceback of every exception but SystemExit.
+def set_defaults(args: Any, **values: Any) -> None:
+    """Set arguments that are not given; the first thing that an architecture does.
 
     Args:
-        args: the arguments of an architecture.
+        args: fairseq's model arguments.
+        **values: by name.
 
     Raises:
-        SystemExit: if the arguments are Hydra's.
+        SystemExit: if the arguments are those of fairseq-hydra-train, which cannot handle flags
+            that are added the argparse way, and prints the traceback of any other exception.
     """
     if not isinstance(args, Namespace):
         raise SystemExit(
             f"fairseq-hydra-train: error: model {args.get('_name')} has no Hydra configuration; "
             "train it with fairseq-train --arch, whose flags have the same names"
         )
-
-
-def set_default(args: Namespace, name: str, value: Any) -> None:
-    """Set the argument ``name`` to ``value`` unless it is given."""
-    setattr(args, name, getattr(args, name, value))
+    for name, value in values.items():
+        setattr(args, name, getattr(args, name, value))
 
 
 def choose_presets(args: Namespace, published: str | None = None) -> None:
@@ -171,7 +159,7 @@ def choose_presets(args: Namespace, published: str | None = None) -> None:
     for name in mechanisms():
         config = CONFIGS[name]
         preset = published if published in config.presets else config.default_preset
-        set_default(args, f"{name}_preset", preset)
+        set_defaults(args, **{f"{name}_preset": preset})
 
 
 def check_heads(embed_dim: int, num_heads: int) -> None:
@@ -197,14 +185,6 @@ def _flag(mechanism: str, switch: str) -> str:
 
 def _switches(config: type[AttentionConfig]) -> list[Field[Any]]:
     return [f for f in fields(config) if f.name not in _NOT_A_FLAG and not is_constant(f)]
-
-
-def _as_fairseq(config: type[AttentionConfig]) -> dict[str, Any]:
-    """The switches in ``_AS_FAIRSEQ`` that a mechanism has; Fast-DiSA's maps are its own."""
-    known = {f.name for f in _switches(config)}
-    if "output_bias" not in known:  # multihead has them in any case
-        return {}
-    return {name: value for name, value in _AS_FAIRSEQ.items() if name in known}
 
 
 def _refuse_foreign_switches(args: Namespace, chosen: str, flag: str) -> None:

@@ -14,14 +14,13 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
 from selfattn.errors import UserError
-from selfattn.layers import Inspection, SelfAttention
+from selfattn.layers import Inspection
 from selfattn.layers.inspection import looking_into, mask_names
 from selfattn.masks import PositionalMask, check_padding_mask
 from selfattn_tasks import checkpoints
-from selfattn_tasks.capture import inspections
-from selfattn_tasks.files import read_object
+from selfattn_tasks.capture import inspect_self_attention, inspections
 from selfattn_tasks.text import clean_line
-from selfattn_tasks.translation.prepare import SUMMARY
+from selfattn_tasks.translation.prepare import lowercased
 
 from .models.transformer import AttentionTransformerModel
 from .modules.encoder_attention import EncoderAttention
@@ -113,19 +112,14 @@ def as_prepared(found: Any, sentence: str) -> str:
         found: what ``load`` returns.
         sentence: as the user types it.
     """
-    summary = Path(found.cfg.task.data).parent / SUMMARY
-    if not summary.is_file():
-        return sentence
-    options = read_object(summary)["options"]
-    return clean_line(sentence, options["cleaning"]["lowercase"])
+    lowercase = lowercased(Path(found.cfg.task.data))
+    return sentence if lowercase is None else clean_line(sentence, lowercase)
 
 
 def _inspect(module: nn.Module, *args: Any, **kwargs: Any) -> Inspection:
-    if isinstance(module, SelfAttention):
-        return module.inspect(*args, **kwargs)
     if isinstance(module, MultiheadAttention):
         return inspect_fairseq_multihead(module, kwargs["query"], kwargs["key_padding_mask"])
-    raise UserError(f"the attention {type(module).__name__} cannot be inspected")
+    return inspect_self_attention(module, *args, **kwargs)
 
 
 def inspect_fairseq_multihead(

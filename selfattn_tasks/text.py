@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from selfattn.errors import UserError
+from selfattn.errors import UserError, check_integer
 
 logger = logging.getLogger(__name__)
 
@@ -49,8 +49,7 @@ class Cleaning:
     strict: bool = False
 
     def __post_init__(self) -> None:
-        if self.max_length < 1:
-            raise UserError(f"--max-length is {self.max_length}, but must be 1 or more")
+        check_integer("--max-length", self.max_length)
         if not self.max_ratio >= 1:  # nan is neither below nor above
             raise UserError(f"--max-ratio is {self.max_ratio}, but must be a number of 1 or more")
 

@@ -20,6 +20,7 @@ from transformers import DataCollatorForSeq2Seq, Seq2SeqTrainer, Seq2SeqTraining
 from transformers.trainer_utils import get_last_checkpoint
 
 from selfattn.config import CONFIGS
+from selfattn.config.base import FAIRSEQS
 from selfattn.hf import SelfattnConfig, SelfattnForConditionalGeneration
 from selfattn_tasks.files import read_object, write_lines
 from selfattn_tasks.hf.pieces import read_dictionary
@@ -27,28 +28,21 @@ from selfattn_tasks.hf.translation import Search, set_search, tokenizer_of
 from selfattn_tasks.hf.translator import Translator
 from selfattn_tasks.text import Cleaning, clean_pairs, read_lines, read_pairs
 
-# As in fairseq's multi-head attention: biases, and smaller queries, keys and values at the start.
-AS_FAIRSEQ = dict.fromkeys(("qk_bias", "value_bias", "output_bias"), True)
-GAIN = {"qkv_init_gain": 1 / math.sqrt(2)}
 Row = dict[str, list[int]]
 
 
 def new_model(attention: str, preset: str | None, vocabulary: int) -> Any:
     """4 layers, 128 wide, feed-forward 256, 4 heads."""
-    known = CONFIGS[attention].switch_names()
-    own: dict[str, Any] = (
-        AS_FAIRSEQ | GAIN if "output_bias" in known else {}
-    )  # Fast-DiSA's maps are as published
     config = SelfattnConfig(
         vocab_size=vocabulary, attention=attention, preset=preset, hidden_size=128,
         intermediate_size=256, num_hidden_layers=4, num_attention_heads=4, dropout=0.1,
-        switches={name: value for name, value in own.items() if name in known},
+        switches=CONFIGS[attention].as_fairseq(),
     )  # fmt: skip
     model = SelfattnForConditionalGeneration(config)
     if attention == "multihead":
         for name, weight in model.encoder.named_parameters():
             if name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight")):
-                weight.data *= GAIN["qkv_init_gain"]
+                weight.data *= FAIRSEQS["qkv_init_gain"]
     set_search(model.generation_config, Search(max_len_a=1.2, max_len_b=10))
     return model
 

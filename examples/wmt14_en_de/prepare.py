@@ -14,14 +14,13 @@ When repeated, an interrupted command resumes at the same step, and a download a
 
 import argparse
 import sys
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from selfattn.errors import UserError
-from selfattn_experiments.commands.flags import check_workers
+from selfattn_experiments.commands.flags import from_flags
 from selfattn_tasks.cli import run
 from selfattn_tasks.files import check_output_folder
 from wmt14.prepare import Options, prepare
@@ -60,7 +59,6 @@ def parse_args() -> argparse.Namespace:
     args = parser.parse_args()
     if args.archives and args.mirror:
         raise UserError("--archives and --mirror exclude each other: give one of them")
-    check_workers(args.workers)
     if args.any_data and not args.archives:
         raise UserError("--any-data is for --archives: a download must be what it should be")
     return args
@@ -69,7 +67,7 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
     show = partial(print, flush=True)
-    options = Options(**{field.name: getattr(args, field.name) for field in fields(Options)})
+    options = from_flags(Options, args)
     check_output_folder("--dest", args.dest)
     sources = read_sources(args.sources)
     archives = find_archives(

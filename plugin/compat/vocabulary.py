@@ -14,15 +14,13 @@ from selfattn_tasks.translation.vocabulary import FINGERPRINTS, fingerprint
 
 from ._patch import wrap
 
-KEY = FINGERPRINTS
-
 
 def remember_vocabularies() -> None:
     """Store the hashes with the task's state, and compare them when that state is loaded."""
 
     @wrap(FairseqTask, "state_dict")
     def state_dict(original: Any, self: FairseqTask) -> dict[str, Any]:
-        return {**original(self), KEY: fingerprints(self)}
+        return {**original(self), FINGERPRINTS: fingerprints(self)}
 
     @wrap(FairseqTask, "load_state_dict")
     def load_state_dict(original: Any, self: FairseqTask, state_dict: dict[str, Any]) -> Any:
@@ -61,7 +59,7 @@ def check(task: FairseqTask, state: dict[str, Any], checkpoint: str) -> None:
     Raises:
         UserError: they differ.
     """
-    stored = (state or {}).get(KEY, {})
+    stored = (state or {}).get(FINGERPRINTS, {})
     for side, (size, found) in fingerprints(task).items():
         if side not in stored or tuple(stored[side]) == (size, found):
             continue

@@ -14,6 +14,13 @@ class SummingCriterion(FairseqCriterion):
         """True: what is logged are sums."""
         return True
 
+    @staticmethod
+    def logged(loss: Any, sample: dict[str, Any], size: int, **more: Any) -> dict[str, Any]:
+        """What is logged of a batch: its loss, ``size`` that count, and more sums."""
+        target = sample["target"]
+        sums = {"loss": loss.data, "nsentences": len(target), "sample_size": size, "ntokens": size}
+        return sums | more
+
 
 def log_mean(
     logging_outputs: list[dict[str, Any]],

@@ -84,13 +84,7 @@ class BIOCRFCriterion(BIOTaggingCriterion):
         counted = target != IGNORED
         counted[marked] &= fits[:, None]
         words, loss = int(counted.sum()), losses.sum()
-        logged = {
-            "loss": loss.data,
-            "ntokens": words,
-            "nsentences": len(target),
-            "sample_size": words,
-            **more_logged,
-        }
+        logged = self.logged(loss, sample, words, **more_logged)
         return loss + more if reduce else losses, words, logged
 
     @staticmethod

@@ -70,14 +70,7 @@ class BIOTaggingCriterion(SummingCriterion):
         loss = losses.sum()
         words = int(counted.sum())
         correct = (log_probs.argmax(-1) == gold).sum()
-        logged = {
-            "loss": loss.data,
-            "correct_words": correct.data,
-            "ntokens": words,
-            "nsentences": len(target),
-            "sample_size": words,
-            **more_logged,
-        }
+        logged = self.logged(loss, sample, words, correct_words=correct.data, **more_logged)
         if not reduce:
             zeros = torch.zeros_like(target, dtype=losses.dtype)
             loss = zeros.masked_scatter(counted, losses)

@@ -80,13 +80,8 @@ class SentenceCriterion(SummingCriterion):
         losses, nll, figures = self.losses(model(**sample["net_input"]).float(), target)
         counted = target.ne(self.padding_idx)
         size = int(counted.sum())
-        logged = {
-            "loss": losses.sum().data,
-            "ntokens": sample["ntokens"],
-            "nsentences": len(target),
-            "sample_size": size,
-            **{name: value.data for name, value in figures.items()},
-        }
+        figures = {name: value.data for name, value in figures.items()}
+        logged = self.logged(losses.sum(), sample, size, ntokens=sample["ntokens"], **figures)
         if self.training and self.l2:
             term = self.l2 * l2(model)
             losses = losses + term * counted  # fairseq divides by the number of examples

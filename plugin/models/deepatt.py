@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from fairseq.models import BaseFairseqModel, register_model, register_model_arch
 from torch import Tensor
 
 from selfattn.config import CONFIGS, AttentionConfig
-from selfattn.errors import UserError
+from selfattn.errors import UserError, check_integer
 from selfattn_tasks.srl.tagger.features import FeaturesConfig
 from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig
 from selfattn_tasks.srl.tagger.sublayer import BASELINES
@@ -29,8 +29,7 @@ from ..args import (
     choose_presets,
     given_switches,
     mechanisms,
-    refuse_hydra,
-    set_default,
+    set_defaults,
 )
 from ..block_length import resolve_block_length
 
@@ -152,12 +151,31 @@ class DeepAttModel(BaseFairseqModel):
         features = _features(args)
         _resolve_sizes(args, vectors, features.width if features else 0)
         resolve_block_length(args, task)
-        config = tagger_config(args, vocabulary, features)
-        frozen = None
-        if vectors is not None:
-            rows = [vectors.words[word] for word in vocabulary.frozen]
-            frozen = vectors.values[torch.tensor(rows, dtype=torch.long)]
-        tagger = Tagger(config, frozen)
+        taken = args.word_embed_dim + args.characters + (features.width if features else 0)
+        tagger = Tagger(
+            TaggerConfig(
+                words=vocabulary.trained_rows,
+                labels=len(vocabulary.labels),
+                attention=_attention(args),
+                frozen_words=len(vocabulary.frozen),
+                word_dim=args.word_embed_dim,
+                predicate_dim=args.encoder_embed_dim - taken,
+                characters=args.characters,
+                alphabet=vocabulary.character_rows,
+                layers=args.encoder_layers,
+                heads=args.encoder_attention_heads,
+                ffn_dim=args.encoder_ffn_embed_dim,
+                dropout=args.dropout,
+                activation_dropout=args.activation_dropout,
+                embedding_dropout=args.embedding_dropout,
+                timing=args.timing_signal,
+                scale_embedding=not args.no_scale_embedding,
+                freeze_words=args.encoder_freeze_embed,
+                initialiser=args.initialiser,
+                features=features,
+                late_layers=args.late_layers,
+            )
+        )
         if vectors is not None:
             start_from(tagger, vocabulary, vectors)
         if tagger.features is not None:
@@ -179,44 +197,6 @@ def _features(args: Namespace) -> FeaturesConfig | None:
     return FeaturesConfig.read(folder, tuned=tuned) if folder else None
 
 
-def tagger_config(
-    args: Namespace, vocabulary: Vocabulary, features: FeaturesConfig | None = None
-) -> TaggerConfig:
-    """The network's configuration.
-
-    Args:
-        args: fairseq's model arguments, resolved.
-        vocabulary: of the training data.
-        features: the encoder that --features names.
-    """
-    config = _attention(args)
-    return TaggerConfig(
-        words=vocabulary.trained_rows,
-        labels=len(vocabulary.labels),
-        attention=config,
-        frozen_words=len(vocabulary.frozen),
-        word_dim=args.word_embed_dim,
-        predicate_dim=args.encoder_embed_dim
-        - args.word_embed_dim
-        - args.characters
-        - (features.width if features else 0),
-        characters=args.characters,
-        alphabet=vocabulary.character_rows,
-        layers=args.encoder_layers,
-        heads=args.encoder_attention_heads,
-        ffn_dim=args.encoder_ffn_embed_dim,
-        dropout=args.dropout,
-        activation_dropout=args.activation_dropout,
-        embedding_dropout=args.embedding_dropout,
-        timing=args.timing_signal,
-        scale_embedding=not args.no_scale_embedding,
-        freeze_words=args.encoder_freeze_embed,
-        initialiser=args.initialiser,
-        features=features,
-        late_layers=args.late_layers,
-    )
-
-
 @torch.no_grad()
 def start_from(tagger: Tagger, vocabulary: Vocabulary, vectors: WordVectors) -> None:
     """Start the trained table from vectors; words without one start close to 0.
@@ -231,10 +211,7 @@ def start_from(tagger: Tagger, vocabulary: Vocabulary, vectors: WordVectors) -> 
     table = tagger.words.weight
     bound = 3 / max(1.0, sum(table.shape) / 2)
     torch.nn.init.uniform_(table, -bound, bound)
-    for row, word in enumerate(vocabulary.words, FIRST_WORD):
-        found = vectors.row(word)
-        if found is not None:
-            table[row] = vectors.values[found]
+    vectors.fill(vocabulary, table[FIRST_WORD:], tagger.frozen)
 
 
 def _attention(args: Namespace) -> AttentionConfig:
@@ -270,8 +247,7 @@ def _resolve_sizes(args: Namespace, vectors: WordVectors | None, features: int =
     if getattr(args, "encoder_embed_dim", None) is None:
         enough = -(-(width + _PREDICATE_DIM) // max(heads, 1)) * heads
         args.encoder_embed_dim = _WIDTH if width + _PREDICATE_DIM <= _WIDTH else enough
-    if args.characters < 0:
-        raise UserError(f"--characters {args.characters} is not allowed; it must be 0 or more")
+    check_integer("--characters", args.characters, 0)
     taken = width + args.characters
     if args.encoder_embed_dim <= taken:
         raise UserError(
@@ -287,51 +263,42 @@ def _resolve_sizes(args: Namespace, vectors: WordVectors | None, features: int =
 @register_model_architecture("deepatt", "deepatt")
 def deepatt(args: Namespace) -> None:
     """Fill in the published sizes, with multi-head attention unless ``args`` name another."""
-    refuse_hydra(args)
-    attention = args.encoder_attention = getattr(args, "encoder_attention", BASELINE)
-    baseline = attention == BASELINE
+    set_defaults(args, encoder_attention=BASELINE, dropout=0.2)
+    baseline = args.encoder_attention == BASELINE
     choose_presets(args, "srl")
-    defaults: dict[str, Any] = {
-        "encoder_layers": 10,
-        "encoder_attention_heads": 8,
-        "late_layers": 0,
-        "characters": 0,
-        "dropout": 0.2,
+    set_defaults(
+        args,
+        encoder_layers=10,
+        encoder_attention_heads=8,
+        late_layers=0,
+        characters=0,
         # Kept on each of the two factors of all other attentions: 0.9.
-        "attention_dropout": 0.1 if baseline or attention in BASELINES else 0.19,
-        "activation_dropout": 0.1,
-        "timing_signal": baseline,
-        "no_scale_embedding": False,
-        "encoder_freeze_embed": False,
-        "initialiser": "orthogonal" if baseline else "glorot_normal",
-    }
-    for name, value in defaults.items():
-        set_default(args, name, value)
-    # Both go together in the published codes: MTSA's drops the timing signal and this dropout.
-    set_default(args, "embedding_dropout", args.dropout if baseline else 0.0)
+        attention_dropout=0.1 if baseline or args.encoder_attention in BASELINES else 0.19,
+        activation_dropout=0.1,
+        # Both go together in the published codes: MTSA's drops the timing signal and this dropout.
+        timing_signal=baseline,
+        embedding_dropout=args.dropout if baseline else 0.0,
+        no_scale_embedding=False,
+        encoder_freeze_embed=False,
+        initialiser="orthogonal" if baseline else "glorot_normal",
+    )
     _attention(args)
 
 
 @register_model_architecture("deepatt", "deepatt_tiny")
 def deepatt_tiny(args: Namespace) -> None:
     """Fill in sizes for tests: two layers, 32 wide, unless ``args`` name others."""
-    refuse_hydra(args)
     small = {"encoder_layers": 2, "encoder_attention_heads": 2, "encoder_embed_dim": 32}
-    for name, value in {**small, "word_embed_dim": 16}.items():
-        set_default(args, name, value)
+    set_defaults(args, **small, word_embed_dim=16)
     deepatt(args)
 
 
-def _with_attention(mechanism: str) -> Callable[[Namespace], None]:
+def _with_attention(mechanism: str, args: Namespace) -> None:
     """The MTSA paper's SRL model (table 4) with ``mechanism``, unless a flag names another."""
-
-    def architecture(args: Namespace) -> None:
-        refuse_hydra(args)
-        set_default(args, "encoder_attention", mechanism)
-        deepatt(args)
-
-    return architecture
+    set_defaults(args, encoder_attention=mechanism)
+    deepatt(args)
 
 
 for _mechanism in (*mechanisms(), *BASELINES):
-    register_model_architecture("deepatt", f"deepatt_{_mechanism}")(_with_attention(_mechanism))
+    _register = register_model_architecture("deepatt", f"deepatt_{_mechanism}")
+    _register(partial(_with_attention, _mechanism))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import logging
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
@@ -25,8 +26,7 @@ from ..args import (
     add_switches,
     given_switches,
     mechanisms,
-    refuse_hydra,
-    set_default,
+    set_defaults,
     store_switches,
 )
 from ..block_length import resolve_block_length
@@ -137,7 +137,8 @@ class SentenceEncoderModel(BaseFairseqModel):
             )
         )
         if vectors is not None:
-            network.table.start_from(vectors, state.vocabulary)
+            table = network.table
+            vectors.fill(state.vocabulary, table.trained.weight, table.frozen)
         if args.context in mechanisms():
             store_switches(args, CONFIGS[args.context].make(**network.config.switches))
         return cls(network, state.vocabulary.words)
@@ -212,44 +213,29 @@ def _resolve_sizes(args: Namespace, kind: Kind, vectors: WordVectors | None) -> 
         )
     if given is None:
         args.embed_dim = vectors.width if vectors is not None else _EMBED_DIM
-    set_default(args, "head_hidden_size", 100 if kind is Kind.SELECTION else 300)
     published = kind is Kind.NLI and args.context in mechanisms()
-    set_default(args, "activation_fn", "elu" if published else "relu")
+    size = 100 if kind is Kind.SELECTION else 300
+    set_defaults(args, head_hidden_size=size, activation_fn="elu" if published else "relu")
 
 
 @register_model_architecture("sentence_encoder", "sentence_encoder")
 def sentence_encoder(args: Namespace) -> None:
     """The sizes published for SNLI, with ``--context mtsa`` unless a flag names another."""
-    refuse_hydra(args)
-    set_default(args, "context", "mtsa")
-    defaults = {
-        "hidden_size": 240 if args.context == "biblosa" else 300,
-        "pool": "source2token",
-        "dropout": 0.3,
-        "highway": False,
-    }
-    for name, value in defaults.items():
-        set_default(args, name, value)
+    set_defaults(args, context="mtsa", pool="source2token", dropout=0.3, highway=False)
+    set_defaults(args, hidden_size=240 if args.context == "biblosa" else 300)
 
 
-def _architecture(context: str | None, tiny: bool) -> Callable[[Namespace], None]:
-    """The sizes above around a context, or sizes for tests; ``--context`` wins."""
-
-    def architecture(args: Namespace) -> None:
-        refuse_hydra(args)
-        if context is not None:
-            set_default(args, "context", context)
-        if tiny:
-            for name, value in {"hidden_size": 8, "head_hidden_size": 8}.items():
-                set_default(args, name, value)
-        sentence_encoder(args)
-
-    return architecture
+def _with(defaults: Mapping[str, Any], args: Namespace) -> None:
+    """The sizes above with another context or size, which flags may still change."""
+    set_defaults(args, **defaults)
+    sentence_encoder(args)
 
 
-register_model_architecture("sentence_encoder", "sentence_encoder_tiny")(_architecture(None, True))
-for _context in CONTEXTS:
-    for _ending in ("", "_tiny"):
-        register_model_architecture("sentence_encoder", f"sentence_encoder_{_context}{_ending}")(
-            _architecture(_context, bool(_ending))
-        )
+for _name in ("", *(f"_{context}" for context in CONTEXTS)):
+    _context = {"context": _name[1:]} if _name else {}
+    for _end, _sizes in (("", {}), ("_tiny", {"hidden_size": 8, "head_hidden_size": 8})):
+        if _name or _end:
+            _register = register_model_architecture(
+                "sentence_encoder", f"sentence_encoder{_name}{_end}"
+            )
+            _register(partial(_with, {**_context, **_sizes}))

@@ -16,7 +16,7 @@ from selfattn.models import SentenceEncoder
 from selfattn_tasks.words.embeddings import WordTable
 from selfattn_tasks.words.vocabulary import FIRST_WORD
 
-from ..args import mechanisms, set_default, store_switches
+from ..args import mechanisms, set_defaults, store_switches
 from ..compat._patch import check_flags
 from .sentence_encoder import SentenceEncoderModel, context_switches, sentence_encoder
 
@@ -89,8 +89,7 @@ class SentenceLanguageModel(BaseFairseqModel):
         if not hasattr(task, "mask_idx"):
             raise UserError(f"--arch sentence_lm needs --task masked_lm, not {type(task).__name__}")
         dictionary = task.source_dictionary
-        set_default(args, "embed_dim", 300)
-        set_default(args, "activation_fn", "relu")
+        set_defaults(args, embed_dim=300, activation_fn="relu")
         switches = {"activation": args.activation_fn} | context_switches(args, task)
         encoder = SentenceEncoder(
             args.embed_dim,

@@ -29,8 +29,7 @@ from ..args import (
     check_heads,
     choose_presets,
     mechanisms,
-    refuse_hydra,
-    set_default,
+    set_defaults,
 )
 from ..block_length import resolve_block_length
 from ..compat import warm_start
@@ -136,10 +135,8 @@ def _tensor2tensor(sizes: Sizes) -> Sizes:
 
     def published(args: Namespace) -> None:
         choose_presets(args, "nmt")
-        for side in ("encoder", "decoder"):
-            set_default(args, f"{side}_normalize_before", True)
-        set_default(args, "attention_dropout", 0.1)
-        set_default(args, "activation_dropout", 0.1)
+        set_defaults(args, encoder_normalize_before=True, decoder_normalize_before=True)
+        set_defaults(args, attention_dropout=0.1, activation_dropout=0.1)
         sizes(args)
 
     return published
@@ -155,20 +152,15 @@ SIZES: dict[str, Sizes] = {
 }
 
 
-def _architecture(mechanism: str, sizes: Sizes) -> Sizes:
+def _architecture(mechanism: str, sizes: Sizes, args: Namespace) -> None:
     """``--arch transformer_<mechanism>`` in some size; ``--encoder-attention`` overrides it."""
-
-    def architecture(args: Namespace) -> None:
-        refuse_hydra(args)
-        set_default(args, "encoder_attention", mechanism)
-        sizes(args)
-        choose_presets(args)
-        _resolve(args)
-
-    return architecture
+    set_defaults(args, encoder_attention=mechanism)
+    sizes(args)
+    choose_presets(args)
+    _resolve(args)
 
 
 for _mechanism in mechanisms():
     for _end, _sizes in SIZES.items():
         _register = register_model_architecture(MODEL, f"transformer_{_mechanism}{_end}")
-        _register(_architecture(_mechanism, _sizes))
+        _register(partial(_architecture, _mechanism, _sizes))

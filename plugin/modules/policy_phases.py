@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from selfattn.errors import UserError
+from selfattn.errors import UserError, check_integer
 from selfattn.layers import ReSA
 
 
@@ -35,11 +35,8 @@ class PolicyPhases:
     """
 
     def __init__(self, select_all: int, policy_only: int) -> None:
-        lengths = {"--select-all-updates": select_all, "--policy-only-updates": policy_only}
-        for flag, updates in lengths.items():
-            if updates < 0:
-                raise UserError(f"{flag} {updates} is not allowed; it must be at least 0")
-        self.select_all, self.policy_only = select_all, policy_only
+        self.select_all = check_integer("--select-all-updates", select_all, 0)
+        self.policy_only = check_integer("--policy-only-updates", policy_only, 0)
         self.at(0)
 
     def follow(self, task: Any) -> None:

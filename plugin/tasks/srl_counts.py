@@ -16,8 +16,9 @@ from selfattn_tasks.metric import Counts, percent
 from selfattn_tasks.srl import Sentence
 from selfattn_tasks.srl.decode import decode
 from selfattn_tasks.srl.metrics import counts_of, f1_scores, perfect_scores
+from selfattn_tasks.srl.propositions import unlabelled
 from selfattn_tasks.srl.scorer import count_predicates, score
-from selfattn_tasks.srl.tagger.predicates import PREDICATE, places, with_predicates
+from selfattn_tasks.srl.tagger.predicates import PREDICATE, places
 from selfattn_tasks.srl.tagger.state import TaggerState
 from selfattn_tasks.srl.tags import proposition_of
 
@@ -52,7 +53,9 @@ def count(
         gold = _chosen(sample["gold"], ~marked)
         at = state.vocabulary.labels.index(PREDICATE)
         rows = places(log_probs[~marked][..., at].exp(), padding[~marked])
-        sums = count_predicates(gold, with_predicates(gold, rows))
+        pairs = zip(gold, rows, strict=True)
+        answers = [replace(s, propositions=unlabelled(s.words, row)) for s, row in pairs]
+        sums = count_predicates(gold, answers)
         counts |= dict(zip(_PREDICATES, (sums.correct, sums.excess, sums.missed), strict=True))
     return counts
 

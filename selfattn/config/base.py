@@ -47,6 +47,13 @@ def constant(value: Any) -> Any:
     return field(default=value, metadata={"help": "fixed", "choices": (value,)})
 
 
+# The projections of fairseq's multi-head attention: biases, and a smaller start of q, k and v.
+FAIRSEQS = {
+    **dict.fromkeys(("qk_bias", "value_bias", "output_bias"), True),
+    "qkv_init_gain": 1 / math.sqrt(2),
+}
+
+
 def is_constant(f: Field[Any]) -> bool:
     """Whether a field of a configuration was made by :func:`constant`."""
     return len(f.metadata.get("choices") or ()) == 1
@@ -107,6 +114,12 @@ class AttentionConfig:
     def switch_names(cls) -> list[str]:
         """The fields that are a choice."""
         return [f.name for f in fields(cls) if not is_constant(f)]
+
+    @classmethod
+    def as_fairseq(cls) -> dict[str, Any]:
+        """Switches for the projections of fairseq's multi-head attention; none of Fast-DiSA."""
+        known = cls.switch_names()  # multihead has these projections in any case
+        return {s: v for s, v in FAIRSEQS.items() if s in known and "output_bias" in known}
 
     @classmethod
     def _check_names(cls, switches: Mapping[str, Any]) -> None:

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from selfattn.errors import UserError
 from selfattn_tasks.files import check_output
 
-MOST_WORKERS = 1024
 Options = TypeVar("Options")
 
 
@@ -39,16 +38,6 @@ def check_least(args: argparse.Namespace, **least: int) -> None:
         if value is not None and not allowed <= value < math.inf:
             more = "or more, and finite" if value == math.inf else "or more"
             raise UserError(f"--{name.replace('_', '-')} is {value}, but must be {allowed} {more}")
-
-
-def check_workers(workers: int) -> None:
-    """Refuse more processes than any machine has cores for: they would take all its memory.
-
-    Raises:
-        UserError: if there are more than MOST_WORKERS.
-    """
-    if workers > MOST_WORKERS:
-        raise UserError(f"--workers is {workers}, but must be {MOST_WORKERS} or less")
 
 
 def check_outputs(args: argparse.Namespace, *names: str) -> None:

@@ -20,7 +20,7 @@ from ..files import read_object, writing
 from ..model_folder import CONFIG, WEIGHTS, checkpoint, translates
 from ..translation import vocabulary
 from ..translation.parts import find_parts
-from ..translation.prepare import SUMMARY
+from ..translation.prepare import SUMMARY, lowercased
 from . import names
 from .pieces import SPECIAL, build_tokenizer, read_dictionary
 
@@ -168,7 +168,7 @@ def tokenizer_of(place: Path, entries: Sequence[str], spm: Path | None, longest:
     from selfattn.hf import SelfattnTokenizer
 
     return SelfattnTokenizer(
-        tokenizer_object=build_tokenizer(entries, spm, _lowercased(place)),
+        tokenizer_object=build_tokenizer(entries, spm, bool(lowercased(place))),
         known=len(entries),
         model_max_length=longest,
         **dict(zip(("bos_token", "pad_token", "eos_token", "unk_token"), SPECIAL, strict=True)),
@@ -335,16 +335,3 @@ def _languages(state: dict[str, Any], path: Path) -> tuple[str, str]:
     if not (source and target):
         raise UserError(f"{path} does not say its languages: it is not one of translation")
     return str(source), str(target)
-
-
-def _lowercased(place: Path) -> bool:
-    """Whether `selfattn prepare translation` lower-cased the data in this folder."""
-    for folder in (place, place.parent):
-        if (folder / SUMMARY).is_file():
-            try:
-                return bool(read_object(folder / SUMMARY)["options"]["cleaning"]["lowercase"])
-            except (KeyError, TypeError):
-                raise UserError(
-                    f"{folder / SUMMARY} does not say how text was cleaned; prepare the data again"
-                ) from None
-    return False

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from selfattn.errors import UserError
+from selfattn.errors import UserError, check_integer
 
 from ..files import write_json, write_lines
 from ..folder import check_destination, hashes, new_folder
@@ -43,10 +43,8 @@ class Options:
     word_column: int | None = None
 
     def __post_init__(self) -> None:
-        if self.vocab_size < 0:
-            raise UserError(f"--vocab-size is {self.vocab_size}, but must be 0 (all) or more")
-        if self.min_count < 1:
-            raise UserError(f"--min-count is {self.min_count}, but must be 1 or more")
+        check_integer("--vocab-size", self.vocab_size, 0)
+        check_integer("--min-count", self.min_count)
 
 
 def prepare(

@@ -7,13 +7,12 @@ test, ``vocabulary`` learns and applies SentencePiece, ``binarise`` runs fairseq
 """
 
 from ..text import Cleaning, clean_pairs, read_pairs
-from .prepare import Options, Prepared, prepare
+from .prepare import Options, prepare
 from .split import split_pairs
 
 __all__ = [
     "Cleaning",
     "Options",
-    "Prepared",
     "clean_pairs",
     "prepare",
     "read_pairs",

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from selfattn.errors import UserError
+from selfattn.errors import UserError, check_integer
 
-from ..files import write_json, write_lines
+from ..files import read_object, write_json, write_lines
 from ..folder import check_destination, hashes, new_folder
 from ..text import Cleaning, Pair, ParallelText, clean_pairs, read_pairs
 from . import vocabulary
@@ -24,6 +24,7 @@ from .suspicions import suspicions
 logger = logging.getLogger(__name__)
 
 SUMMARY = "prepared.json"
+MOST_WORKERS = 1024  # more processes than cores would only take the memory
 _LANGUAGE = re.compile(r"[A-Za-z0-9_]+")
 
 
@@ -63,19 +64,10 @@ class Options:
             raise UserError(
                 f"--source-lang and --target-lang are both {self.source_lang!r}, but must differ"
             )
-        vocabulary.check_size(self.vocab_size)
+        check_integer("--vocab-size", self.vocab_size, 4)
+        check_integer("--workers", self.workers, most=MOST_WORKERS)
         if math.isinf(self.cleaning.max_ratio):
             raise UserError("--max-ratio is inf, but must be a number of 1 or more")
-        if self.workers < 1:
-            raise UserError(f"--workers is {self.workers}, but must be 1 or more")
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """The folder that :func:`prepare` made, and the content of its ``prepared.json``."""
-
-    folder: Path
-    summary: dict[str, Any]
 
 
 def find_pair(prefix: str, options: Options, flag: str) -> tuple[Path, Path]:
@@ -108,7 +100,7 @@ def prepare(
     held_out: int = 500,
     seed: int = 1,
     overwrite: bool = False,
-) -> Prepared:
+) -> dict[str, Any]:
     """Clean, split if asked, learn a vocabulary, encode and binarise; all or nothing.
 
     The destination holds ``data-bin/`` for fairseq, ``spm.model`` and ``spm.vocab``, ``raw/`` with
@@ -124,6 +116,9 @@ def prepare(
         held_out: with ``pair``, the number of pairs in valid, and in test.
         seed: with ``pair``, determines the split.
         overwrite: replace a folder that was prepared before.
+
+    Returns:
+        the content of ``prepared.json``.
 
     Raises:
         UserError: for every mistake in flags or files.
@@ -176,7 +171,24 @@ def prepare(
             ),
         }
         write_json(folder / SUMMARY, summary)
-    return Prepared(destination, summary)
+    return summary
+
+
+def lowercased(data: Path) -> bool | None:
+    """Whether the text of the dictionaries in a folder was lower-cased; None: not prepared here.
+
+    Raises:
+        UserError: if ``prepared.json`` there, or in the folder above, does not say so.
+    """
+    for path in (data / SUMMARY, data.parent / SUMMARY):
+        if path.is_file():
+            try:
+                return bool(read_object(path)["options"]["cleaning"]["lowercase"])
+            except (KeyError, TypeError):
+                raise UserError(
+                    f"{path} does not say how text was cleaned; prepare the data again"
+                ) from None
+    return None
 
 
 def _check_sizes(text: Mapping[str, list[Pair]]) -> None:
@@ -215,7 +227,7 @@ def _write_text(
     limit = options.cleaning.max_length
     pieces: dict[str, dict[str, int]] = {}
     for name, pairs in text.items():
-        sides = [vocabulary.encode(processor, [pair[i] for pair in pairs]) for i in (0, 1)]
+        sides = [processor.encode([pair[i] for pair in pairs]) for i in (0, 1)]
         fits = [max(len(a), len(b)) <= limit for a, b in zip(*sides, strict=True)]
         if not all(fits):
             _refuse_or_report(name, fits, options, inputs)

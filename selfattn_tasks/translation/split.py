@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from selfattn.errors import UserError
+from selfattn.errors import UserError, check_integer
 
 from ..text import Pair
 
@@ -40,8 +40,7 @@ def split_pairs(pairs: list[Pair], held_out: int, seed: int = 1) -> dict[str, li
     Raises:
         UserError: if ``held_out`` is below 1, or would take more than half of the pairs.
     """
-    if held_out < 1:
-        raise UserError(f"--held-out is {held_out}, but must be 1 or more")
+    check_integer("--held-out", held_out)
 
     def order(pair: Pair) -> bytes:
         return hashlib.sha256(f"{seed}\0{pair[0]}\0{pair[1]}".encode()).digest()

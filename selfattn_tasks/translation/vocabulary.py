@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from selfattn.errors import UserError, needed
+from selfattn.errors import UserError, check_integer, needed
 
 from ..files import write_lines
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
 
 MODEL_TYPES = ("bpe", "unigram")
-_LARGEST = 2**31 - 1
 # Where a checkpoint's ``task_state`` has the fingerprints of its dictionaries.
 FINGERPRINTS = "selfattn_vocabularies"
 
@@ -25,16 +24,6 @@ FINGERPRINTS = "selfattn_vocabularies"
 def fingerprint(entries: Sequence[str]) -> tuple[int, str]:
     """Size and hash of a dictionary of fairseq, by which checkpoints know it."""
     return len(entries), hashlib.sha256("\n".join(entries).encode()).hexdigest()[:16]
-
-
-def check_size(vocab_size: int) -> None:
-    """Refuse an impossible ``vocab_size``.
-
-    Raises:
-        UserError: if it is below 4 or beyond SentencePiece's integers.
-    """
-    if not 4 <= vocab_size <= _LARGEST:
-        raise UserError(f"--vocab-size is {vocab_size}, but must be 4 to {_LARGEST}")
 
 
 def learn(
@@ -64,7 +53,7 @@ def learn(
         raise UserError(
             f"--vocab-type is {model_type!r}, but must be one of {', '.join(MODEL_TYPES)}"
         )
-    check_size(vocab_size)
+    check_integer("--vocab-size", vocab_size, 4)
     spm = needed("sentencepiece")
     # Into memory: a model that is written to a file holds the file's name.
     model = io.BytesIO()
@@ -108,7 +97,7 @@ def _explained(error: RuntimeError, vocab_size: int) -> Exception:
 
 
 def load(model: Path) -> SentencePieceProcessor:
-    """Load the vocabulary in the file ``model``.
+    """Load the vocabulary in the file ``model``, whose ``encode`` splits sentences into pieces.
 
     Raises:
         UserError: if the file is missing or not a SentencePiece model.
@@ -117,26 +106,8 @@ def load(model: Path) -> SentencePieceProcessor:
         raise UserError(f"there is no SentencePiece model {model}")
     try:
         processor: SentencePieceProcessor = needed("sentencepiece").SentencePieceProcessor(
-            model_file=str(model)
+            model_file=str(model), out_type=str, num_threads=1
         )
     except RuntimeError:
         raise UserError(f"{model} is not a SentencePiece model, or is damaged") from None
     return processor
-
-
-def encode(
-    processor: SentencePieceProcessor, sentences: Sequence[str], threads: int = 1
-) -> list[list[str]]:
-    """Split sentences into pieces.
-
-    Args:
-        processor: the vocabulary.
-        sentences: clean text.
-        threads: number of threads.
-
-    Returns:
-        the pieces of each sentence.
-    """
-    if not sentences:
-        return []
-    return processor.encode(list(sentences), out_type=str, num_threads=threads)

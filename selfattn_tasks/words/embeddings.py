@@ -47,6 +47,26 @@ class WordVectors:
         """The row of a word as it stands, or else in lower case."""
         return self.words.get(word, self.words.get(word.lower()))
 
+    @torch.no_grad()
+    def fill(self, vocabulary: Vocabulary, trained: Tensor, frozen: Tensor) -> None:
+        """Copy vectors into the tables of a vocabulary's words; it has of each frozen one."""
+        for row, word in enumerate(vocabulary.words):
+            found = self.row(word)
+            if found is not None:
+                trained[row] = self.values[found]
+        rows = [self.words[word] for word in vocabulary.frozen]
+        frozen.copy_(self.values[torch.tensor(rows, dtype=torch.long)])
+
+
+def look_up(rows: Tensor, trained: nn.Embedding, frozen: Tensor) -> Tensor:
+    """Rows ``(...)`` of a trained table and a fixed one behind it -> vectors ``(..., width)``."""
+    known = trained.num_embeddings
+    vectors: Tensor = trained(rows.clamp(max=known - 1))
+    if not len(frozen):
+        return vectors
+    fixed = frozen[(rows - known).clamp(min=0)].to(vectors)
+    return torch.where((rows >= known)[..., None], fixed, vectors)
+
 
 def read_vectors(path: Path, only: Container[str] | None = None) -> WordVectors:
     """Read ``word value value ...`` lines; the first line decides the width.
@@ -199,23 +219,8 @@ class WordTable(nn.Module):
         self.frozen: Tensor
         self.register_buffer("frozen", torch.zeros(frozen, width))
 
-    @torch.no_grad()
-    def start_from(self, vectors: WordVectors, vocabulary: Vocabulary) -> None:
-        """Take the vectors of a file, whose words ``vocabulary.frozen`` all are."""
-        for row, word in enumerate(vocabulary.words):
-            found = vectors.row(word)
-            if found is not None:
-                self.trained.weight[row] = vectors.values[found]
-        rows = [vectors.words[word] for word in vocabulary.frozen]
-        self.frozen.copy_(vectors.values[torch.tensor(rows, dtype=torch.long)])
-
     def forward(self, rows: Tensor) -> Tensor:
         """Row numbers of a ``Vocabulary``, of any shape ``(...)`` -> vectors ``(..., width)``."""
         numbers = rows - FIRST_WORD
-        known = self.trained.num_embeddings
-        vectors: Tensor = self.trained(numbers.clamp(0, known - 1))
-        vectors = vectors.masked_fill((numbers < 0)[..., None], 0.0)
-        if not len(self.frozen):
-            return vectors
-        frozen = self.frozen[(numbers - known).clamp_min(0)].to(vectors)
-        return torch.where((numbers >= known)[..., None], frozen, vectors)
+        vectors = look_up(numbers.clamp(min=0), self.trained, self.frozen)
+        return vectors.masked_fill((numbers < 0)[..., None], 0.0)

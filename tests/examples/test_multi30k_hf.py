@@ -30,9 +30,7 @@ def data(tmp_path_factory):
         for language in ("en", "de"):
             write_lines(folder / "raw" / f"{part}.{language}", text[:size])
     vocabulary.learn(text, folder / "spm", 12, "bpe")
-    pieces = {
-        p for line in vocabulary.encode(vocabulary.load(folder / "spm.model"), text) for p in line
-    }
+    pieces = {p for line in vocabulary.load(folder / "spm.model").encode(text) for p in line}
     for language in ("en", "de"):
         write_lines(
             folder / "data-bin" / f"dict.{language}.txt", [f"{p} 1" for p in sorted(pieces)]

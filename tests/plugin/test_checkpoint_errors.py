@@ -122,7 +122,7 @@ def test_a_task_with_a_dictionary_for_each_language():
     from tests.plugin.test_fairseq_features import dictionary
 
     languages = {"en": dictionary(20), "de": dictionary(30)}
-    state = {vocabulary.KEY: vocabulary.fingerprints(SimpleNamespace(dicts=languages))}
+    state = {vocabulary.FINGERPRINTS: vocabulary.fingerprints(SimpleNamespace(dicts=languages))}
     task = SimpleNamespace(dicts=languages, source_dictionary=languages["de"])
     vocabulary.check(task, state, "x.pt")
     languages["de"] = dictionary(31)

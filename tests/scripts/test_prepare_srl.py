@@ -149,7 +149,7 @@ def test_the_column_of_the_words_by_name(prepare, corpus):
     assert done.returncode == 0, done.stderr
     data, plain = corpus.parent / "data", corpus.parent / "plain"
     assert (data / "train.txt").read_text() == (plain / "train.txt").read_text()
-    for column, words in (("4", "the predicates are in column 4"), ("0", "must be 1 or more")):
+    for column, words in (("4", "the predicates are in column 4"), ("0", "must be at least 1")):
         again = prepare("--word-column", column, dest="again")
         assert again.returncode == 2 and "--word-column" in again.stderr and words in again.stderr
 
@@ -192,9 +192,9 @@ def test_bad_files_are_one_sentence_and_nothing_is_written(prepare, corpus, name
     [
         ("--test a b c", "--test has 3 files"),
         ("--test corpus/none", "there is no file corpus/none"),
-        ("--min-count 0", "--min-count is 0, but must be 1 or more"),
+        ("--min-count 0", "--min-count 0 is not allowed; it must be at least 1"),
         ("--min-count 9", "--min-count 9 leaves no word of the train data"),
-        ("--vocab-size -1", "--vocab-size is -1"),
+        ("--vocab-size -1", "--vocab-size -1 is not allowed"),
         ("--format lines", "corpus/train, line 1: there is no |||"),
     ],
 )

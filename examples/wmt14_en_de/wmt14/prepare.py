@@ -19,11 +19,12 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from selfattn.errors import UserError
+from selfattn.errors import UserError, check_integer
 from selfattn_tasks.files import write_json, write_lines
 from selfattn_tasks.progress import Progress, Show, ticking
 from selfattn_tasks.translation import vocabulary
 from selfattn_tasks.translation.binarise import preprocess
+from selfattn_tasks.translation.prepare import MOST_WORKERS
 
 from .sources import PARTS, Sources, as_inputs
 from .steps import made_of, run_step
@@ -58,13 +59,9 @@ class Options:
     workers: int = 1
 
     def __post_init__(self) -> None:
-        for flag, value, least in (
-            ("--vocab-pairs", self.vocab_pairs, 1),
-            ("--max-length", self.max_length, 2),
-            ("--workers", self.workers, 1),
-        ):
-            if value < least:
-                raise UserError(f"{flag} is {value}, but must be {least} or more")
+        check_integer("--vocab-pairs", self.vocab_pairs)
+        check_integer("--max-length", self.max_length, 2)
+        check_integer("--workers", self.workers, most=MOST_WORKERS)
         if not 0 < self.coverage <= 1:
             raise UserError(f"--coverage is {self.coverage}, but must be above 0 and at most 1")
 
@@ -186,7 +183,7 @@ def _encode(
         ):
             for batch in _batches(zip(left, right, strict=True)):
                 sides = [
-                    vocabulary.encode(processor, [pair[i][:-1] for pair in batch], options.workers)
+                    processor.encode([p[i][:-1] for p in batch], num_threads=options.workers)
                     for i in (0, 1)
                 ]
                 for pair in zip(*sides, strict=True):

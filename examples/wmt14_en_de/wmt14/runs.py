@@ -45,8 +45,6 @@ SETUPS: dict[int, dict[str, Any]] = {
 }
 # The initial bias of source2token (bias_start in the authors' commands).
 _S2T_BIAS = {1: 5.0, 2: 0.0}
-# What --mtsa-projections stands for.
-_PROJECTIONS = ("qk_bias", "value_bias", "output_bias", "qkv_init_gain")
 
 
 @dataclass(frozen=True)
@@ -144,7 +142,7 @@ def _switches(flags: Mapping[str, Any], s2t_bias: float) -> dict[str, Any]:
         usual = {f"multihead_{f.name}": f.default for f in fields(MultiHeadConfig)}
         return {name: value for name, value in usual.items() if name in flags}
     published = asdict(MTSAConfig.make("nmt", s2t_bias_init=s2t_bias))
-    for name in ("backend", "attention_dropout", *_PROJECTIONS):
+    for name in ("backend", "attention_dropout", *MTSAConfig.as_fairseq()):
         del published[name]
     return {"mtsa_preset": "nmt"} | {f"mtsa_{name}": v for name, v in published.items()}
 

@@ -25,7 +25,7 @@ from selfattn_tasks.translation import Cleaning, Options, prepare
 from selfattn_tasks.translation.prepare import SUMMARY, find_pair
 from selfattn_tasks.translation.vocabulary import MODEL_TYPES
 
-from ..flags import by_part, check_workers, from_flags
+from ..flags import by_part, from_flags
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +54,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> None:
     """Prepare the folder and print what it holds."""
-    check_workers(args.workers)
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stdout)
     options = from_flags(Options, args, cleaning=from_flags(Cleaning, args))
     splits = None
@@ -68,7 +67,7 @@ def main(args: argparse.Namespace) -> None:
         }
     elif args.train or args.valid or args.test:
         raise UserError("--pair cannot be combined with --train, --valid or --test")
-    made = prepare(
+    summary = prepare(
         options,
         args.dest,
         splits=splits,
@@ -77,8 +76,8 @@ def main(args: argparse.Namespace) -> None:
         seed=args.seed,
         overwrite=args.overwrite,
     )
-    report(made.summary)
-    print(f"wrote {made.folder}/data-bin (all counts in {made.folder}/{SUMMARY})")
+    report(summary)
+    print(f"wrote {args.dest}/data-bin (all counts in {args.dest}/{SUMMARY})")
 
 
 def report(summary: dict[str, Any]) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from selfattn.config.base import is_constant
 from selfattn.errors import UserError, check_integer
 from selfattn.models import (
     ClassHead,
@@ -183,7 +182,7 @@ def _resolved(config: SentenceModelConfig, context: nn.Module) -> dict[str, Any]
     if not isinstance(context, AttentionContext):
         return dict(config.switches)
     found: Any = context.layer.config
-    return {f.name: getattr(found, f.name) for f in fields(found) if not is_constant(f)}
+    return {name: getattr(found, name) for name in found.switch_names()}
 
 
 def _head(config: SentenceModelConfig, dim: int) -> nn.Module:

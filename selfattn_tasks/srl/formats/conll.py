@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from selfattn.errors import UserError
+from selfattn.errors import UserError, check_integer
 
 from ...files import write_text
 from ..propositions import Proposition, Sentence
@@ -52,8 +52,8 @@ def read(
     Raises:
         UserError: for a bad file, naming it, the line and what was expected.
     """
-    if word_column is not None and word_column < 1:
-        raise UserError(f"--word-column is {word_column}, but must be 1 or more")
+    if word_column is not None:
+        check_integer("--word-column", word_column)
     if form not in FORMATS:
         raise UserError(f"the format is {form!r}, but must be one of {', '.join(FORMATS)}")
     path = Path(path)

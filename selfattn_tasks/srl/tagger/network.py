@@ -17,6 +17,7 @@ from selfattn.models.timing import timing_signal
 from selfattn.ops.common.autograd import is_exporting
 
 from ...words.characters import CharacterCNN, character_input
+from ...words.embeddings import look_up
 from ...words.initialise import INITIALISERS, initialise
 from ...words.vocabulary import PADDING, spread
 from .features import Features, FeaturesConfig, Pieces, piece_input
@@ -89,10 +90,7 @@ class TaggerConfig:
         sizes = ("words", "labels", "word_dim", "predicate_dim", "layers", "heads", "ffn_dim")
         for name in sizes:
             check_integer(name, getattr(self, name))
-        if not 0 <= self.late_layers <= self.layers:
-            raise UserError(
-                f"late_layers {self.late_layers} is not allowed; it must be from 0 to {self.layers}"
-            )
+        check_integer("late_layers", self.late_layers, 0, self.layers)
         for name in ("dropout", "activation_dropout", "embedding_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(
@@ -158,11 +156,9 @@ def sentences_of(words: Tensor, **more: Tensor) -> tuple[Tensor, Tensor]:
     if is_exporting():  # how many there are depends on the words
         each = torch.arange(words.shape[0], device=words.device)
         return each, each
-    new = torch.zeros_like(words[:, 0], dtype=torch.bool)
-    new[:1] = True
-    for rows in (words, *(more[name] for name in _OF_ROWS if name in more)):
-        new[1:] |= (rows[1:] != rows[:-1]).any(1)
-    return new.nonzero()[:, 0], new.cumsum(0) - 1
+    rows = torch.cat([words, *(more[name] for name in _OF_ROWS if name in more)], 1)
+    _, each, counts = rows.unique_consecutive(dim=0, return_inverse=True, return_counts=True)
+    return counts.cumsum(0) - counts, each
 
 
 class TaggerLayer(nn.Module):
@@ -216,8 +212,6 @@ class Tagger(nn.Module):
 
     Args:
         config: sizes and switches.
-        frozen: ``(config.frozen_words, word_dim)``, vectors of words that do not occur in training.
-            Default: zeros, for a checkpoint to replace.
 
     Raises:
         UserError: if the sizes do not fit each other.
@@ -230,7 +224,7 @@ class Tagger(nn.Module):
         torch.Size([3, 7, 9])
     """
 
-    def __init__(self, config: TaggerConfig, frozen: Tensor | None = None) -> None:
+    def __init__(self, config: TaggerConfig) -> None:
         super().__init__()
         self.config = config
         width = config.width
@@ -251,10 +245,8 @@ class Tagger(nn.Module):
         nn.init.normal_(self.bias, std=width**-0.5)
         for parameter in self.classifier.parameters():
             nn.init.normal_(parameter, std=width**-0.5)
-        if frozen is None:
-            frozen = torch.zeros(config.frozen_words, config.word_dim)
-        self.frozen: Tensor
-        self.register_buffer("frozen", frozen)
+        self.frozen: Tensor  # of words that do not occur in training
+        self.register_buffer("frozen", torch.zeros(config.frozen_words, config.word_dim))
 
     def forward(
         self,
@@ -294,7 +286,7 @@ class Tagger(nn.Module):
             the embedding without the indicator's part.
         """
         check_padding_mask(padding_mask, words.shape)
-        parts = [self._look_up(words)]
+        parts = [look_up(words, self.words, self.frozen)]
         if self.features is not None:
             parts.append(self.features(more["pieces"], more["firsts"]).to(parts[0]))
         if self.config.characters:
@@ -333,12 +325,3 @@ class Tagger(nn.Module):
             x = x + timing_signal(x.shape[1], config.width).to(x)
         y: Tensor = self.embedding_dropout(x)
         return y
-
-    def _look_up(self, words: Tensor) -> Tensor:
-        """Trained vectors, and frozen ones for words that do not occur in training."""
-        known = self.words.num_embeddings
-        vectors: Tensor = self.words(words.clamp(max=known - 1))
-        if not len(self.frozen):
-            return vectors
-        frozen = self.frozen[(words - known).clamp(min=0)].to(vectors)
-        return torch.where((words >= known)[..., None], frozen, vectors)

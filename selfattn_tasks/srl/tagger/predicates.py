@@ -7,8 +7,7 @@ one pass finds them all. A checkpoint says what it was trained for: see ``TARGET
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 
 from torch import Tensor
 
@@ -16,7 +15,7 @@ from selfattn.errors import UserError
 from selfattn.masks import check_padding_mask
 
 from ..formats.bio import OUTSIDE
-from ..propositions import VERB, Proposition, Sentence
+from ..propositions import VERB, Sentence
 
 # What a tagger is trained for, --target: the arguments of a marked predicate, which words are
 # predicates, or both by one network.
@@ -67,18 +66,3 @@ def places(probabilities: Tensor, padding_mask: Tensor) -> list[list[int]]:
     check_padding_mask(padding_mask, probabilities.shape)
     found = (probabilities > 0.5) & ~padding_mask
     return [[i for i, yes in enumerate(row) if yes] for row in found.tolist()]
-
-
-def with_predicates(
-    sentences: Sequence[Sentence], found: Sequence[Sequence[int]]
-) -> list[Sentence]:
-    """The same sentences with other predicates, whose lemma is unknown.
-
-    Args:
-        sentences: of which only the words are used.
-        found: the predicates of each, as :meth:`.predictor.Predictor.predicates` gives them.
-    """
-    return [
-        replace(sentence, propositions=tuple(Proposition(place, "", ()) for place in row))
-        for sentence, row in zip(sentences, found, strict=True)
-    ]

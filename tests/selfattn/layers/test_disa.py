@@ -7,6 +7,7 @@ from benchmarks.testing import assert_close
 from selfattn.config import DiSAConfig
 from selfattn.errors import UserError
 from selfattn.layers import build_attention
+from selfattn.layers.base import zero_padding
 
 WIDTH, LENGTH = 8, 6
 PADDING = torch.tensor([[0] * 6, [1] * 2 + [0] * 4, [0] * 3 + [1] * 3, [1] * 6]).bool()
@@ -36,7 +37,7 @@ def written_out(layer, x, padding):
     """Query by query, over the keys that it sees; c tanh per feature (BB eq. 9 and 10)."""
     width, bound = layer.attention.k_proj.weight.shape[-1], layer.config.c
     rows = []
-    for sentence, hidden in zip(x, padding, strict=True):
+    for sentence, hidden in zip(zero_padding(x, padding), padding, strict=True):
         heads = []
         for c in range(layer.num_heads):
             part = slice(c * width, c * width + width)

@@ -78,7 +78,7 @@ def test_the_table_of_words():
     vectors = WordVectors({"b": 0, "d": 1, "e": 2}, torch.arange(6.0).view(3, 2))
     table = WordTable(2, 2, len(vocabulary.frozen))
     before = table.trained.weight[0].clone()
-    table.start_from(vectors, vocabulary)
+    vectors.fill(vocabulary, table.trained.weight, table.frozen)
     found = table(torch.tensor([vocabulary.encode(["a", "B", "e", "d", "?"]) + [0]]))[0]
     expected = [before.tolist(), [0, 1], [4, 5], [2, 3], [0, 0], [0, 0]]
     torch.testing.assert_close(found, torch.tensor(expected))

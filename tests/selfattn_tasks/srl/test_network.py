@@ -12,6 +12,7 @@ from selfattn.models.timing import timing_signal
 from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig
 from selfattn_tasks.srl.tagger.state import KEY, TaggerState
 from selfattn_tasks.srl.tagger.sublayer import BASELINES, SUBLAYERS
+from selfattn_tasks.words.embeddings import look_up
 from selfattn_tasks.words.vocabulary import UNKNOWN, Vocabulary
 
 BASELINE = MultiHeadConfig()
@@ -159,7 +160,7 @@ def test_source2token_bias_starts_where_its_switch_says_and_else_at_random():
 def test_frozen_vectors_are_looked_up_and_not_trained():
     tagger = small(MTSA, frozen_words=3)
     tagger.frozen.copy_(torch.randn(3, 12))
-    found = tagger._look_up(torch.tensor([[1, 29, 30, 32]]))
+    found = look_up(torch.tensor([[1, 29, 30, 32]]), tagger.words, tagger.frozen)
     assert torch.equal(found[0, 2:], tagger.frozen[[0, 2]])
     assert torch.equal(found[0, :2], tagger.words.weight[[1, 29]])
     assert "frozen" in tagger.state_dict()
@@ -217,5 +218,5 @@ def test_late_layers_read_a_sentence_once_for_all_its_predicates():
         alone = tagger(words[row : row + 1, :length], indicator[row : row + 1, :length])[0]
         torch.testing.assert_close(together[row, :length], alone)
     assert not torch.allclose(together[0], together[1])
-    with pytest.raises(UserError, match="late_layers 3 is not allowed; it must be from 0 to 2"):
+    with pytest.raises(UserError, match="late_layers 3 is not allowed; it must be at most 2"):
         small(MTSA, late_layers=3)

@@ -51,7 +51,7 @@ def test_sentences_without_letters_are_told_apart():
     assert sentence_key("10 %") != sentence_key("20 %")
 
 
-@pytest.mark.parametrize(("held_out", "words"), [(0, "is 0, but must be 1 or more"), (
+@pytest.mark.parametrize(("held_out", "words"), [(0, "0 is not allowed; it must be at least 1"), (
     26, "is 26, but with 100 distinct pairs it must be at most 25")])  # fmt: skip
 def test_impossible_sizes_are_refused(held_out, words):
     letters = "abcdefghij"

@@ -23,10 +23,10 @@ def test_round_trip_and_same_bytes(tmp_path, model_type):
     assert len((tmp_path / "a.vocab").read_text("utf-8").splitlines()) == 42
     processor = vocabulary.load(tmp_path / "a.model")
     assert processor.get_piece_size() == 42
-    for sentence, pieces in zip(SENTENCES, vocabulary.encode(processor, SENTENCES), strict=True):
+    for sentence, pieces in zip(SENTENCES, processor.encode(SENTENCES), strict=True):
         assert "".join(pieces).replace("▁", " ").strip() == sentence
         assert all(processor.piece_to_id(piece) != processor.unk_id() for piece in pieces)
-    assert vocabulary.encode(processor, []) == []
+    assert processor.encode([]) == []
 
 
 @pytest.mark.parametrize("model_type", vocabulary.MODEL_TYPES)
@@ -42,8 +42,12 @@ def test_the_limit_in_the_message_works(tmp_path, model_type, wanted, pattern):
 @pytest.mark.parametrize(
     ("size", "model_type", "words"),
     [
-        (3, "bpe", "--vocab-size is 3, but must be 4 to 2147483647"),
-        (99999999999, "bpe", "--vocab-size is 99999999999, but must be 4 to 2147483647"),
+        (3, "bpe", "--vocab-size 3 is not allowed; it must be at least 4"),
+        (
+            99999999999,
+            "bpe",
+            "99999999999 is not allowed; it must be at most 2147483647",
+        ),
         (50, "word", "must be one of bpe, unigram"),
     ],
 )
