@@ -11,7 +11,8 @@ restore) to=${2:?$usage} from=${3:?$usage} ;;
 *) echo "$usage" >&2 && exit 2 ;;
 esac
 shopt -s nullglob
-plain() { sed -e "s#$root/##g" -e "s#$PWD/##g" "$1" > "$2"; } # without this machine's paths
+# Without this machine's paths: of the clone, of the folder, of the clone whose .venv is used.
+plain() { sed -E -e "s#$root/##g" -e "s#$PWD/##g" -e 's#(/[^ "]+)?/(\.venv/bin/)#\2#g' "$1" > "$2"; }
 count=0
 for record in "$from"/*/run.json; do
     run=$(dirname "$record")
@@ -30,4 +31,5 @@ for record in "$from"/*/run.json; do
     mv "$kept/run.json.new" "$kept/run.json" # last: it says that the run is done
     count=$((count + 1))
 done
+cp "$from"/summary.csv "$to" 2> /dev/null || true # not there yet after a restore
 echo "$count runs from $from to $to"

@@ -48,7 +48,7 @@ def scores_of(reports: Sequence[Path], system: str, metric: str) -> list[float]:
     """The scores of a system's runs, each once.
 
     Raises:
-        UserError: if there are fewer than two.
+        UserError: if there are fewer than two, or two scores of one run.
     """
     found: dict[str, float] = {}
     for path in reports:
@@ -56,15 +56,26 @@ def scores_of(reports: Sequence[Path], system: str, metric: str) -> list[float]:
             for row in csv.DictReader(file):
                 asked = (row["system"], row["metric"], row["quantity"]) == (system, metric, "score")
                 if asked and row["seed"]:
-                    found[row["seed"]] = float(row["value"])
+                    value = float(row["value"])
+                    if found.setdefault(row["seed"], value) != value:
+                        raise UserError(
+                            f"{path} has another {metric} of {system}, seed {row['seed']}: give "
+                            "reports of one test set and of the same runs"
+                        )
     if len(found) < 2:
         raise UserError(f"--cells {system} has {len(found)} runs with {metric}; 2 are needed")
     return list(found.values())
 
 
 def contrast(cells: Cells, weights: Sequence[float]) -> tuple[float, float, float]:
-    """The weighted sum of the cells' means, and the limits of its 95 % interval."""
+    """The weighted sum of the cells' means, and the limits of its 95 % interval.
+
+    Raises:
+        UserError: if no cell has any spread.
+    """
     parts = [w**2 * np.var(x, ddof=1) / len(x) for w, x in zip(weights, cells, strict=True)]
+    if not sum(parts):
+        raise UserError("the runs of each system score alike: there is no spread for an interval")
     freedom = sum(parts) ** 2 / sum(
         part**2 / (len(x) - 1) for part, x in zip(parts, cells, strict=True)
     )

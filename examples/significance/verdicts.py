@@ -8,6 +8,7 @@ scripts/simulate_tests.py, makes up whole test sets, but only for systems that a
 """
 
 import argparse
+import math
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,14 @@ HEADER = (
 )
 
 
-def two(kind: type) -> Any:
+def two(kind: type, least: float) -> Any:
     """Reads 8:4, of the baseline and of the system."""
 
     def pair(text: str) -> tuple[Any, Any]:
-        first, second = text.split(":")
-        return kind(first), kind(second)
+        first, second = map(kind, text.split(":"))
+        if not least <= min(first, second) <= max(first, second) < math.inf:  # also nan
+            raise argparse.ArgumentTypeError(f"{text} is not allowed; both must be {least} or more")
+        return first, second
 
     return pair
 
@@ -53,8 +56,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--runs", type=two(int), nargs="+", required=True, metavar="N:M", help="of both sides")
-    add("--spreads", type=two(float), nargs="+", required=True, metavar="SD:SD", help="of runs")
+    add("--runs", type=two(int, 2), nargs="+", required=True, metavar="N:M", help="of both sides")
+    add("--spreads", type=two(float, 0), nargs="+", required=True, metavar="SD:SD", help="of runs")
     add("--differences", type=float, nargs="+", default=[0.0, 0.5, 1.0], help="true ones (0 0.5 1)")
     add("--margin", type=float, default=0.5, help="of equivalence, in points (0.5)")
     add("--comparisons", type=int, default=3, help="that share the level of 0.05 (3)")

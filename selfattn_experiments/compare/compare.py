@@ -219,6 +219,7 @@ def _tests(report: Report, scored: Scored, name: str, metric: Metric) -> list[Co
                     places[report.baseline],
                     places[system],
                     np.random.default_rng([*key, 1]),
+                    settings.relevant,
                 ),
                 effect=run_level.hedges(x, y),
                 sentence=sentence,

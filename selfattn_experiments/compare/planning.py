@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from selfattn.errors import UserError
+
 from .results import Planning
 from .run_level import below, scipy_stats, spread
 
@@ -102,7 +104,12 @@ def plan(
         alpha: level of each test of the study.
         relevant: a difference that would matter.
         wanted: power.
+
+    Raises:
+        UserError: if a score is not finite.
     """
+    if not all(map(math.isfinite, [*x, *y])):
+        raise UserError("a score is not a finite number, so nothing can be planned with it")
     sx, sy = spread(x), spread(y)
     limit = spread_limit(len(x) + len(y) - 2)
     return Planning(

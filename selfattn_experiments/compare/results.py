@@ -8,7 +8,7 @@ from selfattn_tasks.metric import Scale
 from selfattn_tasks.registry import TASKS
 
 from .run_level import Effect, Interval, Order, Permutation, TTest
-from .sentence_level import SentenceTests
+from .sentence_level import BothLevels, SentenceTests
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Comparison:
     pairs: int
     permutation: Permutation
     order: Order | None
-    both_levels: TTest | None
+    both_levels: BothLevels | None
     effect: Effect | None
     sentence: SentenceTests
     same_files: bool

@@ -2,8 +2,9 @@
 
 import glob
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ class Found:
         log: ``train.log`` beside the file or in the folder above, if there is one.
         protocol: how its checkpoint was chosen, as its record says: ``selection:dev|folds:10``;
             empty without a record, and where a task has one protocol only.
+        origin: what trained it, as its record says: names to commits, processor, torch.
         stated: the seed is that of a record or log, not a guess from the path.
     """
 
@@ -54,6 +56,7 @@ class Found:
     seed: str | None
     log: Path | None
     protocol: str = ""
+    origin: Mapping[str, str] = field(default_factory=dict)
     stated: bool = False
 
 
@@ -177,7 +180,9 @@ def find_runs(system: System, test_set: str, several: bool) -> tuple[list[Found]
     logs = [_log_beside(path) for path in paths]
     seeds, stated = _seeds([str(path) for path in paths], logs, records)
     protocols = [str(record.get("protocol", "")) for record in records]
-    found = [Found(*row, stated) for row in zip(paths, seeds, logs, protocols, strict=True)]
+    origins = [_origin(record) for record in records]
+    rows = zip(paths, seeds, logs, protocols, origins, strict=True)
+    found = [Found(*row, stated) for row in rows]
     return found, [*_missing(pattern, paths, system.name), *_run_warnings(found, system.name)]
 
 
@@ -263,6 +268,29 @@ def check_protocols(found: Sequence[Found]) -> tuple[str, list[str]]:
         f"{silent[0].path}{' and others have' if len(silent) > 1 else ' has'} no record of how "
         f"checkpoints were chosen; the other runs have {''.join(known)}"
     ]
+
+
+def _origin(record: Mapping[str, Any]) -> dict[str, str]:
+    trained = [a for a in record.get("attempts", ()) if a.get("step") == "train"]
+    if not trained:
+        return {}
+    last = trained[-1]
+    return {
+        "commit": ", ".join(record.get("commits", ())),
+        "processor": str(record.get("gpu") or last.get("cpu", "")),
+        "torch": last.get("versions", {}).get("torch", ""),
+    }
+
+
+def mixed_origins(found: Sequence[Found]) -> list[str]:
+    """A warning for each part of the machinery that is not the same for all runs."""
+    warnings = []
+    for part in ("commit", "processor", "torch"):
+        known = Counter(run.origin[part] for run in found if run.origin.get(part))
+        if len(known) > 1:
+            words = "; ".join(f"{count} with {name}" for name, count in known.most_common())
+            warnings.append(f"the runs differ in {part}: {words}")
+    return warnings
 
 
 def _run_warnings(found: Sequence[Found], system: str) -> list[str]:

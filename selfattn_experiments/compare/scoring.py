@@ -24,7 +24,7 @@ from selfattn_tasks.registry import TASKS
 
 from .reading import check_distinct, digest_of
 from .results import Run, Settings
-from .runs import Found, check_protocols
+from .runs import Found, check_protocols, mixed_origins
 
 Say = Callable[[str], None]
 # Sentences that are counted at a time: chrF's n-grams of one reference take some 200 KB.
@@ -91,6 +91,7 @@ def score_runs(
     """
     found = [(system, file) for system, group in files.items() for file in group]
     protocol, warnings = check_protocols([file for _, file in found])
+    warnings += mixed_origins([file for _, file in found])
     task = TASKS[settings.task]
     metrics = task.make_metrics(
         settings.metrics, lowercase=settings.lowercase, tokenize=settings.tokenize

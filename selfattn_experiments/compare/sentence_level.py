@@ -6,14 +6,14 @@ with few runs they call far too many differences significant (README has the sha
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from selfattn_tasks.metric import Counts
 
-from .run_level import TOLERANCE, Interval, TTest, scipy_stats
+from .run_level import TOLERANCE, Interval, scipy_stats
 
 Scorer = Callable[[Counts], Counts]
 # Draws times sentences at a time, that are weighed and that are drawn, and sentences that are
@@ -206,11 +206,28 @@ def _seed_sd(x: Counts, y: Counts) -> float | None:
     return float(np.sqrt(np.var(x, ddof=1) / len(x) + np.var(y, ddof=1) / len(y)))
 
 
+@final
+@dataclass(frozen=True)
+class BothLevels:
+    """The outcome over seeds and test sets.
+
+    Args:
+        p: two-sided.
+        interval: of the difference.
+        equivalence: p of a difference that reaches the relevant one.
+    """
+
+    p: float
+    interval: Interval
+    equivalence: float
+
+
 def mcnemar(baseline: NDArray[Any], system: NDArray[Any]) -> float:
     """McNemar's exact test (1947): of the sentences that one side alone has right, half each?
 
-    Runs are paired by rank. Of several pairs it is twice the median p, at most 1, which holds its
-    level however much the pairs depend on each other (Rüger 1978).
+    Runs are paired by rank; the larger side's surplus is left out. Of several pairs it is twice the
+    median p, at most 1, which holds its level however much the pairs depend on each other (Rüger
+    1978).
 
     Args:
         baseline: shape (runs, sentences): 1 where the run is right, else 0.
@@ -228,14 +245,19 @@ def mcnemar(baseline: NDArray[Any], system: NDArray[Any]) -> float:
 
 
 def both_levels(
-    resampled: Resampled, baseline: Sequence[int], system: Sequence[int], rng: np.random.Generator
-) -> TTest | None:
+    resampled: Resampled,
+    baseline: Sequence[int],
+    system: Sequence[int],
+    rng: np.random.Generator,
+    relevant: float = 0.0,
+) -> BothLevels | None:
     """Bootstrap over seeds and sentences: runs of each side are drawn anew with each test set.
 
     The multi-bootstrap of Sellam et al. (2022) with unpaired seeds.
 
     Returns:
         p, two-sided, and the 95 % interval of the difference; None with one run on a side.
+        p of equivalence is that of the side, of -relevant or relevant, that more draws lie beyond.
     """
     if min(len(baseline), len(system)) < 2:
         return None
@@ -247,4 +269,9 @@ def both_levels(
     seen = resampled.observed
     observed = float(seen[list(system)].mean() - seen[list(baseline)].mean())
     low, high = np.quantile(drawn, [0.025, 0.975])
-    return TTest(_p_value(np.abs(drawn - observed), abs(observed)), (float(low), float(high)))
+    beyond = max(np.count_nonzero(drawn <= -relevant), np.count_nonzero(drawn >= relevant))
+    return BothLevels(
+        _p_value(np.abs(drawn - observed), abs(observed)),
+        (float(low), float(high)),
+        (beyond + 1) / (len(drawn) + 1),
+    )

@@ -59,7 +59,8 @@ def judge(found: Comparison, settings: Settings) -> tuple[str, str]:
         trivial = f"; yet {_equivalence_words(found, settings)}" if same else ""
         return (BETTER if up else WORSE), numbers + trivial + _other_sentences(found, settings)
     if same:
-        return EQUIVALENT, f"{numbers}; {_equivalence_words(found, settings)}"
+        words = _equivalence_words(found, settings)
+        return EQUIVALENT, f"{numbers}; {words}{_other_test_sets(found, settings)}"
     return UNDECIDED, f"{numbers}; {_planning_words(found, settings)}"
 
 
@@ -79,6 +80,16 @@ def _other_sentences(found: Comparison, settings: Settings) -> str:
     return (
         f"; on another test set it may vanish (bootstrap over sentences "
         f"{equals(found.sentence.bootstrap_p)})"
+    )
+
+
+def _other_test_sets(found: Comparison, settings: Settings) -> str:
+    both = found.both_levels
+    if both is None or both.equivalence < settings.alpha:
+        return ""
+    return (
+        f"; on another test set this is not shown (bootstrap over seeds and sentences "
+        f"{equals(both.equivalence)})"
     )
 
 

@@ -1,6 +1,7 @@
 """The grids of both protocols, and the shell script that keeps their runs."""
 
 import gzip
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -132,5 +133,28 @@ def test_effects_of_a_factorial_design(monkeypatch, run_cli, tmp_path):
     assert done.returncode == 0, done.stderr
     readme = (EXAMPLES / "multi30k_en_de/README.md").read_text()
     assert done.stdout.strip() and all(line in readme for line in done.stdout.splitlines()[2:])
+    again = tmp_path / "again.csv"
+    again.write_text(reports[0].read_text().replace(",score,", ",score,1", 1))
+    command[2:3] = [reports[1], again]
+    assert "has another BLEU of" in run_cli(command).stderr
+    command[2:4] = reports[1:]
     command[-4] = "none"
     assert "--cells none has 0 runs with BLEU" in run_cli(command).stderr
+
+
+def test_convergence_of_the_committed_runs(run_cli, tmp_path):
+    """Each run and each mean; nothing of the short regime has converged; wrong folders."""
+    runs, raw = tmp_path / "runs", tmp_path / "raw.de"
+    kept = EXAMPLES / "multi30k_en_de/evidence/short"
+    restored = subprocess.run([EXAMPLES / "evidence.sh", "restore", runs, kept], check=True)
+    assert restored.returncode == 0
+    shutil.copy(runs / "mtsa-11/test.hyp", raw)  # no corpus is at hand: a run against itself
+    script = EXAMPLES / "multi30k_en_de/convergence.py"
+    done = run_cli([script, runs, "--reference", raw])
+    assert done.returncode == 0, done.stderr
+    assert "| mtsa-11 | 12.55 | 19.09 | 29.37 | 31.52 | 33.91 | 35.01 |  |" in done.stdout
+    assert "| 31.18 | 33.78 | 34.71 | +11.47 (+9.13 to +13.81): not conv" in done.stdout
+    assert done.stdout.count(": not converged |") == 4
+    (row,) = [line for line in done.stdout.splitlines() if line.startswith("| mtsa |")]
+    assert row.split(" | ")[2] == "100.00"  # run 1, against itself
+    assert "has no finished runs" in run_cli([script, tmp_path]).stderr

@@ -62,6 +62,7 @@ def quantities(c: Comparison) -> dict[str, Cell]:
         "order_epsilon_limit": c.order and c.order.limit,
         "both_levels_p": c.both_levels and c.both_levels.p,
         **_limits("both_levels", c.both_levels and c.both_levels.interval),
+        "both_levels_equivalence_p": c.both_levels and c.both_levels.equivalence,
         "hedges_g": c.effect and c.effect.g,
         **_limits("hedges_g", c.effect and c.effect.interval),
         "detectable": plan and plan.detectable,

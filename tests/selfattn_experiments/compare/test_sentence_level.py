@@ -130,6 +130,9 @@ def test_the_bootstrap_over_both_levels_adds_seeds_and_sentences():
     sd = np.sqrt(1 / 2 + np.var([4, 1, 5]) / 3 + 1.5**2)
     assert np.ptp(found.interval) == pytest.approx(2 * 1.96 * sd, rel=0.03)
     assert np.mean(found.interval) == pytest.approx(10 / 3 - 1, abs=0.1)
+    assert (
+        found.equivalence > 0.5 and both_levels(drawn, [0, 1], [2, 3, 4], rng, 9).equivalence < 0.01
+    )
     assert both_levels(drawn, [0], [2, 3, 4], rng) is None
     assert both_levels(drawn, [0, 1], [0, 1], rng).p == 1
 

@@ -8,7 +8,7 @@ import pytest
 from selfattn_experiments.compare.rendering.cells import points, probability, score, signed, span
 from selfattn_experiments.compare.results import Comparison, Planning, Settings
 from selfattn_experiments.compare.run_level import Permutation, TTest
-from selfattn_experiments.compare.sentence_level import SentenceTests
+from selfattn_experiments.compare.sentence_level import BothLevels, SentenceTests
 from selfattn_experiments.compare.verdict import holm, judge, looks_warning
 
 SETTINGS = Settings("translation", ("BLEU",))
@@ -56,6 +56,11 @@ def test_holm_rejects_what_its_steps_reject():
             "yet less than 0.5 apart (equivalence, after Holm p = 0.010)",
         ),
         (replace(NOT, equivalence_holm=0.03), "equivalent", "less than 0.5 apart"),
+        (
+            replace(NOT, equivalence_holm=0.03, both_levels=BothLevels(0.9, (-0.6, 0.6), 0.06)),
+            "equivalent",
+            "; on another test set this is not shown (bootstrap over seeds and sentences p = 0.06",
+        ),
         (
             NOT,
             "undecided",
