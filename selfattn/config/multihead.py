@@ -38,7 +38,7 @@ class MultiHeadConfig(MaskedConfig):
         ("none", "relative", "rotary", "alibi"),
     )
     relative_clip: int = switch(
-        16, "the distance in tokens beyond which positions relative knows no difference"
+        16, "positions relative does not distinguish distances beyond this many tokens"
     )
 
     def __post_init__(self) -> None:

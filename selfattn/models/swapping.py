@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class Weights(NamedTuple):
-    """Names of an attention's weights: taken over, drawn anew, left without a place."""
+    """Names of an attention's weights: copied, drawn anew, dropped."""
 
     taken: tuple[str, ...]
     new: tuple[str, ...]
     left: tuple[str, ...]
 
     def __str__(self) -> str:
-        parts = zip(("weights taken over", "new", "without a place"), self, strict=True)
+        parts = zip(("weights copied", "new", "dropped"), self, strict=True)
         return "; ".join(f"{what}: {', '.join(names) or 'none'}" for what, names in parts)
 
 

@@ -31,7 +31,7 @@ class Encoder(nn.TransformerEncoder):
         mask_check: without effect.
 
     Attributes:
-        swapped: after ``from_torch``, which weights were taken over; else None.
+        swapped: after ``from_torch``, which weights were copied; else None.
 
     Example:
         >>> import torch

@@ -38,7 +38,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command to its parser."""
     add = parser.add_argument
     add("--to", required=True, choices=("hf", "fairseq", *GRAPHS), help="what to write")
-    add("source", type=Path, metavar="SOURCE", help="a checkpoint; with --to fairseq a folder")
+    add(
+        "source",
+        type=Path,
+        metavar="SOURCE",
+        help="a checkpoint or a training's folder; with --to fairseq one of Hugging Face",
+    )
     add("target", type=Path, metavar="TARGET", help="a folder; with --to fairseq a checkpoint")
     add("--data", metavar="FOLDER",
         help="dictionaries of a translation (default: beside it, or as in training)")  # fmt: skip

@@ -1,7 +1,7 @@
 """Apply a trained model: find who did what to whom, classify sentences, or translate.
 
 MODEL is a checkpoint, the folder of a training, or the name of a model that comes with the package.
-All that is needed is in it, and what it was trained for decides. Several make an ensemble.
+It holds all that is needed and decides the task. Several make an ensemble.
 
   selfattn predict --model srl-en-small "The cat chased a mouse."
   selfattn predict --model translation-en-de-small "Save changes"

@@ -24,15 +24,16 @@ The grid file (flags as on a command line; entries in [] are optional):
   [slurm: --partition gpu --gpus 1 --time 24:00:00]         # sbatch
 
 For srl, `gold: FILE` (or {wsj: FILE, brown: FILE}) replaces `references`, and
-`predict: --decoder he` (flags of `selfattn predict`) replaces `generate`. So it is for sentences,
-whose default `gold` is the test set of the folder; a folder prepared with --folds makes a run train
-every fold in turn (SYSTEM-SEED/foldN), and joins what each predicts of the part it held out.
+`predict: --decoder he` (flags of `selfattn predict`) replaces `generate`. The same holds for
+sentences, whose default `gold` is the test set of the folder; a folder prepared with --folds makes
+a run train every fold in turn (SYSTEM-SEED/foldN), and joins what each predicts of the part it held
+out.
 
 The same command resumes where it was stopped and skips what is done. Each GPU, or each core,
 trains one run at a time. A run's folder holds train.log, the checkpoints, test.hyp (translations,
 one per line in corpus order), test.props or test.tsv, and run.json: command, seed, commit,
-versions, hardware, time, scores. A run of which run.json, config.json and those files are left is
-done: they can be kept without its checkpoints. The grid's folder gets summary.csv and summary.json.
+versions, hardware, time, scores. A run that still has run.json, config.json and those files
+counts as done, even without its checkpoints. The grid's folder gets summary.csv and summary.json.
 
 On a cluster:
 

@@ -11,7 +11,7 @@ Example, a corpus without parts of its own, for cross-validation:
   selfattn prepare sentences --task classification --train custrev.all --folds 10 --seed 1 \\
       --dest data-bin/cr
 
-What a file is, is found out: SNLI, MultiNLI, SICK (both releases), TREC, CR, MPQA, MR, SUBJ, trees
+Formats are detected: SNLI, MultiNLI, SICK (both releases), TREC, CR, MPQA, MR, SUBJ, trees
 of the Stanford Sentiment Treebank, questions with candidates as JSON lines, and plain tables and
 JSON lines; files may be gzipped. Of trees, all phrases are trained on, whole sentences tested.
 Without --valid, a share of the training data is drawn to choose checkpoints by. Then train with

@@ -56,7 +56,7 @@ def test_swap_of_a_transformer_says_what_it_kept():
     assert list(report.replaced) == ["encoder.layers.0.self_attn"]
     assert "must not look ahead" in report.kept["decoder.layers.0.self_attn"]
     assert "cross-attention" in report.kept["decoder.layers.0.multihead_attn"]
-    assert str(report).startswith("replaced encoder.layers.0.self_attn: weights taken over: v_proj")
+    assert str(report).startswith("replaced encoder.layers.0.self_attn: weights copied: v_proj")
     layer = nn.TransformerDecoderLayer(16, 2, batch_first=True)
     for name in ("biblosa", "resa"):  # blocks, samplers and means see what comes after
         with pytest.raises(UserError, match=f"'{name}' sees beyond its positional masks"):
