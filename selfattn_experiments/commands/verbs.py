@@ -88,7 +88,7 @@ GROUPS = {
         Verb("predict sentences", "classes, scores and vectors of sentences",
              "predict_sentences.py", module=f"{_HERE}.predict_sentences"),
         Verb("predict", "label roles, classify, translate", "predict_srl.py"),
-        Verb("export", "for transformers, ONNX, torch.export, or back to fairseq", "export_model.py"),
+        Verb("export", "for transformers, ONNX, torch.export, or fairseq again", "export_model.py"),
         Verb("show", "draw what the attention does with a sentence", "show_attention.py"),
         Verb("page", "try a model in a browser"),
     ),
