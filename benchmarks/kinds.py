@@ -20,11 +20,19 @@ class LayerMethod(Method):
     """A layer ``(B, T, C)`` -> ``(B, T, C')`` from two functions."""
 
     def __init__(
-        self, name: str, label: str, build: Build, reference: Reference | None = None
+        self,
+        name: str,
+        label: str,
+        build: Build,
+        reference: Reference | None = None,
+        *,
+        gpu_only: bool = False,
+        garbage: float = 100.0,
     ) -> None:
         super().__init__(name, label)
         self._build = build
         self._reference = reference
+        self.gpu_only, self.garbage = gpu_only, garbage
 
     def build(self, setup: Setup) -> nn.Module:
         """See ``Method.build``."""
@@ -50,9 +58,9 @@ class OperatorMethod(LayerMethod):
     level = "operator"
 
     def __init__(
-        self, name: str, label: str, build: Build, reference: Reference, count: int = 3
+        self, name: str, label: str, build: Build, reference: Reference, count: int = 3, **how: Any
     ) -> None:
-        super().__init__(name, label, build, reference)
+        super().__init__(name, label, build, reference, **how)
         self.count = count
 
     def inputs(self, setup: Setup, batch: int, length: int) -> list[Tensor]:

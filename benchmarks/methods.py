@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend
 from selfattn.config import CONFIGS, AttentionConfig
 from selfattn.errors import UserError
 from selfattn.layers import ATTENTIONS, build_attention
-from selfattn.masks import PositionalMask, head_masks
+from selfattn.masks import head_masks
 from selfattn.models import CONTEXTS, build_context
 from selfattn.ops import disa, mtsa
 
@@ -48,6 +48,7 @@ _LABELS = {
     "biblosa": "Bi-BloSA",
     "resa": "ReSA",
 }
+_MODERATE = 1.0  # Algorithm 1 overflows by large scores, also at padded keys
 # The multi-head layer with what a user would pick instead of MTSA.
 _RIVALS: dict[str, tuple[str, dict[str, Any]]] = {
     "masks": ("multi-head layer, masks", {"masks": "forward_backward"}),
@@ -106,17 +107,6 @@ def _family(name: str) -> list[LayerMethod]:
     ] or [_layer(name, label, config.make())]
 
 
-def _as_published(method: LayerMethod) -> LayerMethod:
-    """Algorithm 1 overflows by large scores, also at padded keys: check it with moderate ones."""
-    method.garbage = 1.0
-    return method
-
-
-def _on_gpus(method: LayerMethod) -> LayerMethod:
-    method.gpu_only = True
-    return method
-
-
 def _algorithm1_layer_reference(module: nn.Module, setup: Setup) -> nn.Module:
     slow = copy.deepcopy(module)
     slow.operator = partial(mtsa, backend="reference")  # type: ignore[assignment]
@@ -150,22 +140,22 @@ def _layers() -> list[Method]:
                 for rival, (label, switches) in _RIVALS.items()
             ]
         found += family
-    algorithm1_layer = LayerMethod(
-        "mtsa:algorithm1",
-        "MTSA, Algorithm 1",
-        lambda s: AlgorithmOneLayer(s.embed_dim, s.heads),
-        _algorithm1_layer_reference,
-    )
-    flex_layer = LayerMethod(
-        "mtsa:flex",
-        "MTSA, FlexAttention",
-        lambda s: AlgorithmOneLayer(s.embed_dim, s.heads, flex_mtsa),
-        _algorithm1_layer_reference,
-    )
     return [
         *found,
-        _as_published(algorithm1_layer),
-        _on_gpus(flex_layer),
+        LayerMethod(
+            "mtsa:algorithm1",
+            "MTSA, Algorithm 1",
+            lambda s: AlgorithmOneLayer(s.embed_dim, s.heads),
+            _algorithm1_layer_reference,
+            garbage=_MODERATE,
+        ),
+        LayerMethod(
+            "mtsa:flex",
+            "MTSA, FlexAttention",
+            lambda s: AlgorithmOneLayer(s.embed_dim, s.heads, flex_mtsa),
+            _algorithm1_layer_reference,
+            gpu_only=True,
+        ),
         LayerMethod("bi-lstm", "Bi-LSTM", partial(_recurrent, kind="lstm")),
         LayerMethod("bi-gru", "Bi-GRU", partial(_recurrent, kind="gru")),
         LayerMethod("multi-cnn", "multi-window CNN", partial(_context, name="multi_cnn")),
@@ -196,58 +186,33 @@ def _masked(
 
 
 def _operators() -> list[Method]:
-    build, reference = _masked(mtsa, "forward_backward")
-    undirected = _masked(mtsa, "none")
-    algorithm1_operator = OperatorMethod(
-        "mtsa:algorithm1",
-        "MTSA, Algorithm 1",
-        lambda s: MaskedOperator(algorithm1, "forward_backward", s.heads),
-        reference,
-        count=4,
-    )
+    def plain(module: nn.Module, setup: Setup) -> nn.Module:
+        return Explicit()
+
+    def directed(module: nn.Module, setup: Setup) -> nn.Module:
+        return Explicit(head_masks("forward_backward", setup.heads))
+
+    def rival(operator: Callable[..., Tensor]) -> Build:
+        return lambda s: MaskedOperator(operator, "forward_backward", s.heads)
+
+    def flex_directed(setup: Setup) -> nn.Module:
+        return FlexDot(head_masks("forward_backward", setup.heads))
+
+    made, gpu = OperatorMethod, {"gpu_only": True}
+    build, exact = _masked(mtsa, "forward_backward")
+    cudnn = SDPBackend.CUDNN_ATTENTION
     return [
-        OperatorMethod("sdpa", "dot product", lambda s: Undirected(), lambda m, s: Explicit()),
-        _on_gpus(
-            OperatorMethod(
-                "sdpa:cudnn",
-                "dot product, cuDNN",
-                lambda s: Undirected(SDPBackend.CUDNN_ATTENTION),
-                lambda m, s: Explicit(),
-            )
-        ),
-        OperatorMethod(
-            "sdpa:directed",
-            "dot product under MTSA's masks",
-            lambda s: Directed(),
-            lambda m, s: Explicit(head_masks("forward_backward", s.heads)),
-        ),
-        OperatorMethod("mtsa", "MTSA, half forward, half backward", build, reference, count=4),
-        OperatorMethod("mtsa:undirected", "MTSA without direction", *undirected, count=4),
-        _as_published(algorithm1_operator),
-        *map(_on_gpus, _flex_operators(reference)),
-    ]
-
-
-def _flex_operators(reference: Reference) -> list[LayerMethod]:
-    def directed(setup: Setup) -> Sequence[PositionalMask]:
-        return head_masks("forward_backward", setup.heads)
-
-    return [
-        OperatorMethod("flex", "FlexAttention", lambda s: FlexDot(), lambda m, s: Explicit()),
-        OperatorMethod(
-            "flex:directed",
-            "FlexAttention under MTSA's masks",
-            lambda s: FlexDot(directed(s)),
-            lambda m, s: Explicit(directed(s)),
-        ),
-        OperatorMethod(
-            "mtsa:flex",
-            "MTSA, FlexAttention",
-            lambda s: MaskedOperator(flex_mtsa, "forward_backward", s.heads),
-            reference,
-            count=4,
-        ),
-    ]
+        made("sdpa", "dot product", lambda s: Undirected(), plain),
+        made("sdpa:cudnn", "dot product, cuDNN", lambda s: Undirected(cudnn), plain, **gpu),
+        made("sdpa:directed", "dot product under MTSA's masks", lambda s: Directed(), directed),
+        made("mtsa", "MTSA, half forward, half backward", build, exact, count=4),
+        made("mtsa:undirected", "MTSA without direction", *_masked(mtsa, "none"), count=4),
+        made("mtsa:algorithm1", "MTSA, Algorithm 1", rival(algorithm1), exact, count=4,
+             garbage=_MODERATE),
+        made("flex", "FlexAttention", lambda s: FlexDot(), plain, **gpu),
+        made("flex:directed", "FlexAttention under MTSA's masks", flex_directed, directed, **gpu),
+        made("mtsa:flex", "MTSA, FlexAttention", rival(flex_mtsa), exact, count=4, **gpu),
+    ]  # fmt: skip
 
 
 def _disa() -> list[Method]:

@@ -104,6 +104,18 @@ def read_object(path: Path) -> dict[str, Any]:
     return found
 
 
+def read_json(path: Path, *keys: str) -> dict[str, Any] | None:
+    """The object in a JSON file; None if the file or a key is missing, or it cannot be parsed.
+
+    For records that are written atomically: one that somebody has cut or edited must not count.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) and content.keys() >= set(keys) else None
+
+
 def check_output(flag: str, path: Path) -> None:
     """Refuse a file that `writing` could not write, before the work for it.
 

@@ -6,7 +6,7 @@ import glob
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -110,10 +110,11 @@ def hashes(paths: Iterable[Path]) -> dict[str, str]:
     return {str(path): sha256_of(path) for path in paths}
 
 
-def sha256_of(path: Path) -> str:
-    """The SHA-256 of the file ``path`` in hexadecimal digits."""
+def sha256_of(path: Path, seen: Callable[[int], object] = lambda count: None) -> str:
+    """The SHA-256 of the file ``path`` in hexadecimal digits; ``seen`` takes each block's bytes."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):
             digest.update(block)
+            seen(len(block))
     return digest.hexdigest()

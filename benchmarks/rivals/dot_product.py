@@ -1,7 +1,7 @@
 """Dot-product attention: the reference of all ratios, its slow form, and its directed form."""
 
-import contextlib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 import torch.nn.functional as F
@@ -10,6 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from selfattn.layers.base import join_heads, split_heads
 from selfattn.masks import PositionalMask, head_masks
+from selfattn.ops.dot_product import strictly_directed
 
 
 class TorchMultiHead(nn.Module):
@@ -72,7 +73,8 @@ class Undirected(nn.Module):
     def forward(self, q: Tensor, k: Tensor, v: Tensor, padding_mask: Tensor | None) -> Tensor:
         """Attend as in ``Explicit``, which has the formula."""
         if padding_mask is None:
-            return _attend(q, k, v, self.backend)
+            with _kernel(q, self.backend):
+                return F.scaled_dot_product_attention(q, k, v)
         visible = ~padding_mask[:, None, None, :]
         return F.scaled_dot_product_attention(q, k, v, attn_mask=visible)
 
@@ -87,27 +89,14 @@ class Directed(nn.Module):
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, padding_mask: Tensor | None) -> Tensor:
         """Attend as in ``Explicit``, which has the formula."""
-        if padding_mask is not None:
-            masks = head_masks("forward_backward", q.shape[1])
-            visible = torch.stack([mask.allowed(q.shape[2], q.device) for mask in masks])
-            visible = visible & ~padding_mask[:, None, None, :]
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=visible)
-        (qf, qb), (kf, kb), (vf, vb) = (t.chunk(2, 1) for t in (q, k, v))
-        forward = _causal(qf[:, :, 1:], kf[:, :, :-1], vf[:, :, :-1])
-        backward = _causal(*(t.flip(2) for t in (qb[:, :, :-1], kb[:, :, 1:], vb[:, :, 1:])))
-        return torch.cat([F.pad(forward, (0, 0, 1, 0)), F.pad(backward.flip(2), (0, 0, 0, 1))], 1)
+        masks = head_masks("forward_backward", q.shape[1])
+        with _kernel(q, SDPBackend.FLASH_ATTENTION):
+            return strictly_directed(q, k, v, masks, padding_mask)
 
 
-def _causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return _attend(q, k, v, SDPBackend.FLASH_ATTENTION, is_causal=True)
-
-
-def _attend(
-    q: Tensor, k: Tensor, v: Tensor, backend: SDPBackend, is_causal: bool = False
-) -> Tensor:
+def _kernel(q: Tensor, backend: SDPBackend) -> AbstractContextManager[None]:
     half = q.is_cuda and q.dtype != torch.float32  # elsewhere neither flash nor cuDNN runs
-    with sdpa_kernel(backend) if half else contextlib.nullcontext():
-        return F.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
+    return sdpa_kernel(backend) if half else nullcontext()
 
 
 class Explicit(nn.Module):

@@ -18,8 +18,8 @@ from selfattn.errors import UserError, needed
 from selfattn_experiments.compare.rendering.cells import markdown, signed, span
 from selfattn_experiments.compare.run_level import mean_interval
 from selfattn_experiments.report import read_curves
-from selfattn_experiments.runs.execution.child import read_json
 from selfattn_tasks.cli import run
+from selfattn_tasks.files import read_json
 from selfattn_tasks.text import read_lines
 
 LAST, RISE = 1000, 0.3

@@ -39,7 +39,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--to", required=True, choices=("hf", "fairseq", *GRAPHS), help="what to write")
     add("source", type=Path, metavar="SOURCE",
-        help="a checkpoint or training's folder; with --to fairseq one of Hugging Face")  # fmt: skip
+        help="a checkpoint or a training's folder; for fairseq, of Hugging Face")  # fmt: skip
     add("target", type=Path, metavar="TARGET", help="a folder; with --to fairseq a checkpoint")
     add("--data", metavar="FOLDER",
         help="dictionaries of a translation (default: beside it, or as in training)")  # fmt: skip

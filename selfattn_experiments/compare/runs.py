@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError
-
-from ..runs.execution.child import read_json
+from selfattn_tasks.files import read_json
 
 TEST = "{test}"
 FEWEST_RUNS = 3

@@ -6,8 +6,8 @@ from statistics import fmean
 from typing import Any
 
 from selfattn.errors import UserError
+from selfattn_tasks.files import read_json
 
-from ..runs.execution.child import read_json
 from .rendering.cells import points, signed, span
 from .run_level import welch
 

@@ -8,9 +8,10 @@ from functools import partial
 from statistics import mean, stdev
 from typing import Any
 
+from selfattn_tasks.files import read_json
 from selfattn_tasks.task import Folds
 
-from .execution.child import Step, read_json
+from .execution.child import Step
 from .execution.follow import Follower
 from .execution.slots import Slot
 from .identity import Identity

@@ -9,12 +9,12 @@ from typing import Any
 
 from selfattn.errors import UserError
 from selfattn_tasks import checkpoints
-from selfattn_tasks.files import write_json
+from selfattn_tasks.files import read_json, write_json
 from selfattn_tasks.folder import sha256_of
 from selfattn_tasks.task import Scores
 
 from ..process import again
-from .execution.child import Attempts, Step, now, read_json
+from .execution.child import Attempts, Step, now
 from .execution.follow import Follower
 from .execution.slots import Slot
 from .flags import number, spelt_out

@@ -6,7 +6,6 @@ of it, and a broken connection at the end of some gigabytes would cost them all.
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import os
 import ssl
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from selfattn.errors import UserError
+from selfattn_tasks.folder import sha256_of
 from selfattn_tasks.progress import Progress, Show
 
 TIMEOUT = 30.0
@@ -27,34 +27,17 @@ _NETWORK = (
 )  # fmt: skip
 
 
-def digest_of(path: Path, method: str, show: Show) -> str:
-    """The checksum of a file.
-
-    Args:
-        path (Path): the file.
-        method (str): ``sha256`` or another method of ``hashlib``.
-        show (Callable): takes a line of progress now and then.
-    """
-    digest = hashlib.new(method)
-    progress = Progress(show, f"checking {path.name}", path.stat().st_size, "bytes")
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-            progress.update(len(block))
-    return digest.hexdigest()
-
-
 def verify(path: Path, digest: str, show: Show) -> None:
-    """Compare a file with ``METHOD:HEX``.
+    """Compare a file with ``sha256:HEX``.
 
     Raises:
         UserError: if the checksum is another one.
     """
-    method, _, expected = digest.partition(":")
-    found = digest_of(path, method, show)
+    progress = Progress(show, f"checking {path.name}", path.stat().st_size, "bytes")
+    found, expected = sha256_of(path, progress.update), digest.removeprefix("sha256:")
     if found != expected:
         raise UserError(
-            f"{path} has the {method} {found}, but must have {expected}: it is damaged or another "
+            f"{path} has the sha256 {found}, but must have {expected}: it is damaged or another "
             "version"
         )
 

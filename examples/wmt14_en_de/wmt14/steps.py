@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from selfattn_tasks.files import write_json
+from selfattn_tasks.files import read_json, write_json
 from selfattn_tasks.folder import new_folder, sha256_of
 from selfattn_tasks.progress import Show
 
@@ -37,7 +37,7 @@ def run_step(
         dict: ``inputs``, ``counts`` and ``files`` (bytes and SHA-256 by name), which
         ``step.json`` in the folder holds too.
     """
-    record = _read(folder)
+    record = read_json(folder / RECORD, "inputs", "counts", "files")
     # Compared as it is written, where a tuple is a list.
     wanted = json.loads(json.dumps(inputs))
     if record is not None:
@@ -62,14 +62,6 @@ def made_of(record: Mapping[str, Any]) -> str:
     """One checksum for all files of a step, as an input of the next."""
     text = json.dumps(record["files"], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _read(folder: Path) -> dict[str, Any] | None:
-    path = folder / RECORD
-    if not path.is_file():
-        return None
-    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return record
 
 
 def _outdated(folder: Path, record: Mapping[str, Any], inputs: Mapping[str, Any]) -> str | None:

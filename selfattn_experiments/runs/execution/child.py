@@ -4,7 +4,6 @@ The record is written while they run: what they cost is known even if everything
 """
 
 import datetime
-import json
 import os
 import shlex
 import signal
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from selfattn_tasks.cli import relative_command
-from selfattn_tasks.files import write_json
+from selfattn_tasks.files import read_json, write_json
 
 from ...process import die_with_parent
 from .slots import Slot
@@ -219,15 +218,3 @@ class Attempts:
 def now() -> str:
     """The time, as in 2026-01-31T12:00:00+00:00."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-
-
-def read_json(path: Path, *keys: str) -> dict[str, Any] | None:
-    """The object in a JSON file; None if the file or a key is missing, or it cannot be parsed.
-
-    The runner writes its files atomically; one that somebody has cut or edited must not count.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError, RecursionError):
-        return None
-    return content if isinstance(content, dict) and content.keys() >= set(keys) else None
