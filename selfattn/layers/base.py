@@ -83,8 +83,10 @@ class SelfAttention(nn.Module, ABC):
             )
         return self.embed_dim // self.num_heads
 
-    def check_input(self, x: Tensor, padding_mask: Tensor | None) -> None:
-        """Refuse inputs of another shape, and masks that are not bool or not where x is.
+    def check_input(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+        """x with 0 at padding, whatever was there: a NaN would reach gradients of weights.
+
+        Inputs of another shape are refused, and masks that are not bool or not where x is.
 
         Raises:
             UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)`` on its device.
@@ -94,6 +96,7 @@ class SelfAttention(nn.Module, ABC):
         check_padding_mask(padding_mask, x.shape[:2])
         if padding_mask is not None and padding_mask.device != x.device:
             raise UserError(f"padding_mask is on {padding_mask.device}; it must be on {x.device}")
+        return zero_padding(x, padding_mask)
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:

@@ -103,8 +103,7 @@ class BiBloSA(SelfAttention):
 
     def _blocks(self, x: Tensor, padding_mask: Tensor | None) -> tuple[Blocks, list[Tensor]]:
         """Where the blocks lie, and each head's input in them, ``(B, m, r, D)``."""
-        self.check_input(x, padding_mask)
-        x = zero_padding(x, padding_mask)  # whatever is there, also NaN
+        x = self.check_input(x, padding_mask)
         free = is_exporting() and not isinstance(x.shape[1], int)
         if free and x.shape[1] % self.block_length:
             raise UserError(

@@ -105,8 +105,7 @@ class DiSA(SelfAttention):
 
     def _map(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         """The heads' features h, ``(B, T, H * D)``."""
-        self.check_input(x, padding_mask)
-        x = zero_padding(x, padding_mask)  # whatever is there, also NaN
+        x = self.check_input(x, padding_mask)
         if self.input_map is None:
             return x
         h: Tensor = self.activation(self.input_map(self.dropout(x)))

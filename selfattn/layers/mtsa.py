@@ -157,8 +157,7 @@ class MTSA(SelfAttention):
         self, x: Tensor, padding_mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Queries, keys, values and source2token scores after sigma_s, ``(B, H, T, D)`` each."""
-        self.check_input(x, padding_mask)
-        x = zero_padding(x, padding_mask)  # whatever is there, also NaN
+        x = self.check_input(x, padding_mask)
         v = split_heads(self.value_activation(self.v_proj(self.dropout(x))), self.num_heads)
         q, k = self._queries_and_keys(x, v)  # eq. 7
         s = None

@@ -7,7 +7,7 @@ from ..errors import UserError
 from ..masks import head_masks
 from ..ops.common.distance import by_position
 from ..ops.dot_product import dot_product, not_padding
-from .base import SelfAttention, join_heads, split_heads, xavier_linear, zero_padding
+from .base import SelfAttention, join_heads, split_heads, xavier_linear
 from .distance import distance_bias
 from .inspection import Inspection, looking_into, mask_names, visible_keys, visible_softmax
 from .positions import Alibi, rotate
@@ -93,8 +93,7 @@ class MultiHead(SelfAttention):
 
     def _project(self, x: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries and keys, rotated where positions are rotary, and values, ``(B, H, T, D)``."""
-        self.check_input(x, padding_mask)
-        x = zero_padding(x, padding_mask)  # whatever is there, also NaN
+        x = self.check_input(x, padding_mask)
         projections = (self.q_proj, self.k_proj, self.v_proj)
         q, k, v = (split_heads(project(x), self.num_heads) for project in projections)
         if self.config.positions == "rotary":

@@ -25,7 +25,7 @@ class MyAttention(SelfAttention):
 
     def forward(self, x, padding_mask=None):
         """(B, T, C) -> (B, T, C); padding_mask (B, T) is True at padding."""
-        self.check_input(x, padding_mask)
+        x = self.check_input(x, padding_mask)
         split = (3, self.num_heads, self.head_width(None))
         q, k, v = self.qkv_proj(x).unflatten(-1, split).permute(2, 0, 3, 1, 4)  # each (B, H, T, D)
         position = torch.arange(x.shape[1], device=x.device)

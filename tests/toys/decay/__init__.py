@@ -86,12 +86,12 @@ class Decay(SelfAttention):
         self.v_proj = xavier_linear(embed_dim, embed_dim)
 
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
-        self.check_input(x, padding_mask)
+        x = self.check_input(x, padding_mask)
         v = F.dropout(self.v_proj(x), self.config.attention_dropout, self.training)
         return decay(v, padding_mask, self.config.rate)
 
     def inspect(self, x: Tensor, padding_mask: Tensor | None = None) -> Inspection:
-        self.check_input(x, padding_mask)
+        x = self.check_input(x, padding_mask)
         batch, length, _ = x.shape
         place = torch.arange(length, device=x.device)
         score = -self.config.rate * (place[:, None] - place).abs().to(x.dtype)
