@@ -33,13 +33,11 @@ def main() -> None:
     parser.add_argument("--reference", type=Path, help="of test.hyp; none: no BLEU of Moses tokens")
     args = parser.parse_args()
     systems: dict[str, list[Path]] = {}
-    for record in sorted(args.runs.glob("*/run.json")):
-        if found := read_json(record, "system", "seed"):
-            systems.setdefault(found["system"], []).append(record.parent)
+    records = ((read_json(p, "system", "seed"), p.parent) for p in args.runs.glob("*/run.json"))
+    for system, _, folder in sorted((r["system"], r["seed"], folder) for r, folder in records if r):
+        systems.setdefault(system, []).append(folder)
     if not systems:
         raise UserError(f"{args.runs} has no finished runs; selfattn runs makes them")
-    for runs in systems.values():
-        runs.sort(key=lambda run: read_json(run / "run.json")["seed"])  # type: ignore[index]
     print(validation(systems))
     if args.reference is not None:
         print(f"\n{moses(systems, args.reference)}")
@@ -73,7 +71,7 @@ def validation(systems: dict[str, list[Path]]) -> str:
 
 
 def moses(systems: dict[str, list[Path]], reference: Path) -> str:
-    """Mean, deviation and scores of each system, as Wu et al. scored."""
+    """Mean and scores of each system, as Wu et al. scored."""
     metrics, tokenizer = needed("sacrebleu.metrics"), needed("sacremoses").MosesTokenizer("de")
     bleu = metrics.BLEU(tokenize="none", smooth_method="none", force=True)
 

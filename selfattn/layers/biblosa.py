@@ -73,10 +73,9 @@ class BiBloSA(SelfAttention):
         Raises:
             UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
         """
+        y = x = self.check_input(x, padding_mask)
         blocks, inputs = self._blocks(x, padding_mask)
-        if self.config.contexts == "none":
-            y = zero_padding(x, padding_mask)
-        else:
+        if self.config.contexts != "none":
             heads = zip(self.heads, inputs, strict=True)
             y = blocks.join(torch.cat([head(h, blocks.padding) for head, h in heads], -1))
         if self.out_proj is not None:
@@ -88,7 +87,7 @@ class BiBloSA(SelfAttention):
         if self.config.contexts == "none":
             raise UserError("contexts 'none' leaves no attention to look at")
         with looking_into(self):
-            blocks, inputs = self._blocks(x, padding_mask)
+            blocks, inputs = self._blocks(self.check_input(x, padding_mask), padding_mask)
             heads = cast(list[MBloSA], list(self.heads))
             pairs = list(zip(heads, inputs, strict=True))
             weights = [blocks.join_pairs(head.weights(h, blocks.padding)) for head, h in pairs]
@@ -103,7 +102,6 @@ class BiBloSA(SelfAttention):
 
     def _blocks(self, x: Tensor, padding_mask: Tensor | None) -> tuple[Blocks, list[Tensor]]:
         """Where the blocks lie, and each head's input in them, ``(B, m, r, D)``."""
-        x = self.check_input(x, padding_mask)
         free = is_exporting() and not isinstance(x.shape[1], int)
         if free and x.shape[1] % self.block_length:
             raise UserError(
