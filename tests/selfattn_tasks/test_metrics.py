@@ -10,7 +10,7 @@ from selfattn.errors import UserError
 from selfattn_tasks.srl.metrics import NAMES as TAGGING
 from selfattn_tasks.srl.metrics import TaggingMetric
 from selfattn_tasks.srl.propositions import Proposition, Sentence, Span
-from selfattn_tasks.srl.scorer import score
+from selfattn_tasks.srl.scorer import Counts, score
 from selfattn_tasks.translation.metrics import NAMES as TRANSLATION
 from selfattn_tasks.translation.metrics import bleu_scores, chrf_scores, translation_metrics
 
@@ -117,3 +117,9 @@ def test_summed_counts_give_the_scorers_f1():
         assert metric.scores(counts.sum(axis=0)) == pytest.approx(expected[name], rel=1e-13)
         assert 0 < expected[name] < 100
         assert metric.scores(np.zeros(5)) == 0
+
+
+def test_f1_rounds_as_the_official_script_s():
+    """An F1 of 3.125 exactly: that script's formula gives a last bit more, and so 3.13."""
+    sums = np.array([1.0, 6.0, 56.0, 0.0, 1.0])
+    assert f"{TaggingMetric('F1').scores(sums):.2f}" == f"{Counts(1, 6, 56).f1:.2f}" == "3.13"
