@@ -8,6 +8,7 @@ from pathlib import Path
 from selfattn.errors import UserError
 
 from ...text import NUMBER, iter_lines
+from .rows import NO_WORD
 
 # What stands for a value that nobody annotated.
 UNKNOWN = "_"
@@ -56,8 +57,13 @@ def read_trees(path: Path) -> list[Tree]:
         elif NUMBER.fullmatch(columns[0]):
             if len(columns) != 10:
                 raise UserError(f"{path}, line {place}: {len(columns)} columns, but CoNLL-U has 10")
+            if int(columns[0]) != len(rows) + 1:
+                raise UserError(
+                    f"{path}, line {place}: word {columns[0]}, but {len(rows) + 1} comes next in "
+                    "this sentence; an empty line ends it"
+                )
             rows.append(columns)
-        elif not line.startswith("#") and not columns[0][:1].isdigit():
+        elif not (line.startswith("#") or NO_WORD.fullmatch(columns[0])):
             raise UserError(f"{path}, line {place}: {columns[0][:20]!r} is not a word's number")
     if rows:
         trees.append(_tree(name, rows))

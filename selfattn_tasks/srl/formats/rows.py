@@ -19,7 +19,7 @@ NO_PREDICATE = "-"
 # Not str.split(): a word may hold a no-break space.
 _FIELD = re.compile(r"[^ \t\r\n\f\v]+")
 # CoNLL-U's rows other than words: 2-3 is a contraction of two words, 8.1 an elided word.
-_NO_WORD = re.compile(r"[0-9]+[-.][0-9]+")
+NO_WORD = re.compile(r"[0-9]+[-.][0-9]+")
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def counts_words(blocks: Sequence[Block]) -> bool:
     """
     longest = 0
     for block in blocks:
-        firsts = [row[0] for row in block.rows if not _NO_WORD.fullmatch(row[0])]
+        firsts = [row[0] for row in block.rows if not NO_WORD.fullmatch(row[0])]
         if not all(map(NUMBER.fullmatch, firsts)):
             return False
         numbers = list(map(int, firsts))
@@ -147,7 +147,7 @@ def counts_words(blocks: Sequence[Block]) -> bool:
         return False
     for block in blocks:
         for i, row in enumerate(block.rows):
-            if _NO_WORD.fullmatch(row[0]):
+            if NO_WORD.fullmatch(row[0]):
                 raise block.error(
                     i, f"the row {row[0]} is not a word but a contraction or ellipsis: remove it"
                 )

@@ -19,6 +19,7 @@ TEXT = """\
 1\tYes\t_\t_\tUH\t_\t12\tdiscourse\t_\t_
 {more}12\tno\t_\t_\tUH\t_\t0\troot\t_\t_
 """
+WORD = "1\tYes\t_\t_\tUH\t_\t0\troot\t_\t_\n"
 MORE = "".join(f"{i}\tx\t_\t_\tFW\t_\t1\tdep\t_\t_\n" for i in range(2, 12))
 
 
@@ -42,6 +43,8 @@ def test_what_is_read(tmp_path):
         ("", "holds no sentence of CoNLL-U"),
         ("# sent_id = 1\n\n", "holds no sentence of CoNLL-U"),
         ("\n1\tYes\tUH\n", "line 2: 3 columns, but CoNLL-U has 10"),
+        (WORD + "2 no\n" + WORD, "line 2: '2 no' is not a word's number"),
+        (WORD + WORD, "line 2: word 1, but 2 comes next in this sentence"),
         ("Yes - *\n", "line 1: 'Yes - *' is not a word's number"),
     ],
 )
