@@ -2,6 +2,8 @@
 
 import doctest
 import gzip
+import io
+import tarfile
 
 import pytest
 
@@ -9,6 +11,7 @@ from selfattn.errors import UserError
 from selfattn_tasks.srl import Proposition, Sentence, Span, from_bio, to_bio
 from selfattn_tasks.srl.formats import bio, brackets, conll, lines
 from selfattn_tasks.srl.formats.brackets import BracketError, format_brackets, parse_brackets
+from selfattn_tasks.srl.formats.conll05_files import read_archives
 from tests.selfattn_tasks.srl.writers import write_conll12, write_words
 
 COLUMNS = """\
@@ -308,6 +311,27 @@ def test_spans_that_bio_cannot_hold():
     assert from_bio(["B-AM-TMP", "B-AM-TMP", "I-AM-TMP"]) == (
         Span("AM-TMP", 0, 0), Span("AM-TMP", 1, 2),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["gz", "xz"])
+def test_a_damaged_archive_is_refused(tmp_path, kind):
+    """Also where nothing but the checksum at its end shows it."""
+    text = "".join(f"sit{i * i} (V*)\n\n" for i in range(20_000)).encode()
+    packed = io.BytesIO()
+    options = {"compresslevel": 0} if kind == "gz" else {"preset": 0}
+    with tarfile.open(fileobj=packed, mode=f"w:{kind}", **options) as archive:
+        info = tarfile.TarInfo("train/props/train.02.props")
+        info.size = len(text)
+        archive.addfile(info, io.BytesIO(text))
+    path = tmp_path / "a.tar"
+    path.write_bytes(packed.getvalue())
+    assert [len(member.lines) for member in read_archives([path]).values()] == [40_000]
+    content = bytearray(packed.getvalue().replace(b"sit", b"sat", 1))
+    if kind == "xz":
+        content[-9_999:-9_900] = bytes(99)
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="a.tar cannot be read as a whole .tar.gz archive"):
+        read_archives([path])
 
 
 @pytest.mark.parametrize("module", [bio, brackets], ids=["bio", "brackets"])
