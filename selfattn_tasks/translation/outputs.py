@@ -10,12 +10,12 @@ from pathlib import Path
 
 from selfattn.errors import UserError, needed
 
-from ..text import iter_lines
+from ..text import NUMBER, iter_lines
 
 # The detokenised hypothesis of one sentence: D-NUMBER, score, text.
-_HYPOTHESIS = re.compile(r"D-(\d+)\t\S+\t(.*)")
+_HYPOTHESIS = re.compile(rf"D-({NUMBER.pattern})\t\S+\t(.*)")
 # The reference of a sentence, likewise.
-_TARGET = re.compile(r"T-(\d+)\t(.*)")
+_TARGET = re.compile(rf"T-({NUMBER.pattern})\t(.*)")
 # The marks of SentencePiece and of subword-nmt, and the schemes that remove them.
 _SUBWORD_MARKS = ((re.compile("\u2581"), "sentencepiece"), (re.compile("@@(?: |$)"), "subword_nmt"))
 
@@ -50,9 +50,9 @@ def in_corpus_order(
     for number, text in hypotheses:
         found.setdefault(number, text)
     count = expected if expected is not None else max(found, default=-1) + 1
-    missing = [number for number in range(count) if number not in found]
-    if missing or not count:
-        first = f", without number {missing[0]}" if missing else ""
+    missing = next((number for number in range(count) if number not in found), None)
+    if missing is not None or not count:
+        first = "" if missing is None else f", without number {missing}"
         raise UserError(
             f"the output of fairseq-generate has {len(found)} translations of {count} sentences"
             f"{first}; it must have all of them, so let the command finish"
