@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
+from itertools import takewhile
 
 from selfattn.errors import UserError, check_integer
 
@@ -22,7 +24,14 @@ def sentence_key(text: str) -> str:
         text: one sentence.
     """
     folded = text.casefold()
-    return _NOT_A_LETTER.sub("", folded) or folded
+    return _NOT_A_LETTER.sub(_marks, folded) or folded
+
+
+def _marks(between: re.Match[str]) -> str:
+    """Vowel signs and accents of the letter before, which are no letters themselves."""
+    if between[0].isascii():
+        return ""
+    return "".join(takewhile(lambda c: unicodedata.category(c).startswith("M"), between[0]))
 
 
 def split_pairs(pairs: list[Pair], held_out: int, seed: int = 1) -> dict[str, list[Pair]]:

@@ -51,6 +51,13 @@ def test_sentences_without_letters_are_told_apart():
     assert sentence_key("10 %") != sentence_key("20 %")
 
 
+def test_signs_that_belong_to_a_letter_tell_sentences_apart():
+    """Vowels of Hindi are marks, no letters; one that is behind no letter is a part of an emoji."""
+    assert sentence_key("\u0915\u0940 2") != sentence_key("\u0915\u093e 2")
+    assert sentence_key("\u0915\u0940 2") == sentence_key("\u0915\u0940!")
+    assert sentence_key("tea \u2615\ufe0f") == sentence_key("Tea")
+
+
 @pytest.mark.parametrize(("held_out", "words"), [(0, "0 is not allowed; it must be at least 1"), (
     26, "is 26, but with 100 distinct pairs it must be at most 25")])  # fmt: skip
 def test_impossible_sizes_are_refused(held_out, words):
