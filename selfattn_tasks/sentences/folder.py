@@ -196,7 +196,7 @@ def write_vectors(path: Path, words: list[str], values: np.ndarray) -> None:
 def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or "it is not JSON"
         raise UserError(
             f"{path} cannot be read ({reason}); give a folder that `selfattn prepare sentences` "

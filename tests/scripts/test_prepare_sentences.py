@@ -118,6 +118,9 @@ def test_folds(prepare, place):
     (data.path / "folds.json").write_text("[0, 1]")
     with pytest.raises(UserError, match="all.jsonl has 32 examples, but folds.json 2 numbers"):
         Folder(data.path).examples("train", 0)
+    (data.path / "folds.json").write_text("[" * 100_000)
+    with pytest.raises(UserError, match="folds.json cannot be read .it is not JSON"):
+        Folder(data.path).examples("train", 0)
 
 
 def test_the_papers_choice_on_the_test_data_is_named(prepare, place):

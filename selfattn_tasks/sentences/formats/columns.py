@@ -6,6 +6,7 @@ Under which names they hold sentences and what is right for them.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -57,7 +58,9 @@ class Columns:
 
     def __init__(self, kind: Kind, names: Iterable[str], label_column: str | None = None) -> None:
         self.kind = kind
+        names = list(names)
         self.names = {plain(name): name for name in names}
+        self._counts = Counter(map(plain, names))
         self.label_column = label_column
         self.texts = tuple(self._find(_NAMES[role]) for role in _TEXTS[kind.shape])
         wanted = _NAMES[kind.target] if label_column is None else (plain(label_column),)
@@ -68,13 +71,16 @@ class Columns:
         return next((self.names[name] for name in names if name in self.names), None)
 
     def fault(self, labelled: bool) -> str:
-        """What is missing, in words; empty if nothing is."""
+        """What is missing or there twice, in words; empty if nothing is."""
         for role, name in zip(_TEXTS[self.kind.shape], self.texts, strict=True):
             if name is None:
                 return self._missing(_NAMES[role])
         if self.target is None and labelled:
             named = (self.label_column,) if self.label_column else _NAMES[self.kind.target]
             return self._missing(named)
+        for name in (*self.texts, self.target):
+            if name is not None and self._counts[plain(name)] > 1:
+                return f"{self._counts[plain(name)]} columns are named {name}, but one is needed"
         return ""
 
     def _missing(self, names: Iterable[str]) -> str:

@@ -131,7 +131,8 @@ def _target(source: Source, item: Item, kind: Kind) -> Target:
     value = item.target
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
+    # NaN, which some programs write into JSON for what is missing, is a float.
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or value != value:
         source.fail(item.number, f"the label is {value!r}, but must be a text or a number")
     if kind.target == "class":
         return _class(source, item.number, str(value).strip(), kind)

@@ -243,6 +243,8 @@ SCORES = "relatedness\tsentence_A\tsentence_B\n"
         ("classification", '{"text": 3, "label": "x"}\n', "line 1: a sentence is 3, but must be"),
         ("classification", '{"text": "A", "label": [1]}\n', "line 1: the label is \\[1\\], but"),
         ("classification", '{"text": "A", "label": true}\n', "line 1: the label is True"),
+        ("classification", '{"text": "A", "label": NaN}\n', "line 1: the label is nan, but must"),
+        ("classification", "text\tLabel\tlabel\nA\tx\ty\n", "line 1: 2 columns are named label"),
         ("classification", '{"text": "A", "label": "x\\ty"}\n', "the label is .*must be printable"),
         ("classification", '{"text": "\\ud800", "label": "x"}\n', "line 1: no JSON"),
         ("classification", '{"sentences": [["a b"]], "target": "x"}\n', "or one with a blank"),
