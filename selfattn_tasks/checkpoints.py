@@ -120,8 +120,8 @@ def explain_reading(path: str | os.PathLike[str], sums: bool = True) -> Iterator
         raise
     except FileNotFoundError as error:
         raise UserError(f"the checkpoint {path} does not exist") from error
-    except (IsADirectoryError, PermissionError) as error:
-        raise UserError(f"cannot read the checkpoint {path}: {error.strerror}") from error
+    except OSError as error:
+        raise UserError(f"cannot read the checkpoint {path}: {error.strerror or error}") from error
     except Exception as error:  # a malformed pickle raises whatever its opcodes run into
         if "allocate" in str(error):  # out of memory: the file may be fine
             raise

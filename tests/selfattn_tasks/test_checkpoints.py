@@ -103,6 +103,8 @@ def write_broken(kind, path):
         torch.save({"model": {}, "args": argparse.Namespace(x=fractions.Fraction(1, 2))}, path)
     elif kind == "folder":
         path.mkdir()
+    elif kind == "loop":
+        path.symlink_to(path)
 
 
 @pytest.mark.parametrize(
@@ -122,6 +124,7 @@ def write_broken(kind, path):
         ("list", "it holds list, but should hold"),
         ("classes", "is refused: it holds fractions.Fraction, which is not loaded for safety"),
         ("folder", "Is a directory"),
+        ("loop", "Too many levels of symbolic links"),
     ],
 )
 def test_unreadable(kind, message, tmp_path):

@@ -63,7 +63,7 @@ class SentenceState:
                 version of this project.
         """
         stored = task_state.get(KEY)
-        if not stored or "config" not in stored:
+        if not isinstance(stored, Mapping) or "config" not in stored:
             raise UserError(
                 f"{path} is no model of sentences: its training had another task than sentences"
             )

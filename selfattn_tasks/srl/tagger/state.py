@@ -58,10 +58,11 @@ class TaggerState:
             path: of that checkpoint, for messages.
 
         Raises:
-            UserError: if it is not a tagger's, or written by another version of this project.
+            UserError: if it is not a tagger's, contradicts itself, or was written by another
+                version of this project.
         """
         state = task_state.get(KEY)
-        if not state or "config" not in state:
+        if not isinstance(state, Mapping) or "config" not in state:
             raise UserError(f"{path} is not a tagger: it was not trained with --task srl_tagging")
         try:
             values = dict(state["config"])
@@ -71,10 +72,13 @@ class TaggerState:
             vocabulary = Vocabulary.from_state(state["vocabulary"])
             values["features"] = FeaturesConfig(**features) if features else None
             config = TaggerConfig(**values, attention=SUBLAYERS[name](**attention))
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UserError(
                 f"{path} was written by another version of this project: {error}"
             ) from None
+        found = (vocabulary.trained_rows, len(vocabulary.frozen), len(vocabulary.labels))
+        if found != (config.words, config.frozen_words, config.labels):
+            raise UserError(f"{path} contradicts itself: its model has other sizes than its words")
         # Checkpoints from before there was a choice have no target.
         target = state.get("target", "arguments")
         check_labels(vocabulary.labels, target, path)

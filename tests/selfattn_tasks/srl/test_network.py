@@ -192,8 +192,15 @@ def test_state_comes_back_from_plain_values(attention):
         wrong["config"]["attention"].update(change)
         with pytest.raises(UserError, match=r"x.pt was written by another version"):
             TaggerState.load({KEY: wrong}, "x.pt")
-    with pytest.raises(UserError, match="x.pt is not a tagger"):
-        TaggerState.load({}, "x.pt")
+    fewer = state.dump()
+    fewer["vocabulary"]["words"] = []
+    with pytest.raises(UserError, match="x.pt contradicts itself"):
+        TaggerState.load({KEY: fewer}, "x.pt")
+    with pytest.raises(UserError, match="x.pt was written by another version"):
+        TaggerState.load({KEY: {**state.dump(), "config": "abc"}}, "x.pt")
+    for found in ({}, {KEY: 5}, {KEY: {}}):
+        with pytest.raises(UserError, match="x.pt is not a tagger"):
+            TaggerState.load(found, "x.pt")
 
 
 @pytest.mark.parametrize("change", [{"heads": 7}, {"layers": 0}, {"dropout": 1.0},
