@@ -56,10 +56,12 @@ def new_folder(destination: Path, *, overwrite: bool = False, mark: str) -> Iter
 
 def _remove_remains(destination: Path) -> None:
     """Remove the temporary folders that killed processes left behind."""
-    for remains in destination.parent.glob(f".{glob.escape(destination.name)}.partial-*"):
-        number = remains.name.rpartition("-")[2]
-        if number.isdigit() and (int(number) == os.getpid() or not is_alive(int(number))):
-            shutil.rmtree(remains, ignore_errors=True)
+    # Without a destination, an old one may be all that is left of it.
+    for kind in ("partial", "old") if destination.exists() else ("partial",):
+        for remains in destination.parent.glob(f".{glob.escape(destination.name)}.{kind}-*"):
+            number = remains.name.rpartition("-")[2]
+            if number.isdigit() and (int(number) == os.getpid() or not is_alive(int(number))):
+                shutil.rmtree(remains, ignore_errors=True)
 
 
 def is_alive(process: int) -> bool:

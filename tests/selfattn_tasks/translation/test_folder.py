@@ -55,6 +55,18 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
         f".data.partial-{os.getppid()}",
         "data",
     ]
+    (tmp_path / f".data.old-{ended.pid}").mkdir()  # killed before or while it was removed
+    make(tmp_path / "data", "2", overwrite=True)
+    assert not list(tmp_path.glob(".data.old-*"))
+
+
+def test_the_only_copy_that_a_killed_process_left_stays(tmp_path):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    (tmp_path / f".data.old-{ended.pid}").mkdir()
+    with pytest.raises(ZeroDivisionError), new_folder(tmp_path / "data", mark=MARK):
+        raise ZeroDivisionError
+    assert [path.name for path in tmp_path.iterdir()] == [f".data.old-{ended.pid}"]
 
 
 def test_foreign_folders_files_and_links_are_never_replaced(tmp_path):
