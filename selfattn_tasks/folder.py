@@ -13,6 +13,7 @@ from pathlib import Path
 from selfattn.errors import UserError
 
 from .files import check_output_folder
+from .text import NUMBER
 
 
 @contextmanager
@@ -59,8 +60,8 @@ def _remove_remains(destination: Path) -> None:
     # Without a destination, an old one may be all that is left of it.
     for kind in ("partial", "old") if destination.exists() else ("partial",):
         for remains in destination.parent.glob(f".{glob.escape(destination.name)}.{kind}-*"):
-            number = remains.name.rpartition("-")[2]
-            if number.isdigit() and (int(number) == os.getpid() or not is_alive(int(number))):
+            pid = remains.name.rpartition("-")[2]
+            if NUMBER.fullmatch(pid) and (int(pid) == os.getpid() or not is_alive(int(pid))):
                 shutil.rmtree(remains, ignore_errors=True)
 
 

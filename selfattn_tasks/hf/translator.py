@@ -68,12 +68,12 @@ class Translator:
         """Translations in the order of the texts, of any number of them in bounded memory.
 
         Args:
-            texts: sentences; an empty one has an empty translation.
+            texts: sentences, or one alone; an empty one has an empty translation.
 
         Raises:
             UserError: if a text is longer than the model can read.
         """
-        rest = iter(texts)
+        rest = iter([texts] if isinstance(texts, str) else texts)
         while window := list(islice(rest, _SORTED * self.batch_size)):
             numbers = self.encode(window)["input_ids"]
             order = sorted(range(len(window)), key=lambda i: len(numbers[i]))

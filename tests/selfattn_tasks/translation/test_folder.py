@@ -50,8 +50,10 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
     ended.wait()
     for number in (ended.pid, os.getppid()):
         (tmp_path / f".data.partial-{number}").mkdir()
+    foreign = f".data.partial-{'9' * 20}"  # no process has this number
+    (tmp_path / foreign).mkdir()
     make(tmp_path / "data", "1")
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != foreign) == [
         f".data.partial-{os.getppid()}",
         "data",
     ]

@@ -40,6 +40,7 @@ def test_a_text_that_looks_like_a_special_token_is_text():
     assert numbers[-1] == 2 and not {0, 1, 2} & set(numbers[:-1])
     said = "".join(translate.tokenizer.convert_ids_to_tokens(numbers[:-1])).replace("\u2581", " ")
     assert said.split() == ["<s>Old</s>", "<pad>"]
+    assert list(translate.stream("")) == [""]  # one text, not its letters
 
 
 @pytest.mark.parametrize("flag", ["--max-len-a", "--lenpen"])
