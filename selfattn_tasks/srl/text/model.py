@@ -36,7 +36,7 @@ class SRL:
         window: words that are labelled, and documents held in memory, at a time.
 
     Attributes:
-        known: words that the networks have vectors of.
+        known: words of the networks' training data.
 
     Example: this prints "A0 The cat", "V chased" and "A1 a mouse" with a trained model::
 
