@@ -130,7 +130,7 @@ class Predictor:
     ) -> Iterable[tuple[list[int], Tensor]]:
         """Numbers of the examples of each batch, and what is computed of it."""
         self._check(examples)
-        sizes = [len(e.sentences) * max(map(len, e.sentences)) for e in examples]
+        sizes = [len(e.sentences) * max(1, *map(len, e.sentences)) for e in examples]
         done = 0
         for numbers in batches(sizes, BATCH_WORDS.get(self.device.type, 8192)):
             yield numbers, compute([examples[number] for number in numbers])

@@ -6,7 +6,9 @@ import torch
 from selfattn.errors import UserError
 from selfattn.models import CONTEXTS
 from selfattn_tasks.sentences.model.network import SentenceModel, SentenceModelConfig, pad
-from selfattn_tasks.sentences.record import Kind
+from selfattn_tasks.sentences.model.predictor import BATCH_WORDS, Predictor
+from selfattn_tasks.sentences.model.state import SentenceState
+from selfattn_tasks.sentences.record import Example, Kind
 from selfattn_tasks.words.embeddings import WordTable, WordVectors
 from selfattn_tasks.words.vocabulary import Vocabulary
 
@@ -70,6 +72,16 @@ def test_ten_thousand_words():
     with torch.no_grad():
         scores = outcome(network, [[long], [[2, 3]]])
     assert scores.isfinite().all()
+
+
+def test_empty_sentences_fill_batches_too():
+    """Each is a word of padding."""
+    config = SentenceModelConfig("classification", 1, 2, embed_dim=2, context="none", hidden_size=2)
+    state = SentenceState(Vocabulary(("a",), ("x", "y")), {"kind": "classification", "tokens": {}})
+    sizes: list[int] = []
+    predictor = Predictor([(SentenceModel(config), state)])
+    assert len(predictor.predict([Example(((),), None)] * 3000, sizes.append)) == 3000
+    assert sizes == [BATCH_WORDS["cpu"], 3000]
 
 
 def test_the_table_of_words():
