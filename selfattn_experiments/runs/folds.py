@@ -28,6 +28,7 @@ class Fold(Run):
         self._folds, self._fold = folds, fold
         (test,) = self.grid.tests
         self._part = self.folder / f"{test}.part.jsonl"
+        self._checkpoints = self.folder / "checkpoints"
         self.grid = replace(self.grid, tests={test: self._part})
 
     def prepare(self) -> None:
@@ -35,15 +36,18 @@ class Fold(Run):
         super().prepare()
         if not self._part.is_file():
             self._folds.write_part(self._fold, self._part)
+        if not self._checkpoints.is_dir():
+            # Of a training whose checkpoints were dropped; another that is killed is not done.
+            (self.folder / "trained.json").unlink(missing_ok=True)
 
     def drop_checkpoints(self) -> None:
         """Remove what takes most of the space: the predictions are what counts of a fold."""
-        shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
+        shutil.rmtree(self._checkpoints, ignore_errors=True)
         (self.folder / "average.pt").unlink(missing_ok=True)
 
     def _is_trained(self) -> bool:
         # Tested, and then something of its record was changed or removed: what tests it is gone.
-        return (self.folder / "checkpoints").is_dir() and super()._is_trained()
+        return self._checkpoints.is_dir() and super()._is_trained()
 
     def _train(self, slot: Slot, extra: Sequence[str] = ()) -> Step:
         return super()._train(slot, [*extra, *self._folds.flags(self._fold)])
@@ -81,6 +85,7 @@ class FoldedRun(Run):
     def prepare(self) -> None:
         """Make the folders and say in them what they are for."""
         super().prepare()
+        self._after_fold()  # a kill may have come before it
         for part in self._parts:
             part.prepare()
 

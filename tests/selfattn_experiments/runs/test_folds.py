@@ -177,6 +177,27 @@ def test_checkpoints_of_tested_folds_are_removed(folder):
     assert len(trains) == 4 + 1 + 1 and kept(folder) == ["fold3"]
 
 
+def test_a_fold_that_is_trained_again_is_tested_only_when_that_is_done(folder):
+    """Killed in its second training, it has checkpoints, and a note of the first training's end."""
+    assert work() == 0
+    own = folder / "out/base-1/fold1"
+    (own / "test.tsv").unlink()
+    (folder / "out/base-1/run.json").unlink()
+    (run,) = session.runs_of(read_grid(GRID_FILE), ["base-1"])
+    run.prepare()
+    (own / "checkpoints").mkdir()
+    (own / "checkpoints/checkpoint_best.pt").write_text("weights of the first epoch")
+    assert [step.name for step in run.steps(Slot())] == ["train", "test", "test"]
+
+
+def test_a_kill_between_a_test_and_the_removal_leaves_no_checkpoints(folder):
+    (folder / "fail").write_text("3")
+    assert work(retries=0) == 1
+    (folder / "out/base-1/fold2/checkpoints").mkdir()
+    (folder / "out/base-1/fold2/checkpoints/checkpoint_best.pt").touch()
+    assert work() == 0 and kept(folder) == ["fold3"]
+
+
 def test_checkpoints_are_kept_if_the_grid_says_so(folder):
     (folder / "grid.yaml").write_text(GRID + "keep_checkpoints: true\n")
     assert work() == 0
