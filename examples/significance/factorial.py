@@ -18,7 +18,9 @@ from scipy import stats
 
 from selfattn.errors import UserError
 from selfattn_experiments.compare.rendering.cells import markdown as as_markdown
+from selfattn_experiments.compare.rendering.files import COLUMNS
 from selfattn_tasks.cli import run
+from selfattn_tasks.text import iter_lines
 
 Cells = Sequence[Sequence[float]]
 
@@ -48,20 +50,22 @@ def scores_of(reports: Sequence[Path], system: str, metric: str) -> list[float]:
     """The scores of a system's runs, each once.
 
     Raises:
-        UserError: if there are fewer than two, or two scores of one run.
+        UserError: if a file is no report, there are fewer than two, or two scores of one run.
     """
     found: dict[str, float] = {}
     for path in reports:
-        with path.open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                asked = (row["system"], row["metric"], row["quantity"]) == (system, metric, "score")
-                if asked and row["seed"]:
-                    value = float(row["value"])
-                    if found.setdefault(row["seed"], value) != value:
-                        raise UserError(
-                            f"{path} has another {metric} of {system}, seed {row['seed']}: give "
-                            "reports of one test set and of the same runs"
-                        )
+        rows = csv.DictReader(iter_lines(path))
+        if not {*COLUMNS} <= {*(rows.fieldnames or ())}:
+            raise UserError(f"{path} is no report: give what `selfattn compare --csv` writes")
+        for row in rows:
+            asked = (row["system"], row["metric"], row["quantity"]) == (system, metric, "score")
+            if asked and row["seed"]:
+                value = float(row["value"])
+                if found.setdefault(row["seed"], value) != value:
+                    raise UserError(
+                        f"{path} has another {metric} of {system}, seed {row['seed']}: give "
+                        "reports of one test set and of the same runs"
+                    )
     if len(found) < 2:
         raise UserError(f"--cells {system} has {len(found)} runs with {metric}; 2 are needed")
     return list(found.values())

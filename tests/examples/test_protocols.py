@@ -106,10 +106,10 @@ def test_simulated_verdicts_are_those_of_the_comparison(monkeypatch):
     for row in range(40):
         p, q = run_level.welch(x[row], y[row]).p, run_level.equivalence(x[row], y[row], 2.0)
         assert different[row] == (p < 0.05) and same[row] == (p >= 0.05 and q < 0.05)
-    words = "verdicts.py --runs 4:4 --spreads 1:1 --comparisons 0".split()
-    monkeypatch.setattr("sys.argv", words)
-    with pytest.raises(UserError, match="--comparisons is 0"):
-        main()
+    for flag, value in (("--comparisons", "0"), ("--margin", "nan")):
+        monkeypatch.setattr("sys.argv", f"v --runs 4:4 --spreads 1:1 {flag} {value}".split())
+        with pytest.raises(UserError, match=f"{flag} is {value}"):
+            main()
 
 
 def test_effects_of_a_factorial_design(monkeypatch, run_cli, tmp_path):
@@ -140,6 +140,10 @@ def test_effects_of_a_factorial_design(monkeypatch, run_cli, tmp_path):
     command[2:4] = reports[1:]
     command[-4] = "none"
     assert "--cells none has 0 runs with BLEU" in run_cli(command).stderr
+    for bad, words in (("README.md", "is no report: give what"), ("rates.png", "only UTF-8 text")):
+        command[1] = EXAMPLES / "significance" / bad
+        assert f"factorial.py: error: {command[1]}" in (said := run_cli(command).stderr)
+        assert words in said
 
 
 def test_convergence_of_the_committed_runs(run_cli, tmp_path):
