@@ -85,7 +85,7 @@ def detectable(sx: float, sy: float, n: int, m: int, alpha: float, wanted: float
     from scipy.optimize import brentq
 
     error = math.hypot(sx / math.sqrt(n), sy / math.sqrt(m))
-    if error == 0 or wanted <= alpha:
+    if error == 0 or power(0.0, sx, sy, n, m, alpha) >= wanted:
         return 0.0
     reach = error
     while power(reach, sx, sy, n, m, alpha) < wanted:

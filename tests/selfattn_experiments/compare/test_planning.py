@@ -62,6 +62,9 @@ def test_detectable_is_where_power_reaches_what_is_wanted():
     assert detectable(0, 0, 5, 5, 0.05) == 0
     assert detectable(1, 1, 5, 5, 0.05, wanted=0.01) == 0
     assert detectable(1, 1, 5, 5, 1e-6, wanted=0.999) > 5
+    # Where one side spreads more, Welch's test finds a difference of 0 in more than alpha.
+    assert power(0, 0.05, 0.19, 5, 5, 0.05) > 0.053
+    assert detectable(0.05, 0.19, 5, 5, 0.05, wanted=0.052) == 0
 
 
 def test_a_plan_does_not_depend_on_the_difference_that_was_seen():
