@@ -16,7 +16,7 @@ FEWEST_RUNS = 3
 LOG_NAME = "train.log"
 # What `selfattn runs` writes beside the hypotheses: when a run begins, and when it is done.
 BEGUN_NAME, RECORD_NAME = "config.json", "run.json"
-_BEGUN = ("task", "seed", "flags")
+_BEGUN, _RECORD = ("task", "seed", "flags"), ("system", "seed")
 # NAME=..., where NAME holds no slash or wildcard, so that a path with = in a folder stays a path.
 _NAMED = re.compile(r"([^=/*?\[\]{}]+)=(.+)", re.DOTALL)
 _SEED = re.compile(r"seed[-_=.]?(\d+)", re.IGNORECASE)
@@ -169,8 +169,8 @@ def find_runs(system: System, test_set: str, several: bool) -> tuple[list[Found]
             f"no file matches {pattern!r}, the pattern of {system.name}; put it in quotes so that "
             "the shell leaves it alone, and look whether the runs are finished"
         )
-    records = [read_json(path.parent / RECORD_NAME) or {} for path in paths]
-    owners = sorted({str(record["system"]) for record in records if "system" in record})
+    records = [read_json(path.parent / RECORD_NAME, *_RECORD) or {} for path in paths]
+    owners = sorted({str(record["system"]) for record in records if record})
     if len(owners) > 1:
         raise UserError(
             f"the pattern of {system.name}, {pattern!r}, matches runs of several systems: "
@@ -232,6 +232,8 @@ def _missing(pattern: str, paths: Sequence[Path], system: str) -> list[str]:
     folder, file = Path(pattern).parent, Path(pattern).name
     if glob.has_magic(file) or not glob.has_magic(str(folder)):
         return []
+    while not glob.has_magic(folder.name):  # a run may have failed before it had RUN/output
+        folder = folder.parent
     matched = {Path(name) for name in glob.glob(str(folder), recursive=True) if Path(name).is_dir()}
     runs = {path.parent for path in paths}
     # ** matches what holds runs, and the folders inside of them, too.

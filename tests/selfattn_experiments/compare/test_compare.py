@@ -238,6 +238,24 @@ def test_folders_inside_of_runs_are_no_failed_runs(folder):
     assert "base: 1 of 4 runs have no one.out" in warning and warning.endswith(": runs/base-4")
 
 
+def test_a_run_that_failed_before_it_had_any_output_is_missed(folder):
+    for seed in (1, 2, 3):
+        out = folder / f"runs/base-{seed}/out"
+        out.mkdir()
+        (out.parent / "one.out").rename(out / "one.out")
+    (folder / "runs/base-4").mkdir()
+    (warning,) = found(base="runs/base-*/out/one.out").warnings
+    assert "base: 1 of 4 runs have no one.out" in warning and warning.endswith(": runs/base-4")
+
+
+@pytest.mark.parametrize("content", [{"attempts": 3}, {"seed": None}, {"protocol": 1, "seed": 2}])
+def test_a_run_json_of_another_program_is_no_record(folder, content):
+    for seed in (1, 2, 3):
+        (folder / f"runs/base-{seed}/run.json").write_text(json.dumps(content))
+    report = found()
+    assert [run.seed for run in report.runs[:3]] == ["1", "2", "3"] and report.warnings == []
+
+
 def test_a_second_run_with_one_seed_is_warned_about(folder):
     for number, seed in ((1, 5), (2, 5), (3, 6)):
         log = f"{{'seed': {seed}}}\ndone training in 1 seconds\n"
