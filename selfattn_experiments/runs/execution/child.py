@@ -81,7 +81,7 @@ class Child:
         with step.log.open("ab") as log:
             if log.tell() and not _end_of(step.log).endswith("\n"):  # of a process that was killed
                 log.write(b"\n")
-            log.write(f"$ {shlex.join(step.command)}\n".encode())
+            log.write(_headline(step).encode())
             log.flush()
             output: IO[bytes] = step.output.open("wb") if step.output else log
             try:
@@ -139,11 +139,16 @@ def stop_all(children: Sequence[Child], grace: float = _GRACE) -> None:
             child.kill()
 
 
+def _headline(step: Step) -> str:
+    return f"$ {shlex.join(step.command)}\n"
+
+
 def tail(step: Step, lines: int = 8) -> list[str]:
-    """The last non-empty lines that a step wrote."""
+    """The command and the last non-empty lines that it wrote, nothing of earlier attempts."""
     for path in (step.log, step.output):
         if path is not None and path.is_file():
-            found = [line for line in _end_of(path).splitlines() if line.strip()]
+            _, command, text = _end_of(path).rpartition(_headline(step))
+            found = [line for line in (command + text).splitlines() if line.strip()]
             # Nothing but the command: the reason is in the other file, if anywhere.
             if len(found) > 1 or path is step.output or step.output is None:
                 return found[-lines:]

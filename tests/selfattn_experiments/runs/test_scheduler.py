@@ -119,6 +119,15 @@ def test_a_full_disk_ends_all(tmp_path, work_off):
     assert not second.attempts.read()
 
 
+def test_a_disk_that_was_full_in_an_earlier_call_ends_nothing(tmp_path, work_off):
+    (tmp_path / "a-1.train").write_text("$ sh -c old\nx: error: No space left on device\n")
+    jobs, said = work_off(
+        FakeRun(tmp_path, "a-1", train="exit 3"), FakeRun(tmp_path, "b-1", train=":"), retries=0
+    )
+    assert [job.state for job in jobs] == ["failed", "done"]
+    assert said.endswith("\n  | $ sh -c 'exit 3'") and "No space left" not in said
+
+
 def test_a_mistake_of_the_user_is_not_tried_again(tmp_path, work_off):
     said = "fairseq-train: error: no such thing"
     run = FakeRun(tmp_path, "a-1", train=f"echo '{said} {'x' * 999}' >&2; exit 1")
