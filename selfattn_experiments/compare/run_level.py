@@ -185,17 +185,13 @@ def permutation(x: Sequence[float], y: Sequence[float], seed: int = 1) -> Permut
     else:
         rng = np.random.default_rng(seed)
         chosen = np.argsort(rng.random((MOST_DEALS, total)), axis=1)[:, :n]
-    hits = int(np.count_nonzero(_deal_differences(pooled, chosen) >= observed))
+    sums = pooled[chosen].sum(axis=1)
+    differences = np.abs((pooled.sum() - sums) / (total - n) - sums / n)
+    hits = int(np.count_nonzero(differences >= observed))
     # Of a sample, the observed deal is one, too: without it p could be 0.
     p = hits / deals if exact else (hits + 1) / (MOST_DEALS + 1)
     smallest = (2 if n == len(y) else 1) / deals
     return Permutation(p, smallest if exact else max(smallest, 1 / (MOST_DEALS + 1)), exact)
-
-
-def _deal_differences(pooled: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    sums = pooled[chosen].sum(axis=1)
-    n = chosen.shape[1]
-    return np.abs((pooled.sum() - sums) / (len(pooled) - n) - sums / n)
 
 
 def hedges(x: Sequence[float], y: Sequence[float], level: float = 0.95) -> Effect | None:
