@@ -39,7 +39,7 @@ def probability(p: float | None) -> str:
     digits = 2 if p >= 0.1 else 3 if p >= 0.001 else 4
     digits += f"{p:.3f}" == "0.050"
     # Never rounded up to a usual level that it is below; 0.100 and 0.0010 are below theirs.
-    while digits < 6 and p < float(f"{p:.{digits}f}") in (0.01, 0.05):
+    while digits < 17 and p < float(f"{p:.{digits}f}") in (0.01, 0.05):
         digits += 1
     return f"{p:.{digits}f}"
 
