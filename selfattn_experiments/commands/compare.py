@@ -57,7 +57,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--metrics", nargs="+", default=[], metavar="M",
         help="bleu chrf ter; f1 comp; accuracy; or pearson spearman mse (default: all)",
     )  # fmt: skip
-    add("--primary", default="", metavar="M", help="gives the verdict (default: the first of them)")
+    add(
+        "--primary", default="", metavar="M",
+        help="gives the verdict (default: of those compared, the first in the order above)",
+    )  # fmt: skip
     add("--lowercase", action="store_true", help="ignore case in BLEU and chrF")
     add("--tokenize", default="13a", help="BLEU's tokenizer (default: 13a)")
     add("--alpha", type=float, default=0.05, help="level of the verdict (default: 0.05)")

@@ -223,7 +223,7 @@ class Run:
             self.output(test), grid.tests[test], self.hypotheses(test), grid.lowercase
         )
         if len(self._scores) == len(self.grid.tests):
-            # The last process has not been counted yet.
+            # The time of scoring is the last process's, too.
             self.attempts.end(0)
             write_json(self.folder / "run.json", self._new_record())
 

@@ -163,6 +163,6 @@ def table(summary: dict[str, Any]) -> str:
             parts.append(f"{name} {mean(values):.{digits}f}{spread} (n = {found['n']})")
         lines.append(f"{system:<{width}}  {', '.join(parts) or 'no run is done'}\n")
     if len(summary["commits"]) > 1:
-        lines.append(f"trained at more than one commit: {', '.join(summary['commits'])}\n")
+        lines.append(f"ran at more than one commit: {', '.join(summary['commits'])}\n")
     lines += [f"warning: {warning}\n" for warning in summary["warnings"]]
     return "".join(lines)
