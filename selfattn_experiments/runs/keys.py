@@ -32,7 +32,8 @@ def load(path: Path) -> dict[str, Any]:
     class Loader(yaml.SafeLoader):  # type: ignore[misc, name-defined]
         """Refuses a key that is given twice, which YAML itself accepts."""
 
-        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        def compose_mapping_node(self, anchor: Any) -> Any:
+            node = super().compose_mapping_node(anchor)  # later, << has brought in other keys
             seen: set[Any] = set()
             for key_node, _ in node.value:
                 if key_node.tag == "tag:yaml.org,2002:merge":  # <<: its keys may be given again
@@ -42,8 +43,7 @@ def load(path: Path) -> dict[str, Any]:
                     line = key_node.start_mark.line + 1
                     raise UserError(f"{path}, line {line}: {key!r} is given twice")
                 seen.add(key if isinstance(key, str | int) else None)
-            mapping: dict[Any, Any] = super().construct_mapping(node, deep)
-            return mapping
+            return node
 
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), Loader)  # noqa: S506

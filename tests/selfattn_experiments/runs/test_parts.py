@@ -61,6 +61,8 @@ def test_a_grid_file_is_read(grid_file, tmp_path):
 def test_a_grid_file_may_merge_keys(tmp_path):
     (tmp_path / "a.yaml").write_text("base: &base {a: 1, b: 2}\nmore: {<<: *base, b: 3}\n")
     assert load(tmp_path / "a.yaml")["more"] == {"a": 1, "b": 3}
+    (tmp_path / "a.yaml").write_text("x: &x {a: 1}\nin: {y: &y {<<: *x, a: 2}}\nz: {<<: *y}\n")
+    assert load(tmp_path / "a.yaml")["z"] == {"a": 2}
 
 
 def test_a_system_may_have_seeds_of_its_own(grid_file):
