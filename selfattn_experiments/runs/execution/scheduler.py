@@ -138,6 +138,8 @@ class Scheduler:
         assert job.slot is not None
         if not job.steps:
             job.record = job.work.record()
+            if job.record is None:
+                raise UserError("its files were changed while it ran, so it is not done")
             self._end(job, "done")
             return
         step = job.steps[0]

@@ -65,6 +65,13 @@ def test_a_file_that_cannot_be_read_ends_its_run_alone(tmp_path, work_off, monke
     assert said == "a-1: [Errno 22] Invalid argument" and jobs[0].reason in said
 
 
+def test_a_run_whose_files_were_changed_is_not_done(tmp_path, work_off):
+    run = FakeRun(tmp_path, "a-1", train=":")
+    run.done = lambda step: None
+    (job,), said = work_off(run)
+    assert job.state == "failed" and said == f"a-1: {job.reason}" and "were changed" in said
+
+
 def test_no_more_runs_than_slots_and_all_slots_used(tmp_path, work_off):
     """Each counts the runs beside it; none ends before a second one has counted."""
     (tmp_path / "now").mkdir()
