@@ -1,5 +1,6 @@
 """Follow a training by its log, as it grows."""
 
+import math
 import re
 import time
 from collections.abc import Callable
@@ -114,7 +115,8 @@ class Follower:
 
     def _choose(self) -> None:
         """The best of the validations that fairseq could keep: it looks when it saves."""
-        kept = [point for point in self._valid if not self._saved or point[0] in self._saved]
+        saved = self._saved or {update for update, _ in self._valid}
+        kept = [(at, value) for at, value in self._valid if at in saved and not math.isnan(value)]
         sign = 1 if self._maximize else -1
         # Of equal ones fairseq keeps the last.
         self.best = max(kept, key=lambda found: (sign * found[1], found[0]), default=None)

@@ -52,6 +52,18 @@ def test_the_best_validation_is_that_of_the_checkpoint(tmp_path):
     assert follower.best == (30, 2.0)
 
 
+def test_what_is_not_a_number_is_not_the_best(tmp_path):
+    """fairseq writes no checkpoint_best.pt for it."""
+    follower = Follower(tmp_path / "log", parse(["--max-update", "30"], ""))
+    line = 'x | INFO | valid | {{"valid_loss": "{}", "valid_num_updates": "{}"}}\n'.format
+    (tmp_path / "log").write_text(line("nan", 10))
+    follower.read()
+    assert follower.best is None
+    (tmp_path / "log").write_text(line("nan", 10) + line(2.0, 20) + line(3.0, 30))
+    follower.read()
+    assert follower.best == (20, 2.0)
+
+
 def test_a_validation_without_a_checkpoint_is_not_the_best(tmp_path):
     """fairseq looks for the best one when it saves: here at every second validation."""
     flags = parse("--max-update 40".split(), "")
