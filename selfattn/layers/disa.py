@@ -87,9 +87,9 @@ class DiSA(SelfAttention):
         """See ``SelfAttention.inspect``."""
         with looking_into(self):
             h = self._map(x, padding_mask)
+            s = self._context(x, h, padding_mask)  # also without a gate: here ReSA selects
             gate = None
             if self.gate is not None:
-                s = self._context(x, h, padding_mask)
                 gate = self.gate.share(*(split_heads(t, self.num_heads) for t in (h, s))).mean(-1)
             weights = self._weights(h, padding_mask)
         return Inspection(mask_names(self.attention.masks), weights, gate=gate)

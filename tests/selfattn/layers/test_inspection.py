@@ -74,6 +74,18 @@ def test_a_sentence_shows_the_same_without_its_batch(name, preset, x, row, real)
             assert_close(field, single[0].double(), part.double(), 1e-12)
 
 
+def test_a_selection_is_that_of_the_input_also_without_a_gate(x):
+    layer = make("resa", "paper", fusion_gate=False).eval()
+    layer.select_all = False
+    with torch.no_grad():
+        layer(x.flip(1))  # another batch, whose selection waits
+        seen = layer.inspect(x, PADDING)
+        layer(x, PADDING)
+    heads = layer.take_choice().heads.selected
+    assert torch.equal(seen.heads, heads) and seen.gate is None
+    assert not seen.token2token[~heads[:, None].expand(-1, HEADS // 2, -1)].any()
+
+
 @pytest.mark.parametrize(
     "switches",
     [
