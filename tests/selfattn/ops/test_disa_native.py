@@ -1,5 +1,6 @@
 """DiSA's kernel in C: dropout, threads, torch.compile, vector widths; test_disa.py has the rest."""
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -82,12 +83,13 @@ def test_strided_inputs():
 
 def test_a_nan_of_a_real_token_is_seen():
     """Also behind the clamps: whoever sees the key is NaN, and nobody else."""
-    for scale in (1.0, 1000.0):
+    bits = torch.tensor([0x7FC00000, 0x7FFFFFFF], dtype=torch.int32)  # numpy's, and a GPU's
+    for scale, nan in itertools.product((1.0, 1000.0), bits.view(torch.float32)):
         for broken in range(3):
             values, _ = inputs(12)
             values[1] *= scale
             values[2] *= scale
-            values[broken][:, 5, 3] = float("nan")
+            values[broken][:, 5, 3] = nan
             found = disa(*values, masks=FORWARD, backend="fused").isnan()
             expected = torch.zeros_like(found)
             expected[:, 5 if broken == 2 else slice(6, None), 3] = True

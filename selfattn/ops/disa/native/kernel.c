@@ -30,6 +30,9 @@ static inline vf exp2_low(vf x) {
     return (vf)((vi)y + ((vi)shifted << 23));
 }
 
+/* A NaN whose lower bits are 0: those of another one, such as a GPU's, exp2_low would add to its exponent. */
+static inline vf plain_nan(vf x) { return pick(x == x, x, splat(NAN)); }
+
 /* exp(score - c) = exp(-2c s), eq. 9 with s = 1 / (1 + exp(2(a + b) / c)). */
 static inline vf weight(const Task *t, vf key, vf query, vf *s, int factors) {
     vf product = factors ? key * query : exp2v(vmin((key + query) * t->gain, splat(CLAMP)));
@@ -43,7 +46,7 @@ static void row_pack(Row *r, const Task *t, int64_t b, int64_t feature, int64_t 
     uint32_t key[2], threshold = (uint32_t)(t->keep * 4294967296.0);
     for (int64_t i = 0; i < r->keys; i++) {
         int64_t token = r->key_position[i];
-        vf a = load_part(at(t->a, b, token) + feature, n);
+        vf a = plain_nan(load_part(at(t->a, b, token) + feature, n));
         vf x = load_part(at(t->x, b, token) + feature, n);
         top_a = vmax(top_a, vmax(a, -a));
         if (t->keep < 1) {
@@ -54,7 +57,7 @@ static void row_pack(Row *r, const Task *t, int64_t b, int64_t feature, int64_t 
         store(r->value + i * VL, x);
     }
     for (int64_t j = 0; j < r->queries; j++) {
-        vf q = load_part(at(t->b, b, r->position[j]) + feature, n);
+        vf q = plain_nan(load_part(at(t->b, b, r->position[j]) + feature, n));
         top_b = vmax(top_b, vmax(q, -q));
         store(r->query + j * VL, q);
     }
