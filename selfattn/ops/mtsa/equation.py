@@ -5,6 +5,7 @@ A second derivative is that of the equation, some queries at a time.
 
 from abc import ABC
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +44,11 @@ def mtsa_slow(
     factors = None
     if dropout_p:
         factors = draw_factors((*q.shape[:3], q.shape[2]), v.shape, dropout_p, wide[2])
-    out = equation(*wide, bias, padding_mask, masks, sigma_t, factors)
+    kind = q.device.type
+    autocasts = not q.is_meta and torch.is_autocast_enabled(kind)  # it would round eq. 8
+    exact: Any = torch.autocast(kind, enabled=False) if autocasts else nullcontext()
+    with exact:
+        out = equation(*wide, bias, padding_mask, masks, sigma_t, factors)
     return out.to(q.dtype)
 
 

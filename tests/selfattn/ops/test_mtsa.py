@@ -279,10 +279,11 @@ def test_no_tensor_of_size_n_n_d_and_memory_linear_in_n(monkeypatch):
 
 def test_autocast_leaves_the_operator_in_float32():
     x, _ = inputs(9, dtype=torch.float32)
-    with torch.autocast("cpu", torch.bfloat16):
-        out = mtsa(*x, masks=MASKS)
-    assert out.dtype == torch.float32
-    assert torch.equal(out, mtsa(*x, masks=MASKS))
+    for backend in ("auto", "reference"):
+        with torch.autocast("cpu", torch.bfloat16):
+            out = mtsa(*x, masks=MASKS, backend=backend)
+        assert out.dtype == torch.float32
+        assert torch.equal(out, mtsa(*x, masks=MASKS, backend=backend))
 
 
 def test_empty_batches_and_lengths():
