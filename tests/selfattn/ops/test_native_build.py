@@ -63,6 +63,14 @@ def test_what_was_compiled_is_kept_and_found_again(cache, kernel, caplog):
     assert not caplog.messages
 
 
+def test_a_relative_folder_is_one_of_the_working_directory(cache, kernel, caplog, monkeypatch):
+    cache.mkdir()
+    monkeypatch.chdir(cache)
+    monkeypatch.setenv("SELFATTN_CACHE", ".")
+    assert answer(kernel) == answer(kernel) == 42
+    assert len(list(cache.iterdir())) == 1 and not caplog.messages
+
+
 DAMAGE = {
     "empty": lambda whole: b"",
     "text": lambda whole: b"not a library\n",

@@ -178,7 +178,7 @@ def _cache() -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     path = Path(os.environ.get("SELFATTN_CACHE") or f"{home}/selfattn")
     try:
-        path = path.expanduser()
+        path = path.expanduser().absolute()  # a loader looks for bare names elsewhere
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         fault = _foreign(path.stat())
     except (OSError, RuntimeError) as error:  # RuntimeError: nobody's home
