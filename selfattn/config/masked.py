@@ -1,7 +1,6 @@
 """What the configurations of all mechanisms with positional masks share."""
 
 from dataclasses import dataclass
-from numbers import Integral
 
 from ..masks import MASK_LAYOUTS, head_masks
 from .base import DISTANCES, AttentionConfig, switch
@@ -33,11 +32,9 @@ class MaskedConfig(AttentionConfig):
     )
 
     def __post_init__(self) -> None:
-        if isinstance(self.window, list):
-            object.__setattr__(self, "window", tuple(self.window))
-        if isinstance(self.window, Integral) and not isinstance(self.window, bool):
-            object.__setattr__(self, "window", int(self.window))  # of numpy's, too
         super().__post_init__()
+        windows = self.window if isinstance(self.window, (list, tuple)) else (self.window,)
         # An even number of heads always fits: this checks the names and the windows' sizes only.
-        for window in self.window if isinstance(self.window, tuple) else (self.window,):
-            head_masks(self.masks, 2, self.include_self, window)
+        found = [head_masks(self.masks, 2, self.include_self, w)[0].window for w in windows]
+        # Python's numbers, also of numpy's.
+        object.__setattr__(self, "window", tuple(found) if windows is self.window else found[0])

@@ -58,6 +58,8 @@ def test_numbers_of_numpy_are_saved_as_numbers(tmp_path):
     assert (read.dropout, read.hidden_size, read.pad_token_id) == (0.25, 16, 1)
     assert read.attention_config == made.attention_config
     assert read.attention_config.window == 3
+    SelfattnConfig(switches={"window": list(np.arange(1, 5))}).save_pretrained(tmp_path)
+    assert SelfattnConfig.from_pretrained(tmp_path).attention_config.window == (1, 2, 3, 4)
 
 
 def test_a_configuration_holds_every_switch(tmp_path):
