@@ -92,7 +92,11 @@ class MaskedSelfAttention(nn.Module):
         Returns:
             ``(B, T, H * D)``; 0 at padding, at other tokens than queries, and where a query sees
             no key.
+
+        Raises:
+            UserError: as ``selfattn.ops.disa``.
         """
+        check_selections(x.shape[:2], queries=queries, keys=keys)
         a, b = self.project(x, queries, keys)
         return disa(
             x,

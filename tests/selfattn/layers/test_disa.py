@@ -171,3 +171,12 @@ def test_heads_of_the_encoder_are_taken_on_request():
 def test_mistakes_end_in_one_sentence(switches, message):
     with pytest.raises(UserError, match=message):
         build_attention(DiSAConfig(**switches), 8, 2)
+
+
+@pytest.mark.parametrize("name", ["queries", "keys"])
+@pytest.mark.parametrize("length", [LENGTH - 1, LENGTH + 1])
+def test_a_selection_of_another_length_is_refused(name, length):
+    layer, x = built()
+    selected = torch.ones(len(x), length, dtype=torch.bool)
+    with pytest.raises(UserError, match=rf"{name} has shape \(\d, {length}\)"):
+        layer.attention(x, **{name: selected})
