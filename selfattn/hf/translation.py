@@ -169,10 +169,12 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         processors = list(logits_processor or [])
         a, b = (kwargs.pop(x, getattr(config, x, None)) for x in ("max_len_a", "max_len_b"))
         tokens = inputs if inputs is not None else kwargs.get("input_ids")
+        given = kwargs.get("inputs_embeds")
+        given = kwargs.get("encoder_outputs") if given is None else given
         if kwargs.get("attention_mask") is None:
             if tokens is not None:
                 kwargs["attention_mask"] = (tokens != self.config.pad_token_id).long()
-            elif (given := kwargs.get("inputs_embeds", kwargs.get("encoder_outputs"))) is not None:
+            elif given is not None:
                 given = given if isinstance(given, Tensor) else given[0]
                 kwargs["attention_mask"] = given.new_ones(given.shape[:2]).long()
         if b is not None and kwargs.get("attention_mask") is not None:

@@ -195,7 +195,9 @@ def test_limits_count_embeddings_and_states_too():
     assert expected.shape[1] <= 5
     embedded = model.encoder.embeddings.tokens(full)
     assert torch.equal(model.generate(inputs_embeds=embedded), expected)
-    assert torch.equal(model.generate(encoder_outputs=model.encoder(full)), expected)
+    for others in ({}, {"inputs_embeds": None}):
+        found = model.generate(encoder_outputs=model.encoder(full), **others)
+        assert torch.equal(found, expected)
 
 
 def test_a_caller_s_search_leaves_the_rest_to_the_model_s():
