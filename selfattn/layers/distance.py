@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from ..config.base import DISTANCES
+from ..errors import UserError
 from ..masks import PositionalMask
 from .base import working
 
@@ -62,5 +64,7 @@ def powers_of(masks: Sequence[PositionalMask], offset: float) -> list[float]:
 
 
 def distance_bias(masks: Sequence[PositionalMask], kind: str) -> DistanceBias | None:
-    """The module for a configuration's ``distance``; None for ``"none"``."""
+    """The module for a name in ``DISTANCES``; None for ``"none"``."""
+    if kind not in DISTANCES:
+        raise UserError(f"distance {kind!r} is unknown; allowed are {', '.join(DISTANCES)}")
     return None if kind == "none" else DistanceBias(masks, kind)

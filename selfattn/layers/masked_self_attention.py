@@ -33,7 +33,7 @@ class MaskedSelfAttention(nn.Module):
         backend: see ``selfattn.ops.disa``.
 
     Raises:
-        UserError: if c is out of range.
+        UserError: if c is out of range or the distance unknown.
     """
 
     def __init__(

@@ -44,8 +44,6 @@ class Source2Token(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        if layers not in (1, 2):
-            raise UserError(f"layers {layers!r} is not allowed; it must be 1 or 2")
         if heads < 1 or inputs % heads:
             raise UserError(f"heads {heads} does not divide inputs {inputs}; choose a divisor")
         self.heads = heads

@@ -2,6 +2,7 @@
 
 from torch import Tensor, nn
 
+from ..errors import UserError
 from .base import activation, join_heads, split_heads, xavier_linear
 from .dropout import Dropout
 from .linear import PerHeadLinear
@@ -21,6 +22,9 @@ class Source2TokenScores(nn.Module):
         activation_name: activation between two layers.
         bias_init: initial value of the last bias.
         dropout: dropout on the input of each linear map.
+
+    Raises:
+        UserError: if layers is not 1 or 2, or the sharing unknown.
     """
 
     def __init__(
@@ -37,6 +41,10 @@ class Source2TokenScores(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        if layers not in (1, 2):
+            raise UserError(f"layers {layers!r} is not allowed; it must be 1 or 2")
+        if sharing not in ("per_head", "shared", "joint"):
+            raise UserError(f"sharing {sharing!r} is unknown; allowed are per_head, shared, joint")
         self.num_heads = num_heads
         self.joint = sharing == "joint"
         hidden = outputs if hidden is None else hidden

@@ -8,7 +8,7 @@ import torch
 from benchmarks.testing import assert_close
 from selfattn.config import CONFIGS, MTSAConfig
 from selfattn.errors import UserError
-from selfattn.layers import build_attention
+from selfattn.layers import MaskedSelfAttention, build_attention
 from selfattn.layers.distance import DistanceBias
 from selfattn.masks import PositionalMask, head_masks
 from selfattn_tasks.words.initialise import initialise
@@ -126,6 +126,8 @@ def test_the_taggers_initialisers_leave_slopes_alone():
 def test_what_cannot_be_is_refused():
     with pytest.raises(UserError, match="distance 'far' is not allowed for attention 'mtsa'"):
         MTSAConfig.make(distance="far")
+    with pytest.raises(UserError, match="distance 'far' is unknown; allowed are none, linear, log"):
+        MaskedSelfAttention([PositionalMask()], 4, distance="far")
     layer, x = built("disa", distance="log", backend="fused")
     with pytest.raises(UserError, match="'fused' cannot be used: it has no distance bias"):
         layer.float()(x.float())

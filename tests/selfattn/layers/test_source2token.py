@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from benchmarks.testing import assert_close
 from selfattn.errors import UserError
-from selfattn.layers import FusionGate, Source2Token
+from selfattn.layers import FusionGate, Source2Token, Source2TokenScores
 
 
 def randomised(module):
@@ -83,6 +83,10 @@ def test_wrong_sizes_are_refused():
         Source2Token(4, layers=3)
     with pytest.raises(UserError, match="heads 3 does not divide inputs 4"):
         Source2Token(4, heads=3)
+    with pytest.raises(UserError, match="layers 0 is not allowed; it must be 1 or 2"):
+        Source2TokenScores(2, 4, 4, layers=0)
+    with pytest.raises(UserError, match="sharing 'all' is unknown; allowed are per_head, shared"):
+        Source2TokenScores(2, 4, 4, sharing="all")
 
 
 @pytest.mark.parametrize("biases", [1, 3])
