@@ -122,7 +122,8 @@ def disa(
     run: Callable[..., Tensor] = disa_native if in_c else _RUN[name]
     numbers = (float(c), float(dropout_p))
     packs_itself = name == "reference" or in_c
-    by_position = distance_bias is not None or not packing.keeps_masks(masks)
+    # Windows and distances count tokens that packing leaves out; directions stay as they are.
+    by_position = distance_bias is not None or any(mask.window is not None for mask in masks)
     if hidden is None or hidden_keys is None or packs_itself or by_position or not has_values(x):
         return run(x, a, b, masks, hidden, *numbers, hidden_keys, distance_bias)
     return packing.packed(run, x, a, b, masks, hidden, *numbers, hidden_keys)

@@ -8,11 +8,6 @@ from torch import Tensor
 from ...masks import PositionalMask
 
 
-def keeps_masks(masks: Sequence[PositionalMask]) -> bool:
-    """Whether masks mean the same when tokens are left out: directions do, windows do not."""
-    return all(mask.window is None for mask in masks)
-
-
 def packed(
     run: Callable[..., Tensor],
     x: Tensor,

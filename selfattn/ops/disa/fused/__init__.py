@@ -11,16 +11,10 @@ from torch import Tensor
 
 from ....masks import PositionalMask
 from ...common import autograd
-from ...common import fused as common
-from ..equation import refuse_c
+from ...common.fused import draw_seed, refusal
 from . import launch
 
 __all__ = ["disa_fused", "refusal"]
-
-
-def refusal(device: torch.device | str, dtype: torch.dtype, c: float = 5.0) -> str | None:
-    """Why the kernels cannot run, see ``common.fused.refusal``; None if they can."""
-    return common.refusal(device, dtype) or refuse_c(c)
 
 
 def disa_fused(
@@ -40,7 +34,7 @@ def disa_fused(
     The kernels have no distance bias. Views whose last dimension is contiguous are read in place.
     Arithmetic is float32 whatever the dtype; the output is rounded once.
     """
-    seed = common.draw_seed(x.device) if dropout_p else None
+    seed = draw_seed(x.device) if dropout_p else None
     given = any(t.requires_grad for t in (x, a, b)) or autograd.is_transformed()
     call = launch.Triton(tuple(masks), c, dropout_p, torch.is_grad_enabled() and given)
     return launch.run(call, x, a, b, None, padding_mask, hidden_keys, seed)
