@@ -7,6 +7,7 @@ does not.
 """
 
 import functools
+import math
 from typing import NamedTuple
 
 import torch
@@ -29,9 +30,7 @@ class Workspace:
 
     def take(self, name: str, *shape: int) -> Tensor:
         """A contiguous tensor with arbitrary content; the same memory for the same name."""
-        size = 1
-        for n in shape:
-            size *= n
+        size = math.prod(shape)
         buffer = self._buffers.get(name)
         if buffer is None or buffer.numel() < size:
             buffer = torch.empty(size, dtype=self.dtype, device=self.device)
