@@ -213,19 +213,19 @@ class Block:
             if self._known:  # sigma_t's derivative
                 torch.neg(scores, out=self.space.take("slope", *scores.shape)).sigmoid_()
             scores.copy_(F.logsigmoid(scores)).mul_(LOG2E)
-        scores.add_(self.distance.block(self.part.heads, *tile.bounds), alpha=LOG2E)
+        scores.add_(self.distance.block(self.part.heads, *tile), alpha=LOG2E)
 
     def bias(self, tile: Tile, heads: Tensor) -> Tensor | None:
         """The bias by distance on a tile for some of the part's heads, ``(m, n_q, n_k)``."""
         if self.distance is None:
             return None
-        return self.distance.block(self.part.heads, *tile.bounds)[heads].double()
+        return self.distance.block(self.part.heads, *tile)[heads].double()
 
     def add_distance_gradient(self, tile: Tile, grad: Tensor) -> None:
         """Pass on the gradient of the scores of a tile ``(rows, n_q, n_k)``."""
         if self.distance is not None:
             total = grad.unflatten(0, (len(self.inputs[0]), -1)).sum(0)  # (g, n_q, n_k)
-            self.distance.add_gradient(self.part.heads, *tile.bounds, total)
+            self.distance.add_gradient(self.part.heads, *tile, total)
 
     def through_sigma_t(self, grad: Tensor, p: Tensor) -> None:
         """From the gradient of sigma_t(R) of the last tile to that of R, in place."""

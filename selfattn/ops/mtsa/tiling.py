@@ -7,7 +7,7 @@ without storing a mask.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,8 +21,7 @@ from ..common.tiling import runs
 PART_BYTES = 1 << 19
 
 
-@dataclass(frozen=True)
-class Tile:
+class Tile(NamedTuple):
     """Queries ``[start, stop)``, each of which may see a key, and the keys that one of them may."""
 
     start: int
@@ -30,14 +29,8 @@ class Tile:
     lo: int
     hi: int
 
-    @property
-    def bounds(self) -> tuple[int, int, int, int]:
-        """``start``, ``stop``, ``lo``, ``hi``."""
-        return self.start, self.stop, self.lo, self.hi
 
-
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """Sentences and heads that are computed at once; the heads share ``mask``."""
 
     mask: PositionalMask
