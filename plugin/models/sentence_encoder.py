@@ -41,7 +41,6 @@ SYMBOLS = "symbols._extra_state"
 _NUMBERS = {
     "--hidden-size": "width of one direction of the context (default: 300, with biblosa 240, as "
     "published for SNLI)",
-    "--head-hidden-size": "width of the head's hidden layer (default: 300, for selection 100)",
     "--embed-dim": "width of a word vector (default: that of the vectors, or 300)",
     "--dropout": "on the input of every linear map (default: 0.3)",
     "--attention-dropout": "on attention weights, of the mechanisms of this project (default: 0)",
@@ -52,7 +51,6 @@ _NAMES = {
         "what gives each token its context: a mechanism of this project, or what the papers "
         "compare it with (default: the architecture's, or mtsa)",
     ),
-    "--pool": (POOLS, "from tokens to the sentence (default: source2token)"),
     "--activation-fn": (
         ACTIVATIONS,
         "of context, pool and head (default, as published: elu for inference with mtsa, "
@@ -82,13 +80,17 @@ class SentenceEncoderModel(BaseFairseqModel):
 
     @staticmethod
     def add_args(parser: ArgumentParser) -> None:
-        """Add the flags of the sizes and those of the mechanisms."""
-        for flag, text in _NUMBERS.items():
-            kind = float if flag.endswith("dropout") else int
-            metavar = "P" if kind is float else "N"
-            parser.add_argument(flag, type=kind, metavar=metavar, help=text)
-        for flag, (choices, text) in _NAMES.items():
-            parser.add_argument(flag, choices=choices, help=text)
+        """Add the flags of context, pool and head, and ``--word-embeddings``."""
+        add_context_args(parser)
+        parser.add_argument(
+            "--pool", choices=POOLS, help="from tokens to the sentence (default: source2token)"
+        )
+        parser.add_argument(
+            "--head-hidden-size",
+            type=int,
+            metavar="N",
+            help="width of the head's hidden layer (default: 300, for selection 100)",
+        )
         parser.add_argument(
             "--highway",
             action=argparse.BooleanOptionalAction,
@@ -102,7 +104,6 @@ class SentenceEncoderModel(BaseFairseqModel):
             "checkpoint holds those of all its words (default: the folder's vectors.npz, of the "
             "folder's words)",
         )
-        add_switches(parser)
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> SentenceEncoderModel:
@@ -164,6 +165,17 @@ class SentenceEncoderModel(BaseFairseqModel):
             own[here] = stored[there].to(own)
             logger.info("%d of %d words start from its vectors", len(known), len(self.words))
         return {k: v for k, v in state.items() if k != FROZEN} | {TRAINED: own}
+
+
+def add_context_args(parser: ArgumentParser) -> None:
+    """Add the flags of the context to ``parser``: sizes, and the switches of the mechanisms."""
+    for flag, text in _NUMBERS.items():
+        kind = float if flag.endswith("dropout") else int
+        metavar = "P" if kind is float else "N"
+        parser.add_argument(flag, type=kind, metavar=metavar, help=text)
+    for flag, (choices, text) in _NAMES.items():
+        parser.add_argument(flag, choices=choices, help=text)
+    add_switches(parser)
 
 
 def stored_words(

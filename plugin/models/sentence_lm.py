@@ -17,8 +17,7 @@ from selfattn_tasks.words.embeddings import WordTable
 from selfattn_tasks.words.vocabulary import FIRST_WORD
 
 from ..args import mechanisms, set_defaults, store_switches
-from ..compat._patch import check_flags
-from .sentence_encoder import SentenceEncoderModel, context_switches, sentence_encoder
+from .sentence_encoder import add_context_args, context_switches, sentence_encoder
 
 
 class _Symbols(nn.Module):
@@ -75,8 +74,8 @@ class SentenceLanguageModel(BaseFairseqModel):
 
     @staticmethod
     def add_args(parser: ArgumentParser) -> None:
-        """Add the flags of ``sentence_encoder`` as far as they matter to the context."""
-        SentenceEncoderModel.add_args(parser)
+        """Add the flags of ``sentence_encoder`` that matter to the context."""
+        add_context_args(parser)
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> SentenceLanguageModel:
@@ -132,13 +131,3 @@ class SentenceLanguageModel(BaseFairseqModel):
 def sentence_lm(args: Namespace) -> None:
     """The sizes of ``sentence_encoder``."""
     sentence_encoder(args)
-
-
-@check_flags  # of commands alone: checkpoints load with whatever flags they hold
-def _refuse_vectors(flags: Namespace) -> None:
-    path = getattr(flags, "word_embeddings", None)
-    if path is not None and getattr(flags, "arch", None) == "sentence_lm":
-        raise UserError(
-            f"--word-embeddings {path} does not fit --arch sentence_lm, whose word vectors start "
-            "from random numbers; leave it out"
-        )

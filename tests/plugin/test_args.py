@@ -140,12 +140,14 @@ def test_argparse_refuses_what_is_no_value_at_all(flags, capsys):
     assert flags[1] in capsys.readouterr().err
 
 
-def test_vectors_that_a_language_model_would_not_read_are_refused():
+def test_flags_that_a_language_model_would_not_read_are_refused(capsys):
     from fairseq import options
 
-    words = ["data", "--task", "masked_lm", "--arch", "sentence_lm", "--word-embeddings", "v.txt"]
-    with pytest.raises(UserError, match=r"v\.txt does not fit --arch sentence_lm"):
+    ignored = "--word-embeddings v.txt --pool max --head-hidden-size 7 --highway"
+    words = ["data", *f"--task masked_lm --arch sentence_lm --hidden-size 9 {ignored}".split()]
+    with pytest.raises(SystemExit):
         options.parse_args_and_arch(options.get_training_parser(), words)
+    assert f"unrecognized arguments: {ignored}\n" in capsys.readouterr().err
 
 
 def test_heads_must_divide_the_width():
