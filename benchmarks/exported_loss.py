@@ -3,9 +3,11 @@
   python -m benchmarks.exported_loss CHECKPOINT TEST [--references FILE]
 
 TEST is a file that `selfattn score` takes as GOLD, or the source of a translation (greedy search).
+Scores are F1, BLEU, accuracy in percent, or Pearson's correlation times 100.
 """
 
 import argparse
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from selfattn_tasks.batches import batches
 from selfattn_tasks.exported import graphs, networks
 from selfattn_tasks.sentences.formats.reading import read
 from selfattn_tasks.sentences.formats.source import Reading
+from selfattn_tasks.sentences.metrics import ACCURACY, Answer, figures
 from selfattn_tasks.sentences.model.predictor import Predictor as Classifier
 from selfattn_tasks.srl.formats import conll
 from selfattn_tasks.srl.metrics import tag_f1
@@ -37,7 +40,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     model = networks.read(args.checkpoint)
-    score = {"tagger": _f1, "translation": _bleu}.get(model.facts["kind"], _accuracy)
+    score = {"tagger": _f1, "translation": _bleu}.get(model.facts["kind"], _figure)
     for name, runs, size in _forms(model):
         print(f"{name}: {score(args, model, runs):.2f}, {size / 1e6:.2f} MB", flush=True)
 
@@ -104,13 +107,14 @@ def _f1(args: argparse.Namespace, model: networks.Exported, runs: dict[str, Run]
     return tag_f1(gold, labeller.predict(gold))["f1"]
 
 
-def _accuracy(args: argparse.Namespace, model: networks.Exported, runs: dict[str, Run]) -> float:
+def _figure(args: argparse.Namespace, model: networks.Exported, runs: dict[str, Run]) -> float:
     state = Classifier.load(args.checkpoint).state
     examples = read(args.test, state.kind, Reading(state.tokens)).examples
     graph: Any = _Sentences(runs["sentences"], model.networks[0].block)
     found = Classifier([(graph, state)]).predict(examples)
-    right = [p.prediction == e.target for p, e in zip(found, examples, strict=True)]
-    return 100 * sum(right) / len(right)
+    gold, answers = [Answer(e.target) for e in examples], [Answer(p.prediction) for p in found]
+    name, score = next(iter(figures(gold, answers).items()))
+    return (1 if name == ACCURACY else 100) * (math.nan if score is None else score)
 
 
 def _bleu(args: argparse.Namespace, model: networks.Exported, runs: dict[str, Run]) -> float:
