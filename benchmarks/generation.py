@@ -23,7 +23,7 @@ Batches = list[list[torch.Tensor]]
 
 
 def main() -> None:
-    """Print the two numbers, and the share of the network in generate()'s time."""
+    """Print the two numbers, and the decoder's share of generate()'s time."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("source", type=Path, help="sentences, one a line")
@@ -66,7 +66,7 @@ def main() -> None:
         timing = compare(step, reference, "cpu", effort)
         low, high = 1 / timing.ratio_high, 1 / timing.ratio_low
         print(f"sentences a second beside fairseq: {1 / timing.ratio:.2f} ({low:.2f}-{high:.2f})")
-        print(f"of its time, in the network: {_share(model, step):.2f}")
+        print(f"of its time, in the decoder: {_share(model, step):.2f}")
 
 
 def _cut(ids: list[torch.Tensor], size: int) -> Batches:
@@ -84,7 +84,7 @@ def _until_end(row: torch.Tensor) -> list[int]:
 
 
 def _share(model: Any, step: Step) -> float:
-    """The part of a step's time that the model's forward takes."""
+    """The part of a step's time that the model's forward takes: the encoder runs before it."""
     inside, forward = [0.0], model.forward
 
     def timed(*args: Any, **kwargs: Any) -> Any:
