@@ -219,10 +219,9 @@ def _attention(args: Namespace) -> AttentionConfig:
     if name in BASELINES:
         given_switches(args, name, "--encoder-attention")  # refuses those of mechanisms
         return BASELINES[name].make(attention_dropout=float(args.attention_dropout))
-    config = attention_config(args)
-    if config is None:
-        return CONFIGS[BASELINE].make(attention_dropout=float(args.attention_dropout))
-    return config
+    return attention_config(args) or CONFIGS[BASELINE].make(
+        attention_dropout=float(args.attention_dropout)
+    )
 
 
 def _resolve_sizes(args: Namespace, vectors: WordVectors | None, features: int = 0) -> None:
