@@ -77,11 +77,11 @@ class PolicyGradientCriterion(SummingCriterion):
     """The training of ReSAN (Shen et al. 2018, IJCAI, eq. 16-20) on top of another criterion.
 
     A sentence's reward is ``R = log p(target) - lambda * share``, and the policy's loss
-    ``-(R - baseline) log p(selection)``, a mean over sentences; several that are one example, such
-    as a pair, have one reward, and the share is that of all of their tokens. The policy's loss
-    reaches the samplers of the ReSA layers alone, and the supervised loss everything else: one
-    optimizer moves both. First every token is selected, then, if asked for, only the policy is
-    trained, then both.
+    ``-(R - baseline) log p(selection)``, a mean over the sentences of a batch; several that are one
+    example, such as a pair, have one reward, and the share is that of all of their tokens. The
+    policy's loss reaches the samplers of the ReSA layers alone, and the supervised loss everything
+    else: one optimizer moves both. First every token is selected, then, if asked for, only the
+    policy is trained, then both.
 
     Args:
         task: the task.
@@ -93,9 +93,10 @@ class PolicyGradientCriterion(SummingCriterion):
     Differs:
         ``log p(target)`` is a mean over the sentence's target tokens, since the published tasks
         have one label a sentence; with several layers, log probabilities are added, and shares are
-        their mean. ``--clip-norm`` sees both gradients together. In the authors' code each sentence
-        of a pair has a reward and a share of its own, the samplers have an L2 term and an optimizer
-        of their own.
+        their mean. ``--clip-norm`` sees both gradients together. Several batches of one update
+        (``--update-freq``, several processes) count by their sample sizes, tokens mostly. In the
+        authors' code each sentence of a pair has a reward and a share of its own, the samplers have
+        an L2 term and an optimizer of their own.
     """
 
     def __init__(self, task: Any, cfg: PolicyGradientConfig) -> None:
