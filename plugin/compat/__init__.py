@@ -51,6 +51,7 @@ _FIXES = (
     batches.resume_with_same_batches,
     batches.shuffle_after_curriculum,
     batches.keep_training_iterator,
+    batches.count_real_batches,
     patience.remember_patience,
     batches.stop_at_exit,
     files.write_safely,

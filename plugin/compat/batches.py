@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import torch
 from fairseq.data import data_utils, iterators
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
@@ -15,6 +16,8 @@ from fairseq.trainer import Trainer
 from selfattn.errors import UserError
 
 from ._patch import wrap
+
+_NUMBER = (int, float, torch.Tensor)
 
 
 def keep_last_batch() -> None:
@@ -101,6 +104,33 @@ def keep_training_iterator() -> None:
     ) -> Any:
         own = subset == self.cfg.dataset.train_subset
         return original(self, subset, disable_iterator_cache or own)
+
+
+def count_real_batches() -> None:
+    """Divide an update by the tokens that are in it, where a process has fewer batches than others.
+
+    Break: fairseq/trainer.py, train_step, fills up the last update of an epoch (``--update-freq``,
+    several processes) with a batch that has no gradient. If it is a process's last one, the tokens
+    of those before it are forgotten: the update is too large. Fix: it comes first, and counts
+    nothing.
+    """
+
+    @wrap(Trainer, "train_step")
+    def train_step(original: Any, self: Trainer, samples: Any, *args: Any, **kwargs: Any) -> Any:
+        return original(self, sorted(samples, key=bool), *args, **kwargs)
+
+    @wrap(FairseqTask, "train_step")
+    def train_step_of_batch(
+        original: Any, self: FairseqTask, sample: Any, model: Any, criterion: Any, optimizer: Any,
+        update_num: int, ignore_grad: bool = False,
+    ) -> Any:  # fmt: skip
+        loss, size, logged = original(
+            self, sample, model, criterion, optimizer, update_num, ignore_grad
+        )
+        if ignore_grad:
+            size = 0 * size
+            logged = {n: 0 * v if isinstance(v, _NUMBER) else v for n, v in logged.items()}
+        return loss, size, logged
 
 
 def stop_at_exit() -> None:

@@ -2,14 +2,18 @@
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
 from fairseq.data import FairseqDataset, data_utils  # noqa: E402
+from fairseq.modules import FairseqDropout  # noqa: E402
 from fairseq.tasks import FairseqTask  # noqa: E402
 
 import plugin  # noqa: E402, F401 - the repairs
+from benchmarks import fairseq_update  # noqa: E402
+from benchmarks.method import Setup  # noqa: E402
 
 
 @pytest.mark.parametrize("multiple", [1, 8])
@@ -62,3 +66,28 @@ def test_epochs_behind_the_curriculum_are_shuffled_as_after_a_resume():
     whole = epochs(first=1)
     assert whole[1] == whole[2] == sorted(whole[3]) != whole[3] != whole[4]
     assert epochs(first=4) == {4: whole[4]}
+
+
+def test_batches_that_fill_up_an_epoch_do_not_count(monkeypatch):
+    """Those of a process that has fewer than others, in an update of several (--update-freq)."""
+    monkeypatch.setattr(fairseq_update, "WORDS", 40)
+    found = []
+    for pattern in ("x", "x.", ".x", "x.x", "."):
+        method = fairseq_update.FairseqMethod("mtsa", "paper")
+        trainer = method._trainer(Setup(16, 2, ffn_dim=16), 8)
+        for module in trainer.model.modules():
+            if isinstance(module, FairseqDropout):
+                module.p = 0.0
+        batch, other = (
+            fairseq_update._batch(trainer.task, size, 8, seed, trainer.device)
+            for seed, size in ((1, 3), (2, 5))
+        )
+        trainer.reset_dummy_batch(other)
+        logged = trainer.train_step([batch if letter == "x" else {} for letter in pattern])
+        grads = torch.cat([p.grad.flatten() for p in trainer.model.parameters()])
+        found.append((grads, logged["loss"], logged["sample_size"]))
+    once, *same, nothing = found
+    for grads, loss, size in same:
+        torch.testing.assert_close(grads, once[0])
+        assert loss == once[1] and size in (once[2], 2 * once[2])
+    assert not nothing[0].any() and nothing[2] == 0
