@@ -18,6 +18,7 @@ import json
 import logging
 import os
 import random
+import resource
 import runpy
 import select
 import signal
@@ -115,7 +116,9 @@ def request(
     """Ask for a command; the connection gives its process number, then its exit status."""
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(address)
-    text = json.dumps({"args": args, "cwd": str(cwd), "env": dict(env)}).encode()
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)  # what `ulimit -f` set in the caller's shell
+    asked = {"args": args, "cwd": str(cwd), "env": dict(env), "limit": limit}
+    text = json.dumps(asked).encode()
     socket.send_fds(connection, [len(text).to_bytes(4, "big")], fds)
     connection.sendall(text)
     return connection
@@ -199,6 +202,7 @@ def command(asked: dict[str, Any], fds: Sequence[int]) -> None:
     os.chdir(asked["cwd"])
     os.environ.clear()
     os.environ.update(asked["env"])
+    resource.setrlimit(resource.RLIMIT_FSIZE, asked["limit"])
     sys.executable = sys.argv[2]
     random.seed()
     if "numpy" in sys.modules:

@@ -57,8 +57,8 @@ def run_module(run_cli: Run) -> Run:
         command = ["-m", module, *args]
         if limit is None:
             return run_cli(command, **options)
-        bounded = f'ulimit -f {limit // 1024}; exec "$@"'
-        return run_cli(["-c", bounded, "bash", sys.executable, *command], python="bash", **options)
+        bounded = ["-c", f'ulimit -f {limit // 1024}; exec "$PYTHON" "$@"', "bash", *command]
+        return run_cli(bounded, python="bash", PYTHON=sys.executable, **options)
 
     return run
 

@@ -207,10 +207,10 @@ def test_a_full_disk_leaves_nothing(run_cli, corpus, repo_root):
     (corpus / "train").write_text((TRAIN + "\n") * 300)
     script = repo_root / "scripts" / "prepare_srl.py"
     command = (
-        f"ulimit -f 4; trap '' XFSZ; exec '{sys.executable}' '{script}' --train corpus/train "
+        f"ulimit -f 4; trap '' XFSZ; exec \"$PYTHON\" '{script}' --train corpus/train "
         "--valid corpus/valid --dest data"
     )
-    done = run_cli(["-c", command], python="bash", cwd=corpus.parent)
+    done = run_cli(["-c", command], python="bash", cwd=corpus.parent, PYTHON=sys.executable)
     assert done.returncode == 1, done.stderr
     assert "no space left" in done.stderr and "Traceback" not in done.stderr
     assert [path.name for path in corpus.parent.iterdir()] == ["corpus"]

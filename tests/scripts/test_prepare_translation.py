@@ -164,10 +164,10 @@ def test_a_full_disk_leaves_nothing(run_cli, corpus, repo_root):
     """A limit on the size of files stands for the full disk."""
     script = repo_root / "scripts" / "prepare_translation.py"
     command = (
-        f"ulimit -f 4; trap '' XFSZ; exec '{sys.executable}' '{script}' --source-lang en "
+        f"ulimit -f 4; trap '' XFSZ; exec \"$PYTHON\" '{script}' --source-lang en "
         "--target-lang de --train corpus/train --valid corpus/valid --dest data --vocab-size 90"
     )
-    done = run_cli(["-c", command], python="bash", cwd=corpus.parent)
+    done = run_cli(["-c", command], python="bash", cwd=corpus.parent, PYTHON=sys.executable)
     assert done.returncode == 1, done.stderr
     assert "no space left" in done.stderr
     assert "Traceback" not in done.stderr
