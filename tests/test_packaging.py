@@ -246,7 +246,7 @@ print(sys.modules["selfattn_fairseq"].__file__)
 print(*models.ARCH_MODEL_REGISTRY)
 """
     folder = target / "selfattn_fairseq"
-    done = run_cli(["-c", code, folder], cwd=tmp_path, PYTHONPATH=str(target))
+    done = run_cli(["-c", code, folder], cwd=tmp_path, fresh=False, PYTHONPATH=str(target))
     assert done.returncode == 0, done.stderr
     loaded, archs = done.stdout.splitlines()
     assert loaded == str(folder / "__init__.py")

@@ -1,9 +1,7 @@
 """examples/mix_en_de: its data from raw text to the commands of its grid."""
 
 import gzip
-import os
 import random
-import subprocess
 import sys
 
 WORDS = "aqua bravo charlie delta echo foxtrot golf hotel india juliet kilo lima mike oscar".split()
@@ -19,9 +17,9 @@ def test_held_out_pairs_are_halved_and_the_grid_takes_them(tmp_path, run_cli, re
         text = "".join(f"{pair.title()}\n" for pair in pairs)
         (raw / f"{split}.de.gz").write_bytes(gzip.compress(text.encode()))
     folder = repo_root / "examples/mix_en_de"
-    env = {**os.environ, "PYTHON": sys.executable}
     call = [folder / "prepare.sh", raw, tmp_path / "data-bin/mix", "60"]
-    subprocess.run(call, env=env, check=True, capture_output=True)
+    done = run_cli(call, python="bash", PYTHON=sys.executable)
+    assert done.returncode == 0, done.stderr
     held_out = (raw / "valid.en").read_text().splitlines()
     prepared = tmp_path / "data-bin/mix/raw"
     assert (prepared / "valid.en").read_text().splitlines() == held_out[::2]

@@ -1,7 +1,5 @@
 """examples/srl_conll12: its scripts, on small files in the layout of the shared task."""
 
-import os
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -112,18 +110,17 @@ def test_words_that_were_not_filled_in(check, data, run_cli, repo_root):
 
 
 @pytest.mark.fairseq
-def test_from_the_files_to_the_score(data, repo_root):
+def test_from_the_files_to_the_score(data, run_cli, repo_root):
     pytest.importorskip("fairseq")
     vectors = data / "vectors.txt"
     vectors.write_text("the " + " ".join(["0.1"] * 16) + "\nkettle" + " 0.2" * 16 + "\n")
     scripts = repo_root / "examples/srl_conll12"
 
     def run(name, *words):
-        environment = {**os.environ, "PYTHON": sys.executable, "ANY_COUNTS": "1"}
-        command = [scripts / name, *map(str, words)]
-        done = subprocess.run(
-            command, cwd=data, env=environment, capture_output=True, text=True, timeout=600
-        )
+        done = run_cli(
+            [scripts / name, *words], python="bash", cwd=data, PYTHON=sys.executable,
+            ANY_COUNTS="1",
+        )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

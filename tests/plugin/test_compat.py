@@ -1,10 +1,7 @@
 """fairseq on today's torch: precision flags, and how a command ends."""
 
 import logging
-import os
 import platform
-import subprocess
-import sys
 import textwrap
 from types import SimpleNamespace
 
@@ -87,15 +84,12 @@ print("faults", sum(faults() for _ in range(50)))
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc of glibc")
-def test_training_uses_its_memory_again_unless_the_environment_sets_up_malloc(toy_data, repo_root):
-    command = [sys.executable, "-c", FAULTS, toy_data, "--arch", "transformer_mtsa_tiny"]
+def test_training_uses_its_memory_again_unless_the_environment_sets_up_malloc(toy_data, run_cli):
+    command = ["-c", FAULTS, toy_data, "--arch", "transformer_mtsa_tiny"]
     command += ["--max-update", "1", "--no-save", *TINY]
     found = []
     for own in ({}, {"MALLOC_TRIM_THRESHOLD_": "131072"}):
-        environment = {**os.environ, **own}
-        done = subprocess.run(
-            command, cwd=repo_root, env=environment, capture_output=True, text=True
-        )
+        done = run_cli(command, fresh=False, **own)
         assert done.returncode == 0, done.stderr
         found.append(int(done.stdout.split("faults ")[1]))
     if not found[1]:

@@ -1,9 +1,7 @@
 """A training that is killed and started again is the training that was never killed."""
 
-import os
 import signal
 import subprocess
-import sys
 
 import pytest
 import torch
@@ -13,17 +11,20 @@ pytestmark = pytest.mark.fairseq
 
 from plugin.compat.patience import KEY  # noqa: E402
 from selfattn_tasks import checkpoints  # noqa: E402
+from tests.conftest import ROOT  # noqa: E402
 from tests.plugin.helpers import FLAGS, logged, losses  # noqa: E402
+from tests.preloaded import Server, basic_environment  # noqa: E402
 
 UPDATES = 15
 MORE = f"--max-update {UPDATES} --save-interval-updates 4 --dropout 0.2 --attention-dropout 0.2"
 
 
-def run_until_killed(command: list[str], at: str) -> list[str]:
+def run_until_killed(server: Server, command: list[str], at: str) -> list[str]:
     """Run fairseq-train, SIGKILL it when it logs update *at*, return what it printed."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "fairseq_cli.train", *command],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        [server.python, "-m", "fairseq_cli.train", *map(str, command)],
+        cwd=ROOT,
+        env=basic_environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -40,11 +41,11 @@ def run_until_killed(command: list[str], at: str) -> list[str]:
     return lines
 
 
-def test_killed_and_resumed_equals_uninterrupted(train, prepared, tmp_path):
+def test_killed_and_resumed_equals_uninterrupted(train, prepared, server, tmp_path):
     whole = losses(train(tmp_path / "whole", *MORE.split()))
     assert len(whole) == UPDATES
     command = [prepared / "data-bin", *FLAGS, "--save-dir", tmp_path / "killed", *MORE.split()]
-    before = losses(run_until_killed([str(word) for word in command], at="9"))
+    before = losses(run_until_killed(server, command, at="9"))
     last = tmp_path / "killed" / "checkpoint_last.pt"
     saved = checkpoints.read(last)["optimizer_history"][-1]["num_updates"]
     assert 0 < saved < UPDATES, "killed too early or too late to say anything"

@@ -107,13 +107,13 @@ def test_the_best_checkpoint_has_the_official_score(whole, corpus, run_cli, tmp_
     assert float(best["valid_perfect_props"]) == pytest.approx(share, abs=0.006)
 
 
-def test_killed_and_resumed_equals_uninterrupted(whole, train, data, corpus, tmp_path):
+def test_killed_and_resumed_equals_uninterrupted(whole, train, data, corpus, server, tmp_path):
     folder, log = whole
     everything = losses(log)
     vectors = ["--word-embeddings", corpus / "vectors.txt"]
     flags = ["--max-epoch", "4", "--save-interval-updates", "4"]
     command = [data, *FLAGS, *OPTIMISER, *vectors, "--save-dir", tmp_path, *flags]
-    before = losses(run_until_killed([str(word) for word in command], at="10"))
+    before = losses(run_until_killed(server, command, at="10"))
     after = losses(train(tmp_path, *flags))
     assert 0 < len(after) < len(everything)
     assert {**before, **after} == everything

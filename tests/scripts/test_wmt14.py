@@ -175,19 +175,20 @@ def test_a_second_call_does_nothing(data, archives, run_cli):
 @pytest.mark.slow
 def test_a_killed_command_goes_on_and_ends_the_same(data, archives, run_cli, tmp_path):
     dest = tmp_path / "wmt14"
-    words = [sys.executable, *map(str, command(archives, dest, "--archives", archives))]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+    words = [*map(str, command(archives, dest, "--archives", archives))]
+    fresh = [sys.executable, *words]
+    with subprocess.Popen(fresh, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         for line in process.stdout:
             if line.startswith("vocabulary: learning"):
                 process.send_signal(signal.SIGKILL)
     assert (dest / "text" / "step.json").is_file()
     assert not (dest / "data-bin").exists()
     # A disk that is full while fairseq writes.
-    limited = f"ulimit -f 12; trap '' XFSZ; exec {' '.join(words)}"
-    done = run_cli(["-c", limited], python="bash")
+    limited = f"ulimit -f 12; trap '' XFSZ; exec $PYTHON {' '.join(words)}"
+    done = run_cli(["-c", limited], python="bash", PYTHON=sys.executable)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "no space left" in done.stderr and "Traceback" not in done.stderr
-    done = run_cli(words[1:])
+    done = run_cli(words)
     assert done.returncode == 0, done.stderr
     assert "text: done before" in done.stdout
     assert contents(dest) == contents(data[0])
@@ -252,7 +253,7 @@ def test_the_flags_are_the_published_ones(run_cli, tmp_path):
     code = """
 import json, shlex, subprocess, sys
 from pathlib import Path
-import yaml
+import torch, yaml
 from fairseq import options, tasks
 import plugin
 example, data = Path(sys.argv[1]), sys.argv[2]
@@ -262,6 +263,10 @@ from wmt14.runs import batch_tokens, departures
 def parse(words):
     words = [data, "-s", "en", "-t", "de", "--cpu", *words]
     return options.parse_args_and_arch(options.get_training_parser(), words)
+
+def build(args):
+    with torch.device("meta"):  # shapes without memory
+        return tasks.setup_task(args).build_model(args)
 
 def check(args, setup, processes):
     args.distributed_world_size = processes
@@ -277,23 +282,23 @@ for attention in ("multihead", "mtsa"):
             env={"PROCESSES": str(processes), "PATH": "/usr/bin:/bin"},
         )
         args = parse(["--arch", "transformer_mtsa_wmt_en_de", *done.stdout.split()])
-        model = tasks.setup_task(args).build_model(args)
+        model = build(args)
         found += check(args, setup, processes)
     sizes[attention] = sum(weight.numel() for weight in model.parameters())
     for setup in (1, 2):
         grid = yaml.safe_load((example / f"grid_setup{setup}.yaml").read_text())
         words = shlex.split(f"{grid['common']} {grid['systems'][attention]} --seed 1")
         args = parse(words)
-        tasks.setup_task(args).build_model(args)
+        build(args)
         found += check(args, setup, grid["gpus_per_run"])
     masked = parse([*words, f"--{attention}-masks", "forward_backward"])
-    tasks.setup_task(masked).build_model(masked)  # which writes the switches into the flags
+    build(masked)  # which writes the switches into the flags
     other[attention] = [text for text in check(masked, 2, grid["gpus_per_run"]) if "masks" in text]
 args = parse(["--arch", "transformer_mtsa_wmt_en_de", "--warmup-updates", "16000",
               "--lr-scheduler", "inverse_sqrt", "--max-tokens", "2048", "--max-update", "9"])
 print(json.dumps([found, sizes, other, check(args, 1, 1)]))
 """
-    done = run_cli(["-c", code, EXAMPLE, tmp_path], PYTHONPATH=str(EXAMPLE))
+    done = run_cli(["-c", code, EXAMPLE, tmp_path], fresh=False, PYTHONPATH=str(EXAMPLE))
     assert done.returncode == 0, done.stderr
     found, sizes, masked, others = json.loads(done.stdout.splitlines()[-1])
     assert found == []

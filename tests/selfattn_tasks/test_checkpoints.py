@@ -3,10 +3,7 @@
 import argparse
 import fractions
 import os
-import resource
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -137,12 +134,14 @@ def test_unreadable(kind, message, tmp_path):
 
 
 LIMITED = """
+import resource
 import sys
 from pathlib import Path
 import torch
 from selfattn_tasks import saved
 from selfattn.errors import UserError
 folder = Path(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
     if sys.argv[2] == "write":
         saved.write({"model": torch.zeros(100_000)}, folder / "last.pt")
@@ -154,16 +153,11 @@ except UserError as error:
 
 
 @pytest.mark.parametrize("how", ["write", "copy"])
-def test_full_disk_leaves_the_old_file(how, tmp_path):
+def test_full_disk_leaves_the_old_file(how, run_cli, tmp_path):
     (tmp_path / "large.pt").write_bytes(bytes(400_000))
     saved(tmp_path / "last.pt")
     before = (tmp_path / "last.pt").read_bytes()
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, tmp_path, how],
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)),
-    )
+    done = run_cli(["-c", LIMITED, tmp_path, how], fresh=False)
     assert done.returncode == 0 and done.stdout.count("\n") == 1, done.stderr
     assert f"cannot write {tmp_path / 'last.pt'}: File too large" in done.stdout
     assert "needs about 0.4 MB" in done.stdout

@@ -68,7 +68,7 @@ utils.import_user_module(argparse.Namespace(user_dir=sys.argv[1]))
 print(sys.modules["plugin"].__file__)
 print(*models.ARCH_MODEL_REGISTRY)
 """
-    done = run_cli(["-c", code, repo_root / "user_dir"], cwd=tmp_path)
+    done = run_cli(["-c", code, repo_root / "user_dir"], cwd=tmp_path, fresh=False)
     assert done.returncode == 0, done.stderr
     loaded, archs = done.stdout.splitlines()
     assert loaded == str(repo_root / "plugin" / "__init__.py")
@@ -100,5 +100,5 @@ mask = torch.arange(8).lt(3).expand(2, 8)
 torch.testing.assert_close(layer(padded, mask)[:, 3:], y)
 """
     path = f"{copied.parent}{os.pathsep}{repo_root}"
-    done = run_cli(["-c", code], cwd=tmp_path, PYTHONPATH=path)
+    done = run_cli(["-c", code], cwd=tmp_path, fresh=False, PYTHONPATH=path)
     assert done.returncode == 0, done.stderr
