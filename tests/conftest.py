@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from selfattn_experiments.commands.verbs import VERBS
 from tests import preloaded
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -129,3 +130,9 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def run_verb(name: str, *words: str | Path) -> None:
+    """Run a command of `selfattn` in this process: ``run_verb("export", "--to", "hf", ...)``."""
+    verb = VERBS[name]
+    verb.run(verb.load_parser(f"selfattn {name}"), [*map(str, words)])

@@ -21,6 +21,13 @@ FLAGS = """
     --criterion cross_entropy --log-format json --log-interval 1
 """.split()
 
+# A small tagger on `srl_corpus.prepared`.
+TAGGER = """
+    --user-dir plugin --task srl_tagging --arch deepatt_tiny --criterion bio_tagging
+    --cpu --num-workers 0 --no-progress-bar --log-format json --log-interval 1 --seed 1
+    --optimizer adam --lr 0.005 --max-tokens 500 --no-epoch-checkpoints
+""".split()
+
 # What `trained` trains for, with BLEU. fairseq validates whenever it saves: at the end of an epoch
 # and every 4th update.
 UPDATES = 15

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 from selfattn_tasks.srl import Proposition, Sentence, Span
+from selfattn_tasks.srl.formats import conll
+from selfattn_tasks.srl.prepare import prepare
 
 WHO = ("the cook", "a tired painter", "Maria", "two neighbours", "my uncle", "the goat")
 DID = (("carried", "carry"), ("washed", "wash"), ("drew", "draw"), ("hid", "hide"))
@@ -53,3 +56,12 @@ def sentences(number: int, seed: int) -> list[Sentence]:
     """Some sentences, the same for the same seed."""
     generator = random.Random(seed)
     return [sentence(generator) for _ in range(number)]
+
+
+def prepared(folder: Path, **parts: tuple[int, int]) -> Path:
+    """Write ``PART.conll`` of so many sentences of a seed, and prepare them all in ``data``."""
+    files = {part: [folder / f"{part}.conll"] for part in parts}
+    for part, (number, seed) in parts.items():
+        conll.write_columns(*files[part], sentences(number, seed))
+    prepare(files, folder / "data")
+    return folder / "data"

@@ -25,15 +25,11 @@ from selfattn_tasks.hf import pieces, translation  # noqa: E402
 from selfattn_tasks.hf.translator import Translator  # noqa: E402
 from selfattn_tasks.text import clean_line  # noqa: E402
 from selfattn_tasks.translation import vocabulary  # noqa: E402
+from tests.conftest import run_verb  # noqa: E402
 
 LIMIT = 10
 # Six rare words, one of characters without a piece, odd spaces, and nothing.
 STRANGE = ["a0 b1 c2", "  xa0\tb5  c\u00adc ", "zzz \u732b\u72ac a0 \u0439", "\u2581a b", ""]
-
-
-def run_verb(name: str, *words: str | Path) -> None:
-    verb = VERBS[name]
-    verb.run(verb.load_parser(f"selfattn {name}"), [str(word) for word in words])
 
 
 export, predict = partial(run_verb, "export"), partial(run_verb, "predict")
@@ -150,7 +146,7 @@ def test_weights_keep_their_precision(exported, prepared, tmp_path, dtype):
     """What float16 cannot hold, bfloat16 can."""
     state = checkpoints.read(exported("mtsa")[0] / "checkpoint_last.pt")
     weights = {n: t.to(dtype) if t.is_floating_point() else t for n, t in state["model"].items()}
-    weights["encoder.layers.0.fc1.bias"].fill_(1e-8 if dtype == torch.bfloat16 else 1e-4)
+    small = weights["encoder.layers.0.fc1.bias"].fill_(1e-8 if dtype == torch.bfloat16 else 1e-4)
     path = exported("mtsa")[0] / "checkpoint_last.pt"
     data = str(prepared / "data-bin")
     model = translation.to_hf({**state, "model": weights}, tmp_path, path, data)
@@ -159,6 +155,7 @@ def test_weights_keep_their_precision(exported, prepared, tmp_path, dtype):
     again = SelfattnForConditionalGeneration.from_pretrained(tmp_path)
     for (name, old), new in zip(model.named_parameters(), again.parameters(), strict=True):
         assert torch.equal(old, new), name
+    assert small.any() and torch.equal(again.encoder.layers[0].feed_forward.fc1.bias, small.float())
 
 
 def test_lower_casing_goes_along(exported, tmp_path):

@@ -10,19 +10,13 @@ from plugin.criterions._scaffold import Scaffold  # noqa: E402
 from selfattn.config import MTSAConfig  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402
 from selfattn_tasks import checkpoints  # noqa: E402
-from selfattn_tasks.srl.formats import conll  # noqa: E402
 from selfattn_tasks.srl.formats.conllu import Tree  # noqa: E402
-from selfattn_tasks.srl.prepare import prepare  # noqa: E402
 from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig  # noqa: E402
 from selfattn_tasks.words.vocabulary import Vocabulary  # noqa: E402
+from tests.plugin.helpers import TAGGER as FLAGS  # noqa: E402
 from tests.plugin.helpers import logged, run_ranks, sentence  # noqa: E402
-from tests.plugin.srl_corpus import sentences  # noqa: E402
+from tests.plugin.srl_corpus import prepared, sentences  # noqa: E402
 
-FLAGS = """
-    --user-dir plugin --task srl_tagging --arch deepatt_tiny --criterion bio_tagging
-    --cpu --num-workers 0 --no-progress-bar --log-format json --log-interval 1 --seed 1
-    --optimizer adam --lr 0.005 --max-tokens 500 --no-epoch-checkpoints
-""".split()
 LAST = "checkpoint_last.pt"
 IGNORED = -100
 
@@ -38,14 +32,11 @@ def rows(words) -> str:
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     folder = tmp_path_factory.mktemp("scaffold")
-    corpora = {"train": sentences(150, 1), "valid": sentences(30, 2)}
-    for split, found in corpora.items():
-        conll.write_columns(folder / f"{split}.conll", found)
-    prepare({split: [folder / f"{split}.conll"] for split in corpora}, folder / "data")
-    trees = [rows(each.words) for each in corpora["train"]]
+    prepared(folder, train=(150, 1), valid=(30, 2))
+    trees = [rows(each.words) for each in sentences(150, 1)]
     (folder / "trees.conllu").write_text("\n".join(trees))
     (folder / "few.conllu").write_text("\n".join(trees[:20]))
-    (folder / "foreign.conllu").write_text(rows(corpora["train"][0].words + ("indeed",)))
+    (folder / "foreign.conllu").write_text(rows(sentences(1, 1)[0].words + ("indeed",)))
     other = "\n".join(trees).replace("\tdep\t", "\tother\t")
     (folder / "other.conllu").write_text(other)
     return folder

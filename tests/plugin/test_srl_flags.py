@@ -13,10 +13,9 @@ from plugin.criterions.bio_tagging import IGNORED  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402
 from selfattn_tasks.srl.chain import log_likelihood  # noqa: E402
 from selfattn_tasks.srl.decode import bio_constraints  # noqa: E402
-from selfattn_tasks.srl.formats import conll  # noqa: E402
 from selfattn_tasks.srl.prepare import prepare  # noqa: E402
 from tests.plugin.helpers import sentence  # noqa: E402
-from tests.plugin.srl_corpus import sentences  # noqa: E402
+from tests.plugin.srl_corpus import prepared  # noqa: E402
 from tests.selfattn_tasks.srl.writers import write_encoder  # noqa: E402
 
 FLAGS = """
@@ -28,14 +27,11 @@ FLAGS = """
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("srl_flags")
-    for split, seed in (("train", 1), ("valid", 2)):
-        conll.write_columns(folder / f"{split}.conll", sentences(20, seed))
-    files = {split: [folder / f"{split}.conll"] for split in ("train", "valid")}
-    prepare(files, folder / "data")
+    data = prepared(folder, train=(20, 1), valid=(20, 2))
     for width in (30, 250):
         numbers = " ".join(["0.1"] * width)
         (folder / f"wide{width}.txt").write_text(f"the {numbers}\ntulip {numbers}\n")
-    return folder / "data"
+    return data
 
 
 @pytest.fixture(scope="module")

@@ -14,27 +14,18 @@ pytestmark = pytest.mark.fairseq
 from selfattn.errors import UserError  # noqa: E402
 from selfattn_tasks import checkpoints  # noqa: E402
 from selfattn_tasks.srl.formats import conll  # noqa: E402
-from selfattn_tasks.srl.prepare import prepare  # noqa: E402
 from selfattn_tasks.srl.tagger.predictor import Predictor  # noqa: E402
 from selfattn_tasks.srl.tagger.reading import Reading  # noqa: E402
 from selfattn_tasks.srl.tagger.reliability import TEMPERATURES, judged, reliability  # noqa: E402
+from tests.plugin.helpers import TAGGER as FLAGS  # noqa: E402
 from tests.plugin.helpers import logged, sentence  # noqa: E402
-from tests.plugin.srl_corpus import sentences  # noqa: E402
-
-SIZES = {"train": (150, 1), "valid": (30, 2)}
-FLAGS = """
-    --user-dir plugin --task srl_tagging --arch deepatt_tiny --criterion bio_tagging
-    --cpu --num-workers 0 --no-progress-bar --log-format json --log-interval 1 --seed 1
-    --optimizer adam --lr 0.005 --max-tokens 500 --no-epoch-checkpoints
-""".split()
+from tests.plugin.srl_corpus import prepared  # noqa: E402
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     folder = tmp_path_factory.mktemp("srl_predicates")
-    for split, (number, seed) in SIZES.items():
-        conll.write_columns(folder / f"{split}.conll", sentences(number, seed))
-    prepare({split: [folder / f"{split}.conll"] for split in SIZES}, folder / "data")
+    prepared(folder, train=(150, 1), valid=(30, 2))
     return folder
 
 

@@ -18,7 +18,7 @@ from selfattn.config import CONFIGS  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402
 from tests.plugin.conftest import sentence_pair  # noqa: E402
 from tests.plugin.helpers import logged  # noqa: E402
-from tests.plugin.test_fairseq_features import build  # noqa: E402
+from tests.plugin.test_fairseq_features import build, fairseqs  # noqa: E402
 
 QKVO = ("q_proj", "k_proj", "v_proj", "out_proj")
 # What of a stock checkpoint finds a place in the encoder's attention.
@@ -43,10 +43,6 @@ def start(model, state, path="other.pt"):
 
 def inside(name):
     return name.startswith("encoder.layers.") and ".self_attn." in name
-
-
-def fairseqs(name):
-    return name.replace("self_attn.attention.", "self_attn.")
 
 
 @pytest.mark.parametrize("mechanism", FROM_STOCK)

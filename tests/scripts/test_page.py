@@ -8,11 +8,10 @@ import pytest
 
 from selfattn.errors import UserError
 from selfattn_experiments.commands import page
-from selfattn_experiments.commands.verbs import VERBS
 from selfattn_tasks.model_folder import WEIGHTS
 from selfattn_tasks.sentences.model.predictor import Predictor
 from selfattn_tasks.srl import SRL
-from tests.conftest import free_port
+from tests.conftest import free_port, run_verb
 from tests.scripts.test_bad_files import pairs  # noqa: F401
 from tests.scripts.test_show_attention import save_tagger
 
@@ -97,8 +96,7 @@ def serve(monkeypatch, capsys):
     monkeypatch.setattr(gradio.Blocks, "block_thread", lambda blocks: serving.append(blocks))
 
     def run(model, *flags):
-        parser = VERBS["page"].load_parser("selfattn page")
-        VERBS["page"].run(parser, [str(model), "--port", str(free_port()), *flags])
+        run_verb("page", model, "--port", str(free_port()), *flags)
         return capsys.readouterr().out.split()[-1]
 
     yield run
@@ -144,9 +142,8 @@ def test_a_port_that_nobody_named_is_not_in_the_sentence(tagger, monkeypatch):
             raise OSError("no empty port")
 
     monkeypatch.setattr(page, "build", lambda path: Page())
-    parser = VERBS["page"].load_parser("selfattn page")
     with pytest.raises(UserError, match="^--host 127.0.0.1 cannot be used: no empty port$"):
-        VERBS["page"].run(parser, [str(tagger)])
+        run_verb("page", tagger)
 
 
 def test_a_program_gets_what_the_page_shows(serve, tagger, repo_root):

@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from argparse import Namespace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,7 +20,6 @@ runtime = pytest.importorskip("onnxruntime")
 from selfattn.config import CONFIGS  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402
 from selfattn.layers import build_attention  # noqa: E402
-from selfattn_experiments.commands.verbs import VERBS  # noqa: E402
 from selfattn_tasks import saved  # noqa: E402
 from selfattn_tasks.exported import graphs, networks  # noqa: E402
 from selfattn_tasks.sentences.model import state as sentences  # noqa: E402
@@ -27,6 +27,7 @@ from selfattn_tasks.sentences.model.network import SentenceModel, SentenceModelC
 from selfattn_tasks.srl.tagger import state as srl  # noqa: E402
 from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig  # noqa: E402
 from selfattn_tasks.words.vocabulary import Vocabulary  # noqa: E402
+from tests.conftest import run_verb  # noqa: E402
 
 WIDTH, LENGTHS = 8, (1, 2, 3, 7, 64, 100, 511, 512)
 LAYERS = {
@@ -141,9 +142,7 @@ def test_scores_that_underflow_take_the_other_branch(exported):
     close(want / size, program(x=x, padding=padding)[0].detach().numpy() / size, padding)
 
 
-def export(*words):
-    verb = VERBS["export"]
-    verb.run(verb.load_parser("selfattn export"), [str(word) for word in words])
+export = partial(run_verb, "export")
 
 
 def checkpoint(path, key, prefix, module, state):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 
 import pytest
 import torch
@@ -19,7 +20,6 @@ from transformers import (  # noqa: E402
 
 import selfattn_tasks.hf  # noqa: E402, F401
 from selfattn.errors import UserError  # noqa: E402
-from selfattn_experiments.commands.verbs import VERBS  # noqa: E402
 from selfattn_tasks import checkpoints, saved  # noqa: E402
 from selfattn_tasks.hf.translator import Translator  # noqa: E402
 from selfattn_tasks.sentences.model.network import SentenceModel, SentenceModelConfig, pad  # noqa: E402
@@ -33,6 +33,7 @@ from selfattn_tasks.srl.tagger.predictor import Query  # noqa: E402
 from selfattn_tasks.srl.tagger.state import KEY, TaggerState  # noqa: E402
 from selfattn_tasks.srl.tagger.sublayer import SUBLAYERS  # noqa: E402
 from selfattn_tasks.words.vocabulary import Vocabulary  # noqa: E402
+from tests.conftest import run_verb  # noqa: E402
 
 WORDS = ("the", "old", "cat", "chased", "a", "mouse", ".")
 ROLES = Vocabulary(WORDS, ("O", "B-V", "B-A0", "I-A0"), ("goat", "tulip", "kite"), "acehot")
@@ -47,8 +48,7 @@ TAGGERS = {
 PLAIN = {"learning_rate": 0.01, "report_to": [], "use_cpu": True, "save_strategy": "no"}
 
 
-def export(*words, name="export"):
-    VERBS[name].run(VERBS[name].load_parser(f"selfattn {name}"), [str(word) for word in words])
+export = partial(run_verb, "export")
 
 
 def write(path, network, prefix, task_state, criterion="bio_tagging"):
@@ -162,7 +162,7 @@ def test_half_precision_and_fewer_vectors(tmp_path):
     """What `selfattn average` writes, of a folder, too, stays small, and counts in float32."""
     export("--to", "hf", tagger(tmp_path / "tagger.pt", "mtsa", "arguments"), tmp_path / "tagger")
     less = ("--half", "--keep-vectors", 1, "--output", tmp_path / "small.pt")
-    export("--inputs", tmp_path / "tagger", *less, name="average")
+    run_verb("average", "--inputs", tmp_path / "tagger", *less)
     export("--to", "hf", tmp_path / "small.pt", tmp_path / "small")
     big, small = ((tmp_path / n / "model.safetensors").stat().st_size for n in ("tagger", "small"))
     assert small < 0.7 * big

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from selfattn_experiments.commands.verbs import VERBS
 from selfattn_tasks.sentences.metrics import (
     Answer,
     SentenceMetric,
@@ -13,6 +12,7 @@ from selfattn_tasks.sentences.metrics import (
     names_of,
     ranked,
 )
+from tests.conftest import run_verb
 
 RNG = np.random.default_rng(4)
 # Scores as SICK has them, with ties, and predictions with six decimals.
@@ -103,9 +103,7 @@ def test_a_comparison_of_correlations(tmp_path, monkeypatch, capsys, flags, rele
             Path(f"{system}-{seed}.tsv").write_text("prediction\n" + "".join(lines))
     Path("flat-1.tsv").write_text("prediction\n" + "3.0\n" * len(GOLD))
     systems = ["--baseline=base=base-*.tsv", "--system=more=more-*.tsv", "--system=flat=flat-1.tsv"]
-    verb = VERBS["compare"]
-    words = ["--ref=gold.tsv", "--samples=100", "--latex=t.tex", *systems, *flags]
-    verb.run(verb.load_parser("compare"), words)
+    run_verb("compare", "--ref=gold.tsv", "--samples=100", "--latex=t.tex", *systems, *flags)
     said = " ".join(capsys.readouterr().out.split())
     assert f"less than {relevant} apart" in said
     mean = np.mean([figures(ranked(GOLD), read("base", seed))["Pearson"] for seed in (1, 2, 3)])

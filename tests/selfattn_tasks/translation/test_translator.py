@@ -12,13 +12,13 @@ import yaml  # noqa: E402
 from transformers import GenerationConfig  # noqa: E402
 
 from selfattn.errors import UserError  # noqa: E402
-from selfattn_experiments.commands.verbs import VERBS  # noqa: E402
 from selfattn_tasks.hf.card import About, find_record, write_card  # noqa: E402
 from selfattn_tasks.hf.pieces import SPECIAL, build_tokenizer  # noqa: E402
 from selfattn_tasks.hf.translation import Search, set_search  # noqa: E402
 from selfattn_tasks.hf.translator import Translator  # noqa: E402
 from selfattn_tasks.text import clean_line  # noqa: E402
 from selfattn_tasks.translation.parts import find_parts  # noqa: E402
+from tests.conftest import run_verb  # noqa: E402
 
 
 @pytest.mark.parametrize("beam", [1, 2])
@@ -46,10 +46,8 @@ def test_a_text_that_looks_like_a_special_token_is_text():
 @pytest.mark.parametrize("flag", ["--max-len-a", "--lenpen"])
 @pytest.mark.parametrize("number", ["nan", "inf"])
 def test_a_length_is_a_number(flag, number):
-    verb = VERBS["export"]
-    words = ["--to", "hf", "model.pt", "folder", flag, number]
     with pytest.raises(UserError, match=f"{flag} is {number}, but must be 0 or more"):
-        verb.run(verb.load_parser("selfattn export"), words)
+        run_verb("export", "--to", "hf", "model.pt", "folder", flag, number)
 
 
 def test_a_card_takes_any_language_and_any_words(tmp_path):
