@@ -18,6 +18,11 @@ MODULES = [
 ]
 
 
+def test_modules_with_examples_are_found():
+    """An empty list would be a skipped test."""
+    assert {"selfattn.masks", "selfattn_tasks.srl.formats.bio"} <= set(MODULES)
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_run(name):
     if ".hf." in name:

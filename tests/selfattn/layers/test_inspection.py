@@ -59,6 +59,7 @@ def test_weights_are_shares_and_padding_gets_none(name, preset, x):
         assert (field[hidden] == 0).all(), "padding has weight"
         total = field.sum(-1)
         assert torch.minimum(total.abs(), (total - 1).abs()).max() < 1e-12, "neither 0 nor 1"
+        assert (total > 0.5).any(-1).all(), "a sentence whose tokens see nothing"
 
 
 @pytest.mark.parametrize(("name", "preset"), SHOWING, ids=lambda part: str(part))

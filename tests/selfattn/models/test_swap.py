@@ -33,9 +33,9 @@ def test_swap_keeps_weights_mode_and_calls(name):
     report = swap(model, name, **switches(name))
     assert list(report.replaced) == ["layers.0.self_attn", "layers.1.self_attn"]
     assert not report.kept
-    for old, layer in zip(before.layers, model.layers, strict=True):
+    for number, (old, layer) in enumerate(zip(before.layers, model.layers, strict=True)):
         assert isinstance(layer.self_attn, AsMultihead) and not layer.self_attn.training
-        taken, new, left = report.replaced["layers.0.self_attn"]
+        taken, new, left = report.replaced[f"layers.{number}.self_attn"]
         own = dict(layer.self_attn.attention.named_parameters())
         assert {*taken, *new} == own.keys()
         for part, expected in zip("qkv", old.self_attn.in_proj_weight.chunk(3), strict=True):

@@ -104,11 +104,14 @@ def test_a_compiler_that_does_not_know_the_processor_compiles_for_any(
 ):
     """Older ones of Apple refuse -mcpu=native."""
     script = cache.parent / "compiler"
-    script.write_text(f'#!/bin/sh\ncase "$*" in *=native*) exit 1;; esac\nexec {COMPILER} "$@"\n')
+    noted = 'echo "$*" >> "$0.calls"\ncase "$*" in *=native*) exit 1;; esac'
+    script.write_text(f'#!/bin/sh\n{noted}\nexec {COMPILER} "$@"\n')
     script.chmod(0o755)
     monkeypatch.setenv("CC", str(script))
     assert answer(kernel) == 42
     assert not caplog.messages
+    calls = (cache.parent / "compiler.calls").read_text().splitlines()
+    assert ["=native" in call for call in calls] == [True, False]
 
 
 def test_each_processor_has_files_of_its_own(monkeypatch):

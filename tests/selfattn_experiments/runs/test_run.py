@@ -98,7 +98,8 @@ def test_a_record_without_a_hash_does_not_count(done, found):
 def test_files_that_were_cut_are_read_as_missing(done, grid, name, text):
     (done.folder / name).write_text(text, errors="surrogateescape")
     done.attempts.read()
-    assert {step.name for step in done.steps(Slot())} <= {"train", "test"}
+    again = ["train", "test"] if name == "trained.json" else ["test"]
+    assert [step.name for step in done.steps(Slot())] == again
     session.summarise(grid)
 
 

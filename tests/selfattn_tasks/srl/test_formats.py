@@ -1,6 +1,5 @@
 """Every format: what is written is read back, and what is wrong is named with file and line."""
 
-import doctest
 import gzip
 import io
 import tarfile
@@ -9,7 +8,7 @@ import pytest
 
 from selfattn.errors import UserError
 from selfattn_tasks.srl import Proposition, Sentence, Span, from_bio, to_bio
-from selfattn_tasks.srl.formats import bio, brackets, conll, lines
+from selfattn_tasks.srl.formats import conll, lines
 from selfattn_tasks.srl.formats.brackets import BracketError, format_brackets, parse_brackets
 from selfattn_tasks.srl.formats.conll05_files import read_archives
 from tests.selfattn_tasks.srl.writers import write_conll12, write_words
@@ -332,9 +331,3 @@ def test_a_damaged_archive_is_refused(tmp_path, kind):
     path.write_bytes(content)
     with pytest.raises(UserError, match="a.tar cannot be read as a whole .tar.gz archive"):
         read_archives([path])
-
-
-@pytest.mark.parametrize("module", [bio, brackets], ids=["bio", "brackets"])
-def test_examples_in_docstrings_run(module):
-    found = doctest.testmod(module)
-    assert found.attempted > 0 and found.failed == 0

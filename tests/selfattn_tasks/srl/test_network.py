@@ -203,10 +203,17 @@ def test_state_comes_back_from_plain_values(attention):
             TaggerState.load(found, "x.pt")
 
 
-@pytest.mark.parametrize("change", [{"heads": 7}, {"layers": 0}, {"dropout": 1.0},
-                                    {"initialiser": "zeros"}])  # fmt: skip
-def test_sizes_that_cannot_be(change):
-    with pytest.raises(UserError):
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"heads": 7}, "the number of heads is 7; it must be even"),
+        ({"layers": 0}, "layers 0 is not allowed"),
+        ({"dropout": 1.0}, "dropout 1.0 is not allowed"),
+        ({"initialiser": "zeros"}, "initialiser 'zeros'"),
+    ],
+)
+def test_sizes_that_cannot_be(change, message):
+    with pytest.raises(UserError, match=message):
         Tagger(TaggerConfig(2, 9, MTSA, **change))
 
 
