@@ -18,11 +18,10 @@ from selfattn.config import CONFIGS  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402
 from selfattn_tasks import checkpoints  # noqa: E402
 from selfattn_tasks.srl.formats import conll  # noqa: E402
-from selfattn_tasks.srl.prepare import prepare  # noqa: E402
 from selfattn_tasks.srl.tagger.predictor import Predictor  # noqa: E402
 from selfattn_tasks.srl.tagger.sublayer import BASELINES  # noqa: E402
 from tests.plugin.helpers import logged  # noqa: E402
-from tests.plugin.srl_corpus import sentences  # noqa: E402
+from tests.plugin.srl_corpus import prepared  # noqa: E402
 from tests.plugin.test_distributed import MORE, check_same, two_processes  # noqa: E402
 from tests.plugin.test_fairseq_features import build  # noqa: E402
 
@@ -128,28 +127,25 @@ def test_an_architecture_with_another_attention():
 
 
 @pytest.mark.parametrize("mechanism", [name for name in MECHANISMS if name != "mtsa"])
-def test_two_processes_translate_as_one(mechanism, train, prepared, run_cli, tmp_path):
+def test_translation_trains(mechanism, train, prepared, run_cli, tmp_path):
     """Samplers of ReSA, which this criterion never trains, must not stop DDP."""
     arch = ("--arch", f"transformer_{mechanism}_tiny")
     alone = tmp_path / "alone"
     log = train(alone, *MORE, "--update-freq", "2", *arch)
-    together = tmp_path / "together"
-    outputs = two_processes(run_cli, prepared / "data-bin", together, *arch)
-    check_same(together, outputs, (alone, log), first=1)
+    if mechanism in ("biblosa", "resa"):  # blocks of automatic length, and parts that stay idle
+        together = tmp_path / "together"
+        outputs = two_processes(run_cli, prepared / "data-bin", together, *arch)
+        check_same(together, outputs, (alone, log), first=1)
     flags = checkpoints.model_flags(checkpoints.read(alone / "checkpoint_last.pt"))
     assert flags["encoder_attention"] == mechanism
     assert any(name.startswith(f"{mechanism}_") for name in flags)
-    warned = any("attention 'resa' selects every token" in output for output in outputs)
+    warned = any("attention 'resa' selects every token" in line for line in log)
     assert warned == (mechanism == "resa")
 
 
 @pytest.fixture(scope="module")
 def tagging_data(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("mechanisms")
-    for split, seed in (("train", 1), ("valid", 2)):
-        conll.write_columns(folder / f"{split}.conll", sentences(40, seed))
-    prepare({split: [folder / f"{split}.conll"] for split in ("train", "valid")}, folder / "data")
-    return folder / "data"
+    return prepared(tmp_path_factory.mktemp("mechanisms"), train=(40, 1), valid=(40, 2))
 
 
 @pytest.mark.parametrize("mechanism", [*(name for name in CONFIGS if name != "mtsa"), *BASELINES])

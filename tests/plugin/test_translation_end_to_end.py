@@ -50,9 +50,8 @@ def test_tensorboard_curves_hold_the_logged_losses(trained, attention):
     assert UPDATES in validated
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
-def test_the_validate_command_repeats_the_training_s_figures(trained, prepared, run_cli, attention):
-    folder, lines = trained(attention)
+def test_the_validate_command_repeats_the_training_s_figures(trained, prepared, run_cli):
+    folder, lines = trained("mtsa")
     flags = ["--user-dir", "plugin", "--cpu", "--path", folder / "checkpoint_last.pt"]
     done = run_cli(
         ["-m", "fairseq_cli.validate", prepared / "data-bin", *flags, "--log-format", "json"]
@@ -64,10 +63,9 @@ def test_the_validate_command_repeats_the_training_s_figures(trained, prepared, 
     assert record["valid_bleu"] == last["valid_bleu"], "the checkpoint forgot --eval-bleu"
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
-def test_generate_and_interactive_agree(trained, prepared, run_cli, attention):
+def test_generate_and_interactive_agree(trained, prepared, run_cli):
     """Beam search over the binarised test set, and over the same raw sentences typed in."""
-    folder, _ = trained(attention)
+    folder, _ = trained("mtsa")
     common = ["--user-dir", "plugin", "--cpu", "--path", folder / "checkpoint_best.pt"]
     common += ["--beam", "4", "--max-len-b", "10", "--remove-bpe", "sentencepiece"]
     generated = run_cli(

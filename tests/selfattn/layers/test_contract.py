@@ -43,10 +43,10 @@ def title(form):
     return "-".join(filter(None, (name, preset, *map(str, switches.values()))))
 
 
-def built(form, width=WIDTH):
+def built(form):
     torch.manual_seed(0)
     name, preset, switches = form
-    module = build_attention(name, width, HEADS, preset=preset, **switches).double()
+    module = build_attention(name, WIDTH, HEADS, preset=preset, **switches).double()
     with torch.no_grad():  # away from zero biases and unit gains
         for parameter in module.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
@@ -58,9 +58,9 @@ def layer(request):
     return built(request.param)
 
 
-def tokens(batch=3, length=9, seed=1, width=WIDTH):
+def tokens(batch=3, length=9, seed=1):
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(batch, length, width, generator=generator, dtype=torch.float64)
+    return torch.randn(batch, length, WIDTH, generator=generator, dtype=torch.float64)
 
 
 def test_shape_and_gradients_of_every_parameter(layer):
@@ -197,11 +197,10 @@ def test_float32_on_the_device_is_float64_without_kernels(layer, device):
 
 @pytest.mark.parametrize("form", FORMS, ids=title)
 def test_gradcheck(form):
-    """Of a narrow layer: each feature costs two evaluations and two backward passes."""
-    layer = built(form, 8)
-    x = tokens(batch=2, length=3, width=8).requires_grad_()
-    hidden = torch.tensor([[0, 0, 0], [1, 0, 0]]).bool()
-    torch.autograd.gradcheck(lambda t: layer(t, hidden), (x,))
+    """Of a random projection of the Jacobian, in which an error anywhere is seen."""
+    layer, x = built(form), tokens(batch=2, length=5).requires_grad_()
+    hidden = torch.tensor([[0, 0, 0, 0, 0], [1, 0, 0, 0, 0]]).bool()
+    torch.autograd.gradcheck(lambda t: layer(t, hidden), (x,), fast_mode=True)
 
 
 def test_state_dict_round_trip(layer, tmp_path):
