@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ UPDATES = 15
 MORE = f"--max-update {UPDATES} --save-interval-updates 4 --dropout 0.2 --attention-dropout 0.2"
 
 
-def run_until_killed(server: Server, command: list[str], at: str) -> list[str]:
+def run_until_killed(server: Server, command: Sequence[object], at: str) -> list[str]:
     """Run fairseq-train, SIGKILL it when it logs update *at*, return what it printed."""
     process = subprocess.Popen(
         [server.python, "-m", "fairseq_cli.train", *map(str, command)],

@@ -53,34 +53,35 @@ def test_json_and_screen_say_the_same(run_cli):
     assert {"triton", "CPU", "perl", "--user-dir"} <= set(names)
 
 
-def test_what_is_not_usable_always_comes_with_advice(run_cli):
-    everything = ["fairseq", "fairseq_cli", "sacrebleu", "sentencepiece", "seqeval", "tensorboard"]
-    everything += ["tensorboardX", "matplotlib", "triton"]
-    done = run_cli(["-c", HIDE.format(hidden=everything)])
+@pytest.fixture(scope="module")
+def bare(run_cli):
+    """The records of a Python that has torch and no extra."""
+    hidden = "fairseq fairseq_cli sacrebleu scipy sentencepiece seqeval tensorboard tensorboardX"
+    done = run_cli(["-c", HIDE.format(hidden=[*hidden.split(), "matplotlib", "triton"])])
     assert done.returncode == 0, done.stderr
-    records = {record["name"]: record for record in json.loads(done.stdout)}
+    return [Record(**record) for record in json.loads(done.stdout)]
+
+
+def test_what_is_not_usable_always_comes_with_advice(bare):
+    records = {record.name: record for record in bare}
     for name in ("fairseq-fixed", "sacrebleu", "sentencepiece", "seqeval", "tensorboard"):
-        assert records[name]["value"] == "missing"
-    for record in records.values():
-        assert record["usable"] or record["advice"], record
-    assert "pip install fairseq-fixed==0.12.3.1" in records["fairseq-fixed"]["advice"]
-    assert not records["--user-dir"]["usable"]
+        assert records[name].value == "missing"
+    for record in bare:
+        assert record.usable or record.advice, record
+    assert "pip install fairseq-fixed==0.12.3.1" in records["fairseq-fixed"].advice
+    assert not records["--user-dir"].usable
 
 
-def test_the_layers_alone_lack_nothing(run_cli):
+def test_the_layers_alone_lack_nothing(bare):
     """What an extra brings is one line where the extra was never installed, and no fault."""
-    everything = "fairseq sacrebleu scipy sentencepiece seqeval tensorboard"
-    hidden = [*everything.split(), "tensorboardX", "matplotlib"]
-    done = run_cli(["-c", HIDE.format(hidden=hidden)])
-    records = [Record(**record) for record in json.loads(done.stdout)]
-    brought = [record.name for record in records if record.extra and not record.usable]
+    brought = [record.name for record in bare if record.extra and not record.usable]
     assert len(brought) >= 8
-    lines = core.render(info.grouped(records)).splitlines()
+    lines = core.render(info.grouped(bare)).splitlines()
     start = lines.index("Extras")
     assert lines[start + 1].split() == ["fairseq", "not", "installed:", *", ".join(brought).split()]
     assert "pip install 'selfattn[fairseq]'" in lines[start + 2]
     marked = [line.split()[1] for line in lines if line.startswith("!")]
-    assert marked == [record.name for record in records if not (record.usable or record.extra)]
+    assert marked == [record.name for record in bare if not (record.usable or record.extra)]
 
 
 def test_a_gap_in_an_installed_extra_is_marked():
