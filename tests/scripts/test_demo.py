@@ -1,6 +1,5 @@
 """scripts/demo.py from text to the closing screen, on generated text and with a tiny budget."""
 
-import os
 import re
 import runpy
 import signal
@@ -10,8 +9,11 @@ import time
 
 import pytest
 
+from tests.preloaded import basic_environment
+
 for module in ("fairseq_cli", "sentencepiece", "sacrebleu", "matplotlib"):
     pytest.importorskip(module)
+
 pytestmark = [pytest.mark.fairseq, pytest.mark.slow]
 
 TINY = ["--updates", "10", "--width", "16", "--vocab-size", "100", "--held-out", "8"]
@@ -110,15 +112,15 @@ def test_the_command_of_the_baseline_names_it_once(repo_root, monkeypatch, writt
     assert said == f"python scripts/demo.py --attention multihead {rest}"
 
 
-def test_a_killed_demo_goes_on(first, demo, place, repo_root):
+def test_a_killed_demo_goes_on(first, demo, place, repo_root, server):
     """Trained longer than those above, it is a run of its own and not compared with them."""
     size = ["--updates", "60", *TINY[2:], "--dir", "out"]
-    command = [sys.executable, repo_root / "scripts" / "demo.py", "--pair", "my.en", "my.de", *size]
+    command = [server.python, repo_root / "scripts" / "demo.py", "--pair", "my.en", "my.de", *size]
     pattern = "out/my-*/60-updates-*/mtsa-1/train.log"
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
-        command, cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
+        command, cwd=place, env=basic_environment(),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
     patience = time.monotonic() + 200
     while not any("Saved checkpoint" in p.read_text("utf-8") for p in place.glob(pattern)):
         assert process.poll() is None, process.stdout.read()
