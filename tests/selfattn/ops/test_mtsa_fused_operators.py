@@ -11,7 +11,6 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.torch_version import TorchVersion
 from torch.utils.checkpoint import checkpoint
 
 from benchmarks.testing import assert_close, padding_mask, run_with_grads
@@ -252,8 +251,8 @@ def test_an_older_gpu_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
     assert refusal("cuda", torch.float32) == "the GPU has compute capability 7.5; 8.0 is needed"
-    monkeypatch.setattr(torch, "__version__", TorchVersion("2.6.0+cu124"))
-    assert refusal("cuda", torch.float32) == "torch is 2.6.0+cu124; 2.7 is needed"
+    monkeypatch.setattr("selfattn.ops.common.fused._TOO_OLD", True)
+    assert refusal("cuda", torch.float32) == f"torch is {torch.__version__}; 2.7 is needed"
     monkeypatch.setattr(torch.version, "hip", "6.4")
     assert refusal("cuda", torch.float32) == "no NVIDIA GPU is available"
 
