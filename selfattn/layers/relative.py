@@ -33,7 +33,8 @@ class RelativePositions(nn.Module):
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
         """``q_i (k_j + a^K_ij)^T / sqrt(D)``, ``(B, H, T, T)`` (eq. 4)."""
-        by_distance = q @ self.keys.transpose(0, 1)  # (B, H, T, 2 clip + 1)
+        # Float32: the gradient of gather sums up to T numbers, as scatter_add does below.
+        by_distance = working(q @ self.keys.transpose(0, 1))  # (B, H, T, 2 clip + 1)
         pairs = q @ k.transpose(-1, -2)  # (B, H, T, T)
         scores: Tensor = pairs + by_distance.gather(-1, self._rows(pairs))
         return scores * q.shape[-1] ** -0.5
@@ -52,12 +53,12 @@ class RelativePositions(nn.Module):
         The result is ``(B, H, T, D)`` as q, k and v, and exactly 0 where a query sees no key by
         ``visible``, bool ``(B or 1, H, T, T)``; the bias ``(H, T, T)`` is added to the scores.
         """
-        scores = working(self.scores(q, k))
+        scores = self.scores(q, k)
         weights = visible_softmax(scores if bias is None else scores + bias, visible)
-        weights = F.dropout(weights, dropout_p).to(v.dtype)
+        weights = F.dropout(weights, dropout_p)
         by_distance = weights.new_zeros(*weights.shape[:3], 2 * self.clip + 1)
-        by_distance = by_distance.scatter_add(-1, self._rows(weights), weights)
-        y: Tensor = weights @ v + by_distance @ self.values.to(v.dtype)  # eq. 3
+        by_distance = by_distance.scatter_add(-1, self._rows(weights), weights).to(v.dtype)
+        y: Tensor = weights.to(v.dtype) @ v + by_distance @ self.values.to(v.dtype)  # eq. 3
         return y
 
     def _rows(self, pairs: Tensor) -> Tensor:
