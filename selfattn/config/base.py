@@ -15,6 +15,7 @@ from ..errors import LARGEST, UserError, check_integer
 ACTIVATIONS = ("none", "relu", "elu", "gelu", "tanh")
 BACKENDS = ("auto", "fused", "eager", "reference")
 DISTANCES = ("none", "linear", "log")
+SHARINGS = ("per_head", "shared", "joint")  # of a source2token network, by the heads
 P = ParamSpec("P")
 C = TypeVar("C", bound="AttentionConfig")
 

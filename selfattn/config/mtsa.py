@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..errors import UserError
-from .base import ACTIVATIONS, BACKENDS, switch
+from .base import ACTIVATIONS, BACKENDS, SHARINGS, switch
 from .masked import MaskedConfig
 
 
@@ -51,7 +51,7 @@ class MTSAConfig(MaskedConfig):
         "per_head",
         "per_head: own weights for each head; shared: the same for all; joint: one map over all "
         "heads together",
-        ("per_head", "shared", "joint"),
+        SHARINGS,
     )
     s2t_hidden: int | None = switch(
         None, "hidden width of a two-layer source2token network, per head (default: head width)"

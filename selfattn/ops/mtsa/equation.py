@@ -45,7 +45,8 @@ def mtsa_slow(
     if dropout_p:
         factors = draw_factors((*q.shape[:3], q.shape[2]), v.shape, dropout_p, wide[2])
     kind = q.device.type
-    autocasts = not q.is_meta and torch.is_autocast_enabled(kind)  # it would round eq. 8
+    # Autocast would round eq. 8. Turned off only where it is on: graphs of exports stay plain.
+    autocasts = not q.is_meta and torch.is_autocast_enabled(kind)
     exact: Any = torch.autocast(kind, enabled=False) if autocasts else nullcontext()
     with exact:
         out = equation(*wide, bias, padding_mask, masks, sigma_t, factors)
