@@ -53,6 +53,14 @@ static inline void store_part(float *p, vf x, int64_t n) {
 static inline vf pick(vi yes, vf a, vf b) { return (vf)((yes & (vi)a) | (~yes & (vi)b)); }
 static inline vf vmax(vf a, vf b) { return pick(a < b, b, a); } /* keeps a NaN in a */
 
+/* Ask for n floats that are needed soon, such as AHEAD tokens later: rows of a head lie far apart, and
+ * processors do not foresee the next one. Behind the end of a tensor it does no harm. */
+enum { AHEAD = 8 };
+static inline void prefetch(const float *p, int64_t n) {
+    for (int64_t i = 0; i < n; i += 16) __builtin_prefetch(p + i); /* lines of 64 bytes */
+    __builtin_prefetch(p + n - 1);
+}
+
 static inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 /* 2^f for f in [-1/2, 1/2]: a polynomial fitted at Chebyshev's points, relative error 3e-9 and rounding. */

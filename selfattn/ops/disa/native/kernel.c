@@ -46,6 +46,8 @@ static void row_pack(Row *r, const Task *t, int64_t b, int64_t feature, int64_t 
     uint32_t key[2], threshold = (uint32_t)(t->keep * 4294967296.0);
     for (int64_t i = 0; i < r->keys; i++) {
         int64_t token = r->key_position[i];
+        prefetch_later(t->a, b, token, feature);
+        prefetch_later(t->x, b, token, feature);
         vf a = plain_nan(load_part(at(t->a, b, token) + feature, n));
         vf x = load_part(at(t->x, b, token) + feature, n);
         top_a = vmax(top_a, vmax(a, -a));
@@ -57,6 +59,7 @@ static void row_pack(Row *r, const Task *t, int64_t b, int64_t feature, int64_t 
         store(r->value + i * VL, x);
     }
     for (int64_t j = 0; j < r->queries; j++) {
+        prefetch_later(t->b, b, r->position[j], feature);
         vf q = plain_nan(load_part(at(t->b, b, r->position[j]) + feature, n));
         top_b = vmax(top_b, vmax(q, -q));
         store(r->query + j * VL, q);
@@ -147,6 +150,8 @@ static void row_forward(Row *r, const Task *t, int64_t b, int64_t mask, int64_t 
         }
         for (int64_t m = 0; m < Q && j + m < r->queries; m++) {
             int64_t token = r->position[j + m];
+            prefetch_later(t->inverse, b, token, feature);
+            prefetch_later(t->out, b, token, feature);
             int live = r->lo[j + m] < r->hi[j + m]; /* without a visible key exactly 0 */
             vf inverse = live ? 1.0f / q.den[m] : (vf){};
             store_part(at(t->inverse, b, token) + feature, inverse, n);
@@ -189,6 +194,10 @@ static void row_backward(Row *r, const Task *t, int64_t b, int64_t mask, int64_t
         Slopes q = {};
         UNROLL if (j + m < r->queries) {
             int64_t token = r->position[j + m];
+            prefetch_later(t->out, b, token, feature);
+            prefetch_later(t->grad, b, token, feature);
+            prefetch_later(t->inverse, b, token, feature);
+            prefetch_later(t->gb, b, token, feature);
             q.query[m] = load(r->query + (j + m) * VL);
             q.out[m] = load_part(at(t->out, b, token) + feature, n);
             q.grad[m] = load_part(at(t->grad, b, token) + feature, n) *
@@ -212,6 +221,8 @@ static void row_backward(Row *r, const Task *t, int64_t b, int64_t mask, int64_t
     uint32_t key[2], threshold = (uint32_t)(t->keep * 4294967296.0);
     for (int64_t i = 0; i < r->keys; i++) {
         int64_t token = r->key_position[i];
+        prefetch_later(t->gx, b, token, feature);
+        prefetch_later(t->ga, b, token, feature);
         vf gx = load(r->gx + i * VL);
         if (t->keep < 1) {
             line_key(t->seed, b * t->length + token, 1, key);

@@ -45,6 +45,11 @@ static inline float *at(Tensor t, int64_t b, int64_t i) {
     return t.data + b * t.stride[0] + i * t.stride[2];
 }
 
+/* Ask for the vector of a later token. */
+static inline void prefetch_later(Tensor t, int64_t b, int64_t token, int64_t feature) {
+    prefetch(at(t, b, token + AHEAD) + feature, VL);
+}
+
 static int row_alloc(Row *r, const Task *t) {
     int64_t T = t->length, vectors = round_up(T * VL, 16);
     r->memory = calloc(5 * vectors + Q * T + 16, sizeof(float));

@@ -38,14 +38,20 @@ static void row_pack(Row *r, const Task *t, int64_t b, int64_t h, int backward) 
     float *shift = t->shift + row * D;
     for (int64_t l = 0; l < D && !backward; l += VL) {
         vf top = splat(-INFINITY);
-        for (int64_t i = 0; i < r->keys; i++)
-            top = vmax(load_part(at(t->s, b, h, r->position[i]) + l, D - l), top);
+        for (int64_t i = 0; i < r->keys; i++) {
+            const float *s = at(t->s, b, h, r->position[i]) + l;
+            if (l == 0) prefetch(s + AHEAD * t->s.stride[2], D);
+            top = vmax(load_part(s, D - l), top);
+        }
         store_part(shift + l, top, D - l);
     }
     for (int64_t i = 0; i < r->keys; i++) {
         int64_t key = r->position[i];
         const float *k = at(t->k, b, h, key), *s = at(t->s, b, h, key), *v = at(t->v, b, h, key);
         float *u = r->u + i * r->wide, *drop = r->drop + i * D;
+        prefetch(at(t->k, b, h, key + AHEAD), t->inner);
+        prefetch(at(t->s, b, h, key + AHEAD), D);
+        prefetch(at(t->v, b, h, key + AHEAD), D);
         if (t->keep < 1) fill_drop(drop, t, row * t->length + key, 1, NULL, D, 1 / t->keep);
         for (int64_t l = 0; l < D; l += VL) {
             vf x = (load_part(s + l, D - l) - load_part(shift + l, D - l)) * LOG2E;
@@ -133,10 +139,12 @@ static void group_dropout(Row *r, const Task *t, float *pd, const float *p, int6
 static void pack_queries(float *out, const Row *r, const Task *t, int64_t b, int64_t h, int64_t j,
                          int64_t count) {
     float scale = t->scale * LOG2E;
-    for (int64_t m = 0; m < MR; m++, out += r->narrow)
+    for (int64_t m = 0; m < MR; m++, out += r->narrow) {
+        prefetch(at(t->q, b, h, j + MR + m), t->inner);
         for (int64_t c = 0; c < t->inner; c += VL) {
             int64_t n = m < count ? t->inner - c : 0;
             store(out + c, load_part(n ? at(t->q, b, h, j + m) + c : out, n) * scale);
         }
+    }
 }
 #endif

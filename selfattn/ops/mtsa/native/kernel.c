@@ -29,6 +29,8 @@ static void row_forward(Row *r, const Task *t, int64_t b, int64_t h) {
         for (int64_t m = 0; m < g.count; m++) {
             float *out = r->out + m * r->wide, *den = out + r->e, *h_j = at(t->h, b, h, j + m);
             float *inverse = t->inverse + (row * t->length + j + m) * D;
+            prefetch(at(t->h, b, h, j + MR + m), D);
+            prefetch(inverse + MR * D, D);
             int live = r->lo[j + m] < r->hi[j + m], exact = 0;
             for (int64_t l = 0; l < D; l++) exact |= !(den[l] >= SMALLEST); /* NaN, too */
             t->exact[row * t->length + j + m] = live && exact;
@@ -74,6 +76,10 @@ static void group_backward(Row *r, const Task *t, int64_t b, int64_t h, int64_t 
         }
         const float *grad = at(t->grad, b, h, j + m), *h_j = at(t->h, b, h, j + m);
         const float *inverse = t->inverse + (row * t->length + j + m) * D;
+        prefetch(at(t->grad, b, h, j + MR + m), D);
+        prefetch(at(t->h, b, h, j + MR + m), D);
+        prefetch(inverse + MR * D, D);
+        prefetch(at(t->gq, b, h, j + MR + m), t->inner);
         for (int64_t l = 0; l < D; l += VL) {
             vf d = load_part(grad + l, D - l) * load_part(inverse + l, D - l);
             store_part(x + l, d, D - l);
@@ -156,6 +162,9 @@ static void row_finish(const Row *r, const Task *t, int64_t b, int64_t h) {
     int64_t D = t->width, i = 0;
     for (int64_t key = 0; key < t->length; key++) {
         float *gk = at(t->gk, b, h, key), *gv = at(t->gv, b, h, key), *gs = at(t->gs, b, h, key);
+        prefetch(gk + AHEAD * t->gk.stride[2], t->inner);
+        prefetch(gv + AHEAD * t->gv.stride[2], D);
+        prefetch(gs + AHEAD * t->gs.stride[2], D);
         if (i == r->keys || r->position[i] != key) {
             memset(gk, 0, t->inner * sizeof(float));
             memset(gv, 0, D * sizeof(float));
