@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -55,6 +56,8 @@ def add_flags(
     add("--padding", choices=PADDINGS, default=PADDINGS[0], help="none: sentences of one length")
     add("--backend", default="auto", help="of this project's operators (default: %(default)s)")
     add("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
+    add("--wall", action="store_true",
+        help="elapsed time instead of CPU time: for --threads 2 and more, on a quiet machine")  # fmt: skip
     add("--seconds", type=float, default=8.0,
         help="for a method and its reference at each length (default: %(default)s)")  # fmt: skip
     add("--longest", type=float, default=60.0, metavar="SECONDS",
@@ -174,7 +177,7 @@ def _plan(args: argparse.Namespace) -> Plan:
             for length in sorted(set(args.lengths))
         ],
         threads=args.threads,
-        effort=QUICK if args.quick else Effort(seconds=args.seconds),
+        effort=replace(QUICK if args.quick else Effort(args.seconds), wall=args.wall),
         longest=args.longest,
         memory_limit=limit,
         with_memory=not args.no_memory,

@@ -35,7 +35,7 @@ class Row:
         reference: name of the method that ratios are taken to.
         status: ok, out of memory or skipped.
         parameters: number of weights.
-        seconds: per step, median; CPU time on a CPU.
+        seconds: per step, median; CPU time on a CPU, or elapsed time with ``--wall``.
         reference_seconds: the same of the reference, measured in turns with it.
         ratio: median of the ratios of neighbouring samples.
         ratio_low: their lower quartile.

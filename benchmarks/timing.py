@@ -20,12 +20,14 @@ class Effort:
         sample: about how many seconds a sample lasts; short steps are repeated for it.
         least: number of pairs of samples even if that takes longer.
         most: number of pairs at which to stop before the seconds are spent.
+        wall: on a CPU, whether to measure elapsed time instead of CPU time.
     """
 
     seconds: float = 8.0
     sample: float = 0.1
     least: int = 5
     most: int = 50
+    wall: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,14 @@ class Timing:
     pairs: int
 
 
-def clock(step: Step, times: int, device: str) -> float:
+def clock(step: Step, times: int, device: str, wall: bool = False) -> float:
     """Seconds per step: CPU time of this process (all its threads), or CUDA time between events.
 
     Args:
         step: the work.
         times: how often to repeat it.
         device: ``"cpu"`` or ``"cuda"``.
+        wall: on a CPU, elapsed time instead.
     """
     if device == "cuda":
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -65,10 +68,11 @@ def clock(step: Step, times: int, device: str) -> float:
         end.record()
         torch.cuda.synchronize()
         return float(start.elapsed_time(end)) / 1e3 / times
-    begin = time.process_time()
+    now = time.perf_counter if wall else time.process_time
+    begin = now()
     for _ in range(times):
         step()
-    return (time.process_time() - begin) / times
+    return (now() - begin) / times
 
 
 def compare(step: Step, reference: Step, device: str, effort: Effort) -> Timing:
@@ -87,7 +91,7 @@ def compare(step: Step, reference: Step, device: str, effort: Effort) -> Timing:
     single: list[float] = []
     for work in (step, reference):
         work()  # the first step compiles, allocates and tunes
-        single.append(max(clock(work, 1, device), 1e-6))
+        single.append(max(clock(work, 1, device, effort.wall), 1e-6))
         times.append(max(1, round(effort.sample / single[-1])))
     cost = sum(count * seconds for count, seconds in zip(times, single, strict=True))
     pairs = min(effort.most, max(effort.least, int(effort.seconds / cost)))
@@ -99,7 +103,7 @@ def compare(step: Step, reference: Step, device: str, effort: Effort) -> Timing:
             first = turn % 2  # who goes first changes: caches and clocks favour neither
             taken = [0.0, 0.0]
             for which in (first, 1 - first):
-                taken[which] = clock((step, reference)[which], times[which], device)
+                taken[which] = clock((step, reference)[which], times[which], device, effort.wall)
             samples.append((taken[0], taken[1]))
     finally:
         gc.enable()

@@ -10,9 +10,14 @@ failed=
 bench() { # NAME SCRIPT FLAGS...: rows, tables and pictures; goes on after a refused row
     name=$1-$device
     script=$2
+    case $1 in
+        *-training | *-inference) plots="--plots $out" ;; # named by level and mode
+        *) plots= ;;
+    esac
     shift 2
     echo "== $name" >&2
-    python "scripts/$script" --device "$device" --csv "$out/$name.csv" --plots "$out" "$@" \
+    # shellcheck disable=SC2086
+    python "scripts/$script" --device "$device" --csv "$out/$name.csv" $plots "$@" \
         > "$out/$name.tmp" || failed="$failed $name"
     mv "$out/$name.tmp" "$out/$name.md"
 }
@@ -39,6 +44,11 @@ else
     bench layer-inference bench_attention.py --mode inference "$@"
     bench operator-training bench_attention.py --level operator --lengths 64 128 256 1024 \
         --max-tokens 4096 --seconds 4 "$@"
+    for threads in 1 2; do # elapsed time: leave the machine alone
+        bench operator-threads-$threads bench_attention.py --level operator --wall --threads $threads \
+            --embed-dim 256 --lengths 128 512 2048 --max-tokens 4096 --seconds 4 --no-memory \
+            --methods sdpa mtsa mtsa:undirected "$@"
+    done
     bench context-training bench_attention.py --level context --embed-dim 300 --heads 4 \
         --lengths 11 20 40 --seconds 4 "$@"
     bench encoder-training bench_training.py --max-tokens 2048 --seconds 8 "$@"

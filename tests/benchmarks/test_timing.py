@@ -1,5 +1,7 @@
 """How samples are taken and summed up; no test depends on how long something takes."""
 
+import time
+
 import pytest
 
 from benchmarks import timing
@@ -23,9 +25,9 @@ def test_method_and_reference_take_turns_and_change_places(monkeypatch):
     order = []
     clock = timing.clock
 
-    def noted(step, times, device):
+    def noted(step, *given):
         order.append(step)
-        return clock(step, times, device)
+        return clock(step, *given)
 
     monkeypatch.setattr(timing, "clock", noted)
     effort = Effort(seconds=0.0, sample=1e-9, least=4, most=9)
@@ -46,3 +48,11 @@ def test_a_clock_counts_steps():
     done = []
     assert timing.clock(lambda: done.append(1), 5, "cpu") >= 0
     assert len(done) == 5
+
+
+def test_waiting_takes_time_on_the_wall_alone():
+    def wait():
+        time.sleep(0.05)
+
+    assert timing.clock(wait, 1, "cpu", wall=True) >= 0.05
+    assert timing.clock(wait, 1, "cpu") < 0.05
