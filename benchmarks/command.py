@@ -57,7 +57,7 @@ def add_flags(
     add("--backend", default="auto", help="of this project's operators (default: %(default)s)")
     add("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
     add("--wall", action="store_true",
-        help="elapsed time instead of CPU time: for --threads 2 and more, on a quiet machine")  # fmt: skip
+        help="elapsed instead of CPU time: for several threads, on a quiet machine")  # fmt: skip
     add("--seconds", type=float, default=8.0,
         help="for a method and its reference at each length (default: %(default)s)")  # fmt: skip
     add("--longest", type=float, default=60.0, metavar="SECONDS",
