@@ -50,7 +50,8 @@ def scores_of(reports: Sequence[Path], system: str, metric: str) -> list[float]:
     """The scores of a system's runs, each once.
 
     Raises:
-        UserError: if a file is no report, there are fewer than two, or two scores of one run.
+        UserError: if a file is no report, there are fewer than two runs, one has no seed, or two
+            scores have the same.
     """
     found: dict[str, float] = {}
     for path in reports:
@@ -59,7 +60,11 @@ def scores_of(reports: Sequence[Path], system: str, metric: str) -> list[float]:
             raise UserError(f"{path} is no report: give what `selfattn compare --csv` writes")
         for row in rows:
             asked = (row["system"], row["metric"], row["quantity"]) == (system, metric, "score")
-            if asked and row["seed"]:
+            if asked and not row["seed"]:
+                raise UserError(
+                    f"{path} does not tell the seed of {row['file']}, which must be known"
+                )
+            if asked:
                 value = float(row["value"])
                 if found.setdefault(row["seed"], value) != value:
                     raise UserError(

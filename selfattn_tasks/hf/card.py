@@ -156,7 +156,7 @@ def write_card(
     """
     head = ["library_name: transformers", f"tags: [{', '.join(('selfattn', *about.tags))}]"]
     head += [f"language: {json.dumps(about.languages)}"] if about.languages else []  # no is false
-    head += [f"license: {license}"] if license else []
+    head += [f"license: {json.dumps(license)}"] if license else []
     facts = {
         **about.facts,
         "data": data or "not stated",

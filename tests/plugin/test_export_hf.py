@@ -257,7 +257,7 @@ def test_predict_translates_by_a_folder_or_a_checkpoint(exported, tmp_path, capf
 def test_a_card_says_what_is_known_and_what_is_not(exported, tmp_path):
     run, folder = exported("mtsa")
     card = (folder / "README.md").read_text(encoding="utf-8")
-    assert "license: mit" in card and "| data | a toy |" in card
+    assert 'license: "mit"' in card and "| data | a toy |" in card
     assert "No scores are recorded." in card
     record = {
         "run": "mtsa-1", "seed": 1, "updates": 15, "commits": ["abc1234"],

@@ -182,7 +182,7 @@ def test_there_and_back(tmp_path):
     export("--to", "hf", path, tmp_path / "folder", "--license", "mit", "--trained-on", "a toy")
     card = (tmp_path / "folder" / "README.md").read_text(encoding="utf-8")
     for text in (
-        "license: mit",
+        'license: "mit"',
         "| data | a toy |",
         "| wsj | f1 | 84.8 |",
         "`pip install 'selfattn-fairseq[",

@@ -75,18 +75,19 @@ static void exact_query(Query *x, Row *r, const Task *t, int64_t b, int64_t h, i
     }
 }
 
-/* All queries of a row that are marked. */
-static void exact_row(Row *r, const Task *t, int64_t b, int64_t h, int backward) {
+/* All queries of a row that are marked; 0, or 1 where memory ran out. */
+static int exact_row(Row *r, const Task *t, int64_t b, int64_t h, int backward) {
     const uint8_t *marked = t->exact + (b * t->heads + h) * t->length;
-    if (!memchr(marked, 1, t->length)) return;
+    if (!memchr(marked, 1, t->length)) return 0;
     Query x;
     x.score = malloc(t->length * (3 * sizeof(double) + sizeof(float)));
-    if (!x.score) abort();
+    if (!x.score) return 1;
     x.slope = x.score + t->length;
     x.dr = x.slope + t->length;
     x.pair = (float *)(x.dr + t->length);
     for (int64_t j = 0; j < t->length; j++)
         if (marked[j]) exact_query(&x, r, t, b, h, j, backward);
     free(x.score);
+    return 0;
 }
 #endif

@@ -10,7 +10,7 @@
 
 enum { TILE = 32 }; /* queries of a tile in backward, a multiple of MR */
 
-static void row_forward(Row *r, const Task *t, int64_t b, int64_t h) {
+static int row_forward(Row *r, const Task *t, int64_t b, int64_t h) {
     int64_t D = t->width, row = b * t->heads + h;
     row_pack(r, t, b, h, 0);
     for (int64_t j = 0; j < t->length; j += MR) {
@@ -46,7 +46,7 @@ static void row_forward(Row *r, const Task *t, int64_t b, int64_t h) {
             }
         }
     }
-    exact_row(r, t, b, h, 0);
+    return exact_row(r, t, b, h, 0);
 }
 
 /* From the gradient of a query's weights to that of R, in place, and to that of the bias. */
@@ -186,7 +186,7 @@ static void row_finish(const Row *r, const Task *t, int64_t b, int64_t h) {
     }
 }
 
-static void row_backward(Row *r, const Task *t, int64_t b, int64_t h) {
+static int row_backward(Row *r, const Task *t, int64_t b, int64_t h) {
     row_pack(r, t, b, h, 1);
     memset(r->gu, 0, round_up(r->keys, MR) * r->wide * sizeof(float));
     memset(r->gk, 0, round_up(r->keys, MR) * r->narrow * sizeof(float));
@@ -200,7 +200,7 @@ static void row_backward(Row *r, const Task *t, int64_t b, int64_t h) {
         tile_sums(r, t, groups, count);
     }
     row_finish(r, t, b, h);
-    exact_row(r, t, b, h, 1);
+    return exact_row(r, t, b, h, 1);
 }
 
 static void *work(void *argument) {
@@ -211,7 +211,7 @@ static void *work(void *argument) {
     for (int64_t row; !w->failed && (row = take(w)) >= 0;) {
         int64_t b = row / t->heads, h = row % t->heads;
         row_ranges(&r, t, b, h);
-        (w->backward ? row_backward : row_forward)(&r, t, b, h);
+        w->failed |= (w->backward ? row_backward : row_forward)(&r, t, b, h);
     }
     row_free(&r);
     return NULL;
