@@ -51,6 +51,9 @@ def draw(report: Report, folder: Path, logs: Mapping[str, Sequence[Path]]) -> li
         for system in report.systems
     }
     if any(curves.values()):
+        bare = [str(run.path) for run in report.runs if not run.log and run.system not in logs]
+        if bare:
+            logger.warning("left out of the learning curves, for want of logs: %s", ", ".join(bare))
         scores = TASKS[report.settings.task].curves
         figures["curves"] = draw_learning(curves, scores)
         leads = draw_leads(curves, report.baseline, scores)
