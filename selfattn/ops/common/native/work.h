@@ -25,12 +25,24 @@ static inline int64_t take(Work *w) {
     return unit < w->units ? unit : -1;
 }
 
+/* OpenMP's entry for a parallel region, if the process has one: torch's threads, which spin for a
+ * while when their work is done, would only be in the way of others. */
+#if defined(__linux__)
+extern void GOMP_parallel(void (*)(void *), void *, unsigned, unsigned) __attribute__((weak));
+#else
+static void (*const GOMP_parallel)(void (*)(void *), void *, unsigned, unsigned) = NULL;
+#endif
+
 /* Let up to `threads` threads, this one among them, run `body` on the work; returns `failed`. */
 static int share(Work *w, void *(*body)(void *), int64_t threads) {
     pthread_t helper[256];
-    int64_t wanted = threads < w->units ? threads - 1 : w->units - 1, started = 0;
+    int64_t wanted = threads < w->units ? threads : w->units, started = 0;
     if (wanted > 256) wanted = 256;
-    while (started < wanted && !pthread_create(&helper[started], NULL, body, w)) started++;
+    if (wanted > 1 && GOMP_parallel) {
+        GOMP_parallel((void (*)(void *))body, w, wanted, 0);
+        return w->failed;
+    }
+    while (started < wanted - 1 && !pthread_create(&helper[started], NULL, body, w)) started++;
     body(w);
     for (int64_t i = 0; i < started; i++) pthread_join(helper[i], NULL);
     return w->failed;
