@@ -53,6 +53,7 @@ _FIXES = (
     batches.keep_training_iterator,
     batches.count_real_batches,
     patience.remember_patience,
+    patience.skip_nan,
     batches.stop_at_exit,
     files.write_safely,
     files.clean_leftovers,

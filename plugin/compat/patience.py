@@ -1,8 +1,10 @@
-"""``--patience`` that an interruption does not renew."""
+"""The best validation so far: an interruption does not forget it, and NaN never is one."""
 
+import math
 import sys
 from typing import Any
 
+from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 
 from ._patch import wrap
@@ -37,6 +39,25 @@ def remember_patience() -> None:
         if state and not (reset_optimizer or kwargs.get("reset_meters")):
             _counted().update(state.get(KEY, {}))
         return state
+
+
+def skip_nan() -> None:
+    """Take a validation whose score is NaN for none at all.
+
+    Break: fairseq/checkpoint_utils.py, save_checkpoint, keeps ``max(score, best)``, which is NaN
+    once a score is, and then the next score: a worse checkpoint_best.pt replaces a better one. In
+    should_stop_early no score is better than a first NaN. Fix: hand on no score.
+    """
+
+    @wrap(checkpoint_utils, "save_checkpoint")
+    def save_checkpoint(
+        original: Any, cfg: Any, trainer: Trainer, epoch_itr: Any, val_loss: float | None
+    ) -> Any:
+        if val_loss is not None and math.isnan(val_loss):
+            val_loss = None
+            if math.isnan(_counted().get("best", 0.0)):
+                del _counted()["best"]
+        return original(cfg, trainer, epoch_itr, val_loss)
 
 
 def _counted() -> dict[str, Any]:

@@ -3,6 +3,8 @@
 import signal
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,6 +12,11 @@ import torch
 pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
+from fairseq import checkpoint_utils  # noqa: E402
+from fairseq.dataclass.configs import CheckpointConfig  # noqa: E402
+from fairseq_cli import train as fairseq_train  # noqa: E402
+
+import plugin  # noqa: E402, F401
 from plugin.compat.patience import KEY  # noqa: E402
 from selfattn_tasks import checkpoints  # noqa: E402
 from tests.conftest import ROOT  # noqa: E402
@@ -82,6 +89,43 @@ def test_patience_goes_on_where_it_was(toy_run, toy_train, tmp_path):
     assert [record["valid_num_updates"] for record in found] == ["5", "6"]
     state = checkpoints.read(tmp_path / "checkpoint_last.pt")
     assert state["extra_state"][KEY] == {"best": -1.0, "num_runs": 3}
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("scores", "best"),
+    [([30.0, NAN, 5.0, 31.0], [30.0, 31.0]), ([NAN, 5.0, 31.0, 30.0], [5.0, 31.0])],
+)
+def test_a_validation_of_nan_is_never_the_best(scores, best, monkeypatch, tmp_path):
+    """What fairseq-train does after each validation: ask patience, then save."""
+    for module, name in (
+        (checkpoint_utils, "save_checkpoint"),
+        (fairseq_train, "should_stop_early"),
+    ):
+        # Both count in attributes of their own, which other tests have perhaps set.
+        function = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *args, function=function: function(*args))
+    saved = []
+    trainer = SimpleNamespace(
+        data_parallel_rank=0,
+        should_save_checkpoint_on_current_rank=True,
+        checkpoint_suffix="",
+        task=None,
+        consolidate_optimizer=lambda: None,
+        get_num_updates=lambda: 1,
+        save_checkpoint=lambda path, state: saved.append((Path(path).name, state["best"])),
+    )
+    options = CheckpointConfig(save_dir=str(tmp_path), no_epoch_checkpoints=True)
+    options.no_last_checkpoints = options.maximize_best_checkpoint_metric = True
+    options.patience = 3
+    epoch = SimpleNamespace(epoch=1, end_of_epoch=lambda: True, state_dict=dict)
+    for score in scores:
+        assert not fairseq_train.should_stop_early(SimpleNamespace(checkpoint=options), score)
+        checkpoint_utils.save_checkpoint(options, trainer, epoch, score)
+    assert saved == [("checkpoint_best.pt", score) for score in best]
+    assert fairseq_train.should_stop_early.best == 31.0
 
 
 def moments(state: dict) -> list[torch.Tensor]:
