@@ -49,6 +49,19 @@ def test_every_system_is_tuned_with_as_many_settings_and_differs_in_nothing_else
         assert entry["seeds"] == list(range(1, len(entry["seeds"]) + 1))
 
 
+def test_the_later_runs_differ_from_the_comparison_in_their_attention_alone():
+    later, first = (load(EXAMPLES / f"multi30k_en_de/{f}.yaml") for f in ("ablation", "evidence"))
+    own = {"systems", "seeds", "output"}
+    assert {k: v for k, v in later.items() if k not in own} == {
+        k: v for k, v in first.items() if k not in own
+    }
+    rates = [flags_of(entry)["--lr"] for entry in first["systems"].values()]
+    for entry in later["systems"].values():
+        flags = flags_of(entry)
+        assert [flags.pop("--lr")] * len(rates) == rates
+        assert flags.keys() <= ATTENTION | {"--multihead-positions", "--mtsa-scores"}
+
+
 @pytest.mark.parametrize("name", TUNED)
 def test_no_setting_is_chosen_on_a_test_set(name):
     tuning = load(EXAMPLES / name / "tuning.yaml")
