@@ -17,6 +17,8 @@ count=0
 for record in "$from"/*/run.json; do
     run=$(dirname "$record")
     kept=$to/$(basename "$run")
+    count=$((count + 1))
+    [ "$1" = save ] || [ ! -e "$kept/run.json" ] || continue # done there: never overwritten
     mkdir -p "$kept"
     # Also where run.json is the same: published.sh adds predictions to runs that are done.
     cp "$run/config.json" "$run"/*.{hyp,props,tsv}{,.gz} "$kept"
@@ -29,7 +31,7 @@ for record in "$from"/*/run.json; do
     done
     plain "$record" "$kept/run.json.new"
     mv "$kept/run.json.new" "$kept/run.json" # last: it says that the run is done
-    count=$((count + 1))
 done
+[ $count -gt 0 ] || { echo "$from has no finished run" >&2 && exit 1; }
 cp "$from"/summary.csv "$to" 2> /dev/null || true # not there yet after a restore
 echo "$count runs from $from to $to"

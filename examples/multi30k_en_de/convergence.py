@@ -21,6 +21,7 @@ from selfattn_experiments.report import read_curves
 from selfattn_tasks.cli import run
 from selfattn_tasks.files import read_json
 from selfattn_tasks.text import read_lines
+from selfattn_tasks.translation.outputs import read_hypotheses
 
 LAST, RISE = 1000, 0.3
 
@@ -62,7 +63,7 @@ def validation(systems: dict[str, list[Path]]) -> str:
         rises = [curves[run][max(shared)] - curves[run][max(shared) - LAST] for run in runs]
         rise, interval = sum(rises) / len(rises), mean_interval(rises)
         known = f" ({span(interval)})" if interval else ""
-        words = f"{signed(rise, 2)}{known}: {'not ' * (rise > RISE)}converged"
+        words = f"{signed(rise, 2)}{known}: {'not ' * (round(rise, 6) > RISE)}converged"
         lines = [(each.name, curves[each], "") for each in runs] + [(f"**{system}**", means, words)]
         for name, curve, end in lines:
             rows.append([name, *(f"{curve[u]:.2f}" if u in curve else "" for u in updates), end])
@@ -75,12 +76,14 @@ def moses(systems: dict[str, list[Path]], reference: Path) -> str:
     metrics, tokenizer = needed("sacrebleu.metrics"), needed("sacremoses").MosesTokenizer("de")
     bleu = metrics.BLEU(tokenize="none", smooth_method="none", force=True)
 
-    def tokens(path: Path) -> list[str]:
-        return [tokenizer.tokenize(line.lower(), return_str=True) for line in read_lines(path)]
+    def tokens(lines: list[str]) -> list[str]:
+        return [tokenizer.tokenize(line.lower(), return_str=True) for line in lines]
 
-    gold, rows = [tokens(reference)], []
+    lines = read_lines(reference)
+    gold, rows = [tokens(lines)], []
     for system, runs in systems.items():
-        scores = [bleu.corpus_score(tokens(run / "test.hyp"), gold).score for run in runs]
+        found = (read_hypotheses(run / "test.hyp", lines, reference) for run in runs)
+        scores = [bleu.corpus_score(tokens(each), gold).score for each in found]
         rows.append([system, *(f"{x:.2f}" for x in (sum(scores) / len(scores), *scores))])
     width = max(map(len, rows))
     rows = [row + [""] * (width - len(row)) for row in rows]

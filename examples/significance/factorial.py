@@ -10,11 +10,14 @@ difference of two systems is Welch's.
 
 import argparse
 import csv
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from scipy import stats
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from selfattn.errors import UserError
 from selfattn_experiments.compare.rendering.cells import markdown as as_markdown
@@ -33,6 +36,8 @@ def main() -> None:
     add("--factors", nargs=2, default=("first", "second"), metavar="NAME")
     add("--metric", default="BLEU")
     args = parser.parse_args()
+    if len(set(args.cells)) < 4:
+        raise UserError(f"--cells is {' '.join(args.cells)}, but must name four different systems")
     cells = [scores_of(args.reports, name, args.metric) for name in args.cells]
     first, second = args.factors
     rows = []
@@ -65,7 +70,10 @@ def scores_of(reports: Sequence[Path], system: str, metric: str) -> list[float]:
                     f"{path} does not tell the seed of {row['file']}, which must be known"
                 )
             if asked:
-                value = float(row["value"])
+                try:
+                    value = float(row["value"])
+                except ValueError:
+                    raise UserError(f"{path} has the {metric} {row['value']!r}") from None
                 if found.setdefault(row["seed"], value) != value:
                     raise UserError(
                         f"{path} has another {metric} of {system}, seed {row['seed']}: give "

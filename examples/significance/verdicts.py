@@ -9,9 +9,13 @@ scripts/simulate_tests.py, makes up whole test sets, but only for systems that a
 
 import argparse
 import math
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from selfattn_experiments.commands.flags import check_least
 from selfattn_experiments.compare.run_level import scipy_stats
@@ -27,7 +31,10 @@ def two(kind: type, least: float) -> Any:
     """Reads 8:4, of the baseline and of the system."""
 
     def pair(text: str) -> tuple[Any, Any]:
-        first, second = map(kind, text.split(":"))
+        try:
+            first, second = map(kind, text.split(":"))
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text} is not allowed; give N:M") from None
         if not least <= min(first, second) <= max(first, second) < math.inf:  # also nan
             raise argparse.ArgumentTypeError(f"{text} is not allowed; both must be {least} or more")
         return first, second

@@ -18,14 +18,11 @@ A tagger's confidences are calibrated on sentences that it has not learnt: --cal
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from selfattn.errors import UserError
 from selfattn_tasks import saved
-from selfattn_tasks.files import check_output
 from selfattn_tasks.progress import Progress
 from selfattn_tasks.srl import Sentence
 from selfattn_tasks.srl.formats import conll
@@ -33,6 +30,7 @@ from selfattn_tasks.srl.tagger.reliability import TEMPERATURES, fit_temperature
 from selfattn_tasks.srl.tagger.state import keep_vectors, set_temperature
 
 from .. import averaging
+from .flags import check_outputs
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -79,9 +77,7 @@ def main(args: argparse.Namespace) -> None:
     check(args)
     given = [saved.find_checkpoint(path) for path in args.inputs or ()]
     inputs = given or averaging.latest(args.dir, args.last, args.by or "epoch")
-    if os.path.realpath(args.output) in map(os.path.realpath, inputs):
-        raise UserError(f"--output {args.output} is one of the inputs, which would be lost")
-    check_output("--output", args.output)
+    check_outputs(args, "output", inputs=inputs)
     gold = conll.read(args.calibrate) if args.calibrate else []
     state = averaging.average(inputs)
     if args.keep_vectors is not None:

@@ -33,7 +33,7 @@ from ..compare.reading import TASKS
 from ..compare.rendering.files import render, to_csv, to_latex, to_markdown
 from ..compare.rendering.plots import draw
 from ..compare.results import Settings
-from ..compare.runs import name_logs, name_systems, name_test_sets
+from ..compare.runs import files_of, name_logs, name_systems, name_test_sets
 from .flags import check_least, check_outputs, from_flags
 
 FILES = ("json", "csv", "markdown", "latex")
@@ -105,7 +105,6 @@ def check(args: argparse.Namespace) -> None:
     if not 100 <= args.samples <= 1_000_000:
         raise UserError(f"--samples is {args.samples}, but must be from 100 to 1000000")
     check_least(args, seed=0)
-    check_outputs(args, *FILES)
     if args.plots is not None:
         check_output_folder("--plots", args.plots)
     if args.logs and args.plots is None:
@@ -113,27 +112,30 @@ def check(args: argparse.Namespace) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Compare the systems, print the report and write the requested files."""
+    """Compare the systems, write the requested files and print the report."""
     check(args)
     args.relevant = args.relevant or 0.0  # the task says it
     args.looked_after = tuple(sorted(set(args.looked_after)))
     settings = from_flags(Settings, args)
     systems = name_systems([args.baseline, *args.system])
+    tests = name_test_sets(args.ref)
+    scored = (path for system in systems for name, _ in tests for path in files_of(system, name))
+    check_outputs(args, *FILES, inputs=[*scored, *(path for _, path in tests)])
     logs = name_logs(args.logs, systems)
     request = Request(
-        systems, name_test_sets(args.ref), args.task, args.metrics, settings, typed_command(),
+        systems, tests, args.task, args.metrics, settings, typed_command(),
         keep_counts=not args.no_cache,
     )  # fmt: skip
     try:
         report = compare(request, moving_line)
     finally:
         moving_line("")
-    print(render(report, min(120, shutil.get_terminal_size((100, 24)).columns)), end="")
     if args.json is not None:
         write_json(args.json, report.as_dict())
     for path, form in ((args.csv, to_csv), (args.markdown, to_markdown), (args.latex, to_latex)):
         if path is not None:
             write_text(path, form(report))
+    print(render(report, min(120, shutil.get_terminal_size((100, 24)).columns)), end="")
     if args.plots is not None:
         for path in draw(report, args.plots, logs):
             print(f"wrote {path}")

@@ -2,6 +2,8 @@
 
 import argparse
 import math
+import os
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -40,15 +42,29 @@ def check_least(args: argparse.Namespace, **least: int) -> None:
             raise UserError(f"--{name.replace('_', '-')} is {value}, but must be {allowed} {more}")
 
 
-def check_outputs(args: argparse.Namespace, *names: str) -> None:
-    """Refuse files that could not be written, of the flags that were given.
+def check_outputs(
+    args: argparse.Namespace, *names: str, inputs: Iterable[str | os.PathLike[str]] = ()
+) -> None:
+    """Refuse files that could not be written, of the flags that were given, or would be lost.
+
+    Args:
+        args: the parsed flags.
+        names: flags of files to write.
+        inputs: files that the command reads.
 
     Raises:
-        UserError: for the first of them.
+        UserError: for the first of them, one of the inputs, or a file that two flags name.
     """
+    taken = dict.fromkeys(map(os.path.realpath, inputs), "one of the inputs, which would be lost")
     for name in names:
-        if (path := getattr(args, name)) is not None:
-            check_output(f"--{name}", path)
+        if (path := getattr(args, name)) is None:
+            continue
+        check_output(f"--{name}", path)
+        real = os.path.realpath(path)
+        if real in taken:
+            raise UserError(f"--{name} {path} is {taken[real]}")
+        if os.path.isfile(path) or not os.path.exists(path):  # /dev/null may be named twice
+            taken[real] = f"the file of --{name}, too; give another one"
 
 
 def by_part(**parts: Any) -> dict[str, Any]:

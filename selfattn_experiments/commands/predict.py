@@ -144,7 +144,7 @@ def check(args: argparse.Namespace) -> None:
         args.refuse("--find-predicates needs --input; in texts, predicates are found by default")
     if args.confidence and form_of(args) not in ("json", "jsonl"):
         args.refuse("--confidence needs --format json or jsonl, which have a place for it")
-    check_outputs(args, "output")
+    check_outputs(args, "output", inputs=filter(None, [*(args.input or ()), args.prose]))
     args.checkpoint = [find_checkpoint(path) for path in args.checkpoint]
 
 

@@ -84,7 +84,7 @@ def take_over(args: argparse.Namespace) -> None:
 def main(args: argparse.Namespace) -> None:
     """Predict, write what is asked for, and say how fast it was."""
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
-    check_outputs(args, "output", "embeddings")
+    check_outputs(args, "output", "embeddings", inputs=args.input or ())
     if bool(args.checkpoint) == (args.baseline is not None):
         args.refuse("give a checkpoint, or --baseline FOLDER")
     if args.baseline is not None:

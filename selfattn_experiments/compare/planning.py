@@ -71,12 +71,17 @@ def seeds_needed(
     return fewest if fewest <= MOST_SEEDS else None
 
 
-def spread_limit(freedom: int, confidence: float = 0.8) -> float:
-    """The factor from an observed standard deviation to its upper confidence limit.
+def spread_limit(sx: float, sy: float, n: int, m: int, confidence: float = 0.8) -> float:
+    """The factor from observed standard deviations to the upper confidence limit of both together.
 
     A spread seen in few runs is often too small, and the number of seeds that follows from it too;
-    Browne 1995 plans with the upper 80 % limit.
+    Browne 1995 plans with the upper 80 % limit. For unequal spreads it is that of the sum of both
+    variances, with Satterthwaite's (1946) degrees of freedom.
     """
+    v, w = sx * sx, sy * sy
+    if v + w == 0:
+        return 1.0
+    freedom = (v + w) ** 2 / (v * v / (n - 1) + w * w / (m - 1))
     return math.sqrt(freedom / float(scipy_stats().chi2.ppf(1 - confidence, freedom)))
 
 
@@ -111,7 +116,7 @@ def plan(
     if not all(map(math.isfinite, [*x, *y])):
         raise UserError("a score is not a finite number, so nothing can be planned with it")
     sx, sy = spread(x), spread(y)
-    limit = spread_limit(len(x) + len(y) - 2)
+    limit = spread_limit(sx, sy, len(x), len(y))
     return Planning(
         alpha=alpha,
         relevant=relevant,

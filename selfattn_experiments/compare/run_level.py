@@ -194,8 +194,8 @@ def permutation(x: Sequence[float], y: Sequence[float], seed: int = 1) -> Permut
     return Permutation(p, smallest if exact else max(smallest, 1 / (MOST_DEALS + 1)), exact)
 
 
-def hedges(x: Sequence[float], y: Sequence[float], level: float = 0.95) -> Effect | None:
-    """Hedges' g (1981) with the exact interval from the noncentral t distribution.
+def hedges(x: Sequence[float], y: Sequence[float]) -> Effect | None:
+    """Hedges' g (1981) with the exact 95 % interval from the noncentral t distribution.
 
     Both rest on equal variances. None with fewer than two runs a side or without any spread.
     """
@@ -212,8 +212,8 @@ def hedges(x: Sequence[float], y: Sequence[float], level: float = 0.95) -> Effec
         math.lgamma(freedom / 2) - math.lgamma((freedom - 1) / 2) - 0.5 * math.log(freedom / 2)
     )
     scale = math.sqrt(1 / n + 1 / m)
-    low = _noncentrality(d / scale, freedom, (1 + level) / 2) * scale
-    high = _noncentrality(d / scale, freedom, (1 - level) / 2) * scale
+    low = _noncentrality(d / scale, freedom, 0.975) * scale
+    high = _noncentrality(d / scale, freedom, 0.025) * scale
     return Effect(d * correction, (low, high))
 
 

@@ -143,6 +143,12 @@ def _clean(part: str) -> str:
     return re.sub(r"[-_.]*seed$", "", bare, flags=re.IGNORECASE)
 
 
+def files_of(system: System, test_set: str) -> set[Path]:
+    """The files that a system's pattern matches for a test set."""
+    pattern = system.pattern.replace(TEST, glob.escape(test_set))
+    return {Path(name) for name in glob.glob(pattern, recursive=True) if Path(name).is_file()}
+
+
 def find_runs(system: System, test_set: str, several: bool) -> tuple[list[Found], list[str]]:
     """The files of a system for a test set, and warnings.
 
@@ -161,7 +167,7 @@ def find_runs(system: System, test_set: str, several: bool) -> tuple[list[Found]
         )
     pattern = system.pattern.replace(TEST, glob.escape(test_set))
     paths = sorted(
-        {Path(name) for name in glob.glob(pattern, recursive=True) if Path(name).is_file()},
+        files_of(system, test_set),
         key=lambda path: [int(t) if t.isdigit() else t for t in re.split(r"(\d+)", str(path))],
     )
     if not paths:
@@ -272,12 +278,14 @@ def check_protocols(found: Sequence[Found]) -> tuple[str, list[str]]:
 
 
 def _origin(record: Mapping[str, Any]) -> dict[str, str]:
-    trained = [a for a in record.get("attempts", ()) if a.get("step") == "train"]
+    attempts, commits = record.get("attempts"), record.get("commits")
+    attempts = attempts if isinstance(attempts, list) else []
+    trained = [a for a in attempts if isinstance(a, dict) and a.get("step") == "train"]
     if not trained:
         return {}
     last = trained[-1]
     return {
-        "commit": ", ".join(record.get("commits", ())),
+        "commit": ", ".join(map(str, commits)) if isinstance(commits, list) else "",
         "processor": str(record.get("gpu") or last.get("cpu", "")),
         "torch": last.get("versions", {}).get("torch", ""),
     }

@@ -110,6 +110,6 @@ def _statistics(task: Task, rows: Sequence[dict[str, Any]], system: str) -> dict
             "sd": round(stdev(values), digits_of(task, name) + 1) if len(values) > 1 else None,
             "values": values,
         }
-        for name in (scores[0] if scores else ())
-        if (values := [score[name] for score in scores])
+        for name in dict.fromkeys(name for score in scores for name in score)
+        if (values := [score[name] for score in scores if name in score])
     }

@@ -98,6 +98,11 @@ def test_finished_runs_are_kept_without_paths_and_put_back(tmp_path):
     call("save", "runs", "kept")
     assert (kept / "test.published.props.gz").is_file()
     call("restore", "again", "kept")
+    (tmp_path / "again" / "a-1" / "run.json").write_text("newer")
+    call("restore", "again", "kept")
+    assert (tmp_path / "again" / "a-1" / "run.json").read_text() == "newer"
+    with pytest.raises(subprocess.CalledProcessError):
+        call("save", "typo", "kept")
     assert {path.name for path in (tmp_path / "again" / "a-1").iterdir()} == {
         path.name.removesuffix(".gz") for path in kept.iterdir()
     }
@@ -153,6 +158,8 @@ def test_effects_of_a_factorial_design(monkeypatch, run_cli, tmp_path):
     again.write_text(reports[0].read_text().replace(",mtsa,,11,", ",mtsa,,,", 1))
     assert "again.csv does not tell the seed of" in run_cli(command).stderr
     command[2:4] = reports[1:]
+    command[-4] = "mtsa-nomasks"
+    assert "but must name four different systems" in run_cli(command).stderr
     command[-4] = "none"
     assert "--cells none has 0 runs with BLEU" in run_cli(command).stderr
     for bad, words in (("README.md", "is no report: give what"), ("rates.png", "only UTF-8 text")):
@@ -176,4 +183,7 @@ def test_convergence_of_the_committed_runs(run_cli, tmp_path):
     assert done.stdout.count(": not converged |") == 4
     (row,) = [line for line in done.stdout.splitlines() if line.startswith("| mtsa |")]
     assert row.split(" | ")[2] == "100.00"  # run 1, against itself
+    raw.write_text("a b\n" * 999)
+    done = run_cli([script, runs, "--reference", raw])
+    assert "has 1000 translations; it must have 999" in done.stderr
     assert "has no finished runs" in run_cli([script, tmp_path]).stderr

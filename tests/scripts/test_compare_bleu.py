@@ -42,10 +42,10 @@ def folder(made):  # noqa: F811
 
 @pytest.fixture
 def compare(run_cli, repo_root, folder):
-    def run(*args, base="runs/base-*/one.out", system="runs/good-*/one.out", ref="one.de"):
+    def run(*args, base="runs/base-*/one.out", system="runs/good-*/one.out", ref="one.de", **env):
         script = repo_root / "scripts" / "compare_bleu.py"
         start = [script, "--baseline", base, "--system", system, "--ref", ref]
-        return run_cli([*start, "--samples", "200", *args], cwd=folder, COLUMNS="80")
+        return run_cli([*start, "--samples", "200", *args], cwd=folder, **{"COLUMNS": "80", **env})
 
     return run
 
@@ -152,6 +152,9 @@ def test_semantic_roles(run_cli, repo_root, tmp_path):
         (["--looked-after", "0"], "--looked-after is 0, but must be 1 or more"),
         (["--alpha", "1"], "--alpha is 1.0, but must be between 0 and 1"),
         (["--csv", "none/r.csv"], "--csv is none/r.csv, but there is no folder none"),
+        (["--csv", "./r.json"], "--csv r.json is the file of --json, too; give another one"),
+        (["--latex", "one.de"], "--latex one.de is one of the inputs, which would be lost"),
+        (["--csv", "runs/good-1/one.out"], "runs/good-1/one.out is one of the inputs, which"),
         (["--logs", "a=runs/*/train.log"], "--logs is for the learning curves of --plots FOLDER"),
     ],
 )
@@ -160,6 +163,11 @@ def test_mistakes_are_one_sentence(compare, folder, arguments, words):
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1 and words in done.stderr
     assert not (folder / "r.json").exists()
+
+
+def test_the_files_are_there_even_if_nobody_reads_the_report(compare, folder):
+    done = compare("--csv", "r.csv", system="räder=runs/good-*/one.out", PYTHONIOENCODING="ascii")
+    assert "'ascii' codec can't encode" in done.stderr and "räder" in (folder / "r.csv").read_text()
 
 
 def test_help_shows_examples(run_cli):

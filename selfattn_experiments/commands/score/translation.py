@@ -26,7 +26,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> None:
     """Print the score with its signature."""
-    check_outputs(args, "save")
+    check_outputs(args, "save", inputs=(args.output, args.ref))
     references = read_translations(args.ref, subwords=True)
     hypotheses = read_hypotheses(args.output, references, args.ref)
     for warning in text_warnings(str(args.output), hypotheses, references, args.lowercase):

@@ -176,7 +176,7 @@ def _beside(report: Report) -> Table:
         "other side's, 0.5 without any order. Below 0.2 counts as better (Ulmer et al. 2022), yet "
         "with five runs equal systems get there in 10 to 18 % of studies.\n"
         "both: bootstrap over seeds and sentences (Sellam et al. 2022): what other seeds and "
-        "another test set would give together; five seeds are few to draw from.",
+        "another test set would give together; with few seeds it is too narrow.",
     )
 
 

@@ -256,6 +256,14 @@ def test_a_run_json_of_another_program_is_no_record(folder, content):
     assert [run.seed for run in report.runs[:3]] == ["1", "2", "3"] and report.warnings == []
 
 
+@pytest.mark.parametrize("attempts", [3, [3], [{"step": "train", "versions": {}}]])
+def test_a_record_that_was_edited_tells_no_origin(folder, attempts):
+    for seed in (1, 2, 3):
+        record = {"system": "base", "seed": seed, "attempts": attempts, "commits": seed}
+        (folder / f"runs/base-{seed}/run.json").write_text(json.dumps(record))
+    assert found().warnings == []
+
+
 def test_a_second_run_with_one_seed_is_warned_about(folder):
     for number, seed in ((1, 5), (2, 5), (3, 6)):
         log = f"{{'seed': {seed}}}\ndone training in 1 seconds\n"

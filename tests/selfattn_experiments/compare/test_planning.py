@@ -81,4 +81,15 @@ def test_power_of_any_spread_is_a_share(scale):
 
 def test_the_upper_limit_of_a_spread():
     # NIST handbook's chi-square table: the 0.20 quantile with 8 degrees of freedom is 4.594.
-    assert spread_limit(8) == pytest.approx(math.sqrt(8 / 4.594), rel=1e-4)
+    assert spread_limit(2.0, 2.0, 5, 5) == pytest.approx(math.sqrt(8 / 4.594), rel=1e-4)
+    # Only one side spreads: its own four degrees of freedom, with the quantile 1.649.
+    assert spread_limit(0, 0.3, 8, 5) == pytest.approx(math.sqrt(4 / 1.649), rel=1e-4)
+    assert spread_limit(0, 0, 8, 5) == 1
+
+
+def test_the_upper_limit_holds_in_four_of_five_studies():
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(0, 0.1, (4000, 8)), rng.normal(0, 0.5, (4000, 4))
+    spreads = np.stack([x.std(1, ddof=1), y.std(1, ddof=1)], 1)
+    limits = [spread_limit(sx, sy, 8, 4) * math.hypot(sx, sy) for sx, sy in spreads]
+    assert 0.75 < np.mean(np.array(limits) > math.hypot(0.1, 0.5)) < 0.85

@@ -136,6 +136,16 @@ def test_a_spread_in_the_summary_is_rounded_once(grid, capsys):
     assert "test BLEU 30.18 ± 0.25 (n = 2)" in capsys.readouterr().out
 
 
+def test_a_figure_that_only_some_runs_have_is_summed_up_of_these(grid, capsys):
+    for seed, scores in ((1, {"BLEU": 30.0}), (2, {"BLEU": 30.36, "chrF": 50.0})):
+        path = done_run(grid, seed).folder / "run.json"
+        record = json.loads(path.read_text()) | {"scores": {"test": scores}}
+        path.write_text(json.dumps(record))
+    assert session.summarise(grid) == 0
+    shown = capsys.readouterr().out
+    assert "(n = 2)" in shown and "chrF 50.00" in shown
+
+
 def test_a_validation_that_was_done_again_counts_once(grid):
     """Killed behind update 4, resumed at 2, and on another machine the losses are others."""
     run = new_run(grid, 1)

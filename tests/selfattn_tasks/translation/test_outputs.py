@@ -120,5 +120,8 @@ def test_the_script_warns_about_translations_without_blanks(tmp_path, run_cli):
     done = run_cli(command)
     assert done.returncode == 0 and done.stdout.startswith("BLEU ")
     assert "no translation contains a blank, but 2 of 3 references do" in done.stderr
+    for name in ("ref", output.name):
+        done = run_cli([*command, "--save", tmp_path / name])
+        assert done.returncode == 2 and f"{name} is one of the inputs, which" in done.stderr
     done = run_cli([*command, "--save", missing])
     assert done.returncode == 2 and f"--save is {missing}, but there is no folder" in done.stderr
