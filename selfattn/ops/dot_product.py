@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..masks import PositionalMask
 from .common.distance import by_position
-from .common.tiling import runs
+from .common.tiling import runs, with_graph
 from .mtsa import mtsa
 
 
@@ -50,7 +50,7 @@ def dot_product(
         visible = None if padding_mask is None else not_padding(padding_mask)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=dropout_p)
     if not v.numel():
-        return v * 1.0
+        return with_graph(v, q, k, distance_bias)
     strict = distance_bias is None and all(
         m.direction != "none" and m.window is None and not m.include_self for m in masks
     )

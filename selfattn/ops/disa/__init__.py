@@ -11,6 +11,7 @@ from ...errors import UserError
 from ...masks import PositionalMask, as_masks, check_padding_mask, check_selections
 from ..common import dispatch, distance
 from ..common.autograd import has_values
+from ..common.tiling import with_graph
 from . import fused, native, packing
 from .eager import disa_eager
 from .equation import disa_slow, refuse_c
@@ -114,7 +115,7 @@ def disa(
     hidden, hidden_keys = _hidden(x.shape[:2], padding_mask, queries, keys)
     distance.check(distance_bias, len(masks), x.shape[1])
     if not x.numel():
-        return x * 1.0  # no sentence or no token: nothing to attend to, but still part of the graph
+        return with_graph(x, a, b, distance_bias)  # no sentence or no token
     # Not by backend_for: to torch.compile(dynamic=True) c is no constant.
     lacking = refuse_c(c) if distance_bias is None else distance.NOT_FUSED
     name = dispatch.backend_for("disa", x, backend, (), lacking)

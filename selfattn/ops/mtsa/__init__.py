@@ -9,6 +9,7 @@ from torch import Tensor
 from ...errors import UserError
 from ...masks import PositionalMask, as_masks, check_padding_mask
 from ..common import dispatch, distance
+from ..common.tiling import with_graph
 from . import fused, native
 from .eager import mtsa_eager
 from .equation import mtsa_slow
@@ -96,7 +97,7 @@ def mtsa(
     if sigma_t not in SIGMA_T:
         raise UserError(f"sigma_t {sigma_t!r} is unknown; allowed are {', '.join(SIGMA_T)}")
     if not v.numel():
-        return v * 1.0  # no sentence or no token: nothing to attend to, but still part of the graph
+        return with_graph(v, q, k, s, distance_bias)  # no sentence or no token
     on_cpu = q.device.type == "cpu"
     lacking = None if on_cpu or distance_bias is None else distance.NOT_FUSED
     name = dispatch.backend_for("mtsa", q, backend, (q.shape[-1], v.shape[-1]), lacking)

@@ -113,6 +113,76 @@ def test_any_memory_order_is_read_right(layout):
         assert_close(name, a, b, 5e-6)
 
 
+FORK = """
+import os, signal, time, torch
+from selfattn.masks import PositionalMask
+from selfattn.ops import mtsa
+torch.set_num_threads(2)
+x = torch.randn(2, 2, 64, 32)
+compute = lambda: mtsa(x, x, x, x, masks=PositionalMask("forward"), backend="fused")
+expected = compute()
+child = os.fork()
+if child == 0:
+    os._exit(0 if torch.equal(compute(), expected) else 3)
+for _ in range(600):
+    ended, status = os.waitpid(child, os.WNOHANG)
+    if ended:
+        raise SystemExit(os.waitstatus_to_exitcode(status))
+    time.sleep(0.1)
+os.kill(child, signal.SIGKILL)
+raise SystemExit("the child hangs")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_computes_with_several_threads(run_cli):
+    """OpenMP's threads, which the parent has used, are not there."""
+    done = run_cli(["-c", FORK], fresh=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_nan_of_one_sentence_stays_out_of_the_gradients_of_others():
+    x, upstream = inputs(length=4)
+    x[0][0, 0, 1, 0] = float("nan")
+    hidden = torch.zeros(2, 4, dtype=torch.bool)
+    hidden[1, 0] = True
+    leaves = [t.clone().requires_grad_() for t in x]
+    bias = torch.zeros(4, 4, requires_grad=True)
+    out = mtsa(
+        *leaves, masks=MASKS, padding_mask=hidden, sigma_t="logsigmoid", distance_bias=bias,
+        backend="fused",
+    )  # fmt: skip
+    out.backward(upstream)
+    assert leaves[0].grad[0].isnan().any()
+    assert not any(t.grad[1].isnan().any() for t in leaves)
+
+
+@pytest.mark.parametrize(("part", "seen"), [(0, 37), (1, 38), (3, 38)])
+def test_nan_that_went_in_is_not_computed_again_in_double(part, seen, monkeypatch):
+    """It would take a hundred times as long, for the same NaN."""
+    x, _ = inputs(length=64)
+    clean = mtsa(*x, masks=MASKS, backend="fused")
+    x[part][0, 0, 37, 3] = float("nan")
+    exact, run = [], native.native.run
+
+    def spy(folder, task, tensors, *, backward):
+        run(folder, task, tensors, backward=backward)
+        exact.append(tensors["exact"].clone())
+
+    monkeypatch.setattr(native.native, "run", spy)
+    got = mtsa(*x, masks=MASKS, backend="fused")
+    assert exact[0][0, 0, seen:].sum() == 0
+    assert got[0, 0, seen].isnan().any()
+    torch.testing.assert_close(got[0, 0, :37], clean[0, 0, :37])
+
+
+def test_memory_with_the_negative_bit_is_read_as_torch_reads_it():
+    x = torch.conj(torch.randn(1, 4, 8, 1, dtype=torch.complex64)).imag
+    assert x.is_neg()
+    got, expected = (mtsa(x, x, x, x, masks=MASKS, backend=b) for b in ("fused", "reference"))
+    torch.testing.assert_close(got, expected)
+
+
 def test_the_operators_keep_the_rules_of_torch_library():
     x, _ = inputs(7, batch=3)
     hidden = padding_mask("left", 3, 7)

@@ -74,12 +74,14 @@ def run(folder: Path, task: Task, tensors: Mapping[str, Any], *, backward: bool)
 
 def _address(name: str, t: torch.Tensor) -> int:
     try:
-        return t.data_ptr()
-    except RuntimeError as error:
-        raise UserError(
-            f"{name} has no storage, as with is_grads_batched: take torch.func.jacrev instead, or "
-            "backend 'reference'"
-        ) from error
+        if (address := t.data_ptr()) or not t.numel():
+            return address
+    except RuntimeError:
+        pass
+    raise UserError(
+        f"{name} has no storage, as with is_grads_batched: take torch.func.jacrev instead, or "
+        "backend 'reference'"
+    )
 
 
 def refusal(folder: Path, dtype: torch.dtype) -> str | None:

@@ -41,7 +41,9 @@ def kernel(folder: Path) -> ctypes.CDLL:
     """
     compiler = _compiler()
     sources = sorted([*folder.glob("*.[ch]"), *HERE.glob("*.h")])
-    digest = hashlib.sha256("\0".join((*compiler, *FLAGS, _machine())).encode())
+    digest = hashlib.sha256(
+        "\0".join((*compiler, *FLAGS, *_version(compiler), _machine())).encode()
+    )
     for source in sources:
         digest.update(source.read_bytes())
     target = _cache() / f"{folder.parent.name}-{digest.hexdigest()[:16]}.so"
@@ -65,6 +67,13 @@ def _compiler() -> tuple[str, ...]:
             f"CC names {command[0]!r}, which is not found: install it, name another, or unset CC"
         )
     return command
+
+
+def _version(compiler: tuple[str, ...]) -> tuple[str, str, str]:
+    """Where the program is, how large, and of when: another after each update."""
+    program = Path(shutil.which(compiler[0]) or compiler[0]).resolve()
+    found = program.stat()
+    return str(program), str(found.st_size), str(found.st_mtime_ns)
 
 
 def _kept(target: Path) -> ctypes.CDLL | None:

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <unistd.h>
 
 /* A (B, H, T, n) tensor whose last dimension is contiguous; strides count elements. `View` in Python. */
 typedef struct {
@@ -17,6 +18,9 @@ typedef struct {
     int64_t units;
     atomic_llong next; /* the unit that nobody has taken yet */
     atomic_int failed; /* 1 where memory ran out */
+    int64_t wanted;    /* threads that have something to do */
+    atomic_llong came; /* threads that asked */
+    void *(*body)(void *);
 } Work;
 
 /* The next unit for this thread, or -1. */
@@ -33,13 +37,26 @@ extern void GOMP_parallel(void (*)(void *), void *, unsigned, unsigned) __attrib
 static void (*const GOMP_parallel)(void (*)(void *), void *, unsigned, unsigned) = NULL;
 #endif
 
-/* Let up to `threads` threads, this one among them, run `body` on the work; returns `failed`. */
-static int share(Work *w, void *(*body)(void *), int64_t threads) {
+/* OpenMP's threads do not survive a fork, and a child would wait for them forever. */
+static pid_t born;
+__attribute__((constructor)) static void remember_process(void) { born = getpid(); }
+
+static void enter(void *argument) {
+    Work *w = argument;
+    if (atomic_fetch_add(&w->came, 1) < w->wanted) w->body(w);
+}
+
+/* Let the `useful` ones of torch's threads, this one among them, run `body`; returns `failed`. */
+static int share(Work *w, void *(*body)(void *), int64_t threads, int64_t useful) {
     pthread_t helper[256];
-    int64_t wanted = threads < w->units ? threads : w->units, started = 0;
+    int64_t wanted = useful < threads ? useful : threads, started = 0;
+    if (wanted > w->units) wanted = w->units;
     if (wanted > 256) wanted = 256;
-    if (wanted > 1 && GOMP_parallel) {
-        GOMP_parallel((void (*)(void *))body, w, wanted, 0);
+    w->wanted = wanted;
+    w->body = body;
+    if (wanted > 1 && GOMP_parallel && getpid() == born) {
+        /* All of them: for a smaller team, libgomp ends threads that torch then starts again. */
+        GOMP_parallel(enter, w, threads, 0);
         return w->failed;
     }
     while (started < wanted - 1 && !pthread_create(&helper[started], NULL, body, w)) started++;

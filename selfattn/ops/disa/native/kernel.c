@@ -267,5 +267,5 @@ int disa_run(const Task *task, int backward) {
     Work w = {.task = task, .backward = backward, .units = task->batch * vectors(task)};
     /* A thread should have at least some tens of microseconds of work. */
     int64_t useful = w.units * task->length * task->length / 10000 + 1;
-    return share(&w, work, task->threads < useful ? task->threads : useful);
+    return share(&w, work, task->threads, useful);
 }

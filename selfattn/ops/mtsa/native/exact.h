@@ -30,7 +30,23 @@ static void query_scores(Query *x, const Row *r, const Task *t, int64_t b, int64
     }
 }
 
-/* H of one query and, where grad is given, its share of all gradients. */
+/* Whether a query must be computed again: not if NaN is all that is wrong, and NaN went in. */
+static int worth_exact(const float *den, const Row *r, const Task *t, int64_t b, int64_t h,
+                       int64_t j) {
+    const float *q = at(t->q, b, h, j);
+    int nan = 0;
+    for (int64_t l = 0; l < t->width; l++)
+        if (den[l] < SMALLEST) return 1;
+    for (int64_t c = 0; c < t->inner; c++) nan |= q[c] != q[c];
+    for (int64_t i = r->lo[j]; i < r->hi[j]; i++) {
+        const float *k = at(t->k, b, h, r->position[i]), *s = at(t->s, b, h, r->position[i]);
+        for (int64_t c = 0; c < t->inner; c++) nan |= k[c] != k[c];
+        for (int64_t l = 0; l < t->width; l++) nan |= s[l] != s[l];
+    }
+    return !nan;
+}
+
+/* H of one query or, in backward, its share of all gradients. */
 static void exact_query(Query *x, Row *r, const Task *t, int64_t b, int64_t h, int64_t j,
                         int backward) {
     int64_t lo = r->lo[j], hi = r->hi[j];

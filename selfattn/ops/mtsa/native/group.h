@@ -118,6 +118,7 @@ static void group_weights(float *p, const float *q, Row *r, const Task *t, int64
                 if (slope) store(slope + i, splat(1.0f));
             }
         }
+        if (slope && !live) memset(slope + g.a, 0, (g.b - g.a) * sizeof(float)); /* not NaN of others */
         memset(p + g.a, 0, (lo - g.a) * sizeof(float));
         memset(p + hi, 0, (g.b - hi) * sizeof(float));
     }

@@ -33,6 +33,7 @@ static int row_forward(Row *r, const Task *t, int64_t b, int64_t h) {
             prefetch(inverse + MR * D, D);
             int live = r->lo[j + m] < r->hi[j + m], exact = 0;
             for (int64_t l = 0; l < D; l++) exact |= !(den[l] >= SMALLEST); /* NaN, too */
+            if (live && exact) exact = worth_exact(den, r, t, b, h, j + m);
             t->exact[row * t->length + j + m] = live && exact;
             if (!live || exact) { /* without a visible key exactly 0 */
                 memset(h_j, 0, D * sizeof(float));
@@ -223,5 +224,5 @@ int mtsa_run(const Task *task, int backward) {
     /* A thread should have at least some tens of microseconds of work. */
     int64_t products = w.units * task->length * task->length / 1000;
     int64_t useful = products * (task->inner + 2 * task->width) / 1000 + 1;
-    return share(&w, work, task->threads < useful ? task->threads : useful);
+    return share(&w, work, task->threads, useful);
 }

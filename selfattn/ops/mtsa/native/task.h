@@ -64,7 +64,7 @@ static int row_alloc(Row *r, const Task *t, int64_t queries, int backward) {
     r->e = t->keep < 1 ? round_up(D, VL) : D;
     r->wide = round_up(r->e + D, VL);
     r->narrow = round_up(t->inner, VL);
-    r->ld = round_up(T, VL) + VL; /* never a multiple of the page, where rows would collide */
+    r->ld = round_up(T, VL) + VL; /* more than a power of 2, where rows would collide */
     int64_t keys = round_up(T, VL), size[] = {
         keys * r->narrow, r->narrow * r->ld, keys * r->wide, backward ? r->wide * r->ld : 0,
         t->keep < 1 ? keys * D : 0, queries * r->ld, t->keep < 1 ? queries * r->ld : 0,
