@@ -33,7 +33,7 @@ from ..compare.reading import TASKS
 from ..compare.rendering.files import render, to_csv, to_latex, to_markdown
 from ..compare.rendering.plots import draw
 from ..compare.results import Settings
-from ..compare.runs import files_of, name_logs, name_systems, name_test_sets
+from ..compare.runs import name_logs, name_systems, name_test_sets
 from .flags import check_least, check_outputs, from_flags
 
 FILES = ("json", "csv", "markdown", "latex")
@@ -119,7 +119,7 @@ def main(args: argparse.Namespace) -> None:
     settings = from_flags(Settings, args)
     systems = name_systems([args.baseline, *args.system])
     tests = name_test_sets(args.ref)
-    scored = (path for system in systems for name, _ in tests for path in files_of(system, name))
+    scored = (path for system in systems for name, _ in tests for path in system.files(name))
     check_outputs(args, *FILES, inputs=[*scored, *(path for _, path in tests)])
     logs = name_logs(args.logs, systems)
     request = Request(

@@ -61,10 +61,11 @@ def check_outputs(
             continue
         check_output(f"--{name}", path)
         real = os.path.realpath(path)
+        if os.path.exists(real) and not os.path.isfile(real):
+            continue  # a terminal is input and output, and nothing in it is lost
         if real in taken:
             raise UserError(f"--{name} {path} is {taken[real]}")
-        if os.path.isfile(path) or not os.path.exists(path):  # /dev/null may be named twice
-            taken[real] = f"the file of --{name}, too; give another one"
+        taken[real] = f"the file of --{name}, too; give another one"
 
 
 def by_part(**parts: Any) -> dict[str, Any]:

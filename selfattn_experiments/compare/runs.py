@@ -36,6 +36,15 @@ class System:
     name: str
     pattern: str
 
+    def pattern_for(self, test_set: str) -> str:
+        """The glob of its files for a test set."""
+        return self.pattern.replace(TEST, glob.escape(test_set))
+
+    def files(self, test_set: str) -> set[Path]:
+        """What that glob matches."""
+        found = map(Path, glob.glob(self.pattern_for(test_set), recursive=True))
+        return {path for path in found if path.is_file()}
+
 
 @dataclass(frozen=True)
 class Found:
@@ -143,12 +152,6 @@ def _clean(part: str) -> str:
     return re.sub(r"[-_.]*seed$", "", bare, flags=re.IGNORECASE)
 
 
-def files_of(system: System, test_set: str) -> set[Path]:
-    """The files that a system's pattern matches for a test set."""
-    pattern = system.pattern.replace(TEST, glob.escape(test_set))
-    return {Path(name) for name in glob.glob(pattern, recursive=True) if Path(name).is_file()}
-
-
 def find_runs(system: System, test_set: str, several: bool) -> tuple[list[Found], list[str]]:
     """The files of a system for a test set, and warnings.
 
@@ -165,9 +168,9 @@ def find_runs(system: System, test_set: str, several: bool) -> tuple[list[Found]
             f"the pattern of {system.name} is {system.pattern!r}; with several --ref it must hold "
             f"{TEST}, which is replaced by the name of the test set"
         )
-    pattern = system.pattern.replace(TEST, glob.escape(test_set))
+    pattern = system.pattern_for(test_set)
     paths = sorted(
-        files_of(system, test_set),
+        system.files(test_set),
         key=lambda path: [int(t) if t.isdigit() else t for t in re.split(r"(\d+)", str(path))],
     )
     if not paths:

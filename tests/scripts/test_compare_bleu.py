@@ -3,9 +3,13 @@
 import csv
 import json
 import re
+from argparse import Namespace
+from pathlib import Path
 
 import pytest
 
+from selfattn.errors import UserError
+from selfattn_experiments.commands.flags import check_outputs
 from tests.selfattn_experiments.compare.conftest import folder as made  # noqa: F401
 from tests.selfattn_experiments.compare.made_up import LINES, generated, translations
 
@@ -168,6 +172,14 @@ def test_mistakes_are_one_sentence(compare, folder, arguments, words):
 def test_the_files_are_there_even_if_nobody_reads_the_report(compare, folder):
     done = compare("--csv", "r.csv", system="räder=runs/good-*/one.out", PYTHONIOENCODING="ascii")
     assert "'ascii' codec can't encode" in done.stderr and "räder" in (folder / "r.csv").read_text()
+
+
+def test_a_device_may_be_input_and_output(folder):
+    device, reference = Path("/dev/null"), folder / "one.de"
+    args = Namespace(csv=device, json=device, latex=reference)
+    check_outputs(args, "csv", "json", inputs=[device, reference])
+    with pytest.raises(UserError, match="--latex .*one.de is one of the inputs"):
+        check_outputs(args, "csv", "latex", inputs=[reference])
 
 
 def test_help_shows_examples(run_cli):
