@@ -49,6 +49,21 @@ class SelfattnPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
         if module is self:
             self._drawn.clear()
 
+    def refuse_attentions(self, given: dict[str, Any]) -> None:
+        """Say where attention weights are, if they are asked for.
+
+        Args:
+            given: arguments of ``forward``.
+
+        Raises:
+            UserError: if they, or the configuration, ask.
+        """
+        if given.get("output_attentions", self.config.output_attentions):
+            raise UserError(
+                "output_attentions=True: the models return no attention weights; layers[i]"
+                ".self_attn.inspect() has those of a layer"
+            )
+
 
 def padding_of(
     input_ids: Tensor | None, attention_mask: Tensor | None, pad_token_id: int | None, x: Tensor

@@ -55,6 +55,8 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
         scale_embedding: multiply embeddings of tokens by the square root of their width.
         positions: what is added to them: ``sinusoidal``, ``learned`` or ``none``.
         max_position_embeddings: longest sequence, in tokens.
+        first_position: number of a sequence's first position; the one after ``pad_token_id`` by
+            default, as in fairseq. It is stored, so that a later ``pad_token_id`` moves nothing.
         pool: of sequence classification: ``source2token``, ``max`` or ``mean``.
         decoder_layers: decoder layers; as in the encoder by default, as are the next three.
         decoder_attention_heads: heads of a decoder layer.
@@ -62,8 +64,7 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
         decoder_norm_first: order of its layer norms.
         share_embeddings: which matrices are one: ``all`` of source, target and output, target and
             ``output``, or ``none``.
-        pad_token_id: padding; positions are counted from the number after it, as in fairseq. With
-            None only masks say what padding is; translation needs a number.
+        pad_token_id: padding. With None only masks say what it is; translation needs a number.
         bos_token_id: beginning of a sentence, unused by translation.
         eos_token_id: end of a sentence.
         decoder_start_token_id: what the decoder starts with.
@@ -98,6 +99,7 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
     scale_embedding: bool = True
     positions: str = "sinusoidal"
     max_position_embeddings: int = 1024
+    first_position: int = None  # type: ignore[assignment]
     pool: str = "source2token"
     decoder_layers: int = None  # type: ignore[assignment]
     decoder_attention_heads: int = None  # type: ignore[assignment]
@@ -134,6 +136,8 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
             self.pad_token_id = check_integer(
                 "pad_token_id", self.pad_token_id, 0, self.vocab_size - 1
             )
+        first = (self.pad_token_id or 0) + 1 if self.first_position is None else self.first_position
+        self.first_position = check_integer("first_position", first, 0)
         for name in ("dropout", "activation_dropout"):
             value = getattr(self, name)
             if not isinstance(value, Real) or not 0 <= float(value) < 1:

@@ -28,7 +28,7 @@ class Embeddings(nn.Module):
     def __init__(self, config: SelfattnConfig) -> None:
         super().__init__()
         self.config = config
-        width, self.first = config.hidden_size, (config.pad_token_id or 0) + 1
+        width, self.first = config.hidden_size, config.first_position
         self.tokens = nn.Embedding(config.vocab_size, width, config.pad_token_id)
         nn.init.normal_(self.tokens.weight, std=width**-0.5)
         if config.pad_token_id is not None:
@@ -171,11 +171,7 @@ class SelfattnModel(SelfattnPreTrainedModel):
             UserError: if both or neither of tokens and embeddings are given, the mask is wrong, or
                 attention weights are asked for.
         """
-        if unused.get("output_attentions", self.config.output_attentions):
-            raise UserError(
-                "output_attentions=True: the models return no attention weights; layers[i]"
-                ".self_attn.inspect() has those of a layer"
-            )
+        self.refuse_attentions(unused)
         for name in ("position_ids", "decoder_inputs_embeds"):
             if unused.get(name) is not None:
                 raise UserError(

@@ -15,10 +15,10 @@ class Limits(LogitsProcessor):  # type: ignore[misc]
     Args:
         limits: tokens ``(B,)`` before the end of sentence.
         pad: the padding token.
-        eos: the end of sentence.
+        eos: the end of sentence, or several.
     """
 
-    def __init__(self, limits: Tensor, pad: int, eos: int) -> None:
+    def __init__(self, limits: Tensor, pad: int, eos: int | list[int]) -> None:
         self.limits, self.pad, self.eos = limits, pad, eos
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:

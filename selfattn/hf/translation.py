@@ -97,8 +97,10 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             ``logits`` ``(B, T, vocab_size)`` and, with labels, the mean cross-entropy in nats.
 
         Raises:
-            UserError: if there is no target, or its padding is not on the right.
+            UserError: if there is no target, its padding is not on the right, or attention weights
+                are asked for.
         """
+        self.refuse_attentions(others)
         mask = None if torch.compiler.is_compiling() else decoder_attention_mask
         if mask is not None and (mask[:, :-1] < mask[:, 1:]).any():
             raise UserError(
@@ -129,7 +131,17 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         )
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """What the decoder reads to predict ``labels`` ``(B, T)``: the same, one token later."""
+        """What the decoder reads to predict ``labels`` ``(B, T)``: the same, one token later.
+
+        Raises:
+            UserError: if a label follows -100, which would be read as a token before it.
+        """
+        asked = labels != -100
+        if not torch.compiler.is_compiling() and (asked[:, :-1] < asked[:, 1:]).any():
+            raise UserError(
+                "labels have -100 before a label; the decoder takes padding on the right alone; "
+                "where a beginning is given, give decoder_input_ids, too"
+            )
         moved = labels.roll(1, 1)
         moved[:, 0] = self.config.decoder_start_token_id
         return moved.masked_fill(moved == -100, self.config.pad_token_id)
@@ -190,7 +202,14 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
                 limits = torch.full_like(limits, self.config.max_position_embeddings)
             else:
                 kwargs["max_new_tokens"] = int(limits.max()) + 1
-            processors.append(Limits(limits, self.config.pad_token_id, self.config.eos_token_id))
+            pad, eos = (
+                next(t for t in (kwargs.get(x), getattr(config, x), own) if t is not None)
+                for x, own in (
+                    ("pad_token_id", self.config.pad_token_id),
+                    ("eos_token_id", self.config.eos_token_id),
+                )
+            )
+            processors.append(Limits(limits, pad, eos))
         return super().generate(inputs, generation_config, processors, **kwargs)
 
     def _next(

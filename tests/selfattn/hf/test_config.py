@@ -22,6 +22,7 @@ from selfattn.hf import SelfattnConfig  # noqa: E402
         ({"hiden_size": 8}, "has no argument 'hiden_size'; do you mean 'hidden_size'"),
         ({"positions": "sines"}, "positions 'sines' is unknown; allowed are sinusoidal"),
         ({"hidden_act": "rellu"}, "hidden_act 'rellu' is unknown; allowed are gelu"),
+        ({"first_position": -1}, "first_position -1 is not allowed; it must be at least 0"),
         ({"pad_token_id": 4000}, "pad_token_id 4000 is not allowed; it must be at most 3999"),
         ({"hidden_size": 8.0}, "hidden_size 8.0 is not allowed; it must be a whole number"),
         ({"num_hidden_layers": -1}, "num_hidden_layers -1 is not allowed; it must be at least 0"),

@@ -200,6 +200,15 @@ def test_limits_count_embeddings_and_states_too():
         assert torch.equal(found, expected)
 
 
+def test_limits_end_with_the_caller_s_end():
+    model = SelfattnForConditionalGeneration(config()).eval()
+    for end in (7, [7, 8]):
+        found = model.generate(IDS, eos_token_id=end, max_len_a=0.0, max_len_b=2, num_beams=2)
+        assert found.shape == (2, 4) and set(found[:, 3].tolist()) <= {7, 8, 1}
+        assert not (set(found[:, 1].tolist()) & {7, 8})
+        assert all({7, 8} & set(row) for row in found.tolist())
+
+
 def test_a_caller_s_search_leaves_the_rest_to_the_model_s():
     """Its beams and limits; a length of the caller's comes before them."""
     torch.manual_seed(3)
@@ -291,6 +300,18 @@ def test_learned_positions_end():
             call()
 
 
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_another_padding_token_moves_no_position(tmp_path, positions):
+    """Trainer gives a model the tokenizer's padding token, after any training."""
+    model = SelfattnForConditionalGeneration(config(positions=positions)).eval()
+    expected = model(input_ids=IDS[:1], labels=IDS[:1]).logits
+    model.config.pad_token_id = 0
+    model.save_pretrained(tmp_path)
+    again = AutoModelForSeq2SeqLM.from_pretrained(tmp_path).eval()
+    assert torch.equal(again(input_ids=IDS[:1], labels=IDS[:1]).logits, expected)
+    assert (again.config.pad_token_id, again.config.first_position) == (0, 2)
+
+
 def test_a_missing_token_is_said():
     alone = config(pad_token_id=None)
     assert SelfattnModel(alone)(IDS)[0].isfinite().all()
@@ -321,6 +342,12 @@ def test_what_a_decoder_cannot_do_is_said():
     for name in ("position_ids", "decoder_inputs_embeds"):
         with pytest.raises(UserError, match=f"{name} is given, but these models count positions"):
             model(IDS, decoder_input_ids=IDS, **{name: IDS})
+    with pytest.raises(UserError, match="output_attentions=True: the models return no"):
+        model(encoder_outputs=model.encoder(IDS), labels=IDS, output_attentions=True)
+    labels = IDS.masked_fill(IDS == 1, -100)
+    assert model(IDS, labels=labels).loss.isfinite()
+    with pytest.raises(UserError, match="labels have -100 before a label"):
+        model(IDS, labels=labels.flip(1))
     with pytest.raises(UserError, match=r"decoder_start_token_id \[2, 2\] is not allowed"):
         SelfattnForConditionalGeneration(config(decoder_start_token_id=[2, 2]))
     left = {name: tensor.flip(1) for name, tensor in right.items()}
