@@ -263,6 +263,7 @@ def _translation(path: Path, data: str | None) -> Exported:
     facts = {
         "kind": "translation",
         "padding": config.pad_token_id,
+        "start": config.decoder_start_token_id,
         "end": config.eos_token_id,
         "longest": config.max_position_embeddings,
     }

@@ -1,9 +1,13 @@
 """Names of one thing in fairseq and in ``selfattn.hf``: weights and flags of translation models."""
 
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from selfattn.errors import UserError
 
 # fairseq's names of weights and ours, each a part of the whole name.
 _NAMES = (
@@ -38,6 +42,30 @@ FIELDS = {
     "layernorm_embedding": "embedding_norm",
     "max_target_positions": "max_position_embeddings",
 }
+
+# What is no flag: fairseq's Transformer has these numbers and no other.
+_FIXED = {"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2, "first_position": 2}
+# Activations that both know under one name.
+_ACTIVATIONS = ("relu", "gelu", "gelu_fast", "gelu_accurate", "tanh", "linear")
+
+
+def check_fairseq_has(config: Any, path: Path) -> None:
+    """Check that fairseq's Transformer can be like a model of ours.
+
+    Args:
+        config: of the model.
+        path: where it is from, for messages.
+
+    Raises:
+        UserError: if it cannot.
+    """
+    for name, wanted in _FIXED.items():
+        if (found := getattr(config, name)) != wanted:
+            raise UserError(f"{path} has {name} {found!r}, but in fairseq it is always {wanted}")
+    if config.hidden_act not in _ACTIVATIONS:
+        raise UserError(
+            f"{path} has hidden_act {config.hidden_act!r}; fairseq has {', '.join(_ACTIVATIONS)}"
+        )
 
 
 def ours_of(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -254,9 +254,11 @@ def to_fairseq(folder: Path, path: Path) -> None:
             ``fairseq-interactive`` needs.
 
     Raises:
-        UserError: if the folder holds no such model, or other dictionaries lie there already.
+        UserError: if the folder holds no such model, or one that fairseq's cannot be like, or other
+            dictionaries lie there already.
     """
     model, tokenizer = read_folder(folder)
+    names.check_fairseq_has(model.config, folder / CONFIG)
     entries = list(tokenizer.convert_ids_to_tokens(list(range(model.config.vocab_size))))
     if tuple(entries[: len(SPECIAL)]) != SPECIAL or None in entries:
         raise UserError(f"{folder}: a vocabulary of fairseq begins with {', '.join(SPECIAL)}")
@@ -288,6 +290,8 @@ def to_fairseq(folder: Path, path: Path) -> None:
     }
     if wrapped:
         args |= {f"{attention}_{name}": value for name, value in flags.switches.items()}
+    if attention == "biblosa":  # 0 would have fairseq derive another number from its data
+        args |= {"biblosa_block_length": x.self_attn.block_length for x in model.encoder.layers}
     task_state = {
         vocabulary.FINGERPRINTS: dict.fromkeys(
             ("source", "target"), vocabulary.fingerprint(entries)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.fairseq
 import safetensors.torch  # noqa: E402
 
 from selfattn.errors import UserError  # noqa: E402
-from selfattn.hf import SelfattnForConditionalGeneration  # noqa: E402
+from selfattn.hf import SelfattnConfig, SelfattnForConditionalGeneration  # noqa: E402
 from selfattn_experiments.commands.show import find  # noqa: E402
 from selfattn_experiments.commands.verbs import VERBS  # noqa: E402
 from selfattn_tasks import checkpoints  # noqa: E402
@@ -139,6 +139,33 @@ def test_back_to_fairseq(exported, tmp_path):
             second.encode(text).tolist() for text in ("a0 b1", "c2 c3 a1 b0")
         ]
         assert translations(first, sentences) == translations(second, sentences)
+
+
+@pytest.mark.parametrize("attention", ["biblosa", "multihead"])
+def test_a_new_model_computes_the_same_in_fairseq(exported, tmp_path, attention):
+    """One that transformers built; what fairseq's Transformer cannot be is refused."""
+    folder, back = tmp_path / "new", tmp_path / "back"
+    shutil.copytree(exported("mtsa")[1], folder)
+    back.mkdir()
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
+    vocabulary = load(folder)[0].config.vocab_size
+    config = SelfattnConfig(vocab_size=vocabulary, attention=attention, hidden_act="gelu", **sizes)
+    model = SelfattnForConditionalGeneration(config).eval()
+    model.save_pretrained(folder)
+    export("--to", "fairseq", folder, back / "model.pt")
+    hub = in_fairseq(back)
+    source = torch.randint(4, vocabulary, (2, 50))
+    expected = hub.models[0].encoder(source)["encoder_out"][0].transpose(0, 1)
+    torch.testing.assert_close(model.encoder(source)[0], expected, rtol=0, atol=1e-5)
+    for changes, message in (
+        ({"decoder_start_token_id": 0}, "decoder_start_token_id 0, but in fairseq it is always 2"),
+        ({"first_position": 1}, "first_position 1, but in fairseq it is always 2"),
+        ({"hidden_act": "silu"}, "hidden_act 'silu'; fairseq has relu, gelu"),
+    ):
+        other = SelfattnConfig(**{**config.to_dict(), **changes})
+        SelfattnForConditionalGeneration(other).save_pretrained(folder)
+        with pytest.raises(UserError, match=message):
+            export("--to", "fairseq", folder, back / "other.pt")
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -286,7 +286,7 @@ def test_a_translation_step_by_step(translation):
         encoded, memory = run(encoder, source=source)
         close(model.encoder(source).last_hidden_state, encoded, source == facts["padding"])
         target = torch.randint(4, 12, (3, 4))
-        target[:, 0] = facts["end"]
+        target[:, 0] = facts["start"]
         want = torch.log_softmax(model(source, decoder_input_ids=target).logits, -1)
         past = np.zeros((*memory.shape[:4], 0, memory.shape[5]), np.float32)
         for i in range(4):
