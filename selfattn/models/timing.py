@@ -7,21 +7,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def timing_signal(length: int, width: int) -> Tensor:
+def sines(position: Tensor, width: int) -> Tensor:
     """Sines in one half of the features, cosines in the other (Vaswani et al. 2017, section 3.5).
 
     Args:
-        length: number of positions.
+        position: numbers of positions ``(...)``.
         width: number of features.
 
     Returns:
-        ``(length, width)``; wavelengths from 2 pi to 20,000 pi.
+        ``(..., width)``; wavelengths from 2 pi to 20,000 pi.
     """
-    return sines(torch.arange(length), width)
-
-
-def sines(position: Tensor, width: int) -> Tensor:
-    """The same for positions of any shape ``(...)``: ``(..., width)``."""
     half = width // 2
     rates = torch.arange(half, device=position.device) * (-math.log(10_000) / max(half - 1, 1))
     angles = position[..., None] * rates.exp()
