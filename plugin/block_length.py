@@ -57,8 +57,8 @@ def _restored_from(args: Namespace) -> Path | None:
     restored = Path(getattr(args, "restore_file", _LAST))
     if str(restored) == _LAST:
         restored = Path(getattr(args, "save_dir", ""), _LAST)
-    base = getattr(args, "finetune_from_model", None)
-    return next((p for p in (restored, Path(base or "")) if p.is_file()), None)
+    bases = (getattr(args, name, None) for name in ("continue_once", "finetune_from_model"))
+    return next((p for p in (restored, *(Path(b or "") for b in bases)) if p.is_file()), None)
 
 
 def _stored_in(path: Path) -> int:

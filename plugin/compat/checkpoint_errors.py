@@ -60,6 +60,7 @@ def _upgrade_state_dict(original: Any, state: Any) -> Any:
         vocabulary.check(task, state.get("task_state"), _Reading.path)
         _check_flags(_Reading.trainer.cfg)
         _check_criterion(_Reading.trainer, state)
+        _start_average(_Reading.trainer.cfg, state)
     return original(state)
 
 
@@ -100,6 +101,17 @@ def _check_criterion(trainer: Trainer, state: Any) -> None:
     )
 
 
+def _start_average(cfg: Any, state: dict[str, Any]) -> None:
+    """Let a training that is resumed with --store-ema start the average from its weights.
+
+    Break: fairseq/trainer.py, load_checkpoint, looks for them after it has dropped them.
+    """
+    extra = state.get("extra_state") or {}
+    if cfg.ema.store_ema and "ema" not in extra and not warm_start.is_starting():
+        logger.warning("%s has no average: it starts from the weights there", _Reading.path)
+        extra["ema"] = dict(state["model"])
+
+
 def _other_flags(flags: dict[str, Any]) -> str:
     """Up to three flags that differ from those of the checkpoint that was read last."""
     found = [
@@ -127,10 +139,12 @@ def _load_model_ensemble_and_task(original: Any, filenames: Any, *args: Any, **k
 
 
 def _load_checkpoint(original: Any, self: Trainer, filename: str, *args: Any, **kwargs: Any) -> Any:
-    wanted = self.cfg.checkpoint.restore_file
+    flag, wanted = "--restore-file", self.cfg.checkpoint.restore_file
+    if filename == self.cfg.checkpoint.continue_once:
+        flag, wanted = "--continue-once", filename
     if wanted != "checkpoint_last.pt" and not PathManager.isfile(filename):
         # fairseq would silently train from scratch.
-        raise UserError(f"--restore-file {wanted} does not exist")
+        raise UserError(f"{flag} {wanted} does not exist")
     _Reading.trainer = self
     try:
         return original(self, filename, *args, **kwargs)

@@ -51,6 +51,7 @@ def test_it_comes_from_the_training_data_and_stays_in_the_checkpoint(
     for more in (
         {"save_dir": str(tmp_path)},
         {"save_dir": "nowhere", "restore_file": str(tmp_path / "checkpoint_last.pt")},
+        {"save_dir": "nowhere", "continue_once": str(tmp_path / "checkpoint_last.pt")},
         {"save_dir": "nowhere", "finetune_from_model": str(tmp_path / "checkpoint_best.pt")},
     ):
         args = flags(max_tokens=40_000, **more)

@@ -35,8 +35,24 @@ def test_missing_file(toy_generate, toy_train, tmp_path):
     line = sentence(toy_generate(missing), "fairseq-generate")
     assert str(missing) in line and "does not exist" in line
     # fairseq itself would train from scratch without a word
-    line = sentence(toy_train(["--save-dir", tmp_path / "run", "--restore-file", missing]))
-    assert f"--restore-file {missing} does not exist" in line
+    for flag in ("--restore-file", "--continue-once"):
+        line = sentence(toy_train(["--save-dir", tmp_path / "run", flag, missing]))
+        assert f"{flag} {missing} does not exist" in line
+
+
+def test_an_average_may_start_later(toy_run, toy_train, tmp_path):
+    """By --store-ema in a training that is resumed; its next update moves it a little."""
+    shutil.copytree(toy_run, tmp_path / "run")
+    flags = ["--save-dir", tmp_path / "run", "--store-ema", "--ema-decay", "0.9"]
+    done = toy_train([*flags, "--max-update", "5"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "has no average: it starts from the weights there" in done.stdout + done.stderr
+    before = checkpoints.read(toy_run / "checkpoint_last.pt")["model"]
+    after = checkpoints.read(tmp_path / "run" / "checkpoint_last.pt")
+    name = "encoder.embed_tokens.weight"
+    new, found = after["model"][name], after["extra_state"]["ema"][name]
+    torch.testing.assert_close(found, 0.9 * before[name] + 0.1 * new)
+    assert not torch.equal(new, before[name])
 
 
 @pytest.mark.parametrize(
