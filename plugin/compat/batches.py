@@ -4,6 +4,7 @@ import atexit
 import inspect
 import queue
 import threading
+from argparse import Namespace
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +16,7 @@ from fairseq.trainer import Trainer
 
 from selfattn.errors import UserError
 
-from ._patch import wrap
+from ._patch import check_flags, wrap
 
 _NUMBER = (int, float, torch.Tensor)
 
@@ -51,7 +52,18 @@ def resume_with_same_batches() -> None:
     over batches at random, by seed and epoch. An uninterrupted training does so once, in epoch 1; a
     resumed one does so again in its own epoch and gets other batches and losses. Fix: always use
     the seed of epoch 1 where batches are made once. Their order still differs between epochs.
+    ``--update-ordered-indices-seed``, which would do nothing there but in a resumed training, is
+    refused.
     """
+
+    @check_flags
+    def check(flags: Namespace) -> None:
+        made_anew = str(getattr(flags, "update_epoch_batch_itr", False)).lower() == "true"
+        if getattr(flags, "update_ordered_indices_seed", False) and not made_anew:
+            raise UserError(
+                "--update-ordered-indices-seed changes nothing where batches are made once: add "
+                "--update-epoch-batch-itr True, or leave it out"
+            )
 
     @wrap(FairseqTask, "get_batch_iterator")
     def get_batch_iterator(original: Any, self: FairseqTask, *args: Any, **kwargs: Any) -> Any:

@@ -204,6 +204,8 @@ def _generate(
     if not hasattr(models[0], "encoder") or tokens is None or tokens.is_floating_point():
         return found
     words = (tokens != self.eos) & (tokens != self.pad)
+    if (dictionary := getattr(models[0].encoder, "dictionary", None)) is not None:
+        words &= tokens != dictionary.bos()  # with which some tasks begin a sentence
     for row in (~words.any(-1)).nonzero()[:, 0].tolist():
         found[row] = [_nothing(self.eos)]
     return found

@@ -43,6 +43,10 @@ CASES = {
         ("--eval-bleu", "--eval-bleu-args", "{beam: 1}"),
         "--eval-bleu-args is '{beam: 1}', but must be JSON such as {",
     ),
+    "a seed for batches that are made once": (
+        ("--update-ordered-indices-seed",),
+        "--update-ordered-indices-seed changes nothing where batches are made once: add --update-",
+    ),
     "no sentence short enough": (
         ("--max-source-positions", "1", "--skip-invalid-size-inputs-valid-test"),
         "no sentence is left to make a batch of",

@@ -73,6 +73,10 @@ def test_an_empty_source_beside_others():
     }
     after = generator.generate([model], {"net_input": inputs})
     assert [h["tokens"].tolist() for h in after.pop(1)] == [[words.eos()]]
+    empty[0, -2] = words.bos()  # as translation_lev writes it
+    only = {"src_tokens": empty, "src_lengths": torch.tensor([2])}
+    (found,) = generator.generate([model], {"net_input": only})
+    assert [h["tokens"].tolist() for h in found] == [[words.eos()]]
     for one, other in zip(before, after, strict=True):
         assert [h["tokens"].tolist() for h in one] == [h["tokens"].tolist() for h in other]
 
