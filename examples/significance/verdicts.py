@@ -17,6 +17,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from selfattn.errors import UserError
 from selfattn_experiments.commands.flags import check_least
 from selfattn_experiments.compare.run_level import scipy_stats
 from selfattn_tasks.cli import run
@@ -72,6 +73,8 @@ def main() -> None:
     add("--seed", type=int, default=1, help="of all random numbers (1)")
     args = parser.parse_args()
     check_least(args, comparisons=1, experiments=1, seed=0, margin=0)
+    if not all(map(math.isfinite, args.differences)):
+        raise UserError(f"--differences are {args.differences}, but must be finite")
     rng = np.random.default_rng(args.seed)
     print(HEADER)
     for runs in args.runs:
