@@ -43,6 +43,7 @@ from selfattn_tasks.sentences.tokens import Tokens
 from .flags import check_outputs
 from .predict import invite, refuse_roles, shown, typed
 
+logger = logging.getLogger(__name__)
 # How many typed sentences make an example; a question has all that are typed as candidates.
 _SENTENCES = {"single": 1, "pair": 2}
 
@@ -85,6 +86,8 @@ def main(args: argparse.Namespace) -> None:
     """Predict, write what is asked for, and say how fast it was."""
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
     check_outputs(args, "output", "embeddings", inputs=args.input or ())
+    if args.input and args.tokenized:
+        args.refuse("--tokenized is for texts; leave it out with --input")
     if bool(args.checkpoint) == (args.baseline is not None):
         args.refuse("give a checkpoint, or --baseline FOLDER")
     if args.baseline is not None:
@@ -145,7 +148,13 @@ def wanted(
     """
     if args.input:
         reading = Reading(tokens, labelled=False, targets=False, sst=meta.get("sst") or "fine")
-        return read(args.input[0], kind, reading).examples
+        corpus = read(args.input[0], kind, reading)
+        if len(corpus.parts) > 1:
+            logger.warning(
+                "%s holds the parts %s, and training may have seen some: all are predicted",
+                args.input[0], ", ".join(corpus.parts),
+            )  # fmt: skip
+        return corpus.examples
     if not args.sentence:
         invite("Type sentences, one a line; Ctrl-D ends.")
     texts = args.sentence or [line for line in typed() if line.strip()]

@@ -46,7 +46,10 @@ class Record:
 
 @dataclass
 class Curves:
-    """Points ``(update, value)`` of one run; losses are in bits per token, as fairseq logs them.
+    """Points ``(update, value)`` of one run.
+
+    Losses are as they are logged: in bits per token by fairseq's criterions, in nats per word or
+    sentence by this project's.
 
     Args:
         train_loss: over the updates since the point before.
@@ -200,7 +203,7 @@ def _draw_loss(panel: Any, runs: Mapping[str, Curves]) -> None:
                 color=colour, linewidth=1, alpha=0.5, label=f"{lead}training",
             )  # fmt: skip
         _draw_validation(panel, curves.valid.get("loss"), colour, f"{lead}validation")
-    panel.set_ylabel("loss (bits)")
+    panel.set_ylabel("loss")
     panel.set_title("loss", fontsize=11)
     panel.legend(frameon=False)
 

@@ -37,7 +37,7 @@ GENERATE: Mapping[str, str] = {
 }
 PREDICT: Mapping[str, str] = {
     "--device": "`selfattn runs --device` does that",
-    **dict.fromkeys(("--output", "--format"), _FOLDER),
+    **dict.fromkeys(("--output", "--format", "--embeddings"), _FOLDER),
 }
 
 

@@ -291,7 +291,8 @@ def to_fairseq(folder: Path, path: Path) -> None:
     if wrapped:
         args |= {f"{attention}_{name}": value for name, value in flags.switches.items()}
     if attention == "biblosa":  # 0 would have fairseq derive another number from its data
-        args |= {"biblosa_block_length": x.self_attn.block_length for x in model.encoder.layers}
+        for layer in model.encoder.layers:
+            args["biblosa_block_length"] = layer.self_attn.block_length
     task_state = {
         vocabulary.FINGERPRINTS: dict.fromkeys(
             ("source", "target"), vocabulary.fingerprint(entries)

@@ -26,6 +26,10 @@ _ALL = Reading(labelled=False)
 _ROLES = "|||"
 
 
+class SeveralPartsError(UserError):
+    """A file holds the training examples beside those of a test."""
+
+
 def read_gold(path: Path, kind: Kind | None = None, reading: Reading = _ALL) -> list[Answer]:
     """The targets of a file, None where it has no label.
 
@@ -35,6 +39,7 @@ def read_gold(path: Path, kind: Kind | None = None, reading: Reading = _ALL) -> 
         reading: what to make of trees, of a table with several labels, and so on.
 
     Raises:
+        SeveralPartsError: if it holds several parts of a corpus.
         UserError: if the file cannot be read, or holds no target at all.
     """
     kinds = kinds_of(path, reading.label_column is None) if kind is None else [kind]
@@ -46,10 +51,17 @@ def read_gold(path: Path, kind: Kind | None = None, reading: Reading = _ALL) -> 
     wrong: list[UserError] = []
     for tried in kinds:
         try:
-            found = [example.target for example in read(path, tried, reading).examples]
+            corpus = read(path, tried, reading)
         except UserError as error:
             wrong.append(error)
             continue
+        if reading.part is None and len(corpus.parts) > 1:
+            raise SeveralPartsError(
+                f"{path} holds the parts {', '.join(corpus.parts)}, a model has seen some: give "
+                "one part of the folder that `selfattn prepare sentences` wrote, such as "
+                "test.jsonl, or `score --part test`"
+            )
+        found = [example.target for example in corpus.examples]
         if any(target is not None for target in found):
             return _answers(found)
         wrong.append(UserError(f"{path} has no label, so nothing can be scored"))

@@ -189,6 +189,8 @@ def _hold_out(parts: Parts, options: Options, form: str) -> float | None:
     if options.select_on_test:
         if "test" not in parts:
             raise UserError("--select-on-test needs --test, or --folds")
+        if "valid" in parts:
+            raise UserError("--select-on-test is given, but --train names its own validation part")
         parts["valid"] = parts["test"]
     elif "valid" not in parts:
         if form == "trees":

@@ -8,6 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from selfattn.errors import UserError
+
 from ..files import write_lines
 from ..task import Scores, Task
 from . import gold as files
@@ -30,6 +32,7 @@ class Sentences(Task):
     data_notes = ("meta.json",)
     train_flags = ("--task", "sentences")
     predictor = "predict sentences"
+    input_flags = ("--input", "--sentence", "--tokenized", "--baseline")
     hypotheses = "tsv"
 
     metric = SentenceMetric
@@ -37,6 +40,15 @@ class Sentences(Task):
     read_outputs = staticmethod(files.read_outputs)
     metrics_of = staticmethod(names_of)
     scale = staticmethod(scale)
+
+    def recognise(self, path: Path) -> list[Answer] | None:
+        """See ``Task``; a corpus with its training examples is clearly one of sentences."""
+        try:
+            return self.read_gold(path)
+        except files.SeveralPartsError:
+            raise
+        except UserError:
+            return None
 
     def score(self, output: Path, gold: Path, hypotheses: Path, lowercase: bool) -> Scores:
         """Score predictions; their file then gets its final name.

@@ -167,6 +167,8 @@ def test_a_file_that_names_its_parts_gives_all_of_them(prepare, place):
     (place / "corpus" / "more").write_text("text1\ttext2\tscore\nC\tD\t4\n")
     refused(prepare("--task relatedness --train @sick --valid-share 0.5"), place,
             "--valid-share is 0.5, but --train names its own")  # fmt: skip
+    refused(prepare("--task relatedness --train @sick --select-on-test"), place,
+            "--select-on-test is given, but --train names its own")  # fmt: skip
     done = prepare("--task relatedness --train @sick @more")
     assert done.returncode == 0, done.stderr
     data = Folder(place / "data")

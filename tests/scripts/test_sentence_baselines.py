@@ -89,9 +89,11 @@ def test_of_folds_all_parts_are_the_training(apply):
         ([], "give a checkpoint, or --baseline FOLDER"),
         (["model.pt", "--baseline", "."], "give a checkpoint, or --baseline FOLDER"),
         (["--baseline", "."], "meta.json cannot be read"),
+        (["--baseline", ".", "--input", "x", "--tokenized"], "--tokenized is for texts; leave it"),
     ],
 )
 def test_mistakes(words, sentence, run_cli, tmp_path, repo_root):
     script = repo_root / "scripts" / "predict_sentences.py"
-    done = run_cli([script, *words, "--sentence", "x"], cwd=tmp_path)
+    typed = [] if "--input" in words else ["--sentence", "x"]
+    done = run_cli([script, *words, *typed], cwd=tmp_path)
     assert done.returncode == 2 and sentence in done.stderr and "Traceback" not in done.stderr

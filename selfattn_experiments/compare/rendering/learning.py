@@ -17,7 +17,7 @@ Scores = Mapping[str, tuple[str, int]]
 
 def draw_learning(curves: Mapping[str, Sequence[Curves]], scores: Scores) -> Any:
     """Mean over seeds with a band of one standard deviation, over the updates that all have."""
-    shown = _curves_shown(curves, scores) or {"": "training loss (bits)"}
+    shown = _curves_shown(curves, scores) or {"": "training loss"}
     figure, panels = _curve_panels(shown, "mean over seeds, band: one standard deviation")
     for (name, axes), (system, colour) in product(panels, _coloured(curves)):
         runs = [run.valid.get(name, []) if name else run.train_loss for run in curves[system]]
@@ -93,7 +93,7 @@ def _where(update: int, runs: Sequence[Sequence[tuple[int, float]]]) -> str:
 
 def _curves_shown(curves: Mapping[str, Sequence[Curves]], scores: Scores) -> dict[str, str]:
     """What the logs say about validation, and its label."""
-    labels = {"loss": "validation loss (bits)"}
+    labels = {"loss": "validation loss"}
     labels |= {name: f"validation {label}" for name, (label, _) in scores.items()}
     logged = {name for runs in curves.values() for run in runs for name in run.valid}
     return {name: label for name, label in labels.items() if name in logged}

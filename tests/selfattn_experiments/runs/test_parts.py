@@ -16,6 +16,7 @@ from selfattn_experiments.runs.flags import difference, owned_by, parse, refuse_
 from selfattn_experiments.runs.grid import read_grid
 from selfattn_experiments.runs.keys import load
 from selfattn_experiments.runs.slurm import write_scripts
+from selfattn_tasks.sentences.task import Sentences
 from selfattn_tasks.srl.task import SRL
 from tests.selfattn_experiments.runs.fakes import FakeRun
 
@@ -119,6 +120,9 @@ def test_each_mistake_is_one_sentence(grid_file, old, new, said):
 def test_a_run_labels_the_predicates_of_its_gold_files():
     with pytest.raises(UserError, match="predict gives --find-predicates, which is not allowed"):
         refuse_owned(parse(["--find-predicates"], ""), owned_by(SRL()), "predict")
+    for flag in ("--embeddings", "--tokenized", "--baseline"):
+        with pytest.raises(UserError, match=f"predict gives {flag}, which is not allowed"):
+            refuse_owned(parse([flag, "x"], ""), owned_by(Sentences()), "predict")
 
 
 def test_what_changed_is_said():

@@ -67,6 +67,19 @@ def test_every_format_is_recognised(name, packed, tmp_path):
     assert task == "sentences" and [answer.value for answer in gold] == values
 
 
+def test_a_file_with_the_training_examples_is_no_gold(tmp_path):
+    """SICK's later release is one file; as references of a comparison it is no translation, too."""
+    path = tmp_path / "SICK.txt"
+    rows = (f"A {n}\tB\t{n}\t{part}\n" for n, part in enumerate(("TRAIN", "TEST", "TEST"), 1))
+    header = "sentence_A\tsentence_B\trelatedness_score\tSemEval_set\n"
+    path.write_text(header + "".join(rows), encoding="utf-8")
+    for look in (read_gold, lambda path: of_any_task(path, "auto")):
+        with pytest.raises(UserError, match="holds the parts train, test, a model has seen"):
+            look(path)
+    found = read_gold(path, reading=Reading(labelled=False, part="test"))
+    assert [answer.value for answer in found] == [2.0, 3.0]
+
+
 def test_labels_in_a_column_of_another_name(tmp_path):
     for text, values in (
         ("text\tstars\nit floats\t5\n", ["5"]),
