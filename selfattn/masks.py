@@ -129,10 +129,23 @@ def from_additive(mask: Tensor | None, name: str = "padding_mask") -> Tensor | N
 
 
 def _check_values(name: str, mask: Tensor, known: Tensor, allowed: str) -> None:
-    """Refuse other values, where values can be read: not in a graph, where all are trusted."""
-    readable = not (torch.compiler.is_compiling() or mask.is_meta)
-    if readable and not known.all():
+    if not holds(known.all(), f"{name} holds another number; allowed are {allowed}"):
         raise UserError(f"{name} holds {mask[~known][0].item()}; allowed are {allowed}")
+
+
+def holds(condition: Tensor, otherwise: str) -> bool:
+    """Whether a condition on values is true, where values can be read.
+
+    Args:
+        condition: bool, one element.
+        otherwise: what a compiled graph says, which cannot branch, but ends in a RuntimeError.
+    """
+    if condition.is_meta:
+        return True
+    if torch.compiler.is_compiling():
+        torch._assert_async(condition, otherwise)
+        return True
+    return bool(condition)
 
 
 def check_selections(shape: Sequence[int], **selections: Any) -> None:
@@ -167,8 +180,8 @@ class PositionalMask:
         window: if given, only keys with ``|key - query| <= window`` (in tokens) are visible.
 
     Raises:
-        UserError: if the direction is unknown, or the window is not an integer from 1 to
-            ``LONGEST_WINDOW``.
+        UserError: if the direction is unknown, ``include_self`` no bool, or the window not an
+            integer from 1 to ``LONGEST_WINDOW``.
 
     Example:
         >>> PositionalMask("forward").allowed(3).int().tolist()  # rows are queries
@@ -183,6 +196,10 @@ class PositionalMask:
         if self.direction not in DIRECTIONS:
             raise UserError(
                 f"mask direction {self.direction!r} is unknown; allowed are {', '.join(DIRECTIONS)}"
+            )
+        if not isinstance(self.include_self, bool):
+            raise UserError(
+                f"mask include_self {self.include_self!r} is not allowed; it must be True or False"
             )
         if self.window is not None:
             window = check_integer("mask window", self.window, most=LONGEST_WINDOW)

@@ -40,9 +40,7 @@ def is_plain(linear: nn.Module) -> bool:
     """Whether a call of a linear map is its product and no more: no adapter, hook or offloading."""
     if type(linear) not in (nn.Linear, PerHeadLinear):
         return False
-    if torch.compiler.is_compiling():  # a graph cannot look; whoever wraps a module does it before
-        return True
-    return "forward" not in vars(linear) and not has_hooks(linear)
+    return "forward" not in linear.__dict__ and not has_hooks(linear)  # a graph knows no vars()
 
 
 def has_hooks(module: nn.Module) -> bool:

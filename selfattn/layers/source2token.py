@@ -46,7 +46,7 @@ class Source2Token(nn.Module):
         super().__init__()
         if heads < 1 or inputs % heads:
             raise UserError(f"heads {heads} does not divide inputs {inputs}; choose a divisor")
-        self.heads = heads
+        self.inputs, self.heads = inputs, heads
         self.scores = Source2TokenScores(
             heads,
             inputs // heads,
@@ -66,7 +66,11 @@ class Source2Token(nn.Module):
 
         Returns:
             ``(B, C)``; 0 for a sentence without a real token.
+
+        Raises:
+            UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
         """
+        self._check(x)
         x = zero_padding(x, padding_mask)  # whatever is there, also NaN
         return (self.weights(x, padding_mask) * x).sum(1)
 
@@ -76,8 +80,13 @@ class Source2Token(nn.Module):
         Returns:
             ``(B, T, C)``; sums to 1 over the real tokens of a sentence and is 0 at padding.
         """
+        self._check(x)
         scores = join_heads(self.scores(split_heads(x, self.heads)))  # (B, T, C)
         return softmax_over_time(scores, padding_mask)
+
+    def _check(self, x: Tensor) -> None:
+        if x.dim() != 3 or x.shape[-1] != self.inputs:
+            raise UserError(f"x has shape {tuple(x.shape)}; it must be (B, T, {self.inputs})")
 
 
 def softmax_over_time(scores: Tensor, padding_mask: Tensor | None) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ..errors import UserError
 from ..layers import SelfAttention
-from ..masks import PositionalMask, check_padding_mask, from_additive
+from ..masks import PositionalMask, check_padding_mask, from_additive, holds
 
 
 class AsMultihead(nn.Module):
@@ -114,9 +114,11 @@ class AsMultihead(nn.Module):
             raise UserError(
                 f"attn_mask has shape {tuple(hidden.shape)}; it must be (T, T) or (B * H, T, T)"
             )
-        if not hidden.is_meta and any((hidden & visible).any() for visible in seen):
+        fits = ~torch.stack([(hidden & visible).any() for visible in seen]).any()
+        what = "is_causal" if attn_mask is None else "attn_mask"
+        message = f"{what} hides keys that attention {self.name!r} sees"
+        if not holds(fits, message):
             raise UserError(
-                f"{'is_causal' if attn_mask is None else 'attn_mask'} hides keys that attention "
-                f"{self.name!r} sees; set its switches instead: masks='forward' shows what is "
+                f"{message}; set its switches instead: masks='forward' shows what is "
                 "before a token, include_self=True also itself, window=3 what is near"
             )

@@ -55,7 +55,8 @@ def swap(
     """Replace the self-attentions of a model that are ``nn.MultiheadAttention``, in place.
 
     What replaces them is called as they are (``AsMultihead``) and has their dropout, mode, device
-    and dtype, and their weights where names and shapes fit. Parameters are others after it: make
+    and dtype, and their weights where names and shapes fit: of parametrizations, such as weight
+    norm, what they compute. Parameters are others after it: make
     the optimizer then. A cross-attention that cannot be told by its class is refused when it is
     called.
 
@@ -128,7 +129,7 @@ def _check(
     parent: nn.Module, child: str, old: nn.MultiheadAttention, config: AttentionConfig
 ) -> None:
     """Refuse what cannot be replaced by self-attention, or computes something else."""
-    if type(old).forward is not nn.MultiheadAttention.forward:
+    if type(old).forward is not nn.MultiheadAttention.forward or "forward" in vars(old):
         raise UserError(f"{type(old).__name__} computes in a way of its own")
     if old.in_proj_weight is None:
         raise UserError("it is cross-attention: its keys or values have a width of their own")

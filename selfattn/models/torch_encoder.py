@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ..config import AttentionConfig
 from ..errors import UserError
+from ..layers.linear import has_hooks
 from .encoder_layer import EncoderLayer
 from .swapping import SwapReport, swap
 
@@ -81,10 +82,11 @@ class Encoder(nn.TransformerEncoder):
                 f"encoder is a {type(encoder).__name__}; it must be an nn.TransformerEncoder: "
                 "selfattn.swap takes any module"
             )
-        if type(encoder).forward not in (nn.TransformerEncoder.forward, cls.forward):
+        known = type(encoder).forward in (nn.TransformerEncoder.forward, cls.forward)
+        if not known or "forward" in vars(encoder) or has_hooks(encoder):
             raise UserError(
-                f"{type(encoder).__name__} computes in a way of its own; selfattn.swap replaces "
-                "its attentions in place"
+                f"{type(encoder).__name__} computes in a way of its own, or has hooks; "
+                "selfattn.swap replaces its attentions in place"
             )
         if not encoder.layers:
             raise UserError("encoder has no layers; it must have at least 1")

@@ -21,13 +21,15 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from selfattn.errors import UserError
 from selfattn_tasks import saved
 from selfattn_tasks.progress import Progress
 from selfattn_tasks.srl import Sentence
-from selfattn_tasks.srl.formats import conll
+from selfattn_tasks.srl.formats import conll, conll12
 from selfattn_tasks.srl.tagger.reliability import TEMPERATURES, fit_temperature
-from selfattn_tasks.srl.tagger.state import keep_vectors, set_temperature
+from selfattn_tasks.srl.tagger.state import KEY, keep_vectors, set_temperature
 
 from .. import averaging
 from .flags import check_outputs
@@ -77,27 +79,41 @@ def main(args: argparse.Namespace) -> None:
     check(args)
     given = [saved.find_checkpoint(path) for path in args.inputs or ()]
     inputs = given or averaging.latest(args.dir, args.last, args.by or "epoch")
-    check_outputs(args, "output", inputs=inputs)
-    gold = conll.read(args.calibrate) if args.calibrate else []
+    check_outputs(args, "output", inputs=filter(None, [*inputs, args.calibrate]))
+    gold = _gold(args.calibrate) if args.calibrate else []
     state = averaging.average(inputs)
     if args.keep_vectors is not None:
         keep_vectors(state, args.keep_vectors, inputs[-1])
-    if args.calibrate is not None:
+    is_tagger = KEY in (state.get("task_state") or {})
+    if args.calibrate or (len(inputs) > 1 and is_tagger):  # it fits one of them
         set_temperature(state, 1.0, inputs[-1])
     if args.half:
         averaging.halve(state)
-    saved.write(state, args.output)
-    if args.calibrate is not None:  # what was written, with rounded weights
-        temperature = _calibrated(args.output, gold)
+    if args.calibrate is not None:
+        temperature = _calibrated(state, args.output, gold)
         set_temperature(state, temperature, args.output)
-        saved.write(state, args.output)
         print(f"temperature {temperature}")
+    saved.write(state, args.output)
     print(f"averaged {', '.join(path.name for path in inputs)} into {args.output}")
 
 
-def _calibrated(path: Path, gold: Sequence[Sentence]) -> float:
+def _gold(path: Path) -> list[Sentence]:
+    gold = conll.read(path)
+    if not any(sentence.has_words for sentence in gold):
+        raise UserError(f"--calibrate is {path}, which has no words; give a file with both")
+    conll12.check_words(gold, path)
+    return gold
+
+
+def _calibrated(state: dict[str, Any], output: Path, gold: Sequence[Sentence]) -> float:
+    """The temperature of what will be written, with rounded weights."""
     from selfattn_tasks.srl.tagger.predictor import Predictor
 
-    predictor = Predictor.load(path)
+    draft = output.with_name(f".{output.name}.draft")  # beside it: so may a frozen encoder be
+    try:
+        saved.write(state, draft)
+        predictor = Predictor.load(draft)
+    finally:
+        draft.unlink(missing_ok=True)
     with Progress(None, "calibrating", len(TEMPERATURES), "temperatures", stream=sys.stderr) as bar:
         return fit_temperature(predictor, gold, progress=bar.to)

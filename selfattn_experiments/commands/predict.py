@@ -144,8 +144,9 @@ def check(args: argparse.Namespace) -> None:
         args.refuse("--find-predicates needs --input; in texts, predicates are found by default")
     if args.confidence and form_of(args) not in ("json", "jsonl"):
         args.refuse("--confidence needs --format json or jsonl, which have a place for it")
-    check_outputs(args, "output", inputs=filter(None, [*(args.input or ()), args.prose]))
     args.checkpoint = [find_checkpoint(path) for path in args.checkpoint]
+    inputs = filter(None, [*(args.input or ()), args.prose, *args.checkpoint])
+    check_outputs(args, "output", inputs=inputs)
 
 
 def form_of(args: argparse.Namespace) -> str:
@@ -199,8 +200,8 @@ def texts(args: argparse.Namespace) -> Iterator[Text]:
         if text.strip() and not given:
             flag = f"standard input, line {number}, after the tab:"
             yield Text(text, tuple(own.split()), flag=flag)
-        elif line.strip() or not given:  # an empty line counts
-            yield Text(line, named if given else (), flag="--predicates")
+        else:  # an empty one counts
+            yield Text(line, named if given and line.strip() else (), flag="--predicates")
 
 
 def labelled(args: argparse.Namespace, model: SRL) -> Iterator[Located]:

@@ -85,7 +85,7 @@ def take_over(args: argparse.Namespace) -> None:
 def main(args: argparse.Namespace) -> None:
     """Predict, write what is asked for, and say how fast it was."""
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
-    check_outputs(args, "output", "embeddings", inputs=args.input or ())
+    check_outputs(args, "output", "embeddings", inputs=[*(args.input or ()), *args.checkpoint])
     if args.input and args.tokenized:
         args.refuse("--tokenized is for texts; leave it out with --input")
     if bool(args.checkpoint) == (args.baseline is not None):

@@ -12,7 +12,7 @@ pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
 from selfattn.errors import UserError  # noqa: E402
-from selfattn_tasks import checkpoints  # noqa: E402
+from selfattn_tasks import checkpoints, saved  # noqa: E402
 from selfattn_tasks.srl.formats import conll  # noqa: E402
 from selfattn_tasks.srl.tagger.predictor import Predictor  # noqa: E402
 from selfattn_tasks.srl.tagger.reading import Reading  # noqa: E402
@@ -240,6 +240,21 @@ def test_a_temperature_is_fitted_and_stored(trained, corpus, run_cli, tmp_path):
     assert Predictor.load([small, trained["predicates"][0]]).temperature == fitted.temperature
     done = run_cli([*command[:2], trained["predicates"][0], *command[3:], "--calibrate", gold])
     assert "finds predicates only" in sentence(done, "average_checkpoints.py")
+    assert Predictor.load(small).temperature == fitted.temperature  # the old file is left
+    conll.write_props(tmp_path / "gold.props", read)
+    for file, output, message in (
+        (tmp_path / "gold.props", again, "which has no words; give a file with both"),
+        (gold, gold, "is one of the inputs, which would be lost"),
+    ):
+        done = run_cli([*command[:2], small, "--output", output, "--calibrate", file])
+        assert message in sentence(done, "average_checkpoints.py")
+    state = checkpoints.read(small)
+    next(iter(state["model"].values())).mul_(1.5)
+    saved.write(state, again)
+    for inputs in ([small, again], [again, small]):  # it was that of another distribution
+        done = run_cli([*command[:1], "--inputs", *inputs, "--output", tmp_path / "mean.pt"])
+        assert done.returncode == 0, done.stderr
+        assert Predictor.load(tmp_path / "mean.pt").temperature == 1.0
 
 
 @pytest.mark.parametrize(

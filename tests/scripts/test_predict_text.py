@@ -77,6 +77,11 @@ def test_a_tab_parts_predicates_on_standard_input_alone():
         assert list(texts_of(given)) == [Text("Cats\tsleep", flag="--predicates")]
 
 
+def test_empty_texts_are_counted():
+    given = Namespace(prose=None, texts=["", "Cats sleep"], sentence=None, predicates=["sleep"])
+    assert [text.predicates for text in texts_of(given)] == [(), ("sleep",)]
+
+
 def test_json_lines_of_prose_name_characters_of_the_file(predict, folder):
     content = f"A title\r\n\r\n{TEXT}\r\n\r\nThey\r\nchased us 😀 twice."
     (folder / "prose.txt").write_bytes(content.encode())
@@ -135,6 +140,7 @@ def test_a_page_shows_the_words_and_nothing_that_they_hold(predict, folder):
         (["--input", "a.txt", "--tokenized"], "", "--tokenized is for texts"),
         (["It ran.", "--word-column", "2"], "", "--word-column needs --input"),
         (["It ran.", "--confidence"], "", "--confidence needs --format json or jsonl"),
+        (["It ran.", "--output", "checkpoint_best.pt", "--format", "props"], "", "would be lost"),
         (["--prose", "missing.txt", "--predicates", "a"], "", "there is no file missing.txt"),
         (["It ran.", "--predicates", "ran", "--output", "none/x"], "", "there is no folder"),
     ],

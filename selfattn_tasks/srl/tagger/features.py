@@ -188,7 +188,13 @@ def piece_input(pieces: Sequence[Pieces], device: torch.device | None = None) ->
 
 
 def _read_encoder(folder: str) -> Any:
-    encoder = _from_folder("AutoModel", folder, dtype=torch.float32)
+    encoder, found = _from_folder(
+        "AutoModel", folder, dtype=torch.float32, output_loading_info=True
+    )
+    for name in sorted(found["missing_keys"]):  # transformers draws them at random
+        if "pooler" not in name:
+            raise UserError(f"--features {folder} lacks weights of its encoder, such as {name}")
+        nn.init.zeros_(encoder.get_parameter(name))  # not used, but in the checksum
     return encoder.eval().requires_grad_(False)
 
 

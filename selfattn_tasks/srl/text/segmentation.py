@@ -23,6 +23,8 @@ _HYPHEN_OR_NOT = re.compile(r"-|[^-]+")
 _PLAIN = str.maketrans("’‘“”", "''\"\"")
 # NLTK's rules take the square of the time for words without end, such as encoded pictures.
 _LONGEST_WORD = 200
+# NLTK gives up after 5 seconds in one text.
+_LONGEST_BLOCK = 20_000
 
 # What corpora write for a character: training data has one of them.
 _FORMS = {
@@ -76,16 +78,32 @@ class Segmenter:
         start = 0
         for gap in _EMPTY_LINES.finditer(text):
             paragraph = text[start : gap.start()].translate(_PLAIN)
-            for a, b in self._punkt.span_tokenize(paragraph):
-                yield start + a, start + b
+            yield from ((start + a, start + b) for a, b in self._sentences_of(paragraph))
             start = gap.end()
+
+    def _sentences_of(self, paragraph: str) -> Iterator[Range]:
+        start = 0
+        while start < len(paragraph):
+            block = paragraph[start : start + _LONGEST_BLOCK]
+            # At once: NLTK counts whatever is done between two sentences.
+            found = list(self._punkt.span_tokenize(block))
+            end = len(block)
+            if start + end < len(paragraph) and found:
+                if len(found) > 1:
+                    found.pop()  # it may go on behind the block
+                    end = found[-1][1]
+                else:
+                    end = block.rfind(" ") + 1 or end
+                    found = [(0, end)]
+            yield from ((start + a, start + b) for a, b in found)
+            start += end
 
     def _words(self, sentence: str) -> Iterator[Range]:
         for start, end in _runs(sentence):
             run = sentence[start:end].translate(_PLAIN)
             try:
                 found = list(self._treebank.span_tokenize(run))
-            except ValueError:  # it loses its way among some quotes
+            except (ValueError, TimeoutError):  # it loses its way among some quotes
                 found = [piece.span() for piece in _PIECE.finditer(run)]
             for a, b in found:
                 if self._hyphens and _HYPHENATED.fullmatch(run, a, b):

@@ -104,3 +104,11 @@ def test_two_maps_are_each_drawn_as_their_own():
     torch.manual_seed(0)
     one, two = (FusionGate(1, 200, maps=maps).linear.weight.abs().max() for maps in (1, 2))
     assert abs(one - (6 / 600) ** 0.5) < 1e-3 and abs(two - (6 / 400) ** 0.5) < 1e-3
+
+
+def test_inputs_of_another_shape_are_refused():
+    pool = Source2Token(8)
+    for x in (torch.randn(2, 8), torch.randn(2, 3, 4)):
+        for call in (pool, pool.weights):
+            with pytest.raises(UserError, match=r"; it must be \(B, T, 8\)"):
+                call(x)

@@ -49,6 +49,16 @@ def test_hooks_on_gradients_are_called():
 
 
 @pytest.mark.parametrize("change", [wrap, hook, replace_forward])
+def test_a_graph_calls_them_too(change):
+    layer = build_attention("biblosa", 8, 2).double().eval()
+    for name in [n for n, _ in layer.named_modules() if n.endswith("fusion")]:
+        change(layer, name)
+    x = torch.randn(2, 16, 8, dtype=torch.float64)
+    graph = torch.compile(layer, backend="eager")
+    torch.testing.assert_close(graph(x), layer(x))
+
+
+@pytest.mark.parametrize("change", [wrap, hook, replace_forward])
 @pytest.mark.parametrize(("name", "preset"), FORMS)
 def test_what_stands_for_a_linear_map_takes_effect(name, preset, change):
     torch.manual_seed(1)

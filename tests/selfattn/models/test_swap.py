@@ -100,16 +100,25 @@ class Mixed(nn.Module):
         self.strange = type("Strange", (nn.MultiheadAttention,), {"forward": None})(WIDTH, HEADS)
         self.hooked = nn.MultiheadAttention(WIDTH, HEADS)
         self.hooked.register_forward_hook(print)
+        self.patched = nn.MultiheadAttention(WIDTH, HEADS)
+        self.patched.forward = lambda *arguments: arguments
 
 
 def test_swap_keeps_what_is_no_self_attention():
     model = Mixed()
     report = swap(model)
     assert list(report.replaced) == ["own", "again"] and model.own is model.again
-    assert list(report.kept) == ["wide", "more", "odd", "strange", "hooked"]
+    assert list(report.kept) == ["wide", "more", "odd", "strange", "hooked", "patched"]
     for why, sentence in zip(
         report.kept.values(),
-        ("width of their own", "adds keys", "must be even", "a way of its own", "has hooks"),
+        (
+            "width of their own",
+            "adds keys",
+            "must be even",
+            "a way of its own",
+            "has hooks",
+            "a way of its own",
+        ),
         strict=True,
     ):
         assert sentence in why

@@ -194,6 +194,33 @@ def test_masks_of_pairs_are_taken_where_the_layer_has_them_anyway(attention):
         assert torch.equal(encoder(x, **mask), y)
 
 
+def test_a_graph_checks_masks_too():
+    """It cannot branch on values: assertions of its own end it."""
+    x = tokens()
+    layer = EncoderLayer(**SIZES, batch_first=True, masks="forward").eval()
+    additive = torch.zeros(3, 6).masked_fill(PADDING, float("-inf"))
+    args = (x, CAUSAL, additive)
+    expected = layer(*args)
+    graph = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(graph(*args), expected)
+    torch.testing.assert_close(torch.export.export(layer, args).module()(*args), expected)
+    with pytest.raises(RuntimeError, match="padding_mask holds another number; allowed are 0 and"):
+        graph(x, CAUSAL, additive.clamp_min(-1e9))
+    with pytest.raises(RuntimeError, match="attn_mask hides keys that attention 'mtsa' sees"):
+        graph(x, CAUSAL.T, additive)
+
+
+def test_from_torch_drops_nothing_that_an_encoder_calls():
+    for change in (
+        lambda encoder: encoder.register_forward_pre_hook(print),
+        lambda encoder: setattr(encoder, "forward", encoder.forward),
+    ):
+        encoder = nn.TransformerEncoder(EncoderLayer(**SIZES, batch_first=True), 1)
+        change(encoder)
+        with pytest.raises(UserError, match="computes in a way of its own, or has hooks"):
+            Encoder.from_torch(encoder)
+
+
 def test_masks_of_pairs_that_hide_more_are_refused():
     x = tokens()
     both = EncoderLayer(**SIZES, batch_first=True).eval()

@@ -140,6 +140,24 @@ def test_a_folder_of_hugging_face_holds_a_tuned_encoder(save, tmp_path):
     assert torch.equal(found.log_softmax(-1)[keep], expected[keep])
 
 
+def test_a_folder_without_a_pooler(folder, tmp_path):
+    """Of a masked language model, as most are: transformers draws what is missing at random."""
+    bert = transformers.AutoModel.from_pretrained(folder)
+    model = transformers.BertForMaskedLM(bert.config).eval()
+    other = tmp_path / "mlm"
+    shutil.copytree(folder, other)
+    model.save_pretrained(other)
+    first, second = (FeaturesConfig.read(str(other), tuned=False) for _ in range(2))
+    assert first.checksum == second.checksum
+    features = Features(first)
+    expected = model.bert(torch.tensor([[2, 5, 3]])).last_hidden_state[:, 1:2]
+    torch.testing.assert_close(features(torch.tensor([[2, 5, 3]]), torch.tensor([[1]])), expected)
+    weights = {n: t for n, t in model.state_dict().items() if "layer.0.output.dense" not in n}
+    model.save_pretrained(other, state_dict=weights)
+    with pytest.raises(UserError, match="lacks weights of its encoder, such as encoder.layer.0"):
+        FeaturesConfig.read(str(other), tuned=False)
+
+
 def test_mistakes(folder, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"--features .*none is not a folder"):
         FeaturesConfig.read(str(tmp_path / "none"), tuned=False)

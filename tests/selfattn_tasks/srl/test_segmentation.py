@@ -57,7 +57,16 @@ def test_split_at_spaces():
     assert shown("do n't\tgo .", at_spaces("do n't\tgo .")) == ["do n't go ."]
 
 
-@pytest.mark.parametrize("text", ["go " * (2 * LONGEST + 5), "x" * 100_000, "((" * 3000, "\"'" * 9])
+def test_a_paragraph_of_any_length_has_the_same_sentences(segmenter):
+    """NLTK gives up on more than it reads in five seconds."""
+    piece = "Mr. Low left at 5 p.m. on May 3. Dr. Ames (who stayed) slept! "
+    text = piece * 2_000
+    assert shown(text, segmenter(text)) == 2_000 * shown(piece, segmenter(piece))
+
+
+@pytest.mark.parametrize(
+    "text", [". " * 50_000, "go " * (2 * LONGEST + 5), "x" * 100_000, "((" * 3000, "\"'" * 9]
+)
 def test_sentences_without_end_are_cut(segmenter, text):
     found = segmenter(text)
     assert max(map(len, found)) <= LONGEST
