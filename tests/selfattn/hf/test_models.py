@@ -11,7 +11,6 @@ from transformers import (  # noqa: E402
     AutoModel,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
-    GenerationConfig,
     Trainer,
     TrainingArguments,
 )
@@ -174,64 +173,6 @@ def test_a_configuration_serves_several_models():
     shared = config()
     assert SelfattnForConditionalGeneration(shared).config.is_encoder_decoder
     assert not shared.is_encoder_decoder
-
-
-def test_a_limit_of_its_own_for_each_source():
-    model = SelfattnForConditionalGeneration(config()).eval()
-    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
-
-    found = model.generate(IDS, num_beams=2, max_len_a=1.0, max_len_b=1, min_new_tokens=4)
-    for row, most in zip(found.tolist(), (6, 4), strict=True):
-        assert 2 in row[1:], row
-        assert row[1:].index(2) <= most, row
-
-
-def test_limits_count_embeddings_and_states_too():
-    torch.manual_seed(3)
-    model = SelfattnForConditionalGeneration(config()).eval()
-    model.generation_config.max_len_a, model.generation_config.max_len_b = 0.5, 1
-    full = IDS[:1]
-    expected = model.generate(full)
-    assert expected.shape[1] <= 5
-    embedded = model.encoder.embeddings.tokens(full)
-    assert torch.equal(model.generate(inputs_embeds=embedded), expected)
-    for others in ({}, {"inputs_embeds": None}):
-        found = model.generate(encoder_outputs=model.encoder(full), **others)
-        assert torch.equal(found, expected)
-
-
-def test_limits_end_with_the_caller_s_end():
-    model = SelfattnForConditionalGeneration(config()).eval()
-    for end in (7, [7, 8]):
-        found = model.generate(IDS, eos_token_id=end, max_len_a=0.0, max_len_b=2, num_beams=2)
-        assert found.shape == (2, 4) and set(found[:, 3].tolist()) <= {7, 8, 1}
-        assert not (set(found[:, 1].tolist()) & {7, 8})
-        assert all({7, 8} & set(row) for row in found.tolist())
-
-
-def test_a_caller_s_search_leaves_the_rest_to_the_model_s():
-    """Its beams and limits; a length of the caller's comes before them."""
-    torch.manual_seed(3)
-    model = SelfattnForConditionalGeneration(config()).eval()
-    model.generation_config.num_beams = 3
-    model.generation_config.max_len_a, model.generation_config.max_len_b = 1.0, 1
-    expected = model.generate(IDS)
-    for empty in ({}, {"max_len_a": 1.0, "max_len_b": 1}):
-        assert torch.equal(
-            model.generate(IDS, generation_config=GenerationConfig(**empty)), expected
-        )
-    short = model.generate(IDS, generation_config=GenerationConfig(max_new_tokens=2))
-    assert short.shape == (2, 3)
-    model.generation_config.max_new_tokens = 2
-    assert torch.equal(model.generate(IDS), short)
-
-
-def test_a_least_length_comes_before_the_limit():
-    torch.manual_seed(3)
-    model = SelfattnForConditionalGeneration(config()).eval()
-    for least in ({"min_new_tokens": 4}, {"min_length": 5}):
-        found = model.generate(IDS, num_beams=2, max_len_a=0.0, max_len_b=2, **least)
-        assert found[:, 5].tolist() == [2, 2] and found.shape == (2, 6)
 
 
 def test_it_trains_with_gradient_checkpointing(tmp_path):
