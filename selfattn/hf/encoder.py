@@ -13,7 +13,7 @@ from transformers.utils import can_return_tuple
 from ..errors import UserError
 from ..layers import build_attention
 from ..layers.dropout import Dropout
-from ..models.timing import sines
+from ..models.timing import places, sines
 from .base import SelfattnPreTrainedModel, padding_of
 from .config import SelfattnConfig
 
@@ -28,14 +28,15 @@ class Embeddings(nn.Module):
     def __init__(self, config: SelfattnConfig) -> None:
         super().__init__()
         self.config = config
-        width, self.first = config.hidden_size, config.first_position
+        width = config.hidden_size
         self.tokens = nn.Embedding(config.vocab_size, width, config.pad_token_id)
         nn.init.normal_(self.tokens.weight, std=width**-0.5)
         if config.pad_token_id is not None:
             nn.init.zeros_(self.tokens.weight[config.pad_token_id])
         self.positions: nn.Embedding | None = None
         if config.positions == "learned":
-            self.positions = nn.Embedding(config.max_position_embeddings + self.first, width)
+            numbers = config.first_position + config.max_position_embeddings
+            self.positions = nn.Embedding(numbers, width)
             nn.init.normal_(self.positions.weight, std=width**-0.5)
         self.norm = nn.LayerNorm(width) if config.embedding_norm else nn.Identity()
         self.dropout = Dropout(config.dropout)
@@ -53,6 +54,7 @@ class Embeddings(nn.Module):
             UserError: if a place is behind the last learned position.
         """
         x = self.scale * embedded
+        position = place + self.config.first_position
         if self.positions is not None:
             longest = self.config.max_position_embeddings
             if not torch.compiler.is_compiling() and most >= longest <= (last := int(place.max())):
@@ -60,9 +62,9 @@ class Embeddings(nn.Module):
                     f"a sequence has {last + 1} tokens, but learned positions end at "
                     f"max_position_embeddings, {longest}"
                 )
-            x = x + self.positions(place + self.first)
+            x = x + self.positions(position)
         elif self.config.positions == "sinusoidal":
-            x = x + sines(place + self.first, x.shape[-1]).to(x)
+            x = x + sines(position, x.shape[-1]).to(x)
         y: Tensor = self.dropout(self.norm(x))
         return y
 
@@ -182,8 +184,7 @@ class SelfattnModel(SelfattnPreTrainedModel):
             raise UserError("give either input_ids or inputs_embeds")
         x = self.embeddings.tokens(input_ids) if inputs_embeds is None else inputs_embeds
         padding = padding_of(input_ids, attention_mask, self.config.pad_token_id, x)
-        keep = (~padding if padding is not None else x.new_ones(x.shape[:2])).long()
-        x = self.embeddings(x, (keep.cumsum(1) - 1).clamp_min(0), x.shape[1] - 1)
+        x = self.embeddings(x, places(x, padding), x.shape[1] - 1)
         if padding is not None:
             x = x.masked_fill(padding[..., None], 0.0)
         states = [x]

@@ -10,6 +10,7 @@ from ..layers.dropout import Dropout
 from ..masks import head_masks
 from ..ops.dot_product import dot_product
 from .base import Context
+from .timing import places
 
 
 class MultiHeadContext(Context):
@@ -70,4 +71,4 @@ def positions(x: Tensor, padding_mask: Tensor | None) -> Tensor:
     table = torch.stack([angle.sin(), angle.cos()], -1).flatten(1)[:, :width].to(x.dtype)
     if padding_mask is None:
         return table
-    return F.embedding(((~padding_mask).cumsum(1) - 1).clamp_min(0), table)
+    return F.embedding(places(x, padding_mask), table)

@@ -1,10 +1,25 @@
-"""Sinusoidal positions, added to the input of a Transformer."""
+"""Places of tokens, and sinusoidal positions, added to the input of a Transformer."""
 
 import math
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+
+def places(x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """Each token's place in its sentence, from 0, on whichever side the padding is.
+
+    Args:
+        x: a batch ``(B, T, ...)``.
+        padding_mask: bool ``(B, T)``, True = padding, or None.
+
+    Returns:
+        ``(B, T)``, or ``(1, T)`` without a mask. What it holds at padding has no meaning.
+    """
+    if padding_mask is None:
+        return torch.arange(x.shape[1], device=x.device)[None]
+    return ((~padding_mask).cumsum(1) - 1).clamp_min(0)
 
 
 def sines(position: Tensor, width: int) -> Tensor:

@@ -14,13 +14,12 @@ from .figures import colours, new_figure, save, tidy
 
 FORMATS = (".png", ".svg", ".pdf")
 # 2026-01-31 12:00:00 | INFO | train_inner | ...
-_LINE = re.compile(r"\| INFO \| (train_inner|train|valid\w*) \| (.*)$")
+_LINE = re.compile(r"\| INFO \| (\S+) \| (.*)$")
 # A --log-file has the message alone; what kind it is follows from its form.
 _BARE = (
-    (re.compile(r'\{"epoch": \d+, "(valid\w*?)_loss": '), None),
-    (re.compile(r'\{"epoch": \d+, "train_loss": '), "train"),
+    (re.compile(r'\{"epoch": \d+, "(\S+?)_loss": '), None),
     (re.compile(r'\{"epoch": \d+, "update": .*"loss": '), "train_inner"),
-    (re.compile(r"epoch \d+ \| (valid\w*) on '"), None),
+    (re.compile(r"epoch \d+ \| (\S+) on '"), None),
     (re.compile(r"epoch \d+ \| loss "), "train"),
     (re.compile(r"epoch \d+:\s+\d+ / \d+ loss="), "train_inner"),
 )
@@ -34,7 +33,7 @@ class Record:
 
     Args:
         kind: ``train_inner`` (since the last such line), ``train`` (an epoch) or the name of
-            a validation set, most often ``valid``.
+            a validation set, ``valid`` unless ``--valid-subset`` says otherwise.
         update: optimizer steps done so far.
         values: loss, bleu, lr and so on, without the prefix ``valid_``.
     """
@@ -53,17 +52,23 @@ class Curves:
 
     Args:
         train_loss: over the updates since the point before.
-        valid: all numbers of the validations by name: ``loss``, ``bleu``, ``ppl`` and so on.
+        valid: all numbers of the validations by name: ``loss``, ``bleu``, ``ppl`` and so on. Of
+            several sets the first, which chooses the best checkpoint.
+        subset: the name of that set.
     """
 
     train_loss: Points = field(default_factory=list)
     valid: dict[str, Points] = field(default_factory=dict)
+    subset: str = ""
 
     def add(self, record: Record) -> None:
         """Add the numbers of a record."""
         if record.kind == "train_inner" and "loss" in record.values:
             add_point(self.train_loss, record, "loss")
-        elif record.kind == "valid":
+        elif record.kind not in ("train", "train_inner"):
+            self.subset = self.subset or record.kind  # fairseq validates in the order of the flag
+            if record.kind != self.subset:
+                return
             for name in record.values:
                 add_point(self.valid.setdefault(name, []), record, name)
 

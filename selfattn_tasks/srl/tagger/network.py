@@ -13,7 +13,7 @@ from selfattn.config import AttentionConfig
 from selfattn.errors import UserError, check_integer
 from selfattn.layers.dropout import Dropout
 from selfattn.masks import check_padding_mask
-from selfattn.models.timing import sines
+from selfattn.models.timing import places, sines
 from selfattn.ops.common.autograd import is_exporting
 
 from ...words.characters import CharacterCNN, character_input
@@ -322,8 +322,6 @@ class Tagger(nn.Module):
             x = x.masked_fill(padding_mask[..., None], 0.0)
         x = x + self.bias
         if config.timing:
-            keep = torch.ones_like(indicator) if padding_mask is None else (~padding_mask).long()
-            place = (keep.cumsum(1) - 1).clamp_min(0)  # in its sentence, on whichever side it is
-            x = x + sines(place, config.width).to(x)
+            x = x + sines(places(x, padding_mask), config.width).to(x)
         y: Tensor = self.embedding_dropout(x)
         return y

@@ -20,6 +20,8 @@ SIMPLE_LOG = """\
 2026-01-31 12:00:03 | INFO | train | epoch 001 | loss 9.1 | num_updates 20
 """  # noqa: E501
 
+FIRST_AND_SECOND = [("dev-2016", "8.5"), ("valid", "6.0")]
+
 
 def bare(log):
     """The same messages as fairseq's --log-file has them."""
@@ -38,6 +40,18 @@ def test_both_formats_say_the_same(tmp_path, text):
     assert curves.train_loss == [(10, 9.5), (20, 8.25)]
     assert curves.valid["loss"] == [(20, 8.5)]
     assert curves.valid["bleu"] == [(20, 1.5)]
+
+
+@pytest.mark.parametrize("form", [str, bare], ids=["output", "--log-file"])
+@pytest.mark.parametrize("text", [JSON_LOG, SIMPLE_LOG], ids=["json", "simple"])
+def test_a_validation_set_may_have_any_name_and_the_first_of_several_counts(tmp_path, text, form):
+    *others, valid, train = text.splitlines(keepends=True)
+    sets = (valid.replace("valid", name).replace("8.5", loss) for name, loss in FIRST_AND_SECOND)
+    log = tmp_path / "train.log"
+    log.write_text(form("".join([*others, *sets, train])))
+    curves = read_curves(log)
+    assert (curves.subset, curves.valid["loss"]) == ("dev-2016", [(20, 8.5)])
+    assert curves.train_loss == [(10, 9.5), (20, 8.25)]
 
 
 def test_a_resumed_log_does_not_run_backwards(tmp_path):
