@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from .models import swap as swap
 
 
+def __dir__() -> list[str]:
+    return [*globals(), "swap"]  # for completion
+
+
 def __getattr__(name: str) -> Any:
     """``swap``, late: the version is read without torch."""
     if name == "swap":

@@ -166,7 +166,7 @@ def test_every_command_in_its_order(place, run_cli):
     assert python.stdout.startswith("chased [('A0', 'The cat', 0, 7), "), python.stderr
     python = run_cli(["-c", *blocks("python", ["docs/export.md"])], cwd=place, fresh=False)
     assert re.fullmatch(r"relatedness [1-5]\.\d+\n", python.stdout), python.stderr
-    pictures = ("curves.png", "attention.svg", "pictures/runs.png", "pictures/cat-layer1.png",
+    pictures = ("curves.png", "attention.svg", "pictures/runs.png", "cat-layer1.png",
                 "goat-sentence2-layer1.svg", "sick.npy", "book.html")  # fmt: skip
     for name in (*pictures, "runs/my/average.pt", "dev.props", "report.md", "jobs/array.sbatch"):
         assert (place / name).stat().st_size > 0, name

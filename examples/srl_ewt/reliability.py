@@ -60,7 +60,7 @@ def draw(found: dict[str, Reliability], path: Path) -> None:
             [each.confidence for each in bins], [each.accuracy for each in bins],
             color=colour, marker=marker, markersize=4, label=f"{name}: error {table.error:.3f}",
         )  # fmt: skip
-    axes.set(xlabel="confidence", ylabel="share of right ones", xlim=(0, 1), ylim=(0, 1))
+    axes.set(xlabel="confidence", ylabel="share correct", xlim=(0, 1), ylim=(0, 1))
     axes.legend(frameon=False, fontsize=9)
     tidy(axes)
     save(figure, path)

@@ -2,6 +2,7 @@
 
 import inspect
 import logging
+import os
 from typing import Any
 
 import torch
@@ -128,6 +129,9 @@ def _load_model_ensemble_and_task(original: Any, filenames: Any, *args: Any, **k
     # Sharded checkpoints have other names than --path says.
     if not call.arguments["suffix"] and call.arguments["num_shards"] == 1:
         for filename in filenames:
+            if os.path.isdir(filename):
+                best = os.path.join(filename, "checkpoint_best.pt")
+                raise UserError(f"--path {filename} is a folder; give a file in it, such as {best}")
             if not PathManager.isfile(filename):
                 raise UserError(f"the checkpoint {filename} does not exist")
     found = original(filenames, *args, **kwargs)

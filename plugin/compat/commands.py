@@ -11,6 +11,8 @@ from selfattn_tasks.cli import disk_full_sentence, is_disk_full
 
 # How a spawned process's exception looks in its parent: as text.
 _FROM_WORKER = re.compile(r"^selfattn\.errors\.UserError: (.+?)\s*\Z", re.MULTILINE | re.DOTALL)
+# What fairseq/registry.py says of a choice without a default.
+_MISSING = re.compile(r"(\w+) is required!")
 # How gloo says that the process at the other end of a connection is gone.
 _LOST = re.compile(r"gloo/transport/.*(?:[Cc]onnection|Broken pipe)", re.DOTALL)
 
@@ -61,6 +63,10 @@ def explain(error: BaseException) -> str | None:
         )
     if isinstance(error, KeyError):
         return _unknown_metric(error)
+    if isinstance(error, AssertionError) and str(error).startswith("Must specify batch size"):
+        return "a batch size is missing: give --max-tokens or --batch-size"
+    if isinstance(error, ValueError) and (missing := _MISSING.fullmatch(str(error))):
+        return f"--{missing[1].replace('_', '-')} is missing: fairseq has no default for it"
     if type(error).__name__ == "ProcessRaisedException":  # torch.multiprocessing.spawn
         match = _FROM_WORKER.search(str(error))
         return match.group(1) if match else None

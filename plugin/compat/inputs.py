@@ -50,7 +50,7 @@ def explain_data() -> None:
                 raise
             raise UserError(
                 f"{data} holds no binarised text (such as train.en-de.en.bin): give a folder that "
-                "fairseq-preprocess wrote, or name --source-lang and --target-lang"
+                f"fairseq-preprocess wrote{_below(data)}, or name --source-lang and --target-lang"
             ) from error
         _warn_about_pieces(task)
         return task
@@ -66,6 +66,12 @@ def explain_data() -> None:
                 f"the data folder {data_path} has no {split} set ({split}.*.bin): binarise it, or "
                 "name existing sets (--train-subset, --valid-subset, --gen-subset)"
             ) from error
+
+
+def _below(data: str) -> str:
+    """What `selfattn prepare` wrote into *data*, for a message."""
+    path = os.path.join(data, "data-bin")
+    return f" (here {path})" if os.path.isdir(path) else ""
 
 
 def _check_data(data: str, task: str | None) -> None:

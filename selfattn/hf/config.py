@@ -21,8 +21,8 @@ LEAST = {
 # What torch and other models call our arguments.
 SYNONYMS = {
     **dict.fromkeys(("d_model", "embed_dim", "n_embd"), "hidden_size"),
-    **dict.fromkeys(("num_layers", "n_layers", "encoder_layers"), "num_hidden_layers"),
-    **dict.fromkeys(("nhead", "num_heads", "n_heads"), "num_attention_heads"),
+    **dict.fromkeys(("num_layers", "n_layers", "n_layer", "encoder_layers"), "num_hidden_layers"),
+    **dict.fromkeys(("nhead", "num_heads", "n_heads", "n_head"), "num_attention_heads"),
     **dict.fromkeys(("dim_feedforward", "ffn_dim"), "intermediate_size"),
     **dict.fromkeys(("hidden_dropout_prob", "resid_pdrop"), "dropout"),
     **dict.fromkeys(("attention_probs_dropout_prob", "attn_pdrop"), "attention_dropout"),
@@ -169,6 +169,8 @@ def _refuse_misspelt(others: dict[str, Any], known: list[str]) -> None:
             )
         close = [SYNONYMS[name]] if name in SYNONYMS else []
         if name not in _OF_TOKENIZERS:
-            close = close or difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+            near = [*known, *sorted(switches)]
+            close = close or difflib.get_close_matches(name, near, n=1, cutoff=0.8)
         if close:
-            raise UserError(f"SelfattnConfig has no argument {name!r}; do you mean {close[0]!r}?")
+            meant = f"switches={{{close[0]!r}: ...}}" if close[0] in switches else repr(close[0])
+            raise UserError(f"SelfattnConfig has no argument {name!r}; do you mean {meant}?")

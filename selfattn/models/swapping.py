@@ -141,7 +141,10 @@ def _check(
         if child != "self_attn":
             raise UserError("it is a decoder's cross-attention")
         if getattr(config, "masks", "none") != "forward":
-            raise UserError("a decoder's self-attention must not look ahead: set masks='forward'")
+            raise UserError(
+                "a decoder's self-attention must not look ahead: swap it by itself, with "
+                "only='decoder.*', masks='forward', include_self=True"
+            )
 
 
 def _replacement(

@@ -39,7 +39,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--to", required=True, choices=("hf", "fairseq", *GRAPHS), help="what to write")
     add("source", type=Path, metavar="SOURCE",
-        help="a checkpoint or a training's folder; for fairseq, of Hugging Face")  # fmt: skip
+        help="a checkpoint or a training's folder; for fairseq a Hugging Face folder")  # fmt: skip
     add("target", type=Path, metavar="TARGET", help="a folder; with --to fairseq a checkpoint")
     add("--data", metavar="FOLDER",
         help="dictionaries of a translation (default: beside it, or as in training)")  # fmt: skip
@@ -52,7 +52,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--trained-on", metavar="TEXT", help="for the model card: the data in words")
     add = parser.add_argument_group("with --to hf, of translation").add_argument
     add("--beam", type=int, help="width of the search (5)")
-    add("--lenpen", type=float, help="exponent of the length (1)")
+    add("--lenpen", type=float, help="length penalty (1)")
     add("--max-len-a", type=float, metavar="A", help="as of fairseq-generate (0)")
     add("--max-len-b", type=int, metavar="B", help="as of fairseq-generate (200)")
 

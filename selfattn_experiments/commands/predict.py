@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import shutil
 import sys
 import time
@@ -49,7 +50,7 @@ from typing import TYPE_CHECKING
 from selfattn.errors import UserError
 from selfattn_tasks.files import writing
 from selfattn_tasks.progress import Progress
-from selfattn_tasks.saved import find_checkpoint
+from selfattn_tasks.saved import find_checkpoint, find_model
 from selfattn_tasks.srl import SRL, Sentence, Text
 from selfattn_tasks.srl.tagger.output import FORMATS, Located, pieces
 from selfattn_tasks.srl.tagger.request import prose, read_queries
@@ -89,7 +90,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add, what = given.add_argument, given.add_mutually_exclusive_group()
     what.add_argument("--input", nargs="+", type=Path, metavar="FILE",
                       help="any format that `selfattn prepare srl` reads, a words and a props "
-                      "file, or two columns: word, and lemma of the predicate or -")  # fmt: skip
+                      "file, or two columns: word, and lemma of the predicate or -; of a model of "
+                      "translation, plain text, a sentence a line")  # fmt: skip
     add("--word-column", type=int, metavar="N", help="of --input, as for `selfattn prepare srl`")
     what.add_argument("--prose", type=Path, metavar="FILE", help="plain text")
     what.add_argument("--sentence", action="append", metavar="TEXT",
@@ -128,6 +130,12 @@ def check(args: argparse.Namespace) -> None:
         args.refuse("a model is missing; give --model MODEL")
     else:
         args.texts, args.checkpoint = [], [Path(path) for path in args.checkpoint]
+        for path in args.checkpoint:
+            if not find_model(path).exists() and " " in str(path):
+                args.refuse(f"{str(path)!r} is no checkpoint; a text needs --model MODEL before it")
+    if args.texts and os.path.isfile(args.texts[0]):
+        name = args.texts[0]
+        args.refuse(f"{name} is a file; give it as --input {name}, or --prose {name} (text, roles)")
     if args.input and args.predicates:
         args.refuse("--predicates belongs to sentences; --input names its predicates itself")
     if several := [name for name in names_in(args.predicates or ()) if len(name.split()) > 1]:
@@ -271,8 +279,9 @@ class Count:
         """Print it to stderr."""
         kinds = (f"{self.broken[kind]} {kind}" for kind in ("unique", "continuation", "reference"))
         print(
-            f"{self.total:,} propositions in {seconds:.1f} s: {60 * self.total / seconds:,.0f} a "
-            f"minute; structural constraints broken: {', '.join(kinds)}",
+            f"{self.total:,} proposition{'s' * (self.total != 1)} in {seconds:.1f} s: "
+            f"{60 * self.total / seconds:,.0f} a minute; structural constraints broken: "
+            f"{', '.join(kinds)}",
             file=sys.stderr,
         )
 

@@ -40,4 +40,4 @@ def take_over(args: argparse.Namespace) -> None:
 
     put(lines(), args)
     seconds = time.perf_counter() - start
-    print(f"{count:,} lines in {seconds:.1f} s", file=sys.stderr)
+    print(f"{count:,} line{'s' * (count != 1)} in {seconds:.1f} s", file=sys.stderr)

@@ -5,7 +5,7 @@ layers are its context, if that is an attention of this project, and its pool:
 
   selfattn show runs/my/checkpoint_best.pt "A dog runs on the beach."
   selfattn show runs/srl/checkpoint_best.pt "The old cat chased a mouse." \\
-      --predicate chased --layer all --output pictures/cat
+      --predicate chased --layer all --output cat
   selfattn show runs/snli/checkpoint_best.pt "A dog runs." "An animal moves." --layer all
 
 Writes PREFIX.png and PREFIX.svg, with several layers PREFIX-layer1.png and so on, with several
@@ -63,7 +63,12 @@ class Found:
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command to its parser."""
     add = parser.add_argument
-    add("checkpoint", type=Path, metavar="CHECKPOINT", help="or a folder of Hugging Face")
+    add(
+        "checkpoint",
+        type=Path,
+        metavar="CHECKPOINT",
+        help="a checkpoint, a training's folder or a Hugging Face folder",
+    )
     add("sentence", nargs="+", metavar="SENTENCE",
         help="one, in quotes; of a pair, for instance, with a model of sentences both")  # fmt: skip
     add("--layer", default="last", metavar="N", help="a number, last (default) or all")
@@ -309,7 +314,9 @@ def wanted_parts(found: Found, looks: Sequence[Any], what: Sequence[str] | None)
         if part not in there:
             raise UserError(f"--what {part}: {attention} has none; it has {', '.join(there)}")
     parts = what or there
-    counts = f"{len(found.layers)} layers, {len(found.tokens)} tokens"
+    counts = (
+        f"{len(found.layers)} layer{'s' * (len(found.layers) != 1)}, {len(found.tokens)} tokens"
+    )
     print(f"{attention}, {counts}: {', '.join(parts)}")
     return [[part for part in parts if part in look.parts] for look in looks]
 

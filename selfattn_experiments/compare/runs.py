@@ -1,6 +1,7 @@
 """Find the runs of a system: files by a pattern, their seeds, their logs."""
 
 import glob
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -173,6 +174,11 @@ def find_runs(system: System, test_set: str, several: bool) -> tuple[list[Found]
         system.files(test_set),
         key=lambda path: [int(t) if t.isdigit() else t for t in re.split(r"(\d+)", str(path))],
     )
+    if not paths and (folders := list(filter(os.path.isdir, glob.glob(pattern)))):
+        raise UserError(
+            f"{pattern!r}, the pattern of {system.name}, matches only folders, such as "
+            f"{folders[0]}; add the name of the hypotheses, such as /test.hyp"
+        )
     if not paths:
         raise UserError(
             f"no file matches {pattern!r}, the pattern of {system.name}; put it in quotes so that "

@@ -247,7 +247,7 @@ def _described(parts: Parts, known: set[str], kind: Kind) -> dict[str, Any]:
         found = {name: counts.classes(examples) for name, examples in parts.items()}
         first, learned = next(iter(found.items()))
         if len(learned) < 2:
-            raise UserError(f"the {first} data have one class only: {', '.join(learned)}")
+            raise UserError(f"part {first}: the data have one class only: {', '.join(learned)}")
     labels = sorted({label for own in found.values() for label in own})
     return {
         "labels": list(NLI_LABELS) if kind is Kind.NLI else labels,

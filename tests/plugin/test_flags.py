@@ -70,6 +70,20 @@ def test_wrong_flags_end_in_one_sentence(case, toy_train, tmp_path):
     assert not list(tmp_path.rglob("*.pt"))
 
 
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--optimizer adam", "a batch size is missing: give --max-tokens or --batch-size"),
+        ("--max-tokens 100", "--optimizer is missing"),
+    ],
+)
+def test_what_fairseq_has_no_default_for_is_named(flags, message, toy_data, run_module):
+    train = [toy_data, "--user-dir", "plugin", "--arch", "transformer_mtsa_tiny", "--cpu"]
+    done = run_module("fairseq_cli.train", [*train, *flags.split()])
+    assert done.returncode == 1
+    assert done.stderr.strip().splitlines()[-1].startswith(f"fairseq-train: error: {message}")
+
+
 def test_help_shows_the_flags_of_the_architecture(run_module):
     done = run_module(
         "fairseq_cli.train", ["--user-dir", "plugin", "--arch", "transformer_mtsa", "--help"]

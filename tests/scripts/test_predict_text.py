@@ -171,6 +171,22 @@ def test_the_translation_model_that_comes_with_the_package(run_cli, repo_root, t
     assert done.stderr.startswith("3 lines in "), done.stderr
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            ["--model", "srl-en-small", "text.txt"],
+            "text.txt is a file; give it as --input text.txt",
+        ),
+        (["A dog runs."], "'A dog runs.' is no checkpoint; a text needs --model MODEL before it"),
+    ],
+)
+def test_a_text_is_neither_a_file_nor_a_checkpoint(given, message, run_cli, repo_root, tmp_path):
+    (tmp_path / "text.txt").write_text("The cat chased a mouse.\n")
+    done = run_cli([repo_root / "scripts/predict_srl.py", *given], cwd=tmp_path)
+    assert done.returncode != 0 and message in done.stderr
+
+
 def test_the_model_that_comes_with_the_package(run_cli, repo_root, tmp_path):
     pytest.importorskip("safetensors")
     script = repo_root / "scripts/predict_srl.py"

@@ -86,8 +86,8 @@ def test_the_folder(prepare, place):
         "unknown; 1 empty sentences",
         "dictionary of 8 words",
         "vectors of 3 numbers for 3 words; words of the text without one: train",
-        "warning: 1 of the examples of valid in train",
-        "warning: 1 of the examples of train repeat others of it",
+        "warning: examples of valid that are also in train: 1",
+        "warning: examples of train that repeat others of it: 1",
     ):
         assert line in done.stdout
 

@@ -115,9 +115,13 @@ def report(meta: dict[str, Any]) -> None:
 
 def warnings(meta: dict[str, Any]) -> list[str]:
     """What is odd about the data, or makes scores better than they are."""
-    found = [f"{n:,} of the examples of {name}" for name, n in meta["overlaps"].items() if n]
+    found = [
+        f"examples of {name.replace(' in ', ' that are also in ')}: {n:,}"
+        for name, n in meta["overlaps"].items()
+        if n
+    ]
     found += [
-        f"{n:,} of the examples of {name} repeat others of it"
+        f"examples of {name} that repeat others of it: {n:,}"
         for name, n in meta["repeated"].items()
         if n
     ]

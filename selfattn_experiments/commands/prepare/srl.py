@@ -44,7 +44,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="the column of the words, counted from 1 (the first, or the second where the first "
         "counts the words of each sentence)")  # fmt: skip
     add("--keep-case", action="store_true", help="do not lower-case the words of the dictionary")
-    add("--vocab-size", type=int, default=0, help="keep the most frequent words only (0: all)")
+    add("--vocab-size", type=int, default=0, help="keep only the N most frequent words (0: all)")
     add("--min-count", type=int, default=1, help="keep words that occur this often (1)")
 
 

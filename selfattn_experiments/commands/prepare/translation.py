@@ -58,8 +58,11 @@ def main(args: argparse.Namespace) -> None:
     options = from_flags(Options, args, cleaning=from_flags(Cleaning, args))
     splits = None
     if args.pair is None:
-        if not (args.train and args.valid):
-            raise UserError("--train and --valid are missing: give both, or --pair SOURCE TARGET")
+        missing = [f"--{name}" for name in ("train", "valid") if not getattr(args, name)]
+        if missing:
+            raise UserError(
+                f"{' and '.join(missing)} missing: give both parts, or --pair SOURCE TARGET"
+            )
         prefixes = by_part(train=args.train, valid=args.valid, test=args.test)
         splits = {
             name: find_pair(prefix, options, f"--{name.rstrip('0123456789')}")

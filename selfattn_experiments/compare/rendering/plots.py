@@ -96,7 +96,8 @@ def _runs(report: Report) -> Any:
             if drawn is not None:
                 axes.plot([place + 0.2] * 2, drawn, color=colour, linewidth=2)
             axes.plot([place + 0.2], [summary.mean], "D", color=colour, markersize=6)
-        axes.set_xticks(range(len(systems)), systems, rotation=0 if len(systems) < 4 else 30)
+        turned: dict[str, Any] = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"}
+        axes.set_xticks(range(len(systems)), systems, **turned if len(systems) > 3 else {})
         axes.set_xlim(-0.5, len(systems) - 0.5)
         tidy(axes, grid="y")
     title = "every run; mean with 95 % interval over seeds" + _CUT * cut
@@ -209,6 +210,6 @@ def draw_rates(rates: Sequence[Rate], path: Path) -> None:
         ("unequal ones called equivalent", green),
     ):  # fmt: skip
         axes.plot([], [], "D-", color=colour, markersize=5, linewidth=2, label=name)
-    axes.legend(frameon=False, fontsize=9)
+    axes.legend(frameon=False, fontsize=9, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3)
     tidy(axes, grid="x")
     save(figure, path)

@@ -186,7 +186,8 @@ class Predictor:
         """The predicates of some of the sentences that were read."""
         if not self.finders:
             raise UserError(
-                "this model was trained without predicate identification: give --predicates"
+                "this model was trained without predicate identification: give --predicates, or, "
+                "with --input, leave out --find-predicates"
             )
         probabilities = []
         for member in self.finders:
