@@ -50,7 +50,8 @@ def explain_data() -> None:
                 raise
             raise UserError(
                 f"{data} holds no binarised text (such as train.en-de.en.bin): give a folder that "
-                f"fairseq-preprocess wrote{_below(data)}, or name --source-lang and --target-lang"
+                f"fairseq-preprocess wrote{_below(str(data))}, or name --source-lang and "
+                "--target-lang"
             ) from error
         _warn_about_pieces(task)
         return task

@@ -314,9 +314,7 @@ def wanted_parts(found: Found, looks: Sequence[Any], what: Sequence[str] | None)
         if part not in there:
             raise UserError(f"--what {part}: {attention} has none; it has {', '.join(there)}")
     parts = what or there
-    counts = (
-        f"{len(found.layers)} layer{'s' * (len(found.layers) != 1)}, {len(found.tokens)} tokens"
-    )
+    counts = f"{len(found.layers)} layers, {len(found.tokens)} tokens"
     print(f"{attention}, {counts}: {', '.join(parts)}")
     return [[part for part in parts if part in look.parts] for look in looks]
 

@@ -212,7 +212,7 @@ def test_a_sentence_for_a_person(whole, run_cli):
     words, roles = done.stdout.rstrip().split("\n")
     assert words.split() == "A goat drew the tulip .".split()
     assert roles[words.index("drew") :].startswith("[V")
-    assert re.search(r"^1 propositions in .* a minute", done.stderr, re.MULTILINE)
+    assert re.search(r"^1 proposition in .* a minute", done.stderr, re.MULTILINE)
     typed = predict(run_cli, best, "--predicates", "2", stdin="A goat drew the tulip.\n")
     assert typed.stdout == done.stdout
     two = predict(run_cli, best, "--predicates", "drew", "--format", "jsonl",

@@ -148,7 +148,7 @@ def test_semantic_roles(run_cli, repo_root, tmp_path):
     [
         (["--system", "runs/none-*/one.out"], "no file matches 'runs/none-*/one.out'"),
         (["--system", ""], "--system is '', but must be a pattern of files, or NAME=PATTERN"),
-        (["--system", "."], "no file matches '.', the pattern of .;"),
+        (["--system", "."], "'.', the pattern of ., matches only folders, such as .;"),
         *[
             (["--relevant", bad], f"--relevant is {float(bad)}, but must be a number above 0")
             for bad in ("inf", "nan", "0")
