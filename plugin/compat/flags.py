@@ -21,8 +21,12 @@ from ._patch import check_flags, wrap
 from .checkpoint_errors import stored_flag
 
 # How names of what validations log end, by what is better: more or less of it.
-_SCORES = ("accuracy", "bleu", "f1", "precision", "recall", "perfect_props", "pearson", "spearman")
+_SCORES = (
+    "accuracy", "bleu", "f1", "precision", "recall", "perfect_props", "pearson", "spearman",
+    "reward",
+)  # fmt: skip
 _LOSSES = ("loss", "ppl", "mse")
+_BATCH_SIZE = ("--batch-size", "--max-sentences")
 _MOST_ITEMS = 10_000  # of a list that * repeats
 
 
@@ -183,7 +187,8 @@ def complete_validation() -> None:
     def add_defaults(parser: ArgumentParser, given: Sequence[str]) -> None:
         # fairseq-validate's is the only parser whose --task has no default.
         if any(a.dest == "task" and a.default is None for a in parser._actions):
-            parser.set_defaults(task="translation", max_tokens=12000)
+            sized = any(word.partition("=")[0] in _BATCH_SIZE for word in given)
+            parser.set_defaults(task="translation", max_tokens=None if sized else 12000)
 
 
 def complete_help() -> None:

@@ -41,7 +41,7 @@ def join_processes() -> None:
             return original(cfg, main, **kwargs)
         if training.distributed_init_method is None:
             # With a port they may be SLURM's; without, fairseq would start them.
-            if training.distributed_world_size > 1 and training.distributed_port <= 0:
+            if training.distributed_world_size != 1 and training.distributed_port <= 0:
                 raise UserError(
                     f"--distributed-world-size {training.distributed_world_size} (default: the "
                     "number of GPUs) starts one process for each GPU, and this is a CPU: give "

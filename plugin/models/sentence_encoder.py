@@ -156,7 +156,11 @@ class SentenceEncoderModel(BaseFairseqModel):
         return super().load_state_dict(warm_start.fit_names(self, state_dict), *args, **kwargs)
 
     def _with_own_words(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """The weights of another model, its word vectors in the order of this one's words."""
+        """The weights of another model, its word vectors in the order of this one's words.
+
+        Without vectors of these words there is no table among them: the new one then counts as new.
+        """
+        state = {k: v for k, v in state.items() if k != FROZEN}
         own = self.network.table.trained.weight.detach().clone()
         stored, rows = stored_words(state, warm_start.task_state())
         known = [(n, rows[word]) for n, word in enumerate(self.words) if word in rows]
@@ -164,7 +168,9 @@ class SentenceEncoderModel(BaseFairseqModel):
             here, there = map(list, zip(*known, strict=True))
             own[here] = stored[there].to(own)
             logger.info("%d of %d words start from its vectors", len(known), len(self.words))
-        return {k: v for k, v in state.items() if k != FROZEN} | {TRAINED: own}
+            return state | {TRAINED: own}
+        state.pop(TRAINED, None)
+        return state
 
 
 def add_context_args(parser: ArgumentParser) -> None:

@@ -101,12 +101,13 @@ class SentencesTask(FairseqTask):
         return criterion_of(self.kind)
 
     @property
-    def sentence_lengths(self) -> tuple[float, float]:
+    def sentence_lengths(self) -> tuple[float, float] | None:
         """Mean and standard deviation of a training sentence's words; of trees, whole sentences.
 
-        What ``--biblosa-block-length auto`` asks for.
+        What ``--biblosa-block-length auto`` asks for. None with ``--max-length``: the sentences
+        that remain must be counted.
         """
-        return self.folder.lengths
+        return self.folder.lengths if self.cfg.max_length is None else None
 
     @property
     def lowest_score(self) -> float | None:

@@ -4,6 +4,10 @@ import pytest
 
 pytest.importorskip("fairseq")
 
+from fairseq import options  # noqa: E402
+
+import plugin  # noqa: E402, F401 - mends fairseq
+
 CASES = {
     "odd heads": (
         ("--encoder-embed-dim", "63", "--encoder-attention-heads", "3"),
@@ -22,6 +26,10 @@ CASES = {
     "the worst as the best": (
         ("--best-checkpoint-metric", "bleu"),
         "--best-checkpoint-metric bleu is better the higher it is: add --maximize-best-",
+    ),
+    "the worst reward as the best": (
+        ("--best-checkpoint-metric", "reward"),
+        "--best-checkpoint-metric reward is better the higher it is: add --maximize-best-",
     ),
     "the best of the losses as the worst": (
         ("--maximize-best-checkpoint-metric",),
@@ -82,6 +90,13 @@ def test_what_fairseq_has_no_default_for_is_named(flags, message, toy_data, run_
     done = run_module("fairseq_cli.train", [*train, *flags.split()])
     assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-1].startswith(f"fairseq-train: error: {message}")
+
+
+@pytest.mark.parametrize(("flags", "tokens"), [("", 12000), ("--batch-size 2", None)])
+def test_validation_limits_tokens_only_without_a_batch_size(flags, tokens):
+    words = ["data", "--path", "x.pt", *flags.split()]
+    parsed = options.parse_args_and_arch(options.get_validation_parser(), words)
+    assert (parsed.max_tokens, parsed.task) == (tokens, "translation")
 
 
 def test_help_shows_the_flags_of_the_architecture(run_module):

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
@@ -275,3 +276,9 @@ def test_a_language_model_is_fine_tuned(prepare, train, run_cli, tmp_path):
     done = train(data, tmp_path / "x", *start, *more, "--hidden-size", "4", "--embed-dim", "12",
                  "--context", "lstm", ok=False)  # fmt: skip
     assert done.returncode == 0  # the words still fit
+    saved = checkpoints.read(tmp_path / "lm" / "checkpoint_last.pt")
+    saved["model"] = {f"decoder.{name}": weight for name, weight in saved["model"].items()}
+    torch.save(saved, tmp_path / "other.pt")
+    other = ("--finetune-from-model", tmp_path / "other.pt")
+    done = train(data, tmp_path / "y", *other, *more, ok=False)
+    assert done.returncode != 0 and "other.pt has no weight of the name and shape" in done.stderr

@@ -216,6 +216,7 @@ def test_only_training_is_shuffled_and_shortened(folder):
         assert abs(sizes - sorted(sizes)).max() <= 12
     task.load_dataset("valid")
     assert task.dataset("valid").can_reuse_epoch_itr_across_epochs
+    assert task.sentence_lengths is None  # --biblosa-block-length auto counts what remains
     with pytest.raises(UserError, match="--max-length -1 leaves none of the 40 training"):
         built(data, "--max-length", "-1")
 
