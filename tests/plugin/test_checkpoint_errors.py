@@ -148,6 +148,23 @@ def test_a_task_with_a_dictionary_for_each_language():
         vocabulary.check(task, state, "x.pt")
 
 
+def test_the_mask_that_denoising_adds_to_the_dictionary_is_no_other_vocabulary():
+    from plugin.compat import vocabulary
+    from tests.plugin.test_fairseq_features import dictionary
+
+    task = SimpleNamespace(source_dictionary=dictionary(20))
+    for symbol in ("<mask>", "<other>"):
+        words = dictionary(20)
+        words.add_symbol(symbol)
+        pretrained = SimpleNamespace(source_dictionary=words)
+        state = {vocabulary.FINGERPRINTS: vocabulary.fingerprints(pretrained)}
+        if symbol == "<mask>":
+            vocabulary.check(task, state, "x.pt")
+        else:
+            with pytest.raises(UserError, match="is not the one that x.pt was trained with"):
+                vocabulary.check(task, state, "x.pt")
+
+
 class Touch:
     def __init__(self, path):
         self.path = path
