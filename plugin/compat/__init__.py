@@ -38,6 +38,7 @@ _FIXES = (
     flags.evaluate_nothing,
     flags.check_overrides,
     flags.check_best,
+    flags.check_tagging,
     flags.check_named_files,
     runtime.allow_ddp_on_cpu,
     processes.join_processes,

@@ -163,6 +163,28 @@ def check_best() -> None:
         raise UserError(f"--best-checkpoint-metric {metric} is better {end}")
 
 
+def check_tagging() -> None:
+    """Refuse flags of fairseq that the criterions of tagging do not follow.
+
+    They would do nothing, or read another file. Fix: say so.
+    """
+
+    @check_flags
+    def check(flags: Namespace) -> None:
+        criterion = getattr(flags, "criterion", None)
+        if criterion in ("bio_tagging", "bio_crf") and getattr(flags, "sentence_avg", False):
+            raise UserError(
+                f"--sentence-avg does not fit --criterion {criterion}, whose loss is a mean over "
+                "words; leave it out"
+            )
+        subset = getattr(flags, "train_subset", "train")
+        if getattr(flags, "scaffold", None) and subset != "train":
+            raise UserError(
+                f"--train-subset {subset} does not fit --scaffold, which reads the sentences of "
+                "the set train; leave one of them out"
+            )
+
+
 def _before_parsing(prepare: Callable[[ArgumentParser, Sequence[str]], None]) -> None:
     """Have a function change the parser of a fairseq command before it parses these words."""
 

@@ -73,6 +73,8 @@ def build(data):
         ("--word-embeddings none.txt --keep-vectors few", "--keep-vectors few is not allowed"),
         ("--criterion bio_crf", "--eval-decoder argmax does not fit --criterion bio_crf"),
         ("--criterion bio_crf --target predicates", "predicates does not fit --criterion bio_crf"),
+        ("--sentence-avg", "--sentence-avg does not fit --criterion bio_tagging"),
+        ("--scaffold x --train-subset valid", "--train-subset valid does not fit --scaffold"),
         ("--tune-features", "--tune-features needs --features FOLDER"),
         ("--features none", "--features none is not a folder"),
         ("--max-length 2", "--max-length 2 leaves none of the"),
