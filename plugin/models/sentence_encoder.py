@@ -160,17 +160,16 @@ class SentenceEncoderModel(BaseFairseqModel):
 
         Without vectors of these words there is no table among them: the new one then counts as new.
         """
-        state = {k: v for k, v in state.items() if k != FROZEN}
         own = self.network.table.trained.weight.detach().clone()
         stored, rows = stored_words(state, warm_start.task_state())
+        others = {k: v for k, v in state.items() if k not in (FROZEN, TRAINED)}
         known = [(n, rows[word]) for n, word in enumerate(self.words) if word in rows]
         if known and stored is not None and stored.shape == (len(rows), own.shape[1]):
             here, there = map(list, zip(*known, strict=True))
             own[here] = stored[there].to(own)
             logger.info("%d of %d words start from its vectors", len(known), len(self.words))
-            return state | {TRAINED: own}
-        state.pop(TRAINED, None)
-        return state
+            others[TRAINED] = own
+        return others
 
 
 def add_context_args(parser: ArgumentParser) -> None:

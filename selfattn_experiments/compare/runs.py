@@ -174,12 +174,12 @@ def find_runs(system: System, test_set: str, several: bool) -> tuple[list[Found]
         system.files(test_set),
         key=lambda path: [int(t) if t.isdigit() else t for t in re.split(r"(\d+)", str(path))],
     )
-    if not paths and (folders := list(filter(os.path.isdir, glob.glob(pattern)))):
-        raise UserError(
-            f"{pattern!r}, the pattern of {system.name}, matches only folders, such as "
-            f"{folders[0]}; add the name of the hypotheses, such as /test.hyp"
-        )
     if not paths:
+        if folders := list(filter(os.path.isdir, glob.glob(pattern))):
+            raise UserError(
+                f"{pattern!r}, the pattern of {system.name}, matches only folders, such as "
+                f"{folders[0]}; add the name of the hypotheses, such as /test.hyp"
+            )
         raise UserError(
             f"no file matches {pattern!r}, the pattern of {system.name}; put it in quotes so that "
             "the shell leaves it alone, and look whether the runs are finished"

@@ -67,9 +67,7 @@ class Curves:
             add_point(self.train_loss, record, "loss")
         elif record.kind not in ("train", "train_inner"):
             self.subset = self.subset or record.kind  # fairseq validates in the order of the flag
-            if record.kind != self.subset:
-                return
-            for name in record.values:
+            for name in record.values if record.kind == self.subset else ():
                 add_point(self.valid.setdefault(name, []), record, name)
 
 
