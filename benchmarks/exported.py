@@ -14,9 +14,11 @@ import torch
 from selfattn.config import CONFIGS
 from selfattn.errors import needed
 from selfattn.hf import SelfattnConfig, SelfattnForConditionalGeneration
+from selfattn_experiments.machine import facts
 from selfattn_tasks.exported import graphs
 from selfattn_tasks.exported.networks import translation_networks
 
+from .table import origin
 from .timing import Effort, Timing, compare
 
 LENGTHS = (30, 128)
@@ -36,6 +38,7 @@ def main() -> None:
     print("|---" * (3 + len(ratios)) + "|")
     for mechanism in args.mechanisms:
         print(_row(mechanism, args), flush=True)
+    print("\n" + origin(facts("cpu")))
 
 
 def _row(mechanism: str, args: argparse.Namespace) -> str:

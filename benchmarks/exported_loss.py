@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from selfattn.errors import needed
+from selfattn_experiments.machine import facts
 from selfattn_tasks.batches import batches
 from selfattn_tasks.exported import graphs, networks
 from selfattn_tasks.sentences.formats.reading import read
@@ -26,6 +27,8 @@ from selfattn_tasks.sentences.model.predictor import Predictor as Classifier
 from selfattn_tasks.srl.formats import conll
 from selfattn_tasks.srl.metrics import tag_f1
 from selfattn_tasks.srl.tagger.predictor import Predictor as Labeller
+
+from .table import origin
 
 # A network by name: arrays to arrays.
 Run = Callable[..., list[np.ndarray]]
@@ -42,7 +45,8 @@ def main() -> None:
     model = networks.read(args.checkpoint)
     score = {"tagger": _f1, "translation": _bleu}.get(model.facts["kind"], _figure)
     for name, runs, size in _forms(model):
-        print(f"{name}: {score(args, model, runs):.2f}, {size / 1e6:.2f} MB", flush=True)
+        print(f"- {name}: {score(args, model, runs):.2f}, {size / 1e6:.2f} MB", flush=True)
+    print("\n" + origin(facts("cpu")))
 
 
 def _forms(model: networks.Exported) -> Iterator[tuple[str, dict[str, Run], int]]:

@@ -14,9 +14,11 @@ from typing import Any
 import torch
 
 from plugin.models.transformer import AttentionTransformerModel
+from selfattn_experiments.machine import facts
 from selfattn_tasks.hf import translation
 from selfattn_tasks.text import read_lines
 
+from .table import origin
 from .timing import Effort, Step, compare
 
 Batches = list[list[torch.Tensor]]
@@ -52,7 +54,7 @@ def main() -> None:
     ids = sorted(map(torch.tensor, tokenizer(read_lines(args.source))["input_ids"]), key=len)
     pairs = list(zip(theirs(_cut(ids, args.batch)), ours(_cut(ids, args.batch)), strict=True))
     equal = sum(a == b for a, b in pairs)
-    print(f"equal translations: {equal} of {len(ids)}", flush=True)
+    print(f"- equal translations: {equal} of {len(ids)}", flush=True)
     if args.sentences:
         some = _cut(ids[:: max(1, len(ids) // args.sentences)], args.batch)
         effort = Effort(args.seconds, 0.0, 3, 50)
@@ -65,8 +67,9 @@ def main() -> None:
 
         timing = compare(step, reference, "cpu", effort)
         low, high = 1 / timing.ratio_high, 1 / timing.ratio_low
-        print(f"sentences a second beside fairseq: {1 / timing.ratio:.2f} ({low:.2f}-{high:.2f})")
-        print(f"of its time, in the decoder: {_share(model, step):.2f}")
+        print(f"- sentences a second beside fairseq: {1 / timing.ratio:.2f} ({low:.2f}-{high:.2f})")
+        print(f"- of its time, in the decoder: {_share(model, step):.2f}")
+    print("\n" + origin(facts("cpu")))
 
 
 def _cut(ids: list[torch.Tensor], size: int) -> Batches:

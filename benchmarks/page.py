@@ -24,6 +24,8 @@ from selfattn.errors import needed
 from selfattn_experiments.machine import facts
 from selfattn_tasks.cli import run
 
+from .table import origin
+
 
 def asked(url: str, typed: list[str], ready: Barrier, seconds: float) -> tuple[int, list[str]]:
     """How many answers one client got, behind a first one of each client, and the errors."""
@@ -66,10 +68,11 @@ def load(url: str, process: int, args: argparse.Namespace) -> None:
         sizes.append(memory().rss)
     errors = [error for _, found in rows for error in found]
     answers = sum(count for count, _ in rows)
-    print(f"{args.clients} clients, {args.seconds} s: {answers} answers, {len(errors)} errors")
-    print("MiB before, at each quarter, after the last:", *(f"{s / 2**20:.0f}" for s in sizes))
-    print(*(f"{name}: {value}" for name, value in facts("cpu").items() if value), sep="\n")
-    print(*dict.fromkeys(errors), sep="\n")
+    print(f"- {args.clients} clients, {args.seconds} s: {answers} answers, {len(errors)} errors")
+    print("- MiB before, at each quarter, after the last:", *(f"{s / 2**20:.0f}" for s in sizes))
+    print(*(f"- {error}" for error in dict.fromkeys(errors)), sep="\n")
+    machine = facts("cpu")
+    print("\n" + origin(machine, int(machine["cores"])))
 
 
 def screenshot(url: str, texts: list[str], path: Path) -> None:

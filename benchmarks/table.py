@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -183,17 +183,22 @@ def markdown(rows: Sequence[Row]) -> str:
         batches = {row.length: row.batch for row in rows}
         lines.append(["*sentences*", "", *(str(batches[n]) for n in lengths)])
         parts.append("\n".join(as_markdown(header, lines, left=1)))
-    return "\n\n".join([*parts, _origin(rows[0])])
+    return "\n\n".join([*parts, origin(rows[0].facts, rows[0].threads, rows[0].dtype)])
 
 
-def _origin(row: Row) -> str:
-    """Machine, versions, commit and command in one line."""
-    facts = row.facts
-    threads = f"{row.threads} thread{'s' * (row.threads > 1)} of {facts.get('cores')}"
-    where = facts.get("gpu") or f"{facts.get('cpu')}, {threads}"
+def origin(facts: Mapping[str, str], threads: int = 1, dtype: str = "float32") -> str:
+    """Machine, versions, commit and command in one line.
+
+    Args:
+        facts: of ``selfattn_experiments.machine.facts``.
+        threads: of a CPU.
+        dtype: of the model.
+    """
+    cores = f"{threads} thread{'s' * (threads > 1)} of {facts.get('cores')}"
+    where = facts.get("gpu") or f"{facts.get('cpu')}, {cores}"
     triton = f", triton {facts['triton']}" if facts.get("gpu") and facts.get("triton") else ""
     return (
-        f"{where}, {row.dtype}; Python {facts.get('python')}, torch {facts.get('torch')}{triton}; "
+        f"{where}, {dtype}; Python {facts.get('python')}, torch {facts.get('torch')}{triton}; "
         f"commit {facts.get('commit') or 'unknown'}, {facts.get('date')}: "
         f"`{facts.get('command')}`"
     )

@@ -57,6 +57,8 @@ def typed_command() -> str:
     if script.suffix == ".py" and script.name != "__main__.py":
         inside = root in script.parents
         program = ["python", script.relative_to(root).as_posix() if inside else script.name]
+        if inside and (script.parent / "__init__.py").exists():  # it does not run as a file
+            program[1:] = ["-m", ".".join(script.relative_to(root).with_suffix("").parts)]
     return relative_command([*program, *sys.argv[1:]])
 
 

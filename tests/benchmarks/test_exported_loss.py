@@ -25,7 +25,7 @@ def test_a_tagger_as_a_graph_scores_what_it_scores_in_pytorch(tmp_path, monkeypa
     model = find_checkpoint(Path("srl-en-small"))
     monkeypatch.setattr("sys.argv", ["exported_loss", str(model), str(tmp_path / "gold.conll")])
     exported_loss.main()
-    rows = re.findall(r"^(\S+): (\S+), (\S+) MB$", capsys.readouterr().out, flags=re.MULTILINE)
+    rows = re.findall(r"^- (\S+): (\S+), (\S+) MB$", capsys.readouterr().out, flags=re.MULTILINE)
     assert [name for name, *_ in rows] == ["PyTorch", "float32", "int8"]
     assert rows[0][1] == rows[1][1] == "100.00"
     assert float(rows[2][2]) < 0.6 * float(rows[1][2])

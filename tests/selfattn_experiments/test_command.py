@@ -137,10 +137,11 @@ def test_train_becomes_fairseq_train(monkeypatch, run_cli, capsys):
         ("/usr/bin/selfattn", "selfattn compare 'a b'"),
         ("/clone/selfattn_experiments/__main__.py", "selfattn compare 'a b'"),
         ("scripts/compare_bleu.py", "python scripts/compare_bleu.py 'a b'"),
+        ("benchmarks/exported.py", "python -m benchmarks.exported 'a b'"),
     ],
 )
 def test_a_record_names_the_command_as_it_can_be_typed(monkeypatch, program, typed):
-    verb = [] if program.startswith("scripts") else ["compare"]
+    verb = [] if program[0] != "/" else ["compare"]
     monkeypatch.setattr("sys.argv", [program, *verb, "a b"])
     assert typed_command() == typed
 
