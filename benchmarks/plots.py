@@ -42,7 +42,10 @@ _QUARTILES = ("ratio_low", "ratio_high")
 _LINES_FROM = 3
 _OURS = tuple(set(CONFIGS) - {"multihead"})
 _RIVALS = ("algorithm1", "textbook")
-_MORE = ("#a6761d", "#e7298a", "#1b9e77", "#7570b3", "#66a61e", "#d95f02")
+_MORE = (
+    "#a6761d", "#e7298a", "#1b9e77", "#7570b3", "#66a61e", "#d95f02",
+    "#666666", "#17becf", "#1f3b70", "#8c564b", "#bc80bd",
+)  # fmt: skip
 
 
 def draw(rows: Sequence[Row], folder: Path) -> list[Path]:
@@ -79,12 +82,13 @@ def _lines(figure: Any, rows: Sequence[Row], what: str, column: str) -> None:
     lengths = sorted({row.length for row in rows})
     lines = []
     methods = list(dict.fromkeys((row.method, row.label) for row in rows))
-    for index, (method, label) in enumerate(methods):
+    styles = _styles([method for method, _ in methods])
+    for method, label in methods:
         mine = sorted((row for row in rows if row.method == method), key=lambda row: row.length)
         points = [(r.length, getattr(r, column)) for r in mine if getattr(r, column) is not None]
         if not points:
             continue
-        colour, marker = _STYLES.get(method, (_MORE[index % len(_MORE)], "P"))
+        colour, marker = styles[method]
         ours = method.startswith(_OURS) and not method.endswith(_RIVALS)
         line = axes.plot(
             *zip(*points, strict=True), color=colour, marker=marker, markersize=4.5,
@@ -115,6 +119,7 @@ def _dots(figure: Any, rows: Sequence[Row], what: str, column: str) -> None:
     """A panel for each length, a dot with its quartiles for each method."""
     lengths = sorted({row.length for row in rows})
     methods = list(dict.fromkeys((row.method, row.label) for row in rows))
+    styles = _styles([method for method, _ in methods])
     panels = figure.subplots(1, len(lengths), sharex=True, sharey=True, squeeze=False)[0]
     for axes, length in zip(panels, lengths, strict=True):
         for place, (method, _) in enumerate(methods):
@@ -125,7 +130,7 @@ def _dots(figure: Any, rows: Sequence[Row], what: str, column: str) -> None:
                 axes.annotate(why, (1.0, place), fontsize=9, va="center")
                 continue
             low, high = (mine[0].ratio_low, mine[0].ratio_high) if what == "time" else (value,) * 2
-            colour, marker = _STYLES.get(method, (_MORE[place % len(_MORE)], "P"))
+            colour, marker = styles[method]
             axes.plot([low, high], [place, place], color=colour, linewidth=5, alpha=0.35)
             axes.plot([value], [place], color=colour, marker=marker, markersize=6)
             axes.annotate(
@@ -139,6 +144,13 @@ def _dots(figure: Any, rows: Sequence[Row], what: str, column: str) -> None:
         axes.set_xlabel(_axis(rows, what), fontsize=9)
     panels[0].set_yticks(range(len(methods)), [label for _, label in methods])
     panels[0].invert_yaxis()
+
+
+def _styles(methods: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Colour and marker of each method; those without their own take the others in turn."""
+    others = [method for method in methods if method not in _STYLES]
+    more = {method: (_MORE[i % len(_MORE)], "P") for i, method in enumerate(others)}
+    return {**_STYLES, **more}
 
 
 def _axis(rows: Sequence[Row], what: str) -> str:

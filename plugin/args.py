@@ -162,19 +162,20 @@ def choose_presets(args: Namespace, published: str | None = None) -> None:
         set_defaults(args, **{f"{name}_preset": preset})
 
 
-def check_heads(embed_dim: int, num_heads: int) -> None:
+def check_heads(embed_dim: int, num_heads: int, side: str = "encoder") -> None:
     """Refuse sizes that are impossible for any attention.
 
     Args:
-        embed_dim: width of the encoder.
+        embed_dim: width of the encoder or decoder.
         num_heads: number of heads.
+        side: ``"encoder"`` or ``"decoder"``.
 
     Raises:
         UserError: if the heads do not divide the width.
     """
     if num_heads < 1 or embed_dim % num_heads:
         raise UserError(
-            f"--encoder-attention-heads {num_heads} does not divide --encoder-embed-dim "
+            f"--{side}-attention-heads {num_heads} does not divide --{side}-embed-dim "
             f"{embed_dim}; choose a divisor of it"
         )
 

@@ -36,7 +36,8 @@ def keep_last_batch() -> None:
         if not len(indices):
             raise UserError(
                 "no sentence is left to make a batch of: there is none, or all are longer than "
-                "--max-source-positions and --max-target-positions allow"
+                "--max-source-positions, --max-target-positions, --tokens-per-sample or "
+                "--max-tokens allows"
             )
         batches = original(indices, *args, **kwargs)
         if kwargs.get("fixed_shapes") is not None:  # for TPUs, in another order

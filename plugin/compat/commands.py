@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from traceback import walk_tb
 from types import TracebackType
+from typing import Any
 
 from selfattn.errors import UserError
 from selfattn_tasks.cli import disk_full_sentence, is_disk_full
@@ -65,6 +66,8 @@ def explain(error: BaseException) -> str | None:
         return _unknown_metric(error)
     if isinstance(error, AssertionError) and str(error).startswith("Must specify batch size"):
         return "a batch size is missing: give --max-tokens or --batch-size"
+    if isinstance(error, AssertionError) and str(error) and _raised_by(error)[0] == "fairseq_cli":
+        return str(error)  # what fairseq's commands assert themselves is about their flags
     if isinstance(error, ValueError) and (missing := _MISSING.fullmatch(str(error))):
         return f"--{missing[1].replace('_', '-')} is missing: fairseq has no default for it"
     if type(error).__name__ == "ProcessRaisedException":  # torch.multiprocessing.spawn
@@ -75,12 +78,19 @@ def explain(error: BaseException) -> str | None:
 
 def _unknown_metric(error: KeyError) -> str | None:
     """The sentence for a ``--best-checkpoint-metric`` that validation does not log."""
-    file, stats = "", None
-    for frame, _ in walk_tb(error.__traceback__):
-        file, stats = frame.f_code.co_filename, frame.f_locals.get("stats")
-    if not (stats and file.endswith("fairseq_cli/train.py")):
+    folder, found = _raised_by(error)
+    stats = found.get("stats")
+    if not (stats and folder == "fairseq_cli"):
         return None
     return (
         f"--best-checkpoint-metric {error.args[0]} is not logged by this validation, which has "
         f"{', '.join(stats)}"
     )
+
+
+def _raised_by(error: BaseException) -> tuple[str, dict[str, Any]]:
+    """The folder of the code that raised an error, and its local variables."""
+    folder, found = "", {}
+    for frame, _ in walk_tb(error.__traceback__):
+        folder, found = Path(frame.f_code.co_filename).parent.name, frame.f_locals
+    return folder, found

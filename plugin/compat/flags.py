@@ -3,6 +3,7 @@
 import ast
 import functools
 import json
+import math
 import os
 import sys
 from argparse import ArgumentParser, Namespace
@@ -26,6 +27,18 @@ _SCORES = (
     "reward",
 )  # fmt: skip
 _LOSSES = ("loss", "ppl", "mse")
+# What numbers may be, by their flags: at least, and at most.
+_RANGES: tuple[tuple[tuple[str, ...], int, float], ...] = (
+    (("update_freq", "log_interval", "beam", "nbest"), 1, math.inf),
+    (("lr", "warmup_updates"), 0, math.inf),
+    (("dropout", "attention_dropout", "activation_dropout", "label_smoothing"), 0, 1),
+)
+_TASKS = {  # of criterions that read what only these tasks put into a batch
+    "bio_tagging": "srl_tagging",
+    "bio_crf": "srl_tagging",
+    "sentence_classification": "sentences",
+    "sentence_relatedness": "sentences",
+}
 _BATCH_SIZE = ("--batch-size", "--max-sentences")
 _MOST_ITEMS = 10_000  # of a list that * repeats
 
@@ -117,6 +130,25 @@ def check_overrides() -> None:
                 raise UserError(f"{flag} is {value!r}, but must be a dictionary such as {{'a': 1}}")
 
 
+def check_numbers() -> None:
+    """Refuse numbers that no training can have.
+
+    Break: fairseq divides by ``--log-interval 0``, climbs with ``--lr -1``, and lets torch find
+    ``--dropout 1.5`` in the first batch. Fix: look first.
+    """
+
+    @check_flags
+    def check(flags: Namespace) -> None:
+        for names, low, high in _RANGES:
+            for name in names:
+                value = getattr(flags, name, None)
+                for number in value if isinstance(value, list) else [value]:
+                    if isinstance(number, int | float) and not low <= number <= high:
+                        allowed = f"at least {low}" if high == math.inf else f"{low} to {high}"
+                        flag = "--" + name.replace("_", "-")
+                        raise UserError(f"{flag} {number} is not allowed; it must be {allowed}")
+
+
 def check_named_files() -> None:
     """Refuse a file that is missing and JSON that is none where a flag names it.
 
@@ -126,6 +158,8 @@ def check_named_files() -> None:
 
     @check_flags
     def check(flags: Namespace) -> None:
+        if not getattr(flags, "path", "of a training"):
+            raise UserError("--path is missing; give a checkpoint")
         log = getattr(flags, "log_file", None)
         if log and not os.path.isdir(os.path.dirname(log) or "."):
             raise UserError(f"--log-file {log}: there is no folder {os.path.dirname(log)}")
@@ -163,15 +197,21 @@ def check_best() -> None:
         raise UserError(f"--best-checkpoint-metric {metric} is better {end}")
 
 
-def check_tagging() -> None:
-    """Refuse flags of fairseq that the criterions of tagging do not follow.
+def check_criterion() -> None:
+    """Refuse flags of fairseq that the plugin's criterions do not follow.
 
-    They would do nothing, or read another file. Fix: say so.
+    They would do nothing, read another file, or end in a traceback. Fix: say so.
     """
 
     @check_flags
     def check(flags: Namespace) -> None:
         criterion = getattr(flags, "criterion", None)
+        task = getattr(flags, "task", None)
+        if task != _TASKS.get(str(criterion), task):
+            raise UserError(
+                f"--criterion {criterion} does not fit --task {task}; it is for --task "
+                f"{_TASKS[str(criterion)]}"
+            )
         if criterion in ("bio_tagging", "bio_crf") and getattr(flags, "sentence_avg", False):
             raise UserError(
                 f"--sentence-avg does not fit --criterion {criterion}, whose loss is a mean over "
@@ -217,7 +257,8 @@ def complete_help() -> None:
     """Let ``--help`` show the flags of the given architecture, task and criterion.
 
     Break: fairseq/options.py, parse_args_and_arch, parses once to learn their names, and a parser
-    that meets ``--help`` prints what it knows so far and exits. Fix: leave it out at first.
+    that meets ``--help`` prints what it knows so far and exits; without ``--arch`` it raises an
+    empty error. Fix: leave ``--help`` out at first; say what is missing.
     """
 
     @_before_parsing
@@ -227,10 +268,13 @@ def complete_help() -> None:
 
         def first(_: Any = None, namespace: Any = None) -> Any:
             parser.parse_known_args = parse  # type: ignore[method-assign]
-            return parse(rest, namespace)
+            found = parse(rest, namespace)
+            if getattr(found[0], "arch", "") is None:
+                parse(given, namespace)  # ends here, if it is asked for help
+                raise UserError("--arch is missing; give one, such as --arch transformer_mtsa")
+            return found
 
-        if len(rest) < len(given):
-            parser.parse_known_args = first  # type: ignore[assignment, method-assign]
+        parser.parse_known_args = first  # type: ignore[assignment, method-assign]
 
 
 def complete_criterion() -> None:

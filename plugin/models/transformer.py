@@ -126,7 +126,9 @@ def _resolve(args: Namespace) -> None:
     """Fill in what the attention needs, and refuse what it cannot use, before building it."""
     args.encoder_attention = getattr(args, "encoder_attention", "mtsa")  # as the oldest checkpoints
     base_architecture(args)
-    check_heads(args.encoder_embed_dim, args.encoder_attention_heads)
+    for side in ("encoder", "decoder"):
+        width, heads = (getattr(args, f"{side}_{n}") for n in ("embed_dim", "attention_heads"))
+        check_heads(width, heads, side)
     attention_config(args)
 
 

@@ -24,6 +24,7 @@ the softmax. Layers and heads are counted from 1, words from 0.
 import argparse
 import importlib.util
 import logging
+import mimetypes
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -99,6 +100,11 @@ def check(args: argparse.Namespace) -> None:
         )
     if args.output.suffix in FORMATS:
         args.output = args.output.with_suffix("")
+    elif str(mimetypes.guess_type(args.output.name)[0]).startswith(("image/", "application/pdf")):
+        raise UserError(
+            f"--output {args.output} is not allowed; pictures are {' and '.join(FORMATS)}: give "
+            f"the beginning of their names, as in {args.output.with_suffix('')}"
+        )
     for ending in FORMATS:
         check_output("--output", args.output.with_name(args.output.name + ending))
     check_outputs(args, "json")

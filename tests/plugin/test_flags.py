@@ -1,5 +1,7 @@
 """Wrong flags through the real fairseq-train: one sentence, exit code not 0, nothing written."""
 
+import re
+
 import pytest
 
 pytest.importorskip("fairseq")
@@ -7,6 +9,7 @@ pytest.importorskip("fairseq")
 from fairseq import options  # noqa: E402
 
 import plugin  # noqa: E402, F401 - mends fairseq
+from selfattn.errors import UserError  # noqa: E402
 
 CASES = {
     "odd heads": (
@@ -17,12 +20,29 @@ CASES = {
         ("--encoder-embed-dim", "66", "--encoder-attention-heads", "4"),
         "--encoder-attention-heads 4 does not divide --encoder-embed-dim 66",
     ),
+    "heads of a decoder": (
+        ("--decoder-embed-dim", "66", "--decoder-attention-heads", "4"),
+        "--decoder-attention-heads 4 does not divide --decoder-embed-dim 66",
+    ),
     "window": (("--mtsa-window", "0"), "mask window 0 is not allowed; it must be at least 1"),
     "mechanism": (("--encoder-attention", "foo"), "invalid choice: 'foo'"),
     "switch of another mechanism": (
         ("--encoder-attention", "multihead", "--mtsa-fusion-gate"),
         "--mtsa-fusion-gate True is a switch of --encoder-attention mtsa, not of multihead",
     ),
+    "no sentence short enough": (
+        ("--max-source-positions", "1", "--skip-invalid-size-inputs-valid-test"),
+        "no sentence is left to make a batch of",
+    ),
+    "a metric that is not logged": (
+        ("--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric"),
+        "--best-checkpoint-metric bleu is not logged by this validation, which has loss, ppl, wps",
+    ),
+}
+
+
+# Known as soon as the flags are parsed: the cases above show how the command ends.
+PARSED = {
     "the worst as the best": (
         ("--best-checkpoint-metric", "bleu"),
         "--best-checkpoint-metric bleu is better the higher it is: add --maximize-best-",
@@ -55,15 +75,37 @@ CASES = {
         ("--update-ordered-indices-seed",),
         "--update-ordered-indices-seed changes nothing where batches are made once: add --update-",
     ),
-    "no sentence short enough": (
-        ("--max-source-positions", "1", "--skip-invalid-size-inputs-valid-test"),
-        "no sentence is left to make a batch of",
+    "dropout of more than everything": (
+        ("--dropout", "1.5"),
+        "--dropout 1.5 is not allowed; it must be 0 to 1",
     ),
-    "a metric that is not logged": (
-        ("--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric"),
-        "--best-checkpoint-metric bleu is not logged by this validation, which has loss, ppl, wps",
+    "an update of no batches": (
+        ("--update-freq", "1,0"),
+        "--update-freq 0 is not allowed; it must be at least 1",
+    ),
+    "a rate that climbs": (("--lr", "-0.1"), "--lr -0.1 is not allowed; it must be at least 0"),
+    "the criterion of another task": (
+        ("--criterion", "bio_tagging"),
+        "--criterion bio_tagging does not fit --task translation; it is for --task srl_tagging",
     ),
 }
+
+
+@pytest.mark.parametrize("case", PARSED)
+def test_wrong_flags_are_refused_before_anything_is_read(case):
+    flags, message = PARSED[case]
+    words = ["data", "--arch", "transformer_mtsa_tiny", *flags]
+    with pytest.raises(UserError, match=re.escape(message)):
+        options.parse_args_and_arch(options.get_training_parser(), words)
+
+
+@pytest.mark.parametrize(
+    ("make", "flag"),
+    [(options.get_training_parser, "--arch"), (options.get_generation_parser, "--path")],
+)
+def test_a_model_is_named(make, flag):
+    with pytest.raises(UserError, match=f"^{flag} is missing; give "):
+        options.parse_args_and_arch(make(), ["data"])
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -97,6 +139,16 @@ def test_validation_limits_tokens_only_without_a_batch_size(flags, tokens):
     words = ["data", "--path", "x.pt", *flags.split()]
     parsed = options.parse_args_and_arch(options.get_validation_parser(), words)
     assert (parsed.max_tokens, parsed.task) == (tokens, "translation")
+
+
+def test_help_needs_no_architecture(run_module):
+    done = run_module("fairseq_cli.train", ["--user-dir", "plugin", "--help"])
+    assert done.returncode == 0 and "--user-dir" in done.stdout, done.stderr
+
+
+def test_what_a_command_asserts_of_its_flags_is_one_sentence(run_module):
+    done = run_module("fairseq_cli.preprocess", ["--user-dir", "plugin"])
+    assert done.stderr.startswith("fairseq-preprocess: error: --trainpref must be set ")
 
 
 def test_help_shows_the_flags_of_the_architecture(run_module):

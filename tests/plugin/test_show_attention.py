@@ -80,6 +80,11 @@ def test_mistakes_are_refused(trained, sentence, flags, words):
     assert words in str(error.value)
 
 
+def test_a_picture_of_another_kind_is_refused(run_cli):
+    done = run_cli(["scripts/show_attention.py", "x.pt", "A dog.", "--output", "cat.jpg"])
+    assert done.returncode == 2 and "pictures are .png and .svg: give " in done.stderr
+
+
 def test_flags_as_hydra_stores_them(monkeypatch):
     """A dictionary, where fairseq-train has a Namespace."""
     state = {"cfg": {"model": {"_name": "transformer_tiny"}}}
