@@ -15,6 +15,7 @@ from selfattn.config import CONFIGS
 from selfattn.errors import needed
 from selfattn.hf import SelfattnConfig, SelfattnForConditionalGeneration
 from selfattn_experiments.machine import facts
+from selfattn_tasks.cli import run
 from selfattn_tasks.exported import graphs
 from selfattn_tasks.exported.networks import translation_networks
 
@@ -85,4 +86,4 @@ def _compare(form: bytes, module: torch.nn.Module, length: int, seconds: float) 
 
 
 if __name__ == "__main__":
-    main()
+    run(main, "benchmarks.exported")

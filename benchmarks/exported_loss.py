@@ -19,7 +19,9 @@ from torch import Tensor, nn
 from selfattn.errors import needed
 from selfattn_experiments.machine import facts
 from selfattn_tasks.batches import batches
+from selfattn_tasks.cli import run
 from selfattn_tasks.exported import graphs, networks
+from selfattn_tasks.saved import find_checkpoint
 from selfattn_tasks.sentences.formats.reading import read
 from selfattn_tasks.sentences.formats.source import Reading
 from selfattn_tasks.sentences.metrics import ACCURACY, Answer, figures
@@ -42,6 +44,7 @@ def main() -> None:
     parser.add_argument("--references", type=Path, help="of a translation")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    args.checkpoint = find_checkpoint(args.checkpoint)
     model = networks.read(args.checkpoint)
     score = {"tagger": _f1, "translation": _bleu}.get(model.facts["kind"], _figure)
     for name, runs, size in _forms(model):
@@ -61,11 +64,11 @@ def _forms(model: networks.Exported) -> Iterator[tuple[str, dict[str, Run], int]
 
 def _in_torch(module: nn.Module) -> Run:
     @torch.inference_mode()
-    def run(**inputs: np.ndarray) -> list[np.ndarray]:
+    def step(**inputs: np.ndarray) -> list[np.ndarray]:
         found = module.eval()(**{name: torch.from_numpy(t) for name, t in inputs.items()})
         return [t.numpy() for t in (found if isinstance(found, tuple) else (found,))]
 
-    return run
+    return step
 
 
 def _in_onnx(session: Any) -> Run:
@@ -158,4 +161,4 @@ def _greedy(
 
 
 if __name__ == "__main__":
-    main()
+    run(main, "benchmarks.exported_loss")

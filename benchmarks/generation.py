@@ -15,6 +15,7 @@ import torch
 
 from plugin.models.transformer import AttentionTransformerModel
 from selfattn_experiments.machine import facts
+from selfattn_tasks.cli import run
 from selfattn_tasks.hf import translation
 from selfattn_tasks.text import read_lines
 
@@ -104,4 +105,4 @@ def _share(model: Any, step: Step) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    run(main, "benchmarks.generation")
