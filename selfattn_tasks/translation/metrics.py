@@ -7,6 +7,7 @@ sacreBLEU's to the last digit.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,14 @@ _FORMULAS = {"BLEU": bleu_scores, "chrF": chrf_scores, "TER": ter_scores}
 NAMES = tuple(_FORMULAS)
 
 
+@dataclass(frozen=True)
+class Score:
+    """BLEU, with the signature that makes it comparable."""
+
+    bleu: float
+    signature: str
+
+
 class TranslationMetric(Metric):
     """A metric of sacreBLEU with one reference per sentence.
 
@@ -92,6 +101,10 @@ class TranslationMetric(Metric):
         engine.num_refs = 1  # for the signature, before anything is counted
         self.signature = str(engine.get_signature())
 
+    def corpus(self, gold: Sequence[str], output: Sequence[str]) -> float:
+        """The score of one output, as sacreBLEU computes it, to two decimals."""
+        return round(float(self.engine.corpus_score(list(output), [list(gold)]).score), 2)
+
     def counts(self, gold: Sequence[str], outputs: Sequence[Sequence[str]]) -> list[SentenceCounts]:
         """Count each sentence of several outputs: arrays of shape (sentences, columns)."""
         # What sacreBLEU's own significance tests call; corpus_score does not return sentences.
@@ -104,7 +117,7 @@ class TranslationMetric(Metric):
 
 
 def translation_metrics(
-    names: Sequence[str], *, lowercase: bool, tokenize: str
+    names: Sequence[str], *, lowercase: bool, tokenize: str = "13a"
 ) -> list[TranslationMetric]:
     """Make metrics of sacreBLEU.
 

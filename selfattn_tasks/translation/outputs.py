@@ -1,14 +1,13 @@
-"""Translations as fairseq-generate prints them, and their BLEU with its signature."""
+"""Translations as fairseq-generate prints them, in the order of their references."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from selfattn.errors import UserError, needed
+from selfattn.errors import UserError
 
 from ..text import NUMBER, iter_lines
 
@@ -18,14 +17,6 @@ _HYPOTHESIS = re.compile(rf"D-({NUMBER.pattern})\t\S+\t(.*)")
 _TARGET = re.compile(rf"T-({NUMBER.pattern})\t(.*)")
 # The marks of SentencePiece and of subword-nmt, and the schemes that remove them.
 _SUBWORD_MARKS = ((re.compile("\u2581"), "sentencepiece"), (re.compile("@@(?: |$)"), "subword_nmt"))
-
-
-@dataclass(frozen=True)
-class Score:
-    """BLEU, with the signature that makes it comparable."""
-
-    bleu: float
-    signature: str
 
 
 def parse_hypothesis(line: str) -> tuple[int, str] | None:
@@ -160,24 +151,3 @@ def _check_targets(path: Path, references: Sequence[str], references_path: Path)
 
 def _bare(text: str) -> str:
     return "".join(unicodedata.normalize("NFKC", text).casefold().split())
-
-
-def bleu(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False) -> Score:
-    """sacreBLEU of translations against one reference each.
-
-    Args:
-        hypotheses: plain text, one sentence each.
-        references: plain text, one sentence each.
-        lowercase: ignore case.
-
-    Raises:
-        UserError: if the numbers of sentences differ or sacrebleu is not installed.
-    """
-    if len(hypotheses) != len(references):
-        raise UserError(
-            f"{len(hypotheses)} translations cannot be scored against {len(references)} "
-            f"references; the numbers must be equal"
-        )
-    metric = needed("sacrebleu.metrics").BLEU(lowercase=lowercase)
-    result = metric.corpus_score(list(hypotheses), [list(references)])
-    return Score(round(float(result.score), 2), str(metric.get_signature()))

@@ -11,7 +11,7 @@ from ..metric import Scale
 from ..task import Scores, Task
 from . import output_warnings
 from .metrics import NAMES, translation_metrics
-from .outputs import bleu, read_hypotheses, read_translations
+from .outputs import read_hypotheses, read_translations
 
 
 class Translation(Task):
@@ -47,16 +47,10 @@ class Translation(Task):
         """Write translations in corpus order and score them."""
         wanted = self.read_gold(gold)
         found = self.read_outputs(output, wanted, gold)
-        first = bleu(found, wanted, lowercase)
-        from sacrebleu.metrics import CHRF
-
-        metric = CHRF(lowercase=lowercase)
-        second = round(float(metric.corpus_score(found, [wanted]).score), 2)
+        metrics = translation_metrics(("BLEU", "chrF"), lowercase=lowercase)
+        scores = {metric.name: metric.corpus(wanted, found) for metric in metrics}
         write_lines(hypotheses, found)
-        return Scores(
-            {"BLEU": first.bleu, "chrF": second},
-            {"BLEU": first.signature, "chrF": str(metric.get_signature())},
-        )
+        return Scores(scores, {metric.name: metric.signature for metric in metrics})
 
     def usual_gold(self, data: Path, common: Mapping[str, Sequence[str]]) -> Path | None:
         """What `selfattn prepare translation` writes beside data-bin."""

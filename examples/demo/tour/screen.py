@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 from selfattn_tasks.progress import clock
-from selfattn_tasks.translation.outputs import Score
+from selfattn_tasks.translation.metrics import Score
 
 EXAMPLES = 3
 _LABEL = 14

@@ -16,7 +16,7 @@ from selfattn_tasks.files import read_object
 from selfattn_tasks.folder import sha256_of
 from selfattn_tasks.text import read_lines
 from selfattn_tasks.translation import Cleaning, Options, prepare
-from selfattn_tasks.translation.outputs import Score
+from selfattn_tasks.translation.metrics import Score
 from selfattn_tasks.translation.prepare import SUMMARY
 
 from . import source

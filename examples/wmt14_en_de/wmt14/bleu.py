@@ -30,7 +30,7 @@ import re
 from collections.abc import Sequence
 
 from selfattn.errors import UserError, needed
-from selfattn_tasks.translation.outputs import Score
+from selfattn_tasks.translation.metrics import Score
 
 TENSOR2TENSOR, FAIRSEQ = "get_ende_bleu.sh", "compound_split_bleu.sh"
 FLAVOURS = (TENSOR2TENSOR, FAIRSEQ, "tokenised", "sacrebleu", "intl")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from selfattn.errors import UserError
 from selfattn_tasks.files import write_json
-from selfattn_tasks.translation.outputs import Score
+from selfattn_tasks.translation.metrics import Score
 
 from .bleu import FAIRSEQ
 

@@ -3,6 +3,8 @@
 Reads what fairseq-generate prints (and sorts it into corpus order) or plain text:
 
   selfattn score translation generated.txt --ref data-bin/multi30k/raw/test.de --lowercase
+
+--metrics bleu chrf ter prints all three, each with its signature.
 """
 
 import argparse
@@ -10,8 +12,9 @@ import sys
 from pathlib import Path
 
 from selfattn_tasks.files import write_lines
+from selfattn_tasks.translation.metrics import NAMES, translation_metrics
 from selfattn_tasks.translation.output_warnings import text_warnings
-from selfattn_tasks.translation.outputs import bleu, read_hypotheses, read_translations
+from selfattn_tasks.translation.outputs import read_hypotheses, read_translations
 
 from ..flags import check_outputs
 
@@ -20,18 +23,25 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command to its parser."""
     parser.add_argument("output", type=Path, help="output of fairseq-generate, or plain text")
     parser.add_argument("--ref", type=Path, required=True, help="references, one a line")
-    parser.add_argument("--lowercase", action="store_true", help="ignore case")
+    parser.add_argument(
+        "--metrics", nargs="+", default=["bleu"], metavar="M",
+        type=str.lower, choices=[name.lower() for name in NAMES], help="bleu (default), chrf, ter",
+    )  # fmt: skip
+    parser.add_argument("--lowercase", action="store_true", help="ignore case in BLEU and chrF")
+    parser.add_argument("--tokenize", default="13a", help="BLEU's tokenizer (default: 13a)")
     parser.add_argument("--save", type=Path, help="write the translations in corpus order here")
 
 
 def main(args: argparse.Namespace) -> None:
-    """Print the score with its signature."""
+    """Print the scores with their signatures."""
     check_outputs(args, "save", inputs=(args.output, args.ref))
+    names = [name for name in NAMES if name.lower() in args.metrics]
+    metrics = translation_metrics(names, lowercase=args.lowercase, tokenize=args.tokenize)
     references = read_translations(args.ref, subwords=True)
     hypotheses = read_hypotheses(args.output, references, args.ref)
     for warning in text_warnings(str(args.output), hypotheses, references, args.lowercase):
         print(f"warning: {warning}", file=sys.stderr)
     if args.save is not None:
         write_lines(args.save, hypotheses)
-    score = bleu(hypotheses, references, args.lowercase)
-    print(f"BLEU {score.bleu:.2f}  {score.signature}")
+    for metric in metrics:
+        print(f"{metric.name} {metric.corpus(references, hypotheses):.2f}  {metric.signature}")
