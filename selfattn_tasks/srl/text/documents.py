@@ -182,3 +182,9 @@ class Document:
     def propositions(self) -> Iterator[TextProposition]:
         """Those of all sentences."""
         return (found for sentence in self.sentences for found in sentence.propositions)
+
+    def __str__(self) -> str:
+        """The words above their roles, as ``selfattn predict`` prints them."""
+        from ..tagger.show import as_text  # imports this module
+
+        return "\n\n".join(as_text(sentence.labelled) for sentence in self.sentences)

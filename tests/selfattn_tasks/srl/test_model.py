@@ -80,6 +80,13 @@ def test_spans_are_pieces_of_the_text(model):
         assert all(0 < piece.confidence <= 1 for piece in (proposition, *proposition.spans))
 
 
+def test_print_shows_what_predict_prints(model):
+    first, second = str(model("The cat chased a mouse. Nobody cared.")).split("\n\n")
+    words, roles = first.splitlines()
+    assert words.split() == "The cat chased a mouse .".split() and "[V" in roles
+    assert second == "Nobody  cared  .\n(no predicate)"
+
+
 def test_the_roles_are_those_of_the_tagger(model):
     (sentence,) = model("the cat chased it .", tokenized=True).sentences
     words = ("the", "cat", "chased", "it", ".")
