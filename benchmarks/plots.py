@@ -68,7 +68,8 @@ def draw(rows: Sequence[Row], folder: Path) -> list[Path]:
         if not any(getattr(row, column) is not None for row in rows):
             continue
         few = len({row.length for row in rows}) < _LINES_FROM
-        figure = new_figure(9.6, 4.2 if few else 5.4)
+        count = len({row.method for row in rows})  # the legend has a line for each
+        figure = new_figure(9.6, 4.2 if few else max(5.4, 0.2 + 0.27 * count))
         (_dots if few else _lines)(figure, rows, what, column)
         figure.suptitle(_title(rows[0], what), fontsize=10)
         name = f"{rows[0].level}-{rows[0].mode}-{rows[0].device}-{what}"
