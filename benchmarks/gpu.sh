@@ -5,6 +5,7 @@
 #   sizes      16,384 tokens, more than 2^31 elements, a CUDA graph, compute-sanitizer, flagged tiles
 #   kernels    the time of each kernel of MTSA's operator, beside flash's
 #   timings    operators, layers, encoders: bf16, fp16, fp32, 64 to 16,384 tokens, against flash, FlexAttention
+#              (float32 has no flash: there the reference is what torch chooses)
 #   tiles      every step of the tile ladders, and DiSA's tiles; tiles FOLDER --write puts the fastest into the code
 #   grid       a grid of translation, several runs at a time; RAW=FOLDER_WITH_THE_RAW_TEXT, GRID=FILE.yaml
 #              (default: Multi30k's tuning.yaml; its evidence.yaml when one commit has written the choices into it)
@@ -39,7 +40,14 @@ wheels() { # of Python 3.12 on Linux x86-64; those without code are built here
     "$python" -m pip wheel --quiet --no-deps --use-pep517 --wheel-dir "$folder" $names
     # A lent machine takes few MiB beside the clone: 2 of 20 without what no translation model needs.
     zip --quiet --delete "$folder"/fairseq_fixed-*.whl 'fairseq/examples/*' 'alignment_train*' 'fairseq/lib[bn]a*'
-    du -sh "$folder"
+    local tree wheels mib=1048576
+    tree=$(git ls-files -z | du -cb --files0-from=- | tail -n 1 | cut -f 1)
+    wheels=$(du -cb "$folder"/*.whl | tail -n 1 | cut -f 1)
+    echo "$((tree / mib)) MiB of tracked files and $((wheels / mib)) MiB of wheels"
+    [ $((tree + wheels)) -le $((60 * mib)) ] || { # 64 travel, results of earlier stages among them
+        echo "more than a lent machine takes: move examples/sentences/runs elsewhere before the call" >&2
+        return 1
+    }
 }
 
 if [ "$stage" = wheels ]; then

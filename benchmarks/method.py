@@ -72,6 +72,7 @@ class Plan:
         memory_limit: bytes that a process may allocate on a CPU; None sets no limit.
         with_memory: whether to measure memory at all.
         methods_module: a Python file with further methods.
+        give_up: seconds after which the process of a method is killed; None: never.
     """
 
     level: str
@@ -85,6 +86,7 @@ class Plan:
     memory_limit: int | None
     with_memory: bool
     methods_module: Path | None
+    give_up: float | None = None
 
 
 @dataclass

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -112,6 +113,12 @@ def _worker(
 ) -> dict[int, Result]:
     """Run a worker and collect its results by length; each length gets one."""
     found: dict[int, Result] = {}
+    stuck = threading.Event()
+
+    def give_up() -> None:
+        stuck.set()
+        process.kill()
+
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.worker"],
@@ -120,6 +127,9 @@ def _worker(
             stderr=errors,
             env=_environment(plan.threads, kind),
         )
+        timer = threading.Timer(plan.give_up or threading.TIMEOUT_MAX, give_up)
+        timer.daemon = True
+        timer.start()
         try:
             assert process.stdin is not None and process.stdout is not None
             pickle.dump((plan, kind, method), process.stdin)
@@ -131,10 +141,13 @@ def _worker(
                     progress(result)
             code = process.wait()
         finally:
+            timer.cancel()
             process.kill()
             process.wait()
         errors.seek(0)
         ending = _ending(code, errors.read())
+    if stuck.is_set():
+        ending = {"status": REFUSED, "reason": f"its process was killed after {plan.give_up:g} s"}
     for length, _ in plan.shapes:  # a worker that died owes the rest
         found.setdefault(length, {"length": length, **ending})
     return found

@@ -37,12 +37,14 @@ def run(results: Results) -> None:
         done = subprocess.run([*command, "--dry-run"], check=True, capture_output=True, text=True)
         results.add({"status": "dry run", "remaining": done.stdout.count("fairseq_cli.train")})
         return
-    _evidence("restore", runs, kept)
+    if kept.exists():
+        _evidence("restore", runs, kept)
     try:
         words = ["--device", "cuda", "--runs-per-gpu", os.environ.get("RUNS", "6")]
         subprocess.run([*command, *words])
     finally:
-        _evidence("save", runs, kept)
+        if any(runs.glob("*/run.json")):
+            _evidence("save", runs, kept)
     subprocess.run([*command, "--summary"])
     if (runs / "summary.json").exists():  # not before the first run is done
         results.rows.clear()

@@ -3,6 +3,7 @@
 And the share of flagged tiles in a trained model, which should be 0.
 """
 
+import itertools
 import os
 import random
 import shutil
@@ -18,21 +19,25 @@ from unittest import mock
 import torch
 from torch import Tensor
 
+from selfattn.config import MTSAConfig
 from selfattn.layers import build_attention
 from selfattn.masks import head_masks
 from selfattn.ops import disa, mtsa
+from selfattn.ops.common.fused import dropout_factors
 from selfattn.ops.disa.fused import disa_fused
+from selfattn.ops.mtsa.equation import equation
 from selfattn.ops.mtsa.fused import mtsa_fused
 from selfattn.ops.mtsa.fused.launch import Triton
 from selfattn_tasks.saved import find_checkpoint
 from selfattn_tasks.srl.tagger.predictor import Predictor, Query
 
 from ..testing import largest_error, padding_mask, run_with_grads
+from ..triton_mtsa import DTYPES, VARIANTS
 from .results import Results
 
 SHOWN = ("check", "status", "error", "seconds", "reason")
 # Of the norm, outputs and gradients; half precision rounds between the products.
-_BOUNDS = {torch.float32: 1e-4, torch.bfloat16: 3e-2}
+_BOUNDS = {torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 _ROOT = Path(__file__).resolve().parents[2]
 Attend = Callable[..., Tensor]
 
@@ -49,6 +54,7 @@ def run(results: Results) -> None:
         if any(row["status"] in ("ok", "skipped") for row in results.find(check=name)):
             continue
         results.drop(check=name)
+        results.add({"check": name, "status": "begun"})  # what hangs goes last the next time
         start = time.perf_counter()
         try:
             error, bound = check()
@@ -57,6 +63,7 @@ def run(results: Results) -> None:
             found = {"status": "skipped", "reason": "it needs a GPU"}
         except Exception as reason:  # out of memory, too, and what Triton says of a kernel
             found = {"status": "failed", "reason": f"{type(reason).__name__}: {reason}"[:500]}
+        results.drop(check=name)
         results.add({"check": name, **found, "seconds": time.perf_counter() - start})
         if not results.dry:
             torch.cuda.synchronize()  # raises after an illegal access: all else would fail, too
@@ -68,7 +75,9 @@ def _checks(device: str, dry: bool) -> list[tuple[str, Callable[[], tuple[float,
     huge = (batch, 2, 8, 16) if dry else (batch, 8, 1024, 64)
     disa_huge = (batch, 8, 32) if dry else (batch, 1024, 512)
     batches, sentences = (1, 1) if dry else (500, 16)  # of one row, and in each batch
-    on = [(dtype, str(dtype).removeprefix("torch.")) for dtype in _BOUNDS]
+    on = [(dtype, str(dtype).removeprefix("torch.")) for dtype in (torch.float32, torch.bfloat16)]
+    # Each is a compilation of its own; the tests have few of them.
+    kinds = itertools.product(DTYPES, (64, 32, 128), ("both", "plain"))
     return [
         *((f"mtsa, {long} tokens, {name}",
            partial(_long, mtsa, 4, (1, 2, long, 64), dtype, device)) for dtype, name in on),
@@ -78,6 +87,12 @@ def _checks(device: str, dry: bool) -> list[tuple[str, Callable[[], tuple[float,
         ("disa, more than 2^31 elements", partial(_huge, disa, 3, disa_huge, device)),
         ("CUDA graph of a layer", partial(_graph, device, 16 if dry else 1024)),
         ("compute-sanitizer", partial(_sanitized, device)),
+        *((f"mtsa, {name}, {width} wide, {variant}",
+           partial(_variant, (2, 2, 300, width), DTYPES[name], variant, device))
+          for name, width, variant in ([] if dry else kinds)),
+        *((f"mtsa, {name}, 16 wide, both",
+           partial(_variant, (2, 2, 9, 16), dtype, "both", device))
+          for name, dtype in DTYPES.items() if dry),
         *((f"flagged tiles of srl-en-small, batches from {first:,}",
            partial(_flagged, device, first, batches, sentences))
           for first in range(0, batches if dry else 10_000, batches)),
@@ -111,6 +126,35 @@ def _long(
     return largest_error(expected, got), _BOUNDS[dtype]
 
 
+def _variant(
+    shape: tuple[int, int, int, int], dtype: torch.dtype, variant: str, device: str
+) -> tuple[float, float]:
+    """The kernels that ship for a width, with padding, against the equation in float64."""
+    torch.manual_seed(1)
+    upstream, *x = (torch.randn(shape, device=device).to(dtype) for _ in range(5))
+    hidden = padding_mask("right", shape[0], shape[2])
+    assert hidden is not None
+    hidden = hidden.to(device)
+    logsigmoid, dropped = VARIANTS[variant]
+    sigma_t = "logsigmoid" if logsigmoid else "identity"
+    masks = head_masks("forward_backward", shape[1])
+    share, seed = 0.1 if dropped else 0.0, torch.tensor([7], device=device)
+    with mock.patch.object(sys.modules[mtsa_fused.__module__], "draw_seed", lambda _: seed):
+        got = run_with_grads(
+            lambda q, k, v, s: mtsa_fused(q, k, v, s, masks, hidden, sigma_t, share), x, upstream
+        )
+    factors = None
+    if dropped:
+        pairs, features = dropout_factors(seed, shape, share)
+        factors = pairs.double(), features.double()
+    expected = run_with_grads(
+        lambda q, k, v, s: equation(q, k, v, s, None, hidden, masks, sigma_t, factors),
+        [t.double() for t in x],
+        upstream,
+    )
+    return largest_error(expected, got), _BOUNDS[dtype]
+
+
 def _huge(operator: Attend, count: int, shape: Sequence[int], device: str) -> tuple[float, float]:
     """The first, a middle and the last sentence, each against itself alone."""
     torch.manual_seed(1)
@@ -132,7 +176,8 @@ def _huge(operator: Attend, count: int, shape: Sequence[int], device: str) -> tu
 
 def _graph(device: str, length: int) -> tuple[float, float]:
     """Forward and backward, captured and replayed on other tokens, against the same uncaptured."""
-    layer = build_attention("mtsa", embed_dim=128, num_heads=2, preset="paper")
+    config = MTSAConfig.make("paper", backend="eager" if device == "cpu" else "fused")
+    layer = build_attention(config, embed_dim=128, num_heads=2)
     layer = layer.to(device, torch.bfloat16).eval()
     x = torch.randn(4, length, 128, device=device, dtype=torch.bfloat16, requires_grad=True)
 

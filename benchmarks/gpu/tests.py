@@ -24,7 +24,8 @@ def run(results: Results) -> None:
     for group in sorted(names, key=lambda name: bool(results.find(group=name))):
         if not results.find(group=group, failures="0", errors="0"):
             results.drop(group=group)
-            results.add({"group": group, **_counts(group, results.device)})
+            log = results.folder / "tests.log"
+            results.add({"group": group, **_counts(group, results.device, log)})
 
 
 def groups() -> Iterator[str]:
@@ -43,22 +44,30 @@ def groups() -> Iterator[str]:
                 yield f"{folder}/{path.name}"
 
 
-def _counts(group: str, device: str) -> dict[str, object]:
-    with tempfile.TemporaryDirectory() as folder:
+def _counts(group: str, device: str, log: Path) -> dict[str, object]:
+    """Numbers of a group's tests, and those that failed; what pytest says of each is in the log."""
+    with tempfile.TemporaryDirectory() as folder, log.open("a", encoding="utf-8") as said:
         report = Path(folder, "report.xml")
-        flags = ["-q", "--device", device, f"--junitxml={report}"]
+        # Verbose: of a group that is stopped, the log names the tests that are done.
+        flags = ["-v", "--tb=short", "--device", device, f"--junitxml={report}"]
         spread = (*_PARALLEL, "load" if group.endswith(".py") else "loadfile")
         parallel = () if device == "cpu" else spread
         command = [sys.executable, "-m", "pytest", *group.split(), *flags, *parallel]
         env = {**os.environ, "OMP_NUM_THREADS": "1"}  # the processes fill the cores
         try:
-            code = subprocess.run(command, cwd=_ROOT, env=env, timeout=_LONGEST).returncode
+            code = subprocess.run(
+                command, cwd=_ROOT, env=env, timeout=_LONGEST, stdout=said, stderr=said
+            ).returncode
         except subprocess.TimeoutExpired:
             return {"names": f"stopped after {_LONGEST} s"}
         if not report.exists():
             return {"names": f"pytest ended with code {code} and wrote no report"}
         suite = next(ET.parse(report).getroot().iter("testsuite"))
     numbers = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped", "time")}
-    cases = [c for c in suite.iter("testcase") if c.find("failure") is not None]
-    cases += [c for c in suite.iter("testcase") if c.find("error") is not None]
-    return {**numbers, "names": " ".join(f"{c.get('classname')}.{c.get('name')}" for c in cases)}
+    failed = {
+        f"{case.get('classname')}.{case.get('name')}": str(found.get("message"))[:300]
+        for kind in ("failure", "error")
+        for case in suite.iter("testcase")
+        if (found := case.find(kind)) is not None
+    }
+    return {**numbers, "names": " ".join(failed), "reasons": " | ".join(failed.values())}

@@ -9,7 +9,8 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,15 +24,48 @@ from selfattn.ops.disa.fused import disa_fused, launch
 from selfattn.ops.mtsa.fused import configs, mtsa_fused
 from selfattn_tasks.files import write_text
 
+from ..testing import largest_error
 from ..timing import clock
 from ..triton_mtsa import DTYPES, VARIANTS
 from .results import Results, Row
 
 SHOWN = ("dtype", "width", "variant", "kernel", "step", "tile", "status", "seconds", "best")
 _SEARCHED = (64, 32, 128)  # head widths, the most usual first
-_BROKEN = "broke the GPU's context"
+_BROKEN = "broke the GPU's context, or the compiler"
+_BOUND = 3e-2  # of the norm: half precision rounds in another order
 _SAMPLE = 0.02  # seconds; the first samples also wake the GPU's clock up
 _DISA = [launch.Tile(*t) for t in itertools.product((64, 32, 16), (64, 32), (8, 4))]
+
+
+class Ahead:
+    """Compiles in several processes what is timed next."""
+
+    def __init__(self) -> None:
+        self._new()
+
+    def _new(self) -> None:
+        count = min(12, os.cpu_count() or 1)
+        self._pool = ProcessPoolExecutor(count, get_context("spawn"))
+
+    def __call__(self, timed: Callable[..., Row], jobs: Sequence[Any]) -> list[Any]:
+        """Compile, and return the tiles at which the compiler itself died."""
+        try:
+            list(self._pool.map(timed, jobs, itertools.repeat(0)))
+            return []
+        except BrokenProcessPool:  # one of them: each for itself now
+            self._new()
+        died = []
+        for job in jobs:
+            try:
+                self._pool.submit(timed, job, 0).result()
+            except BrokenProcessPool:
+                died.append(job.tile)
+                self._new()
+        return died
+
+    def close(self) -> None:
+        """End the processes."""
+        self._pool.shutdown(cancel_futures=True)
 
 
 class Job(NamedTuple):
@@ -62,16 +96,19 @@ class DiSAJob(NamedTuple):
 
 def run(results: Results) -> None:
     """Search where no search was finished; DiSA first, which takes the least time."""
-    with ProcessPoolExecutor(min(12, os.cpu_count() or 1), get_context("spawn")) as pool:
-        ahead = None if results.dry else pool
+    ahead = None if results.dry else Ahead()
+    try:
         for variant in ("plain",) if results.dry else ("plain", "dropout"):
             _search_disa(results, variant, ahead)
         order = itertools.product(_SEARCHED, DTYPES, VARIANTS)
         for width, dtype, variant in [(32, "fp32", "plain")] if results.dry else order:
             _search(results, dtype, width, variant, ahead)
+    finally:
+        if ahead is not None:
+            ahead.close()
 
 
-def _search(results: Results, dtype: str, width: int, variant: str, ahead: Executor | None) -> None:
+def _search(results: Results, dtype: str, width: int, variant: str, ahead: Ahead | None) -> None:
     index = list(VARIANTS).index(variant)
     current = configs.STEPS[DTYPES[dtype], width]
     steps = {name: int(s[index], 16) for name, s in zip(configs.LADDERS, current, strict=True)}
@@ -80,6 +117,7 @@ def _search(results: Results, dtype: str, width: int, variant: str, ahead: Execu
         fitting = [
             i for i, t in enumerate(ladder) if not queries % t.queries or kernel == "forward"
         ]
+        fitting.sort(key=lambda i, shipped=steps[kernel]: i != shipped)  # type: ignore[misc]
         shape = (1, 1, 16) if results.dry else (32, 8, 2048)
         jobs = [
             Job(dtype, width, variant, kernel, {**steps, kernel: i}, shape, results.device)
@@ -92,9 +130,10 @@ def _search(results: Results, dtype: str, width: int, variant: str, ahead: Execu
             steps[kernel] = row["step"]
 
 
-def _search_disa(results: Results, variant: str, ahead: Executor | None) -> None:
+def _search_disa(results: Results, variant: str, ahead: Ahead | None) -> None:
     shape = (1, 4, 16) if results.dry else (16, 2048, 512)
-    tiles = _DISA[-1:] if results.dry else _DISA
+    shipped = launch.TILES[VARIANTS[variant][1]]
+    tiles = _DISA[-1:] if results.dry else sorted(_DISA, key=lambda tile: tile != shipped)
     jobs = [DiSAJob(variant, tile, shape, results.device) for tile in tiles]
     short = [job._replace(shape=(1, 256, 64)) for job in jobs]
     _keep_best(results, {"kernel": "disa", "variant": variant}, _timed_disa, jobs, short, ahead)
@@ -103,23 +142,27 @@ def _search_disa(results: Results, variant: str, ahead: Executor | None) -> None
 def _keep_best(
     results: Results,
     keys: Row,
-    timed: Callable[[Any, int], Row],
+    timed: Callable[..., Row],
     jobs: Sequence[Any],
     short: Sequence[Any],
-    ahead: Executor | None,
+    ahead: Ahead | None,
 ) -> None:
-    """Time jobs unless rows with these keys have a best one; ``short`` compiles them ahead."""
+    """Time jobs unless rows with these keys have a best one; ``short`` compiles them ahead.
+
+    The first, the tile that ships and that the tests know, is what the others must compute.
+    """
     if results.find(**keys, best=True):
         return
     broken = results.find(**keys, status=_BROKEN)
     results.drop(**keys)
     if ahead is not None:
-        list(ahead.map(timed, short, itertools.repeat(0)))
+        broken += [{**keys, "tile": str(tuple(t)), "status": _BROKEN} for t in ahead(timed, short)]
     rows: list[Row] = []
+    first: list[Tensor] = []
     for job in jobs:
         if any(row["tile"] == str(tuple(job.tile)) for row in broken):
             continue
-        rows.append(timed(job, 1 if results.dry else 10))
+        rows.append(timed(job, 1 if results.dry else 10, first))
         try:
             _synchronize(results.device)
         except Exception:
@@ -137,7 +180,7 @@ def _synchronize(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def _timed_disa(job: DiSAJob, samples: int) -> Row:
+def _timed_disa(job: DiSAJob, samples: int, first: list[Tensor] | None = None) -> Row:
     """The row of a tile of DiSA, forward and backward."""
     dropped = VARIANTS[job.variant][1]
 
@@ -147,19 +190,19 @@ def _timed_disa(job: DiSAJob, samples: int) -> Row:
         x, a, b = (t.requires_grad_() for t in drawn)
         masks = head_masks("forward_backward", 2)
 
-        def step() -> None:
+        def step() -> Sequence[Tensor]:
             y = disa_fused(x, a, b, masks, None, 5.0, 0.1 if dropped else 0.0)
-            torch.autograd.grad(y, (x, a, b), torch.ones_like(y))
+            return (y, *torch.autograd.grad(y, (x, a, b), torch.ones_like(y)))
 
         return step
 
     row: Row = {"kernel": "disa", "dtype": "bf16", "variant": job.variant}
     row["tile"] = str(tuple(job.tile))
     with mock.patch.dict(launch.TILES, {dropped: job.tile}):
-        return row | _measured(work, job.device, samples)
+        return row | _measured(work, job.device, samples, first)
 
 
-def _timed(job: Job, samples: int) -> Row:
+def _timed(job: Job, samples: int, first: list[Tensor] | None = None) -> Row:
     """The row of a step."""
     row: Row = {**job._asdict(), "step": job.steps[job.kernel], "tile": str(tuple(job.tile))}
     del row["steps"], row["shape"]
@@ -167,16 +210,29 @@ def _timed(job: Job, samples: int) -> Row:
     kept = configs.STEPS[key]
     configs.STEPS[key] = tuple(f"{job.steps[n]:x}" * len(VARIANTS) for n in configs.LADDERS)  # type: ignore[assignment]
     try:
-        return row | _measured(lambda: _work(job), job.device, samples)
+        return row | _measured(lambda: _work(job), job.device, samples, first)
     finally:
         configs.STEPS[key] = kept
 
 
-def _measured(make: Callable[[], Callable[[], Any]], device: str, samples: int) -> Row:
-    """Status and seconds of what is made; what does not fit the GPU has no time."""
+def _measured(
+    make: Callable[[], Callable[[], Any]],
+    device: str,
+    samples: int,
+    first: list[Tensor] | None = None,
+) -> Row:
+    """Status and seconds of what is made; what does not fit the GPU has no time.
+
+    So has what computes anything else than ``first``, which the first one fills.
+    """
     try:
         run = make()
-        run()
+        found = run()
+        if first is not None:
+            found = [found] if isinstance(found, Tensor) else list(found)
+            first[:] = first or [t.detach() for t in found]
+            if not (error := largest_error(first, found)) <= _BOUND:
+                return {"status": f"differs by {error:.2g}", "seconds": None}
         times = max(1, round(_SAMPLE / clock(run, 1, device)))
         seconds = [clock(run, times, device) for _ in range(samples)]
         return {"status": "ok", "seconds": min(seconds, default=None)}

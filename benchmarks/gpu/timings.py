@@ -4,7 +4,7 @@ import importlib.util
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..method import REFERENCES, Plan, Setup
 from ..methods import choose
@@ -44,27 +44,56 @@ class Part(NamedTuple):
 
 
 def run(results: Results) -> None:
-    """Measure the methods that are not done yet, the most wanted first."""
+    """Measure the methods that are not done yet, the most wanted first.
+
+    What an earlier call refused is tried again after all else, since it may be refused for good.
+    """
     dry = [Part((16,), "operator", "float32", "inference", ("mtsa",))]
-    for part in dry if results.dry else _order():
+    parts = dry if results.dry else list(_order())
+    refused = results.find(status="refused")
+    for part in parts:
         left = [name for name in part.methods if not _done(results, part, name)]
         if left:
             _measure(results, part._replace(methods=left))
+    for part in parts:
+        for name in part.methods:
+            again = [n for n in part.lengths if any(_is(row, part, name, n) for row in refused)]
+            for length in again:
+                results.drop(**_keys(part, name), length=length)
+            if again:
+                _measure(results, part._replace(methods=[name], lengths=again))
 
 
 def _done(results: Results, part: Part, method: str) -> bool:
     """Whether all lengths have a row; if not, those that have one are forgotten."""
-    keys = {"level": part.level, "dtype": part.dtype, "mode": part.mode, "method": method}
+    keys = _keys(part, method)
     if all(results.find(**keys, length=length) for length in part.lengths):
         return True
-    results.drop(**keys, status="refused")
     for length in part.lengths:
         results.drop(**keys, length=length)
     return False
 
 
+def _keys(part: Part, method: str) -> dict[str, str]:
+    return {"level": part.level, "dtype": part.dtype, "mode": part.mode, "method": method}
+
+
+def _is(row: dict[str, Any], part: Part, method: str, length: int) -> bool:
+    return row.items() >= {**_keys(part, method), "length": length}.items()
+
+
 def _order() -> Iterator[Part]:
-    """Every second length of everything before the others; bfloat16 in training first."""
+    """Every second length of everything before the others; bfloat16 in training first.
+
+    FlexAttention comes last: it compiles for each length, and more for each check.
+    """
+    every = list(_every())
+    flex = [part for part in every if any("flex" in name for name in part.methods)]
+    yield from (part for part in every if part not in flex)
+    yield from flex
+
+
+def _every() -> Iterator[Part]:
     for lengths in (LENGTHS[::2], LENGTHS[1::2]):
         for dtype in DTYPES:
             for mode in ("training", "inference"):
@@ -75,13 +104,15 @@ def _order() -> Iterator[Part]:
 
 
 def _parts(part: Part) -> Iterator[Part]:
-    """FlexAttention compiles for each length, and more for each check: it gets two lengths."""
+    """FlexAttention apart, at two lengths; fairseq at one, where it is installed."""
     if part.level == "fairseq":
         if importlib.util.find_spec("fairseq") is not None and 64 in part.lengths:
             yield part._replace(lengths=(64,))
         return
     flex = [name for name in part.methods if "flex" in name]
-    yield part._replace(methods=[name for name in part.methods if name not in flex])
+    # In float32 torch has no cuDNN kernel: the row would be that of another one.
+    left_out = {*flex, "sdpa:cudnn"} if part.dtype == "float32" else set(flex)
+    yield part._replace(methods=[name for name in part.methods if name not in left_out])
     if flex and 1024 in part.lengths:
         yield part._replace(methods=flex, lengths=(1024, 4096))
 
@@ -107,6 +138,7 @@ def _measure(results: Results, part: Part) -> None:
         # Of layers, once: it is much the same in other modes and dtypes.
         with_memory=part.level == "layer" and (part.dtype, part.mode) == (DTYPES[0], "training"),
         methods_module=_FAIRSEQ if part.level == "fairseq" else None,
+        give_up=240.0,  # half of the stage
     )
     choose(part.level, part.methods, plan.methods_module)  # a wrong name is no refusal
     kept = 0
@@ -120,7 +152,9 @@ def _measure(results: Results, part: Part) -> None:
         kept = len(rows)
 
     _, refused = sweep(plan, print, keep)
-    for sentence in refused:
-        method = sentence.split(",")[0]
-        keys = {"level": part.level, "dtype": part.dtype, "mode": part.mode, "method": method}
-        results.add({**keys, "status": "refused", "reason": sentence})
+    for sentence in refused:  # METHOD, length N: REASON
+        method, _, rest = sentence.partition(", length ")
+        length = int(rest.partition(":")[0])
+        results.add(
+            {**_keys(part, method), "length": length, "status": "refused", "reason": sentence}
+        )

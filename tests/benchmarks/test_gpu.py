@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 import torch
@@ -39,10 +40,10 @@ def test_sizes_are_checked_against_slow_operators_and_a_second_call_has_nothing_
     assert sum("2^31" in row["check"] and row["error"] == 0 for row in rows) == 2
     assert (tmp_path / "sizes.csv").read_text().count("\n") == len(rows) + 1
     kept = json.loads((tmp_path / "sizes.json").read_text())
-    kept[0]["status"] = "failed"
+    kept[0]["status"] = "begun"  # and never ended
     del kept[-1]  # there was no time for it
     (tmp_path / "sizes.json").write_text(json.dumps(kept))
-    again = dry("sizes", tmp_path)  # the one that failed, at the end
+    again = dry("sizes", tmp_path)  # that one at the end
     assert [row["check"] for row in again] == [row["check"] for row in rows[1:] + rows[:1]]
     rows = again
     monkeypatch.setattr(Results, "add", None)  # would be called
@@ -89,7 +90,8 @@ def test_every_method_is_timed_at_each_length_once_and_a_refusal_is_tried_again(
             if name not in slow
         ]
         keep(rows)
-        return rows, [f"{name}, length 64: wrong" for name in plan.methods if name in slow]
+        refused = [(name, n) for name in plan.methods if name in slow for n, _ in plan.shapes]
+        return rows, [f"{name}, length {n}: wrong" for name, n in refused]
 
     monkeypatch.setattr(timings, "sweep", sweep)
     results = Results(tmp_path, "timings", "cpu")
@@ -109,12 +111,18 @@ def test_every_method_is_timed_at_each_length_once_and_a_refusal_is_tried_again(
     mtsa = [row for row in rows if row[:4] == ("layer", "bfloat16", "training", "mtsa:srl")]
     assert sorted(row[4] for row in mtsa) == list(timings.LENGTHS)
     refused = results.find(status="refused")
-    assert {row["method"] for row in refused} == {"disa"}
+    assert {(row["method"], row["length"]) for row in refused} == {
+        ("disa", length) for length in timings.LENGTHS
+    }
+    assert not any("flex" in name for plan in plans[:40] for name in plan.methods)
+    assert not results.find(dtype="float32", method="sdpa:cudnn")
 
     plans.clear()
     slow.clear()
+    results.drop(level="operator", mode="training", dtype="float16", method="mtsa", length=64)
     timings.run(results)
-    assert {name for plan in plans for name in plan.methods} == {"disa"}
+    names = [name for plan in plans for name in plan.methods]
+    assert names[0] == "mtsa" and set(names[1:]) == {"disa"}  # what was refused comes last
     assert not results.find(status="refused")
 
 
@@ -158,6 +166,26 @@ def test_the_grid_keeps_its_runs_in_one_file(tmp_path):
     assert sorted(path.name for path in new.iterdir()) == ["mtsa-1", "mtsa-2"]
     assert (new / "mtsa-1" / "test.hyp").read_text() == "test.hyp"
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["grid.tar.gz"]
+
+
+def test_a_grid_without_a_finished_run_says_why_it_ended(tmp_path, monkeypatch):
+    """On the first call nothing was kept, and what ends it is no lack of runs to keep."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "grid.yaml").write_text("data: data\noutput: runs/grid\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GRID", "grid.yaml")
+    called = []
+
+    def stopped(command, **options):
+        called.append(command)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(grid.subprocess, "run", stopped)
+    results = Results(tmp_path, "grid", "cpu")
+    results.dry = False
+    with pytest.raises(KeyboardInterrupt):
+        grid.run(results)
+    assert [Path(command[1]).name for command in called] == ["run_seeds.py"]
 
 
 def test_the_script_runs_each_stage_under_its_limit(repo_root, tmp_path):
@@ -210,7 +238,7 @@ def test_a_group_that_failed_waits_for_the_others(tmp_path, monkeypatch):
     for expected in (["hangs"], ["hangs", "runs"]):
         calls = []
 
-        def counts(group, device, calls=calls):
+        def counts(group, device, log, calls=calls):
             if calls:
                 raise TimeoutError  # gpu.sh's own limit
             calls.append(group)
@@ -224,10 +252,21 @@ def test_a_group_that_failed_waits_for_the_others(tmp_path, monkeypatch):
         assert [row["group"] for row in Results(tmp_path, "tests", "cpu").rows] == expected
 
 
-def test_a_group_without_a_report_says_how_it_ended():
-    assert stage_tests._counts("tests/no_such_file.py --no-such-flag", "cpu") == {
+def test_a_group_without_a_report_says_how_it_ended(tmp_path):
+    log = tmp_path / "tests.log"
+    assert stage_tests._counts("tests/no_such_file.py --no-such-flag", "cpu", log) == {
         "names": "pytest ended with code 4 and wrote no report"
     }
+    assert "unrecognized arguments: --no-such-flag" in log.read_text()
+
+
+def test_a_test_that_fails_says_why(tmp_path):
+    path = tmp_path / "test_one.py"
+    path.write_text("def test_sum():\n    assert 1 + 1 == 3\n")
+    row = stage_tests._counts(f"{path} -p tests.conftest", "cpu", tmp_path / "tests.log")
+    assert (row["tests"], row["failures"]) == ("1", "1")
+    assert row["names"].endswith("test_one.test_sum") and "1 + 1" in row["reasons"]
+    assert "test_sum FAILED" in (tmp_path / "tests.log").read_text()
 
 
 def test_a_dry_run_is_no_result_of_a_gpu(tmp_path, monkeypatch):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from benchmarks.gpu import __main__ as command
 from benchmarks.gpu import tiles
@@ -21,7 +25,7 @@ def test_the_fastest_steps_are_written_where_kernels_look_for_them(tmp_path, mon
         assert row["status"] == "ok" and row["seconds"] > 0, row
 
     # As if 64 x 32 tiles were the fastest: forward's bind the others, which must lie inside.
-    def timed(job, samples):
+    def timed(job, samples, first=None):
         step = job.steps[job.kernel]
         tile = configs.LADDERS[job.kernel][step]
         seconds = abs(tile.queries - 64) + abs(tile.keys - 32) + 1
@@ -39,7 +43,7 @@ def test_the_fastest_steps_are_written_where_kernels_look_for_them(tmp_path, mon
     assert configs.LADDERS["query"][best["query"]].queries in (16, 32, 64)
     again = []
     monkeypatch.setattr(
-        tiles, "_timed", lambda job, samples: again.append(job) or timed(job, samples)
+        tiles, "_timed", lambda job, samples, first: again.append(job) or timed(job, samples)
     )
     results.drop(kernel="key")  # as if there had been no time for it
     tiles._search(results, *keys.values(), None)
@@ -74,12 +78,14 @@ def test_a_search_that_was_stopped_writes_nothing(tmp_path):
 def test_a_tile_that_breaks_the_gpu_is_left_out_of_the_next_call(tmp_path, monkeypatch):
     """Until then no tile is the best, and those after it have their turn."""
     timed = []
+    shipped = launch.TILES[False]
+    order = [shipped, *(tile for tile in tiles._DISA if tile != shipped)]
 
     def synchronize(device):
-        if timed[-1] == tiles._DISA[2]:
+        if timed[-1] == order[2]:
             raise RuntimeError("an illegal memory access was encountered")
 
-    def time_one(job, samples):
+    def time_one(job, samples, first):
         timed.append(job.tile)
         return {"kernel": "disa", "variant": "plain", "tile": str(tuple(job.tile)),
                 "status": "ok", "seconds": 9.0 - len(timed)}  # fmt: skip
@@ -90,14 +96,14 @@ def test_a_tile_that_breaks_the_gpu_is_left_out_of_the_next_call(tmp_path, monke
     results.dry = False
     with pytest.raises(RuntimeError):
         tiles._search_disa(results, "plain", None)
-    assert timed == tiles._DISA[:3] and not results.find(best=True)
+    assert timed == order[:3] and not results.find(best=True)
     timed.clear()
     results = Results(tmp_path, "tiles", "cpu")
     results.dry = False
     tiles._search_disa(results, "plain", None)
-    assert timed == tiles._DISA[:2] + tiles._DISA[3:]
+    assert timed == order[:2] + order[3:]
     (best,) = results.find(best=True)
-    assert best["tile"] == str(tuple(tiles._DISA[-1]))
+    assert best["tile"] == str(tuple(order[-1]))
 
 
 def test_tiles_that_all_break_the_gpu_leave_none(tmp_path):
@@ -108,6 +114,26 @@ def test_tiles_that_all_break_the_gpu_leave_none(tmp_path):
     before = list(results.rows)
     tiles._search_disa(results, "plain", None)
     assert results.rows == before and not results.find(best=True)
+
+
+def test_a_tile_that_computes_something_else_has_no_time():
+    first = []
+    for value, status in ((1.0, "ok"), (1.01, "ok"), (2.0, "differs by 1"), (math.nan, "differs")):
+        row = tiles._measured(lambda v=value: lambda: torch.full((9,), v), "cpu", 1, first)
+        assert row["status"].startswith(status) and (row["seconds"] is None) == (status != "ok")
+
+
+def die_at_two(job, samples):
+    if job.tile == (2,):
+        os._exit(1)
+
+
+def test_a_tile_at_which_the_compiler_dies_is_known_and_the_others_are_compiled():
+    ahead = tiles.Ahead()
+    jobs = [SimpleNamespace(tile=(number,)) for number in range(4)]
+    assert ahead(die_at_two, jobs) == [(2,)]
+    assert ahead(die_at_two, jobs[:2]) == []
+    ahead.close()
 
 
 def test_tiles_are_written_where_there_is_no_gpu(tmp_path, monkeypatch):

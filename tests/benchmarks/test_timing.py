@@ -1,10 +1,11 @@
 """How samples are taken and summed up; no test depends on how long something takes."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import timing
+from benchmarks import sweep, timing
 from benchmarks.timing import Effort, summary
 
 
@@ -56,3 +57,15 @@ def test_waiting_takes_time_on_the_wall_alone():
 
     assert timing.clock(wait, 1, "cpu", wall=True) >= 0.05
     assert timing.clock(wait, 1, "cpu") < 0.05
+
+
+def test_a_worker_that_hangs_is_killed_and_its_lengths_are_refused(tmp_path, monkeypatch):
+    (tmp_path / "python").write_text("#!/bin/sh\nexec sleep 60\n")
+    (tmp_path / "python").chmod(0o755)
+    monkeypatch.setattr(sweep.sys, "executable", str(tmp_path / "python"))
+    plan = SimpleNamespace(threads=1, shapes=[(16, 4), (64, 1)], give_up=0.2)
+    found = sweep._worker(plan, "time", "mtsa")
+    reason = "its process was killed after 0.2 s"
+    assert found == {
+        n: {"length": n, "status": "refused", "reason": reason} for n, _ in plan.shapes
+    }

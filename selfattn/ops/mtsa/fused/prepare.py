@@ -47,6 +47,6 @@ def drop_kernel(
     b, h = (lane // heads).to(tl.int64), (lane % heads).to(tl.int64)
     v = load_rows(v_ptr + b * v_b + h * v_h, first, v_t, rows < length, ROWS, DV, SV, True)
     kept = key_factor(tl.load(seed_ptr), lane, rows, SV, threshold, 1.0) > 0.0
-    v = tl.where(kept, v, 0.0).to(out_ptr.dtype.element_ty)
+    v = tl.where(kept, v.to(tl.float32), 0.0)
     whole = b * length * heads * DV + h * DV
     store_rows(out_ptr + whole, first, heads * DV, rows < length, v, ROWS, DV, SV)
