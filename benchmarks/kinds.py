@@ -158,7 +158,12 @@ class EncoderMethod(Method):
         )
 
     def reference(self, module: nn.Module, setup: Setup) -> nn.Module | None:
-        """See ``Method.reference``."""
+        """See ``Method.reference``; both are smooth from here on.
+
+        At the kink of ReLU, one rounding of any attention is another gradient.
+        """
+        for layer in module.layers:  # type: ignore[union-attr]
+            layer.ffn[1] = nn.GELU()
         slow = copy.deepcopy(module)
         for layer in slow.layers:  # type: ignore[union-attr]
             layer.attention = self.attention.reference(layer.attention, setup)
