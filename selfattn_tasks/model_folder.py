@@ -24,6 +24,12 @@ KINDS = {
     "sentences": ("selfattn-sentences", "SentencesForSequenceClassification"),
 }
 
+# What ``selfattn_tasks.hf`` does not return.
+LACKS = dict.fromkeys(
+    ("output_attentions", "output_hidden_states"),
+    "the model returns logits and loss alone; `selfattn show` plots its attention",
+)
+
 
 def task_of(config: Mapping[str, Any]) -> str | None:
     """The task of a checkpoint, or of a ``config.json``; None for another than those here."""

@@ -37,12 +37,17 @@ def find_checkpoint(path: Path) -> Path:
             has that path, the name of a model that comes with this package (``srl-en-small``).
 
     Raises:
-        UserError: if a folder holds none.
+        UserError: if a folder holds none, or a model in several files.
     """
     path = find_model(path)
     if not path.is_dir():
         return path
     there = [path / name for name in (*CHECKPOINTS, WEIGHTS) if (path / name).is_file()]
+    if not there and (index := path / f"{WEIGHTS}.index.json").is_file():
+        raise UserError(
+            f"{index} lists several files of weights, but one is needed, {WEIGHTS}; save the model "
+            "with a larger max_shard_size"
+        )
     if not there:
         raise UserError(f"{path} holds no {' or '.join(CHECKPOINTS)}")
     return there[0]

@@ -1,7 +1,7 @@
 """What all models for transformers share: how weights are drawn, and the sense of a mask."""
 
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -9,8 +9,11 @@ from transformers import PreTrainedModel
 from transformers import initialization as init
 
 from ..errors import UserError
-from ..masks import padding_from_attention_mask
+from ..masks import holds, padding_from_attention_mask
 from .config import SelfattnConfig
+
+# What a mask is called in torch and in this project's own layers, where True hides a token.
+_MASKS = ("padding_mask", "key_padding_mask", "src_key_padding_mask", "attn_mask", "mask")
 
 
 class SelfattnPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
@@ -26,6 +29,11 @@ class SelfattnPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
     supports_gradient_checkpointing = True
     accepts_loss_kwargs = False  # losses are means over a batch: Trainer divides by its batches
     _no_split_modules = ("EncoderLayer", "DecoderLayer")
+    # What other models return if they are asked, and where it is.
+    _lacks: ClassVar[dict[str, str]] = {
+        "output_attentions": "the models return no attention weights; layers[i]"
+        ".self_attn.inspect() has those of a layer"
+    }
 
     def __init__(self, config: SelfattnConfig, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
@@ -49,20 +57,39 @@ class SelfattnPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
         if module is self:
             self._drawn.clear()
 
-    def refuse_attentions(self, given: dict[str, Any]) -> None:
-        """Say where attention weights are, if they are asked for.
+    def refuse(self, given: dict[str, Any]) -> None:
+        """Say what is not returned, and what a mask is called, if it would be ignored otherwise.
 
         Args:
-            given: arguments of ``forward``.
+            given: arguments of ``forward`` that it does not name.
 
         Raises:
-            UserError: if they, or the configuration, ask.
+            UserError: if they hold a mask, or they or the configuration ask for what no model has.
         """
-        if given.get("output_attentions", self.config.output_attentions):
-            raise UserError(
-                "output_attentions=True: the models return no attention weights; layers[i]"
-                ".self_attn.inspect() has those of a layer"
-            )
+        for name, where in self._lacks.items():
+            if given.get(name, getattr(self.config, name)):
+                raise UserError(f"{name}=True: {where}")
+        for name in _MASKS:
+            if given.get(name) is not None:
+                raise UserError(
+                    f"{name} is given, but these models read attention_mask alone, 1 for tokens "
+                    "to keep and 0 for padding"
+                )
+
+
+def refuse_types(token_type_ids: Tensor | None) -> None:
+    """Refuse a second sentence, which a model would read as a part of the first one.
+
+    Args:
+        token_type_ids: None, or of any shape.
+
+    Raises:
+        UserError: if they are not all 0.
+    """
+    if token_type_ids is not None:
+        said = "token_type_ids are not all 0, but this model reads one sentence; leave them out"
+        if not holds((token_type_ids == 0).all(), said):
+            raise UserError(said)
 
 
 def padding_of(

@@ -27,6 +27,14 @@ SYNONYMS = {
     **dict.fromkeys(("hidden_dropout_prob", "resid_pdrop"), "dropout"),
     **dict.fromkeys(("attention_probs_dropout_prob", "attn_pdrop"), "attention_dropout"),
 }
+# What an argument of from_pretrained that changes something sets aside: what a folder stores of
+# another attention or preset, and of two settings that say one thing the one that is not given.
+_SET_ASIDE = {
+    "attention": ("preset", "switches"),
+    "preset": ("switches",),
+    "share_embeddings": ("tie_word_embeddings",),
+    "tie_word_embeddings": ("share_embeddings",),
+}
 # Near to our names, but right where they are.
 _OF_TOKENIZERS = {"bos_token_id", "cls_token_id", "mask_token_id", "sep_token_id", "unk_token_id"}
 
@@ -147,6 +155,34 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
         self.switches = {name: getattr(found, name) for name in found.switch_names()}
         self.attention_dropout = self.switches.pop("attention_dropout")
         super().__post_init__(**others)
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """See ``PreTrainedConfig``; what is given here is checked as for a new configuration.
+
+        Switches change those of the folder; another attention or preset brings its own.
+
+        Args:
+            config_dict: what a folder holds.
+            **kwargs: changes of it, and what models and transformers read.
+
+        Raises:
+            UserError: as for a new configuration.
+        """
+        known = {f.name for f in fields(cls)}
+        own = known - {f.name for f in fields(PreTrainedConfig)}
+        # transformers sets what it is given after all checks, and drops what it does not know.
+        given = {name: kwargs.pop(name) for name in own & kwargs.keys()}
+        others = {n: v for n, v in kwargs.items() if not (n in config_dict or hasattr(cls, n))}
+        _refuse_misspelt(others, sorted(known))
+        kept = dict(config_dict)
+        for name in given.keys() & _SET_ASIDE.keys():
+            if given[name] != config_dict.get(name, getattr(cls, name)):
+                for other in _SET_ASIDE[name]:
+                    kept.pop(other, None)
+        if isinstance(given.get("switches"), dict):
+            given["switches"] = {**(kept.get("switches") or {}), **given["switches"]}
+        return super().from_dict({**kept, **given}, **kwargs)
 
     @property
     def attention_config(self) -> AttentionConfig:

@@ -145,6 +145,7 @@ class Decoder(nn.Module):
         source: Tensor,
         source_padding: Tensor | None,
         cache: EncoderDecoderCache | None = None,
+        states: list[Tensor] | None = None,
     ) -> Tensor:
         """Decode.
 
@@ -153,6 +154,7 @@ class Decoder(nn.Module):
             source: the encoder's output ``(B, S, C)``.
             source_padding: bool ``(B, S)``, True = padding.
             cache: of earlier calls; filled here.
+            states: filled with the input and output of each layer, ``(B, T, C)``.
 
         Returns:
             ``(B, T, C)``.
@@ -170,6 +172,10 @@ class Decoder(nn.Module):
             visible = place[:, None] >= torch.arange(past + length, device=device)  # (T, past + T)
         source_visible = None if source_padding is None else ~source_padding[:, None, None]
         for layer in self.layers:
+            if states is not None:
+                states.append(x)
             x = layer(x, source, visible, source_visible, past_key_values=cache)
+        if states is not None:
+            states.append(x)
         y: Tensor = self.norm(x)
         return y

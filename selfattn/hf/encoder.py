@@ -14,7 +14,7 @@ from ..errors import UserError
 from ..layers import build_attention
 from ..layers.dropout import Dropout
 from ..models.timing import places, sines
-from .base import SelfattnPreTrainedModel, padding_of
+from .base import SelfattnPreTrainedModel, padding_of, refuse_types
 from .config import SelfattnConfig
 
 
@@ -170,10 +170,11 @@ class SelfattnModel(SelfattnPreTrainedModel):
             ``last_hidden_state`` ``(B, T, C)``; what it holds at padding has no meaning.
 
         Raises:
-            UserError: if both or neither of tokens and embeddings are given, the mask is wrong, or
-                attention weights are asked for.
+            UserError: if both or neither of tokens and embeddings are given, the mask is wrong or
+                has another name, token types are not all 0, or attention weights are asked for.
         """
-        self.refuse_attentions(unused)
+        self.refuse(unused)
+        refuse_types(unused.get("token_type_ids"))
         for name in ("position_ids", "decoder_inputs_embeds"):
             if unused.get(name) is not None:
                 raise UserError(

@@ -20,9 +20,11 @@ class SelfattnWithHead(SelfattnPreTrainedModel):
     """
 
     output: ClassVar[type[ModelOutput]]
+    loss_type: str  # transformers' name of the loss
 
     def __init__(self, config: SelfattnConfig) -> None:
         super().__init__(config)
+        self.loss_type = type(self).loss_type  # transformers has set what the class's name says
         self.encoder = SelfattnModel(config)
 
     @abstractmethod

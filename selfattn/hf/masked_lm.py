@@ -19,6 +19,7 @@ class SelfattnForMaskedLM(SelfattnWithHead):
 
     _tied_weights_keys = {"lm_head.weight": "encoder.embeddings.tokens.weight"}  # noqa: RUF012
     output = MaskedLMOutput
+    loss_type = "ForMaskedLM"
 
     def __init__(self, config: SelfattnConfig) -> None:
         super().__init__(config)

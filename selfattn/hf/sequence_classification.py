@@ -21,6 +21,7 @@ class SelfattnForSequenceClassification(SelfattnWithHead):
     """
 
     output = SequenceClassifierOutput
+    loss_type = "ForSequenceClassification"
 
     def __init__(self, config: SelfattnConfig) -> None:
         super().__init__(config)

@@ -19,6 +19,7 @@ class SelfattnForTokenClassification(SelfattnWithHead):
     """
 
     output = TokenClassifierOutput
+    loss_type = "ForTokenClassification"
 
     def __init__(self, config: SelfattnConfig) -> None:
         super().__init__(config)

@@ -28,6 +28,10 @@ class SelfattnTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
         size: int | None = self.init_kwargs.get("known")
         return size
 
+    def convert_tokens_to_ids(self, tokens: Any) -> Any:
+        """See ``PreTrainedTokenizerFast``."""
+        return self._dictionary(super().convert_tokens_to_ids(tokens))
+
     def _encode_plus(self, *args: Any, **kwargs: Any) -> BatchEncoding:
         found = super()._encode_plus(*args, **kwargs)
         found["input_ids"] = self._dictionary(found["input_ids"])
@@ -35,7 +39,7 @@ class SelfattnTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
 
     def _dictionary(self, ids: Any) -> Any:
         known = self.known
-        if known is None:
+        if known is None or ids is None:
             return ids
         if isinstance(ids, list):
             return [self._dictionary(i) for i in ids]

@@ -94,13 +94,16 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             **others: see ``SelfattnModel.forward``.
 
         Returns:
-            ``logits`` ``(B, T, vocab_size)`` and, with labels, the mean cross-entropy in nats.
+            ``logits`` ``(B, T, vocab_size)`` and, with labels, the mean cross-entropy in nats;
+            hidden states of both sides if they are asked for.
 
         Raises:
             UserError: if there is no target, its padding is not on the right, or attention weights
                 are asked for.
         """
-        self.refuse_attentions(others)
+        self.refuse(others)
+        asked = others.get("output_hidden_states")
+        asked = self.config.output_hidden_states if asked is None else asked
         mask = None if torch.compiler.is_compiling() else decoder_attention_mask
         if mask is not None and (mask[:, :-1] < mask[:, 1:]).any():
             raise UserError(
@@ -117,15 +120,18 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         if use_cache and past_key_values is None:
             past_key_values = EncoderDecoderCache(DynamicCache(), DynamicCache())
         padding = padding_of(input_ids, attention_mask, self.config.pad_token_id, source)
+        states: list[Tensor] | None = [] if asked else None
+        rest = decoder_input_ids, source, padding
         if isinstance(past_key_values, BeamCache):
-            logits = self._next(decoder_input_ids, source, padding, past_key_values)
+            logits = self._next(*rest, past_key_values, states)
         else:
-            logits = self.lm_head(self.decoder(decoder_input_ids, source, padding, past_key_values))
+            logits = self.lm_head(self.decoder(*rest, past_key_values, states))
         loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,
             past_key_values=past_key_values,
+            decoder_hidden_states=None if states is None else tuple(states),
             encoder_last_hidden_state=source,
             encoder_hidden_states=getattr(encoder_outputs, "hidden_states", None),
         )
@@ -166,6 +172,9 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             logits_processor: of the caller, applied first.
             **kwargs: whatever transformers takes.
 
+        Raises:
+            UserError: if there is no source.
+
         Note:
             fairseq-generate takes n from the longest sentence of a batch; here no translation
             depends on its batch.
@@ -189,6 +198,8 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             elif given is not None:
                 given = given if isinstance(given, Tensor) else given[0]
                 kwargs["attention_mask"] = given.new_ones(given.shape[:2]).long()
+        if kwargs.get("attention_mask") is not None and not len(kwargs["attention_mask"]):
+            raise UserError("the batch has 0 sources; generate() takes at least 1")
         if b is not None and kwargs.get("attention_mask") is not None:
             lengths = kwargs["attention_mask"].sum(1)
             found = [int((a or 0.0) * length + b) for length in lengths.tolist()]
@@ -213,12 +224,19 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         return super().generate(inputs, generation_config, processors, **kwargs)
 
     def _next(
-        self, tokens: Tensor, source: Tensor, padding: Tensor | None, cache: BeamCache
+        self,
+        tokens: Tensor,
+        source: Tensor,
+        padding: Tensor | None,
+        cache: BeamCache,
+        states: list[Tensor] | None,
     ) -> Tensor:
         """Logits of a beam search's next tokens ``(B, T, vocab_size)``, 0 in finished sentences."""
         padding = None if padding is None else cache.of_rows(padding)[:: cache.beams]
         # Only the first call, in which no sentence is finished, reads the source.
-        x = self.decoder(cache.of_rows(tokens), source[:: cache.beams], padding, cache)
+        x = self.decoder(cache.of_rows(tokens), source[:: cache.beams], padding, cache, states)
+        if states is not None:
+            states[:] = [cache.of_batch(state, len(tokens)) for state in states]
         return cache.of_batch(self.lm_head(x), len(tokens))
 
     # Where transformers renames the next two, its search is as right as before, and slower.

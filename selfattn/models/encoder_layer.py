@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Real
 from typing import TYPE_CHECKING, Any, cast
 
 import torch.nn.functional as F
@@ -71,8 +72,10 @@ class EncoderLayer(nn.TransformerEncoderLayer):
         **switches: Unpack[LayerSwitches],
     ) -> None:
         check_integer("d_model", d_model)
-        if not 0 <= dropout < 1:
-            raise UserError(f"dropout {dropout} is not allowed; it must be in [0, 1)")
+        check_integer("dim_feedforward", dim_feedforward)
+        rate: Any = dropout  # for mypy, no float is a Real
+        if not isinstance(rate, Real) or not 0 <= float(rate) < 1:
+            raise UserError(f"dropout {dropout!r} is not allowed; it must be in [0, 1)")
         if isinstance(activation, str) and activation not in ("relu", "gelu"):
             raise UserError(
                 f"activation {activation!r} is unknown; allowed are relu, gelu and a function"

@@ -91,6 +91,8 @@ def swap(
             if not any(fnmatchcase(name, pattern) for pattern in patterns):
                 raise UserError(f"only {', '.join(patterns) or 'none'} was asked for")
             _check(parent, child, old, config)
+            if holder := _holder(model, old):
+                raise UserError(f"it shares weights with {holder}")
             if old not in new:
                 dropout = {} if own_dropout else {"attention_dropout": old.dropout}
                 decoder = isinstance(parent, nn.TransformerDecoderLayer)
@@ -145,6 +147,15 @@ def _check(
                 "a decoder's self-attention must not look ahead: swap it by itself, with "
                 "only='decoder.*', masks='forward', include_self=True"
             )
+
+
+def _holder(model: nn.Module, old: nn.MultiheadAttention) -> str | None:
+    """Name of a module beside an attention that has a weight of it, which a copy would untie."""
+    inside, weights = set(old.modules()), set(old.parameters())
+    for name, module in model.named_modules():
+        if module not in inside and not weights.isdisjoint(module.parameters(recurse=False)):
+            return name or "the model itself"
+    return None
 
 
 def _replacement(

@@ -60,7 +60,7 @@ def build_tokenizer(entries: Sequence[str], model: Path | None, lowercase: bool)
         tokenizer.decoder = t.decoders.Metaspace()
     tokenizer.normalizer = _cleaning(t, lowercase)
     tokenizer.post_processor = t.processors.TemplateProcessing(
-        single=f"$A {_END}", special_tokens=[(_END, numbers[_END])]
+        single=f"$A {_END}", pair=f"$A {_END} $B {_END}", special_tokens=[(_END, numbers[_END])]
     )
     return tokenizer
 

@@ -12,10 +12,11 @@ from transformers.utils import can_return_tuple
 
 from selfattn.errors import UserError
 from selfattn.hf import SelfattnPreTrainedModel
+from selfattn.hf.base import refuse_types
 from selfattn.masks import padding_from_attention_mask
 from selfattn.models.relatedness_head import distribution
 
-from ..model_folder import KINDS, check_labels
+from ..model_folder import KINDS, LACKS, check_labels
 from ..sentences.model.network import SentenceModel, pad
 from ..sentences.model.state import KEY, SentenceState
 from ..sentences.record import HIGHEST, LOWEST, SCORES, Kind
@@ -43,6 +44,7 @@ class SentencesForSequenceClassification(SelfattnPreTrainedModel):
 
     config_class = SentencesConfig
     supports_gradient_checkpointing = False
+    _lacks = LACKS
 
     def __init__(self, config: SentencesConfig) -> None:
         super().__init__(config)
@@ -78,9 +80,13 @@ class SentencesForSequenceClassification(SelfattnPreTrainedModel):
             ``logits`` as of ``SentenceModel.forward`` and, with labels, ``loss``.
 
         Raises:
-            UserError: if the mask is wrong, a pair lacks a sentence, or a score is outside of the
-                scale.
+            UserError: if the mask is wrong or has another name, a pair lacks a sentence, one
+                sentence is two, a score is outside of the scale, or attention weights or hidden
+                states are asked for.
         """
+        self.refuse(unused)
+        if self.state.kind.shape == "single":
+            refuse_types(token_type_ids)
         if attention_mask is not None:
             if attention_mask.shape != input_ids.shape:
                 raise UserError(
@@ -118,4 +124,6 @@ def _pairs(input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
         [row[(kinds == side) & (row != PADDING)].cpu().numpy() for side in (0, 1)]
         for row, kinds in zip(input_ids, token_type_ids, strict=True)
     ]
+    if not rows:  # from which their number cannot be told
+        return input_ids.new_zeros(0, 2, 1)
     return pad(rows)[0].to(input_ids.device)

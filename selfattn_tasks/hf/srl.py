@@ -15,7 +15,7 @@ from selfattn.errors import UserError
 from selfattn.hf import SelfattnPreTrainedModel
 from selfattn.hf.base import padding_of
 
-from ..model_folder import KINDS, check_labels
+from ..model_folder import KINDS, LACKS, check_labels
 from ..srl.tagger.network import Tagger
 from ..srl.tagger.state import KEY, TaggerState
 from ..words.vocabulary import PADDING
@@ -45,6 +45,7 @@ class SRLForTokenClassification(SelfattnPreTrainedModel):
 
     config_class = SRLConfig
     supports_gradient_checkpointing = False
+    _lacks = LACKS
 
     def __init__(self, config: SRLConfig) -> None:
         super().__init__(config)
@@ -79,8 +80,10 @@ class SRLForTokenClassification(SelfattnPreTrainedModel):
             ``logits`` ``(B, T, labels)`` and, with labels, ``loss``.
 
         Raises:
-            UserError: if the tagger reads characters or pieces and has none.
+            UserError: if the tagger reads characters or pieces and has none, the mask has another
+                name, or attention weights or hidden states are asked for.
         """
+        self.refuse(others)
         config = self.tagger.config
         for name, needed in (("spellings", config.characters), ("pieces", config.features)):
             if needed and name not in others:

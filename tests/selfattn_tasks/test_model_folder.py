@@ -87,6 +87,14 @@ def sentences(path, kind, context="mtsa"):
     return write(path, model, "network.", {SENTENCES: state.dump()})
 
 
+def refused_outputs(model, *inputs, **more):
+    for name in ("output_attentions", "output_hidden_states"):
+        with pytest.raises(UserError, match=f"{name}=True: the model returns logits and loss al"):
+            model(*inputs, **more, **{name: True})
+    with pytest.raises(UserError, match="padding_mask is given, but these models read attention_"):
+        model(*inputs, **more, padding_mask=inputs[0] == 0)
+
+
 def refused_labels(kind, folder):
     with pytest.raises(UserError, match="num_labels 77 is not allowed; the model has"):
         kind.from_pretrained(folder, num_labels=77, ignore_mismatched_sizes=True)
@@ -112,6 +120,7 @@ def test_a_tagger_s_folder_computes_the_same(tmp_path, name):
     )
     ids, more = inputs["words"], {name: inputs[name] for name in ("spellings", "places")}
     found = model(ids, token_type_ids=inputs["indicator"], labels=inputs["indicator"], **more)
+    refused_outputs(model, ids, **more)
     keep = ids != 0
     # The predictor reads a sentence once for all its predicates.
     torch.testing.assert_close(found.logits.log_softmax(-1)[keep], expected[keep])
@@ -138,6 +147,12 @@ def test_a_sentence_model_s_folder_computes_the_same_and_learns(tmp_path, kind):
     assert torch.equal(model(words, missing=missing).logits, expected)
     masked = model(words + 3 * (words == 0), (words != 0).long()).logits
     torch.testing.assert_close(masked, expected)
+    refused_outputs(model, words)
+    none = words.new_zeros(0, 5)
+    assert len(model(none, token_type_ids=none).logits) == 0
+    if kind.shape == "single":
+        with pytest.raises(UserError, match="token_type_ids are not all 0, but this model reads"):
+            model(words[:, 0], token_type_ids=(words[:, 0] > 2).long())
     for wrong, said in (
         ((words != 0)[0], "must be that of"),
         ((words != 0).float() - 1, "0 and 1"),
@@ -156,6 +171,14 @@ def test_a_sentence_model_s_folder_computes_the_same_and_learns(tmp_path, kind):
     model.save_pretrained(tmp_path / "trained")
     again = SentencePredictor.load(tmp_path / "trained").members[0][0]
     assert torch.equal(again(words, missing), model(words, missing=missing).logits)
+
+
+def test_weights_in_several_files_are_said(tmp_path):
+    export("--to", "hf", tagger(tmp_path / "tagger.pt", "mtsa"), tmp_path / "folder")
+    model = AutoModelForTokenClassification.from_pretrained(tmp_path / "folder")
+    model.save_pretrained(tmp_path / "parts", max_shard_size="2kB")
+    with pytest.raises(UserError, match="index.json lists several files .* larger max_shard_size"):
+        SRL.from_pretrained(tmp_path / "parts")
 
 
 def test_half_precision_and_fewer_vectors(tmp_path):

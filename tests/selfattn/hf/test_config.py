@@ -7,6 +7,8 @@ import pytest
 
 pytest.importorskip("transformers")
 
+from transformers import AutoConfig  # noqa: E402
+
 from selfattn.config import CONFIGS  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402
 from selfattn.hf import SelfattnConfig  # noqa: E402
@@ -38,6 +40,45 @@ from selfattn.hf import SelfattnConfig  # noqa: E402
 def test_mistakes_in_a_configuration(wrong, message):
     with pytest.raises(UserError, match=message):
         SelfattnConfig(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"positions": "sinusodial"}, "positions 'sinusodial' is unknown; allowed are sinusoidal"),
+        ({"window": 3}, "'window' is a switch of the attention; give switches="),
+        ({"switches": {"windw": 3}}, "has no switch 'windw'"),
+        ({"preset": "best"}, "preset 'best' is unknown for 'mtsa'"),
+        ({"d_model": 64}, "has no argument 'd_model'; do you mean 'hidden_size'"),
+        ({"dropout": 1.5}, "dropout 1.5 is not allowed"),
+    ],
+)
+def test_mistakes_in_what_changes_a_folder(tmp_path, wrong, message):
+    """transformers sets such arguments unchecked, or drops them."""
+    SelfattnConfig().save_pretrained(tmp_path)
+    for kind in (AutoConfig, SelfattnConfig):
+        with pytest.raises(UserError, match=message):
+            kind.from_pretrained(tmp_path, **wrong)
+
+
+def test_what_changes_a_folder(tmp_path):
+    """A switch changes one; another preset or attention brings its own."""
+    made = SelfattnConfig(preset="srl", switches={"window": 5, "value_bias": False})
+    made.save_pretrained(tmp_path)
+
+    def read(**changes):
+        return AutoConfig.from_pretrained(tmp_path, **changes).attention_config
+
+    assert read(dropout=0.2, preset="srl", attention="mtsa") == made.attention_config
+    assert read(switches={"window": 3}) == made.attention_config.with_switches(window=3)
+    assert read(preset="nmt") == CONFIGS["mtsa"].make("nmt")
+    assert read(preset="nmt", switches={"window": 3}) == CONFIGS["mtsa"].make("nmt", window=3)
+    assert read(attention="disa") == CONFIGS["disa"].make()
+    found, unused = AutoConfig.from_pretrained(
+        tmp_path, return_unused_kwargs=True, num_labels=5, positions="none", device_map="cpu", foo=1
+    )
+    assert (found.num_labels, found.positions) == (5, "none")
+    assert unused == {"device_map": "cpu", "foo": 1}
 
 
 def test_tokens_that_other_models_name_are_kept(tmp_path):

@@ -9,6 +9,7 @@ pytest.importorskip("transformers")
 
 from transformers import GenerationConfig  # noqa: E402
 
+from selfattn.errors import UserError  # noqa: E402
 from selfattn.hf import SelfattnForConditionalGeneration  # noqa: E402
 from tests.selfattn.hf.test_models import IDS, config  # noqa: E402
 
@@ -35,6 +36,13 @@ def test_limits_count_embeddings_and_states_too():
     for others in ({}, {"inputs_embeds": None}):
         found = model.generate(encoder_outputs=model.encoder(full), **others)
         assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("limits", [{"max_len_a": 1.0, "max_len_b": 1}, {"max_new_tokens": 3}])
+def test_no_source_is_said(limits):
+    model = SelfattnForConditionalGeneration(config()).eval()
+    with pytest.raises(UserError, match=r"the batch has 0 sources; generate\(\) takes at least 1"):
+        model.generate(IDS[:0], **limits)
 
 
 def test_limits_end_with_the_caller_s_end():

@@ -123,8 +123,10 @@ def test_a_configuration_says_what_comes_out(head):
     inputs = {"input_ids": IDS}
     if head is SelfattnForConditionalGeneration:
         inputs["labels"] = IDS
-    states = 3  # of two layers
-    assert [len(x) for x in model(**inputs) if isinstance(x, tuple)] == [states]
+    states = [3]  # of two layers
+    if head is SelfattnForConditionalGeneration:
+        states = [4, 3]  # its decoder has three
+    assert [len(x) for x in model(**inputs) if isinstance(x, tuple)] == states
     found = model(**inputs, return_dict=True, output_hidden_states=False)
     assert found.logits.shape[0] == 2 and not any("hidden_states" in name for name in found)
 
@@ -266,12 +268,55 @@ def test_a_missing_token_is_said():
     assert several.generate(IDS, max_new_tokens=5).shape[0] == len(IDS)
 
 
-def test_embeddings_are_shared_or_not_as_both_settings_say(tmp_path):
-    """transformers sets what from_pretrained is given after the configuration is checked."""
-    SelfattnForConditionalGeneration(config()).save_pretrained(tmp_path)
-    for one in ({"share_embeddings": "none"}, {"tie_word_embeddings": False}):
-        with pytest.raises(UserError, match="contradict each other; change both"):
-            SelfattnForConditionalGeneration.from_pretrained(tmp_path, **one)
+def test_embeddings_are_shared_or_not_as_either_setting_says(tmp_path):
+    shared, apart = config(), config(share_embeddings="none")
+    for old, name, new, found in (
+        (shared, "share_embeddings", "none", ("none", False)),
+        (shared, "tie_word_embeddings", False, ("none", False)),
+        (apart, "share_embeddings", "output", ("output", True)),
+        (apart, "tie_word_embeddings", True, ("all", True)),
+    ):
+        old.save_pretrained(tmp_path)
+        read = SelfattnConfig.from_pretrained(tmp_path, **{name: new})
+        assert (read.share_embeddings, read.tie_word_embeddings) == found
+    shared.tie_word_embeddings = False  # which nothing checks
+    with pytest.raises(UserError, match="contradict each other; change both"):
+        SelfattnForConditionalGeneration(shared)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_subclass_has_the_loss_of_its_head(head):
+    """transformers chooses one by a class's name, or that of a causal language model."""
+    model = head(config()).eval()
+    mine = type("Mine", (head,), {})(model.config).eval()
+    mine.load_state_dict(model.state_dict())
+    labels = torch.tensor([0, 2]) if model.loss_type == "ForSequenceClassification" else IDS % 3
+    assert torch.equal(mine(IDS, labels=labels).loss, model(IDS, labels=labels).loss)
+
+
+@pytest.mark.parametrize("head", [SelfattnModel, *HEADS, SelfattnForConditionalGeneration])
+def test_masks_of_another_name_and_second_sentences_are_said(head):
+    model = head(config()).eval()
+    more = {"labels": IDS} if head is SelfattnForConditionalGeneration else {}
+    for name in ("padding_mask", "key_padding_mask", "attn_mask"):
+        with pytest.raises(UserError, match=f"{name} is given, but these models read attention_"):
+            model(IDS, **more, **{name: IDS == 1})
+    model(IDS, token_type_ids=torch.zeros_like(IDS), **more)
+    with pytest.raises(UserError, match="token_type_ids are not all 0, but this model reads one"):
+        model(IDS, token_type_ids=(IDS > 7).long(), **more)
+
+
+def test_hidden_states_of_the_decoder():
+    """Of a search, too, in which finished sentences have none."""
+    model = SelfattnForConditionalGeneration(config()).eval()
+    found = model(IDS, labels=IDS, output_hidden_states=True)
+    torch.testing.assert_close(
+        model.lm_head(model.decoder.norm(found.decoder_hidden_states[-1])), found.logits
+    )
+    how = {"max_len_a": 1.0, "max_len_b": 1, "output_hidden_states": True}
+    made = model.generate(IDS, num_beams=3, return_dict_in_generate=True, **how)
+    for states in made.decoder_hidden_states:
+        assert [tuple(x.shape) for x in states] == [(6, 1, 16)] * 4
 
 
 def test_what_a_decoder_cannot_do_is_said():

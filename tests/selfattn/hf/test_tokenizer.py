@@ -17,6 +17,8 @@ def test_tokens_that_a_user_adds_are_known():
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = SelfattnTokenizer(tokenizer_object=backend, known=2, unk_token="<unk>")
     tokenizer.add_tokens(["mine"])
+    assert tokenizer.convert_tokens_to_ids(["a", "rare", "mine", "other"]) == [1, 0, 3, 0]
+    assert tokenizer.convert_tokens_to_ids("rare") == 0
     assert tokenizer("a rare mine other")["input_ids"] == [1, 0, 3, 0]
     numbers = tokenizer("a rare mine other", return_tensors="np")["input_ids"]
     assert numbers.tolist() == [[1, 0, 3, 0]]

@@ -130,6 +130,19 @@ def test_swap_keeps_what_is_no_self_attention():
             model.own(*arguments)
 
 
+def test_swap_keeps_what_shares_weights():
+    model = nn.ModuleDict({name: nn.MultiheadAttention(WIDTH, HEADS) for name in "abcd"})
+    model["b"].in_proj_weight = model["a"].in_proj_weight
+    model["out"] = nn.Linear(WIDTH, WIDTH)
+    model["c"].out_proj.weight = model["out"].weight
+    report = swap(model)
+    assert list(report.replaced) == ["d"]
+    assert report.kept == {
+        kept: f"it shares weights with {other}"
+        for kept, other in (("a", "b"), ("b", "a"), ("c", "out"))
+    }
+
+
 def test_swap_without_anything_to_swap():
     for model, options, sentence in (
         (nn.Linear(2, 2), {}, "Linear has no self-attention .* there is none in it"),
@@ -147,6 +160,9 @@ def test_swap_without_anything_to_swap():
         Encoder.from_torch(nn.Linear(2, 2))
     for wrong, message in (
         ({"dropout": 1.0}, "^dropout 1.0 is not allowed"),
+        ({"dropout": None}, r"^dropout None is not allowed; it must be in \[0, 1\)"),
+        ({"dropout": "x"}, "^dropout 'x' is not allowed"),
+        ({"dim_feedforward": 0}, "^dim_feedforward 0 is not allowed; it must be at least 1"),
         ({"activation": "foo"}, "activation 'foo' is unknown"),
     ):
         with pytest.raises(UserError, match=message):

@@ -43,6 +43,15 @@ def test_a_text_that_looks_like_a_special_token_is_text():
     assert list(translate.stream("")) == [""]  # one text, not its letters
 
 
+def test_both_texts_of_a_pair_have_an_end():
+    """Of a tokenizer that is built now, and of the one that comes along."""
+    built = build_tokenizer([*SPECIAL, "a", "b"], None, lowercase=False)
+    assert built.encode("a", "b").ids == [4, 2, 5, 2]
+    shipped = Translator.from_pretrained("translation-en-de-small").tokenizer
+    one, two = (shipped(text)["input_ids"] for text in ("A dog", "A goat"))
+    assert shipped("A dog", "A goat")["input_ids"] == one + two
+
+
 @pytest.mark.parametrize("flag", ["--max-len-a", "--lenpen"])
 @pytest.mark.parametrize("number", ["nan", "inf"])
 def test_a_length_is_a_number(flag, number):
