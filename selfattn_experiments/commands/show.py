@@ -101,10 +101,7 @@ def check(args: argparse.Namespace) -> None:
     if args.output.suffix in FORMATS:
         args.output = args.output.with_suffix("")
     elif str(mimetypes.guess_type(args.output.name)[0]).startswith(("image/", "application/pdf")):
-        raise UserError(
-            f"--output {args.output} is not allowed; pictures are {' and '.join(FORMATS)}: give "
-            f"the beginning of their names, as in {args.output.with_suffix('')}"
-        )
+        raise UserError(f"--output {args.output} must end in {' or '.join(FORMATS)}, or in neither")
     for ending in FORMATS:
         check_output("--output", args.output.with_name(args.output.name + ending))
     check_outputs(args, "json")

@@ -82,7 +82,7 @@ def test_mistakes_are_refused(trained, sentence, flags, words):
 
 def test_a_picture_of_another_kind_is_refused(run_cli):
     done = run_cli(["scripts/show_attention.py", "x.pt", "A dog.", "--output", "cat.jpg"])
-    assert done.returncode == 2 and "pictures are .png and .svg: give " in done.stderr
+    assert done.returncode == 2 and "must end in .png or .svg" in done.stderr
 
 
 def test_flags_as_hydra_stores_them(monkeypatch):
