@@ -163,7 +163,8 @@ def test_every_command_in_its_order(place, run_cli):
     pattern = rf"\[(['\"]).*\1\]\n\[({labels}(, )?){{6}}\]\n{scores}\n{classes}\n"
     assert re.match(pattern, python.stdout), python.stdout
     python = run_cli(["-c", *blocks("python", ["docs/srl.md"])], cwd=place, fresh=False)
-    assert python.stdout.startswith("chased [('A0', 'The cat', 0, 7), "), python.stderr
+    assert "\nchased [('A0', 'The cat', 0, 7), " in python.stdout, python.stderr
+    assert python.stdout.startswith("The  cat  chased  a  mouse  .\n[A0----]"), python.stdout
     python = run_cli(["-c", *blocks("python", ["docs/export.md"])], cwd=place, fresh=False)
     assert re.fullmatch(r"relatedness [1-5]\.\d+\n", python.stdout), python.stderr
     pictures = ("curves.png", "attention.svg", "pictures/runs.png", "cat-layer1.png",

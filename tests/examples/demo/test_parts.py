@@ -2,7 +2,7 @@
 
 import pytest
 
-from selfattn_tasks.translation.outputs import Score
+from selfattn_tasks.translation.metrics import Score
 from tour.screen import closing_screen, examples
 from tour.stopwatch import Stopwatch
 

@@ -3,7 +3,7 @@
 import pytest
 
 from selfattn.errors import UserError
-from selfattn_tasks.translation.outputs import Score
+from selfattn_tasks.translation.metrics import Score
 from wmt14.bleu import FLAVOURS
 from wmt14.runs import Run, load, save
 from wmt14.table6 import NOT_RUN, collect, signatures, table
