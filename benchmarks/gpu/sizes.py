@@ -77,7 +77,8 @@ def _checks(device: str, dry: bool) -> list[tuple[str, Callable[[], tuple[float,
     batches, sentences = (1, 1) if dry else (500, 16)  # of one row, and in each batch
     on = [(dtype, str(dtype).removeprefix("torch.")) for dtype in (torch.float32, torch.bfloat16)]
     # Each is a compilation of its own; the tests have few of them.
-    kinds = itertools.product(DTYPES, (64, 32, 128), ("both", "plain"))
+    widths, tokens = ((16,), 9) if dry else ((64, 32, 128), 300)
+    variants = ("both",) if dry else ("both", "plain")
     return [
         *((f"mtsa, {long} tokens, {name}",
            partial(_long, mtsa, 4, (1, 2, long, 64), dtype, device)) for dtype, name in on),
@@ -88,11 +89,8 @@ def _checks(device: str, dry: bool) -> list[tuple[str, Callable[[], tuple[float,
         ("CUDA graph of a layer", partial(_graph, device, 16 if dry else 1024)),
         ("compute-sanitizer", partial(_sanitized, device)),
         *((f"mtsa, {name}, {width} wide, {variant}",
-           partial(_variant, (2, 2, 300, width), DTYPES[name], variant, device))
-          for name, width, variant in ([] if dry else kinds)),
-        *((f"mtsa, {name}, 16 wide, both",
-           partial(_variant, (2, 2, 9, 16), dtype, "both", device))
-          for name, dtype in DTYPES.items() if dry),
+           partial(_variant, (2, 2, tokens, width), DTYPES[name], variant, device))
+          for name, width, variant in itertools.product(DTYPES, widths, variants)),
         *((f"flagged tiles of srl-en-small, batches from {first:,}",
            partial(_flagged, device, first, batches, sentences))
           for first in range(0, batches if dry else 10_000, batches)),

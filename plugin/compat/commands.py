@@ -10,6 +10,7 @@ from typing import Any
 from selfattn.errors import UserError
 from selfattn_tasks.cli import disk_full_sentence, is_disk_full
 
+_CLI = "fairseq_cli"  # the folder of fairseq's commands
 # How a spawned process's exception looks in its parent: as text.
 _FROM_WORKER = re.compile(r"^selfattn\.errors\.UserError: (.+?)\s*\Z", re.MULTILINE | re.DOTALL)
 # What fairseq/registry.py says of a choice without a default.
@@ -44,7 +45,7 @@ def end_with_one_sentence() -> None:
 
 def _command(argv0: Path) -> str | None:
     """The name of the fairseq command that *argv0* runs, or None for another program."""
-    if argv0.parent.name == "fairseq_cli":  # python -m fairseq_cli.train
+    if argv0.parent.name == _CLI:  # python -m fairseq_cli.train
         return "fairseq-" + argv0.stem.replace("_", "-")
     return argv0.stem if argv0.name.startswith("fairseq-") else None
 
@@ -64,10 +65,8 @@ def explain(error: BaseException) -> str | None:
         )
     if isinstance(error, KeyError):
         return _unknown_metric(error)
-    if isinstance(error, AssertionError) and str(error).startswith("Must specify batch size"):
-        return "a batch size is missing: give --max-tokens or --batch-size"
-    if isinstance(error, AssertionError) and str(error) and _raised_by(error)[0] == "fairseq_cli":
-        return str(error)  # what fairseq's commands assert themselves is about their flags
+    if isinstance(error, AssertionError):
+        return _assertion(str(error), _raised_by(error)[0])
     if isinstance(error, ValueError) and (missing := _MISSING.fullmatch(str(error))):
         return f"--{missing[1].replace('_', '-')} is missing: fairseq has no default for it"
     if type(error).__name__ == "ProcessRaisedException":  # torch.multiprocessing.spawn
@@ -76,11 +75,18 @@ def explain(error: BaseException) -> str | None:
     return None
 
 
+def _assertion(said: str, file: Path) -> str | None:
+    """The sentence for what fairseq's commands assert themselves, which is about their flags."""
+    if said.startswith("Must specify batch size"):
+        return "a batch size is missing: give --max-tokens or --batch-size"
+    return said if said and file.parent.name == _CLI else None
+
+
 def _unknown_metric(error: KeyError) -> str | None:
     """The sentence for a ``--best-checkpoint-metric`` that validation does not log."""
-    folder, found = _raised_by(error)
+    file, found = _raised_by(error)
     stats = found.get("stats")
-    if not (stats and folder == "fairseq_cli"):
+    if not (stats and file.parts[-2:] == (_CLI, "train.py")):
         return None
     return (
         f"--best-checkpoint-metric {error.args[0]} is not logged by this validation, which has "
@@ -88,9 +94,9 @@ def _unknown_metric(error: KeyError) -> str | None:
     )
 
 
-def _raised_by(error: BaseException) -> tuple[str, dict[str, Any]]:
-    """The folder of the code that raised an error, and its local variables."""
-    folder, found = "", {}
+def _raised_by(error: BaseException) -> tuple[Path, dict[str, Any]]:
+    """The file of the code that raised an error, and its local variables."""
+    file, found = "", {}
     for frame, _ in walk_tb(error.__traceback__):
-        folder, found = Path(frame.f_code.co_filename).parent.name, frame.f_locals
-    return folder, found
+        file, found = frame.f_code.co_filename, frame.f_locals
+    return Path(file), found

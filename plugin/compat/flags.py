@@ -28,11 +28,12 @@ _SCORES = (
 )  # fmt: skip
 _LOSSES = ("loss", "ppl", "mse")
 # What numbers may be, by their flags: at least, and at most.
-_RANGES: tuple[tuple[tuple[str, ...], int, float], ...] = (
-    (("update_freq", "log_interval", "beam", "nbest"), 1, math.inf),
-    (("lr", "warmup_updates"), 0, math.inf),
-    (("dropout", "attention_dropout", "activation_dropout", "label_smoothing"), 0, 1),
-)
+_RANGES: dict[str, tuple[int, float]] = {
+    **dict.fromkeys(("update_freq", "log_interval", "beam", "nbest"), (1, math.inf)),
+    **dict.fromkeys(("lr", "warmup_updates"), (0, math.inf)),
+    **dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), (0, 1)),
+    "label_smoothing": (0, 1),
+}
 _TASKS = {  # of criterions that read what only these tasks put into a batch
     "bio_tagging": "srl_tagging",
     "bio_crf": "srl_tagging",
@@ -139,14 +140,13 @@ def check_numbers() -> None:
 
     @check_flags
     def check(flags: Namespace) -> None:
-        for names, low, high in _RANGES:
-            for name in names:
-                value = getattr(flags, name, None)
-                for number in value if isinstance(value, list) else [value]:
-                    if isinstance(number, int | float) and not low <= number <= high:
-                        allowed = f"at least {low}" if high == math.inf else f"{low} to {high}"
-                        flag = "--" + name.replace("_", "-")
-                        raise UserError(f"{flag} {number} is not allowed; it must be {allowed}")
+        for name, (low, high) in _RANGES.items():
+            value = getattr(flags, name, None)
+            for number in value if isinstance(value, list) else [value]:
+                if isinstance(number, int | float) and not low <= number <= high:
+                    allowed = f"at least {low}" if high == math.inf else f"{low} to {high}"
+                    flag = "--" + name.replace("_", "-")
+                    raise UserError(f"{flag} {number} is not allowed; it must be {allowed}")
 
 
 def check_named_files() -> None:

@@ -127,8 +127,8 @@ def _resolve(args: Namespace) -> None:
     args.encoder_attention = getattr(args, "encoder_attention", "mtsa")  # as the oldest checkpoints
     base_architecture(args)
     for side in ("encoder", "decoder"):
-        width, heads = (getattr(args, f"{side}_{n}") for n in ("embed_dim", "attention_heads"))
-        check_heads(width, heads, side)
+        sizes = getattr(args, f"{side}_embed_dim"), getattr(args, f"{side}_attention_heads")
+        check_heads(*sizes, side)
     attention_config(args)
 
 
