@@ -13,8 +13,8 @@ from selfattn_tasks.cli import disk_full_sentence, is_disk_full
 _CLI = "fairseq_cli"  # the folder of fairseq's commands
 # How a spawned process's exception looks in its parent: as text.
 _FROM_WORKER = re.compile(r"^selfattn\.errors\.UserError: (.+?)\s*\Z", re.MULTILINE | re.DOTALL)
-# What fairseq/registry.py says of a choice without a default.
-_MISSING = re.compile(r"(\w+) is required!")
+# What fairseq/registry.py says of a choice without a default, and hydra of a number without one.
+_MISSING = re.compile(r"(\w+) is required!|Error merging override (?:\w+\.)?(\w+)=null")
 # How gloo says that the process at the other end of a connection is gone.
 _LOST = re.compile(r"gloo/transport/.*(?:[Cc]onnection|Broken pipe)", re.DOTALL)
 
@@ -67,8 +67,11 @@ def explain(error: BaseException) -> str | None:
         return _unknown_metric(error)
     if isinstance(error, AssertionError):
         return _assertion(str(error), _raised_by(error)[0])
-    if isinstance(error, ValueError) and (missing := _MISSING.fullmatch(str(error))):
-        return f"--{missing[1].replace('_', '-')} is missing: fairseq has no default for it"
+    if missing := _MISSING.fullmatch(str(error)):
+        flag = (missing[1] or missing[2]).replace("_", "-")
+        return f"--{flag} is missing: fairseq has no default for it"
+    if isinstance(error, ValueError) and str(error).startswith("--"):  # fairseq's, of its flags
+        return str(error)
     if type(error).__name__ == "ProcessRaisedException":  # torch.multiprocessing.spawn
         match = _FROM_WORKER.search(str(error))
         return match.group(1) if match else None

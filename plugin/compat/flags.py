@@ -13,6 +13,7 @@ from typing import Any
 import fairseq
 import fairseq_cli
 from fairseq import options, tasks, utils
+from fairseq.data.encoders import TOKENIZER_REGISTRY
 
 from selfattn.errors import UserError
 from selfattn_tasks.sentences.folder import META, Folder
@@ -135,7 +136,7 @@ def check_numbers() -> None:
     """Refuse numbers that no training can have.
 
     Break: fairseq divides by ``--log-interval 0``, climbs with ``--lr -1``, and lets torch find
-    ``--dropout 1.5`` in the first batch. Fix: look first.
+    ``--dropout 1.5`` in the first batch and ``--adam-betas 0.9`` in the first step. Fix: look first.
     """
 
     @check_flags
@@ -147,6 +148,14 @@ def check_numbers() -> None:
                     allowed = f"at least {low}" if high == math.inf else f"{low} to {high}"
                     flag = "--" + name.replace("_", "-")
                     raise UserError(f"{flag} {number} is not allowed; it must be {allowed}")
+        for name in ("adam_betas", "adamax_betas"):
+            if isinstance(betas := getattr(flags, name, None), str):
+                fits = isinstance(pair := literal(betas), tuple | list) and len(pair) == 2
+                if not (fits and all(isinstance(b, int | float) and 0 <= b < 1 for b in pair)):
+                    raise UserError(
+                        f"--{name.replace('_', '-')} {betas} is not allowed; it must be two "
+                        "numbers from 0 to below 1, such as '(0.9, 0.98)'"
+                    )
 
 
 def check_named_files() -> None:
@@ -154,7 +163,10 @@ def check_named_files() -> None:
 
     Break: fairseq's commands end in a traceback, some after the data is loaded. Fix: look first.
     """
-    files = ("sentencepiece_model", "encoder_embed_path", "decoder_embed_path", "ema_seed_model")
+    files = (
+        "sentencepiece_model", "encoder_embed_path", "decoder_embed_path", "ema_seed_model",
+        "quantization_config_path",
+    )  # fmt: skip
 
     @check_flags
     def check(flags: Namespace) -> None:
@@ -167,6 +179,12 @@ def check_named_files() -> None:
             path = getattr(flags, name, None)
             if path and "://" not in path and not os.path.isfile(path):  # fairseq fetches others
                 raise UserError(f"--{name.replace('_', '-')} {path}: there is no such file")
+        detok = getattr(flags, "eval_bleu_detok", None)
+        if detok not in (None, *TOKENIZER_REGISTRY):
+            raise UserError(
+                f"--eval-bleu-detok {detok} is not known; it must be one of "
+                f"{', '.join(TOKENIZER_REGISTRY)}"
+            )
         for name in ("eval_bleu_args", "eval_bleu_detok_args"):
             value = getattr(flags, name, None)
             try:

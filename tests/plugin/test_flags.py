@@ -34,6 +34,14 @@ CASES = {
         ("--max-source-positions", "1", "--skip-invalid-size-inputs-valid-test"),
         "no sentence is left to make a batch of",
     ),
+    "two dictionaries as one": (
+        ("--share-all-embeddings",),
+        "--share-all-embeddings requires a joined dictionary",
+    ),
+    "a rate that falls without an end": (
+        ("--lr-scheduler", "polynomial_decay"),
+        "--total-num-update is missing: fairseq has no default for it",
+    ),
     "a metric that is not logged": (
         ("--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric"),
         "--best-checkpoint-metric bleu is not logged by this validation, which has loss, ppl, wps",
@@ -74,6 +82,14 @@ PARSED = {
     "a seed for batches that are made once": (
         ("--update-ordered-indices-seed",),
         "--update-ordered-indices-seed changes nothing where batches are made once: add --update-",
+    ),
+    "a tokenizer that is not known": (
+        ("--eval-bleu", "--eval-bleu-detok", "foo"),
+        "--eval-bleu-detok foo is not known; it must be one of moses, nltk, space",
+    ),
+    "one beta": (
+        ("--optimizer", "adam", "--adam-betas", "0.9"),
+        "--adam-betas 0.9 is not allowed; it must be two numbers from 0 to below 1",
     ),
     "dropout of more than everything": (
         ("--dropout", "1.5"),
