@@ -17,6 +17,7 @@ from fairseq.data.encoders import TOKENIZER_REGISTRY
 
 from selfattn.errors import UserError
 from selfattn_tasks.sentences.folder import META, Folder
+from selfattn_tasks.srl.prepare import LABELS
 
 from ..criterions.sentences import criterion_of
 from ._patch import check_flags, wrap
@@ -136,7 +137,7 @@ def check_numbers() -> None:
     """Refuse numbers that no training can have.
 
     Break: fairseq divides by ``--log-interval 0``, climbs with ``--lr -1``, and lets torch find
-    ``--dropout 1.5`` in the first batch and ``--adam-betas 0.9`` in the first step. Fix: look first.
+    ``--dropout 1.5`` or ``--adam-betas 0.9`` in the first update. Fix: look first.
     """
 
     @check_flags
@@ -299,17 +300,23 @@ def complete_criterion() -> None:
     """Let ``--task sentences`` do without ``--criterion``: its data say which one it needs.
 
     Break: fairseq/options.py has one default for all tasks, the cross-entropy of translation. Fix:
-    that of the folder's task, where neither flag nor configuration names another.
+    that of the folder's task, where neither flag nor configuration names another. A forgotten
+    ``--task`` is named.
     """
 
     @_before_parsing
     def choose(parser: ArgumentParser, given: Sequence[str]) -> None:
+        trains = any(action.dest == "arch" for action in parser._actions)
         only_task = ArgumentParser(add_help=False, allow_abbrev=False)
-        only_task.add_argument("--task")
-        if only_task.parse_known_args(given)[0].task == "sentences":
-            folders = [word for word in given if os.path.isfile(os.path.join(word, META))]
-            if folders:
-                parser.set_defaults(criterion=criterion_of(Folder(folders[0]).kind))
+        only_task.add_argument("--task", default="translation" if trains else None)
+        task = only_task.parse_known_args(given)[0].task
+        for folder in (word for word in given if os.path.isfile(os.path.join(word, META))):
+            is_srl = os.path.isfile(os.path.join(folder, LABELS))
+            if task == "translation":
+                needed = "srl_tagging" if is_srl else "sentences"
+                raise UserError(f"{folder} is data for --task {needed}, not for --task {task}")
+            if task == "sentences":
+                parser.set_defaults(criterion=criterion_of(Folder(folder).kind))
 
 
 def remember_languages() -> None:

@@ -19,7 +19,7 @@ from .propositions import Sentence
 
 logger = logging.getLogger(__name__)
 
-META = "meta.json"
+META, LABELS = "meta.json", "dict.label.txt"
 VERSION = 1
 
 
@@ -114,7 +114,7 @@ def prepare(
             write_lines(folder / f"{name}.txt", [str(line) for line in content])
             conll.write_columns(folder / f"{name}.conll", sentences[name])
         write_symbols(folder / "dict.word.txt", kept)
-        write_symbols(folder / "dict.label.txt", by_frequency(labels))
+        write_symbols(folder / LABELS, by_frequency(labels))
         write_json(folder / META, meta)
     return meta
 

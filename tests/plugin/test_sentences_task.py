@@ -71,6 +71,11 @@ def built(data, *more):
     return task, model, criterion, dataset.collater([dataset[i] for i in range(len(dataset))])
 
 
+def test_a_forgotten_task_is_named(folder):
+    with pytest.raises(UserError, match="is data for --task sentences, not for --task translation"):
+        built(folder("nli"), "--task", "translation")
+
+
 @pytest.mark.parametrize("kind", COUNTS)
 def test_the_criterion_follows_from_the_data(kind, folder):
     task, model, criterion, sample = built(folder(kind))
