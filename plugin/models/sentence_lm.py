@@ -83,10 +83,15 @@ class SentenceLanguageModel(BaseFairseqModel):
 
         Raises:
             UserError: if the flags do not fit each other, the context gives a sentence one vector,
-                or the task is another one.
+                or task or criterion is another one.
         """
         if not hasattr(task, "mask_idx"):
             raise UserError(f"--arch sentence_lm needs --task masked_lm, not {type(task).__name__}")
+        if getattr(args, "criterion", None) == "cross_entropy":  # fairseq's default
+            raise UserError(
+                "--criterion cross_entropy does not fit --arch sentence_lm; give --criterion "
+                "masked_lm"
+            )
         dictionary = task.source_dictionary
         set_defaults(args, embed_dim=300, activation_fn="relu")
         switches = {"activation": args.activation_fn} | context_switches(args, task)

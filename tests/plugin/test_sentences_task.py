@@ -348,6 +348,9 @@ def test_a_language_model_is_what_its_flags_say_after_training(context):
     first, again = (SentenceLanguageModel.build_model(flags, task) for _ in range(2))
     configs = [model.network.encoder.context.layer.config for model in (first, again)]
     assert configs[0] == configs[1] and configs[0].dense_dropout == flags.dropout
+    flags.criterion = "cross_entropy"
+    with pytest.raises(UserError, match="fit --arch sentence_lm; give --criterion masked_lm"):
+        SentenceLanguageModel.build_model(flags, task)
     del task.mask_idx  # it would see the words that a model from left to right has to predict
     with pytest.raises(UserError, match="--arch sentence_lm needs --task masked_lm, not Simple"):
         SentenceLanguageModel.build_model(flags, task)
