@@ -5,7 +5,8 @@ Example, two runs in one picture:
   selfattn curves runs/mtsa/train.log runs/multihead/train.log --output curves.png
 
 A log is the output of fairseq-train, or its --log-file, with --log-format json or simple. In the
-legend a run is named after the folder of its log, unless --names is given.
+legend a run is named after the folder of its log, or by its path below the folder that holds all
+logs if two folders have the same name; --names gives other names.
 """
 
 import argparse
@@ -27,9 +28,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def names_of(logs: list[Path]) -> list[str]:
-    """The shortest of folder name and path that tells the logs apart."""
-    folders = [Path(os.path.realpath(path)).parent.name for path in logs]
-    return folders if len(set(folders)) == len(logs) else [str(path) for path in logs]
+    """The logs' folders, or their paths below the folder that holds them all."""
+    paths = [os.path.realpath(path) for path in logs]
+    folders = [Path(path).parent.name for path in paths]
+    if len(set(folders)) == len(logs):
+        return folders
+    above = os.path.dirname(os.path.commonprefix(paths))
+    return [os.path.relpath(path, above) for path in paths]
 
 
 def main(args: argparse.Namespace) -> None:

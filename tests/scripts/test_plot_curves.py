@@ -37,6 +37,15 @@ def test_a_correlation_of_a_fold(plot, tmp_path):
     assert "fold0: -0.123 at the end" in (tmp_path / "curves.svg").read_text()
 
 
+def test_folders_of_one_name_are_told_apart_by_what_is_above_them(plot, tmp_path):
+    (tmp_path / "whole" / "fold0").mkdir(parents=True)
+    (tmp_path / "whole" / "fold0" / "train.log").write_text(LINE)
+    logs = ["cut/fold0/train.log", "whole/fold0/train.log"]
+    assert plot(*logs, "--output", "curves.svg").returncode == 0
+    picture = (tmp_path / "curves.svg").read_text()
+    assert all(f"<!-- {log}: training -->" in picture for log in logs)
+
+
 @pytest.mark.parametrize("name", ["curves.svg", "curves.SVG", "curves.pdf", "curves.png"])
 def test_the_same_numbers_give_the_same_file(tmp_path, monkeypatch, name):
     log = tmp_path / "train.log"
