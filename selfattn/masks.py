@@ -54,6 +54,28 @@ def as_masks(masks: Any) -> tuple["PositionalMask", ...]:
     return found
 
 
+def visible_pairs(
+    masks: Sequence["PositionalMask"],
+    length: int,
+    padding_mask: Tensor | None = None,
+    device: torch.device | str | None = None,
+) -> Tensor:
+    """Which keys a query of each head sees, bool ``(B or 1, H, T, T)``, [query, key].
+
+    Args:
+        masks: of the H heads.
+        length: tokens T.
+        padding_mask: bool ``(B, T)``, True = padding, which is never a key.
+        device: of the result.
+
+    Raises:
+        UserError: if the padding mask is not bool.
+    """
+    check_padding_mask(padding_mask)
+    visible = torch.stack([mask.allowed(length, device) for mask in masks])[None]
+    return visible if padding_mask is None else visible & ~padding_mask[:, None, None, :]
+
+
 def padding_from_lengths(lengths: Tensor | Sequence[int], length: int | None = None) -> Tensor:
     """A padding mask of sentences that begin at their first position.
 

@@ -102,6 +102,20 @@ class AttentionConfig:
         base = own.presets[preset] if preset is not None else {}
         return own(*args, **{**base, **switches})
 
+    @classmethod
+    def checked(cls: type[C], config: Any) -> C:
+        """What a layer was given as its configuration.
+
+        Raises:
+            UserError: if it is none of this mechanism.
+        """
+        if not isinstance(config, cls):
+            raise UserError(
+                f"config is {config!r}; it must be a configuration of {cls.name!r}, such as "
+                f"{cls.__name__}.make()"
+            )
+        return config
+
     def with_switches(self: C, **switches: Any) -> C:
         """A copy with some switches changed.
 

@@ -91,12 +91,19 @@ class SelfAttention(nn.Module, ABC):
         Raises:
             UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)`` on its device.
         """
-        if x.dim() != 3 or x.shape[-1] != self.embed_dim:
-            raise UserError(f"x has shape {tuple(x.shape)}; it must be (B, T, {self.embed_dim})")
+        check_tokens(x, self.embed_dim)
         check_padding_mask(padding_mask, x.shape[:2])
         if padding_mask is not None and padding_mask.device != x.device:
             raise UserError(f"padding_mask is on {padding_mask.device}; it must be on {x.device}")
         return zero_padding(x, padding_mask)
+
+
+def check_tokens(x: Tensor, width: int) -> None:
+    """Refuse all but ``(B, T, width)``."""
+    if x.is_nested:
+        raise UserError("x is a nested tensor; it must be a padded batch, with its padding_mask")
+    if x.dim() != 3 or x.shape[-1] != width:
+        raise UserError(f"x has shape {tuple(x.shape)}; it must be (B, T, {width})")
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -112,6 +119,12 @@ def join_heads(x: Tensor) -> Tensor:
 def working(x: Tensor) -> Tensor:
     """In float32 or, as it is, float64: half precision cannot hold a sum of many numbers."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def scaled_products(q: Tensor, k: Tensor) -> Tensor:
+    """``q_i k_j^T / sqrt(D)``, ``(B, H, T, T)``, in float32 also where autocast would round it."""
+    with torch.autocast(q.device.type, enabled=False):
+        return working(q) @ working(k).transpose(-1, -2) * q.shape[-1] ** -0.5
 
 
 def zero_padding(x: Tensor, padding_mask: Tensor | None) -> Tensor:

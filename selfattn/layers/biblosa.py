@@ -52,7 +52,7 @@ class BiBloSA(SelfAttention):
     """
 
     def __init__(self, config: BiBloSAConfig, embed_dim: int, num_heads: int) -> None:
-        super().__init__(embed_dim, config.heads or num_heads)
+        super().__init__(embed_dim, BiBloSAConfig.checked(config).heads or num_heads)
         self.config = config
         self.block_length = config.block_length or block_length(DEFAULT_TOKENS)
         masks = head_masks(config.masks, self.num_heads, config.include_self, config.window)

@@ -46,7 +46,7 @@ class DiSA(SelfAttention):
     """
 
     def __init__(self, config: DiSAConfig, embed_dim: int, num_heads: int) -> None:
-        super().__init__(embed_dim, config.heads or num_heads)
+        super().__init__(embed_dim, DiSAConfig.checked(config).heads or num_heads)
         self.config = config
         heads, width = self.num_heads, self.head_width(config.head_dim)
         if not config.input_map and heads * width != embed_dim:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..masks import PositionalMask, check_padding_mask
+from ..masks import PositionalMask
 
 
 @dataclass(frozen=True)
@@ -52,18 +52,6 @@ def looking_into(module: nn.Module) -> Iterator[None]:
     finally:
         for part, mode in modes:
             part.training = mode
-
-
-def visible_keys(
-    masks: Sequence[PositionalMask], length: int, padding_mask: Tensor | None, x: Tensor
-) -> Tensor:
-    """Which keys a query of each head sees, bool ``(B or 1, H, T, T)``, [query, key].
-
-    ``x`` is any tensor on the device of the result.
-    """
-    check_padding_mask(padding_mask)
-    visible = torch.stack([mask.allowed(length, x.device) for mask in masks])[None]
-    return visible if padding_mask is None else visible & ~padding_mask[:, None, None, :]
 
 
 def visible_softmax(score: Tensor, visible: Tensor) -> Tensor:

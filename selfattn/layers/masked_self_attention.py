@@ -6,14 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from ..config.disa import DiSAConfig
-from ..masks import PositionalMask, check_selections
+from ..masks import PositionalMask, as_masks, check_selections, visible_pairs
 from ..ops.common.autograd import has_values
 from ..ops.common.distance import by_position
 from ..ops.disa import check_c, disa
 from .base import join_heads, split_heads, working
 from .distance import distance_bias
 from .dropout import Dropout
-from .inspection import visible_keys, visible_softmax
+from .inspection import visible_softmax
 from .linear import PerHeadLinear
 
 
@@ -49,7 +49,7 @@ class MaskedSelfAttention(nn.Module):
     ) -> None:
         super().__init__()
         check_c(c)
-        self.masks = tuple(masks)
+        self.masks = as_masks(masks)
         self.c = c
         self.attention_dropout = attention_dropout
         self.distance = distance_bias(self.masks, distance)
@@ -145,7 +145,7 @@ class MaskedSelfAttention(nn.Module):
             ``(B, H, T, T)``, [query, key]; a row sums to 1, or to 0 where the query sees no key.
         """
         check_selections(x.shape[:2], queries=queries, keys=keys)
-        visible = visible_keys(self.masks, x.shape[1], padding_mask, x)
+        visible = visible_pairs(self.masks, x.shape[1], padding_mask, x.device)
         if queries is not None:
             visible = visible & queries[:, None, :, None]
         if keys is not None:

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from ..config import MTSAConfig
 from ..errors import UserError
-from ..masks import head_masks
+from ..masks import head_masks, visible_pairs
 from ..ops import mtsa
 from ..ops.common.distance import by_position
 from ..ops.mtsa.reference import log_sigmoid
@@ -14,6 +14,7 @@ from .base import (
     activation,
     join_heads,
     output_map,
+    scaled_products,
     split_heads,
     working,
     xavier_linear,
@@ -22,7 +23,7 @@ from .base import (
 from .distance import distance_bias
 from .dropout import Dropout
 from .fusion_gate import FusionGate
-from .inspection import Inspection, looking_into, mask_names, visible_keys, visible_softmax
+from .inspection import Inspection, looking_into, mask_names, visible_softmax
 from .linear import PerHeadLinear, is_plain, map_heads
 from .selection import real_tokens
 from .source2token_scores import Source2TokenScores
@@ -66,7 +67,7 @@ class MTSA(SelfAttention):
 
     def __init__(self, config: MTSAConfig, embed_dim: int, num_heads: int) -> None:
         super().__init__(embed_dim, num_heads)
-        self.config = config
+        self.config = MTSAConfig.checked(config)
         self.masks = head_masks(config.masks, num_heads, config.include_self, config.window)
         attends = config.scores != "none"
         self.distance = distance_bias(self.masks, config.distance) if attends else None
@@ -136,8 +137,8 @@ class MTSA(SelfAttention):
             raise UserError("scores 'none' leaves no attention to look at")
         with looking_into(self):
             q, k, v, s = self._project(x, padding_mask)
-            visible = visible_keys(self.masks, x.shape[1], padding_mask, x)
-            pair = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # eq. 8, (B, H, T, T)
+            visible = visible_pairs(self.masks, x.shape[1], padding_mask, x.device)
+            pair = scaled_products(q, k)  # eq. 8
             if self.config.sigma_t == "logsigmoid":
                 pair = log_sigmoid(pair)
             if self.distance is not None:

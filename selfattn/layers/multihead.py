@@ -4,12 +4,12 @@ from torch import Tensor
 
 from ..config import MultiHeadConfig
 from ..errors import UserError
-from ..masks import head_masks
+from ..masks import head_masks, visible_pairs
 from ..ops.common.distance import by_position
 from ..ops.dot_product import dot_product, not_padding
-from .base import SelfAttention, join_heads, split_heads, xavier_linear
+from .base import SelfAttention, join_heads, scaled_products, split_heads, xavier_linear
 from .distance import distance_bias
-from .inspection import Inspection, looking_into, mask_names, visible_keys, visible_softmax
+from .inspection import Inspection, looking_into, mask_names, visible_softmax
 from .positions import Alibi, rotate
 from .relative import RelativePositions
 
@@ -29,7 +29,7 @@ class MultiHead(SelfAttention):
 
     def __init__(self, config: MultiHeadConfig, embed_dim: int, num_heads: int) -> None:
         super().__init__(embed_dim, num_heads)
-        self.config = config
+        self.config = MultiHeadConfig.checked(config)
         width = self.head_width(None)  # refuses heads that do not divide the width
         if config.positions == "rotary" and width % 2:
             raise UserError(
@@ -59,7 +59,7 @@ class MultiHead(SelfAttention):
         dropout = self.config.attention_dropout if self.training else 0.0
         bias = self._distance_bias(x)
         if self.relative is not None:
-            visible = visible_keys(self.masks, x.shape[1], padding_mask, x)
+            visible = visible_pairs(self.masks, x.shape[1], padding_mask, x.device)
             far = None if bias is None else by_position(bias)
             context = self.relative(q, k, v, visible, far, dropout)
         else:
@@ -82,11 +82,11 @@ class MultiHead(SelfAttention):
             if self.relative is not None:
                 score = self.relative.scores(q, k)
             else:
-                score = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # (B, H, T, T)
+                score = scaled_products(q, k)
             bias = self._distance_bias(x)
             if bias is not None:
                 score = score + by_position(bias)
-            visible = visible_keys(self.masks, x.shape[1], padding_mask, x)
+            visible = visible_pairs(self.masks, x.shape[1], padding_mask, x.device)
             if padding_mask is not None and self._sees_everything():
                 visible = not_padding(padding_mask)
             return Inspection(mask_names(self.masks), visible_softmax(score, visible))

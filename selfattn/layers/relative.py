@@ -33,11 +33,12 @@ class RelativePositions(nn.Module):
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
         """``q_i (k_j + a^K_ij)^T / sqrt(D)``, ``(B, H, T, T)`` (eq. 4)."""
+        q = q * q.shape[-1] ** -0.5  # at first: half precision holds no large products
         # Float32: the gradient of gather sums up to T numbers, as scatter_add does below.
         by_distance = working(q @ self.keys.transpose(0, 1))  # (B, H, T, 2 clip + 1)
         pairs = q @ k.transpose(-1, -2)  # (B, H, T, T)
         scores: Tensor = pairs + by_distance.gather(-1, self._rows(pairs))
-        return scores * q.shape[-1] ** -0.5
+        return scores
 
     def forward(
         self,

@@ -104,7 +104,7 @@ class ReSA(DiSA):
     config: ReSAConfig
 
     def __init__(self, config: ReSAConfig, embed_dim: int, num_heads: int) -> None:
-        super().__init__(_attended(config), embed_dim, num_heads)
+        super().__init__(_attended(ReSAConfig.checked(config)), embed_dim, num_heads)
         self.config = config
         self.masks = ()  # samplers and means look beyond them
         if not config.soft_attention:

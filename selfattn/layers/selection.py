@@ -149,8 +149,9 @@ def scale_learning_rate(module: nn.Module, scale: float) -> None:
     The weights keep their values and are stored divided by the scale. A step of Adam does not
     depend on the size of gradients, so its step on what is stored is ``scale`` times as long for
     the weight itself (an "equalized learning rate": Karras et al. 2018). Any engine, precision and
-    checkpoint takes it, where two optimizers or two rates are not to be had. A scale of 1 changes
-    nothing, not even the names of the parameters.
+    checkpoint of weights takes it, where two optimizers or two rates are not to be had; torch
+    cannot pickle the module itself. A scale of 1 changes nothing, not even the names of the
+    parameters.
     """
     if scale == 1:
         return

@@ -4,8 +4,8 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
-from ..errors import UserError, check_integer
-from ..layers.base import zero_padding
+from ..errors import check_integer
+from ..layers.base import check_tokens, zero_padding
 
 
 class Context(nn.Module, ABC):
@@ -43,8 +43,7 @@ class Context(nn.Module, ABC):
         Raises:
             UserError: if x is not ``(B, T, d)`` or the mask not bool ``(B, T)``.
         """
-        if x.dim() != 3 or x.shape[-1] != self.embed_dim:
-            raise UserError(f"x has shape {tuple(x.shape)}; it must be (B, T, {self.embed_dim})")
+        check_tokens(x, self.embed_dim)
         x = zero_padding(x, padding_mask)  # whatever is there, also NaN
         if not x.numel():
             nothing = x.sum((1, 2) if self.pools else 2)[..., None]

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from ..layers.dropout import Dropout
+from ..ops.common.autograd import is_exporting
 from .base import Context
 from .directions import Directions
 from .glorot import glorot_parts
@@ -59,7 +60,8 @@ class _Direction(nn.Module):
         """``(B, T, d)`` -> ``(B, T, h)``."""
         state = x.new_zeros(1, x.shape[0], self.weight_h.shape[1])
         weights = [self.weight_x, self.weight_h, self.bias, torch.zeros_like(self.bias)]
-        y: Tensor = torch.lstm(
-            x, (state, state), weights, True, 1, 0.0, self.training, False, True
-        )[0]
+        lstm = torch.lstm
+        if torch.compiler.is_compiling() and torch.is_grad_enabled() and not is_exporting():
+            from ..ops.common.compiled import lstm
+        y: Tensor = lstm(x, (state, state), weights, True, 1, 0.0, self.training, False, True)[0]
         return y

@@ -68,8 +68,9 @@ def expected_score(probabilities: Tensor, lowest: float = 1.0) -> Tensor:
 def distribution(scores: Tensor, lowest: float = 1.0, highest: float = 5.0) -> Tensor:
     """The distribution over ``lowest, lowest + 1, ..., highest`` whose mean is the score.
 
-    All of it lies on the two whole numbers beside the score (Tai et al. 2015, eq. 15, which
-    Bi-BloSAN takes over): 3.7 is [0, 0, 0.3, 0.7, 0], and the highest score has no upper neighbour.
+    All of it lies on the two whole numbers beside the score (Tai et al. 2015, section
+    4.2, which Bi-BloSAN takes over): 3.7 is [0, 0, 0.3, 0.7, 0], and the highest score has no upper
+    neighbour.
 
     Args:
         scores: ``(B,)``, from ``lowest`` to ``highest``.

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UserError
+from ..layers.base import zero_padding
 from .context import build_context
 from .dense import dense, logits
 
@@ -72,7 +73,7 @@ class SelectionHead(nn.Module):
             Logits ``(B, C)``, minus infinity at padding.
         """
         q = self.question(question)[:, None]
-        u = self.candidate(candidates)
+        u = self.candidate(zero_padding(candidates, candidate_mask))  # whatever is there, also NaN
         q = q.expand_as(u)
         pairs = torch.cat([u, q, u - q, u * q], -1)  # eq. 24, (B, C, 4 h)
         y: Tensor = self.logits(self.dense(self.context(pairs, candidate_mask)))[..., 0]

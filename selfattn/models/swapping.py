@@ -55,10 +55,9 @@ def swap(
     """Replace the self-attentions of a model that are ``nn.MultiheadAttention``, in place.
 
     What replaces them is called as they are (``AsMultihead``) and has their dropout, mode, device
-    and dtype, and their weights where names and shapes fit: of parametrizations, such as weight
-    norm, what they compute. Parameters are others after it: make
-    the optimizer then. A cross-attention that cannot be told by its class is refused when it is
-    called.
+    and dtype, and their weights where names and shapes fit (of parametrizations, such as weight
+    norm, what they compute). The parameters are new ones: make the optimizer afterwards. A
+    cross-attention that cannot be told by its class is refused when it is called.
 
     Args:
         model: any module that holds such attentions.
@@ -158,6 +157,7 @@ def _holder(model: nn.Module, old: nn.MultiheadAttention) -> str | None:
     return None
 
 
+@torch.enable_grad()  # which weights take one is read from the old ones
 def _replacement(
     old: nn.MultiheadAttention, config: AttentionConfig, decoder: bool
 ) -> tuple[AsMultihead, Weights]:

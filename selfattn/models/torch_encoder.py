@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 
 from ..config import AttentionConfig
-from ..errors import UserError
+from ..errors import UserError, check_integer
 from ..layers.linear import has_hooks
 from .encoder_layer import EncoderLayer
 from .swapping import SwapReport, swap
@@ -31,6 +31,9 @@ class Encoder(nn.TransformerEncoder):
         enable_nested_tensor: without effect.
         mask_check: without effect.
 
+    Raises:
+        UserError: if the layer is no module or the number of layers no whole number.
+
     Attributes:
         swapped: after ``from_torch``, which weights were copied; else None.
 
@@ -52,6 +55,9 @@ class Encoder(nn.TransformerEncoder):
         enable_nested_tensor: bool = False,
         mask_check: bool = True,
     ) -> None:
+        if not isinstance(encoder_layer, nn.Module):
+            raise UserError(f"encoder_layer is {encoder_layer!r}; it must be an EncoderLayer")
+        check_integer("num_layers", num_layers, 0)
         super().__init__(encoder_layer, num_layers, norm, False, mask_check)
 
     @classmethod

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..masks import PositionalMask
+from ..masks import PositionalMask, visible_pairs
 from .common.distance import by_position
 from .common.tiling import runs, with_graph
 from .mtsa import mtsa
@@ -131,10 +131,7 @@ def _with_matrix(
     dropout_p: float,
 ) -> Tensor:
     """With the masks of all heads as one matrix; a query that sees nothing is cleared after."""
-    length = q.shape[2]
-    visible = torch.stack([mask.allowed(length, q.device) for mask in masks])[None]
-    if padding_mask is not None:
-        visible = visible & ~padding_mask[:, None, None, :]
+    visible = visible_pairs(masks, q.shape[2], padding_mask, q.device)
     empty = ~visible.any(-1, keepdim=True)
     matrix = visible | empty
     if distance_bias is not None:

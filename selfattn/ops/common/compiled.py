@@ -11,6 +11,9 @@ from torch import Tensor
 
 from .dispatch import OPERATORS
 
+# Its kernel on CPUs has a gradient that torch's compiler cannot record.
+lstm = torch.compiler.disable(torch.lstm)
+
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def eager(name: str, *inputs: Any) -> Tensor:

@@ -59,7 +59,8 @@ def mtsa(
         v: values ``(B, H, T, D)``.
         s: source2token scores after sigma_s ``(B, H, T, D)``, log weights without unit.
         masks: one ``PositionalMask`` for each head, or one for all of them.
-        padding_mask: bool ``(B, T)``, True = padding; a padded position is never a key.
+        padding_mask: bool ``(B, T)``, True = padding; a padded position is never a key, whatever
+            its k, v and s hold. Its query is computed as any other, and must be finite.
         sigma_t: ``"identity"`` or ``"logsigmoid"`` on the token2token score; hyphens and
             underscores do not count: ``"log_sigmoid"``.
         dropout_p: attention dropout: each of the two factors of the numerator is kept with

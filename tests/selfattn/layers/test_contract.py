@@ -53,6 +53,13 @@ def built(form):
     return module
 
 
+def has_products(name, preset, switches):
+    """Whether a form has dot products of queries and keys."""
+    config = CONFIGS[name].make(preset, **switches)
+    one_sided = getattr(config, "scores", "") == "source2token"
+    return name in ("multihead", "mtsa", "fast_disa") and not one_sided
+
+
 @pytest.fixture(params=FORMS, ids=title)
 def layer(request):
     return built(request.param)
@@ -264,7 +271,33 @@ def test_numbers_that_no_layer_can_have_are_refused_by_name(layer):
                 build_attention(layer.config, 24, wrong)
 
 
+def test_a_configuration_of_another_kind_is_refused(layer):
+    for wrong in ("paper", None):
+        with pytest.raises(UserError, match=f"config is {wrong!r}; it must be a configuration of"):
+            type(layer)(wrong, WIDTH, HEADS)
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if has_products(*form)], ids=title)
+def test_products_beyond_float16_are_scaled_first(form):
+    layer, x = built(form), tokens()
+    with torch.no_grad():
+        for linear in (layer.q_proj, layer.k_proj):
+            linear.weight *= 100
+        q, k = layer._project(x, None)[:2]
+        excess = (q @ k.mT).abs().max() / torch.finfo(torch.float16).max
+        for parameter in layer.q_proj.parameters():
+            parameter *= 1.5 / excess
+    low = copy.deepcopy(layer).half()
+    assert torch.isfinite(low(x.half())).all()
+    found, want = (part.inspect(t).token2token for part, t in ((low, x.half()), (layer, x)))
+    assert torch.isfinite(found).all()
+    assert (found.sum(-1) - want.sum(-1)).abs().max() < 0.01
+
+
 def test_inputs_of_another_shape_are_refused(layer):
+    nested = torch.nested.nested_tensor([tokens()[0], tokens()[0, :4]], layout=torch.jagged)
+    with pytest.raises(UserError, match="x is a nested tensor; it must be a padded batch"):
+        layer(nested)
     with pytest.raises(UserError, match=r"x has shape \(3, 9, 5\); it must be \(B, T, 24\)"):
         layer(tokens()[..., :5])
     with pytest.raises(UserError, match=r"padding_mask has shape \(3, 8\)"):

@@ -6,8 +6,9 @@ import torch
 from benchmarks.testing import assert_close
 from selfattn.config import DiSAConfig
 from selfattn.errors import UserError
-from selfattn.layers import build_attention
+from selfattn.layers import MaskedSelfAttention, build_attention
 from selfattn.layers.base import zero_padding
+from selfattn.masks import PositionalMask
 
 WIDTH, LENGTH = 8, 6
 PADDING = torch.tensor([[0] * 6, [1] * 2 + [0] * 4, [0] * 3 + [1] * 3, [1] * 6]).bool()
@@ -171,6 +172,12 @@ def test_heads_of_the_encoder_are_taken_on_request():
 def test_mistakes_end_in_one_sentence(switches, message):
     with pytest.raises(UserError, match=message):
         build_attention(DiSAConfig(**switches), 8, 2)
+
+
+def test_the_bare_attention_takes_one_mask_and_refuses_its_name():
+    assert len(MaskedSelfAttention(PositionalMask("forward"), 8).masks) == 1
+    with pytest.raises(UserError, match="masks holds 'f'; it must hold PositionalMask alone"):
+        MaskedSelfAttention("forward", 8)
 
 
 @pytest.mark.parametrize("name", ["queries", "keys"])

@@ -260,6 +260,23 @@ def test_plain_pools_are_those_of_the_real_tokens(pool):
     assert_close("whole", x.amax(1) if pool == "max" else x.mean(1), encoder(x), 1e-12)
 
 
+@pytest.mark.parametrize("name", ["mtsa", "fast_disa", "disa", "biblosa", "resa"])
+def test_heads_are_as_many_as_asked_for(name):
+    context = build_context(name, WIDTH, HIDDEN, num_heads=4)
+    assert context.layer.num_heads == 4 and context.out_dim == 4 * HIDDEN
+
+
+def test_a_compiled_lstm_trains():
+    plain = built("lstm", {}).float()
+    compiled = torch.compile(plain, backend="aot_eager")
+    x, hidden = tokens(2, 7).float(), hide(7, (2, 5), (0, 7))
+    found = []
+    for encoder in (plain, compiled):
+        y = encoder(x, hidden)
+        found.append((y, torch.autograd.grad(y.square().sum(), list(plain.parameters()))))
+    torch.testing.assert_close(*found)
+
+
 def test_the_mean_of_large_numbers_in_float16():
     x, hidden = torch.full((1, 1000, 4), 100.0).half(), torch.zeros(1, 1000, dtype=torch.bool)
     hidden[0, -1] = True

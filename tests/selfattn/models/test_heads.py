@@ -92,6 +92,9 @@ def test_candidates_that_are_padding_change_nothing(context):
     hidden[0, 3:] = True
     assert_close("alone", head(q[:1], u[:1, :3]), head(q, u, hidden)[:1, :3], 1e-12)
     assert_close("mate", head(q[1:], u[1:]), head(q, u, hidden)[1:], 1e-12)
+    u[0, 3:] = float("nan")
+    head(q, u, hidden)[~hidden].sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in head.parameters())
 
 
 def test_a_context_that_pools_cannot_select():

@@ -221,6 +221,16 @@ def test_from_torch_drops_nothing_that_an_encoder_calls():
             Encoder.from_torch(encoder)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [((None, 2), "encoder_layer is None; it must be"), (("layer", -1), "num_layers -1 is not all")],
+)
+def test_an_encoder_of_nothing_is_refused(arguments, message):
+    layer, number = arguments
+    with pytest.raises(UserError, match=message):
+        Encoder(EncoderLayer(8, 2) if layer else None, number)
+
+
 def test_masks_of_pairs_that_hide_more_are_refused():
     x = tokens()
     both = EncoderLayer(**SIZES, batch_first=True).eval()
