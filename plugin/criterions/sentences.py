@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from selfattn.errors import UserError
 from selfattn.layers import SelfAttention
 from selfattn.models.relatedness_head import distribution, expected_score
-from selfattn_tasks.sentences.record import Kind
+from selfattn_tasks.sentences.record import HIGHEST, LOWEST, Kind
 
 from .._flags import flag
 from ._sums import SummingCriterion, log_mean
@@ -134,7 +134,7 @@ class SentenceRelatednessCriterion(SentenceCriterion):
     squared error of the expected score, is logged in either case.
 
     Args:
-        task: ``--task sentences``, which knows the lowest score.
+        task: ``--task sentences``.
         l2: factor of the L2 term.
         relatedness_loss: one of ``LOSSES``.
 
@@ -145,8 +145,7 @@ class SentenceRelatednessCriterion(SentenceCriterion):
     def __init__(self, task: Any, l2: float, relatedness_loss: str) -> None:
         super().__init__(task, l2)
         self.squared = str(relatedness_loss) == "mse"
-        self.lowest: float = getattr(task, "lowest_score", None)  # type: ignore[assignment]
-        if self.lowest is None:
+        if getattr(task, "kind", None) is not Kind.RELATEDNESS:
             raise UserError(
                 "--criterion sentence_relatedness needs scores, and this data has none; give "
                 "--task sentences a folder of --task relatedness"
@@ -155,9 +154,9 @@ class SentenceRelatednessCriterion(SentenceCriterion):
     def losses(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """See ``SentenceCriterion.losses``; the log probability is minus the divergence."""
         log_q, target = torch.log_softmax(logits, -1), target.float()
-        p = distribution(target, self.lowest, self.lowest + logits.shape[-1] - 1)  # eq. 26
+        p = distribution(target, LOWEST, HIGHEST)  # eq. 26
         kl = (torch.xlogy(p, p) - p * log_q).sum(-1)
-        squared = (expected_score(log_q.exp(), self.lowest) - target).square()  # eq. 25
+        squared = (expected_score(log_q.exp(), LOWEST) - target).square()  # eq. 25
         return (0.5 * squared if self.squared else kl), kl, {"mse": squared.sum()}
 
 

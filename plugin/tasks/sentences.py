@@ -22,7 +22,7 @@ from selfattn_tasks.sentences.folder import VECTORS, Folder
 from selfattn_tasks.sentences.metrics import PEARSON, SPEARMAN, figures, ranked
 from selfattn_tasks.sentences.model.state import KEY, SentenceState
 from selfattn_tasks.sentences.predictions import DIGITS
-from selfattn_tasks.sentences.record import Example, Kind
+from selfattn_tasks.sentences.record import LOWEST, Example, Kind
 from selfattn_tasks.words.embeddings import WordVectors, read_vectors
 from selfattn_tasks.words.vocabulary import Vocabulary, differences
 
@@ -108,11 +108,6 @@ class SentencesTask(FairseqTask):
         that remain must be counted.
         """
         return self.folder.lengths if self.cfg.max_length is None else None
-
-    @property
-    def lowest_score(self) -> float | None:
-        """The score of the first class; None where there are no scores."""
-        return self.network_state.lowest_score
 
     def build_criterion(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """fairseq's hook.
@@ -210,12 +205,12 @@ class SentencesTask(FairseqTask):
         self, sample: dict[str, Any], model: Any, criterion: Any
     ) -> tuple[Any, Any, dict[str, Any]]:
         """fairseq's hook: the loss, and the predicted scores of all processes."""
-        if self.lowest_score is None:
+        if self.kind is not Kind.RELATEDNESS:
             step: tuple[Any, Any, dict[str, Any]] = super().valid_step(sample, model, criterion)
             return step
         with outputs_of(model) as logits:
             loss, size, logged = super().valid_step(sample, model, criterion)
-        found = expected_score(torch.softmax(logits[0].float(), -1), self.lowest_score)
+        found = expected_score(torch.softmax(logits[0].float(), -1), LOWEST)
         shown = [round(score, DIGITS) for score in found.tolist()]  # equal in a file, equal here
         pairs = zip(sample["target"].tolist(), shown, strict=True)
         mine = (sample["split"], dict(zip(sample["id"].tolist(), pairs, strict=True)))

@@ -109,8 +109,10 @@ def main(args: argparse.Namespace) -> None:
         predictions = predictor.predict(examples, progress.to)
     seconds = time.perf_counter() - start
     if args.embeddings is not None:
+        with shown("encoding", total, "examples") as progress:
+            vectors = predictor.embed(examples, progress.to)
         with writing(args.embeddings) as file:
-            np.save(file, predictor.embed(examples))
+            np.save(file, vectors)
     write(args.output or Path("/dev/stdout"), predictions, meta)
     rate = 60 * total / seconds
     print(f"{total:,} examples in {seconds:.1f} s: {rate:,.0f} a minute", file=sys.stderr)

@@ -10,7 +10,7 @@ from typing import Any
 from selfattn.errors import UserError
 from selfattn_tasks.files import check_output
 
-from .figures import colours, new_figure, save, tidy
+from .figures import colours, new_figure, over_updates, save
 
 FORMATS = (".png", ".svg", ".pdf")
 # 2026-01-31 12:00:00 | INFO | train_inner | ...
@@ -181,10 +181,8 @@ def plot(runs: Mapping[str, Curves], output: Path, title: str = "") -> None:
     for panel, (name, (label, digits)) in zip(axes[1:], scores.items(), strict=True):
         _draw_score(panel, runs, name, label, digits)
     for panel in axes:
-        panel.set_xlabel("updates")
         panel.set_xlim(left=0)
-        tidy(panel)
-        panel.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        over_updates(panel)
     if title:
         figure.suptitle(title)
     save(figure, output)

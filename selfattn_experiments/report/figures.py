@@ -30,6 +30,13 @@ def tidy(axes: Any, grid: str = "both") -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
+def over_updates(axes: Any) -> None:
+    """An axis of updates below a tidy frame."""
+    axes.set_xlabel("updates")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    tidy(axes)
+
+
 def colours(count: int) -> list[str]:
     """This many colours; they repeat after the seventh."""
     return [COLOURS[i % len(COLOURS)] for i in range(count)]

@@ -20,6 +20,7 @@ from ..files import write_json, writing
 from ..model_folder import WEIGHTS
 from ..sentences.model import predictor as sentences
 from ..sentences.model.state import KEY as SENTENCES
+from ..sentences.record import LOWEST, Kind
 from ..srl.tagger import predictor as tagging
 from ..srl.tagger.state import KEY as TAGGING
 from ..words.vocabulary import PADDING, UNKNOWN, Vocabulary
@@ -246,7 +247,7 @@ def _sentences(path: Path) -> Exported:
     facts = {
         "kind": f"sentences: {state.kind}",
         "tokens": dict(state.meta["tokens"]),
-        "lowest_score": state.lowest_score,
+        "lowest_score": LOWEST if state.kind is Kind.RELATEDNESS else None,
         **_facts(state.vocabulary),
     }
     return Exported([Network("sentences", SentencesGraph(model), inputs, axes, block)], facts)

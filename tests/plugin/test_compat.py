@@ -155,23 +155,25 @@ def work(rank):
     raise {error}("the sentence is 7, but must be 8")
 
 if __name__ == "__main__":
-    torch.multiprocessing.spawn(work, nprocs=1)
+    torch.multiprocessing.start_processes(work, nprocs=1, start_method={method!r})
 """
 
 
 @pytest.mark.parametrize(
-    ("name", "error", "traceback"),
+    ("name", "error", "method", "traceback"),
     [
-        ("fairseq-train", "UserError", False),
-        ("fairseq-train", "ValueError", True),
-        ("notebook.py", "UserError", True),
+        ("fairseq-train", "UserError", "spawn", False),
+        ("fairseq-train", "ValueError", "fork", True),  # is quicker
+        ("notebook.py", "UserError", "fork", True),
     ],
     ids=["mistake", "bug", "other-program"],
 )
-def test_errors_of_spawned_processes(name, error, traceback, run_cli, tmp_path, pytestconfig):
+def test_errors_of_spawned_processes(
+    name, error, method, traceback, run_cli, tmp_path, pytestconfig
+):
     script = tmp_path / name
     root = str(pytestconfig.rootpath)
-    script.write_text(textwrap.dedent(SPAWNING).format(root=root, error=error))
+    script.write_text(textwrap.dedent(SPAWNING).format(root=root, error=error, method=method))
     done = run_cli([script])
     assert done.returncode == 1
     assert ("Traceback" in done.stderr) == traceback

@@ -20,11 +20,8 @@ import plugin  # noqa: E402, F401
 from plugin.compat.patience import KEY  # noqa: E402
 from selfattn_tasks import checkpoints  # noqa: E402
 from tests.conftest import ROOT  # noqa: E402
-from tests.plugin.helpers import FLAGS, logged, losses  # noqa: E402
+from tests.plugin.helpers import BLEU, FLAGS, MORE, UPDATES, logged, losses  # noqa: E402
 from tests.preloaded import Server, basic_environment  # noqa: E402
-
-UPDATES = 15
-MORE = f"--max-update {UPDATES} --save-interval-updates 4 --dropout 0.2 --attention-dropout 0.2"
 
 
 def run_until_killed(server: Server, command: Sequence[object], at: str) -> list[str]:
@@ -49,21 +46,21 @@ def run_until_killed(server: Server, command: Sequence[object], at: str) -> list
     return lines
 
 
-def test_killed_and_resumed_equals_uninterrupted(train, prepared, server, tmp_path):
-    whole = losses(train(tmp_path / "whole", *MORE.split()))
-    assert len(whole) == UPDATES
-    command = [prepared / "data-bin", *FLAGS, "--save-dir", tmp_path / "killed", *MORE.split()]
+def test_killed_and_resumed_equals_uninterrupted(train, trained, prepared, server, tmp_path):
+    folder, lines = trained("mtsa")
+    whole, flags = losses(lines), ["--encoder-attention", "mtsa", *MORE, *BLEU]
+    command = [prepared / "data-bin", *FLAGS, "--save-dir", tmp_path / "killed", *flags]
     before = losses(run_until_killed(server, command, at="9"))
     last = tmp_path / "killed" / "checkpoint_last.pt"
     saved = checkpoints.read(last)["optimizer_history"][-1]["num_updates"]
     assert 0 < saved < UPDATES, "killed too early or too late to say anything"
-    after = losses(train(tmp_path / "killed", *MORE.split()))
+    after = losses(train(tmp_path / "killed", *flags))
     assert list(after) == [str(update) for update in range(saved + 1, UPDATES + 1)]
     assert {**before, **after} == whole
     assert {name: whole[name] for name in before} == before
 
     expected, resumed = (
-        checkpoints.read(tmp_path / name / "checkpoint_last.pt") for name in ("whole", "killed")
+        checkpoints.read(at / "checkpoint_last.pt") for at in (folder, tmp_path / "killed")
     )
     for name, value in expected["model"].items():
         assert torch.equal(resumed["model"][name], value), name

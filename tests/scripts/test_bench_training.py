@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.method import Setup
 from selfattn.errors import UserError
 from selfattn_experiments.commands.verbs import run_script
 
@@ -50,13 +51,18 @@ def test_whole_fairseq_updates(run_cli, repo_root, tmp_path):
 
 @pytest.mark.fairseq
 @pytest.mark.skipif(NO_FAIRSEQ, reason="fairseq is not installed")
-def test_flags_of_two_words_and_a_block_length(run_cli, repo_root, tmp_path):
-    args = ["--level", "fairseq", "--layers", "1", "--methods", "fast_disa:code", "biblosa:paper"]
-    rows = measure(run_cli, repo_root, tmp_path, *args)
-    assert {(row["method"], row["status"]) for row in rows} == {
-        ("fast_disa:code", "ok"),
-        ("biblosa:paper", "ok"),
-    }
+def test_every_method_of_fairseq_builds_a_model_with_its_attention():
+    from fairseq.modules import MultiheadAttention
+
+    from benchmarks.fairseq_update import METHODS
+
+    for method in METHODS:
+        model = method.build(Setup(embed_dim=64, heads=4, ffn_dim=64, layers=1))
+        attention = model.encoder.layers[0].self_attn
+        if method.name == "multihead":
+            assert isinstance(attention, MultiheadAttention)
+        else:
+            assert attention.attention.config.name == method.name.partition(":")[0]
 
 
 @pytest.mark.parametrize(

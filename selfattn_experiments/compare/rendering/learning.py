@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...report import Curves
-from ...report.figures import colours, new_figure, tidy
+from ...report.figures import colours, new_figure, over_updates
 from ..run_level import welch
 from . import cells
 
@@ -114,10 +114,8 @@ def _coloured(curves: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _labelled(figure: Any, panels: Sequence[tuple[str, Any]]) -> Any:
     for _, axes in panels:
-        axes.set_xlabel("updates")
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         axes.legend(frameon=False, fontsize=9)
-        tidy(axes)
+        over_updates(axes)
     return figure
 
 

@@ -105,7 +105,9 @@ class Scheduler:
             while not all(job.ended for job in self.jobs):
                 self.tick()
                 self.show()
-                time.sleep(_PAUSE)
+                first = next((job.child for job in self.jobs if job.child is not None), None)
+                if first is not None:
+                    first.wait(_PAUSE)
         finally:
             running = [job for job in self.jobs if job.child is not None]
             stop_all([job.child for job in running if job.child is not None])

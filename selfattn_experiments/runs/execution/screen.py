@@ -168,13 +168,10 @@ class Estimate:
     Args:
         jobs: all jobs of the grid, those that are done included.
         slots: how many run at the same time.
-        clock: seconds, the clock of ``Job.since``.
     """
 
-    def __init__(
-        self, jobs: Sequence[Job], slots: int, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.jobs, self.slots, self._clock = jobs, slots, clock
+    def __init__(self, jobs: Sequence[Job], slots: int) -> None:
+        self.jobs, self.slots = jobs, slots
 
     def of(self, job: Job) -> float | None:
         """Seconds until a job is done if it runs from now on; None if nothing is known yet."""
@@ -185,7 +182,7 @@ class Estimate:
         left = job.work.follower.seconds_left(speed)
         if job.state in ("averaging", "testing"):
             # Trainings may follow: of other folds.
-            rest = None if tests is None else max(0.0, tests - (self._clock() - job.since))
+            rest = None if tests is None else max(0.0, tests - (time.monotonic() - job.since))
             return None if rest is None else rest + (left or 0.0)
         if left is None and speed is not None:
             # Trained for some epochs: how many updates that is, another run may have counted.

@@ -9,7 +9,7 @@ from typing import Any
 from selfattn.errors import UserError
 
 from ...words.vocabulary import Vocabulary
-from ..record import LOWEST, SCORES, Kind
+from ..record import SCORES, Kind
 from ..tokens import Tokens
 from .network import SentenceModelConfig
 
@@ -41,11 +41,6 @@ class SentenceState:
     def tokens(self) -> Tokens:
         """How texts become words."""
         return Tokens(**self.meta["tokens"])
-
-    @property
-    def lowest_score(self) -> float | None:
-        """The score of the first class; None where there are no scores."""
-        return LOWEST if self.kind is Kind.RELATEDNESS else None
 
     def dump(self) -> dict[str, Any]:
         """Plain values, for a checkpoint."""

@@ -94,6 +94,8 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     prepared(tmp_path / "data")
     (tmp_path / "grid.yaml").write_text(GRID)
+    known = session.facts()
+    monkeypatch.setattr(session, "facts", lambda: known)
     train, predict = Run.train_command, Run.predict_command
 
     def fake(text, command, first):

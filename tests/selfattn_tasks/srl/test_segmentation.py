@@ -65,7 +65,7 @@ def test_a_paragraph_of_any_length_has_the_same_sentences(segmenter):
 
 
 @pytest.mark.parametrize(
-    "text", [". " * 50_000, "go " * (2 * LONGEST + 5), "x" * 100_000, "((" * 3000, "\"'" * 9]
+    "text", [". " * 11_000, "go " * (2 * LONGEST + 5), "x" * 100_000, "((" * 3000, "\"'" * 9]
 )
 def test_sentences_without_end_are_cut(segmenter, text):
     found = segmenter(text)
