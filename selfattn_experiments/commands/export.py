@@ -24,13 +24,16 @@ Example, any model of this project as graphs that run without it (see docs/expor
 import argparse
 from pathlib import Path
 
-from selfattn_tasks.files import check_output, check_output_folder
+from selfattn.errors import UserError
+from selfattn_tasks.exported import FACTS
+from selfattn_tasks.files import check_output
 from selfattn_tasks.folder import check_destination, new_folder
 from selfattn_tasks.model_folder import CONFIG, WEIGHTS, task_of
 
 from .flags import check_least
 
 GRAPHS = ("onnx", "torch")
+_CARD = ("record", "license", "trained_on")
 _SEARCH = ("beam", "lenpen", "max_len_a", "max_len_b")
 
 
@@ -43,10 +46,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("target", type=Path, metavar="TARGET", help="a folder; with --to fairseq a checkpoint")
     add("--data", metavar="FOLDER",
         help="dictionaries of a translation (default: beside it, or as in training)")  # fmt: skip
+    add("--overwrite", action="store_true", default=None, help="replace such a folder")
     add = parser.add_argument_group("with --to onnx").add_argument
     add("--int8", action="store_true", help="quantise weights to 8 bits")
     add = parser.add_argument_group("with --to hf").add_argument
-    add("--overwrite", action="store_true", default=None, help="replace such a folder")
     add("--record", type=Path, metavar="FILE", help="run.json (default: beside the checkpoint)")
     add("--license", metavar="NAME", help="for the model card, such as cc-by-sa-4.0")
     add("--trained-on", metavar="TEXT", help="for the model card: the data in words")
@@ -80,9 +83,11 @@ def main(args: argparse.Namespace) -> None:
 
 def to_fairseq(args: argparse.Namespace) -> None:
     """Write a folder's model as a checkpoint."""
-    hf_alone = ("overwrite", "record", "license", "trained_on", "data", *_SEARCH)
-    refuse_given(args, hf_alone, "belongs to --to hf")
+    refuse_given(args, ("overwrite",), "is for folders; --to fairseq writes a file")
+    refuse_given(args, (*_CARD, "data", *_SEARCH), "belongs to --to hf")
     check_output("TARGET", args.target)
+    if args.source.is_file():
+        raise UserError(f"{args.source} is a file; --to fairseq takes a folder of Hugging Face")
     from selfattn_tasks import checkpoints, saved
     from selfattn_tasks.files import read_object
 
@@ -99,6 +104,8 @@ def to_hf(args: argparse.Namespace) -> None:
     """Write a checkpoint's model as a folder."""
     overwrite = bool(args.overwrite)
     check_destination(args.target, overwrite=overwrite, mark=WEIGHTS)
+    if (args.source / WEIGHTS).is_file():
+        raise UserError(f"{args.source} is a folder of Hugging Face already")
     # transformers takes seconds to import, and a mistake in the flags should not.
     from selfattn_tasks import checkpoints
     from selfattn_tasks.hf import card, folder, translation
@@ -122,9 +129,12 @@ def to_hf(args: argparse.Namespace) -> None:
 
 def to_graphs(args: argparse.Namespace) -> None:
     """Write a checkpoint's networks as files of ONNX or of torch.export."""
-    refuse_given(args, ("overwrite", "record", "license", "trained_on", *_SEARCH), "needs --to hf")
+    refuse_given(args, (*_CARD, *_SEARCH), "needs --to hf")
+    overwrite = bool(args.overwrite)
+    check_destination(args.target, overwrite=overwrite, mark=FACTS)
     from selfattn_tasks.exported.networks import export
     from selfattn_tasks.saved import find_checkpoint
 
-    check_output_folder("TARGET", args.target)
-    export(find_checkpoint(args.source), args.target, args.to, args.data, args.int8)
+    source = find_checkpoint(args.source)
+    with new_folder(args.target, overwrite=overwrite, mark=FACTS) as new:
+        export(source, new, args.to, args.data, args.int8)

@@ -24,10 +24,9 @@ from ..sentences.record import LOWEST, Kind
 from ..srl.tagger import predictor as tagging
 from ..srl.tagger.state import KEY as TAGGING
 from ..words.vocabulary import PADDING, UNKNOWN, Vocabulary
-from . import graphs
+from . import FACTS, graphs
 from .graphs import Network
 
-FACTS = "export.json"
 _WORDS, _PLACE = ("batch", "length"), ("batch",)
 # Sizes of examples: all different, none 0 or 1; a length has so many blocks.
 _BATCH, _BLOCKS, _SENTENCES = 3, 9, 4

@@ -242,6 +242,11 @@ def test_what_cannot_be_exported_gets_a_sentence(classifier, tagger, tmp_path, m
         export("--to", "torch", path, tmp_path / "out")
     with pytest.raises(SystemExit):
         export("--to", "torch", "--int8", path, tmp_path / "out")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "export.txt").touch()
+    for more, message in (((), "already exists"), (("--overwrite",), "holds something else")):
+        with pytest.raises(UserError, match=message):
+            export("--to", "torch", path, tmp_path / "other", *more)
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(UserError, match=r"pip install selfattn\[onnx\]"):
         export("--to", "onnx", tagger[1], tmp_path / "out")

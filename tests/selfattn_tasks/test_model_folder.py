@@ -270,9 +270,12 @@ def test_what_is_refused(tmp_path):
         ((path, folder), "already exists"),
         ((path, tmp_path, "--overwrite"), "holds something else"),
         ((path, tmp_path / "x"), "run.json is not a record"),
+        ((folder, tmp_path / "x"), "is a folder of Hugging Face already"),
     ):
         with pytest.raises(UserError, match=message):
             export("--to", "hf", *words)
+    with pytest.raises(UserError, match="is a file; --to fairseq takes a folder of Hugging Face"):
+        export("--to", "fairseq", path, tmp_path / "x")
     (tmp_path / "run.json").unlink()
     export("--to", "hf", path, folder, "--overwrite")
     for words in (("hf", path, tmp_path / "x"), ("fairseq", folder, tmp_path / "x")):
