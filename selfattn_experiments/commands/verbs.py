@@ -54,7 +54,7 @@ class Verb:
             prog=prog,
             description=typed(module.__doc__ or ""),
             formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=not self.passes_on,
+            allow_abbrev=False,
         )
         module.add_flags(parser)
         parser.set_defaults(main=module.main, refuse=parser.error)
@@ -62,11 +62,13 @@ class Verb:
 
     def run(self, parser: argparse.ArgumentParser, words: Sequence[str]) -> int | None:
         """Parse the words after the verb, and do what they say; return the exit code."""
+        args, others = parser.parse_known_args(words)
         if self.passes_on:
-            args, others = parser.parse_known_args(words)
             args.others = others
-        else:
-            args = parser.parse_args(words)
+        elif others:
+            files = all(Path(word).exists() for word in others)
+            hint = "; put a pattern of files in quotes, or the shell replaces it" if files else ""
+            parser.error(f"unrecognized arguments: {' '.join(others)}{hint}")
         code: int | None = args.main(args)
         return code
 

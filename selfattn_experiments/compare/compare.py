@@ -1,6 +1,7 @@
 """Compare systems: read, count, test, correct, judge."""
 
 import hashlib
+import itertools
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from selfattn_tasks.registry import TASKS
 
 from . import run_level
 from .planning import plan
-from .reading import read_gold
+from .reading import read_gold, tested_elsewhere
 from .results import Comparison, Report, Run, Settings, Summary, TestSet
 from .runs import System, few_runs, find_runs
 from .scoring import Say, Scored, score_runs
@@ -130,6 +131,8 @@ def _compare_on(
         files[system.name], warnings = find_runs(system, name, len(request.references) > 1)
         report.warnings += warnings
     report.warnings += few_runs(files)
+    everything = itertools.chain(*files.values())
+    report.warnings += tested_elsewhere(everything, path, report.test_sets[-1].sha256)
     most = max(map(len, files.values()))
     for runs in report.settings.looked_after:
         if runs >= most:

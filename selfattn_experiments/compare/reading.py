@@ -1,15 +1,16 @@
 """Read hypotheses and references, and refuse what cannot be compared."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError
 from selfattn_tasks import registry
+from selfattn_tasks.files import read_json
 
-from .runs import Found
+from .runs import RECORD_NAME, Found
 
 # What --task takes.
 TASKS = ("auto", *registry.TASKS)
@@ -41,6 +42,28 @@ def digest_of(sentences: Sequence[Any]) -> str:
         text = sentence.rstrip() if isinstance(sentence, str) else repr(sentence)
         digest.update(text.encode() + b"\n")
     return digest.hexdigest()
+
+
+def tested_elsewhere(runs: Iterable[Found], references: Path, digest: str) -> list[str]:
+    """A warning if records of runs say that they were tested against another file.
+
+    Args:
+        runs: all runs that are compared.
+        references: the file that they are compared on.
+        digest: its SHA-256.
+    """
+    others = []
+    for run in runs:
+        record = read_json(run.path.parent / RECORD_NAME, "test") or {}
+        tested = record["test"].get("tests") if isinstance(record.get("test"), dict) else None
+        if isinstance(tested, dict) and tested and digest not in tested.values():
+            others.append(run.path)
+    if not others:
+        return []
+    return [
+        f"{references} is not what {len(others)} run{'s were' if len(others) > 1 else ' was'} "
+        f"tested with, as their records say, such as that of {others[0]}: is it --ref?"
+    ]
 
 
 def check_distinct(systems: Mapping[str, Sequence[tuple[Found, str]]]) -> list[str]:

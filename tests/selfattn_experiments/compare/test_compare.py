@@ -11,6 +11,7 @@ from selfattn_experiments.compare.compare import Request, compare
 from selfattn_experiments.compare.rendering.files import render
 from selfattn_experiments.compare.results import Settings
 from selfattn_experiments.compare.runs import name_logs, name_systems, name_test_sets
+from selfattn_tasks.folder import sha256_of
 from tests.selfattn_experiments.compare.made_up import LINES, found, translations
 
 sacrebleu = pytest.importorskip("sacrebleu")
@@ -262,6 +263,15 @@ def test_a_record_that_was_edited_tells_no_origin(folder, attempts):
         record = {"system": "base", "seed": seed, "attempts": attempts, "commits": seed}
         (folder / f"runs/base-{seed}/run.json").write_text(json.dumps(record))
     assert found().warnings == []
+
+
+def test_references_that_are_not_those_of_the_runs_are_warned_about(folder):
+    for seed, tested in ((1, sha256_of(folder / "one.de")), (2, "another"), (3, "another")):
+        record = {"system": "base", "seed": seed, "test": {"tests": {"one": tested}}}
+        (folder / f"runs/base-{seed}/run.json").write_text(json.dumps(record))
+    (warning,) = found().warnings
+    assert "is not what 2 runs were tested with, as their records say" in warning
+    assert "runs/base-2" in warning
 
 
 def test_a_second_run_with_one_seed_is_warned_about(folder):
