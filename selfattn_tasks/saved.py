@@ -40,6 +40,12 @@ def find_checkpoint(path: Path) -> Path:
         UserError: if a folder holds none, or a model in several files.
     """
     path = find_model(path)
+    if not path.exists() and len(path.parts) == 1 and not path.suffix:
+        shipped = sorted(folder.name for folder in SHIPPED.iterdir() if folder.is_dir())
+        raise UserError(
+            f"{path} does not exist; give a checkpoint, a folder, or a model that comes with this "
+            f"package: {', '.join(shipped)}"
+        )
     if not path.is_dir():
         return path
     there = [path / name for name in (*CHECKPOINTS, WEIGHTS) if (path / name).is_file()]

@@ -70,7 +70,7 @@ def swap(
         What was replaced, what was kept and why; ``print`` shows it line by line.
 
     Raises:
-        UserError: if nothing was replaced; the model is as it was then.
+        UserError: if the model is no module, or nothing was replaced; it is as it was then.
 
     Example:
         >>> model = nn.TransformerEncoderLayer(64, 4, batch_first=True)
@@ -78,6 +78,8 @@ def swap(
         >>> report.replaced["self_attn"].taken
         ('v_proj.weight', 'q_proj.weight', 'k_proj.weight', 'out_proj.weight')
     """
+    if not isinstance(model, nn.Module):
+        raise UserError(f"model is {model!r}; it must be an nn.Module, and comes first")
     config = attention_config(attention, preset, **switches)
     own_dropout = isinstance(attention, AttentionConfig) or "attention_dropout" in switches
     patterns = [only] if isinstance(only, str) else list(only)
