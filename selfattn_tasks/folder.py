@@ -24,8 +24,8 @@ def new_folder(destination: Path, *, overwrite: bool = False, mark: str) -> Iter
 
     Args:
         destination: the folder to make, along with missing parents.
-        overwrite: replace an existing folder, if it is empty or holds a file named ``mark``.
-        mark: the file that shows that this project wrote a folder.
+        overwrite: replace an existing folder, if it is empty or holds such a file.
+        mark: name, or pattern of names, of a file that shows what wrote a folder.
 
     Yields:
         a temporary folder next to ``destination``, to be filled.
@@ -98,7 +98,7 @@ def check_destination(destination: Path, *, overwrite: bool, mark: str) -> None:
             )
         if destination.is_symlink() or not destination.is_dir():
             raise UserError(f"the destination {destination} is not a folder, so it is not replaced")
-        if any(destination.iterdir()) and not (destination / mark).is_file():
+        if any(destination.iterdir()) and not any(destination.glob(mark)):
             raise UserError(
                 f"the destination {destination} holds something else (no {mark}), so it is not "
                 "replaced"

@@ -42,6 +42,7 @@ _TASKS = {  # of criterions that read what only these tasks put into a batch
     "sentence_classification": "sentences",
     "sentence_relatedness": "sentences",
 }
+_CRITERIONS = {"sentences": "sentence_classification", "srl_tagging": "bio_tagging"}
 _BATCH_SIZE = ("--batch-size", "--max-sentences")
 _MOST_ITEMS = 10_000  # of a list that * repeats
 
@@ -290,18 +291,26 @@ def complete_help() -> None:
             found = parse(rest, namespace)
             if getattr(found[0], "arch", "") is None:
                 parse(given, namespace)  # ends here, if it is asked for help
-                raise UserError("--arch is missing; give one, such as --arch transformer_mtsa")
+                raise UserError(
+                    f"--arch is missing; give one, such as --arch {_arch(found[0].task)}"
+                )
             return found
 
         parser.parse_known_args = first  # type: ignore[assignment, method-assign]
 
 
+def _arch(task: str) -> str:
+    """An architecture of ours that fits a task."""
+    ours = {"sentences": "sentence_encoder_mtsa", "srl_tagging": "deepatt_mtsa"}
+    return ours.get(task, "transformer_mtsa")
+
+
 def complete_criterion() -> None:
     """Let ``--task sentences`` do without ``--criterion``: its data say which one it needs.
 
-    Break: fairseq/options.py has one default for all tasks, the cross-entropy of translation. Fix:
-    that of the folder's task, where neither flag nor configuration names another. A forgotten
-    ``--task`` is named.
+    Break: fairseq/options.py has one default for all tasks, the cross-entropy of translation, and
+    calls the flags of others unrecognized. Fix: one of the task, where neither flag nor
+    configuration names another. A ``--task`` that is forgotten or that of other data is named.
     """
 
     @_before_parsing
@@ -310,10 +319,12 @@ def complete_criterion() -> None:
         only_task = ArgumentParser(add_help=False, allow_abbrev=False)
         only_task.add_argument("--task", default="translation" if trains else None)
         task = only_task.parse_known_args(given)[0].task
+        if task in _CRITERIONS:
+            parser.set_defaults(criterion=_CRITERIONS[task])
         for folder in (word for word in given if os.path.isfile(os.path.join(word, META))):
             is_srl = os.path.isfile(os.path.join(folder, LABELS))
-            if task == "translation":
-                needed = "srl_tagging" if is_srl else "sentences"
+            needed = "srl_tagging" if is_srl else "sentences"
+            if task in ("translation", *_CRITERIONS) and task != needed:
                 raise UserError(f"{folder} is data for --task {needed}, not for --task {task}")
             if task == "sentences":
                 parser.set_defaults(criterion=criterion_of(Folder(folder).kind))

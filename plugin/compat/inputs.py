@@ -79,9 +79,8 @@ def _check_data(data: str, task: str | None) -> None:
     writer = getattr(tasks.TASK_REGISTRY.get(task), "prepared_by", "fairseq-preprocess")
     for path in utils.split_paths(data):
         if "://" not in path and not os.path.isdir(path):
-            raise UserError(
-                f"the data folder {path} does not exist: give the folder that `{writer}` wrote"
-            )
+            what = "is not a folder" if os.path.exists(path) else "does not exist"
+            raise UserError(f"the data folder {path} {what}: give the folder that `{writer}` wrote")
 
 
 def _warn_about_pieces(task: FairseqTask) -> None:

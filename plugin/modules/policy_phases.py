@@ -94,8 +94,9 @@ class PolicyPhases:
         layers = _layers(model)
         if not layers:
             raise UserError(
-                "--criterion policy_gradient trains the selections of --encoder-attention resa, "
-                "and this model has none; give it that attention, or another criterion"
+                "--criterion policy_gradient trains the selections of --encoder-attention "
+                "resa (of sentences: --context resa), and this model has none; give it that, or "
+                "another criterion"
             )
         if not any(layer.policy_parameters() for layer in layers):
             raise UserError(

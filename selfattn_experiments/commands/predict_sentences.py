@@ -33,6 +33,7 @@ from typing import Any
 
 from selfattn.errors import UserError
 from selfattn_tasks.files import writing
+from selfattn_tasks.folder import sha256_of
 from selfattn_tasks.sentences.baselines import baseline
 from selfattn_tasks.sentences.formats.reading import read
 from selfattn_tasks.sentences.formats.source import Reading
@@ -156,6 +157,11 @@ def wanted(
                 "%s holds the parts %s, and training may have seen some: all are predicted",
                 args.input[0], ", ".join(corpus.parts),
             )  # fmt: skip
+        if meta.get("folds") and sha256_of(args.input[0]) in meta["inputs"].values():
+            logger.warning(
+                "%s is the corpus that was cut into folds: training has seen all but two of them",
+                args.input[0],
+            )
         return corpus.examples
     if not args.sentence:
         invite("Type sentences, one a line; Ctrl-D ends.")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -47,21 +46,6 @@ def without_longest(examples: Sequence[Example], percent: float) -> list[Example
 def repeated(examples: Sequence[Example]) -> int:
     """How many examples have the sentences of an earlier one."""
     return len(examples) - len({example.sentences for example in examples})
-
-
-def overlaps(parts: Mapping[str, Sequence[Example]]) -> dict[str, int]:
-    """How many examples of a part have the sentences of one in a part before it.
-
-    Returns:
-        by names such as ``test in train``.
-    """
-    found: dict[str, int] = {}
-    seen: dict[str, set[Any]] = {}
-    for name, examples in parts.items():
-        for earlier, sentences in seen.items():
-            found[f"{name} in {earlier}"] = sum(e.sentences in sentences for e in examples)
-        seen[name] = {example.sentences for example in examples}
-    return found
 
 
 def classes(examples: Sequence[Example]) -> dict[str, int]:

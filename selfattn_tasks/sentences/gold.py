@@ -134,7 +134,7 @@ def read_outputs(path: Path, gold: Sequence[Answer], gold_path: Path) -> list[An
 def _value(path: Path, line: int, row: Prediction, like: Target) -> Target:
     """A prediction of the type of a gold answer."""
     if isinstance(like, str):
-        return str(row.prediction)
+        return str(row.prediction).strip()
     kind, what = (float, "a score") if isinstance(like, float) else (int, "a candidate's index")
     try:
         value = kind(row.prediction)

@@ -16,7 +16,7 @@ from selfattn.errors import UserError, check_integer
 from ..files import write_json, writing
 from ..folder import check_destination, hashes, new_folder
 from ..words.embeddings import read_vectors
-from ..words.vocabulary import by_frequency, percent_unknown, write_symbols
+from ..words.vocabulary import by_frequency, overlaps, percent_unknown, write_symbols
 from . import counts
 from .folder import ALL, FOLDS, META, VECTORS, VERSION, WORDS, words_of, write_vectors
 from .folds import draw_folds, draw_share
@@ -114,7 +114,7 @@ def prepare(
         UserError: for a bad file or option.
     """
     options.check(files)
-    check_destination(destination, overwrite=overwrite, mark=META)
+    check_destination(destination, overwrite=overwrite, mark="*.jsonl")
     parts, whole, meta = _read(dict(files), options)
     numbers: list[int] = []
     if options.folds:
@@ -129,7 +129,7 @@ def prepare(
     meta |= _settings(options) | _described(parts, {word for word, _ in words}, options.kind)
     meta |= _overlaps(parts | whole, options)
     vectors = _vectors(parts, options, meta)
-    with new_folder(destination, overwrite=overwrite, mark=META) as folder:
+    with new_folder(destination, overwrite=overwrite, mark="*.jsonl") as folder:
         for name, examples in parts.items():
             with writing(folder / f"{name}.jsonl") as file:
                 file.writelines(f"{example.line()}\n".encode() for example in examples)
@@ -243,12 +243,13 @@ def _described(parts: Parts, known: set[str], kind: Kind) -> dict[str, Any]:
         UserError: if there is one class only.
     """
     found: dict[str, dict[str, int]] = {}
+    labels: list[str] = []
     if kind.target == "class":
         found = {name: counts.classes(examples) for name, examples in parts.items()}
         first, learned = next(iter(found.items()))
         if len(learned) < 2:
             raise UserError(f"part {first}: the data have one class only: {', '.join(learned)}")
-    labels = sorted({label for own in found.values() for label in own})
+        labels = sorted(learned)  # not of the test set, which would give the network its classes
     return {
         "labels": list(NLI_LABELS) if kind is Kind.NLI else labels,
         "examples": {name: len(examples) for name, examples in parts.items()},
@@ -267,10 +268,14 @@ def _described(parts: Parts, known: set[str], kind: Kind) -> dict[str, Any]:
 
 def _overlaps(parts: Parts, options: Options) -> dict[str, Any]:
     """Lengths and repeated texts; of trees, those of whole sentences."""
-    distinct = {k: v for k, v in parts.items() if not (options.select_on_test and k == "valid")}
+    distinct = {
+        name: [example.sentences for example in examples]
+        for name, examples in parts.items()
+        if not (options.select_on_test and name == "valid")
+    }
     return {
         "lengths": {name: counts.lengths(examples) for name, examples in parts.items()},
-        "overlaps": counts.overlaps(distinct),
+        "overlaps": overlaps(distinct),
         "repeated": {name: counts.repeated(examples) for name, examples in parts.items()},
     }
 

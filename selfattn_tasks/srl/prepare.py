@@ -13,7 +13,7 @@ from selfattn.errors import UserError, check_integer
 
 from ..files import write_json, write_lines
 from ..folder import check_destination, hashes, new_folder
-from ..words.vocabulary import by_frequency, percent_unknown, write_symbols
+from ..words.vocabulary import by_frequency, overlaps, percent_unknown, write_symbols
 from .formats import conll, conll12, lines
 from .propositions import Sentence
 
@@ -77,12 +77,18 @@ def prepare(
             word.
     """
     options = options or Options()
-    check_destination(destination, overwrite=overwrite, mark=META)
+    check_destination(destination, overwrite=overwrite, mark=LABELS)
     sentences: dict[str, list[Sentence]] = {}
     for name, paths in files.items():
         sentences[name] = conll.read(*paths, form=options.form, word_column=options.word_column)
         logger.info("read %s: %s sentences", " ".join(map(str, paths)), len(sentences[name]))
         _check(name, paths, sentences[name])
+    texts = {name: [each.words for each in found] for name, found in sentences.items()}
+    for where, n in overlaps(texts).items():
+        if n:
+            logger.warning(
+                "warning: sentences of %s: %s", where.replace(" in ", " that are also in "), n
+            )
     text = {name: lines.lines_of(content) for name, content in sentences.items()}
     labels = Counter(tag for line in text["train"] for tag in line.tags)
     words = by_frequency(Counter(_words(text["train"], options)))
@@ -109,7 +115,7 @@ def prepare(
             file for some in files.values() for p in some for file in conll.files_of(p)
         ),
     }
-    with new_folder(destination, overwrite=overwrite, mark=META) as folder:
+    with new_folder(destination, overwrite=overwrite, mark=LABELS) as folder:
         for name, content in text.items():
             write_lines(folder / f"{name}.txt", [str(line) for line in content])
             conll.write_columns(folder / f"{name}.conll", sentences[name])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -139,6 +139,17 @@ def percent_unknown(words: Iterable[str], known: Collection[str]) -> float:
     """How many of the words that occur are not among the known, in percent."""
     unknown = Counter(word not in known for word in words)
     return round(100 * unknown[True] / max(unknown.total(), 1), 2)
+
+
+def overlaps(parts: Mapping[str, Sequence[Hashable]]) -> dict[str, int]:
+    """How many texts of a part are also in a part before it, by names such as ``test in train``."""
+    found: dict[str, int] = {}
+    seen: dict[str, set[Hashable]] = {}
+    for name, texts in parts.items():
+        for earlier, known in seen.items():
+            found[f"{name} in {earlier}"] = sum(text in known for text in texts)
+        seen[name] = set(texts)
+    return found
 
 
 def read_symbols(path: Path) -> tuple[str, ...]:

@@ -92,6 +92,15 @@ def test_the_folder(prepare, place):
         assert line in done.stdout
 
 
+def test_a_class_of_the_test_set_alone_is_none_of_the_network(prepare, place):
+    (place / "corpus" / "few").write_text("0 tea\n1 milk\n")
+    done = prepare("--task classification --train @few --valid @few --test @classes")
+    assert done.returncode == 0, done.stderr
+    data = Folder(place / "data")
+    assert data.labels == ("0", "1")
+    assert "test has labels that training never shows: 2" in done.stdout
+
+
 def test_folds(prepare, place):
     assert prepare("--task classification --train @classes --folds 4 --seed 3").returncode == 0
     done = prepare("--task classification --train @classes --folds 4 --seed 3", dest="again")

@@ -83,6 +83,8 @@ def test_the_folder(prepare, corpus):
     assert meta["tags not in train"]["valid"] == ["B-AM-TMP", "I-A1"]
     assert meta["unknown words in percent"]["valid"] == round(100 * 7 / 11, 2)
     assert "tags that training never shows: B-AM-TMP I-A1" in done.stdout
+    assert "warning: sentences of test that are also in valid: 3" in done.stdout
+    assert "test that are also in train" not in done.stdout
 
 
 def test_the_options(prepare, corpus):
@@ -92,6 +94,10 @@ def test_the_options(prepare, corpus):
     refused_again = prepare("--min-count", "2")
     assert "data already exists" in refused_again.stderr and refused_again.returncode == 2
     assert prepare("--min-count", "2", "--overwrite").returncode == 0
+    (corpus.parent / "of-another-task").mkdir()
+    (corpus.parent / "of-another-task" / "meta.json").touch()
+    done = prepare("--overwrite", dest="of-another-task")
+    assert "of-another-task holds something else (no dict.label.txt)" in done.stderr
     assert (corpus.parent / "data" / "dict.word.txt").read_text() == "tea 2\nwe 2\n"
 
 

@@ -168,6 +168,8 @@ def regrouped(
             words, proposition = rest.popleft()
             taken.append(proposition)
             open_predicates.discard(taken[-1].predicate)
+        if open_predicates and not (end_to_end or other.has_words):
+            return list(sentences)  # another sentence may have had its answers
         found.append(Sentence(other.words, tuple(taken)))
     return list(sentences) if rest else found
 

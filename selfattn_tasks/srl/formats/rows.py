@@ -47,7 +47,9 @@ class Block:
         for i, row in enumerate(self.rows):
             if len(row) != width:
                 raise self.error(
-                    i, f"{len(row)} columns, but the first row of this sentence has {width}"
+                    i,
+                    f"{len(row)} columns, but the first row of this sentence has {width}; a row "
+                    "is one word with its columns",
                 )
         return width
 

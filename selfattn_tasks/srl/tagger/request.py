@@ -77,6 +77,11 @@ def _without_brackets(path: Path, may_lack_predicates: bool) -> list[Sentence] |
         )
     if width != 2 + counted:
         return None
+    if all(row[-1] != NO_PREDICATE for row in rows):
+        raise UserError(
+            f"{path} has a predicate in every line: the last column must hold lemmas, and - for "
+            "the other words; plain text goes with --prose"
+        )
     return [
         Sentence(
             tuple(row[counted] for row in block.rows),

@@ -276,10 +276,12 @@ def test_lines_fit_into_sentences_without_words():
     go, cats = ["We", "go", "to", "do"], ["Cats", "or", "dogs", "eat"]
     short = ["Eat", "now"]
     made = [sentence(go, 1), sentence(cats, 3), sentence(short, 0)]
-    bare = [sentence(go, 1, 3, bare=True), sentence(cats, 0, 3, bare=True),
-            sentence(short, 0, bare=True)]  # fmt: skip
+    bare = [sentence(s.words, *(p.predicate for p in s.propositions), bare=True) for s in made]
     found = lines.regrouped(made, bare)
     assert [[p.predicate for p in s.propositions] for s in found] == [[1], [3], [0]]
+    # Without an answer for some predicate, that of a later sentence could take its place.
+    more = [sentence(go, 1, 3, bare=True), *bare]
+    assert lines.regrouped(made, more) == made
     assert lines.regrouped(made, bare, end_to_end=True) == made
     # Nothing that could tell where a sentence belongs.
     none = [sentence(go)]

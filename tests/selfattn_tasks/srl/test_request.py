@@ -21,6 +21,9 @@ def test_files_with_and_without_brackets(tmp_path):
     full.write_text("- (A0*)\nsee (V*)\n")
     with pytest.raises(UserError, match="holds no words"):
         read_queries(full)
+    full.write_text("Ann NNP\nsaw VBD\n")
+    with pytest.raises(UserError, match="a predicate in every line: .* plain text goes with --pr"):
+        read_queries(full)
     full.write_text("Ann -\nsaw -\n")
     with pytest.raises(UserError, match="holds no predicate"):
         read_queries(full)
