@@ -9,6 +9,8 @@ import torch
 pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
+from fairseq import options  # noqa: E402
+
 from plugin.criterions.bio_tagging import IGNORED  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402
 from selfattn_tasks.srl.chain import log_likelihood  # noqa: E402
@@ -88,6 +90,12 @@ def test_training(build, flags, expected):
     with pytest.raises(UserError) as caught:
         build(*flags.split())
     assert expected in str(caught.value)
+
+
+def test_the_criterion_may_be_left_out(data):
+    words = [flag for flag in FLAGS if flag not in ("--criterion", "bio_tagging")]
+    parsed = options.parse_args_and_arch(options.get_training_parser(), [str(data), *words])
+    assert parsed.criterion == "bio_tagging"
 
 
 def test_labels_that_the_dictionary_lacks(build, data, tmp_path):
