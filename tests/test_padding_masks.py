@@ -11,7 +11,7 @@ import torch
 from selfattn import layers, masks, ops
 from selfattn.config import BiBloSAConfig, MTSAConfig
 from selfattn.errors import UserError
-from selfattn.layers import base, blocks, inspection, mblosa, selection, source2token
+from selfattn.layers import base, blocks, mblosa, selection, source2token
 from selfattn_tasks import srl
 from selfattn_tasks.srl import chain, decode, decode_structure
 from selfattn_tasks.srl.tagger import confidence, network, predicates, sublayer
@@ -45,6 +45,7 @@ def sample(mask):
 CALLS = (
     {
         "masks.PositionalMask.visible_keys": both[0].visible_keys,
+        "masks.visible_pairs": lambda m: masks.visible_pairs(both, 3, m),
         "masks.check_padding_mask": lambda m: masks.check_padding_mask(m, (2, 3)),
         "ops.mtsa": lambda m: ops.mtsa(*[heads] * 4, masks=both, padding_mask=m),
         "ops.disa": lambda m: ops.disa(x, x, x, mask=both, padding_mask=m),
@@ -55,7 +56,6 @@ CALLS = (
         ).check_input(x, m),
         "layers.base.zero_padding": lambda m: base.zero_padding(x, m),
         "layers.blocks.Blocks.__init__": lambda m: blocks.Blocks(x, m, 2),
-        "layers.inspection.visible_keys": lambda m: inspection.visible_keys(both, 3, m, x),
         "layers.masked_self_attention.MaskedSelfAttention.forward": lambda m: attend(x, m),
         "layers.masked_self_attention.MaskedSelfAttention.weights": lambda m: attend.weights(x, m),
         "layers.mblosa.MBloSA.forward": lambda m: block(cut, m[:, None]),

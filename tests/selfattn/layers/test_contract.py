@@ -271,12 +271,6 @@ def test_numbers_that_no_layer_can_have_are_refused_by_name(layer):
                 build_attention(layer.config, 24, wrong)
 
 
-def test_a_configuration_of_another_kind_is_refused(layer):
-    for wrong in ("paper", None):
-        with pytest.raises(UserError, match=f"config is {wrong!r}; it must be a configuration of"):
-            type(layer)(wrong, WIDTH, HEADS)
-
-
 @pytest.mark.parametrize("form", [form for form in FORMS if has_products(*form)], ids=title)
 def test_products_beyond_float16_are_scaled_first(form):
     layer, x = built(form), tokens()

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from benchmarks.testing import assert_close
 from selfattn.config import MTSAConfig
 from selfattn.errors import UserError
-from selfattn.layers import MTSA, build_attention
+from selfattn.layers import MTSA, BiBloSA, DiSA, FastDiSA, MultiHead, ReSA, build_attention
 from selfattn.layers import mtsa as mtsa_layer
 from selfattn.layers.linear import map_heads
 from selfattn.masks import PositionalMask
@@ -310,6 +310,13 @@ def test_bad_requests_are_refused_in_one_sentence(arguments, message):
     with pytest.raises(UserError, match=message) as error:
         build_attention(**{**defaults, **arguments})(torch.zeros(1, 2, 12))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("layer", [MTSA, FastDiSA, DiSA, BiBloSA, ReSA, MultiHead])
+@pytest.mark.parametrize("wrong", ["paper", None])
+def test_a_layer_takes_its_own_configuration(layer, wrong):
+    with pytest.raises(UserError, match=f"config is {wrong!r}; it must be a configuration of"):
+        layer(wrong, 12, 2)
 
 
 def test_tracing_is_refused_instead_of_recording_one_length():
