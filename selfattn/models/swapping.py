@@ -87,7 +87,12 @@ def swap(
     kept: dict[str, str] = {}
     new: dict[nn.MultiheadAttention, tuple[AsMultihead, Weights]] = {}  # one may have more places
     places: list[tuple[nn.Module, str, AsMultihead]] = []
-    for name, parent, child, old in _attentions(model):
+    found = list(_attentions(model))
+    for pattern in patterns:
+        if found and not any(fnmatchcase(name, pattern) for name, *_ in found):
+            names = ", ".join(name for name, *_ in found[:5]) + (", ..." if found[5:] else "")
+            raise UserError(f"only {pattern!r} names no attention of the model, which has {names}")
+    for name, parent, child, old in found:
         try:
             if not any(fnmatchcase(name, pattern) for pattern in patterns):
                 raise UserError(f"only {', '.join(patterns) or 'none'} was asked for")
@@ -103,10 +108,10 @@ def swap(
         except UserError as error:
             kept[name] = str(error)
     if not places:
-        found = "; ".join(f"{name or 'itself'}: {why}" for name, why in kept.items())
+        reasons = "; ".join(f"{name or 'itself'}: {why}" for name, why in kept.items())
         raise UserError(
             f"{type(model).__name__} has no self-attention to replace: "
-            + (found or "swap knows nn.MultiheadAttention, and there is none in it")
+            + (reasons or "swap knows nn.MultiheadAttention, and there is none in it")
         )
     for parent, child, module in places:
         setattr(parent, child, module)

@@ -149,6 +149,7 @@ def test_swap_without_anything_to_swap():
     for model, options, sentence in (
         (nn.Linear(2, 2), {}, "Linear has no self-attention .* there is none in it"),
         (Mixed(), {"only": "wide"}, "own: only wide was asked for; .* wide: it is cross-"),
+        (Mixed(), {"only": ["own", "wid"]}, "only 'wid' names no attention .* which has own, ag"),
         (nn.MultiheadAttention(WIDTH, HEADS), {}, "is an nn.MultiheadAttention itself"),
         (nn.TransformerEncoderLayer(9, 3), {}, "self_attn: masks 'forward_backward' .* be even"),
     ):
@@ -156,8 +157,10 @@ def test_swap_without_anything_to_swap():
         with pytest.raises(UserError, match=sentence):
             swap(model, **options)
         assert before == {name: type(module) for name, module in model.named_modules()}
-    with pytest.raises(UserError, match="has no switch 'windw'"):
+    with pytest.raises(UserError, match=r"has no switch 'windw'; do you mean 'window'\?"):
         swap(Mixed(), windw=3)
+    with pytest.raises(UserError, match="model is 'mtsa'; it must be an nn.Module, and comes fi"):
+        swap("mtsa", Mixed())
     with pytest.raises(UserError, match="must be an nn.TransformerEncoder"):
         Encoder.from_torch(nn.Linear(2, 2))
     for wrong, message in (
