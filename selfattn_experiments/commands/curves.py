@@ -4,9 +4,9 @@ Example, two runs in one picture:
 
   selfattn curves runs/mtsa/train.log runs/multihead/train.log --output curves.png
 
-A log is the output of fairseq-train, or its --log-file, with --log-format json or simple. In the
-legend a run is named after the folder of its log, or by its path below the folder that holds all
-logs if two folders have the same name; --names gives other names.
+A log is the output of fairseq-train, or its --log-file, with --log-format json or simple; of a
+folder, its train.log. In the legend a run is named after the folder of its log, or by its path
+below the folder that holds all logs if two folders have the same name; --names gives other names.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from selfattn.errors import UserError
 
+from ..compare.runs import LOG_NAME
 from ..report import plot, read_curves
 from ..report.curves import check_picture
 
@@ -39,15 +40,16 @@ def names_of(logs: list[Path]) -> list[str]:
 
 def main(args: argparse.Namespace) -> None:
     """Read the logs and draw them."""
-    names = args.names or names_of(args.logs)
-    if len(names) != len(args.logs):
-        raise UserError(f"--names has {len(names)} names, but there are {len(args.logs)} logs")
+    logs = [path / LOG_NAME if path.is_dir() else path for path in args.logs]
+    names = args.names or names_of(logs)
+    if len(names) != len(logs):
+        raise UserError(f"--names has {len(names)} names, but there are {len(logs)} logs")
     if len(set(names)) != len(names):
         what = "a name" if args.names else "a log"
         raise UserError(f"{what} is given twice, but the names in the legend must differ")
     check_picture(args.output)
     plot(
-        {name: read_curves(log) for name, log in zip(names, args.logs, strict=True)},
+        {name: read_curves(log) for name, log in zip(names, logs, strict=True)},
         args.output,
         args.title,
     )

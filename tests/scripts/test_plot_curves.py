@@ -32,7 +32,7 @@ def test_two_runs_in_one_picture(plot, tmp_path):
 
 
 def test_a_correlation_of_a_fold(plot, tmp_path):
-    done = plot("cut/fold0/train.log", "--output", "curves.svg")
+    done = plot("cut/fold0", "--output", "curves.svg")
     assert done.returncode == 0, done.stderr
     assert "fold0: -0.123 at the end" in (tmp_path / "curves.svg").read_text()
 
