@@ -274,6 +274,8 @@ def check_content(state: Any, path: str | os.PathLike[str]) -> None:
     for name, tensor in state["model"].items():
         if name.endswith(_EXTRA_STATE_KEY_SUFFIX):  # torch lets a module store anything there
             continue
+        if tensor.is_complex():
+            tensor = torch.view_as_real(tensor)
         # The two extremes are NaN if any number is; isfinite() would cost eight times as much.
         real = tensor.is_floating_point() and tensor.numel()
         if real and not torch.stack(tensor.aminmax()).isfinite().all():

@@ -119,21 +119,6 @@ def _flag_of(text: str) -> str:
     return next(joined, None) or stored_flag(text) or "a flag"
 
 
-def check_overrides() -> None:
-    """Refuse ``--model-overrides`` and ``--optimizer-overrides`` that are not dictionaries.
-
-    Break: fairseq's commands end in a traceback, or run them. Fix: look before anything is loaded.
-    """
-
-    @check_flags
-    def check(flags: Namespace) -> None:
-        for name in ("model_overrides", "optimizer_overrides"):
-            value = getattr(flags, name, None) or "{}"
-            if not isinstance(literal(value), dict):
-                flag = "--" + name.replace("_", "-")
-                raise UserError(f"{flag} is {value!r}, but must be a dictionary such as {{'a': 1}}")
-
-
 def check_numbers() -> None:
     """Refuse numbers that no training can have.
 

@@ -13,6 +13,7 @@ import torch
 from fairseq.logging import progress_bar
 from fairseq.models import distributed_fairseq_model
 from fairseq.models.ema.ema import EMA
+from fairseq.modules import LayerDropModuleList
 from fairseq.optim import FairseqOptimizer
 from fairseq.trainer import Trainer
 from torch.nn.modules.module import _EXTRA_STATE_KEY_SUFFIX
@@ -45,6 +46,20 @@ def allow_ddp_on_cpu() -> None:
     def _distributed(original: Any, module: Any, **kwargs: Any) -> Any:
         if next(module.parameters()).device.type == "cpu":
             kwargs.update(device_ids=None, output_device=None)
+        return original(module=module, **kwargs)
+
+
+def find_dropped_layers() -> None:
+    """Let several processes train a model with ``--encoder-layerdrop`` or ``--decoder-layerdrop``.
+
+    Break: torch's DistributedDataParallel waits for the gradients of dropped layers. Fix: for such
+    a model, do as with ``--find-unused-parameters``.
+    """
+
+    @wrap(distributed_fairseq_model, "DistributedDataParallel")
+    def _distributed(original: Any, module: Any, **kwargs: Any) -> Any:
+        if any(isinstance(part, LayerDropModuleList) and part.p for part in module.modules()):
+            kwargs["find_unused_parameters"] = True
         return original(module=module, **kwargs)
 
 

@@ -34,6 +34,7 @@ GENERATE: Mapping[str, str] = {
     "--path": "the keys `average` and `checkpoint` choose the checkpoint",
     "--results-path": _FOLDER,
     "--quiet": "the translations would be missing",
+    **dict.fromkeys(("--score-reference", "--prefix-size"), "it translates by the references"),
 }
 PREDICT: Mapping[str, str] = {
     "--device": "`selfattn runs --device` does that",

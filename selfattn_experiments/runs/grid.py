@@ -119,6 +119,8 @@ def read_grid(path: Path) -> Grid:
             f"{path}: `{task.gold_key}` names {len(grid.tests)} test sets, but the folds of {data} "
             "are tested on their own held-out parts"
         )
+    if grid.output.resolve() == data.resolve():
+        raise UserError(f"{path}: `output` is {grid.output}, the folder of the data; give another")
     for system in grid.systems:
         _check_training(grid, system)
     return grid
@@ -159,7 +161,8 @@ def _check_training(grid: Grid, system: str) -> None:
     """Refuse flags with which a training does not end, or its checkpoints are not kept."""
     flags = grid.flags(system)
     where = f"{grid.file}: system {system}"
-    if not (flag.number(flags, "--max-update") or flag.number(flags, "--max-epoch")):
+    limits = [flag.number(flags, name) or 0 for name in ("--max-update", "--max-epoch")]
+    if max(limits) <= 0:
         raise UserError(f"{where} must give --max-update or --max-epoch, or it never ends")
     if grid.average is None:
         if grid.checkpoint == "best" and "--disable-validation" in flags:
@@ -175,3 +178,9 @@ def _check_training(grid: Grid, system: str) -> None:
     kept = flag.number(flags, name)
     if kept is not None and 0 < kept < grid.average:
         raise UserError(f"{where} gives {name} {kept:.0f}, but `average` is {grid.average}")
+    interval = flag.number(flags, "--save-interval-updates") or 0
+    if interval > 0 and 0 < limits[0] < interval * grid.average:
+        raise UserError(
+            f"{where} saves every {interval:.0f} of {limits[0]:.0f} updates, which makes less than "
+            f"the {grid.average} checkpoints of `average`"
+        )

@@ -111,4 +111,5 @@ def _quoted(word: str) -> str:
 
 def _of_account(option: str) -> bool:
     """Whether an option is about who may run where, not about what a training needs."""
-    return option.startswith(("--account", "-A", "--partition", "-p", "--qos", "-q"))
+    names = ("--account", "-A", "--partition", "-p", "--qos", "-q", "--clusters", "-M")
+    return option.startswith((*names, "--reservation"))

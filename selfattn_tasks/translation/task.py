@@ -50,7 +50,8 @@ class Translation(Task):
         metrics = translation_metrics(("BLEU", "chrF"), lowercase=lowercase)
         scores = {metric.name: metric.corpus(wanted, found) for metric in metrics}
         write_lines(hypotheses, found)
-        return Scores(scores, {metric.name: metric.signature for metric in metrics})
+        warnings = output_warnings.text_warnings(hypotheses.name, found, wanted, lowercase)
+        return Scores(scores, {m.name: m.signature for m in metrics}, tuple(warnings))
 
     def usual_gold(self, data: Path, common: Mapping[str, Sequence[str]]) -> Path | None:
         """What `selfattn prepare translation` writes beside data-bin."""

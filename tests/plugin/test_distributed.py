@@ -74,6 +74,12 @@ def test_two_processes_resume(alone, together, prepared, run_cli, tmp_path):
     check_same(folder, outputs, alone, first=5)
 
 
+def test_two_processes_drop_layers(prepared, run_cli, tmp_path):
+    more = ("--encoder-layers", "2", "--encoder-layerdrop", "0.5")
+    outputs = two_processes(run_cli, prepared / "data-bin", tmp_path / "run", *more)
+    assert len(losses([line for output in outputs for line in output.splitlines()])) == 6
+
+
 STAND_INS = {
     # Every task at once, each on a host of its own, as srun does with one task a host.
     "srun": 'for host in 0 1; do "$@" & done; for job in $(jobs -p); do wait "$job" || exit; done',

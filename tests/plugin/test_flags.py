@@ -116,6 +116,21 @@ def test_wrong_flags_are_refused_before_anything_is_read(case):
 
 
 @pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ("{1: 2}", "but must be a dictionary such as"),
+        ("{'mtsa_maks': 'none'}", "names mtsa_maks, which is no flag of an attention"),
+        ("{'mtsa_preset': 'nmt'}", "names mtsa_preset, which is fixed by training"),
+    ],
+)
+def test_overrides_that_change_nothing_are_refused(overrides, message):
+    words = ["data", "--path", "x.pt", "--model-overrides"]
+    options.parse_args_and_arch(options.get_generation_parser(), [*words, "{'mtsa_masks': 'none'}"])
+    with pytest.raises(UserError, match=message):
+        options.parse_args_and_arch(options.get_generation_parser(), [*words, overrides])
+
+
+@pytest.mark.parametrize(
     ("make", "flag"),
     [(options.get_training_parser, "--arch"), (options.get_generation_parser, "--path")],
 )

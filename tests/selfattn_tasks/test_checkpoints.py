@@ -84,6 +84,8 @@ def write_broken(kind, path):
         name = "encoder.half" if kind == "nan" else "encoder.embed_tokens.weight"
         other["model"][name].view(-1)[-1] = float(kind[:3])
         torch.save(other, path)
+    elif kind == "complex":
+        saved(path, model={"phase": torch.full((2,), complex("nan"))})
     elif kind == "weights":
         saved(path, model={"a": 1})
     elif kind == "stub":
@@ -111,6 +113,7 @@ def write_broken(kind, path):
         ("truncated", "truncated or damaged"),
         ("flipped", "the checksum of encoder.half does not match"),
         ("no flags", "the checksum of a/data.pkl does not match"),
+        ("complex", "cannot be used: its weight phase holds NaN or infinite numbers"),
         ("nan", "cannot be used: its weight encoder.half holds NaN or infinite numbers"),
         ("infinite", "cannot be used: its weight encoder.embed_tokens.weight holds NaN or inf"),
         ("weights", "it is not a fairseq checkpoint"),

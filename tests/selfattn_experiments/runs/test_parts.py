@@ -99,12 +99,15 @@ def test_a_system_may_have_seeds_of_its_own(grid_file):
         ("  more:", "  a/b:", "the system 'a/b' must have a name"),
         ("--max-update 10", "", "must give --max-update or --max-epoch, or it never ends"),
         ("--max-update 10", "--max-update inf", "--max-epoch, or it never ends"),
+        ("--max-update 10", "--max-update -10", "--max-epoch, or it never ends"),
+        ("--max-update 10", "--max-update 3", "saves every 2 of 3 updates, which makes less than "),
         ("--save-interval-updates 2", "--no-epoch-checkpoints", "keeps no checkpoints to average"),
         ("-updates 2", "-updates 2 --keep-interval-updates 1", "but `average` is 2"),
         ("average: 2", "average: 2\ncheckpoint: best", "exclude each other"),
         ("/ref", "/none", "none, but there is no such file"),
         ("data: ", "data: /nowhere", "but there is no such file or folder"),
         ("average: 2", "generate: --beam 5 --quiet", "--quiet, which is not allowed: the transl"),
+        ("average: 2", "generate: --score-reference", "not allowed: it translates by the referen"),
         ("task: translation", "task: [", "is not YAML"),
         ("average: 2", "average: 2026-02-30", "is not YAML: day is out of range for month"),
         ("average: 2", f"average: {'[' * 10**4}", "is not YAML: maximum recursion depth"),
@@ -115,6 +118,11 @@ def test_each_mistake_is_one_sentence(grid_file, old, new, said):
         read_grid(grid_file(old, new))
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_runs_are_not_written_into_the_data(grid_file):
+    with pytest.raises(UserError, match="`output` is .*, the folder of the data; give another"):
+        read_grid(grid_file("/out\n", "\n"))
 
 
 def test_a_run_labels_the_predicates_of_its_gold_files():

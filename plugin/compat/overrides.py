@@ -1,0 +1,34 @@
+"""``--model-overrides`` and ``--optimizer-overrides``: dictionaries of what there is to change."""
+
+from argparse import SUPPRESS, ArgumentParser, Namespace
+
+from selfattn.config import CONFIGS
+from selfattn.errors import UserError
+
+from ..args import add_attention_args
+from ._patch import check_flags
+from .flags import literal
+
+
+def check_overrides() -> None:
+    """Refuse overrides that are not dictionaries, and switches of attentions that are none.
+
+    Break: fairseq's commands end in a traceback, or run them, and add whatever is named to the
+    model's flags, where it does nothing. Fix: look before anything is loaded.
+    """
+    parser = ArgumentParser(argument_default=SUPPRESS)
+    add_attention_args(parser)
+    known = {action.dest for action in parser._actions}
+    prefixes = tuple(f"{name}_" for name in CONFIGS)
+
+    @check_flags
+    def check(flags: Namespace) -> None:
+        for name in ("model_overrides", "optimizer_overrides"):
+            text = getattr(flags, name, None) or "{}"
+            flag, value = "--" + name.replace("_", "-"), literal(text)
+            if not (isinstance(value, dict) and all(isinstance(key, str) for key in value)):
+                raise UserError(f"{flag} is {text!r}, but must be a dictionary such as {{'a': 1}}")
+            for key in value if name == "model_overrides" else ():
+                if key.startswith(prefixes) and (key not in known or key.endswith("_preset")):
+                    why = "which is fixed by training" if key in known else "which is no flag"
+                    raise UserError(f"{flag} names {key}, {why} of an attention; name its switches")
