@@ -40,6 +40,30 @@ def replace_forward(module, place):
     inner.forward = lambda x: 2 * forward(x)
 
 
+def pre_hook(module, place):
+    inner = module.get_submodule(place)
+    inner.register_forward_pre_hook(lambda module, args: (2 * args[0],))
+
+
+class TwiceLinear(nn.Linear):
+    """What an adapter may be, too."""
+
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+class TwicePerHead(PerHeadLinear):
+    """The same for each head."""
+
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def subclass(module, place):
+    inner = module.get_submodule(place)
+    inner.__class__ = TwicePerHead if isinstance(inner, PerHeadLinear) else TwiceLinear
+
+
 def test_hooks_on_gradients_are_called():
     """Of a form that takes a short cut in long sentences."""
     layer, seen = build_attention("fast_disa", 8, 2, preset="code"), []
@@ -58,7 +82,7 @@ def test_a_graph_calls_them_too(change):
     torch.testing.assert_close(graph(x), layer(x))
 
 
-@pytest.mark.parametrize("change", [wrap, hook, replace_forward])
+@pytest.mark.parametrize("change", [wrap, hook, replace_forward, pre_hook, subclass])
 @pytest.mark.parametrize(("name", "preset"), FORMS)
 def test_what_stands_for_a_linear_map_takes_effect(name, preset, change):
     torch.manual_seed(1)

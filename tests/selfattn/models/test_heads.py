@@ -100,16 +100,3 @@ def test_candidates_that_are_padding_change_nothing(context):
 def test_a_context_that_pools_cannot_select():
     with pytest.raises(UserError, match="context 'vanilla' gives one vector for all candidates"):
         SelectionHead(3, 4, 8, context="vanilla")
-
-
-def test_dropout_is_on_the_input_of_every_map():
-    ones = torch.ones(1, 4)
-    for head, inputs in (
-        (PairHead(4, 3, 6, dropout=0.5, highway=True), (ones, ones)),
-        (RelatednessHead(4, dropout=0.5), (ones, ones)),
-        (ClassHead(4, 3, dropout=0.5), (ones,)),
-    ):
-        first, second = head(*inputs), head(*inputs)
-        assert not torch.equal(first, second)
-        head.eval()
-        assert torch.equal(head(*inputs), head(*inputs))

@@ -50,6 +50,12 @@ def test_swap_keeps_weights_mode_and_calls(name):
     model.train()(tokens(), src_key_padding_mask=PADDING)
 
 
+def test_a_dropout_that_is_given_wins():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.1)
+    swap(layer, "mtsa", attention_dropout=0.3)
+    assert layer.self_attn.attention.config.attention_dropout == 0.3
+
+
 def test_swap_of_a_transformer_says_what_it_kept():
     model = nn.Transformer(WIDTH, HEADS, 1, 1, 32, batch_first=True)
     report = swap(model, "mtsa", preset="nmt")
@@ -98,6 +104,7 @@ class Mixed(nn.Module):
         self.again = self.own
         self.wide = nn.MultiheadAttention(WIDTH, HEADS, kdim=8)
         self.more = nn.MultiheadAttention(WIDTH, HEADS, add_bias_kv=True)
+        self.zero = nn.MultiheadAttention(WIDTH, HEADS, add_zero_attn=True)
         self.odd = nn.MultiheadAttention(9, 3)
         self.strange = type("Strange", (nn.MultiheadAttention,), {"forward": None})(WIDTH, HEADS)
         self.hooked = nn.MultiheadAttention(WIDTH, HEADS)
@@ -110,11 +117,12 @@ def test_swap_keeps_what_is_no_self_attention():
     model = Mixed()
     report = swap(model)
     assert list(report.replaced) == ["own", "again"] and model.own is model.again
-    assert list(report.kept) == ["wide", "more", "odd", "strange", "hooked", "patched"]
+    assert list(report.kept) == ["wide", "more", "zero", "odd", "strange", "hooked", "patched"]
     for why, sentence in zip(
         report.kept.values(),
         (
             "width of their own",
+            "adds keys",
             "adds keys",
             "must be even",
             "a way of its own",

@@ -221,6 +221,20 @@ def test_from_torch_drops_nothing_that_an_encoder_calls():
             Encoder.from_torch(encoder)
 
 
+def test_from_torch_is_a_copy_with_its_switches():
+    layer = nn.TransformerEncoderLayer(8, 2, 16)
+    plain = nn.TransformerEncoder(layer, 1, nn.LayerNorm(8), enable_nested_tensor=False).eval()
+    own = Encoder.from_torch(plain, "multihead", masks="forward")
+    assert own.swapped is not None and own.layers[0].self_attn.attention.config.masks == "forward"
+    assert not own.training and own.norm is not plain.norm
+
+
+def test_causal_attention_with_itself_is_causal():
+    layer = EncoderLayer(8, 2, 16, batch_first=True, masks="forward", include_self=True).eval()
+    x = torch.randn(1, 5, 8)
+    assert torch.equal(layer(x, is_causal=True), layer(x))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [((None, 2), "encoder_layer is None; it must be"), (("layer", -1), "num_layers -1 is not all")],

@@ -93,3 +93,7 @@ def test_the_upper_limit_holds_in_four_of_five_studies():
     spreads = np.stack([x.std(1, ddof=1), y.std(1, ddof=1)], 1)
     limits = [spread_limit(sx, sy, 8, 4) * math.hypot(sx, sy) for sx, sy in spreads]
     assert 0.75 < np.mean(np.array(limits) > math.hypot(0.1, 0.5)) < 0.85
+
+
+def test_the_power_to_find_nothing_is_the_level():
+    assert power(0, 0, 0, 3, 3, 0.05) == 0.05

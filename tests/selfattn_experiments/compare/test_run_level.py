@@ -189,3 +189,9 @@ def test_swapping_the_sides_turns_signs_only():
     assert hedges(X, Y).g == pytest.approx(-hedges(Y, X).g)
     low, high = hedges(Y, X).interval
     assert hedges(X, Y).interval == pytest.approx((-high, -low), rel=1e-6)
+
+
+def test_a_sampled_permutation_test_is_never_certain():
+    found = run_level.permutation(list(range(12)), list(range(100, 112)))
+    assert not found.exact and found.p == 1 / (run_level.MOST_DEALS + 1)
+    assert run_level.permutation(list(range(10)), list(range(10, 20))).exact

@@ -151,3 +151,9 @@ def test_digits():
     assert [points(x, 4) for x in (0.01, 0.0125, 0.01234)] == ["0.01", "0.0125", "0.0123"]
     assert [signed(x, 4) for x in (0.00123, -0.00001, -0.01)] == ["+0.0012", "0.0000", "-0.0100"]
     assert span((0.86, 0.8712), 4, score) == "0.8600 to 0.8712"
+
+
+def test_reservations_are_said_only_where_there_are_some():
+    assert "may vanish" not in judge(FOUND, SETTINGS)[1]
+    equivalent = replace(NOT, equivalence_holm=0.03, both_levels=BothLevels(0.9, (-0.6, 0.6), 0.01))
+    assert "not shown" not in judge(equivalent, SETTINGS)[1]

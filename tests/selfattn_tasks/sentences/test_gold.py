@@ -9,6 +9,7 @@ from selfattn_experiments.compare.reading import read_gold as of_any_task
 from selfattn_tasks.sentences import predictions
 from selfattn_tasks.sentences.formats.source import Reading
 from selfattn_tasks.sentences.gold import read_gold, read_outputs
+from selfattn_tasks.sentences.metrics import figures
 from selfattn_tasks.sentences.predictions import Prediction
 
 FILES = {
@@ -166,3 +167,23 @@ def test_parts_are_joined_in_the_order_of_the_corpus(tmp_path):
     parts[1].write_text("")
     with pytest.raises(UserError, match="b has 0 rows, but must have 1"):
         predictions.join(parts, [[2, 0], [1]], tmp_path / "all")
+
+
+def test_examples_without_a_label_count_neither_as_right_nor_in_ranks(tmp_path):
+    gold, predicted = tmp_path / "gold.jsonl", tmp_path / "predicted"
+    row = '{"gold_label": "%s", "sentence1": "a", "sentence2": "b"}\n'
+    gold.write_text(row % "-" + row % "neutral")
+    predicted.write_text("prediction\nneutral\nneutral\n")
+    answers = read_gold(gold)
+    assert figures(answers, read_outputs(predicted, answers, gold)) == {"accuracy": 100.0}
+    gold = tmp_path / "gold.tsv"
+    gold.write_text("sentence1\tsentence2\tscore\na\tb\t\na\tb\t1\na\tb\t2\na\tb\t3\n")
+    predicted.write_text("prediction\n2.5\n1\n2\n3\n")
+    assert [a.rank for a in read_outputs(predicted, read_gold(gold), gold)] == [0, 1, 2, 3]
+
+
+def test_files_with_different_headers_are_not_joined(tmp_path):
+    for name, header in (("a", "prediction"), ("b", "prediction\tp(0)")):
+        (tmp_path / name).write_text(f"{header}\nx\n")
+    with pytest.raises(UserError, match="different headers"):
+        predictions.join([tmp_path / "a", tmp_path / "b"], [[0], [1]], tmp_path / "all")

@@ -153,3 +153,29 @@ def test_unknown_decoder():
         )
     with pytest.raises(UserError, match="'iob' are unknown"):
         bio_constraints(LABELS, "iob")
+
+
+@pytest.mark.parametrize("how", ["he", "strict"])
+def test_a_span_never_goes_on_as_another_whose_beginning_is_no_label(how):
+    labels = ("O", "B-A0", "I-A0", "I-A1")
+    scores = torch.randn(30, 4, 4, generator=torch.Generator().manual_seed(1)).log_softmax(-1)
+    for tags in decode(scores, torch.zeros(30, 4).bool(), labels, how):
+        for before, tag in itertools.pairwise(tags):
+            assert not tag.startswith("I-") or before[2:] == tag[2:]
+
+
+def test_a_role_is_unique_in_long_sentences_too():
+    labels = ("O", "B-A0", "I-A0")
+    scores = torch.randn(2, 40, 3, generator=torch.Generator().manual_seed(1)).log_softmax(-1)
+    for tags in decode(scores, torch.zeros(2, 40).bool(), labels, "structured"):
+        assert tags.count("B-A0") <= 1
+
+
+@pytest.mark.parametrize("label", ["A0", "A5", "AA", "ARG0", "ARG5", "ARGA"])
+def test_core_roles_are_unique(label):
+    assert [kind for kind, *_ in violations([Span(label, 2, 2), Span(label, 0, 0)])] == ["unique"]
+
+
+def test_a_predicate_of_two_words_and_a_part_that_continues_it():
+    assert proposition_of(["B-V", "I-V"], 1).spans == (Span("V", 0, 1),)
+    assert proposition_of(["B-V", "B-C-V"], 1).spans[-1].label == "C-V"

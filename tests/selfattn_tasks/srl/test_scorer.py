@@ -119,3 +119,8 @@ def test_seqeval_counts_pieces_and_v():
     figures = tag_f1([gold], [given])
     assert figures["precision"] == figures["recall"] == pytest.approx(200 / 3)
     assert tag_f1([gold], [Sentence(WORDS)]) == {"precision": 0.0, "recall": 0.0, "f1": 0.0}
+
+
+def test_an_argument_at_a_predicted_predicate_counts_for_nothing_without_labels():
+    found = score([sentence("(A0*) (V*) (A1* *) *")], [sentence("(A0*) * (V* *) *")])
+    assert found.unlabelled.correct == 1
