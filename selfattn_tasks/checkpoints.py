@@ -260,8 +260,7 @@ def check_content(state: Any, path: str | os.PathLike[str]) -> None:
         path: where from, for messages.
 
     Raises:
-        UserError: it holds no ``model``, or neither ``cfg`` nor ``args``, or a weight is NaN or
-            infinite.
+        UserError: it lacks ``model``, or both ``cfg`` and ``args``, or a weight is not finite.
     """
     keys = list(state) if isinstance(state, dict) else [type(state).__name__]
     has_flags = isinstance(state, dict) and (state.get("cfg") or state.get("args"))
@@ -274,8 +273,7 @@ def check_content(state: Any, path: str | os.PathLike[str]) -> None:
     for name, tensor in state["model"].items():
         if name.endswith(_EXTRA_STATE_KEY_SUFFIX):  # torch lets a module store anything there
             continue
-        if tensor.is_complex():
-            tensor = torch.view_as_real(tensor)
+        tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor
         # The two extremes are NaN if any number is; isfinite() would cost eight times as much.
         real = tensor.is_floating_point() and tensor.numel()
         if real and not torch.stack(tensor.aminmax()).isfinite().all():

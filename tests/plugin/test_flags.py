@@ -115,6 +115,14 @@ def test_wrong_flags_are_refused_before_anything_is_read(case):
         options.parse_args_and_arch(options.get_training_parser(), words)
 
 
+@pytest.mark.parametrize("task", ["translation", "srl_tagging"])
+def test_data_of_another_task_is_named(task, tmp_path):
+    (tmp_path / "meta.json").touch()
+    words = [str(tmp_path), "--task", task, "--arch", "transformer_mtsa_tiny"]
+    with pytest.raises(UserError, match=f"is data for --task sentences, not for --task {task}$"):
+        options.parse_args_and_arch(options.get_training_parser(), words)
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
