@@ -185,8 +185,8 @@ def test_help_needs_no_architecture(run_module):
     assert done.returncode == 0 and "--user-dir" in done.stdout, done.stderr
 
 
-def test_what_a_command_asserts_of_its_flags_is_one_sentence(run_module):
-    done = run_module("fairseq_cli.preprocess", ["--user-dir", "plugin"])
+def test_what_a_command_asserts_of_its_flags_is_one_sentence(run_module, tmp_path):
+    done = run_module("fairseq_cli.preprocess", ["--user-dir", "plugin", "--destdir", tmp_path])
     assert done.stderr.startswith("fairseq-preprocess: error: --trainpref must be set ")
 
 
