@@ -166,9 +166,9 @@ def test_wrong_flags_end_in_one_sentence(case, toy_train, tmp_path):
         ("--max-tokens 100", "--optimizer is missing"),
     ],
 )
-def test_what_fairseq_has_no_default_for_is_named(flags, message, toy_data, run_module):
+def test_what_fairseq_has_no_default_for_is_named(flags, message, toy_data, run_module, tmp_path):
     train = [toy_data, "--user-dir", "plugin", "--arch", "transformer_mtsa_tiny", "--cpu"]
-    done = run_module("fairseq_cli.train", [*train, *flags.split()])
+    done = run_module("fairseq_cli.train", [*train, "--save-dir", tmp_path, *flags.split()])
     assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-1].startswith(f"fairseq-train: error: {message}")
 
