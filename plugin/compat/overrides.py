@@ -1,6 +1,7 @@
 """``--model-overrides`` and ``--optimizer-overrides``: dictionaries of what there is to change."""
 
 from argparse import SUPPRESS, ArgumentParser, Namespace
+from collections.abc import Iterable
 
 from selfattn.config import CONFIGS
 from selfattn.errors import UserError
@@ -16,10 +17,6 @@ def check_overrides() -> None:
     Break: fairseq's commands end in a traceback, or run them, and add whatever is named to the
     model's flags, where it does nothing. Fix: look before anything is loaded.
     """
-    parser = ArgumentParser(argument_default=SUPPRESS)
-    add_attention_args(parser)
-    known = {action.dest for action in parser._actions}
-    prefixes = tuple(f"{name}_" for name in CONFIGS)
 
     @check_flags
     def check(flags: Namespace) -> None:
@@ -28,7 +25,20 @@ def check_overrides() -> None:
             flag, value = "--" + name.replace("_", "-"), literal(text)
             if not (isinstance(value, dict) and all(isinstance(key, str) for key in value)):
                 raise UserError(f"{flag} is {text!r}, but must be a dictionary such as {{'a': 1}}")
-            for key in value if name == "model_overrides" else ():
-                if key.startswith(prefixes) and (key not in known or key.endswith("_preset")):
-                    why = "which is fixed by training" if key in known else "which is no flag"
-                    raise UserError(f"{flag} names {key}, {why} of an attention; name its switches")
+            if name == "model_overrides":
+                _check_switches(flag, value)
+
+
+def _check_switches(flag: str, given: Iterable[str]) -> None:
+    """Refuse what looks like a switch of an attention and is none."""
+    prefixes = tuple(f"{name}_" for name in CONFIGS)
+    named = [key for key in given if key.startswith(prefixes)]
+    if not named:
+        return
+    parser = ArgumentParser(argument_default=SUPPRESS)
+    add_attention_args(parser)
+    known = {action.dest for action in parser._actions}
+    for key in named:
+        if key not in known or key.endswith("_preset"):
+            why = "which is fixed by training" if key in known else "which is no flag"
+            raise UserError(f"{flag} names {key}, {why} of an attention; name its switches")

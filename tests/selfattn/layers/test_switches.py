@@ -93,15 +93,6 @@ def test_first_values_have_the_size_of_their_matrices():
         assert abs(part.abs().max() - (6 / sizes) ** 0.5) < 1e-3
 
 
-@pytest.mark.parametrize("contexts", ["both", "local", "global"])
-def test_a_hook_changes_nothing_by_itself(contexts):
-    layer, x = test_biblosa.built(block_length=3, contexts=contexts), test_biblosa.tokens(2, 7)
-    before = layer(x)
-    for head in layer.heads:
-        head.fusion.register_forward_hook(lambda module, inputs, output: None)
-    torch.testing.assert_close(layer(x), before)
-
-
 def test_an_iterative_sampler_sees_its_own_choices():
     sampler, x, real = IterativeSampling(4, 4), torch.randn(1, 2, 4), torch.ones(1, 2).bool()
     (_, a), (_, b) = (sampler.choose(x, real, torch.tensor([[n, 0.5]])) for n in (0.0, 1.0))

@@ -101,9 +101,10 @@ def test_what_stands_for_a_linear_map_takes_effect(name, preset, change):
         assert not torch.allclose(changed(x), before), place
 
 
-def test_bi_blosa_gives_the_same_either_way():
+@pytest.mark.parametrize("contexts", ["both", "local", "global"])
+def test_bi_blosa_gives_the_same_either_way(contexts):
     torch.manual_seed(1)
-    layer = build_attention("biblosa", 8, 2, block_length=3).double().eval()
+    layer = build_attention("biblosa", 8, 2, block_length=3, contexts=contexts).double().eval()
     x = torch.randn(2, 7, 8, dtype=torch.float64)
     padding = torch.arange(7) >= torch.tensor([[7], [4]])
     before = layer(x, padding)

@@ -1,64 +1,38 @@
 """Contexts and heads: dropout before every linear map, first values, switches of their parts."""
 
-import copy
-
 import pytest
 import torch
 from torch import nn
 
 from selfattn.errors import UserError
-from selfattn.layers.dropout import Dropout
-from selfattn.layers.linear import PerHeadLinear
 from selfattn.masks import padding_from_lengths
 from selfattn.models import CONTEXTS, SelectionHead, SentenceEncoder, build_context, multihead
 from selfattn.models.class_head import ClassHead
 from selfattn.models.highway import Highway
 from selfattn.models.pair_head import PairHead
 from selfattn.models.relatedness_head import RelatednessHead
+from tests.selfattn.layers.test_dropout_places import check_dropout
+from tests.selfattn.models.test_contexts import away_from_zero
 
-LINEAR = (nn.Linear, PerHeadLinear, nn.Conv1d)
 
-
-def check_dropout(module, *inputs):
-    """What dropout 1 leaves are the biases, and nothing reaches a linear map."""
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    bare = copy.deepcopy(module).eval()
-    found = [part for part in module.modules() if isinstance(part, Dropout)]
-    assert found and {part.p for part in found} == {0.5}
-    for part in found:
-        part.p = 1.0
-    for part in bare.modules():
-        if isinstance(part, LINEAR):
-            nn.init.zeros_(part.weight)
-    for name, parameter in bare.named_parameters():
-        if name.endswith("weight_x"):  # of recurrent cells
-            nn.init.zeros_(parameter)
-    torch.testing.assert_close(module.train()(*inputs), bare(*inputs))
-
-    def check(_, given):
-        assert not given[0].any()
-
-    for part in module.modules():
-        if isinstance(part, LINEAR):
-            part.register_forward_pre_hook(check)
-    module(*inputs)
+def check(module, *sizes):
+    """Its dropout, on random numbers of these sizes, with biases that are not 0."""
+    module = away_from_zero(module.double())
+    check_dropout(module, *(torch.randn(size, dtype=torch.float64) for size in sizes))
 
 
 def test_dropout_of_heads():
-    s, t = torch.randn(2, 3, 4)
-    check_dropout(PairHead(4, 3, 6, dropout=0.5, highway=True), s, t)
-    check_dropout(RelatednessHead(4, dropout=0.5), s, t)
-    check_dropout(ClassHead(4, 3, dropout=0.5), s)
-    check_dropout(Highway(4, dropout=0.5), s)
-    head = SelectionHead(3, 4, 8, context="none", dropout=0.5)
-    check_dropout(head, torch.randn(2, 3), torch.randn(2, 5, 4))
+    pair = (3, 4), (3, 4)
+    check(PairHead(4, 3, 6, dropout=0.5, highway=True), *pair)
+    check(RelatednessHead(4, dropout=0.5), *pair)
+    check(ClassHead(4, 3, dropout=0.5), (3, 4))
+    check(Highway(4, dropout=0.5), (3, 4))
+    check(SelectionHead(3, 4, 8, context="none", dropout=0.5), (2, 3), (2, 5, 4))
 
 
 @pytest.mark.parametrize("name", sorted(set(CONTEXTS) - {"multihead", "resa", "sru"}))
 def test_dropout_of_contexts(name):
-    check_dropout(build_context(name, 12, 6, dropout=0.5), torch.randn(2, 5, 12))
+    check(build_context(name, 12, 6, dropout=0.5), (2, 5, 12))
 
 
 def test_dropout_of_multihead_is_on_its_input_and_on_its_weights(monkeypatch):
