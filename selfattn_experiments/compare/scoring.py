@@ -7,13 +7,12 @@ damaged or foreign does not match: the sentences are counted again and the file 
 
 import hashlib
 import io
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -53,19 +52,6 @@ class Scored:
     protocol: str
 
 
-class _Lines:
-    """Lines in a file without a name: the texts of all runs are too many for the memory."""
-
-    def __init__(self, lines: Iterable[str], files: ExitStack) -> None:
-        file = tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n")  # noqa: SIM115
-        self._file: IO[str] = files.enter_context(file)
-        self._file.writelines(line + "\n" for line in lines)
-
-    def __iter__(self) -> Iterator[str]:
-        self._file.seek(0)
-        return (line[:-1] for line in self._file)
-
-
 def score_runs(
     settings: Settings,
     files: Mapping[str, Sequence[Found]],
@@ -89,33 +75,30 @@ def score_runs(
     Raises:
         UserError: for a file that cannot be compared, with the reason.
     """
-    found = [(system, file) for system, group in files.items() for file in group]
-    protocol, warnings = check_protocols([file for _, file in found])
-    warnings += mixed_origins([file for _, file in found])
+    found = [(system, run) for system, group in files.items() for run in group]
+    protocol, warnings = check_protocols([run for _, run in found])
+    warnings += mixed_origins([run for _, run in found])
     task = TASKS[settings.task]
     metrics = task.make_metrics(
         settings.metrics, lowercase=settings.lowercase, tokenize=settings.tokenize
     )
     warnings += task.gold_warnings(str(path), path, gold)
-    texts = all(isinstance(sentence, str) for sentence in gold)
-    sentences: dict[str, Iterable[Any]] = {}
-    systems: dict[str, list[tuple[Found, str]]] = {}
-    with ExitStack() as stack:
-        for number, (system, run) in enumerate(found, 1):
-            say(f"{name}: reading run {number} of {len(found)}")
-            output = task.read_outputs(run.path, gold, path)
-            digest = digest_of(output)
-            warnings += task.output_warnings(
-                f"{system}: {run.path}", run.path, output, gold, settings.lowercase
-            )
-            sentences[digest] = _Lines(output, stack) if texts else output
-            systems.setdefault(system, []).append((run, digest))
-        warnings += check_distinct(systems)
-        runs = [(run.path, digest) for run, digest in chain.from_iterable(systems.values())]
-        counted = _Counted(gold, sentences, runs, keep)
-        counts = {m.name: counted.of(m, lambda text: say(f"{name}: {text}")) for m in metrics}
+    outputs: dict[str, Sequence[Any]] = {}
+    systems: dict[str, list[tuple[Found, str]]] = defaultdict(list)
+    for number, (system, run) in enumerate(found, 1):
+        say(f"{name}: reading run {number} of {len(found)}")
+        output = task.read_outputs(run.path, gold, path)
+        warnings += task.output_warnings(
+            f"{system}: {run.path}", run.path, output, gold, settings.lowercase
+        )
+        digest = digest_of(output)
+        outputs[digest] = output
+        systems[system].append((run, digest))
+    warnings += check_distinct(systems)
+    runs = [(run.path, digest) for group in systems.values() for run, digest in group]
+    counts = _counts(metrics, gold, outputs, runs, keep, lambda text: say(f"{name}: {text}"))
     signatures = [metric.signature for metric in metrics]
-    for folder in dict.fromkeys(file.path.parent for _, file in found):
+    for folder in dict.fromkeys(run.path.parent for _, run in found):
         warnings += task.folder_warnings(folder, signatures)
     return Scored(metrics, _runs(metrics, counts, found, name), counts, warnings, protocol)
 
@@ -141,66 +124,56 @@ def _runs(
     ]
 
 
-class _Counted:
-    """Counts of all runs; what two runs or two metrics share is counted once.
+def _counts(
+    metrics: Sequence[Metric],
+    gold: Sequence[Any],
+    outputs: Mapping[str, Sequence[Any]],
+    runs: Sequence[tuple[Path, str]],
+    keep: bool,
+    say: Say,
+) -> dict[str, SentenceCounts]:
+    """Counts by metric, shape (runs, sentences, columns).
+
+    What runs of one output or metrics of one source share is counted once.
 
     Args:
+        metrics: to count for.
         gold: references, or gold sentences.
-        sentences: digest to sentences, which can be gone through again and again.
+        outputs: digest to sentences.
         runs: file and digest of each run.
         keep: as in :func:`score_runs`.
+        say: told what is being done.
     """
-
-    def __init__(
-        self,
-        gold: Sequence[Any],
-        sentences: Mapping[str, Iterable[Any]],
-        runs: Sequence[tuple[Path, str]],
-        keep: bool,
-    ) -> None:
-        self._gold, self._sentences, self._runs, self._keep = gold, sentences, runs, keep
-        self._digest = digest_of(gold)
-        self._known: dict[str, dict[str, SentenceCounts]] = {}
-
-    def of(self, metric: Metric, say: Say) -> SentenceCounts:
-        """Counts by a metric, shape (runs, sentences, columns)."""
-        known = self._known.setdefault(metric.source, {})
-        keys = {digest: _key_of(metric, self._digest, digest) for digest in self._sentences}
-        if self._keep:
-            for path, digest in self._runs:
-                if digest not in known and (kept := _load(path, metric, keys[digest])) is not None:
-                    known[digest] = kept
-        missing = [digest for digest in self._sentences if digest not in known]
+    gold_digest = digest_of(gold)
+    known: dict[str, dict[str, SentenceCounts]] = defaultdict(dict)
+    for metric in metrics:
+        counted = known[metric.source]
+        # All that counts depend on: the text, and what counts it; a signature has its version.
+        about = (_VERSION, metric.source, metric.signature, gold_digest)
+        keys = {digest: "\n".join((*about, digest)) for digest in outputs}
+        for path, digest in runs if keep else ():
+            if digest not in counted and (old := _load(path, metric, keys[digest])) is not None:
+                counted[digest] = old
+        missing = [digest for digest in outputs if digest not in counted]
         if missing:
-            known |= self._count(metric, missing, say)
-            for path, digest in self._runs if self._keep else ():
-                if digest in missing:
-                    _store(path, metric, keys[digest], known[digest])
-        return np.stack([known[digest] for _, digest in self._runs])
-
-    def _count(self, metric: Metric, digests: list[str], say: Say) -> dict[str, SentenceCounts]:
-        """Counts by digest; a block of sentences is counted in all runs before the next block."""
-        streams = [iter(self._sentences[digest]) for digest in digests]
-        parts: list[list[SentenceCounts]] = [[] for _ in digests]
-        total = len(self._gold)
-        for start in range(0, total, _BLOCK):
-            say(f"{metric.name} of {len(digests)} runs, {start:,} of {total:,} sentences")
-            gold = self._gold[start : start + _BLOCK]
-            block = [list(islice(stream, len(gold))) for stream in streams]
-            for part, counts in zip(parts, metric.counts(gold, block), strict=True):
-                part.append(counts)
-        return {d: np.concatenate(part) for d, part in zip(digests, parts, strict=True)}
+            new = _count(metric, gold, [outputs[digest] for digest in missing], say)
+            counted |= zip(missing, new, strict=True)
+        for path, digest in runs if keep else ():
+            if digest in missing:
+                _store(path, metric, keys[digest], counted[digest])
+    return {m.name: np.stack([known[m.source][digest] for _, digest in runs]) for m in metrics}
 
 
-def _key_of(metric: Metric, gold: str, output: str) -> str:
-    """All that counts depend on: the text, and what counts it with its version.
-
-    Args:
-        metric: its signature names sacreBLEU's version.
-        gold: digest of the references.
-        output: digest of the hypotheses.
-    """
-    return "\n".join((_VERSION, metric.source, metric.signature, gold, output))
+def _count(
+    metric: Metric, gold: Sequence[Any], outputs: Sequence[Sequence[Any]], say: Say
+) -> list[SentenceCounts]:
+    """Counts of each output; a block of sentences is counted in all of them before the next one."""
+    blocks = []
+    for start in range(0, len(gold), _BLOCK):
+        say(f"{metric.name} of {len(outputs)} runs, {start:,} of {len(gold):,} sentences")
+        block = slice(start, start + _BLOCK)
+        blocks.append(metric.counts(gold[block], [output[block] for output in outputs]))
+    return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
 
 
 def _load(hypotheses: Path, metric: Metric, key: str) -> SentenceCounts | None:
