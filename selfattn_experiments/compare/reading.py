@@ -8,9 +8,8 @@ from typing import Any
 
 from selfattn.errors import UserError
 from selfattn_tasks import registry
-from selfattn_tasks.files import read_json
 
-from .runs import RECORD_NAME, Found
+from .runs import Found
 
 # What --task takes.
 TASKS = ("auto", *registry.TASKS)
@@ -54,8 +53,8 @@ def tested_elsewhere(runs: Iterable[Found], references: Path, digest: str) -> li
     """
     others = []
     for run in runs:
-        record = read_json(run.path.parent / RECORD_NAME, "test") or {}
-        tested = record["test"].get("tests") if isinstance(record.get("test"), dict) else None
+        test = run.record.get("test")
+        tested = test.get("tests") if isinstance(test, dict) else None
         if isinstance(tested, dict) and tested and digest not in tested.values():
             others.append(run.path)
     if not others:

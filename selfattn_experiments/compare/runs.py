@@ -55,18 +55,38 @@ class Found:
         path: the file.
         seed: of the training, if the log or the path says it.
         log: ``train.log`` beside the file or in the folder above, if there is one.
-        protocol: how its checkpoint was chosen, as its record says: ``selection:dev|folds:10``;
-            empty without a record, and where a task has one protocol only.
-        origin: what trained it, as its record says: names to commits, processor, torch.
+        record: what ``selfattn runs`` wrote beside it; empty if it did not.
         stated: the seed is that of a record or log, not a guess from the path.
     """
 
     path: Path
     seed: str | None
     log: Path | None
-    protocol: str = ""
-    origin: Mapping[str, str] = field(default_factory=dict)
+    record: Mapping[str, Any] = field(default_factory=dict)
     stated: bool = False
+
+    @property
+    def protocol(self) -> str:
+        """How its checkpoint was chosen: ``selection:dev|folds:10``.
+
+        Empty without a record, and where a task has one protocol only.
+        """
+        return str(self.record.get("protocol", ""))
+
+    @property
+    def origin(self) -> dict[str, str]:
+        """What trained it, as its record says: commit, processor and torch."""
+        attempts, commits = self.record.get("attempts"), self.record.get("commits")
+        attempts = attempts if isinstance(attempts, list) else []
+        trained = [a for a in attempts if isinstance(a, dict) and a.get("step") == "train"]
+        if not trained:
+            return {}
+        last = trained[-1]
+        return {
+            "commit": ", ".join(map(str, commits)) if isinstance(commits, list) else "",
+            "processor": str(self.record.get("gpu") or last.get("cpu", "")),
+            "torch": last.get("versions", {}).get("torch", ""),
+        }
 
 
 def split_name(text: str) -> tuple[str | None, str]:
@@ -193,10 +213,7 @@ def find_runs(system: System, test_set: str, several: bool) -> tuple[list[Found]
         )
     logs = [_log_beside(path) for path in paths]
     seeds, stated = _seeds([str(path) for path in paths], logs, records)
-    protocols = [str(record.get("protocol", "")) for record in records]
-    origins = [_origin(record) for record in records]
-    rows = zip(paths, seeds, logs, protocols, origins, strict=True)
-    found = [Found(*row, stated) for row in rows]
+    found = [Found(*row, stated) for row in zip(paths, seeds, logs, records, strict=True)]
     return found, [*_missing(pattern, paths, system.name), *_run_warnings(found, system.name)]
 
 
@@ -284,20 +301,6 @@ def check_protocols(found: Sequence[Found]) -> tuple[str, list[str]]:
         f"{silent[0].path}{' and others have' if len(silent) > 1 else ' has'} no record of how "
         f"checkpoints were chosen; the other runs have {''.join(known)}"
     ]
-
-
-def _origin(record: Mapping[str, Any]) -> dict[str, str]:
-    attempts, commits = record.get("attempts"), record.get("commits")
-    attempts = attempts if isinstance(attempts, list) else []
-    trained = [a for a in attempts if isinstance(a, dict) and a.get("step") == "train"]
-    if not trained:
-        return {}
-    last = trained[-1]
-    return {
-        "commit": ", ".join(map(str, commits)) if isinstance(commits, list) else "",
-        "processor": str(record.get("gpu") or last.get("cpu", "")),
-        "torch": last.get("versions", {}).get("torch", ""),
-    }
 
 
 def mixed_origins(found: Sequence[Found]) -> list[str]:
