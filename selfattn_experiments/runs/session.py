@@ -10,7 +10,7 @@ from typing import Any
 from selfattn.errors import UserError
 from selfattn_tasks.registry import TASKS
 
-from .execution.lock import Lock
+from .execution.lock import locked
 from .execution.scheduler import Job, Scheduler
 from .execution.screen import Estimate, Screen
 from .execution.slots import Slot, find_slots
@@ -83,13 +83,11 @@ def work(grid: Grid, options: Options) -> int:
     slots = _slots(grid, options)
     with ExitStack() as locks:
         # Runners with --only share the grid: a task of a cluster each.
-        grid_lock = Lock(grid.output / ".lock", str(grid.output), shared=bool(options.only))
+        grid_lock = locked(grid.output / ".lock", str(grid.output), shared=bool(options.only))
         held = [locks.enter_context(grid_lock)]
         runs = runs_of(grid, options.only)
-        if options.only:
-            held += [
-                locks.enter_context(Lock(run.folder / ".lock", str(run.folder))) for run in runs
-            ]
+        for run in runs if options.only else ():
+            held.append(locks.enter_context(locked(run.folder / ".lock", str(run.folder))))
         jobs = [Job(run) for run in runs]
         screen = Screen(str(grid.output), jobs, Estimate(jobs, len(slots)))
         scheduler = Scheduler(
@@ -98,7 +96,7 @@ def work(grid: Grid, options: Options) -> int:
             retries=options.retries,
             say=screen.say,
             show=screen.show,
-            keep_open=[lock.descriptor for lock in held],
+            keep_open=held,
         )
         try:
             scheduler.run()

@@ -17,7 +17,7 @@ for module in ("fairseq_cli", "sentencepiece", "sacrebleu", "yaml"):
     pytest.importorskip(module)
 pytestmark = [pytest.mark.fairseq, pytest.mark.slow]
 
-from selfattn_experiments.runs.execution.lock import Lock  # noqa: E402
+from selfattn_experiments.runs.execution.lock import locked  # noqa: E402
 from selfattn_tasks.srl.formats import conll  # noqa: E402
 from tests.plugin.conftest import write_corpus  # noqa: E402
 from tests.plugin.srl_corpus import sentences  # noqa: E402
@@ -165,7 +165,7 @@ def test_refusals(whole, seeds, place):
     assert f"{folder}/multihead-3 was trained with other flags (--lr 0.01 then, --lr 0.02 now)" in (
         done.stderr
     )
-    with Lock(folder / ".lock", "it"):
+    with locked(folder / ".lock", "it"):
         done = seeds(place / "grid.yaml")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert f"another runner is using {folder} (process {os.getpid()} on" in done.stderr

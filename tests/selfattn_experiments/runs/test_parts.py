@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from selfattn.errors import UserError
-from selfattn_experiments.runs.execution.lock import Lock
+from selfattn_experiments.runs.execution.lock import locked
 from selfattn_experiments.runs.execution.scheduler import Job
 from selfattn_experiments.runs.execution.screen import Estimate, Screen, duration
 from selfattn_experiments.runs.execution.slots import cpu_slots, gpu_slots, visible_gpus
@@ -170,8 +170,8 @@ def test_slots(monkeypatch):
 def test_a_lock_is_held_by_one_and_given_back_by_a_kill(tmp_path):
     code = (
         "import sys; from pathlib import Path\n"
-        "from selfattn_experiments.runs.execution.lock import Lock\n"
-        "with Lock(Path(sys.argv[1]), 'it'):\n    print('held', flush=True); sys.stdin.read()"
+        "from selfattn_experiments.runs.execution.lock import locked\n"
+        "with locked(Path(sys.argv[1]), 'it'):\n    print('held', flush=True); sys.stdin.read()"
     )
     path = tmp_path / "lock"
     command = [sys.executable, "-c", code, str(path)]
@@ -179,16 +179,16 @@ def test_a_lock_is_held_by_one_and_given_back_by_a_kill(tmp_path):
     try:
         assert holder.stdout.readline() == "held\n"
         with pytest.raises(UserError, match=rf"another runner is using it \(process {holder.pid} "):
-            Lock(path, "it").__enter__()
+            locked(path, "it").__enter__()
         with pytest.raises(UserError, match="another runner"):
-            Lock(path, "it", shared=True).__enter__()
+            locked(path, "it", shared=True).__enter__()
     finally:
         holder.kill()
         holder.wait()
     assert json.loads(path.read_text())["pid"] == holder.pid  # stale, and no obstacle
-    with Lock(path, "it"):
+    with locked(path, "it"):
         pass
-    with Lock(path, "it", shared=True), Lock(path, "it", shared=True):
+    with locked(path, "it", shared=True), locked(path, "it", shared=True):
         pass
 
 
