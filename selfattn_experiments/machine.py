@@ -16,18 +16,7 @@ from selfattn import __version__
 from selfattn.info import installed
 from selfattn_tasks.cli import typed_command
 
-FACTS = (
-    "cpu",
-    "cores",
-    "gpu",
-    "python",
-    "torch",
-    "triton",
-    "selfattn",
-    "commit",
-    "date",
-    "command",
-)
+FACTS = "cpu cores gpu python torch triton selfattn commit date command".split()
 _ROOT = Path(__file__).resolve().parents[1]
 
 

@@ -64,14 +64,14 @@ class Curves:
     def add(self, record: Record) -> None:
         """Add the numbers of a record."""
         if record.kind == "train_inner" and "loss" in record.values:
-            add_point(self.train_loss, record, "loss")
+            _add_point(self.train_loss, record, "loss")
         elif record.kind not in ("train", "train_inner"):
             self.subset = self.subset or record.kind  # fairseq validates in the order of the flag
             for name in record.values if record.kind == self.subset else ():
-                add_point(self.valid.setdefault(name, []), record, name)
+                _add_point(self.valid.setdefault(name, []), record, name)
 
 
-def add_point(points: Points, record: Record, name: str) -> None:
+def _add_point(points: Points, record: Record, name: str) -> None:
     """Add a number of a record.
 
     A resumed training repeats the updates since its checkpoint: the later lines count.

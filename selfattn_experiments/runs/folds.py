@@ -15,16 +15,14 @@ from .execution.child import Step
 from .execution.follow import Follower
 from .execution.slots import Slot
 from .identity import Identity
-from .run import Facts, Run
+from .run import Run
 
 
 class Fold(Run):
     """The training that holds one part out, and its test on that part: ``SYSTEM-SEED/foldN``."""
 
-    def __init__(
-        self, identity: Identity, system: str, seed: int, facts: Facts, folds: Folds, fold: int
-    ) -> None:
-        super().__init__(identity, system, seed, facts, fold)
+    def __init__(self, identity: Identity, system: str, seed: int, folds: Folds, fold: int) -> None:
+        super().__init__(identity, system, seed, fold)
         self._folds, self._fold = folds, fold
         (test,) = self.grid.tests
         self._part = self.folder / f"{test}.part.jsonl"
@@ -62,12 +60,12 @@ class FoldedRun(Run):
     mean and standard deviation over folds stand beside them.
     """
 
-    def __init__(self, identity: Identity, system: str, seed: int, facts: Facts) -> None:
-        super().__init__(identity, system, seed, facts)
+    def __init__(self, identity: Identity, system: str, seed: int) -> None:
+        super().__init__(identity, system, seed)
         folds = self.grid.task.folds(self.grid.data)
         assert folds is not None
         self._folds = folds
-        self._parts = [Fold(identity, system, seed, facts, folds, i) for i in range(folds.count)]
+        self._parts = [Fold(identity, system, seed, folds, i) for i in range(folds.count)]
         self.follower = Followers([part.follower for part in self._parts])
         self._go_on()
 

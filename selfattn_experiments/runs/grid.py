@@ -4,7 +4,7 @@ Each mistake in the file is one sentence.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from selfattn.errors import UserError
@@ -56,7 +56,6 @@ class Grid:
     cpus_per_run: int | None = None
     gpus_per_run: int = 1
     slurm: tuple[str, ...] = ()
-    _parsed: dict[str, flag.Flags] = field(default_factory=dict, compare=False, repr=False)
 
     def names(self) -> list[tuple[str, int]]:
         """System and seed of each run: every system's first seed, then every second one."""
@@ -65,9 +64,7 @@ class Grid:
 
     def flags(self, system: str) -> flag.Flags:
         """The flags of a system, by name."""
-        if system not in self._parsed:
-            self._parsed[system] = flag.parse(self.systems[system], f"system {system}")
-        return self._parsed[system]
+        return flag.parse(self.systems[system], f"system {system}")
 
     def saves_by_update(self, system: str) -> bool:
         """Whether checkpoints are saved by update, not by epoch alone."""

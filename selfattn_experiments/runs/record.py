@@ -1,10 +1,9 @@
-"""Where runs come from, and the summary of a grid as CSV and JSON."""
+"""The summary of a grid as CSV and JSON."""
 
 from collections.abc import Sequence
 from statistics import mean, stdev
 from typing import Any
 
-from selfattn.info import installed
 from selfattn_tasks.files import csv_text, write_json, write_text
 from selfattn_tasks.task import Task
 
@@ -16,23 +15,6 @@ _COLUMNS = (
     "run system seed state updates parameters train_seconds seconds attempts best_valid commit "
     "hardware"
 ).split()
-_PACKAGES = ("fairseq-fixed", "numpy", "sacrebleu", "sentencepiece")
-
-
-def facts() -> dict[str, Any]:
-    """Commit, versions and CPU of this machine."""
-    from .. import machine
-
-    found = machine.facts("cpu")
-    names = ("python", "torch", "triton", "selfattn")
-    return {
-        "commit": found["commit"],
-        "cpu": found["cpu"],
-        "cores": found["cores"],
-        "runner": found["command"],
-        "versions": {name: found[name] for name in names}
-        | {name: installed(name) or "" for name in _PACKAGES},
-    }
 
 
 def write_summary(grid: Grid, runs: Sequence[Run]) -> dict[str, Any]:

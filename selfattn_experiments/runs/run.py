@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from .identity import Identity, digest, refuse_other_files, refuse_to_mix
 # What is read of trained.json, and of run.json beside it.
 _TRAINED = ("updates", "best_valid", "parameters", "gpu")
 _RECORD = ("identity", "hypotheses", "scores", "seconds", "commits", "attempts")
-Facts = Callable[[], Mapping[str, Any]]
 
 
 class Run:
@@ -36,18 +35,15 @@ class Run:
         identity: of the grid.
         system: a name from the grid.
         seed: of the training.
-        facts: gives where it is trained: commit, versions, CPU.
         fold: the part that this training holds out, in a folder of its own; None: there are none.
     """
 
-    def __init__(
-        self, identity: Identity, system: str, seed: int, facts: Facts, fold: int | None = None
-    ) -> None:
+    def __init__(self, identity: Identity, system: str, seed: int, fold: int | None = None) -> None:
         self.grid, self.system, self.seed = identity.grid, system, seed
         self.name = f"{system}-{seed}" + ("" if fold is None else f"/fold{fold}")
         self.folder = self.grid.output / self.name
         self.log = self.folder / "train.log"
-        self.attempts = Attempts(self.folder / "attempts.json", facts)
+        self.attempts = Attempts(self.folder / "attempts.json")
         self.follower = Follower(self.log, self.grid.flags(system))
         self._training = identity.training(system, seed, fold)
         self._files = identity.files(system)

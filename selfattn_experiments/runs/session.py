@@ -17,7 +17,7 @@ from .execution.slots import Slot, find_slots
 from .folds import FoldedRun
 from .grid import Grid
 from .identity import Identity
-from .record import digits_of, facts, write_summary
+from .record import digits_of, write_summary
 from .run import Run
 
 
@@ -65,7 +65,7 @@ def runs_of(grid: Grid, patterns: Sequence[str] = ()) -> list[Run]:
     """
     identity = Identity(grid)
     kind = Run if grid.task.folds(grid.data) is None else FoldedRun
-    runs = [kind(identity, system, seed, facts) for system, seed in choose(grid, patterns)]
+    runs = [kind(identity, system, seed) for system, seed in choose(grid, patterns)]
     for run in runs:
         run.check()
     return runs

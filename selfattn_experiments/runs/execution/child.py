@@ -18,9 +18,11 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from selfattn.info import installed
 from selfattn_tasks.cli import relative_command
 from selfattn_tasks.files import read_json, write_json
 
+from ... import machine
 from ...process import die_with_parent
 from .slots import Slot
 
@@ -32,6 +34,8 @@ _TAIL = 8192
 _BEAT = 10.0
 # What is read of an attempt.
 _KEYS = {"step", "seconds", "code"}
+_VERSIONS = ("python", "torch", "triton", "selfattn")
+_PACKAGES = ("fairseq-fixed", "numpy", "sacrebleu", "sentencepiece")
 
 
 def _begin(parent: int) -> None:
@@ -167,12 +171,10 @@ class Attempts:
 
     Args:
         path: the JSON file.
-        facts: gives commit, machine and versions: kept with each attempt, whose process imports
-            the clone as it then is.
     """
 
-    def __init__(self, path: Path, facts: Callable[[], Mapping[str, Any]]) -> None:
-        self.path, self._facts = path, facts
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self._start = self._written = 0.0
 
     def read(self) -> list[dict[str, Any]]:
@@ -191,7 +193,7 @@ class Attempts:
             "seconds": 0.0,
             "code": None,
             "host": socket.gethostname(),
-            **self._facts(),
+            **facts(),  # now, because its process imports the clone as it is now
         }
         write_json(self.path, {"attempts": [*self.read(), attempt]})
 
@@ -218,6 +220,19 @@ class Attempts:
             return
         attempts[-1] |= {"seconds": round(self._written - self._start, 1), "code": code}
         write_json(self.path, {"attempts": attempts})
+
+
+def facts() -> dict[str, Any]:
+    """Commit, versions and CPU of this machine."""
+    found = machine.facts("cpu")
+    return {
+        "commit": found["commit"],
+        "cpu": found["cpu"],
+        "cores": found["cores"],
+        "runner": found["command"],
+        "versions": {name: found[name] for name in _VERSIONS}
+        | {name: installed(name) or "" for name in _PACKAGES},
+    }
 
 
 def now() -> str:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ...report import Points, add_point, parse_line
+from ...report import Curves, parse_line
 from ..flags import Flags, number
 
 _PARAMETERS = re.compile(r"num\. (?:shared )?model params: ([\d,]+)")
@@ -14,35 +14,12 @@ _SAVED = re.compile(r"Saved checkpoint .* @ (\d+) updates, score ")
 _GPU = re.compile(r"capabilities =.*; name = (.+?)\s*$")
 
 
-class NewLines:
-    """The lines of a file that grows.
-
-    Args:
-        path: the file, which need not be there yet.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._offset = 0
-
-    def read(self) -> list[str]:
-        """The lines that were completed since the last call."""
-        try:
-            with self.path.open("rb") as file:
-                file.seek(self._offset)
-                text = file.read()
-        except FileNotFoundError:
-            return []
-        end = text.rfind(b"\n") + 1
-        self._offset += end
-        return text[:end].decode("utf-8", errors="replace").splitlines()
-
-
 class Follower:
     """What the log of a training says so far.
 
     Args:
-        log: the output of fairseq-train with ``--log-format json``, over all attempts.
+        log: the output of fairseq-train with ``--log-format json``, over all attempts; it need not
+            be there yet.
         flags: of the training.
         clock: seconds.
 
@@ -58,10 +35,8 @@ class Follower:
     def __init__(
         self, log: Path, flags: Flags, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.log, self._clock = NewLines(log), clock
+        self._log, self._clock = log, clock
         self.metric = (flags.get("--best-checkpoint-metric") or ["loss"])[0]
-        # The first one chooses the best checkpoint.
-        self._subset = (flags.get("--valid-subset") or ["valid"])[0].split(",")[0]
         self._maximize = "--maximize-best-checkpoint-metric" in flags
         self._max_update = number(flags, "--max-update")
         self._max_epoch = number(flags, "--max-epoch")
@@ -70,7 +45,8 @@ class Follower:
         self.best: tuple[int, float] | None = None
         self.parameters: int | None = None
         self.gpu: str | None = None
-        self._valid: Points = []
+        self._read_bytes = 0
+        self._curves = Curves()
         self._saved: set[int] = set()
         self._updates_an_epoch: float | None = None
         self._first: tuple[int, float] | None = None
@@ -86,9 +62,20 @@ class Follower:
 
     def read(self) -> None:
         """Take the lines that were completed since the last call."""
-        for line in self.log.read():
+        for line in self._new_lines():
             self._take(line)
         self._choose()
+
+    def _new_lines(self) -> list[str]:
+        try:
+            with self._log.open("rb") as file:
+                file.seek(self._read_bytes)
+                text = file.read()
+        except FileNotFoundError:
+            return []
+        end = text.rfind(b"\n") + 1
+        self._read_bytes += end
+        return text[:end].decode("utf-8", errors="replace").splitlines()
 
     def _take(self, line: str) -> None:
         if found := _PARAMETERS.search(line):
@@ -101,22 +88,20 @@ class Follower:
         if record is None:
             return
         self.update = record.update
-        # "update" of a training record is the part of the epochs that is done.
-        done = record.values.get("update") if record.kind == "train_inner" else None
-        if done:
-            self._updates_an_epoch = record.update / done
+        self._curves.add(record)
         if record.kind == "train_inner":
             self.loss = record.values.get("loss", self.loss)
-        elif record.kind == self._subset and self.metric in record.values:
-            add_point(self._valid, record, self.metric)
+            if epochs := record.values.get("update"):  # as many as are done, with a fraction
+                self._updates_an_epoch = record.update / epochs
         if not self._history:
             self._last = record.update, self._clock()
             self._first = self._first or self._last
 
     def _choose(self) -> None:
         """The best of the validations that fairseq could keep: it looks when it saves."""
-        saved = self._saved or {update for update, _ in self._valid}
-        kept = [(at, value) for at, value in self._valid if at in saved and not math.isnan(value)]
+        valid = self._curves.valid.get(self.metric, [])
+        saved = self._saved or {update for update, _ in valid}
+        kept = [(at, value) for at, value in valid if at in saved and not math.isnan(value)]
         sign = 1 if self._maximize else -1
         # Of equal ones fairseq keeps the last.
         self.best = max(kept, key=lambda found: (sign * found[1], found[0]), default=None)

@@ -4,38 +4,19 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
 
 from selfattn.errors import UserError
 from selfattn_tasks.cli import is_disk_full, raise_if_disk_full
 
 from ...process import ending
-from .child import Attempts, Child, Step, stop_all, tail
-from .follow import Follower
+from ..run import Run
+from .child import Child, Step, stop_all, tail
 from .slots import Slot
 
 # How a command of fairseq or this project reports a mistake that a retry cannot fix.
 _MISTAKE = re.compile(r"[\w.-]+: error: ")
 _STATES = {"train": "training", "average": "averaging", "test": "testing"}
 _PAUSE = 0.2
-
-
-class Work(Protocol):
-    """What the scheduler needs of a run; `run.Run` has it."""
-
-    name: str
-    system: str
-    attempts: Attempts
-    follower: Follower
-
-    def record(self) -> dict[str, Any] | None:
-        """Its record if it is done."""
-
-    def prepare(self) -> None:
-        """Called once before its first step."""
-
-    def steps(self, slot: Slot) -> list[Step]:
-        """What is left to do."""
 
 
 class Job:
@@ -50,7 +31,7 @@ class Job:
         record: the record of a run that is done.
     """
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Run) -> None:
         self.work = work
         self.record = work.record()
         self.state = "waiting" if self.record is None else "done"

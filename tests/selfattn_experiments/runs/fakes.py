@@ -19,7 +19,7 @@ class FakeRun:
     def __init__(self, folder, name, max_update=10, **commands):
         self.name, self.folder, self.commands = name, folder, commands
         self.system = name.partition("-")[0]
-        self.attempts = Attempts(folder / f"{name}.json", dict)
+        self.attempts = Attempts(folder / f"{name}.json")
         flags = parse(["--max-update", str(max_update)], "")
         self.follower = Follower(folder / f"{name}.train", flags)
         self.slots = []

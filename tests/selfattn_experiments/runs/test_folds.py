@@ -13,6 +13,7 @@ from selfattn_experiments.compare.rendering.files import render
 from selfattn_experiments.compare.results import Settings
 from selfattn_experiments.compare.runs import name_systems
 from selfattn_experiments.runs import session
+from selfattn_experiments.runs.execution import child
 from selfattn_experiments.runs.execution.slots import Slot
 from selfattn_experiments.runs.grid import read_grid
 from selfattn_experiments.runs.run import Run
@@ -94,8 +95,8 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     prepared(tmp_path / "data")
     (tmp_path / "grid.yaml").write_text(GRID)
-    known = session.facts()
-    monkeypatch.setattr(session, "facts", lambda: known)
+    known = child.facts()
+    monkeypatch.setattr(child, "facts", lambda: known)
     train, predict = Run.train_command, Run.predict_command
 
     def fake(text, command, first):

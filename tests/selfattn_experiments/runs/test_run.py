@@ -7,7 +7,7 @@ import torch
 
 from selfattn.errors import UserError
 from selfattn_experiments.runs import session
-from selfattn_experiments.runs.execution.child import Attempts
+from selfattn_experiments.runs.execution import child
 from selfattn_experiments.runs.execution.slots import Slot
 from selfattn_experiments.runs.grid import read_grid
 from selfattn_experiments.runs.identity import Identity
@@ -25,10 +25,6 @@ references: {folder}/ref
 """
 
 
-def facts():
-    return {"commit": "0", "cpu": "some"}
-
-
 @pytest.fixture
 def grid(tmp_path):
     (tmp_path / "dict.de.txt").touch()
@@ -38,7 +34,7 @@ def grid(tmp_path):
 
 
 def new_run(grid, seed):
-    run = Run(Identity(grid), "base", seed, facts)
+    run = Run(Identity(grid), "base", seed)
     run.prepare()
     return run
 
@@ -159,11 +155,11 @@ def test_a_validation_that_was_done_again_counts_once(grid):
     assert found["best_valid"] == {"metric": "loss", "update": 6, "value": 1.5}
 
 
-def test_each_attempt_says_what_the_clone_then_was(grid):
+def test_each_attempt_says_what_the_clone_then_was(grid, monkeypatch):
     """A commit between two runs, or an edited file, is in the record of the second."""
     run = new_run(grid, 1)
     commits = iter("ab")
-    run.attempts = Attempts(run.folder / "attempts.json", lambda: {"commit": next(commits)})
+    monkeypatch.setattr(child, "facts", lambda: {"commit": next(commits)})
     for _ in range(2):
         run.attempts.begin(run.steps(Slot())[0], Slot())
     assert [attempt["commit"] for attempt in run.attempts.read()] == ["a", "b"]
@@ -179,12 +175,12 @@ def test_word_vectors_of_the_same_name_are_not_mixed(grid, tmp_path):
     new_run(grid, 1).check()
     vectors.write_text("a 2\n")
     with pytest.raises(UserError, match=r"was trained with another file .*vectors\.txt: put that"):
-        Run(Identity(grid), "base", 1, facts).check()
+        Run(Identity(grid), "base", 1).check()
     config = tmp_path / "out" / "base-1" / "config.json"
     old = json.loads(config.read_text())
     del old["files"]  # of an older runner
     config.write_text(json.dumps(old))
-    Run(Identity(grid), "base", 1, facts).check()
+    Run(Identity(grid), "base", 1).check()
 
 
 def test_a_value_may_be_longer_than_the_name_of_a_file(grid):
