@@ -33,11 +33,7 @@ def check_module(
     2. A sentence's output does not depend on its batch mates and on what lies in the padding.
     3. Outputs and gradients are finite, those of the parameters included.
 
-    Args:
-        method: builds the module and its inputs.
-        setup: device, dtype and sizes.
-        length: tokens.
-        against_reference: whether to make the first check, the slow one.
+    Without ``against_reference`` the first, the slow one, is left out.
 
     Raises:
         CheckFailed: if one of them does not hold.

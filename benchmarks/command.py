@@ -15,7 +15,7 @@ from selfattn_tasks.files import check_output_folder, regular_target
 from . import memory, plots, table
 from .method import DTYPES, MODES, PADDINGS, REFERENCES, Plan, Setup
 from .methods import choose
-from .sweep import run
+from .sweep import Result, run
 from .table import Row
 from .timing import Effort
 
@@ -25,14 +25,7 @@ QUICK = Effort(seconds=0.2, sample=0.01, least=3, most=3)
 def add_flags(
     parser: argparse.ArgumentParser, levels: Sequence[str], lengths: Sequence[int], embed_dim: int
 ) -> None:
-    """Add the flags of a benchmark.
-
-    Args:
-        parser: gets them.
-        levels: that this command offers; the first is the default.
-        lengths: default of ``--lengths``.
-        embed_dim: default of ``--embed-dim``.
-    """
+    """Add the flags of a benchmark; the first of ``levels`` is the default."""
     add = parser.add_argument
     add("--level", choices=levels, default=levels[0], help="what to measure (default: %(default)s)")
     add(
@@ -115,7 +108,7 @@ def execute(args: argparse.Namespace) -> int:
         return 0
     _check_files(args)
     old = None if args.compare is None else table.read(args.compare)
-    refused: list[str] = []
+    refused: list[Result] = []
     if args.read is not None:
         rows = table.read(args.read, "--read")
     else:
@@ -129,10 +122,11 @@ def execute(args: argparse.Namespace) -> int:
         if args.plots is not None:
             for path in plots.draw(rows, args.plots):
                 _say(f"wrote {path}")
-    for sentence in refused:
-        _say(f"refused: {sentence}")
-    worse = [] if old is None or not rows else table.regressions(rows, old, args.compare)
+    for row in refused:
+        _say(f"refused: {row['method']}, length {row['length']}: {row['reason']}")
+    worse: list[str] = []
     if old is not None and rows:
+        worse = table.regressions(rows, old, args.compare)
         print(f"\nrows worse than in {args.compare}: {len(worse)}", *worse, sep="\n")
     return 1 if refused or worse else 0
 

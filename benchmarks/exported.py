@@ -7,6 +7,7 @@ that of PyTorch, one thread each, in turns, for one sentence. Weights are random
 """
 
 import argparse
+from functools import partial
 from typing import Any
 
 import torch
@@ -73,16 +74,9 @@ def _compare(form: bytes, module: torch.nn.Module, length: int, seconds: float) 
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = runtime.InferenceSession(form, options, providers=["CPUExecutionProvider"])
     source = torch.randint(4, 8000, (1, length))
-    inputs = {"source": source.numpy()}
-
-    @torch.inference_mode()
-    def reference() -> None:
-        module(source)
-
-    def step() -> None:
-        session.run(None, inputs)
-
-    return compare(step, reference, "cpu", Effort(seconds, 0.05, 9, 100))
+    step = partial(session.run, None, {"source": source.numpy()})
+    with torch.inference_mode():
+        return compare(step, partial(module, source), "cpu", Effort(seconds, 0.05, 9, 100))
 
 
 if __name__ == "__main__":

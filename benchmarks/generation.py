@@ -8,6 +8,7 @@ in which fairseq translates one, in turns. --batch 1 shows translations that no 
 
 import argparse
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +59,8 @@ def main() -> None:
     print(f"- equal translations: {equal} of {len(ids)}", flush=True)
     if args.sentences:
         some = _cut(ids[:: max(1, len(ids) // args.sentences)], args.batch)
-        effort = Effort(args.seconds, 0.0, 3, 50)
-
-        def step() -> None:
-            ours(some)
-
-        def reference() -> None:
-            theirs(some)
-
-        timing = compare(step, reference, "cpu", effort)
+        step = partial(ours, some)
+        timing = compare(step, partial(theirs, some), "cpu", Effort(args.seconds, 0.0, 3, 50))
         low, high = 1 / timing.ratio_high, 1 / timing.ratio_low
         print(f"- sentences a second beside fairseq: {1 / timing.ratio:.2f} ({low:.2f}-{high:.2f})")
         print(f"- of its time, in the decoder: {_share(model, step):.2f}")

@@ -80,18 +80,18 @@ class DiSAOperatorMethod(OperatorMethod):
 
 
 class MaskedOperator(nn.Module):
-    """An operator of ``selfattn.ops``, or a rival with its arguments, under a layout of masks.
+    """An operator of ``selfattn.ops``, or a rival with its arguments, under masks.
 
     Args:
         operator: takes the tensors, ``masks`` and ``padding_mask``.
         layout: a name from ``selfattn.masks.MASK_LAYOUTS``.
-        masks: how many masks.
+        count: of masks.
     """
 
-    def __init__(self, operator: Callable[..., Tensor], layout: str, masks: int) -> None:
+    def __init__(self, operator: Callable[..., Tensor], layout: str, count: int) -> None:
         super().__init__()
         self.operator = operator
-        self.masks = head_masks(layout, masks)
+        self.masks = head_masks(layout, count)
 
     def forward(self, *inputs: Any) -> Tensor:
         """Attend; the inputs are the operator's tensors and a padding mask or None."""
@@ -99,13 +99,7 @@ class MaskedOperator(nn.Module):
 
 
 class PreNormLayer(nn.Module):
-    """A Transformer encoder layer, layer norm first, without dropout.
-
-    Args:
-        attention: ``(x, padding_mask)`` -> a tensor of the shape of x.
-        embed_dim: width C.
-        ffn_dim: width of the feed-forward network.
-    """
+    """A Transformer encoder layer, layer norm first, without dropout."""
 
     def __init__(self, attention: nn.Module, embed_dim: int, ffn_dim: int) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """What a benchmark measures: a method builds a case, and a case is a step that can be repeated."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from . import checks, testing
-from .timing import Effort
+from .timing import Effort, Step
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 MODES = ("training", "inference")
@@ -25,28 +25,16 @@ REFERENCES = {
 
 @dataclass(frozen=True)
 class Setup:
-    """What all methods of a run have in common.
+    """What all methods of a run have in common."""
 
-    Args:
-        embed_dim: width C of the tokens in features.
-        heads: number of heads H.
-        mode: ``"training"`` (forward and backward) or ``"inference"`` (forward).
-        device: ``"cpu"`` or ``"cuda"``.
-        dtype: a name from ``DTYPES``.
-        padding: ``"none"``, or ``"right"``: sentences of different lengths.
-        backend: of the operators that offer a choice.
-        ffn_dim: width of the feed-forward network of an encoder layer.
-        layers: number of encoder layers.
-    """
-
-    embed_dim: int = 304
+    embed_dim: int = 304  # width C of the tokens
     heads: int = 8
-    mode: str = "training"
-    device: str = "cpu"
-    dtype: str = "float32"
-    padding: str = "none"
-    backend: str = "auto"
-    ffn_dim: int = 2048
+    mode: str = "training"  # forward and backward, or "inference": forward alone
+    device: str = "cpu"  # or "cuda"
+    dtype: str = "float32"  # of DTYPES
+    padding: str = "none"  # or "right": sentences of different lengths
+    backend: str = "auto"  # of the operators that offer a choice
+    ffn_dim: int = 2048  # of encoder layers, as is their number
     layers: int = 1
 
     @property
@@ -58,49 +46,29 @@ class Setup:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run.
-
-    Args:
-        level: of the methods.
-        reference: name of the method that ratios are taken to.
-        methods: names, in the order of the rows.
-        setup: device, dtype, mode and widths.
-        shapes: pairs (length, batch) in tokens and sentences, ascending.
-        threads: of the CPU.
-        effort: how long to time.
-        longest: skip a length if one step must take longer than this, in seconds.
-        memory_limit: bytes that a process may allocate on a CPU; None sets no limit.
-        with_memory: whether to measure memory at all.
-        methods_module: a Python file with further methods.
-        give_up: seconds after which the process of a method is killed; None: never.
-    """
+    """What to run."""
 
     level: str
-    reference: str
-    methods: Sequence[str]
+    reference: str  # the method that ratios are taken to
+    methods: Sequence[str]  # in the order of the rows
     setup: Setup
-    shapes: Sequence[tuple[int, int]]
+    shapes: Sequence[tuple[int, int]]  # (length, batch) in tokens and sentences, ascending
     threads: int
     effort: Effort
-    longest: float
-    memory_limit: int | None
+    longest: float  # seconds: a length at which one step must take longer is skipped
+    memory_limit: int | None  # bytes that a process may allocate; None sets no limit
     with_memory: bool
-    methods_module: Path | None
-    give_up: float | None = None
+    methods_module: Path | None  # a Python file with further methods
+    give_up: float | None = None  # seconds after which the process of a method is killed
 
 
 @dataclass
 class Case:
-    """One method at one length, ready to run.
+    """One method at one length, ready to run."""
 
-    Args:
-        step: the work that is timed; it leaves no gradient behind.
-        parameters: number of trained parameters.
-        stateful: the first step leaves state behind (an optimizer's): not the one for peak memory.
-    """
-
-    step: Callable[[], None]
+    step: Step  # what is timed; it leaves no gradient behind
     parameters: int
+    # The first step leaves an optimizer's state behind: it is not the one for peak memory.
     stateful: bool = False
 
 
@@ -108,11 +76,7 @@ class Method(ABC):
     """One row of a benchmark at each length.
 
     Subclasses build a module that maps ``(*inputs, padding_mask)`` to one tensor ``(B, T, C')`` or
-    ``(B, H, T, D)``.
-
-    Args:
-        name: as given to ``--methods``.
-        label: in tables and pictures.
+    ``(B, H, T, D)``. ``name`` is for ``--methods``, ``label`` for tables and pictures.
     """
 
     level = "layer"
@@ -132,34 +96,21 @@ class Method(ABC):
         """The module with fresh weights, float32 on the CPU."""
 
     def inputs(self, setup: Setup, batch: int, length: int) -> list[Tensor]:
-        """Standard normal inputs, float32; ``(B, T, C)`` unless a subclass says so.
-
-        Args:
-            setup: widths.
-            batch: sentences B.
-            length: tokens T.
-        """
+        """Standard normal inputs, float32; ``(B, T, C)`` unless a subclass says so."""
         return [torch.randn(batch, length, setup.embed_dim)]
 
     def reference(self, module: nn.Module, setup: Setup) -> nn.Module | None:
         """A slow and obvious module with the weights of ``module``, or None where there is none.
 
         Its arithmetic must hold in float64, to which it is converted.
-
-        Args:
-            module: what ``build`` gave.
-            setup: see ``build``.
         """
         return None
 
     def check(self, setup: Setup, length: int, *, against_reference: bool = True) -> None:
         """Make sure that this method computes at this length what it should.
 
-        Args:
-            setup: device, dtype, mode and widths.
-            length: tokens T.
-            against_reference: also against its slow form in float64, at a length up to
-                ``checks.REFERENCE_LENGTH``: a run need not repeat that for each longer length.
+        With ``against_reference`` also against its slow form in float64, at a length up to
+        ``checks.REFERENCE_LENGTH``: a run need not repeat that for each longer length.
 
         Raises:
             CheckFailed: if it does not.
@@ -167,13 +118,7 @@ class Method(ABC):
         checks.check_module(self, setup, length, against_reference=against_reference)
 
     def case(self, setup: Setup, batch: int, length: int) -> Case:
-        """The work at one size.
-
-        Args:
-            setup: device, dtype, mode and widths.
-            batch: sentences B.
-            length: tokens T.
-        """
+        """The work at one size: B sentences of T tokens."""
         module = self.build(setup).to(setup.device, setup.torch_dtype)
         with torch.device(setup.device):  # drawn there: a CPU takes seconds for the longest
             drawn = self.inputs(setup, batch, length)

@@ -74,12 +74,8 @@ def _layer(
 ) -> LayerMethod:
     """A mechanism of the family.
 
-    Args:
-        name: of the method.
-        label: of the method.
-        config: the mechanism and its switches.
-        wide: make each head as wide as the input, as in the published sentence encoders.
-        backend: of the operator; None takes the run's.
+    ``wide`` makes each head as wide as the input, as in the published sentence encoders; without a
+    ``backend``, the run's is taken.
     """
     switchable = "backend" in {field.name for field in fields(config)}
 
@@ -169,14 +165,7 @@ def _masked(
     masks: int | None = None,
     backend: str | None = None,
 ) -> tuple[Build, Reference]:
-    """An operator of this project under a layout of masks, and its reference form.
-
-    Args:
-        operator: from ``selfattn.ops``.
-        layout: a name from ``selfattn.masks.MASK_LAYOUTS``.
-        masks: how many; None: one a head.
-        backend: None takes the run's.
-    """
+    """An operator of this project under a layout of masks, one a head, and its reference form."""
 
     def build(setup: Setup, fixed: str | None = backend) -> nn.Module:
         chosen = partial(operator, backend=fixed or setup.backend)
@@ -257,10 +246,7 @@ def _contexts() -> list[Method]:
 
 
 def all_methods(extra: Path | None = None) -> list[Method]:
-    """Every method that exists.
-
-    Args:
-        extra: a Python file whose ``METHODS`` (a list of ``Method``) come in addition.
+    """Every method that exists, and those of a Python file's list ``METHODS``.
 
     Raises:
         UserError: if the file cannot be read or has no such list.

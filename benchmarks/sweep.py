@@ -31,7 +31,9 @@ MEASURED = ("parameters", *(f.name for f in fields(Timing)))
 _LEAST_MIB = 1.0
 
 
-def run(plan: Plan, say: Say, keep: Callable[[Sequence[Row]], None]) -> tuple[list[Row], list[str]]:
+def run(
+    plan: Plan, say: Say, keep: Callable[[Sequence[Row]], None]
+) -> tuple[list[Row], list[Result]]:
     """Measure.
 
     Args:
@@ -40,11 +42,11 @@ def run(plan: Plan, say: Say, keep: Callable[[Sequence[Row]], None]) -> tuple[li
         keep: takes all rows so far after each method, so that an interrupted run leaves something.
 
     Returns:
-        Rows that may be reported, in the order of methods and lengths, and a sentence for each that
-        may not be, because its results are wrong.
+        Rows that may be reported, in the order of methods and lengths, and method, length and
+        reason of each that may not be, because its results are wrong.
     """
     rows: list[Row] = []
-    refused: list[str] = []
+    refused: list[Result] = []
     origin = facts(plan.setup.device)
     peaks = plan.with_memory and memory.measurable(plan.setup.device)
     if plan.with_memory and not peaks:
@@ -69,7 +71,9 @@ def run(plan: Plan, say: Say, keep: Callable[[Sequence[Row]], None]) -> tuple[li
         for length, batch in plan.shapes:
             result = times[length]
             if result["status"] == REFUSED:
-                refused.append(f"{method.name}, length {length}: {result['reason']}")
+                refused.append(
+                    {"method": method.name, "length": length, "reason": result["reason"]}
+                )
                 continue
             row = _row(plan, method, length, batch, result, origin)
             _add_memory(row, held.get(length), reference_peaks.get(length))

@@ -15,65 +15,35 @@ from selfattn_tasks.files import check_output, csv_text, write_text
 
 @dataclass
 class Row:
-    """One method at one length.
+    """One method at one length; what is None was not measured."""
 
-    Args:
-        level: what was measured: layer, operator, encoder, fairseq.
-        mode: training (forward and backward, an update at some levels) or inference.
-        device: cpu or cuda.
-        dtype: of weights and inputs.
-        threads: of the CPU.
-        padding: none or right.
-        backend: asked for, of operators that offer a choice.
-        embed_dim: width C in features.
-        heads: number of heads.
-        layers: number of layers.
-        length: tokens of a sentence.
-        batch: sentences.
-        method: name of the method.
-        label: the same for tables and pictures.
-        reference: name of the method that ratios are taken to.
-        status: ok, out of memory or skipped.
-        parameters: number of weights.
-        seconds: per step, median; CPU time on a CPU, or elapsed time with ``--wall``.
-        reference_seconds: the same of the reference, measured in turns with it.
-        ratio: median of the ratios of neighbouring samples.
-        ratio_low: their lower quartile.
-        ratio_high: their upper quartile.
-        pairs: number of samples of each.
-        memory_mib: peak beyond weights and inputs, MiB.
-        reference_memory_mib: the same of the reference.
-        memory_ratio: their ratio.
-        facts: machine, versions, commit, command.
-    """
-
-    level: str
+    level: str  # layer, operator, context, encoder, fairseq
     mode: str
     device: str
     dtype: str
     threads: int
     padding: str
-    backend: str
+    backend: str  # asked for, of operators that offer a choice
     embed_dim: int
     heads: int
     layers: int
-    length: int
-    batch: int
+    length: int  # tokens of a sentence
+    batch: int  # sentences
     method: str
-    label: str
-    reference: str
-    status: str
+    label: str  # of the method, for tables and pictures
+    reference: str  # the method that ratios are taken to
+    status: str  # ok, out of memory or skipped
     parameters: int | None = None
-    seconds: float | None = None
+    seconds: float | None = None  # and so on: see ``timing.Timing``
     reference_seconds: float | None = None
     ratio: float | None = None
     ratio_low: float | None = None
     ratio_high: float | None = None
     pairs: int | None = None
-    memory_mib: float | None = None
+    memory_mib: float | None = None  # peak beyond weights and inputs
     reference_memory_mib: float | None = None
     memory_ratio: float | None = None
-    facts: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, str] = field(default_factory=dict)  # see ``selfattn_experiments.machine``
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -95,10 +65,6 @@ _TYPES = {f.name: str(f.type).split(" ")[0] for f in fields(Row)}
 
 def write(path: Path, rows: Sequence[Row]) -> None:
     """Write rows as CSV.
-
-    Args:
-        path: the file.
-        rows: of one run.
 
     Raises:
         UserError: if the file cannot be written.
@@ -162,8 +128,7 @@ def _row(line: dict[str, str], where: str) -> Row:
 def markdown(rows: Sequence[Row]) -> str:
     """Two tables, time and memory (if measured), methods by lengths; then where they come from.
 
-    Args:
-        rows: of one run: one level, mode and device.
+    All rows are of one run: one level, mode and device.
     """
     lengths = sorted({row.length for row in rows})
     methods = list(dict.fromkeys((row.method, row.label) for row in rows))

@@ -44,10 +44,6 @@ def error_ratio(reference: Tensor, got: Tensor) -> float:
 
     A reference whose root mean square lies below 0.05 counts as that large: for inputs of size 1, a
     gradient that is zero but for rounding is then not compared with rounding.
-
-    Args:
-        reference: what is right.
-        got: what was found, of the same shape.
     """
     expected, found = reference.double(), got.double()
     floor = 0.05 * expected.numel() ** 0.5
@@ -61,13 +57,7 @@ def largest_error(references: Iterable[Tensor], got: Iterable[Tensor]) -> float:
 
 
 def assert_close(name: str, reference: Tensor, got: Tensor, ratio: float) -> None:
-    """Compare two tensors by ``error_ratio``.
-
-    Args:
-        name: of the tensor, for the message.
-        reference: what is right.
-        got: what was found.
-        ratio: largest allowed ``error_ratio``.
+    """Compare two tensors by ``error_ratio``, of which ``ratio`` is the largest that is allowed.
 
     Raises:
         AssertionError: if shapes differ, a value is not finite or the error is above the ratio.
@@ -84,15 +74,9 @@ def assert_close(name: str, reference: Tensor, got: Tensor, ratio: float) -> Non
 def run_with_grads(
     function: Callable[..., Tensor], inputs: Sequence[Tensor], upstream: Tensor
 ) -> list[Tensor]:
-    """Output and gradients of ``function(*inputs)`` for a given gradient of its output.
+    """Output of ``function(*inputs)``, and a gradient for each input, of which it gets copies.
 
-    Args:
-        function: differentiable in all inputs.
-        inputs: leaves; they are copied.
-        upstream: gradient of the output.
-
-    Returns:
-        The output, then one gradient for each input.
+    ``upstream`` is the gradient of the output.
     """
     leaves = [t.detach().clone().requires_grad_() for t in inputs]
     out = function(*leaves)
@@ -101,13 +85,9 @@ def run_with_grads(
 
 
 class LargestTensor(TorchDispatchMode):
-    """Within ``with LargestTensor() as seen``, ``seen.size`` is the largest memory of a tensor.
+    """Within ``with LargestTensor() as seen``, ``seen.size`` is the largest memory of a tensor."""
 
-    Attributes:
-        size: bytes of the largest storage that an operator returned so far.
-    """
-
-    size = 0
+    size = 0  # bytes of the largest storage that an operator returned so far
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator and look at what it returns."""

@@ -8,40 +8,23 @@ from dataclasses import dataclass
 
 import torch
 
-Step = Callable[[], None]
+Step = Callable[[], object]
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure.
-
-    Args:
-        seconds: to spend on a method and its reference at one length.
-        sample: about how many seconds a sample lasts; short steps are repeated for it.
-        least: number of pairs of samples even if that takes longer.
-        most: number of pairs at which to stop before the seconds are spent.
-        wall: on a CPU, whether to measure elapsed time instead of CPU time.
-    """
+    """How long to measure a method and its reference at one length."""
 
     seconds: float = 8.0
-    sample: float = 0.1
-    least: int = 5
-    most: int = 50
-    wall: bool = False
+    sample: float = 0.1  # about how many seconds it lasts; short steps are repeated for it
+    least: int = 5  # pairs of samples even if that takes longer
+    most: int = 50  # pairs at which to stop before the seconds are spent
+    wall: bool = False  # on a CPU, elapsed time instead of CPU time
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds per step, medians over the pairs of samples, and the ratio of the pairs.
-
-    Args:
-        seconds: of the method.
-        reference_seconds: of the reference.
-        ratio: median over pairs of method / reference.
-        ratio_low: lower quartile of the same.
-        ratio_high: upper quartile.
-        pairs: how many there were.
-    """
+    """Medians of seconds per step over pairs of samples; median and quartiles of their ratios."""
 
     seconds: float
     reference_seconds: float
@@ -87,23 +70,22 @@ def compare(step: Step, reference: Step, device: str, effort: Effort) -> Timing:
     Returns:
         Medians and quartiles.
     """
+    works = (step, reference)
     times: list[int] = []
-    single: list[float] = []
-    for work in (step, reference):
+    cost = 0.0
+    for work in works:
         work()  # the first step compiles, allocates and tunes
-        single.append(max(clock(work, 1, device, effort.wall), 1e-6))
-        times.append(max(1, round(effort.sample / single[-1])))
-    cost = sum(count * seconds for count, seconds in zip(times, single, strict=True))
+        single = max(clock(work, 1, device, effort.wall), 1e-6)
+        times.append(max(1, round(effort.sample / single)))
+        cost += times[-1] * single
     pairs = min(effort.most, max(effort.least, int(effort.seconds / cost)))
     samples: list[tuple[float, float]] = []
     gc.collect()
     gc.disable()
     try:
         for turn in range(pairs):
-            first = turn % 2  # who goes first changes: caches and clocks favour neither
-            taken = [0.0, 0.0]
-            for which in (first, 1 - first):
-                taken[which] = clock((step, reference)[which], times[which], device, effort.wall)
+            order = (1, 0) if turn % 2 else (0, 1)  # caches and clocks favour neither
+            taken = {i: clock(works[i], times[i], device, effort.wall) for i in order}
             samples.append((taken[0], taken[1]))
     finally:
         gc.enable()
@@ -111,11 +93,7 @@ def compare(step: Step, reference: Step, device: str, effort: Effort) -> Timing:
 
 
 def summary(samples: Sequence[tuple[float, float]]) -> Timing:
-    """Medians and quartiles of pairs (method, reference) of seconds.
-
-    Args:
-        samples: pairs (method, reference) in seconds.
-    """
+    """Medians and quartiles of pairs (method, reference) of seconds."""
     ratios = [mine / other for mine, other in samples]
     low, middle, high = (
         statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3

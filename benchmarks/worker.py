@@ -32,8 +32,11 @@ def main() -> int:
     os.dup2(2, 1)
     plan, kind, name = pickle.load(sys.stdin.buffer)  # noqa: S301, from the process above this one
     torch.set_num_threads(plan.threads)
-    if plan.memory_limit is not None and plan.setup.device == "cpu":
-        _limit(plan.memory_limit)
+    if plan.memory_limit is not None:
+        import resource  # not on Windows
+
+        # Allocations fail that would drive the machine into swapping or killing processes.
+        resource.setrlimit(resource.RLIMIT_DATA, (plan.memory_limit, plan.memory_limit))
     method, reference = choose(plan.level, [name, plan.reference], plan.methods_module)
     if kind == "memory":  # load what the first step of a process loads, at the smallest size
         method.case(plan.setup, 1, min(16, plan.shapes[0][0])).step()
@@ -81,15 +84,6 @@ def _time(plan: Plan, method: Method, reference: Method, length: int, batch: int
     case, other = (m.case(plan.setup, batch, length) for m in (method, reference))
     found = timing.compare(case.step, other.step, plan.setup.device, plan.effort)
     return {**asdict(found), "parameters": case.parameters}
-
-
-def _limit(limit: int) -> None:
-    """Let allocations fail that would drive the machine into swapping or killing processes."""
-    try:
-        import resource
-    except ImportError:  # not on this system
-        return
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -124,8 +124,7 @@ def _search(results: Results, dtype: str, width: int, variant: str, ahead: Ahead
             for i in (fitting[-1:] if results.dry else fitting)
         ]
         keys = {"dtype": dtype, "width": width, "variant": variant, "kernel": kernel}
-        short = [job._replace(shape=(1, 1, 256)) for job in jobs]
-        _keep_best(results, keys, _timed, jobs, short, ahead)
+        _keep_best(results, keys, _timed, jobs, (1, 1, 256), ahead)
         for row in results.find(**keys, best=True):
             steps[kernel] = row["step"]
 
@@ -135,8 +134,8 @@ def _search_disa(results: Results, variant: str, ahead: Ahead | None) -> None:
     shipped = launch.TILES[VARIANTS[variant][1]]
     tiles = _DISA[-1:] if results.dry else sorted(_DISA, key=lambda tile: tile != shipped)
     jobs = [DiSAJob(variant, tile, shape, results.device) for tile in tiles]
-    short = [job._replace(shape=(1, 256, 64)) for job in jobs]
-    _keep_best(results, {"kernel": "disa", "variant": variant}, _timed_disa, jobs, short, ahead)
+    keys = {"kernel": "disa", "variant": variant}
+    _keep_best(results, keys, _timed_disa, jobs, (1, 256, 64), ahead)
 
 
 def _keep_best(
@@ -144,10 +143,10 @@ def _keep_best(
     keys: Row,
     timed: Callable[..., Row],
     jobs: Sequence[Any],
-    short: Sequence[Any],
+    short: tuple[int, int, int],
     ahead: Ahead | None,
 ) -> None:
-    """Time jobs unless rows with these keys have a best one; ``short`` compiles them ahead.
+    """Time jobs unless rows with these keys have a best one; they are compiled at a short shape.
 
     The first, the tile that ships and that the tests know, is what the others must compute.
     """
@@ -156,7 +155,8 @@ def _keep_best(
     broken = results.find(**keys, status=_BROKEN)
     results.drop(**keys)
     if ahead is not None:
-        broken += [{**keys, "tile": str(tuple(t)), "status": _BROKEN} for t in ahead(timed, short)]
+        died = ahead(timed, [job._replace(shape=short) for job in jobs])
+        broken += [{**keys, "tile": str(tuple(tile)), "status": _BROKEN} for tile in died]
     rows: list[Row] = []
     first: list[Tensor] = []
     for job in jobs:
@@ -206,13 +206,9 @@ def _timed(job: Job, samples: int, first: list[Tensor] | None = None) -> Row:
     """The row of a step."""
     row: Row = {**job._asdict(), "step": job.steps[job.kernel], "tile": str(tuple(job.tile))}
     del row["steps"], row["shape"]
-    key = DTYPES[job.dtype], job.width
-    kept = configs.STEPS[key]
-    configs.STEPS[key] = tuple(f"{job.steps[n]:x}" * len(VARIANTS) for n in configs.LADDERS)  # type: ignore[assignment]
-    try:
+    steps = tuple(f"{job.steps[name]:x}" * len(VARIANTS) for name in configs.LADDERS)
+    with mock.patch.dict(configs.STEPS, {(DTYPES[job.dtype], job.width): steps}):
         return row | _measured(lambda: _work(job), job.device, samples, first)
-    finally:
-        configs.STEPS[key] = kept
 
 
 def _measured(

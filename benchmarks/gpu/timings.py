@@ -1,12 +1,13 @@
 """Stage 3: operators, layers, encoders, updates against flash, FlexAttention and Algorithm 1."""
 
 import importlib.util
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ..method import REFERENCES, Plan, Setup
+from ..method import MODES, REFERENCES, Plan, Setup
 from ..methods import choose
 from ..sweep import run as sweep
 from ..table import Row
@@ -49,7 +50,7 @@ def run(results: Results) -> None:
     What an earlier call refused is tried again after all else, since it may be refused for good.
     """
     dry = [Part((16,), "operator", "float32", "inference", ("mtsa",))]
-    parts = dry if results.dry else list(_order())
+    parts = dry if results.dry else _order()
     refused = results.find(status="refused")
     for part in parts:
         left = [name for name in part.methods if not _done(results, part, name)]
@@ -57,9 +58,11 @@ def run(results: Results) -> None:
             _measure(results, part._replace(methods=left))
     for part in parts:
         for name in part.methods:
-            again = [n for n in part.lengths if any(_is(row, part, name, n) for row in refused)]
+            keys = _keys(part, name)
+            before = [row["length"] for row in refused if row.items() >= keys.items()]
+            again = [length for length in part.lengths if length in before]
             for length in again:
-                results.drop(**_keys(part, name), length=length)
+                results.drop(**keys, length=length)
             if again:
                 _measure(results, part._replace(methods=[name], lengths=again))
 
@@ -78,29 +81,19 @@ def _keys(part: Part, method: str) -> dict[str, str]:
     return {"level": part.level, "dtype": part.dtype, "mode": part.mode, "method": method}
 
 
-def _is(row: dict[str, Any], part: Part, method: str, length: int) -> bool:
-    return row.items() >= {**_keys(part, method), "length": length}.items()
-
-
-def _order() -> Iterator[Part]:
+def _order() -> list[Part]:
     """Every second length of everything before the others; bfloat16 in training first.
 
     FlexAttention comes last: it compiles for each length, and more for each check.
     """
-    every = list(_every())
-    flex = [part for part in every if any("flex" in name for name in part.methods)]
-    yield from (part for part in every if part not in flex)
-    yield from flex
-
-
-def _every() -> Iterator[Part]:
-    for lengths in (LENGTHS[::2], LENGTHS[1::2]):
-        for dtype in DTYPES:
-            for mode in ("training", "inference"):
-                for rank in (0, 1):
-                    for level, methods in METHODS.items():
-                        if level not in _UPDATES or mode == "training":
-                            yield from _parts(Part(lengths, level, dtype, mode, methods[rank]))
+    every = itertools.product((LENGTHS[::2], LENGTHS[1::2]), DTYPES, MODES, (0, 1), METHODS)
+    parts = [
+        part
+        for lengths, dtype, mode, rank, level in every
+        if level not in _UPDATES or mode == "training"
+        for part in _parts(Part(lengths, level, dtype, mode, METHODS[level][rank]))
+    ]
+    return sorted(parts, key=lambda part: any("flex" in name for name in part.methods))
 
 
 def _parts(part: Part) -> Iterator[Part]:
@@ -152,9 +145,5 @@ def _measure(results: Results, part: Part) -> None:
         kept = len(rows)
 
     _, refused = sweep(plan, print, keep)
-    for sentence in refused:  # METHOD, length N: REASON
-        method, _, rest = sentence.partition(", length ")
-        length = int(rest.partition(":")[0])
-        results.add(
-            {**_keys(part, method), "length": length, "status": "refused", "reason": sentence}
-        )
+    for row in refused:
+        results.add(_keys(part, row["method"]) | row | {"status": "refused"})

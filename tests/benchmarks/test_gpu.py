@@ -90,8 +90,12 @@ def test_every_method_is_timed_at_each_length_once_and_a_refusal_is_tried_again(
             if name not in slow
         ]
         keep(rows)
-        refused = [(name, n) for name in plan.methods if name in slow for n, _ in plan.shapes]
-        return rows, [f"{name}, length {n}: wrong" for name, n in refused]
+        return rows, [
+            {"method": name, "length": length, "reason": "wrong"}
+            for name in plan.methods
+            if name in slow
+            for length, _ in plan.shapes
+        ]
 
     monkeypatch.setattr(timings, "sweep", sweep)
     results = Results(tmp_path, "timings", "cpu")
