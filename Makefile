@@ -10,9 +10,9 @@ ATTENTION ?= mtsa
 JOBS ?= 2
 ARGS ?=
 VENV := .venv/bin
-SETUP = $(PYTHON) scripts/setup_env.py $(if $(TORCH),--torch '$(TORCH)')
-FIND_PYTHON = $(PYTHON) -c '' 2>/dev/null || { echo "make: no Python runs under the name '$(PYTHON)':\
- install Python 3.11 or 3.12, or name one, as in: make env PYTHON=python3.11" >&2; exit 1; }
+SETUP = $(PYTHON) -c '' 2>/dev/null || { echo "make: no Python runs under the name '$(PYTHON)':\
+ install Python 3.11 or 3.12, or name one, as in: make env PYTHON=python3.11" >&2; exit 1; }; \
+ $(PYTHON) scripts/setup_env.py $(if $(TORCH),--torch '$(TORCH)')
 
 .PHONY: help env demo test matrix check format docs clean
 .DEFAULT_GOAL := help
@@ -24,39 +24,32 @@ help: ## this list
 	@echo "PYTHON=python3.12         what .venv is made with   TORCH=...   another torch, as for pip"
 
 env: ## make .venv and install everything into it
-	@$(FIND_PYTHON)
 	@$(SETUP) base dev docs
 
 demo: ## train a small translation model on real text, translate, show the result
-	@$(FIND_PYTHON)
 	@$(SETUP) base
 	@$(VENV)/python scripts/demo.py --attention $(ATTENTION) $(ARGS)
 
 test: ## run the whole test suite
-	@$(FIND_PYTHON)
 	@$(SETUP) base dev docs
 	@OMP_NUM_THREADS=1 $(VENV)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 matrix: ## the tests on every Python from 3.10 to 3.13 that is found
-	@$(FIND_PYTHON)
 	@$(SETUP) base dev
 	$(VENV)/nox $(ARGS)
 
 check: ## formatter, linter, type checker
-	@$(FIND_PYTHON)
 	@$(SETUP) base dev
 	$(VENV)/ruff check .
 	$(VENV)/ruff format --check .
 	$(VENV)/mypy
 
 format: ## let the formatter and the linter mend what they can
-	@$(FIND_PYTHON)
 	@$(SETUP) base dev
 	$(VENV)/ruff check --fix .
 	$(VENV)/ruff format .
 
 docs: ## build the documentation's site in site/
-	@$(FIND_PYTHON)
 	@$(SETUP) base docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build --strict --quiet
 
