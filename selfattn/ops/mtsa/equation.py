@@ -17,8 +17,8 @@ from ..common.autograd import Outputs
 from ..common.distance import by_position
 from ..common.dropout import draw_factors
 from ..common.operators import KernelCall
-from .reference import mtsa_reference
-from .rescue import in_graph
+from .exact import SMALLEST_DENOMINATOR
+from .reference import log_sigmoid, mtsa_reference
 
 FACTORISED = False  # Algorithm 1 instead, while `selfattn export` records a graph
 
@@ -80,7 +80,36 @@ def equation(
     inputs = (q[:, :, queries], k, v, s, allowed, sigma_t, far)
     if factors is not None:
         return mtsa_reference(*inputs, factors[0][:, :, queries], factors[1])
-    return in_graph(*inputs) if FACTORISED else mtsa_reference(*inputs)
+    return _in_graph(*inputs) if FACTORISED else mtsa_reference(*inputs)
+
+
+def _in_graph(
+    q: Tensor, k: Tensor, v: Tensor, s: Tensor, visible: Tensor, sigma_t: str, bias: Tensor | None
+) -> Tensor:
+    """``mtsa_reference`` for an exported graph, which has no blocks: Algorithm 1 where it holds.
+
+    The shifts are maxima over the visible keys. A query without one keeps its finite scores; its
+    result is set to 0 afterwards.
+    """
+    r = (q * q.shape[-1] ** -0.5) @ k.mT  # eq. 8, (B, H, Tq, T)
+    if sigma_t == "logsigmoid":
+        r = log_sigmoid(r)
+    if bias is not None:
+        r = r + bias
+    alive = visible.any(-1, keepdim=True)  # (B or 1, H, Tq, 1)
+    r = r.masked_fill(~visible & alive, float("-inf"))
+    p = torch.exp(r - r.amax(-1, keepdim=True))
+    shifted = s.masked_fill(~visible.any(-2)[..., None], float("-inf"))
+    shift = shifted.amax(-2, keepdim=True)
+    e = torch.exp(shifted - shift.masked_fill(shift == float("-inf"), 0.0))
+    den = torch.where(alive, p @ e, 1.0)  # Algorithm 1, (B, H, Tq, D)
+    h: Tensor = torch.cond(
+        (den >= SMALLEST_DENOMINATOR[den.dtype]).all(),
+        lambda p, e, alive, den, *t: torch.where(alive, p @ (t[2] * e), 0.0) / den,  # eq. 12
+        lambda p, e, alive, den, *t: mtsa_reference(*t[:5], sigma_t, *t[5:]),  # type: ignore[call-arg]
+        (p, e, alive, den, q, k, v, s, visible, *(() if bias is None else (bias,))),
+    )
+    return h
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,16 @@ class Tile(NamedTuple):
     lo: int
     hi: int
 
+    @property
+    def queries(self) -> slice:
+        """The queries."""
+        return slice(self.start, self.stop)
+
+    @property
+    def keys(self) -> slice:
+        """The keys."""
+        return slice(self.lo, self.hi)
+
 
 class Part(NamedTuple):
     """Sentences and heads that are computed at once; the heads share ``mask``."""
@@ -45,6 +55,15 @@ class Part(NamedTuple):
     def of(self, t: Tensor) -> Tensor:
         """This part of a tensor ``(B, H, ...)``, a view."""
         return t[self.batch, self.heads]
+
+    def split(self, t: Tensor) -> Tensor:
+        """Rows as sentences and heads: ``(rows, ...)`` -> ``(b, g, ...)``, a view."""
+        return t.unflatten(0, (-1, self.heads.stop - self.heads.start))
+
+    def rows_of(self, t: Tensor) -> Tensor:
+        """Something for each token of the sentences ``(b, T)`` for each row, ``(rows, T, 1)``."""
+        heads = self.heads.stop - self.heads.start
+        return t[:, None, :, None].expand(-1, heads, -1, -1).flatten(0, 1)
 
 
 def block_size(length: int) -> int:
@@ -102,7 +121,7 @@ def dropout_factors(
         target = part.of(features)
         target.copy_(dropout.factor(target.new_empty(part.rows, length, width)).view_as(target))
         for tile in tiles(part.mask, length):
-            target = part.of(pairs)[..., tile.start : tile.stop, tile.lo : tile.hi]
+            target = part.of(pairs)[..., tile.queries, tile.keys]
             drawn = target.new_empty(part.rows, *target.shape[2:])
             target.copy_(dropout.factor(drawn).view_as(target))
     return pairs, features

@@ -73,8 +73,8 @@ def fused():
 @pytest.fixture
 def rescued(monkeypatch):
     """One entry for each tile that the fast path could not compute."""
-    calls, right = [], eager.rescue_forward
-    monkeypatch.setattr(eager, "rescue_forward", lambda *a: calls.append(a) or right(*a))
+    calls, right = [], eager.exact_forward
+    monkeypatch.setattr(eager, "exact_forward", lambda *a: calls.append(a) or right(*a))
     return calls
 
 

@@ -11,7 +11,7 @@ from benchmarks.testing import PADDINGS, LargestTensor, assert_close, padding_ma
 from selfattn.errors import UserError
 from selfattn.masks import PositionalMask
 from selfattn.ops import mtsa
-from selfattn.ops.mtsa import eager, native, rescue, tiling
+from selfattn.ops.mtsa import eager, native, tiling
 from selfattn.ops.mtsa.equation import equation
 
 FORWARD, BACKWARD, NONE = (PositionalMask(d) for d in ("forward", "backward", "none"))
@@ -153,24 +153,16 @@ def test_the_maximum_of_an_invisible_key_does_not_silence_the_visible_ones(fast)
     torch.testing.assert_close(out.flatten(), torch.tensor([0, 1, 1.5, 2]))
 
 
-@pytest.mark.parametrize(("scale", "log_space"), [(60.0, False), (2000.0, True)])
-def test_each_stage_of_the_rescue_is_reached_and_right(monkeypatch, scale, log_space):
-    used = set()
-    for name in ("_factorised", "_log_space"):
-        original = getattr(rescue, name)
-
-        def spy(x, original=original, name=name):
-            used.add(name)
-            return original(x)
-
-        monkeypatch.setattr(rescue, name, spy)
+@pytest.mark.parametrize("scale", [60.0, 2000.0])
+def test_the_exact_form_is_reached_and_right(monkeypatch, scale):
+    calls, right = [], eager.exact_forward
+    monkeypatch.setattr(eager, "exact_forward", lambda *a: calls.append(a) or right(*a))
     compare("eager", torch.float32, 5e-6, 20, "left", "identity", scale, masks=[FORWARD, BACKWARD])
-    assert ("_log_space" in used) == log_space
-    assert used
+    assert calls
 
 
 def test_no_rescue_for_ordinary_scores(monkeypatch):
-    monkeypatch.setattr(eager, "rescue_forward", lambda *_: pytest.fail("rescued"))
+    monkeypatch.setattr(eager, "exact_forward", lambda *_: pytest.fail("rescued"))
     compare("eager", torch.float32, 5e-6, 63, "left", "identity")
 
 
