@@ -90,8 +90,7 @@ def read_state(venv: Path) -> "dict[str, Any]":
     """What earlier runs finished; empty where nothing is known or the note is damaged."""
     try:
         state = json.loads((venv / ".selfattn" / "state.json").read_text())
-        found = {n: kind(state[n]) for n, kind in (("torch", str), ("place", str), ("done", dict))}
-        return dict(found, torch=state["torch"] and found["torch"])
+        return {"torch": state["torch"], "place": state["place"], "done": dict(state["done"])}
     except (OSError, ValueError, KeyError, TypeError):
         return {"torch": None, "place": None, "done": {}}
 

@@ -41,26 +41,18 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--inputs", nargs="+", type=Path, metavar="CKPT",
         help="the files, or folders with one")  # fmt: skip
     source.add_argument("--dir", type=Path, help="the training's --save-dir")
-    parser.add_argument(
-        "--last", type=int, metavar="N", help="with --dir: the newest N checkpoints"
-    )
-    parser.add_argument(
-        "--by",
-        choices=("epoch", "update"),
-        help="with --dir: checkpointN.pt or checkpoint_EPOCH_N.pt (default: epoch)",
-    )
-    parser.add_argument(
-        "--half", action="store_true", help="write weights in half precision; loaded as float32"
-    )
-    parser.add_argument(
-        "--keep-vectors", type=int, metavar="N",
-        help="of a tagger: keep the vectors of N words that training lacks, the first in their file"
-    )  # fmt: skip
-    parser.add_argument(
-        "--calibrate", type=Path, metavar="GOLD",
-        help="of a tagger: store the temperature with which confidences of spans fit this file best"
-    )  # fmt: skip
-    parser.add_argument("--output", required=True, type=Path, metavar="FILE")
+    add = parser.add_argument
+    add("--last", type=int, metavar="N", help="with --dir: the newest N checkpoints")
+    add("--by", choices=("epoch", "update"),
+        help="with --dir: checkpointN.pt or checkpoint_EPOCH_N.pt (default: epoch)")  # fmt: skip
+    add("--half", action="store_true", help="write weights in half precision; loaded as float32")
+    add("--keep-vectors", type=int, metavar="N",
+        help="of a tagger: keep the vectors of N words that training lacks, the first in their "
+        "file")  # fmt: skip
+    add("--calibrate", type=Path, metavar="GOLD",
+        help="of a tagger: store the temperature with which confidences of spans fit this file "
+        "best")  # fmt: skip
+    add("--output", required=True, type=Path, metavar="FILE")
 
 
 def check(args: argparse.Namespace) -> None:

@@ -96,19 +96,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--prose", type=Path, metavar="FILE", help="plain text")
     what.add_argument("--sentence", action="append", metavar="TEXT",
         help="one sentence, however it looks; may be repeated")  # fmt: skip
-    add(
-        "--predicates",
-        nargs="+",
-        metavar="P",
-        help="words of the text, or positions counted from 0 (default: found by the model)",
-    )
+    add("--predicates", nargs="+", metavar="P",
+        help="words of the text, or positions counted from 0 (default: found by the "
+        "model)")  # fmt: skip
     add("--find-predicates", action="store_true",
         help="label the predicates that the model finds (--target predicates or both), not those "
         "of --input")  # fmt: skip
     add("--tokenized", action="store_true", help="split sentences at spaces only")
     add = parser.add_argument_group("labels").add_argument
-    add("--decoder", choices=DECODERS,
-        help=f"default: {DECODER}; see above")  # fmt: skip
+    add("--decoder", choices=DECODERS, help=f"default: {DECODER}; see above")
     add("--confidence", action="store_true",
         help="add to json and jsonl how probable each span and each proposition is")  # fmt: skip
     add("--output", type=Path, metavar="FILE", help="default: standard output")

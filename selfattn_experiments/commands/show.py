@@ -64,12 +64,8 @@ class Found:
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command to its parser."""
     add = parser.add_argument
-    add(
-        "checkpoint",
-        type=Path,
-        metavar="CHECKPOINT",
-        help="a checkpoint, a training's folder or a Hugging Face folder",
-    )
+    add("checkpoint", type=Path, metavar="CHECKPOINT",
+        help="a checkpoint, a training's folder or a Hugging Face folder")  # fmt: skip
     add("sentence", nargs="+", metavar="SENTENCE",
         help="one, in quotes; of a pair, for instance, with a model of sentences both")  # fmt: skip
     add("--layer", default="last", metavar="N", help="a number, last (default) or all")

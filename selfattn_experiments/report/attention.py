@@ -100,7 +100,7 @@ class Look:
             if value is not None:
                 value = value[0].detach().cpu()
                 if value.is_floating_point():
-                    value = (value.double() * 10**_DIGITS).round() / 10**_DIGITS
+                    value = value.double().round(decimals=_DIGITS)
                 found[key] = value.tolist()
         return found
 

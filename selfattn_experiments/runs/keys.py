@@ -5,13 +5,12 @@ the text "5" for the number and "yes" for true, and its errors name neither the 
 allowed.
 """
 
-import difflib
 import re
 import shlex
 from pathlib import Path
 from typing import Any
 
-from selfattn.errors import UserError, needed
+from selfattn.errors import UserError, meant, needed
 from selfattn_tasks.registry import TASKS
 from selfattn_tasks.task import Task
 
@@ -39,10 +38,12 @@ def load(path: Path) -> dict[str, Any]:
                 if key_node.tag == "tag:yaml.org,2002:merge":  # <<: its keys may be given again
                     continue
                 key = self.construct_object(key_node, deep=True)
-                if isinstance(key, str | int) and key in seen:
+                if not isinstance(key, str | int):
+                    continue
+                if key in seen:
                     line = key_node.start_mark.line + 1
                     raise UserError(f"{path}, line {line}: {key!r} is given twice")
-                seen.add(key if isinstance(key, str | int) else None)
+                seen.add(key)
             return node
 
     try:
@@ -86,8 +87,8 @@ class Reader:
                     raise UserError(
                         f"{self.file}: `{key}` belongs to task {name}, not to {task.name}"
                     )
-            near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
-            hint = f"did you mean `{near[0]}`?" if near else f"known are {', '.join(known)}"
+            near = meant(str(key), known)
+            hint = f"do you mean `{near}`?" if near else f"known are {', '.join(known)}"
             raise UserError(f"{self.file}: the key `{key}` is unknown: {hint}")
 
     def text(self, key: str) -> str:

@@ -26,15 +26,19 @@ def write_summary(grid: Grid, runs: Sequence[Run]) -> dict[str, Any]:
         What ``summary.json`` holds: ``runs``, a row each, and ``systems`` with mean, standard
         deviation and values of every score.
     """
-    rows = [_row(run) for run in runs]
+    records = [(run, run.record()) for run in runs]
+    rows = [_row(run, record) for run, record in records]
     systems = {name: _statistics(grid.task, rows, name) for name in grid.systems}
-    records = [(run.name, run.record() or {}) for run in runs]
     summary = {
         "grid": str(grid.file),
         "task": grid.task.name,
-        "commits": sorted({c for row in rows for c in row["commit"].split() if c}),
+        "commits": sorted({c for row in rows for c in row["commit"].split()}),
         "systems": systems,
-        "warnings": [f"{name}: {w}" for name, found in records for w in found.get("warnings", [])],
+        "warnings": [
+            f"{run.name}: {warning}"
+            for run, record in records
+            for warning in (record or {}).get("warnings", [])
+        ],
         "runs": rows,
     }
     write_json(grid.output / "summary.json", summary)
@@ -45,22 +49,21 @@ def write_summary(grid: Grid, runs: Sequence[Run]) -> dict[str, Any]:
     return summary
 
 
-def _row(run: Run) -> dict[str, Any]:
-    """What the summary says of a run."""
-    record = run.record()
+def _row(run: Run, record: dict[str, Any] | None) -> dict[str, Any]:
+    """What the summary says of a run, by its record if it is done."""
     row: dict[str, Any] = dict.fromkeys(_COLUMNS) | {
         "run": run.name,
         "system": run.system,
         "seed": run.seed,
-        "state": run.state(),
         "commit": "",
         "hardware": "",
         "scores": {},
     }
     if record is None:
-        return row
+        return row | {"state": run.state()}
     attempts, best = record["attempts"], record["best_valid"]
     return row | {
+        "state": "done",
         "updates": record["updates"],
         "parameters": record["parameters"],
         "train_seconds": record["seconds"].get("train", 0.0),
