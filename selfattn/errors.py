@@ -1,8 +1,10 @@
-"""The one exception for mistakes that a user can fix, and two checks that raise it."""
+"""The one exception for mistakes that a user can fix, and checks that raise it."""
 
+import difflib
 import importlib
 import re
-from numbers import Integral
+from collections.abc import Iterable
+from numbers import Integral, Real
 from typing import Any
 
 # Sizes and lengths above it fit into no memory, and sums of them not into 64 bits.
@@ -78,3 +80,24 @@ def check_integer(name: str, value: Any, least: int = 1, most: int = LARGEST) ->
     else:
         return int(value)
     raise UserError(f"{name} {value!r} is not allowed; it must be {wanted}")
+
+
+def check_rate(name: str, value: Any) -> float:
+    """A probability of dropping something, of any type of number, as a float.
+
+    Args:
+        name: of the flag or argument.
+        value: what a caller gave.
+
+    Raises:
+        UserError: if it is not a number from 0 up to, but not including, 1.
+    """
+    if not isinstance(value, Real) or not 0 <= float(value) < 1:
+        raise UserError(f"{name} {value!r} is not allowed; it must be in [0, 1)")
+    return float(value)
+
+
+def meant(name: str, known: Iterable[str]) -> str | None:
+    """The known name that a misspelt one is nearest to; None where none is near."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+    return near[0] if near else None

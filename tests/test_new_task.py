@@ -149,7 +149,7 @@ def test_a_grid(folder, capsys):
     [
         ("predict:", "generate:", "`generate` belongs to task translation, not to similarity"),
         ("--batch 7", "--input x", "predict gives --input, which is not allowed: the key `gold`"),
-        ("gold:", "golds:", "the key `golds` is unknown: did you mean `gold`?"),
+        ("gold:", "golds:", "the key `golds` is unknown: do you mean `gold`?"),
         ("similarity", "parsing", "must be translation or srl or sentences or similarity"),
     ],
 )

@@ -4,14 +4,13 @@ A field's metadata holds its help text and its allowed values; the fairseq plugi
 from the same metadata, so that a switch is described in one place.
 """
 
-import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from numbers import Real
 from typing import Any, ClassVar, ParamSpec, TypeVar, get_type_hints
 
-from ..errors import LARGEST, UserError, check_integer
+from ..errors import LARGEST, UserError, check_integer, meant
 
 ACTIVATIONS = ("none", "relu", "elu", "gelu", "tanh")
 BACKENDS = ("auto", "fused", "eager", "reference")
@@ -142,8 +141,8 @@ class AttentionConfig:
         known = cls.switch_names()
         for name in switches:
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
-                hint = f"do you mean {near[0]!r}? " if near else ""
+                near = meant(name, known)
+                hint = f"do you mean {near!r}? " if near else ""
                 raise UserError(
                     f"attention {cls.name!r} has no switch {name!r}; {hint}its switches are "
                     f"{', '.join(known)}"

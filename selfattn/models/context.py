@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import UserError, check_integer
+from ..errors import UserError, check_integer, check_rate
 from ..layers import ATTENTIONS
 from .attention import AttentionContext
 from .base import Context
@@ -67,8 +67,7 @@ def build_context(
         raise UserError(f"context {name!r} is unknown; allowed are {', '.join(CONTEXTS)}")
     check_integer("embed_dim", embed_dim)
     check_integer("hidden_size", hidden_size)
-    if not 0.0 <= dropout < 1.0:
-        raise UserError(f"dropout {dropout} is not allowed; it must be in [0, 1)")
+    check_rate("dropout", dropout)
     parameters = inspect.signature(CONTEXTS[name]).parameters
     usual = {"activation": activation, "dropout": dropout}
     usual = {key: value for key, value in usual.items() if key in parameters}

@@ -55,9 +55,8 @@ class Directions:
         y = torch.bmm(rows, weight) if bias is None else torch.baddbmm(bias[:, None], rows, weight)
         return y.unflatten(1, both.shape[1:3]).transpose(0, 1)
 
-    def join_steps(self, steps: Tensor | list[Tensor]) -> Tensor:
+    def join_steps(self, states: Tensor) -> Tensor:
         """States ``(T, 2, B, h)`` -> ``(B, T, 2 h)``, 0 at padding."""
-        states = torch.stack(steps) if isinstance(steps, list) else steps
         forward, backward = states.permute(1, 2, 0, 3).unbind()
         return self.join(forward, backward)
 

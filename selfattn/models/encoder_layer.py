@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Real
 from typing import TYPE_CHECKING, Any, cast
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import AttentionConfig, attention_config
-from ..errors import UserError, check_integer
+from ..errors import UserError, check_integer, check_rate
 from ..layers import build_attention
 from ..masks import check_padding_mask, from_additive
 from .as_multihead import AsMultihead
@@ -73,9 +72,7 @@ class EncoderLayer(nn.TransformerEncoderLayer):
     ) -> None:
         check_integer("d_model", d_model)
         check_integer("dim_feedforward", dim_feedforward)
-        rate: Any = dropout  # for mypy, no float is a Real
-        if not isinstance(rate, Real) or not 0 <= float(rate) < 1:
-            raise UserError(f"dropout {dropout!r} is not allowed; it must be in [0, 1)")
+        check_rate("dropout", dropout)
         if isinstance(activation, str) and activation not in ("relu", "gelu"):
             raise UserError(
                 f"activation {activation!r} is unknown; allowed are relu, gelu and a function"

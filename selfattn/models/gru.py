@@ -56,4 +56,4 @@ class BiGRU(Context):
             c = torch.tanh(torch.baddbmm(candidate, reset * state, self.weight_candidate))
             state = torch.lerp(c, state, update)
             states.append(state)
-        return order.join_steps(states)
+        return order.join_steps(torch.stack(states))

@@ -63,12 +63,10 @@ class MultiHeadContext(Context):
 
 
 def positions(x: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """The published code's sinusoid for tokens ``(B, T, d)``: ``(T, d)`` or ``(B, T, d)``."""
+    """The published code's sinusoid for tokens ``(B, T, d)``: ``(1 or B, T, d)``."""
     length, width = x.shape[1:]
     feature = torch.arange(0, width, 2, device=x.device, dtype=torch.float32)
     position = torch.arange(length, device=x.device, dtype=torch.float32)
     angle = position[:, None] * 10000.0 ** (-2 * feature / width)
     table = torch.stack([angle.sin(), angle.cos()], -1).flatten(1)[:, :width].to(x.dtype)
-    if padding_mask is None:
-        return table
     return F.embedding(places(x, padding_mask), table)

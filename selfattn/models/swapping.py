@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ..config.switches import Switches
+
+
+Holders = Mapping[nn.Parameter, Sequence[tuple[str, nn.Module]]]
 
 
 class Weights(NamedTuple):
@@ -87,7 +91,7 @@ def swap(
     kept: dict[str, str] = {}
     new: dict[nn.MultiheadAttention, tuple[AsMultihead, Weights]] = {}  # one may have more places
     places: list[tuple[nn.Module, str, AsMultihead]] = []
-    found = list(_attentions(model))
+    found, holders = list(_attentions(model)), _holders(model)
     for pattern in patterns:
         if found and not any(fnmatchcase(name, pattern) for name, *_ in found):
             names = ", ".join(name for name, *_ in found[:5]) + (", ..." if found[5:] else "")
@@ -96,9 +100,7 @@ def swap(
         try:
             if not any(fnmatchcase(name, pattern) for pattern in patterns):
                 raise UserError(f"only {', '.join(patterns) or 'none'} was asked for")
-            _check(parent, child, old, config)
-            if holder := _holder(model, old):
-                raise UserError(f"it shares weights with {holder}")
+            _check(parent, child, old, config, holders)
             if old not in new:
                 dropout = {} if own_dropout else {"attention_dropout": old.dropout}
                 decoder = isinstance(parent, nn.TransformerDecoderLayer)
@@ -134,7 +136,11 @@ def _attentions(
 
 
 def _check(
-    parent: nn.Module, child: str, old: nn.MultiheadAttention, config: AttentionConfig
+    parent: nn.Module,
+    child: str,
+    old: nn.MultiheadAttention,
+    config: AttentionConfig,
+    holders: Holders,
 ) -> None:
     """Refuse what cannot be replaced by self-attention, or computes something else."""
     if type(old).forward is not nn.MultiheadAttention.forward or "forward" in vars(old):
@@ -153,15 +159,20 @@ def _check(
                 "a decoder's self-attention must not look ahead: swap it by itself, with "
                 "only='decoder.*', masks='forward', include_self=True"
             )
+    inside = set(old.modules())
+    for weight in old.parameters():
+        for name, holder in holders[weight]:
+            if holder not in inside:  # a copy would untie the weight
+                raise UserError(f"it shares weights with {name}")
 
 
-def _holder(model: nn.Module, old: nn.MultiheadAttention) -> str | None:
-    """Name of a module beside an attention that has a weight of it, which a copy would untie."""
-    inside, weights = set(old.modules()), set(old.parameters())
+def _holders(model: nn.Module) -> Holders:
+    """The modules that have a weight, with their names."""
+    holders = defaultdict(list)
     for name, module in model.named_modules():
-        if module not in inside and not weights.isdisjoint(module.parameters(recurse=False)):
-            return name or "the model itself"
-    return None
+        for weight in module.parameters(recurse=False):
+            holders[weight].append((name or "the model itself", module))
+    return holders
 
 
 @torch.enable_grad()  # which weights take one is read from the old ones

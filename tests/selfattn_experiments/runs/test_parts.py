@@ -76,7 +76,7 @@ def test_a_system_may_have_seeds_of_its_own(grid_file):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("average: 2", "avarage: 2", "the key `avarage` is unknown: did you mean `average`?"),
+        ("average: 2", "avarage: 2", "the key `avarage` is unknown: do you mean `average`?"),
         ("task: translation", "task: srl", "`references` belongs to task translation, not to srl"),
         ("/out", "/ref", "ref, but"),
         ("output: ", "output: /proc/", "which cannot be written: No such file or directory"),
