@@ -146,11 +146,10 @@ def _check_sums(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             record = archive.testzip()
-            name = record and (_weight_in(archive, record, path) or record)
     except Exception as error:  # a damaged directory makes zipfile raise a dozen types
         raise UserError(f"cannot read the checkpoint {path}: {_damaged(path)}") from error
-    if name:
-        reason = f"the checksum of {name} does not match, and {_damaged(path)}"
+    if record:
+        reason = f"the checksum of {record} does not match, and {_damaged(path)}"
         raise UserError(f"cannot read the checkpoint {path}: {reason}")
 
 
@@ -159,19 +158,6 @@ def _damaged(path: Path) -> str:
         f"the file is truncated or damaged ({path.stat().st_size:,} bytes); use another checkpoint "
         "of the run, for example an earlier epoch's"
     )
-
-
-def _weight_in(archive: zipfile.ZipFile, record: str, path: Path) -> str | None:
-    """The name of the weight that a damaged record stores, if it stores one."""
-    info = archive.getinfo(record)
-    del info.CRC  # read it as it is
-    with contextlib.suppress(Exception):  # anything may be damaged
-        content = torch.frombuffer(bytearray(archive.read(info)), dtype=torch.uint8)
-        for name, tensor in _load(path)["model"].items():
-            stored = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
-            if torch.equal(stored, content):
-                return str(name)
-    return None
 
 
 def _reason(path: Path, error: Exception) -> str:

@@ -145,12 +145,7 @@ def content(network: Network, form: str, int8: bool = False) -> bytes:
 
 
 def onnx_of(program: torch.export.ExportedProgram, network: Network) -> Any:
-    """An ``onnx.ModelProto`` of a traced network.
-
-    Raises:
-        UserError: if a package is missing.
-    """
-    needed("onnxscript", "selfattn[onnx]")
+    """An ``onnx.ModelProto`` of a traced network."""
     with _quiet():
         found = torch.onnx.export(
             program,

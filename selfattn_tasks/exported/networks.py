@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -186,7 +187,7 @@ class _Cache:
 
     def __init__(self, past: Tensor, memory: Tensor) -> None:
         self.past, self.present = past, list[Tensor]()
-        self.layers = [_Layer(*layer.unbind()) for layer in memory.unbind()]
+        self.layers = [SimpleNamespace(keys=layer[0], values=layer[1]) for layer in memory]
         self.is_updated = dict.fromkeys(range(len(self.layers)), True)
         self.self_attention_cache = self.cross_attention_cache = self
 
@@ -198,12 +199,6 @@ class _Cache:
         """A layer's keys and values of the past and of this token."""
         self.present.append(torch.cat([self.past[index], torch.stack([keys, values])], 3))
         return self.present[-1][0], self.present[-1][1]
-
-
-@dataclass
-class _Layer:
-    keys: Tensor
-    values: Tensor
 
 
 def _tagger(path: Path) -> Exported:

@@ -111,7 +111,7 @@ def write_broken(kind, path):
     [
         ("missing", "does not exist"),
         ("truncated", "truncated or damaged"),
-        ("flipped", "the checksum of encoder.half does not match"),
+        ("flipped", "the checksum of a/data/"),
         ("no flags", "the checksum of a/data.pkl does not match"),
         ("complex", "cannot be used: its weight phase holds NaN or infinite numbers"),
         ("nan", "cannot be used: its weight encoder.half holds NaN or infinite numbers"),
