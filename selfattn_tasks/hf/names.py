@@ -1,4 +1,4 @@
-"""Names of one thing in fairseq and in ``selfattn.hf``: weights and flags of translation models."""
+"""A translation model in fairseq and in ``selfattn.hf``: names of its weights, its flags."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,7 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from selfattn.config import CONFIGS
 from selfattn.errors import UserError
+from selfattn.hf import SelfattnConfig
 
 # fairseq's names of weights and ours, each a part of the whole name.
 _NAMES = (
@@ -23,9 +25,9 @@ _NAMES = (
     ("decoder.layer_norm.", "decoder.norm."),
     ("decoder.output_projection.", "lm_head."),
 )
-WRAPPED = ".self_attn.attention."  # plugin/modules/encoder_attention.py
+_WRAPPED = ".self_attn.attention."  # plugin/modules/encoder_attention.py
 # Flags and fields of the same meaning.
-FIELDS = {
+_FIELDS = {
     "encoder_embed_dim": "hidden_size",
     "encoder_layers": "num_hidden_layers",
     "encoder_attention_heads": "num_attention_heads",
@@ -42,23 +44,93 @@ FIELDS = {
     "layernorm_embedding": "embedding_norm",
     "max_target_positions": "max_position_embeddings",
 }
-
+# What fairseq's Transformer can be and these models cannot.
+_REFUSED = (
+    "adaptive_input",
+    "adaptive_softmax_cutoff",
+    "base_layers",
+    "character_embeddings",
+    "cross_self_attention",
+    "merge_src_tgt_embed",
+    "no_cross_attention",
+    "no_decoder_final_norm",
+    "relu_dropout",
+    "scale_attn",
+    "scale_fc",
+    "scale_heads",
+    "scale_resids",
+)
+# Flags that must have one value, the last two where positions are learned.
+_EQUAL = (
+    ("encoder_embed_dim", "decoder_embed_dim"),
+    ("decoder_embed_dim", "decoder_output_dim"),
+    ("encoder_learned_pos", "decoder_learned_pos"),
+)
+_LENGTHS = ("max_source_positions", "max_target_positions")
 # What is no flag: fairseq's Transformer has these numbers and no other.
 _FIXED = {"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2, "first_position": 2}
 # Activations that both know under one name.
 _ACTIVATIONS = ("relu", "gelu", "gelu_fast", "gelu_accurate", "tanh", "linear")
 
 
-def check_fairseq_has(config: Any, path: Path) -> None:
-    """Check that fairseq's Transformer can be like a model of ours.
+def config_of(
+    flags: Mapping[str, Any], weights: Mapping[str, Tensor], path: Path
+) -> SelfattnConfig:
+    """The configuration of a checkpoint's model.
 
     Args:
-        config: of the model.
-        path: where it is from, for messages.
+        flags: of the model.
+        weights: by name.
+        path: the checkpoint, for messages.
 
     Raises:
-        UserError: if it cannot.
+        UserError: if these models cannot be like it.
     """
+    if "decoder.embed_tokens.weight" not in weights or "encoder_embed_dim" not in flags:
+        raise UserError(f"{path} is not a Transformer of fairseq's translation task")
+    for name in _REFUSED:
+        if flags.get(name):
+            raise UserError(
+                f"{path} was trained with --{name.replace('_', '-')}, which is not exported"
+            )
+    learned = bool(flags.get("encoder_learned_pos"))
+    for first, second in (*_EQUAL, *([_LENGTHS] if learned else [])):
+        one, other = flags.get(first), flags.get(second, flags.get(first))
+        if one != other:
+            raise UserError(
+                f"{path} has --{first.replace('_', '-')} {one}, but --{second.replace('_', '-')} "
+                f"{other}; only models where they are equal are exported"
+            )
+    positions = "learned" if learned else "sinusoidal"
+    share = "output" if flags.get("share_decoder_input_output_embed") else "none"
+    name = "multihead"
+    if any(_WRAPPED in weight for weight in weights):
+        name = flags.get("encoder_attention", "mtsa")
+    switches = {s: f"{name}_{s}" for s in CONFIGS[name].switch_names()}
+    given = {s: flags[flag] for s, flag in switches.items() if flag in flags}
+    return SelfattnConfig(
+        vocab_size=len(weights["decoder.embed_tokens.weight"]),
+        attention=name,
+        preset=flags.get(f"{name}_preset"),
+        switches={**CONFIGS[name].formerly, **given},
+        positions="none" if flags.get("no_token_positional_embeddings") else positions,
+        share_embeddings="all" if flags.get("share_all_embeddings") else share,
+        scale_embedding=not flags.get("no_scale_embedding"),
+        **{field: flags[flag] for flag, field in _FIELDS.items() if flag in flags},
+    )
+
+
+def flags_of(model: Any, path: Path) -> dict[str, Any]:
+    """The flags of a model that fairseq's Transformer can be like.
+
+    Args:
+        model: a ``SelfattnForConditionalGeneration``.
+        path: of its configuration, for messages.
+
+    Raises:
+        UserError: if fairseq's cannot be like it.
+    """
+    config = model.config
     for name, wanted in _FIXED.items():
         if (found := getattr(config, name)) != wanted:
             raise UserError(f"{path} has {name} {found!r}, but in fairseq it is always {wanted}")
@@ -66,6 +138,36 @@ def check_fairseq_has(config: Any, path: Path) -> None:
         raise UserError(
             f"{path} has hidden_act {config.hidden_act!r}; fairseq has {', '.join(_ACTIVATIONS)}"
         )
+    attention = config.attention
+    flags = {
+        "arch": f"transformer_{attention if attention != 'multihead' else 'mtsa'}",
+        "encoder_attention": attention,
+        f"{attention}_preset": config.preset,
+        "decoder_embed_dim": config.hidden_size,
+        "decoder_input_dim": config.hidden_size,
+        "decoder_output_dim": config.hidden_size,
+        "encoder_learned_pos": config.positions == "learned",
+        "decoder_learned_pos": config.positions == "learned",
+        "no_token_positional_embeddings": config.positions == "none",
+        "no_scale_embedding": not config.scale_embedding,
+        "share_all_embeddings": config.share_embeddings == "all",
+        "share_decoder_input_output_embed": config.share_embeddings != "none",
+        "max_source_positions": config.max_position_embeddings,
+        **{flag: getattr(config, field) for flag, field in _FIELDS.items()},
+    }
+    if _is_wrapped(config):
+        flags |= {f"{attention}_{name}": value for name, value in config.switches.items()}
+    if attention == "biblosa":  # 0 would have fairseq derive another number from its data
+        for layer in model.encoder.layers:
+            flags["biblosa_block_length"] = layer.self_attn.block_length
+    return flags
+
+
+def _is_wrapped(config: Any) -> bool:
+    """Whether an encoder's attention is the plugin's in fairseq, not fairseq's own."""
+    own = config.attention_config
+    plain = type(own).make(attention_dropout=config.attention_dropout)
+    return bool(config.attention != "multihead" or own != plain)
 
 
 def ours_of(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -74,27 +176,23 @@ def ours_of(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for name, tensor in weights.items():
         if name.endswith((".version", "._float_tensor", ".embed_positions.weights")):
             continue
-        new = name.replace(WRAPPED, ".self_attn.")
+        new = name.replace(_WRAPPED, ".self_attn.")
         for theirs, ours in _NAMES:
             new = new.replace(theirs, ours)
         found[new] = tensor
     return found
 
 
-def fairseqs_of(weights: Mapping[str, Tensor], wrapped: str) -> dict[str, Tensor]:
-    """Our weights under fairseq's names.
-
-    Args:
-        weights: by name.
-        wrapped: ``WRAPPED`` if the encoder's attention is the plugin's, else empty.
-    """
-    found = {}
-    for name, tensor in weights.items():
+def fairseqs_of(model: Any) -> dict[str, Tensor]:
+    """The weights of a model of ours under fairseq's names."""
+    version = torch.tensor([3.0])
+    found = {"encoder.version": version, "decoder.version": version.clone()}
+    wrapped = _is_wrapped(model.config)
+    for name, tensor in model.state_dict().items():
         old = name
         for theirs, ours in _NAMES:
             old = old.replace(ours, theirs)
         if wrapped and old.startswith("encoder."):
-            old = old.replace(".self_attn.", wrapped)
+            old = old.replace(".self_attn.", _WRAPPED)
         found[old] = tensor
-    version = torch.tensor([3.0])
-    return {"encoder.version": version, "decoder.version": version.clone(), **found}
+    return found

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from selfattn.config import CONFIGS
 from selfattn.errors import UserError
+from selfattn.hf import SelfattnForConditionalGeneration, SelfattnTokenizer
 
 from .. import checkpoints, saved
 from ..files import read_object, writing
@@ -23,23 +22,6 @@ from ..translation.parts import find_parts
 from ..translation.prepare import SUMMARY, lowercased
 from . import names
 from .pieces import SPECIAL, build_tokenizer, read_dictionary
-
-# What fairseq's Transformer can be and these models cannot.
-_REFUSED = (
-    "adaptive_input",
-    "adaptive_softmax_cutoff",
-    "base_layers",
-    "character_embeddings",
-    "cross_self_attention",
-    "merge_src_tgt_embed",
-    "no_cross_attention",
-    "no_decoder_final_norm",
-    "relu_dropout",
-    "scale_attn",
-    "scale_fc",
-    "scale_heads",
-    "scale_resids",
-)
 
 
 @dataclass(frozen=True)
@@ -133,10 +115,8 @@ def read_model(
             f"the dictionaries of {place} are not those that {path} was trained with; name their "
             "folder with --data"
         )
-    from selfattn.hf import SelfattnForConditionalGeneration
-
     spm = found.get("sentencepiece_model")
-    config = config_of(flags, state["model"], path)
+    config = names.config_of(flags, state["model"], path)
     for name, language in zip(("source_lang", "target_lang"), languages, strict=True):
         setattr(config, name, language)
     if config.vocab_size != len(entries):
@@ -145,10 +125,14 @@ def read_model(
             f"{len(entries)}: it is another data's"
         )
     model = SelfattnForConditionalGeneration(config)
-    try:
-        model.load_state_dict(names.ours_of(state["model"]))
-    except RuntimeError as error:
-        raise UserError(f"the weights in {path} do not fit its flags: {error}") from None
+    weights = names.ours_of(state["model"])
+    given, own = ({n: t.shape for n, t in w.items()} for w in (weights, model.state_dict()))
+    if wrong := dict(given.items() ^ own.items()):
+        raise UserError(
+            f"{path} has --arch {flags.get('arch')}, and {min(wrong)} is not as in a Transformer "
+            "with its flags; only Transformers of fairseq's translation task are exported"
+        )
+    model.load_state_dict(weights)
     longest = config.max_position_embeddings
     return model, tokenizer_of(place, entries, Path(spm) if spm else None, longest), spm
 
@@ -165,59 +149,11 @@ def tokenizer_of(place: Path, entries: Sequence[str], spm: Path | None, longest:
     Raises:
         UserError: as for ``build_tokenizer``.
     """
-    from selfattn.hf import SelfattnTokenizer
-
     return SelfattnTokenizer(
         tokenizer_object=build_tokenizer(entries, spm, bool(lowercased(place))),
         known=len(entries),
         model_max_length=longest,
         **dict(zip(("bos_token", "pad_token", "eos_token", "unk_token"), SPECIAL, strict=True)),
-    )
-
-
-def config_of(flags: Mapping[str, Any], weights: Mapping[str, Tensor], path: Path) -> Any:
-    """The configuration of a checkpoint's model.
-
-    Args:
-        flags: of the model.
-        weights: by name.
-        path: the checkpoint, for messages.
-
-    Raises:
-        UserError: if these models cannot be like it.
-    """
-    from selfattn.hf import SelfattnConfig
-
-    if "decoder.embed_tokens.weight" not in weights or "encoder_embed_dim" not in flags:
-        raise UserError(f"{path} is not a Transformer of fairseq's translation task")
-    for name in _REFUSED:
-        if flags.get(name):
-            raise UserError(
-                f"{path} was trained with --{name.replace('_', '-')}, which is not exported"
-            )
-    for name in ("embed_dim", "learned_pos"):
-        sides = [flags.get(f"{side}_{name}") for side in ("encoder", "decoder")]
-        if sides[0] != sides[1]:
-            raise UserError(
-                f"{path} has --encoder-{name.replace('_', '-')} {sides[0]}, but {sides[1]} in its "
-                "decoder; only models where they are equal are exported"
-            )
-    positions = "learned" if flags["encoder_learned_pos"] else "sinusoidal"
-    share = "output" if flags.get("share_decoder_input_output_embed") else "none"
-    name = "multihead"
-    if any(names.WRAPPED in weight for weight in weights):
-        name = flags.get("encoder_attention", "mtsa")
-    stored = {s: flags.get(f"{name}_{s}") for s in CONFIGS[name].switch_names()}
-    given = {s: value for s, value in stored.items() if f"{name}_{s}" in flags}
-    return SelfattnConfig(
-        vocab_size=len(weights["decoder.embed_tokens.weight"]),
-        attention=name,
-        preset=flags.get(f"{name}_preset"),
-        switches={**CONFIGS[name].formerly, **given},
-        positions="none" if flags.get("no_token_positional_embeddings") else positions,
-        share_embeddings="all" if flags.get("share_all_embeddings") else share,
-        scale_embedding=not flags.get("no_scale_embedding"),
-        **{field: flags[flag] for flag, field in names.FIELDS.items() if flag in flags},
     )
 
 
@@ -227,8 +163,6 @@ def read_folder(folder: Path) -> tuple[Any, Any]:
     Raises:
         UserError: if it holds no translation model of this project, or is broken.
     """
-    from selfattn.hf import SelfattnForConditionalGeneration, SelfattnTokenizer
-
     if not translates(folder / WEIGHTS):
         held = read_object(folder / CONFIG).get("architectures")
         raise UserError(f"{folder} holds {held}, not a translation model of this project")
@@ -258,41 +192,19 @@ def to_fairseq(folder: Path, path: Path) -> None:
             dictionaries lie there already.
     """
     model, tokenizer = read_folder(folder)
-    names.check_fairseq_has(model.config, folder / CONFIG)
-    entries = list(tokenizer.convert_ids_to_tokens(list(range(model.config.vocab_size))))
-    if tuple(entries[: len(SPECIAL)]) != SPECIAL or None in entries:
-        raise UserError(f"{folder}: a vocabulary of fairseq begins with {', '.join(SPECIAL)}")
-    flags, attention = model.config, model.config.attention
-    wrapped = names.WRAPPED if attention != "multihead" or not _is_plain(flags) else ""
-    args = {
-        "arch": f"transformer_{attention if attention != 'multihead' else 'mtsa'}",
+    args = names.flags_of(model, folder / CONFIG) | {
         "task": "translation",
         "criterion": "cross_entropy",
         "optimizer": "adam",
-        "source_lang": getattr(flags, "source_lang", None) or "src",
-        "target_lang": getattr(flags, "target_lang", None) or "tgt",
+        "source_lang": getattr(model.config, "source_lang", None) or "src",
+        "target_lang": getattr(model.config, "target_lang", None) or "tgt",
         "data": str(path.parent),
         "left_pad_source": True,
         "left_pad_target": False,
-        "encoder_attention": attention,
-        "decoder_embed_dim": flags.hidden_size,
-        "decoder_input_dim": flags.hidden_size,
-        "decoder_output_dim": flags.hidden_size,
-        "encoder_learned_pos": flags.positions == "learned",
-        "decoder_learned_pos": flags.positions == "learned",
-        "no_token_positional_embeddings": flags.positions == "none",
-        "no_scale_embedding": not flags.scale_embedding,
-        "share_all_embeddings": flags.share_embeddings == "all",
-        "share_decoder_input_output_embed": flags.share_embeddings != "none",
-        "max_source_positions": flags.max_position_embeddings,
-        f"{attention}_preset": flags.preset,
-        **{flag: getattr(flags, field) for flag, field in names.FIELDS.items()},
     }
-    if wrapped:
-        args |= {f"{attention}_{name}": value for name, value in flags.switches.items()}
-    if attention == "biblosa":  # 0 would have fairseq derive another number from its data
-        for layer in model.encoder.layers:
-            args["biblosa_block_length"] = layer.self_attn.block_length
+    entries = list(tokenizer.convert_ids_to_tokens(list(range(model.config.vocab_size))))
+    if tuple(entries[: len(SPECIAL)]) != SPECIAL or None in entries:
+        raise UserError(f"{folder}: a vocabulary of fairseq begins with {', '.join(SPECIAL)}")
     task_state = {
         vocabulary.FINGERPRINTS: dict.fromkeys(
             ("source", "target"), vocabulary.fingerprint(entries)
@@ -315,13 +227,7 @@ def to_fairseq(folder: Path, path: Path) -> None:
     for name, content in beside.items():
         with writing(path.parent / name) as file:
             file.write(content)
-    saved.write(checkpoint(names.fairseqs_of(model.state_dict(), wrapped), args, task_state), path)
-
-
-def _is_plain(config: Any) -> bool:
-    """Whether a multi-head encoder is fairseq's own, without a switch."""
-    own = config.attention_config
-    return bool(own == type(own).make(attention_dropout=config.attention_dropout))
+    saved.write(checkpoint(names.fairseqs_of(model), args, task_state), path)
 
 
 def set_search(settings: Any, search: Search) -> None:

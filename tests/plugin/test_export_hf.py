@@ -22,6 +22,7 @@ from selfattn_experiments.commands.show import find  # noqa: E402
 from selfattn_experiments.commands.verbs import VERBS  # noqa: E402
 from selfattn_tasks import checkpoints  # noqa: E402
 from selfattn_tasks.hf import pieces, translation  # noqa: E402
+from selfattn_tasks.hf.names import config_of  # noqa: E402
 from selfattn_tasks.hf.translator import Translator  # noqa: E402
 from selfattn_tasks.text import clean_line  # noqa: E402
 from selfattn_tasks.translation import vocabulary  # noqa: E402
@@ -316,8 +317,24 @@ def test_what_is_not_exported(exported, prepared, tmp_path):
     for flags, message in (
         ({}, "is not a Transformer"),
         ({"encoder_embed_dim": 4, "cross_self_attention": True}, "--cross-self-attention"),
-        ({"encoder_embed_dim": 4, "decoder_embed_dim": 8}, "--encoder-embed-dim 4, but 8"),
-    ):
+        ({"encoder_embed_dim": 4, "decoder_embed_dim": 8}, "-dim 4, but --decoder-embed-dim 8;"),
+        (
+            {"encoder_embed_dim": 4, "decoder_embed_dim": 4, "decoder_output_dim": 2},
+            "--decoder-embed-dim 4, but --decoder-output-dim 2; only models where they are equal",
+        ),
+        (
+            {
+                "encoder_embed_dim": 4, "encoder_learned_pos": True, "decoder_learned_pos": True,
+                "max_source_positions": 9, "max_target_positions": 8,
+            },
+            "--max-source-positions 9, but --max-target-positions 8",
+        ),
+    ):  # fmt: skip
         with pytest.raises(UserError, match=message):
-            translation.config_of(flags, weights, path)
+            config_of(flags, weights, path)
+    for change in ("encoder.layers.0.conv.weight", "decoder.layers.0.fc1.weight"):
+        state = checkpoints.read(path)
+        state["model"][change] = torch.zeros(2)
+        with pytest.raises(UserError, match=r"has --arch transformer_mtsa_tiny, and .*; only Tra"):
+            translation.to_hf(state, tmp_path / "hf", path, str(prepared / "data-bin"))
     assert not (tmp_path / "hf").exists()
