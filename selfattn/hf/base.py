@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
+from transformers.cache_utils import Cache
 
 from ..errors import UserError
 from ..masks import holds, padding_from_attention_mask
@@ -64,7 +65,8 @@ class SelfattnPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
             given: arguments of ``forward`` that it does not name.
 
         Raises:
-            UserError: if they hold a mask, or they or the configuration ask for what no model has.
+            UserError: if they hold a mask or a cache, or they or the configuration ask for what no
+                model has.
         """
         for name, where in self._lacks.items():
             if given.get(name, getattr(self.config, name)):
@@ -74,6 +76,12 @@ class SelfattnPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
                 raise UserError(
                     f"{name} is given, but these models read attention_mask alone, 1 for tokens "
                     "to keep and 0 for padding"
+                )
+        for name, value in given.items():
+            if isinstance(value, Cache):  # without it, generate() would go on from nothing
+                raise UserError(
+                    f"{name} is a cache, but this model takes none by that name; "
+                    "transformers 5.4 to 5.24 are known to work"
                 )
 
 

@@ -1,8 +1,12 @@
-"""The cache of a beam search."""
+"""The cache of a beam search, and what transformers calls a cache."""
 
 import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+from transformers.modeling_outputs import Seq2SeqLMOutput
+
+# The argument and the output: "cache" since transformers 5.24, "past_key_values" before.
+CACHE = "cache" if "cache" in Seq2SeqLMOutput.__dataclass_fields__ else "past_key_values"
 
 
 class BeamCache(EncoderDecoderCache):  # type: ignore[misc]

@@ -88,7 +88,7 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
     """
 
     model_type = "selfattn"
-    keys_to_ignore_at_inference = ["past_key_values"]  # Trainer adds a list to it
+    keys_to_ignore_at_inference = ["cache", "past_key_values"]  # Trainer adds a list to it
 
     vocab_size: int = 4000
     attention: str = "mtsa"

@@ -12,6 +12,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from ..errors import UserError, check_integer
 from ..layers.base import join_heads, split_heads, xavier_linear
 from ..layers.dropout import Dropout
+from .cache import CACHE
 from .config import SelfattnConfig
 from .encoder import Embeddings, FeedForward
 
@@ -112,10 +113,11 @@ class DecoderLayer(GradientCheckpointingLayer):  # type: ignore[misc]
         source: Tensor,
         visible: Tensor | None,
         source_visible: Tensor | None,
-        past_key_values: EncoderDecoderCache | None = None,
+        **kept: EncoderDecoderCache | None,
     ) -> Tensor:
         """``(B, T, C)`` -> ``(B, T, C)``; see ``DecoderAttention.forward``."""
-        cache = past_key_values
+        # Under transformers' own name, by which gradient checkpointing finds and drops it.
+        cache = kept.get(CACHE)
         for norm, sublayer in (
             (self.self_attn_norm, lambda y: self.self_attn(y, y, visible, cache)),
             (self.encoder_attn_norm, lambda y: self.encoder_attn(y, source, source_visible, cache)),
@@ -174,7 +176,7 @@ class Decoder(nn.Module):
         for layer in self.layers:
             if states is not None:
                 states.append(x)
-            x = layer(x, source, visible, source_visible, past_key_values=cache)
+            x = layer(x, source, visible, source_visible, **{CACHE: cache})
         if states is not None:
             states.append(x)
         y: Tensor = self.norm(x)

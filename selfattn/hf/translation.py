@@ -14,7 +14,7 @@ from transformers.utils import can_return_tuple
 
 from ..errors import UserError, check_integer
 from .base import SelfattnPreTrainedModel, padding_of
-from .cache import BeamCache
+from .cache import CACHE, BeamCache
 from .config import SelfattnConfig
 from .decoder import Decoder
 from .encoder import SelfattnModel
@@ -77,6 +77,7 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         decoder_attention_mask: Tensor | None = None,
+        cache: EncoderDecoderCache | None = None,
         **others: Any,
     ) -> Seq2SeqLMOutput:
         """Logits of the next tokens.
@@ -87,10 +88,11 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             decoder_input_ids: target ``(B, T)`` behind the cache, padding on the right; by default
                 the labels, moved by one.
             encoder_outputs: of an earlier call, instead of ``input_ids``.
-            past_key_values: of an earlier call.
+            past_key_values: ``cache``, as transformers called it before 5.24.
             labels: target ``(B, T)``, -100 where none is asked for.
             use_cache: return a cache for the next call.
             decoder_attention_mask: of the target; only says where its padding is.
+            cache: of an earlier call.
             **others: see ``SelfattnModel.forward``.
 
         Returns:
@@ -117,20 +119,21 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             if labels is None:
                 raise UserError("give labels or decoder_input_ids, or call generate()")
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-        if use_cache and past_key_values is None:
-            past_key_values = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        cache = past_key_values if cache is None else cache
+        if use_cache and cache is None:
+            cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
         padding = padding_of(input_ids, attention_mask, self.config.pad_token_id, source)
         states: list[Tensor] | None = [] if asked else None
         rest = decoder_input_ids, source, padding
-        if isinstance(past_key_values, BeamCache):
-            logits = self._next(*rest, past_key_values, states)
+        if isinstance(cache, BeamCache):
+            logits = self._next(*rest, cache, states)
         else:
-            logits = self.lm_head(self.decoder(*rest, past_key_values, states))
+            logits = self.lm_head(self.decoder(*rest, cache, states))
         loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,
-            past_key_values=past_key_values,
+            **{CACHE: cache},
             decoder_hidden_states=None if states is None else tuple(states),
             encoder_last_hidden_state=source,
             encoder_hidden_states=getattr(encoder_outputs, "hidden_states", None),
@@ -243,10 +246,10 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
 
     def _beam_search(self, input_ids: Tensor, *, generation_config: Any, **kwargs: Any) -> Any:
         """transformers' hook: its search with a cache that knows which sentences are finished."""
-        given = getattr(kwargs.get("past_key_values"), "self_attention_cache", None)
+        given = getattr(kwargs.get(CACHE), "self_attention_cache", None)
         search = None
         if isinstance(given, DynamicCache) and not (given.offloading or given.get_seq_length()):
-            search = kwargs["past_key_values"] = BeamCache(generation_config.num_beams)
+            search = kwargs[CACHE] = BeamCache(generation_config.num_beams)
         token = _SEARCH.set(search)
         try:
             return super()._beam_search(input_ids, generation_config=generation_config, **kwargs)
