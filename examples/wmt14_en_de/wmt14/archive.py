@@ -18,8 +18,8 @@ def member_lines(archive: Path, name: str) -> Iterator[bytes]:
     A line ends at ``\\n`` and nowhere else: corpora hold bare carriage returns inside of sentences.
 
     Args:
-        archive (Path): a tar archive, compressed in any way that Python knows.
-        name (str): the file's name; in which folder of the archive it lies does not matter.
+        archive: a tar archive, compressed in any way that Python knows.
+        name: of the file, in whatever folder of the archive.
 
     Raises:
         UserError: if there is no such archive, it is damaged, or it holds no such file.

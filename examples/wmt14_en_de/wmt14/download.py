@@ -48,11 +48,11 @@ def fetch(url: str, path: Path, *, size: int, digest: str, show: Show) -> None:
     What has arrived is kept as ``PATH.part``; ``path`` appears when the checksum is right.
 
     Args:
-        url (str): ``http``, ``https`` or ``file``.
-        path (Path): the file to make.
-        size (int): bytes that it must have.
-        digest (str): ``sha256:HEX`` or ``md5:HEX``.
-        show (Callable): takes a line of progress now and then.
+        url: ``http``, ``https`` or ``file``.
+        path: the file to make.
+        size: bytes that it must have.
+        digest: ``sha256:HEX``.
+        show: takes a line of progress now and then.
 
     Raises:
         UserError: if the server cannot be reached, refuses, stops sending again and again, or sends

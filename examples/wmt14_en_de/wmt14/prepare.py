@@ -203,23 +203,17 @@ def _encode(
 def _binarise(
     folder: Path, destination: Path, counts: Mapping[str, Any], options: Options, show: Show
 ) -> dict[str, Any]:
-    """fairseq-preprocess; its progress is read off the size of what it has written."""
+    """fairseq-preprocess."""
     total = sum(
         part[f"{language} pieces"] + part["kept"]
         for part in counts.values()
         for language in LANGUAGES
     )
-    dictionary = destination / "vocabulary" / "dict.txt"
-    # fairseq stores ids of up to 65,499 symbols in two bytes.
-    width = 2 if dictionary.read_bytes().count(b"\n") + 4 < 65500 else 4
-    progress = Progress(show, "data-bin", total, "pieces")
-    preprocess(
-        destination / "encoded", folder, LANGUAGES, ["test"], workers=options.workers,
-        dictionary=dictionary,
-        watch=lambda: progress.to(
-            min(total, sum(path.stat().st_size for path in folder.glob("*.bin")) // width)
-        ),
-    )  # fmt: skip
+    with ticking(show, f"data-bin: binarising {total:,} pieces"):
+        preprocess(
+            destination / "encoded", folder, LANGUAGES, ["test"], workers=options.workers,
+            dictionary=destination / "vocabulary" / "dict.txt",
+        )  # fmt: skip
     # It holds the time of day, and nothing that the counts do not say.
     (folder / "preprocess.log").unlink(missing_ok=True)
     symbols = (folder / "dict.en.txt").read_bytes().count(b"\n") + 4

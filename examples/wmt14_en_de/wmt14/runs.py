@@ -49,36 +49,20 @@ _S2T_BIAS = {1: 5.0, 2: 0.0}
 
 @dataclass(frozen=True)
 class Run:
-    """One checkpoint's translation of the test set.
+    """One checkpoint's translation of the test set."""
 
-    Args:
-        checkpoint: ``last`` or ``average16``, for example.
-        setup: 1 or 2 by its warm-up; None for any other.
-        attention: of the encoder.
-        seed: of the training.
-        updates: that the checkpoint has seen.
-        parameters: of the model; shared ones count once.
-        departures: what is not as published.
-        scores: by flavour of BLEU.
-    """
-
-    checkpoint: str
-    setup: int | None
-    attention: str
+    checkpoint: str  # last or average16, for example
+    setup: int | None  # 1 or 2 by its warm-up, None for any other
+    attention: str  # of the encoder
     seed: int
-    updates: int
-    parameters: int
-    departures: tuple[str, ...]
-    scores: Mapping[str, Score]
+    updates: int  # that the checkpoint has seen
+    parameters: int  # shared ones count once
+    departures: tuple[str, ...]  # what is not as published
+    scores: Mapping[str, Score]  # by flavour of BLEU
 
 
 def describe(checkpoint: Path, name: str, scores: Mapping[str, Score]) -> Run:
-    """Read off a checkpoint what it is.
-
-    Args:
-        checkpoint: the file that translated.
-        name: what to call it.
-        scores: by flavour.
+    """Read off a checkpoint what it is, and call it ``name``.
 
     Raises:
         UserError: if the file is not a fairseq checkpoint.
@@ -115,10 +99,7 @@ def batch_tokens(flags: Mapping[str, Any]) -> int:
 def departures(flags: Mapping[str, Any], setup: int, updates: int) -> list[str]:
     """How a training departs from the published one.
 
-    Args:
-        flags: of fairseq-train, as argparse spells them, and ``batch``.
-        setup: 1 or 2.
-        updates: how many there were.
+    ``flags`` are fairseq-train's, as argparse spells them, and ``batch``.
     """
     wanted = SETUPS[setup] | _switches(flags, _S2T_BIAS[setup])
     found = [

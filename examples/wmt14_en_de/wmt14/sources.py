@@ -20,40 +20,24 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Archive:
-    """A file to download.
-
-    Args:
-        name: of the file.
-        url: where it is.
-        bytes: its size.
-        digest: ``sha256:HEX``.
-    """
+    """A file to download."""
 
     name: str
     url: str
     bytes: int
-    digest: str
+    digest: str  # sha256:HEX
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Two files of one archive whose lines, or segments, belong together.
+    """Two files of one archive whose lines, or segments (in ``.sgm``), belong together."""
 
-    Args:
-        name: how messages and counts call it.
-        part: one of PARTS.
-        archive: the archive's name.
-        source: name of the English file; ``.sgm`` files hold segments, others lines.
-        target: likewise of the German one.
-        pairs: how many there must be; None if no source is known for the number.
-    """
-
-    name: str
-    part: str
+    name: str  # how messages and counts call it
+    part: str  # of PARTS
     archive: str
-    source: str
-    target: str
-    pairs: int | None
+    source: str  # the English file
+    target: str  # the German one
+    pairs: int | None  # how many there must be, if that is known
 
 
 @dataclass(frozen=True)

@@ -28,14 +28,13 @@ def run_step(
     another size.
 
     Args:
-        folder (Path): the step's own folder; its name is the step's name.
-        inputs (Mapping): all that the result depends on: options, checksums of what is read.
-        make (Callable): fills a folder and returns the counts to remember.
-        show (Callable): takes a line.
+        folder: the step's own folder; its name is the step's name.
+        inputs: all that the result depends on: options, checksums of what is read.
+        make: fills a folder and returns the counts to remember.
+        show: takes a line.
 
     Returns:
-        dict: ``inputs``, ``counts`` and ``files`` (bytes and SHA-256 by name), which
-        ``step.json`` in the folder holds too.
+        ``inputs``, ``counts`` and ``files`` (bytes and SHA-256 by name), as in ``step.json``.
     """
     record = read_json(folder / RECORD, "inputs", "counts", "files")
     # Compared as it is written, where a tuple is a list.
