@@ -15,6 +15,7 @@ from .figures import COLOURS, new_figure
 _ROOMY, _TIGHT, _SQUARE, _WIDEST = 0.26, 0.135, 3.2, 10.0
 # Labels closer than this would touch.
 _LABEL_PITCH = 0.11
+_MARGIN = 0.25
 _LONGEST_LABEL = 18
 MARKED = COLOURS[1]
 INK, PALE = "#333333", "#777777"
@@ -178,18 +179,18 @@ def text_width(text: str, size: float = 9.0) -> float:
     return len(text) * size * 0.7 / 72
 
 
-def stack(sections: Sequence[Section], margin: float = 0.25) -> Any:
+def stack(sections: Sequence[Section]) -> Any:
     """A figure with the sections below each other.
 
     Raises:
         UserError: if matplotlib is not installed.
     """
-    width = max(section.width for section in sections) + 2 * margin
-    height = sum(section.height for section in sections) + 2 * margin
+    width = max(section.width for section in sections) + 2 * _MARGIN
+    height = sum(section.height for section in sections) + 2 * _MARGIN
     figure = new_figure(width, height)
     figure.set_layout_engine("none")  # every place is known
-    top = margin
+    top = _MARGIN
     for section in sections:
-        section.draw(Place(figure, margin, top))
+        section.draw(Place(figure, _MARGIN, top))
         top += section.height
     return figure

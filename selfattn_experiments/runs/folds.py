@@ -24,6 +24,7 @@ class Fold(Run):
     def __init__(self, identity: Identity, system: str, seed: int, folds: Folds, fold: int) -> None:
         super().__init__(identity, system, seed, fold)
         self._folds, self._fold = folds, fold
+        self._fold_flags = folds.flags(fold)
         (test,) = self.grid.tests
         self._part = self.folder / f"{test}.part.jsonl"
         self._checkpoints = self.folder / "checkpoints"
@@ -46,9 +47,6 @@ class Fold(Run):
     def _is_trained(self) -> bool:
         # Tested, and then something of its record was changed or removed: what tests it is gone.
         return self._checkpoints.is_dir() and super()._is_trained()
-
-    def _train(self, slot: Slot, extra: Sequence[str] = ()) -> Step:
-        return super()._train(slot, [*extra, *self._folds.flags(self._fold)])
 
 
 class FoldedRun(Run):

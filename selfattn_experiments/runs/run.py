@@ -1,6 +1,5 @@
 """One run in its folder: what is done in it, and what is left to do."""
 
-import shlex
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -49,6 +48,7 @@ class Run:
         self._files = identity.files(system)
         self._test = identity.test()
         self._scores: dict[str, Scores] = {}
+        self._fold_flags: Sequence[str] = ()
 
     def check(self) -> None:
         """Refuse a folder that holds something else.
@@ -110,7 +110,10 @@ class Run:
         Raises:
             UserError: if the last checkpoint cannot be read.
         """
-        steps = [] if self._is_trained() else [self._train(slot)]
+        steps = []
+        if not self._is_trained():
+            command = self.train_command(slot)
+            steps.append(Step("train", "fairseq-train", command, self.log, done=self._mark_trained))
         if self.grid.average is not None:
             by = "update" if self.grid.saves_by_update(self.system) else "epoch"
             command = again(
@@ -121,13 +124,6 @@ class Run:
         self._scores = {}
         steps += [self._apply(slot, test) for test in self.grid.tests]
         return steps
-
-    def command_lines(self, slot: Slot) -> list[str]:
-        """The commands of the whole run, for a reader."""
-        return [
-            shlex.join(step.command) + (f" > {step.output}" if step.output else "")
-            for step in self.steps(slot)
-        ]
 
     @property
     def checkpoint(self) -> Path:
@@ -140,13 +136,13 @@ class Run:
         """What the model makes of a test set, as its command writes it."""
         return self.folder / f"{test}.{self.grid.task.output}"
 
-    def train_command(self, slot: Slot, extra: Sequence[str] = ()) -> list[str]:
+    def train_command(self, slot: Slot) -> list[str]:
         """fairseq-train; when started again, it resumes from its last checkpoint."""
         grid, folder = self.grid, self.folder
         return [
             sys.executable, "-m", "fairseq_cli.train", str(grid.data),
             "--user-dir", str(grid.user_dir), *grid.task.train_flags, *grid.systems[self.system],
-            *extra, "--seed", str(self.seed), "--save-dir", str(folder / "checkpoints"),
+            *self._fold_flags, "--seed", str(self.seed), "--save-dir", str(folder / "checkpoints"),
             "--tensorboard-logdir", str(folder / "tensorboard"), "--log-format", "json",
             *([] if slot.gpus else ["--cpu"]),
         ]  # fmt: skip
@@ -172,10 +168,6 @@ class Run:
             "--input", str(self.grid.tests[test]), "--output", str(self.output(test)),
             *task.predict_flags, *self.grid.generate, *(["--device", "cuda"] if slot.gpus else []),
         )  # fmt: skip
-
-    def _train(self, slot: Slot, extra: Sequence[str] = ()) -> Step:
-        command = self.train_command(slot, extra)
-        return Step("train", "fairseq-train", command, self.log, done=self._mark_trained)
 
     def _is_trained(self) -> bool:
         if read_json(self.folder / "trained.json", *_TRAINED) is not None:

@@ -1,6 +1,7 @@
 """One call of the runner: lock the grid, check it, run it, summarise it."""
 
 import fnmatch
+import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -118,7 +119,9 @@ def dry_run(grid: Grid, options: Options) -> int:
     slot = _slots(grid, options)[0]
     for run in runs_of(grid, options.only):
         if run.record() is None:
-            print(f"# {run.name}", *run.command_lines(slot), sep="\n")
+            print(f"# {run.name}")
+            for step in run.steps(slot):
+                print(shlex.join(step.command) + (f" > {step.output}" if step.output else ""))
     return 0
 
 

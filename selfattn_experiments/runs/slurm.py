@@ -96,7 +96,7 @@ def _options(words: Sequence[str]) -> list[str]:
     """One text for each flag with its values."""
     options: list[str] = []
     for word in words:
-        if word.startswith("-") or not options:
+        if word.startswith("-"):
             name, equals, value = word.partition("=")
             options.append(name + equals + (_quoted(value) if value else ""))
         else:

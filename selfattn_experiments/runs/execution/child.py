@@ -28,8 +28,8 @@ from .slots import Slot
 
 # A training of several processes needs some seconds to end.
 _GRACE = 10.0
-# How many bytes at the end of a log are read.
-_TAIL = 8192
+# How much of the end of a log is read, in bytes, and shown, in lines.
+_TAIL, _SHOWN = 8192, 8
 # A killed runner has recorded all but this many seconds.
 _BEAT = 10.0
 # What is read of an attempt.
@@ -147,7 +147,7 @@ def _headline(step: Step) -> str:
     return f"$ {shlex.join(step.command)}\n"
 
 
-def tail(step: Step, lines: int = 8) -> list[str]:
+def tail(step: Step) -> list[str]:
     """The command and the last non-empty lines that it wrote, nothing of earlier attempts."""
     for path in (step.log, step.output):
         if path is not None and path.is_file():
@@ -155,7 +155,7 @@ def tail(step: Step, lines: int = 8) -> list[str]:
             found = [line for line in (command + text).splitlines() if line.strip()]
             # Nothing but the command: the reason is in the other file, if anywhere.
             if len(found) > 1 or path is step.output or step.output is None:
-                return found[-lines:]
+                return found[-_SHOWN:]
     return []
 
 
