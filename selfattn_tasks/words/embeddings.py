@@ -8,7 +8,6 @@ import zlib
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 import torch
@@ -107,9 +106,8 @@ def read_vectors(path: Path, only: Container[str] | None = None) -> WordVectors:
             )
         if word in words or (only is not None and word not in only):
             continue
-        row = _values(path, number, fields[-width:])
         words[word] = len(rows)
-        rows.append(row)
+        rows.append(_values(path, number, fields[-width:]))
         if not len(rows) % _PROGRESS_EVERY:
             logger.info("read %s word vectors from %s", f"{len(rows):,}", path)
     if header is not None and header[0] != count:
@@ -170,8 +168,9 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Numbered lines without their ends."""
     number = 0
     try:
-        with _open(path) as file:
-            for number, line in enumerate(file, 1):
+        with path.open("rb") as file:
+            zipped = file.peek(2)[:2] == b"\x1f\x8b"
+            for number, line in enumerate(gzip.GzipFile(fileobj=file) if zipped else file, 1):
                 if not line.endswith(b"\n"):  # perhaps within a number, where nothing shows it
                     raise UserError(
                         f"{path}, line {number}: no line end, so that the file seems cut off; "
@@ -184,12 +183,6 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         raise UserError(f"the word vectors {path} cannot be read: {reason}") from None
     except UnicodeDecodeError:
         raise UserError(f"{path}, line {number}: the word is not UTF-8 text") from None
-
-
-def _open(path: Path) -> IO[bytes]:
-    with path.open("rb") as file:
-        zipped = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path) if zipped else path.open("rb")  # type: ignore[return-value]
 
 
 def _is_number(text: str) -> bool:

@@ -48,15 +48,15 @@ def _draw_jointly(attention: SelfAttention, draw: Callable[[Tensor], None]) -> l
     linear = [m for m in maps if isinstance(m, nn.Linear)]
     if len(linear) < 3 or len({m.in_features for m in linear}) > 1:
         return []
-    sizes = [m.out_features for m in linear]
     done = []
-    for name, more in (("weight", (linear[0].in_features,)), ("bias", ())):
+    for name in ("weight", "bias"):
         parameters = [getattr(m, name) for m in linear]
         if any(parameter is None for parameter in parameters):
             continue
-        joint = torch.empty(sum(sizes), *more)
+        joint = torch.cat([p.data for p in parameters])
         _draw_any(joint, draw)
-        for parameter, part in zip(parameters, joint.split(sizes), strict=True):
+        parts = joint.split([len(p) for p in parameters])
+        for parameter, part in zip(parameters, parts, strict=True):
             parameter.data.copy_(part)
             done.append(id(parameter))
     return done

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -37,18 +38,20 @@ class Vocabulary:
     labels: tuple[str, ...]
     frozen: tuple[str, ...] = ()
     alphabet: str = ""
-    _rows: dict[str, int] = field(init=False, repr=False, compare=False)
-    _numbers: dict[str, int] = field(init=False, repr=False, compare=False)
-    _letters: dict[str, int] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def _rows(self) -> dict[str, int]:
         # Words of the training come last: they win where both lists hold a word.
         table = enumerate((*self.words, *self.frozen), FIRST_WORD)
-        rows = {word: row for row, word in reversed(list(table))}
-        object.__setattr__(self, "_rows", rows)
-        object.__setattr__(self, "_numbers", {tag: i for i, tag in enumerate(self.labels)})
-        letters = {letter: i for i, letter in enumerate(self.alphabet, FIRST_CHARACTER)}
-        object.__setattr__(self, "_letters", letters)
+        return {word: row for row, word in reversed(list(table))}
+
+    @cached_property
+    def _labels(self) -> dict[str, int]:
+        return {label: number for number, label in enumerate(self.labels)}
+
+    @cached_property
+    def _letters(self) -> dict[str, int]:
+        return {letter: row for row, letter in enumerate(self.alphabet, FIRST_CHARACTER)}
 
     @property
     def trained_rows(self) -> int:
@@ -73,9 +76,9 @@ class Vocabulary:
         return [self._row(word) for word in words]
 
     def _row(self, word: str) -> int:
-        rows = [self._rows.get(form) for form in (word, word.lower())]
-        trained = [row for row in rows if row is not None and row < self.trained_rows]
-        return (trained or [row for row in rows if row is not None] or [UNKNOWN])[0]
+        rows = [self._rows[form] for form in (word, word.lower()) if form in self._rows]
+        # min() takes the first of equals: the word as it stands.
+        return min(rows, key=lambda row: row >= self.trained_rows, default=UNKNOWN)
 
     def spell(self, words: Iterable[str]) -> list[tuple[int, ...]]:
         """Numbers of the characters of words as they stand; empty without an alphabet."""
@@ -89,7 +92,7 @@ class Vocabulary:
 
     def label(self, label: str) -> int | None:
         """Number of a label; None if training never saw it."""
-        return self._numbers.get(label)
+        return self._labels.get(label)
 
     def with_frozen(self, words: Iterable[str], most: int | None = None) -> Vocabulary:
         """The same words and labels, and the first ``most`` of ``words`` that training lacks."""
@@ -104,9 +107,16 @@ class Vocabulary:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Vocabulary:
-        """What :meth:`state` gave."""
+        """What :meth:`state` gave.
+
+        Raises:
+            KeyError: if a list is missing.
+            TypeError: if one holds what is no word.
+        """
         words, labels, frozen = (tuple(state[name]) for name in ("words", "labels", "frozen"))
-        return cls(words, labels, frozen, state.get("alphabet", ""))
+        vocabulary = cls(words, labels, frozen, state.get("alphabet", ""))
+        hash(vocabulary)  # raises here what a look-up would raise later
+        return vocabulary
 
 
 def differences(ours: Vocabulary, other: Vocabulary) -> str:
