@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 # Of each sentence, shape (sentences, columns), and summed, shape (..., columns); scores too.
 SentenceCounts = NDArray[Any]
@@ -77,7 +77,7 @@ class Metric(ABC):
         """Scores from summed counts, shape (..., columns) to (...)."""
 
 
-def compact(rows: Sequence[Sequence[float]]) -> SentenceCounts:
+def compact(rows: ArrayLike) -> SentenceCounts:
     """Store rows of counts in the smallest unsigned integers that hold them."""
     # TER gives the length of the one reference as a float.
     table = np.array(rows, dtype=np.uint64)
@@ -86,6 +86,6 @@ def compact(rows: Sequence[Sequence[float]]) -> SentenceCounts:
 
 def percent(part: Counts, whole: Counts) -> Counts:
     """100 * part / whole, or 0 where the whole is 0; both have the same shape."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share: Counts = np.where(whole > 0, 100.0 * part / whole, 0.0)
+    zeros = np.zeros(np.shape(whole))
+    share: Counts = np.divide(100.0 * part, whole, out=zeros, where=whole > 0)
     return share

@@ -227,19 +227,15 @@ def first_fault(pair: Pair, options: Cleaning, *, training: bool) -> tuple[str, 
     Returns:
         a short reason to count, the side (0 source, 1 target) and a sentence.
     """
-    for side, sentence in enumerate(pair):
-        if not sentence:
+    for side, text in enumerate(pair):
+        if not text:
             return "empty", side, "the line is empty"
-        words = sentence.count(" ") + 1
+        words = text.count(" ") + 1
         if words > options.max_length:
-            return (
-                "too long",
-                side,
-                f"{words} words are more than --max-length {options.max_length}",
-            )
-    shorter, longer = sorted(len(sentence) + 10 for sentence in pair)
-    if training and longer > options.max_ratio * shorter:
-        side = 0 if len(pair[0]) > len(pair[1]) else 1
+            sentence = f"{words} words are more than --max-length {options.max_length}"
+            return "too long", side, sentence
+    source, target = (len(text) + 10 for text in pair)
+    if training and max(source, target) > options.max_ratio * min(source, target):
         sentence = f"one side is more than --max-ratio {options.max_ratio:g} times the other"
-        return "odd ratio", side, sentence
+        return "odd ratio", int(target > source), sentence
     return None

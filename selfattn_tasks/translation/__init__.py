@@ -5,16 +5,3 @@ test, ``vocabulary`` learns and applies SentencePiece, ``binarise`` runs fairseq
 ``prepare`` does all of it. ``outputs`` reads translations, ``metrics`` scores them, and
 ``output_warnings`` warns about what spoils the scores.
 """
-
-from ..text import Cleaning, clean_pairs, read_pairs
-from .prepare import Options, prepare
-from .split import split_pairs
-
-__all__ = [
-    "Cleaning",
-    "Options",
-    "clean_pairs",
-    "prepare",
-    "read_pairs",
-    "split_pairs",
-]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from selfattn.errors import UserError
@@ -24,7 +22,6 @@ def preprocess(
     *,
     workers: int = 1,
     dictionary: Path | None = None,
-    watch: Callable[[], None] = lambda: None,
 ) -> None:
     """Run fairseq-preprocess with one dictionary for both languages.
 
@@ -35,7 +32,6 @@ def preprocess(
         tests: names of the test sets, in order.
         workers: number of processes.
         dictionary: the dictionary. Default: the pieces that occur in ``train``.
-        watch: called about once a second while it runs.
 
     Raises:
         UserError: if fairseq is not installed or its preprocessing fails.
@@ -53,29 +49,14 @@ def preprocess(
         command += ["--testpref", ",".join(str(encoded / name) for name in tests)]
     if dictionary is not None:
         command += ["--srcdict", str(dictionary)]
-    code, output = _watched(command, watch)
+    environment = os.environ | {"PYTHONWARNINGS": "ignore"}
+    with tempfile.TemporaryFile("w+", errors="replace") as log:
+        code = subprocess.run(
+            command, stdout=log, stderr=subprocess.STDOUT, env=environment
+        ).returncode
+        log.seek(0)
+        output = log.read()
     if code != 0:
         raise_if_disk_full(output, destination)
         last = next((line for line in reversed(output.splitlines()) if line.strip()), "no output")
         raise UserError(f"fairseq-preprocess ended with code {code}: {last.strip()}")
-
-
-def _watched(command: list[str], watch: Callable[[], None]) -> tuple[int, str]:
-    """Exit code and complete output of a command, which is terminated if this is interrupted."""
-    environment = os.environ | {"PYTHONWARNINGS": "ignore"}
-    with (
-        tempfile.TemporaryFile("w+", errors="replace") as output,
-        subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, env=environment
-        ) as process,
-    ):
-        try:
-            while process.poll() is None:
-                watch()
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(timeout=1)
-        except BaseException:
-            process.terminate()
-            raise
-        output.seek(0)
-        return process.returncode, output.read()

@@ -14,7 +14,7 @@ import numpy as np
 
 from selfattn.errors import UserError, needed
 
-from ..metric import Counts, Metric, SentenceCounts, compact
+from ..metric import Counts, Metric, SentenceCounts, compact, percent
 
 _ORDERS = 4  # BLEU: n-grams of 1 to 4 words
 _BETA2 = 4.0  # chrF2 weights recall twice: beta = 2
@@ -34,8 +34,8 @@ def bleu_scores(sums: Counts) -> Counts:
     # The k-th order without a match counts as 1 / 2^k of a match.
     zero = (correct == 0) & (total > 0)
     matches = np.where(zero, 0.5 ** np.cumsum(zero, axis=-1), correct)
+    precision = percent(matches, total)
     with np.errstate(divide="ignore", invalid="ignore"):
-        precision = np.where(total > 0, 100.0 * matches / total, 0.0)
         log = np.where(precision > 0, np.log(precision), _LOG_ZERO)
         short = np.where(words > 0, np.exp(np.minimum(0.0, 1.0 - reference / words)), 0.0)
     brevity = np.where(words < reference, short, 1.0)

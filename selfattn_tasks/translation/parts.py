@@ -38,10 +38,11 @@ def find_parts(
     there = [name for name in names if (folder / name).is_file()]
     if not there or (checkpoint_file is not None and len(there) < len(names)):
         raise UserError(f"{folder} holds no {' or '.join(n for n in names if n not in there)}")
-    dictionaries = folder if data is None else Path(data)
-    if data is not None and data.startswith("."):
-        dictionaries = folder / data
-    if data is None and not _has_dictionaries(folder):
+    if data is not None:
+        dictionaries = folder / data if data.startswith(".") else Path(data)
+    elif _has_dictionaries(folder):
+        dictionaries = folder
+    else:
         dictionaries = Path(_trained_on(folder / there[0])).absolute()
     if not _has_dictionaries(dictionaries):
         raise UserError(

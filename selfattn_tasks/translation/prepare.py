@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from selfattn.errors import UserError, check_integer
 
 from ..files import read_object, write_json, write_lines
 from ..folder import check_destination, hashes, new_folder
-from ..text import Cleaning, Pair, ParallelText, clean_pairs, read_pairs
+from ..text import Cleaning, Pair, ParallelText, clean_pairs, read_lines, read_pairs
 from . import vocabulary
 from .binarise import preprocess
 from .split import count_overlap, split_pairs
@@ -54,10 +55,7 @@ class Options:
         return self.source_lang, self.target_lang
 
     def __post_init__(self) -> None:
-        for flag, value in (
-            ("--source-lang", self.source_lang),
-            ("--target-lang", self.target_lang),
-        ):
+        for flag, value in zip(("--source-lang", "--target-lang"), self.languages, strict=True):
             if not _LANGUAGE.fullmatch(value):
                 raise UserError(f"{flag} is {value!r}, but must be letters, digits or underscores")
         if self.source_lang == self.target_lang:
@@ -163,7 +161,7 @@ def prepare(
                 for name, pairs in text.items()
                 if name != "train"
             },
-            "dictionary": _count_lines(folder / "data-bin" / f"dict.{options.source_lang}.txt"),
+            "dictionary": len(read_lines(folder / "data-bin" / f"dict.{options.source_lang}.txt")),
             "options": asdict(options)
             | ({"held_out": held_out, "seed": seed} if pair is not None else {}),
             "inputs": hashes(
@@ -232,10 +230,10 @@ def _write_text(
         if not all(fits):
             _refuse_or_report(name, fits, options, inputs)
             _drop(counts[name if name in inputs else "pair"], "too many pieces", fits.count(False))
-            text[name] = [pair for pair, keep in zip(pairs, fits, strict=True) if keep]
+            text[name] = list(compress(pairs, fits))
         pieces[name] = {}
-        for lang, side, encoded in zip(options.languages, (0, 1), sides, strict=True):
-            kept = [line for line, keep in zip(encoded, fits, strict=True) if keep]
+        for side, lang in enumerate(options.languages):
+            kept = list(compress(sides[side], fits))
             pieces[name][lang] = sum(map(len, kept))
             write_lines(folder / "encoded" / f"{name}.{lang}", [" ".join(line) for line in kept])
             if name != "train":
@@ -261,7 +259,3 @@ def _refuse_or_report(
             f"more than --max-length {limit} SentencePiece pieces, which --strict does not allow"
         )
     logger.info("%s: dropped %d pairs of more than %d pieces", name, fits.count(False), limit)
-
-
-def _count_lines(path: Path) -> int:
-    return path.read_bytes().count(b"\n")

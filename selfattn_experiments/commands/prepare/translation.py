@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from selfattn.errors import UserError
-from selfattn_tasks.translation import Cleaning, Options, prepare
-from selfattn_tasks.translation.prepare import SUMMARY, find_pair
+from selfattn_tasks.text import Cleaning
+from selfattn_tasks.translation.prepare import SUMMARY, Options, find_pair, prepare
 from selfattn_tasks.translation.vocabulary import MODEL_TYPES
 
 from ..flags import by_part, from_flags

@@ -5,8 +5,7 @@ import random
 import pytest
 
 from selfattn.errors import UserError
-from selfattn_tasks.translation import split_pairs
-from selfattn_tasks.translation.split import count_overlap, sentence_key
+from selfattn_tasks.translation.split import count_overlap, sentence_key, split_pairs
 
 
 def near_duplicates(count=400):

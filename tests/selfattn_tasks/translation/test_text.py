@@ -5,8 +5,14 @@ import gzip
 import pytest
 
 from selfattn.errors import UserError
-from selfattn_tasks.text import ParallelText, clean_line, read_lines
-from selfattn_tasks.translation import Cleaning, clean_pairs, read_pairs
+from selfattn_tasks.text import (
+    Cleaning,
+    ParallelText,
+    clean_line,
+    clean_pairs,
+    read_lines,
+    read_pairs,
+)
 
 
 def write(path, text, encoding="utf-8"):
