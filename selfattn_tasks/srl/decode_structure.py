@@ -51,11 +51,9 @@ def violations(spans: Sequence[Span]) -> Iterator[Violation]:
         kind, _, base = span.label.partition("-")
         if span.label in CORE and span.label in first:
             yield "unique", span.label, first[span.label], span.start
-        elif not base:  # a label that is just named R or C
-            pass
-        elif kind == "C" and base not in first:
+        elif kind == "C" and base and base not in first:
             yield "continuation", base, span.start, span.start
-        elif kind == "R" and base not in present:
+        elif kind == "R" and base and base not in present:
             yield "reference", base, span.start, span.start
         first.setdefault(span.label, span.start)
 

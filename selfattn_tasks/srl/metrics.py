@@ -82,7 +82,7 @@ def tag_f1(gold: Sequence[Sentence], predicted: Sequence[Sentence]) -> dict[str,
     Raises:
         UserError: if seqeval is not installed, or spans nest, which BIO tags cannot hold.
     """
-    metrics = needed("seqeval.metrics")
+    seqeval = needed("seqeval.metrics.sequence_labeling")
     wanted: list[list[str]] = []
     given: list[list[str]] = []
     for ours, theirs in zip(gold, predicted, strict=True):
@@ -90,10 +90,10 @@ def tag_f1(gold: Sequence[Sentence], predicted: Sequence[Sentence]) -> dict[str,
         for proposition in ours.propositions:
             wanted.append(to_bio(proposition.spans, len(ours.words)))
             given.append(to_bio(answers.get(proposition.predicate, ()), len(ours.words)))
-    figures = {name: getattr(metrics, f"{name}_score") for name in ("precision", "recall", "f1")}
-    if not any(tag != "O" for side in (wanted, given) for tags in side for tag in tags):
-        return dict.fromkeys(figures, 0.0)
-    return {
-        name: 100 * float(function(wanted, given, zero_division=0))
-        for name, function in figures.items()
-    }
+    names = ("precision", "recall", "f1")
+    if not wanted:  # which seqeval refuses
+        return dict.fromkeys(names, 0.0)
+    shares = seqeval.precision_recall_fscore_support(
+        wanted, given, average="micro", zero_division=0
+    )
+    return {name: 100 * float(share) for name, share in zip(names, shares[:3], strict=True)}

@@ -92,17 +92,12 @@ class Result:
     @property
     def unlabelled(self) -> Counts:
         """Extents without labels; arguments matched with a ``V`` are left out."""
-        both = excess = missed = 0
+        counts: Counter[str] = Counter()
         for (gold, predicted), number in self.confusion.items():
-            if VERB in (gold, predicted):
-                continue
-            if gold == NONE:
-                excess += number
-            elif predicted == NONE:
-                missed += number
-            else:
-                both += number
-        return Counts(both, excess, missed)
+            if VERB not in (gold, predicted):
+                kind = "excess" if gold == NONE else "missed" if predicted == NONE else "correct"
+                counts[kind] += number
+        return Counts(**counts)
 
     @property
     def label_accuracy(self) -> float:
@@ -188,11 +183,9 @@ def score(
 
 
 def charged(gold: Sequence[Sentence], predicted: Sequence[Sentence]) -> Counts:
-    """The overall counts if the arguments of predicates that are not in gold are excess, too.
+    """The overall counts of :func:`score` if arguments of predicates not in gold are excess, too.
 
-    Args:
-        gold: the sentences of a test set.
-        predicted: the same sentences, as a system labelled them; lemmas do not matter.
+    Lemmas do not matter.
     """
     filled = []
     for ours, theirs in zip(gold, predicted, strict=True):
@@ -203,19 +196,14 @@ def charged(gold: Sequence[Sentence], predicted: Sequence[Sentence]) -> Counts:
 
 
 def count_predicates(gold: Sequence[Sentence], predicted: Sequence[Sentence]) -> Counts:
-    """How many predicates were found, wherever they stand in both, whatever their lemmas.
-
-    Args:
-        gold: the sentences of a test set.
-        predicted: the same sentences.
-    """
-    correct = excess = missed = 0
+    """How many predicates of the same sentences were found, whatever their lemmas."""
+    counts: Counter[str] = Counter()
     for ours, theirs in zip(gold, predicted, strict=True):
         wanted, found = ({p.predicate for p in s.propositions} for s in (ours, theirs))
-        correct += len(wanted & found)
-        excess += len(found - wanted)
-        missed += len(wanted - found)
-    return Counts(correct, excess, missed)
+        counts.update(
+            correct=len(wanted & found), excess=len(found - wanted), missed=len(wanted - found)
+        )
+    return Counts(**counts)
 
 
 def _same_lemma(gold: Proposition, predicted: Proposition) -> bool:

@@ -7,6 +7,7 @@ from .scorer import NONE, Counts, Result
 
 _RULE = "-" * 60
 _LONG_RULE = "-" * 68
+_HEADER = "              corr.  excess  missed    prec.    rec.      F1"
 
 
 def format_scores(result: Result) -> str:
@@ -16,7 +17,7 @@ def format_scores(result: Result) -> str:
         f"Number of Propositions :      {result.propositions:6d}",
         f"Percentage of perfect props : {result.perfect_percent:6.2f}",
         "",
-        _header(),
+        _HEADER,
         _RULE,
         _row("Overall", result.overall),
         "-" * 10,
@@ -35,9 +36,13 @@ def format_end_to_end(predicates: Counts, charged: Counts) -> str:
         predicates: of ``scorer.count_predicates``.
         charged: of ``scorer.charged``.
     """
-    rows = [("Predicates", predicates), ("All charged", charged)]
-    notes = "All charged: arguments of predicates that are not in gold are excess"
-    return "\n".join([_header(), *(_row(*row) for row in rows), notes]) + "\n"
+    lines = [
+        _HEADER,
+        _row("Predicates", predicates),
+        _row("All charged", charged),
+        "All charged: arguments of predicates that are not in gold are excess",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def format_confusion(result: Result) -> str:
@@ -45,7 +50,7 @@ def format_confusion(result: Result) -> str:
     labels = sorted({NONE, *(label for pair in result.confusion for label in pair)})
     lines = [
         _LONG_RULE,
-        f"{_header()}  {'lAcc':>6}",
+        f"{_HEADER}    lAcc",
         f"{_row('Unlabeled', result.unlabelled)}  {result.label_accuracy:6.2f}",
         _LONG_RULE,
         "",
@@ -57,12 +62,6 @@ def format_confusion(result: Result) -> str:
         cells = "".join(f"{result.confusion.get((gold, other), 0):4d} " for other in labels)
         lines.append(f"{i:2d}: {gold:<8} {cells}")
     return "\n".join(lines) + "\n"
-
-
-def _header() -> str:
-    names = ["corr.", "excess", "missed", "prec.", "rec.", "F1"]
-    a, b, c, d, e, f = (f"{name:>6}" for name in names)
-    return f"{'':>10}   {a}  {b}  {c}   {d}  {e}  {f}"
 
 
 def _row(name: str, counts: Counts) -> str:

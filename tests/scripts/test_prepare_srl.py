@@ -7,7 +7,7 @@ import pytest
 
 from selfattn_tasks.srl.formats import conll, lines
 from tests.scripts import conftest
-from tests.selfattn_tasks.srl.writers import write_words
+from tests.selfattn_tasks.srl.writers import write_lines, write_words
 
 TRAIN = """\
 We - (A0*)
@@ -105,7 +105,7 @@ def test_words_and_props_and_lines(prepare, corpus):
     sentences = conll.read(corpus / "valid")
     write_words(corpus / "words", sentences)
     conll.write_props(corpus / "props", sentences)
-    lines.write(corpus / "lines", sentences)
+    write_lines(corpus / "lines", sentences)
     done = prepare("--test", "corpus/words", "corpus/props", "--test", "corpus/lines")
     assert done.returncode == 0, done.stderr
     data = corpus.parent / "data"

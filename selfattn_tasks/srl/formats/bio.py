@@ -86,16 +86,18 @@ def joined(tags: Sequence[str]) -> list[str]:
     The first tag of a span names it; an ``I-`` after ``O`` opens one (``convert_to_conll.py`` of
     Tan et al. 2018, whose model the MTSA paper's table 4 adopts).
 
-    Args:
-        tags: one per word.
-
     >>> joined(["B-A0", "I-A1", "O", "I-V"])
     ['B-A0', 'I-A0', 'O', 'B-V']
     """
     found: list[str] = []
     label = ""
     for tag in tags:
-        opens = tag == OUTSIDE or tag.startswith("B-") or not label
-        label = ("" if tag == OUTSIDE else tag[2:]) if opens else label
-        found.append(tag if tag == OUTSIDE else f"{'B' if opens else 'I'}-{label}")
+        if tag == OUTSIDE:
+            label = ""
+            found.append(OUTSIDE)
+        elif tag.startswith("B-") or not label:
+            label = tag[2:]
+            found.append(f"B-{label}")
+        else:
+            found.append(f"I-{label}")
     return found

@@ -66,10 +66,7 @@ def read(
         at = _word_column(words, word_column)
         return pair(words, read_blocks(Path(props)), (path, props), at, lenient)
     blocks = [] if path.is_dir() else read_blocks(path)
-    if not blocks:
-        form = "conll12"
-    elif form == "auto":
-        form = _guess(blocks)
+    form = _guess(blocks) if implied == "auto" else implied
     if word_column is not None and form != "conll05":
         raise UserError(
             f"--word-column is for CoNLL-2005 columns, but {path} has the format {form}"
@@ -92,17 +89,14 @@ def read(
     return [
         Sentence(
             _words(block, at) if at < column else ("",) * len(block.rows),
-            propositions_of(block, column, lenient),
+            _propositions(block, column, lenient),
         )
         for block in blocks
     ]
 
 
 def files_of(path: Path) -> list[Path]:
-    """The file itself, or the ``*gold_conll`` files below a folder, by name.
-
-    Args:
-        path: a file or a folder.
+    """The file ``path`` itself, or the ``*gold_conll`` files below that folder, by name.
 
     Raises:
         UserError: if a folder holds none.
@@ -164,19 +158,8 @@ def _lemma_column(blocks: Sequence[Block]) -> int:
     return max(votes, key=lambda column: (votes[column], column))
 
 
-def propositions_of(
-    block: Block, column: int = 0, lenient: bool = False
-) -> tuple[Proposition, ...]:
-    """Read the propositions of a sentence.
-
-    Args:
-        block: the sentence.
-        column: the column of the predicates, counted from 0.
-        lenient: as for :func:`read`.
-
-    Raises:
-        UserError: for a bad sentence, naming file, line and what was expected.
-    """
+def _propositions(block: Block, column: int, lenient: bool) -> tuple[Proposition, ...]:
+    """The propositions of a sentence whose predicates are in ``column``, counted from 0."""
     found = block.width
     if found <= column:
         raise block.error(0, f"{found} columns, but the predicates are in column {column + 1}")
@@ -226,7 +209,7 @@ def pair(
             "and the propositions do not belong together"
         )
     return [
-        Sentence(_words(left, column), propositions_of(right, 0, lenient))
+        Sentence(_words(left, column), _propositions(right, 0, lenient))
         for left, right in zip(words, props, strict=True)
     ]
 
@@ -241,23 +224,18 @@ def write_props(path: Path | str, sentences: Iterable[Sentence]) -> None:
     write_text(Path(path), "".join(formatted(sentence, words=False) for sentence in sentences))
 
 
-def lemma_of(sentence: Sentence, proposition: Proposition) -> str:
-    """The entry of the predicate column: the lemma, or the lower-cased word if there is none."""
-    lemma = proposition.lemma or sentence.words[proposition.predicate].lower()
-    return "_" if lemma in ("", NO_PREDICATE) else lemma
-
-
 def formatted(sentence: Sentence, *, words: bool) -> str:
     """The rows of one sentence, and the empty line behind them.
 
     Args:
-        sentence: words and propositions.
+        sentence: words and propositions; the lower-cased word stands for a lemma that is missing.
         words: write the words before the predicates.
     """
     length = len(sentence.words)
     lemmas = [NO_PREDICATE] * length
     for proposition in sentence.propositions:
-        lemmas[proposition.predicate] = lemma_of(sentence, proposition)
+        lemma = proposition.lemma or sentence.words[proposition.predicate].lower()
+        lemmas[proposition.predicate] = "_" if lemma in ("", NO_PREDICATE) else lemma
     columns: list[Sequence[str]] = [sentence.words] if words else []
     columns.append(lemmas)
     columns.extend(format_brackets(p.spans, length) for p in sentence.propositions)

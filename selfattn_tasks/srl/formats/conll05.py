@@ -17,7 +17,7 @@ from ...files import write_json
 from ...folder import check_destination, new_folder
 from ..propositions import Sentence
 from . import conll
-from .conll05_files import BROWN, PARTS, Member, Part, Spelling, read_archives
+from .conll05_files import BROWN, PARTS, Member, Part, read_archives, spelling_of
 from .rows import Block, blocks_of
 from .treebank import read_section, section_folder
 
@@ -53,7 +53,7 @@ def build(
     check_destination(destination, overwrite=overwrite, mark=MARK)
     members = read_archives(archives)
     folders = _find_all(treebank, members, archives)
-    spelling = Spelling.of(members)
+    spelling = spelling_of(members)
     counts: dict[str, Any] = {}
     data: dict[str, list[Sentence]] = {}
     for part in PARTS:
@@ -61,14 +61,12 @@ def build(
         for section in part.sections:
             sentences = _section(part, section, members, folders, spelling)
             data[part.name] += sentences
-            numbers = _count(sentences)
-            counts[part.name][section] = numbers
+            counts[part.name][section] = numbers = _count(sentences)
             show(
                 f"{part.name:10} {section:>5}: {numbers[0]:>6,} sentences, "
                 f"{numbers[1]:>7,} tokens, {numbers[2]:>6,} propositions"
             )
-        total = _count(data[part.name])
-        counts[part.name]["total"] = total
+        counts[part.name]["total"] = total = _count(data[part.name])
         if total != part.published and not any_counts:
             raise UserError(
                 f"{part.name} has {_say(total)}, but {_say(part.published)} are published: the "
@@ -98,33 +96,26 @@ def _find_all(
     """The Treebank's folder of each section that needs it; one error names all that is missing."""
     if treebank is not None and not treebank.is_dir():
         raise UserError(f"--treebank: there is no folder {treebank}")
-    folders: dict[str, Path] = {}
-    no_member: list[str] = []
-    no_section: list[str] = []
-    for part in PARTS:
-        for section in part.sections:
-            if part.key(section, "props") not in members:
-                no_member.append(part.key(section, "props") + ".gz")
-            if part.key(section, "words") in members:
-                continue
-            if section == BROWN:
-                no_member.append(part.key(section, "words") + ".gz")
-                continue
-            folder = section_folder(treebank, section) if treebank else None
-            if folder is None:
-                no_section.append(section)
-            else:
-                folders[section] = folder
+    lacking = [
+        (section, kind, key)
+        for part in PARTS
+        for section in part.sections
+        for kind in ("props", "words")
+        if (key := part.key(section, kind)) not in members
+    ]
+    bare = [section for section, kind, _ in lacking if kind == "words" and section != BROWN]
+    found = {section: section_folder(treebank, section) if treebank else None for section in bare}
+    folders = {section: folder for section, folder in found.items() if folder}
     missing = []
-    if no_section:
+    if no_section := [section for section in bare if section not in folders]:
         where = f"below {treebank}" if treebank else "because --treebank is not given"
         missing.append(
             f"words of the sections {', '.join(no_section)} (no folder of that name with .mrg "
             f"files {where})"
         )
-    if no_member:
-        names = ", ".join(map(str, archives))
-        missing.append(f"{', '.join(no_member)} (not in --archive {names})")
+    files = [f"{key}.gz" for section, kind, key in lacking if kind == "props" or section == BROWN]
+    if files:
+        missing.append(f"{', '.join(files)} (not in --archive {', '.join(map(str, archives))})")
     if missing:
         raise UserError("missing: " + "; ".join(missing))
     return folders
@@ -135,7 +126,7 @@ def _section(
     section: str,
     members: Mapping[str, Member],
     folders: Mapping[str, Path],
-    spelling: Spelling,
+    spelling: Callable[[str], str],
 ) -> list[Sentence]:
     props = members[part.key(section, "props")]
     if section in folders:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
-import re
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,12 +33,7 @@ class Part:
     published: tuple[int, int, int]
 
     def key(self, section: str, kind: str) -> str:
-        """The path in the archives, without ``.gz``, of a section's file of some ``kind``.
-
-        Args:
-            section: of the Treebank, or ``brown``.
-            kind: ``props`` or ``words``.
-        """
+        """The path in the archives, without ``.gz``, of a section's ``props`` or ``words``."""
         number = f".{section}" if self.folder in ("train", "devel") else ""
         return f"{self.folder}/{kind}/{self.folder}{number}.{kind}"
 
@@ -56,7 +50,6 @@ _KEYS = {
     for section in part.sections
     for kind in ("props", "words")
 }
-_MEMBER = re.compile(r"(?:^|/)([\w.]+/(?:props|words)/[\w.]+?)(?:\.gz)?$")
 
 
 @dataclass(frozen=True)
@@ -119,8 +112,8 @@ def _members(path: Path) -> Iterator[tuple[str, str, bytes]]:
 
 def _key(name: str) -> str:
     """The key of a file that is needed, or an empty string."""
-    match = _MEMBER.search(name)
-    return match[1] if match and match[1] in _KEYS else ""
+    key = "/".join(name.removesuffix(".gz").split("/")[-3:])
+    return key if key in _KEYS else ""
 
 
 _BRACKETS = {
@@ -128,35 +121,24 @@ _BRACKETS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Spelling:
+def spelling_of(members: Mapping[str, Member]) -> Callable[[str], str]:
     """How to write words of the Treebank so that they agree with the archives' test sets.
 
     The Treebank writes ``-LRB-`` for an opening parenthesis and ``\\/`` for a slash. The shared
     task undid the former; whether it undid the latter shows in the words of its test sets.
-
-    Args:
-        brackets: turn ``-LRB-`` and the like into characters.
-        slashes: turn ``\\/`` and ``\\*`` into characters.
     """
+    words = {
+        line.split()[0]
+        for key, member in members.items()
+        if "/words/" in key
+        for line in member.lines
+        if line.strip()
+    }
+    brackets = {} if "-LRB-" in words else _BRACKETS
+    escapes = any("\\/" in word for word in words) or not any("/" in word for word in words)
 
-    brackets: bool = True
-    slashes: bool = False
+    def spelled(word: str) -> str:
+        word = brackets.get(word, word)
+        return word if escapes else word.replace("\\/", "/").replace("\\*", "*")
 
-    @classmethod
-    def of(cls, members: Mapping[str, Member]) -> Spelling:
-        """The spelling of the words in ``members``, the files of archives."""
-        words = {
-            line.split()[0]
-            for key, member in members.items()
-            if "/words/" in key
-            for line in member.lines
-            if line.strip()
-        }
-        plain = any("/" in word and "\\/" not in word for word in words)
-        return cls("-LRB-" not in words, plain and not any("\\/" in word for word in words))
-
-    def __call__(self, word: str) -> str:
-        if self.brackets:
-            word = _BRACKETS.get(word, word)
-        return word.replace("\\/", "/").replace("\\*", "*") if self.slashes else word
+    return spelled

@@ -33,10 +33,7 @@ def sentences_of(path: Path, *, lenient: bool = False) -> list[Sentence]:
         UserError: for a bad file, naming it, the line and what was expected.
     """
     blocks = read_blocks(path, skip=lambda line: line.startswith(_MARKS))
-    return [
-        Sentence(tuple(row[_WORD] for row in _checked(block)), _propositions(block, lenient))
-        for block in blocks
-    ]
+    return [_sentence(block, lenient) for block in blocks]
 
 
 def check_words(sentences: Iterable[Sentence], where: object) -> None:
@@ -55,18 +52,16 @@ def check_words(sentences: Iterable[Sentence], where: object) -> None:
         )
 
 
-def _checked(block: Block) -> list[list[str]]:
-    if block.width < _FIRST + 1:
+def _sentence(block: Block, lenient: bool) -> Sentence:
+    width = block.width
+    if width < _FIRST + 1:
         raise block.error(
-            0, f"{block.width} columns, but CoNLL-2012 needs {_FIRST + 1} and one per predicate"
+            0, f"{width} columns, but CoNLL-2012 needs {_FIRST + 1} and one per predicate"
         )
-    return block.rows
-
-
-def _propositions(block: Block, lenient: bool) -> tuple[Proposition, ...]:
+    words = tuple(row[_WORD] for row in block.rows)
     framed = [i for i, row in enumerate(block.rows) if row[_FRAMESET] != NO_PREDICATE]
     found: dict[int, Proposition] = {}
-    for number, column in enumerate(range(_FIRST, block.width - 1)):
+    for number, column in enumerate(range(_FIRST, width - 1)):
         spans = parse_column(block, column, None, lenient)
         predicate = _predicate(spans, framed)
         if predicate is None and lenient and number < len(framed):
@@ -79,9 +74,9 @@ def _propositions(block: Block, lenient: bool) -> tuple[Proposition, ...]:
             )
         lemma = block.rows[predicate][_LEMMA]
         if lemma == NO_PREDICATE:
-            lemma = block.rows[predicate][_WORD].lower()
+            lemma = words[predicate].lower()
         found[predicate] = Proposition(predicate, lemma, spans)
-    return tuple(found[i] for i in sorted(found))
+    return Sentence(words, tuple(found[i] for i in sorted(found)))
 
 
 def _predicate(spans: Sequence[Span], framed: Sequence[int]) -> int | None:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from selfattn.errors import UserError
 
-from ...files import write_text
 from ...text import NUMBER, read_lines
 from ..propositions import Proposition, Sentence, covers_predicate
 from .bio import from_bio, to_bio
@@ -43,9 +42,6 @@ class Line:
 def parse_line(text: str) -> Line:
     """Parse one line.
 
-    Args:
-        text: the line.
-
     Raises:
         UserError: if it is malformed; the message names neither file nor line.
     """
@@ -71,9 +67,6 @@ def parse_line(text: str) -> Line:
 def read_lines_file(path: Path) -> list[Line]:
     """Read all lines of a file but empty ones; the tags need not follow the BIO scheme.
 
-    Args:
-        path: the file.
-
     Raises:
         UserError: for a malformed line, naming file and line, or if there is none.
     """
@@ -81,17 +74,14 @@ def read_lines_file(path: Path) -> list[Line]:
 
 
 def _numbered(path: Path) -> Iterator[tuple[int, Line]]:
-    found = False
-    for number, text in enumerate(read_lines(path), start=1):
-        if not text.strip():
-            continue
-        found = True
+    rows = [row for row in enumerate(read_lines(path), start=1) if row[1].strip()]
+    if not rows:
+        raise UserError(f"{path}, line 1: the file is empty, but one line or more is needed")
+    for number, text in rows:
         try:
             yield number, parse_line(text)
         except UserError as error:
             raise UserError(f"{path}, line {number}: {error}") from None
-    if not found:
-        raise UserError(f"{path}, line 1: the file is empty, but one line or more is needed")
 
 
 def sentences_of(path: Path, *, lenient: bool = False) -> list[Sentence]:
@@ -152,33 +142,29 @@ def regrouped(
         return list(sentences)
     found = []
     for other in like:
-        open_predicates = {p.predicate for p in other.propositions}
+        unanswered = {p.predicate for p in other.propositions}
+        known = other.words if other.has_words else None
         taken: list[Proposition] = []
-        words = other.words if other.has_words else None
-        while (
-            rest
-            and (
-                (not taken or rest[0][1].predicate > taken[-1].predicate)
-                if end_to_end
-                else rest[0][1].predicate in open_predicates
-            )
-            and len(rest[0][0]) == len(other.words)
-            and words in (None, rest[0][0])
-        ):
-            words, proposition = rest.popleft()
+        while rest:
+            words, proposition = rest[0]
+            if end_to_end:
+                follows = not taken or proposition.predicate > taken[-1].predicate
+            else:
+                follows = proposition.predicate in unanswered
+            if not follows or len(words) != len(other.words) or known not in (None, words):
+                break
+            rest.popleft()
             taken.append(proposition)
-            open_predicates.discard(taken[-1].predicate)
-        if open_predicates and not (end_to_end or other.has_words):
+            unanswered.discard(proposition.predicate)
+            known = words
+        if unanswered and not (end_to_end or other.has_words):
             return list(sentences)  # another sentence may have had its answers
         found.append(Sentence(other.words, tuple(taken)))
     return list(sentences) if rest else found
 
 
 def lines_of(sentences: Iterable[Sentence]) -> list[Line]:
-    """The propositions of sentences as lines, in order.
-
-    Args:
-        sentences: with their words.
+    """The propositions of ``sentences`` as lines, in order.
 
     Raises:
         UserError: for spans that BIO tags cannot express.
@@ -188,8 +174,3 @@ def lines_of(sentences: Iterable[Sentence]) -> list[Line]:
         for s in sentences
         for p in s.propositions
     ]
-
-
-def write(path: Path, sentences: Iterable[Sentence]) -> None:
-    """Write the :func:`lines_of` ``sentences`` to ``path``; all or nothing."""
-    write_text(path, "".join(f"{line}\n" for line in lines_of(sentences)))

@@ -54,12 +54,7 @@ class Block:
         return width
 
     def error(self, row: int, message: str) -> UserError:
-        """An error at a row.
-
-        Args:
-            row: counted from 0.
-            message: what is wrong.
-        """
+        """An error whose message names a row, counted from 0, by file and line."""
         return UserError(f"{self.path}, line {self.line + row}: {message}")
 
 

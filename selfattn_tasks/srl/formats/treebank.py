@@ -40,10 +40,7 @@ def section_folder(treebank: Path, section: str) -> Path | None:
 
 
 def read_section(folder: Path) -> list[Block]:
-    """The sentences of all files of a section, by file name.
-
-    Args:
-        folder: the section's folder.
+    """The sentences of all files in the folder of a section, by file name.
 
     Returns:
         one row a word, which is all that a row holds.
@@ -61,9 +58,6 @@ def _is_tree_file(path: Path) -> bool:
 
 def read_trees(path: Path) -> list[Block]:
     """Read the words of a file's trees without traces, skipping trees without a word.
-
-    Args:
-        path: the file.
 
     Raises:
         UserError: if the file is not UTF-8 text, or its parentheses are unbalanced.

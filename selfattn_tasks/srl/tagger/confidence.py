@@ -124,40 +124,34 @@ class _Reading:
     def forbidden(self, spans: Sequence[Span], length: int) -> NDArray[np.bool_]:
         """``(length, C)``: False where a label fits the spans; the words after them are ``O``."""
         allowed = np.tile(self.tags(OUTSIDE), (length, 1))
-        # The label of the span that ends at the word before; "" if none does.
-        ended = dict.fromkeys(range(length), "") | {span.end + 1: span.label for span in spans}
+        ended = {span.end + 1: span.label for span in spans}
         for span in spans:
-            continues = ended[span.start] and (self.published or ended[span.start] == span.label)
-            opening = [f"B-{span.label}"] + ([] if continues else [f"I-{span.label}"])
-            allowed[span.start] = self.tags(*opening)
+            before = ended.get(span.start)  # the label of the span that ends at the word before
+            continues = before is not None and (self.published or before == span.label)
+            opening = "B" if continues else "BI"
+            allowed[span.start] = self.tags(*(f"{kind}-{span.label}" for kind in opening))
             allowed[span.start + 1 : span.end + 1] = self.inside(span.label)
         return ~allowed
 
     def mass(self, span: Span, log_probs: Array, before: Array, after: Array) -> float:
         """The logarithm of the summed probabilities of the sequences with ``span``.
 
-        Args:
-            span: of the sentence.
-            log_probs: ``(T, C)``, without padding.
-            before: ``(T, C)``, of :func:`forward`.
-            after: ``(T, C)``, of :func:`backward`.
+        All arrays are ``(T, C)`` without padding, and ``before`` and ``after`` those of
+        :func:`forward` and :func:`backward`.
         """
         first, last, inside = span.start, span.end, self.inside(span.label)
         begin, go_on = self.tags(f"B-{span.label}"), self.tags(f"I-{span.label}")
         same = begin | go_on
         allowed = self.constraints.allowed.numpy()
-        opened = before[first, begin]
-        if go_on.any():
-            entry = self.constraints.start.numpy()[go_on]
-            logs = np.where(entry, 0.0, -np.inf)
-            if first:
-                free = (self.tags(OUTSIDE) if self.published else ~same) & allowed[:, go_on][:, 0]
-                logs = np.logaddexp.reduce(before[first - 1, free])[None]
-            opened = np.append(opened, logs + log_probs[first, go_on])
+        if first:  # an I-X opens the span where no X is before it
+            free = (self.tags(OUTSIDE) if self.published else ~same) & allowed[:, go_on].all(1)
+            entry = np.logaddexp.reduce(before[first - 1, free])
+        else:
+            entry = np.where(self.constraints.start.numpy()[go_on], 0.0, -np.inf)
+        opened = np.append(before[first, begin], entry + log_probs[first, go_on])
         total = np.logaddexp.reduce(opened)
-        for word in range(first + 1, last + 1):
-            total += np.logaddexp.reduce(log_probs[word, inside])
-        if last + 1 < len(log_probs) and same.any():
+        total += np.logaddexp.reduce(log_probs[first + 1 : last + 1, inside], axis=1).sum()
+        if last + 1 < len(log_probs):
             follows = allowed[same].any(0) & ~inside
             total += np.logaddexp.reduce(log_probs[last + 1, follows] + after[last + 1, follows])
         return float(total)

@@ -174,12 +174,7 @@ class Features(nn.Module):
 
 
 def piece_input(pieces: Sequence[Pieces], device: torch.device | None = None) -> dict[str, Tensor]:
-    """Make the arguments of :meth:`Features.forward` for a batch, padded on the right.
-
-    Args:
-        pieces: of each sentence.
-        device: where the batch is needed. Default: the CPU.
-    """
+    """The arguments of :meth:`Features.forward` for the ``pieces`` of a batch."""
     names = ("pieces", "firsts")
     return {
         name: torch.tensor(spread(column, NONE), device=device)

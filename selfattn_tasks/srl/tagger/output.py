@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from ..formats import conll, lines
 from ..propositions import Sentence
@@ -27,21 +28,16 @@ class Located:
     start: int
 
 
-_Render = Callable[[Sentence], str]
-_RENDERERS: dict[str, _Render] = {
-    "props": lambda sentence: conll.formatted(sentence, words=False),
-    "columns": lambda sentence: conll.formatted(sentence, words=True),
-    "conll": lambda sentence: conll.formatted(sentence, words=True),
+_RENDERERS: dict[str, Callable[[Sentence], str]] = {
+    "props": partial(conll.formatted, words=False),
+    "columns": partial(conll.formatted, words=True),
+    "conll": partial(conll.formatted, words=True),
     "lines": lambda sentence: "".join(f"{line}\n" for line in lines.lines_of([sentence])),
     "html": html.as_html,
 }
 FORMATS = ("text", "json", "jsonl", *_RENDERERS)
 # What comes before all sentences, between two, and after all.
-_FRAMES = {
-    "json": ("[\n", ",\n", "\n]\n"),
-    "jsonl": ("", "\n", "\n"),
-    "html": (html.HEAD, "", html.TAIL),
-}
+_FRAMES = {"json": ("[\n", ",\n", "\n]\n"), "html": (html.HEAD, "", html.TAIL)}
 
 
 def pieces(sentences: Iterable[Sentence | Located], form: str, width: int = 100) -> Iterator[str]:
@@ -56,15 +52,11 @@ def pieces(sentences: Iterable[Sentence | Located], form: str, width: int = 100)
         UserError: for spans that the form cannot express.
     """
     head, between, tail = _FRAMES.get(form, ("", "", ""))
-    is_first = True
+    before = head  # not at once: there may be an error instead of the first sentence
     for sentence in sentences:
-        yield head if is_first else between
-        yield _rendered(sentence, form, width)
-        is_first = False
-    if not is_first:
-        yield tail
-    elif form != "jsonl":
-        yield head + tail
+        yield before + _rendered(sentence, form, width)
+        before = between
+    yield tail if before == between else head + tail
 
 
 def _rendered(sentence: Sentence | Located, form: str, width: int) -> str:
@@ -73,6 +65,7 @@ def _rendered(sentence: Sentence | Located, form: str, width: int) -> str:
         return f"{as_text(plain, width)}\n\n"
     if form in _RENDERERS:
         return _RENDERERS[form](plain)
+    end = "\n" if form == "jsonl" else ""
     if isinstance(sentence, Sentence):
-        return as_json(sentence)
-    return located_json(sentence.sentence, sentence.document, sentence.start)
+        return as_json(sentence) + end
+    return located_json(sentence.sentence, sentence.document, sentence.start) + end

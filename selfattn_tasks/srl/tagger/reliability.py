@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -80,12 +81,12 @@ def reliability(answers: Iterable[Judged], bins: int = 10) -> Reliability:
         UserError: for fewer than one bin, or a confidence outside [0, 1].
     """
     check_integer("bins", bins)
-    sorted_in: list[list[Judged]] = [[] for _ in range(bins)]
+    bounds = [(i + 1) / bins for i in range(bins)]
+    sorted_in: list[list[Judged]] = [[] for _ in bounds]
     for confidence, right in answers:
         if not 0 <= confidence <= 1:
             raise UserError(f"a confidence is {confidence}, but must be in [0, 1]")
-        at = next(i for i in range(bins) if confidence <= (i + 1) / bins or i == bins - 1)
-        sorted_in[at].append((confidence, right))
+        sorted_in[bisect_left(bounds, confidence)].append((confidence, right))
     return Reliability(tuple(_bin(each) if each else None for each in sorted_in))
 
 
@@ -138,16 +139,13 @@ def fit_temperature(
     decoder: str = "structured",
     progress: Callable[[int], None] | None = None,
 ) -> float:
-    """The temperature with which the confidences of spans have the least log loss.
+    """The one of ``TEMPERATURES`` with which the confidences of spans have the least log loss.
 
     Args:
         predictor: its own temperature does not matter, and stays.
         gold: sentences that training has not seen.
         decoder: as for prediction.
         progress: called with the number of finished temperatures.
-
-    Returns:
-        one of ``TEMPERATURES``.
 
     Raises:
         UserError: if no span is predicted.

@@ -37,7 +37,7 @@ def read_queries(
         path: the file.
         props: as for ``conll.read``.
         word_column: as for ``conll.read``.
-        may_lack_predicates: accept a file without a predicate, because they will be found.
+        may_lack_predicates: accept a file without a predicate: they will be found.
 
     Raises:
         UserError: for a bad file, and for one without words or without a predicate.
@@ -100,23 +100,19 @@ def prose(path: Path) -> Iterator[Text]:
 
     A paragraph without end is cut behind a line. An end of line counts as one character.
 
-    Args:
-        path: UTF-8 text, plain or gzipped.
-
     Raises:
-        UserError: if it is missing or not UTF-8 text.
+        UserError: if it is missing or not UTF-8 text, plain or gzipped.
     """
     lines: list[str] = []
     start = size = 0
     for line in iter_lines(path):
-        if line.strip() and size < _LONG_PARAGRAPH:
-            lines.append(line)
-            size += len(line) + 1
-            continue
+        ends = not line.strip() or size >= _LONG_PARAGRAPH
         lines.append(line)
-        if size or line.strip():
-            yield Text("\n".join(lines), start=start)
-        start += size + len(line) + 1
-        lines, size = [], 0
+        size += len(line) + 1
+        if ends:
+            if any(map(str.strip, lines)):
+                yield Text("\n".join(lines), start=start)
+            start += size
+            lines, size = [], 0
     if lines:
         yield Text("\n".join(lines), start=start)

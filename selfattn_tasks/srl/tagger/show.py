@@ -55,15 +55,10 @@ def as_json(sentence: Sentence) -> str:
     return json.dumps(_content(sentence), ensure_ascii=False)
 
 
-def located_json(sentence: TextSentence, document: int = 0, start: int = 0) -> str:
+def located_json(sentence: TextSentence, document: int, start: int) -> str:
     """The same with places in the text: ``offsets`` of the words, ``chars`` of the spans.
 
-    Places are first and last (exclusive) character.
-
-    Args:
-        sentence: of a document.
-        document: the number of that document.
-        start: the place of its first character.
+    Places are first and last (exclusive) character; ``start`` is that of the document's first.
     """
     content = _content(sentence.labelled)
     for row, proposition in zip(content["propositions"], sentence.propositions, strict=True):

@@ -89,12 +89,7 @@ class TaggerState:
 
 
 def keep_vectors(checkpoint: dict[str, Any], most: int, path: object) -> None:
-    """Leave only the first words that training lacks, with their vectors, in a checkpoint.
-
-    Args:
-        checkpoint: of a tagger; it is changed.
-        most: how many words, in the order of the file of vectors.
-        path: of the checkpoint, for messages.
+    """Leave the first ``most`` words that training lacks, with their vectors, in a checkpoint.
 
     Raises:
         UserError: if it is not a tagger's.

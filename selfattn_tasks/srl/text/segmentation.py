@@ -114,11 +114,7 @@ class Segmenter:
 
 
 def at_spaces(text: str) -> list[list[Range]]:
-    """The ranges of the words of a text that is tokenized already: one sentence.
-
-    Args:
-        text: words with spaces between them.
-    """
+    """The ranges of the words of one sentence, which have spaces between them."""
     return list(cut([word.span() for word in _WORD.finditer(text)]))
 
 

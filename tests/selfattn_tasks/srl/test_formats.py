@@ -11,7 +11,7 @@ from selfattn_tasks.srl import Proposition, Sentence, Span, from_bio, to_bio
 from selfattn_tasks.srl.formats import conll, lines
 from selfattn_tasks.srl.formats.brackets import BracketError, format_brackets, parse_brackets
 from selfattn_tasks.srl.formats.conll05_files import read_archives
-from tests.selfattn_tasks.srl.writers import write_conll12, write_words
+from tests.selfattn_tasks.srl.writers import write_conll12, write_lines, write_words
 
 COLUMNS = """\
 We\t-\t(A0*)\t(A0*
@@ -178,7 +178,7 @@ def test_the_round_trip_of_whole_files(write, tmp_path):
     write_words(path, SENTENCES)
     conll.write_props(tmp_path / "props", SENTENCES)
     assert conll.read(path, tmp_path / "props") == SENTENCES
-    lines.write(path, SENTENCES)
+    write_lines(path, SENTENCES)
     assert [s.words for s in conll.read(path)] == [SENTENCES[0].words]
 
 
@@ -253,7 +253,7 @@ def test_lines_fit_into_the_sentences_that_they_were_made_of(tmp_path, generator
             one = made.sentence()
             some = tuple(p for p in one.propositions if made.random.random() < 0.5)
             sentences += [one, *made.random.choice(([], [one], [Sentence(one.words, some)]))]
-        lines.write(tmp_path / "lines", sentences)
+        write_lines(tmp_path / "lines", sentences)
         read = conll.read(tmp_path / "lines", lenient=True)
         found = lines.regrouped(read, sentences)
         for ours, theirs in zip(sentences, found, strict=True):

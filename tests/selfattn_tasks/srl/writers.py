@@ -1,11 +1,17 @@
-"""Writers of formats that the project reads and never writes."""
+"""Writers of files that the project reads."""
 
 from selfattn_tasks.srl.formats.brackets import format_brackets
+from selfattn_tasks.srl.formats.lines import lines_of
 
 
 def write_words(path, sentences):
     """The words file that belongs to a props file."""
     path.write_text("".join("\n".join(s.words) + "\n\n" for s in sentences))
+
+
+def write_lines(path, sentences):
+    """One proposition a line."""
+    path.write_text("".join(f"{line}\n" for line in lines_of(sentences)))
 
 
 def write_conll12(path, sentences, document="document"):
