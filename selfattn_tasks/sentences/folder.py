@@ -44,7 +44,7 @@ class Folder:
         self.path = Path(path)
         self.meta: dict[str, Any] = _json(self.path / META)
         version = self.meta.get("version") if isinstance(self.meta, dict) else None
-        if version != VERSION or self.meta.get("kind") not in [str(kind) for kind in Kind]:
+        if version != VERSION or self.meta.get("kind") not in list(Kind):
             raise UserError(
                 f"{self.path / META} is not of `prepare sentences` with version {VERSION}; prepare "
                 "the folder again"

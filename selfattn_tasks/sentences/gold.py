@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -123,12 +124,26 @@ def read_outputs(path: Path, gold: Sequence[Answer], gold_path: Path) -> list[An
             "must be the prediction for example i"
         )
     known = next(answer.value for answer in gold if answer.value is not None)
+    if isinstance(known, str):
+        _check_labels(path, [str(row.prediction).strip() for row in rows], gold, gold_path)
     found = [_value(path, i, row, known) for i, row in enumerate(rows, start=2)]
     # Ranks among the examples that count.
     counted = [
         None if answer.value is None else value for answer, value in zip(gold, found, strict=True)
     ]
     return _answers(counted)
+
+
+def _check_labels(path: Path, labels: list[str], gold: Sequence[Answer], gold_path: Path) -> None:
+    """Refuse numbers alone where all classes are words, and the other way round."""
+    classes = [str(answer.value) for answer in gold if answer.value is not None]
+    number = re.compile(r"-?\d+(\.\d+)?")
+    kinds = {number.fullmatch(label) is None for label in labels}
+    if kinds.isdisjoint(number.fullmatch(name) is None for name in classes):
+        raise UserError(
+            f"{path} predicts {labels[0]!r}, but {gold_path} has classes such as {classes[0]!r}: "
+            "the predictions are of another task, or of other labels"
+        )
 
 
 def _value(path: Path, line: int, row: Prediction, like: Target) -> Target:

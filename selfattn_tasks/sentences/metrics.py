@@ -104,23 +104,15 @@ class SentenceMetric(Metric):
             Of each output shape (examples, 2) for accuracy: right, labelled; else
             (examples, 6) as :func:`correlation` takes them.
         """
-        known = [answer.value is not None for answer in gold]
-        if self.name == ACCURACY:
-            return [
-                compact(
-                    [
-                        (k and g.value == a.value, k)
-                        for k, g, a in zip(known, gold, out, strict=True)
-                    ]
-                )
-                for out in outputs
-            ]
-        n = np.array(known, dtype=np.float64)
-        x = n * self._numbers(gold)
+        known = np.array([answer.value is not None for answer in gold], dtype=np.float64)
         found = []
         for out in outputs:
-            y = n * self._numbers(out)
-            found.append(np.stack([n, x, y, x * x, y * y, x * y], axis=1))
+            if self.name == ACCURACY:
+                right = [g.value == a.value for g, a in zip(gold, out, strict=True)]
+                found.append(compact(np.stack([known * right, known], axis=1)))
+            else:
+                x, y = known * self._numbers(gold), known * self._numbers(out)
+                found.append(np.stack([known, x, y, x * x, y * y, x * y], axis=1))
         return found
 
     def _numbers(self, answers: Sequence[Answer]) -> Counts:

@@ -150,25 +150,24 @@ def _read(
     parts: Parts = {}
     whole: Parts = {}
     meta: dict[str, Any] = {"forms": {}, "dropped": {}, "read as Latin-1": {}}
-    names = ["train"] if options.folds else [*files]
+    if options.folds:
+        files = {Path(ALL).stem: files["train"]}
+    names = [*files]
     for name in names:  # which may grow
-        own = None if options.folds else name.rstrip("0123456789")
-        phrases = name == "train" and not options.folds
-        repeat = phrases and options.reading.repeat
-        reading = replace(options.reading, part=own, phrases=phrases, repeat=repeat)
-        corpus = read_all(list(files[name]), options.kind, reading)
-        if name == "train" and not options.folds:  # a file that says itself which part a row is
+        part = None if options.folds else name.rstrip("0123456789")
+        reading = replace(options.reading, part=part, phrases=name == "train")
+        corpus = read_all(files[name], options.kind, reading)
+        if name == "train":  # its rows may say themselves of which part they are
             new = {part: own for part, own in corpus.parts.items() if part not in files}
             files |= new
             names += new
-        target = Path(ALL).stem if options.folds else name
-        parts[target] = corpus.examples
-        if phrases and corpus.form == "trees":
-            plain = replace(reading, phrases=False, repeat=False)
-            whole[target] = read_all(list(files[name]), options.kind, plain).examples
-        meta["forms"][target] = corpus.form
-        meta["dropped"][target] = dict(corpus.dropped)
-        meta["read as Latin-1"][target] = corpus.recoded
+        parts[name] = corpus.examples
+        if reading.phrases and corpus.form == "trees":
+            plain = replace(reading, phrases=False)
+            whole[name] = read_all(files[name], options.kind, plain).examples
+        meta["forms"][name] = corpus.form
+        meta["dropped"][name] = dict(corpus.dropped)
+        meta["read as Latin-1"][name] = corpus.recoded
         logger.info("read %s: %s examples", " ".join(map(str, files[name])), len(corpus.examples))
     if "trees" not in meta["forms"].values():
         if options.reading.sst:

@@ -61,14 +61,13 @@ class Columns:
         names = list(names)
         self.names = {plain(name): name for name in names}
         self._counts = Counter(map(plain, names))
-        self.label_column = label_column
         self.texts = tuple(self._find(_NAMES[role]) for role in _TEXTS[kind.shape])
-        wanted = _NAMES[kind.target] if label_column is None else (plain(label_column),)
-        self.target = self._find(wanted)
+        self._targets = _NAMES[kind.target] if label_column is None else (label_column,)
+        self.target = self._find(self._targets)
         self.part = self._find((PART,))
 
     def _find(self, names: Iterable[str]) -> str | None:
-        return next((self.names[name] for name in names if name in self.names), None)
+        return next((self.names[name] for name in map(plain, names) if name in self.names), None)
 
     def fault(self, labelled: bool) -> str:
         """What is missing or there twice, in words; empty if nothing is."""
@@ -76,8 +75,7 @@ class Columns:
             if name is None:
                 return self._missing(_NAMES[role])
         if self.target is None and labelled:
-            named = (self.label_column,) if self.label_column else _NAMES[self.kind.target]
-            return self._missing(named)
+            return self._missing(self._targets)
         for name in (*self.texts, self.target):
             if name is not None and self._counts[plain(name)] > 1:
                 return f"{self._counts[plain(name)]} columns are named {name}, but one is needed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -179,7 +179,7 @@ def _check_index(source: Source, number: int, example: Example) -> None:
         )
 
 
-def read_all(paths: list[Path], kind: Kind, reading: Reading) -> Corpus:
+def read_all(paths: Sequence[Path], kind: Kind, reading: Reading) -> Corpus:
     """Several files as one.
 
     Raises:

@@ -85,6 +85,7 @@ def read_trees(source: Source, reading: Reading) -> Iterator[Item]:
         UserError: with file and line, for a broken tree.
     """
     fine = reading.sst != "binary"
+    repeat = reading.repeat and reading.phrases and fine
     for number, line in source.lines():
         try:
             words, nodes = parse_tree(line)
@@ -96,6 +97,5 @@ def read_trees(source: Source, reading: Reading) -> Iterator[Item]:
                 source.dropped["neutral"] += 1
                 continue
             item = Item(number, (" ".join(words[node.start : node.end]),), label)
-            often = reading.repeat and fine and (not place or node.label != _NEUTRAL)
-            for _ in range(_REPEATED if often else 1):
-                yield item
+            often = repeat and (not place or node.label != _NEUTRAL)
+            yield from [item] * (_REPEATED if often else 1)

@@ -9,6 +9,7 @@ from torch import nn
 
 from selfattn.errors import UserError
 from selfattn.layers import Inspection, SelfAttention, Source2Token
+from selfattn.models.attention import AttentionContext
 from selfattn.models.vanilla import VanillaPool
 
 from ...capture import inspections
@@ -35,12 +36,12 @@ def look(model: SentenceModel, state: SentenceState, words: tuple[str, ...]) -> 
     """
     if not words:
         raise UserError("the sentence is empty; type one word at least")
-    parts = {
-        model.config.context if isinstance(part, SelfAttention) else "pool": part
-        for part in model.encoder.modules()
-        if isinstance(part, SelfAttention | VanillaPool)
-        or (part is model.encoder.pool and isinstance(part, Source2Token))
-    }
+    context, pool = model.encoder.context, model.encoder.pool
+    parts: dict[str, nn.Module] = {}
+    if isinstance(context, AttentionContext):
+        parts[model.config.context] = context.layer
+    if isinstance(pool := pool or context, Source2Token | VanillaPool):
+        parts["pool"] = pool
     if not parts:
         raise UserError(
             f"the context {model.config.context} with the pool {model.config.pool} has no weights "

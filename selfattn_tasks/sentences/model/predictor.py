@@ -86,14 +86,14 @@ class Predictor:
         Raises:
             UserError: if an example has another number of sentences than the models take.
         """
-        found: list[Prediction | None] = [None] * len(examples)
+        found: dict[int, Prediction] = {}
         for numbers, probabilities in self._batches(examples, self._probabilities, progress):
             for number, row in zip(numbers, probabilities, strict=True):
                 # The candidates of other examples have probability 0 behind its own.
                 count = len(examples[number].sentences) - 1
                 own = row[:count] if self.state.kind is Kind.SELECTION else row
                 found[number] = self._prediction(own)
-        return [prediction for prediction in found if prediction is not None]
+        return [found[number] for number in range(len(examples))]
 
     def embed(self, examples: Sequence[Example], progress: Progress = None) -> np.ndarray:
         """The vectors of the examples' sentences, by the first model.

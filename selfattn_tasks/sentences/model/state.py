@@ -77,12 +77,14 @@ class SentenceState:
     def _fits(self) -> bool:
         """Whether the model has a row for each word, and a class for each label."""
         assert self.config is not None
-        words = self.vocabulary
-        config = self.config
-        found = (config.kind, config.words, config.frozen_words, config.classes)
-        sizes = (len(words.words), len(words.frozen), classes(self.kind, words.labels))
+        config, vocabulary = self.config, self.vocabulary
         self.tokens("a")  # a rule that works
-        return found == (self.kind, *sizes)
+        return (config.kind, config.words, config.frozen_words, config.classes) == (
+            self.kind,
+            len(vocabulary.words),
+            len(vocabulary.frozen),
+            classes(self.kind, vocabulary.labels),
+        )
 
 
 def classes(kind: Kind, labels: Sequence[str]) -> int:

@@ -156,6 +156,29 @@ def test_bad_predictions(text, said, tmp_path):
         )
 
 
+@pytest.mark.parametrize(
+    ("gold", "labels", "refused"),
+    [
+        ("trec.label", ["3.512345", "4.000000"], True),  # scores
+        ("trec.label", ["0", "1"], True),  # candidates, or another file's classes
+        ("words.ptb", ["positive", "negative"], True),  # of trees with two classes
+        ("words.ptb", ["4", "4"], False),  # all wrong, which may be
+        ("trec.label", ["LOC", "LOC"], False),
+        ("trec.label", ["LOC", "7"], False),
+    ],
+)
+def test_predictions_that_cannot_be_classes_of_the_gold_file(gold, labels, refused, tmp_path):
+    path, predicted = tmp_path / gold, tmp_path / "predicted.tsv"
+    path.write_text(FILES[gold][0])
+    predicted.write_text("prediction\n" + "".join(f"{label}\n" for label in labels))
+    if refused:
+        said = f"predicts '{labels[0]}', but .*{gold} has classes such as '(HUM|3)'"
+        with pytest.raises(UserError, match=said):
+            read_outputs(predicted, read_gold(path), path)
+    else:
+        assert [a.value for a in read_outputs(predicted, read_gold(path), path)] == labels
+
+
 def test_parts_are_joined_in_the_order_of_the_corpus(tmp_path):
     for name, rows in (("a", "x2 x0"), ("b", "x1")):
         (tmp_path / name).write_text("prediction\n" + "\n".join(rows.split()) + "\n")

@@ -5,6 +5,7 @@ import torch
 
 from selfattn.errors import UserError
 from selfattn.models import CONTEXTS
+from selfattn_tasks.sentences.model.looking import look
 from selfattn_tasks.sentences.model.network import SentenceModel, SentenceModelConfig, pad
 from selfattn_tasks.sentences.model.predictor import BATCH_WORDS, Predictor
 from selfattn_tasks.sentences.model.state import SentenceState
@@ -82,6 +83,18 @@ def test_empty_sentences_fill_batches_too():
     predictor = Predictor([(SentenceModel(config), state)])
     assert len(predictor.predict([Example(((),), None)] * 3000, sizes.append)) == 3000
     assert sizes == [BATCH_WORDS["cpu"], 3000]
+
+
+@pytest.mark.parametrize("context", ["biblosa", "mtsa", "vanilla", "lstm"])
+def test_what_is_looked_into_has_a_weight_for_each_word(context):
+    """Bi-BloSA holds attentions between blocks, which are not what is meant."""
+    network = model("classification", context)
+    state = SentenceState(Vocabulary(tuple("abcdefg"), ()), {})
+    found = dict(look(network, state, tuple("abcde")))
+    assert list(found) == ([context] if context in ("biblosa", "mtsa") else []) + ["pool"]
+    assert found.pop("pool").source2token.shape[-1] == 5
+    for inspection in found.values():
+        assert inspection.token2token.shape[-2:] == (5, 5)
 
 
 def test_the_table_of_words():
