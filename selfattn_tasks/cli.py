@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeGuard
 
 from selfattn.errors import UserError
 
@@ -24,16 +24,17 @@ def _terminated(signum: int, frame: object) -> NoReturn:
     raise SystemExit(128 + signum)
 
 
-def is_disk_full(error: OSError) -> bool:
+def is_disk_full(error: object) -> TypeGuard[OSError]:
     """True if ``error`` says that the disk, the quota or the allowed file size is used up."""
-    return error.errno in _DISK_FULL
+    return isinstance(error, OSError) and error.errno in _DISK_FULL
 
 
 def disk_full_sentence(error: OSError) -> str:
     """One sentence for an error that :func:`is_disk_full` accepts."""
     where = f" while writing {error.filename}" if error.filename else ""
-    reason = os.strerror(error.errno or errno.ENOSPC)
-    return f"no space left{where} ({reason}): free some disk space and run the command again"
+    return (
+        f"no space left{where} ({error.strerror}): free some disk space and run the command again"
+    )
 
 
 def raise_if_disk_full(output: str, place: Path) -> None:
@@ -128,7 +129,7 @@ def _called(main: Callable[[], int | None]) -> int:
     try:
         return main() or 0
     except SystemExit as end:
-        if end.code not in (0, None):
+        if end.code:
             raise
         return 0
 

@@ -47,10 +47,8 @@ class Progress(tqdm):  # type: ignore[misc]
         if show is None and stream.isatty():
             how: dict[str, Any] = {"file": stream, "mininterval": 0, "dynamic_ncols": True}
         else:
-            how = {
-                "file": _Lines(show or partial(print, file=stream, flush=True)),
-                "mininterval": SECONDS_BETWEEN_LINES,
-            }
+            lines = _Lines(show or partial(print, file=stream, flush=True))
+            how = {"file": lines, "mininterval": SECONDS_BETWEEN_LINES}
             how |= {"delay": SECONDS_BETWEEN_LINES, "leave": False, "position": 0}
         super().__init__(
             desc=label, total=total, unit=f" {unit}", initial=start, miniters=1, smoothing=0,

@@ -113,7 +113,7 @@ def _writing(path: Path, needed: int) -> Iterator[IO[bytes]]:
 def _disk_full(error: BaseException | None) -> OSError | None:
     """Find the full disk behind an error: torch.save reports it as a RuntimeError."""
     while error is not None:
-        if isinstance(error, OSError) and is_disk_full(error):
+        if is_disk_full(error):
             return error
         error = error.__cause__ or error.__context__
     return None
