@@ -1,15 +1,13 @@
 """The configuration of all models for transformers."""
 
-import difflib
 from dataclasses import fields
-from numbers import Real
 from typing import Any
 
 from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
 from ..config import CONFIGS, AttentionConfig
-from ..errors import UserError, check_integer
+from ..errors import UserError, check_integer, check_rate, meant
 
 POSITIONS = ("sinusoidal", "learned", "none")
 SHARED = ("all", "output", "none")
@@ -147,10 +145,7 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
         first = (self.pad_token_id or 0) + 1 if self.first_position is None else self.first_position
         self.first_position = check_integer("first_position", first, 0)
         for name in ("dropout", "activation_dropout"):
-            value = getattr(self, name)
-            if not isinstance(value, Real) or not 0 <= float(value) < 1:
-                raise UserError(f"{name} {value!r} is not allowed; it must be in [0, 1)")
-            setattr(self, name, float(value))  # of numpy's, too
+            setattr(self, name, check_rate(name, getattr(self, name)))
         found = self.attention_config
         self.switches = {name: getattr(found, name) for name in found.switch_names()}
         self.attention_dropout = self.switches.pop("attention_dropout")
@@ -203,10 +198,8 @@ def _refuse_misspelt(others: dict[str, Any], known: list[str]) -> None:
             raise UserError(
                 f"{name!r} is a switch of the attention; give switches={{{name!r}: ...}}"
             )
-        close = [SYNONYMS[name]] if name in SYNONYMS else []
-        if name not in _OF_TOKENIZERS:
-            near = [*known, *sorted(switches)]
-            close = close or difflib.get_close_matches(name, near, n=1, cutoff=0.8)
-        if close:
-            meant = f"switches={{{close[0]!r}: ...}}" if close[0] in switches else repr(close[0])
-            raise UserError(f"SelfattnConfig has no argument {name!r}; do you mean {meant}?")
+        if name in _OF_TOKENIZERS:
+            continue
+        if near := SYNONYMS.get(name) or meant(name, [*known, *sorted(switches)]):
+            given = f"switches={{{near!r}: ...}}" if near in switches else repr(near)
+            raise UserError(f"SelfattnConfig has no argument {name!r}; do you mean {given}?")

@@ -64,21 +64,20 @@ class DecoderAttention(nn.Module):
         q = split_heads(self.q_proj(x), self.heads)
         beams = getattr(cache, "beams", 1) if self.crossed else 1
         if beams > 1:
-            q = (
-                q.unflatten(0, (-1, beams)).transpose(1, 2).flatten(2, 3)
-            )  # (B / beams, H, beams T, D)
-        kept: Any = None
-        if cache is not None:
-            kept = cache.cross_attention_cache if self.crossed else cache.self_attention_cache
+            # (B / beams, H, beams T, D)
+            q = q.unflatten(0, (-1, beams)).transpose(1, 2).flatten(2, 3)
         if self.crossed and cache is not None and cache.is_updated.get(self.index):
-            k, v = kept.layers[self.index].keys, kept.layers[self.index].values
+            made = cache.cross_attention_cache.layers[self.index]
+            k, v = made.keys, made.values
         else:
             k, v = (split_heads(f(source), self.heads) for f in (self.k_proj, self.v_proj))
             if cache is not None:
+                kept = cache.cross_attention_cache if self.crossed else cache.self_attention_cache
                 k, v = kept.update(k, v, self.index)
                 if visible is not None:
                     k, v = (t[:, :, : visible.shape[-1]] for t in (k, v))
-                cache.is_updated[self.index] = self.crossed or cache.is_updated.get(self.index)
+                if self.crossed:
+                    cache.is_updated[self.index] = True
         dropout = self.dropout if self.training else 0.0
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=dropout)
         if beams > 1:

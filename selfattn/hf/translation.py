@@ -184,46 +184,40 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         """
         config = copy.deepcopy(generation_config or GenerationConfig())
         cuts = [kwargs.get("max_length"), kwargs.get("max_new_tokens")]
-        if generation_config is not None and not hasattr(config, "max_len_b"):
+        if not hasattr(config, "max_len_b"):
             cuts.append(config.max_length)
         # As transformers has it, what the caller leaves open is the model's.
         stored = self.generation_config.to_dict()
         config.update(**stored, defaults_only=True, allow_custom_entries=True)
         cuts.append(config.max_new_tokens)
-        processors = list(logits_processor or [])
         a, b = (kwargs.pop(x, getattr(config, x, None)) for x in ("max_len_a", "max_len_b"))
-        tokens = inputs if inputs is not None else kwargs.get("input_ids")
-        given = kwargs.get("inputs_embeds")
-        given = kwargs.get("encoder_outputs") if given is None else given
-        if kwargs.get("attention_mask") is None:
-            if tokens is not None:
-                kwargs["attention_mask"] = (tokens != self.config.pad_token_id).long()
-            elif given is not None:
-                given = given if isinstance(given, Tensor) else given[0]
-                kwargs["attention_mask"] = given.new_ones(given.shape[:2]).long()
-        if kwargs.get("attention_mask") is not None and not len(kwargs["attention_mask"]):
+
+        def setting(name: str) -> Any:
+            places = kwargs.get(name), getattr(config, name), getattr(self.config, name, None)
+            return next((value for value in places if value is not None), None)
+
+        sources = (inputs, *map(kwargs.get, ("input_ids", "inputs_embeds", "encoder_outputs")))
+        source = next((given for given in sources if given is not None), None)
+        mask = kwargs.get("attention_mask")
+        if mask is None and source is not None:
+            x = source if isinstance(source, Tensor) else source[0]
+            # Tokens, else embeddings or encodings, of which none is padding.
+            keep = x != self.config.pad_token_id if x.dim() == 2 else x.new_ones(x.shape[:2])
+            mask = kwargs["attention_mask"] = keep.long()
+        if mask is not None and not len(mask):
             raise UserError("the batch has 0 sources; generate() takes at least 1")
-        if b is not None and kwargs.get("attention_mask") is not None:
-            lengths = kwargs["attention_mask"].sum(1)
-            found = [int((a or 0.0) * length + b) for length in lengths.tolist()]
-            limits = torch.tensor(found, dtype=torch.long, device=lengths.device)
-            new, least = (
-                kwargs.get(x, getattr(config, x)) or 0 for x in ("min_new_tokens", "min_length")
-            )
-            most = self.config.max_position_embeddings - 1
-            limits = limits.clamp(max(1, new, least - 1)).clamp(max=most)
-            if any(cut is not None for cut in cuts):
-                limits = torch.full_like(limits, self.config.max_position_embeddings)
+        processors = list(logits_processor or [])
+        if b is not None and mask is not None:
+            longest = self.config.max_position_embeddings
+            least = max(1, setting("min_new_tokens") or 0, (setting("min_length") or 0) - 1)
+            found = [int((a or 0.0) * length + b) for length in mask.sum(1).tolist()]
+            limits = [min(max(limit, least), longest - 1) for limit in found]
+            if all(cut is None for cut in cuts):
+                kwargs["max_new_tokens"] = max(limits) + 1
             else:
-                kwargs["max_new_tokens"] = int(limits.max()) + 1
-            pad, eos = (
-                next(t for t in (kwargs.get(x), getattr(config, x), own) if t is not None)
-                for x, own in (
-                    ("pad_token_id", self.config.pad_token_id),
-                    ("eos_token_id", self.config.eos_token_id),
-                )
-            )
-            processors.append(Limits(limits, pad, eos))
+                limits = [longest] * len(limits)
+            ends = torch.tensor(limits, device=mask.device)
+            processors.append(Limits(ends, setting("pad_token_id"), setting("eos_token_id")))
         return super().generate(inputs, generation_config, processors, **kwargs)
 
     def _next(
