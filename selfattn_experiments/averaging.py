@@ -39,9 +39,13 @@ def latest(folder: str | os.PathLike[str], count: int, by: str = "epoch") -> lis
     matches = [(_PATTERNS[by].fullmatch(path.name), path) for path in folder.iterdir()]
     found = sorted((int(match.group(1)), path) for match, path in matches if match)
     if len(found) < count:
-        name = "checkpointN.pt" if by == "epoch" else "checkpoint_EPOCH_UPDATE.pt"
+        name, flag = {
+            "epoch": ("checkpointN.pt", "--keep-last-epochs"),
+            "update": ("checkpoint_EPOCH_UPDATE.pt", "--keep-interval-updates"),
+        }[by]
         raise UserError(
-            f"--last is {count}, but {folder} holds {len(found)} checkpoints by {by} ({name})"
+            f"--last is {count}, but {folder} holds {len(found)} checkpoints by {by} ({name}): "
+            f"give less, or train with {flag} {count}"
         )
     return [path for _, path in found[-count:]]
 

@@ -230,8 +230,9 @@ def hf_encoder_on(encoder: Any, translator: Any, sentence: str) -> Found:
 
 
 def _noted(pieces: Sequence[str], layers: list[Any], attention: str, unknown: int) -> Found:
-    note = f"{unknown} of {len(pieces)} pieces are unknown to the model; is the sentence written"
-    note = f"{note} like its training text?" if unknown else ""
+    count = f"{unknown} of {len(pieces)} pieces {'is' if unknown == 1 else 'are'}"
+    said = f"{count} unknown to the model; is the sentence written like its training text?"
+    note = said if unknown else ""
     return Found(pieces, layers, [attention] * len(layers), note=note)
 
 

@@ -44,7 +44,11 @@ def test_last_epochs(average, run_folder):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--dir", ".", "--last", "9"], "--last is 9, but . holds 4 checkpoints by epoch"),
+        (
+            ["--dir", ".", "--last", "9"],
+            "--last is 9, but . holds 4 checkpoints by epoch (checkpointN.pt): give less, or train "
+            "with --keep-last-epochs 9",
+        ),
         (["--dir", "."], "--dir needs --last N"),
         (["--inputs", "checkpoint1.pt", "checkpoint7.pt"], "checkpoint7.pt does not exist"),
         (
