@@ -78,7 +78,7 @@ def best_step(constraints: Constraints) -> Callable[[Tensor], tuple[Tensor, Tens
     allowed = constraints.allowed
     counts = allowed.sum(0)
     bound = torch.nonzero(counts < len(allowed)).flatten()
-    width = int(counts[bound].max()) if len(bound) else 0
+    width = max(counts[bound].tolist(), default=0)
     found, order = allowed[:, bound].int().sort(dim=0, descending=True, stable=True)
     before, missing = order[:width].T, found[:width].T == 0  # (bound labels, width)
 

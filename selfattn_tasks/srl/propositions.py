@@ -70,10 +70,9 @@ class Sentence:
         return any(self.words)
 
 
-def covers_predicate(proposition: Proposition) -> bool:
-    """Whether a ``V`` or ``C-V`` span of ``proposition`` holds the predicate's word."""
+def covers_predicate(spans: Iterable[Span], predicate: int) -> bool:
+    """Whether one of the ``V`` and ``C-V`` spans holds the predicate's word."""
     return any(
-        span.label.removeprefix(CONTINUATION) == VERB
-        and span.start <= proposition.predicate <= span.end
-        for span in proposition.spans
+        span.label.removeprefix(CONTINUATION) == VERB and span.start <= predicate <= span.end
+        for span in spans
     )

@@ -100,23 +100,20 @@ def sentences_of(path: Path, *, lenient: bool = False) -> list[Sentence]:
     sentences: list[Sentence] = []
     for number, line in _numbered(path):
         try:
-            proposition = Proposition(line.predicate, "", from_bio(line.tags, repair=lenient))
+            spans = from_bio(line.tags, repair=lenient)
         except UserError as error:
             raise UserError(f"{path}, line {number}: {error}") from None
-        if not lenient and not covers_predicate(proposition):
+        if not lenient and not covers_predicate(spans, line.predicate):
             raise UserError(
                 f"{path}, line {number}: the tag of the predicate, word {line.predicate}, is "
                 f"{line.tags[line.predicate]!r}, but must be B-V or I-V"
             )
-        last = sentences[-1] if sentences else None
-        if (
-            last is not None
-            and last.words == line.words
-            and last.propositions[-1].predicate < line.predicate
-        ):
-            sentences[-1] = Sentence(line.words, (*last.propositions, proposition))
-        else:
-            sentences.append(Sentence(line.words, (proposition,)))
+        last = sentences[-1] if sentences else Sentence(())
+        before: tuple[Proposition, ...] = ()
+        if last.words == line.words and last.propositions[-1].predicate < line.predicate:
+            before = sentences.pop().propositions
+        proposition = Proposition(line.predicate, "", spans)
+        sentences.append(Sentence(line.words, (*before, proposition)))
     return sentences
 
 

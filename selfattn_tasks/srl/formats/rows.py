@@ -11,7 +11,7 @@ from pathlib import Path
 from selfattn.errors import UserError
 
 from ...text import NUMBER, read_lines
-from ..propositions import Proposition, Span, covers_predicate
+from ..propositions import Span, covers_predicate
 from .brackets import BracketError, parse_brackets
 
 NO_PREDICATE = "-"
@@ -169,7 +169,7 @@ def parse_column(
         spans = parse_brackets([row[column] for row in block.rows], nested=lenient)
     except BracketError as error:
         raise block.error(error.row, f"column {column + 1}: {error}") from None
-    if not (lenient or predicate is None or covers_predicate(Proposition(predicate, "", spans))):
+    if not (lenient or predicate is None or covers_predicate(spans, predicate)):
         raise block.error(
             predicate, f"the predicate in this line has no V span in column {column + 1}"
         )

@@ -9,7 +9,7 @@ from typing import TypeVar
 from selfattn.errors import check_integer
 
 from ...text import NUMBER
-from ..propositions import VERB, Proposition, Sentence, Span
+from ..propositions import VERB, Sentence, Span
 from .segmentation import Range
 
 # A word, or in Python also a position.
@@ -146,14 +146,13 @@ class TextSentence:
     @property
     def propositions(self) -> tuple[TextProposition, ...]:
         """One per predicate, in order of predicates."""
-        return tuple(map(self._located, self.labelled.propositions))
-
-    def _located(self, proposition: Proposition) -> TextProposition:
-        place = proposition.predicate
-        return TextProposition(
-            self._span(Span(VERB, place, place)),
-            tuple(map(self._span, proposition.spans)),
-            proposition.confidence,
+        return tuple(
+            TextProposition(
+                self._span(Span(VERB, p.predicate, p.predicate)),
+                tuple(map(self._span, p.spans)),
+                p.confidence,
+            )
+            for p in self.labelled.propositions
         )
 
     def _span(self, span: Span) -> TextSpan:

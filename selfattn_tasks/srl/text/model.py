@@ -238,10 +238,10 @@ def _named(
     """The named predicates of all sentences of the group; None where the model finds them."""
     places: list[Sequence[int] | None] = []
     for (text, _), rows in zip(group, words, strict=True):
-        named = text.predicates or predicates
-        must = bool(text.predicates)
-        found = named_places(named, rows, must=must, flag=text.flag) if named else None
-        places += found or [None] * len(rows)
+        if named := text.predicates or predicates:
+            places += named_places(named, rows, must=bool(text.predicates), flag=text.flag)
+        else:
+            places += [None] * len(rows)
     return places
 
 
