@@ -11,23 +11,20 @@ import sys
 
 from setuptools import find_packages, setup
 
-FLOORS = ["selfattn"]
-PLUGIN: "list[str]" = []
-COMMANDS: "list[str]" = []
-
 if "editable_wheel" in sys.argv:
-    FLOORS += ["selfattn_tasks", "selfattn_experiments"]
-    PLUGIN = find_packages(include=["plugin", "plugin.*"])
-    COMMANDS = [
-        "selfattn = selfattn_experiments.__main__:main",
-        "selfattn-user-dir = selfattn_experiments.user_dir:main",
-    ]
-
-setup(
-    packages=[
-        *find_packages(include=[pattern for name in FLOORS for pattern in (name, f"{name}.*")]),
-        *("selfattn_fairseq" + name.removeprefix("plugin") for name in PLUGIN),
-    ],
-    package_dir={"selfattn_fairseq": "plugin"} if PLUGIN else {},
-    entry_points={"console_scripts": COMMANDS},
-)
+    plugin = find_packages(include=["plugin", "plugin.*"])
+    setup(
+        packages=[
+            *find_packages(include=["selfattn*"]),
+            *("selfattn_fairseq" + name.removeprefix("plugin") for name in plugin),
+        ],
+        package_dir={"selfattn_fairseq": "plugin"},
+        entry_points={
+            "console_scripts": [
+                "selfattn = selfattn_experiments.__main__:main",
+                "selfattn-user-dir = selfattn_experiments.user_dir:main",
+            ]
+        },
+    )
+else:
+    setup(packages=find_packages(include=["selfattn", "selfattn.*"]))

@@ -17,14 +17,13 @@ from setuptools import find_packages, setup
 FOUND = re.search(r'^__version__ = "(.+)"$', Path("version.py").read_text("utf-8"), re.MULTILINE)
 assert FOUND is not None
 VERSION = FOUND[1]
-FLOORS = ("selfattn_tasks", "selfattn_experiments")
 
 setup(
     version=VERSION,
     # `plugin` would be a poor name among all installed packages.
     package_dir={"selfattn_fairseq": "plugin"},
     packages=[
-        *find_packages(include=[pattern for name in FLOORS for pattern in (name, f"{name}.*")]),
+        *find_packages(include=["selfattn_*"]),
         *(
             "selfattn_fairseq" + name.removeprefix("plugin")
             for name in find_packages(include=["plugin", "plugin.*"])
