@@ -16,10 +16,8 @@ from selfattn_tasks.metric import Counts
 from .run_level import TOLERANCE, Interval, scipy_stats
 
 Scorer = Callable[[Counts], Counts]
-# Draws times sentences at a time, that are weighed and that are drawn, and sentences that are
-# multiplied: some 60 MB beside the counts themselves.
+# Draws times sentences at a time, and sentences that are multiplied: some 120 MB beside the counts.
 _CELLS = 4_000_000
-_DRAWN = 400_000
 _ROWS = 8192
 
 
@@ -91,10 +89,8 @@ def resample(
     for start in range(0, samples, step):
         size = min(step, samples - start)
         weights = np.empty((2 * size, sentences), dtype=np.int32)
-        for rows in _slices(size, _DRAWN // sentences):
-            weights[:size][rows] = _times_drawn(rng, rows.stop - rows.start, sentences)
-        for rows in _slices(size, _DRAWN // sentences):
-            weights[size:][rows] = rng.integers(2, size=(rows.stop - rows.start, sentences))
+        weights[:size] = _times_drawn(rng, size, sentences)
+        weights[size:] = rng.integers(2, size=(size, sentences))
         sums = _weighted_sums(weights, table)
         drawn[start : start + size], kept[start : start + size] = sums[:size], sums[size:]
     totals = counts.sum(axis=1, dtype=np.float64)
@@ -113,7 +109,8 @@ def _weighted_sums(weights: NDArray[Any], table: NDArray[Any]) -> Counts:
     the memory. Sums of whole numbers are exact.
     """
     sums = np.zeros((len(weights), table.shape[1]))
-    for rows in _slices(len(table), _ROWS):
+    for start in range(0, len(table), _ROWS):
+        rows = slice(start, start + _ROWS)
         sums += weights[:, rows].astype(np.float64) @ table[rows].astype(np.float64)
     return sums
 
@@ -123,11 +120,6 @@ def _times_drawn(rng: np.random.Generator, draws: int, sentences: int) -> NDArra
     picks = rng.integers(sentences, size=(draws, sentences))
     picks += sentences * np.arange(draws)[:, None]
     return np.bincount(picks.ravel(), minlength=picks.size).reshape(draws, sentences)
-
-
-def _slices(total: int, size: int) -> list[slice]:
-    size = max(1, size)
-    return [slice(start, min(start + size, total)) for start in range(0, total, size)]
 
 
 def sentence_tests(

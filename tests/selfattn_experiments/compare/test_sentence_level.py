@@ -140,7 +140,6 @@ def test_the_bootstrap_over_both_levels_adds_seeds_and_sentences():
 def test_blocks_change_no_number(monkeypatch):
     counts = np.concatenate([ter_counts(3, 50)] * 5, axis=-1).astype(np.uint8)
     whole = resample(counts, bleu_scores, 40, np.random.default_rng(4))
-    monkeypatch.setattr("selfattn_experiments.compare.sentence_level._DRAWN", 7 * 50)
     monkeypatch.setattr("selfattn_experiments.compare.sentence_level._ROWS", 13)
     blocks = resample(counts, bleu_scores, 40, np.random.default_rng(4))
     for name in ("observed", "bootstrap", "kept", "totals"):
