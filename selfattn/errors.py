@@ -83,7 +83,7 @@ def check_integer(name: str, value: Any, least: int = 1, most: int = LARGEST) ->
 
 
 def check_rate(name: str, value: Any) -> float:
-    """A probability of dropping something, of any type of number, as a float.
+    """A share or probability, of any type of number, as a float.
 
     Args:
         name: of the flag or argument.

@@ -8,7 +8,7 @@ import torch
 from fairseq.criterions import register_criterion
 from torch import Tensor
 
-from selfattn.errors import UserError
+from selfattn.errors import check_rate
 from selfattn_tasks.srl.tagger.network import sentences_of
 
 from .._flags import flag
@@ -49,9 +49,7 @@ class BIOTaggingCriterion(SummingCriterion):
     def __init__(self, task: Any, cfg: Any, label_smoothing: float) -> None:
         super().__init__(task)
         self.scaffold = build_scaffold(task, cfg)
-        if not 0 <= label_smoothing < 1:
-            raise UserError(f"--label-smoothing {label_smoothing} is not allowed; [0, 1) is")
-        self.smoothing = label_smoothing
+        self.smoothing = check_rate("--label-smoothing", label_smoothing)
 
     def forward(
         self, model: Any, sample: dict[str, Any], reduce: bool = True

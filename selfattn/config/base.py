@@ -10,7 +10,7 @@ from dataclasses import Field, dataclass, field, fields, replace
 from numbers import Real
 from typing import Any, ClassVar, ParamSpec, TypeVar, get_type_hints
 
-from ..errors import LARGEST, UserError, check_integer, meant
+from ..errors import LARGEST, UserError, check_integer, check_rate, meant
 
 ACTIVATIONS = ("none", "relu", "elu", "gelu", "tanh")
 BACKENDS = ("auto", "fused", "eager", "reference")
@@ -171,7 +171,7 @@ class AttentionConfig:
                         f"{f.name} {value!r} is not allowed; it must be a finite number"
                     )
                 object.__setattr__(self, f.name, float(value))
-            if f.name.endswith("dropout") and not 0.0 <= value < 1.0:
-                raise UserError(f"{f.name} {value} is not allowed; it must be in [0, 1)")
+            if f.name.endswith("dropout"):
+                check_rate(f.name, value)
             if f.metadata.get("positive") and not value > 0:
                 raise UserError(f"{f.name} {value} is not allowed; it must be above 0")

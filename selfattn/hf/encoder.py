@@ -57,7 +57,8 @@ class Embeddings(nn.Module):
         position = place + self.config.first_position
         if self.positions is not None:
             longest = self.config.max_position_embeddings
-            if not torch.compiler.is_compiling() and most >= longest <= (last := int(place.max())):
+            may_be_too_long = most >= longest and not torch.compiler.is_compiling()
+            if may_be_too_long and (last := int(place.max())) >= longest:
                 raise UserError(
                     f"a sequence has {last + 1} tokens, but learned positions end at "
                     f"max_position_embeddings, {longest}"

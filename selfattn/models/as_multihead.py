@@ -107,6 +107,7 @@ class AsMultihead(nn.Module):
         # Where a layer has no masks of its own, blocks or samplers look beyond each pair of tokens.
         masks: Sequence[PositionalMask] = getattr(self.attention, "masks", ())
         seen = [mask.allowed(len(pairs), x.device) for mask in set(masks)] or [pairs]
+        visible = torch.stack(seen).any(0)
         assert hidden is not None  # for the type checker
         # H may be that of the layer that this one stands for.
         one_each = hidden.dim() == 3 and len(hidden) % max(len(x), 1) == 0
@@ -114,10 +115,9 @@ class AsMultihead(nn.Module):
             raise UserError(
                 f"attn_mask has shape {tuple(hidden.shape)}; it must be (T, T) or (B * H, T, T)"
             )
-        fits = ~torch.stack([(hidden & visible).any() for visible in seen]).any()
         what = "is_causal" if attn_mask is None else "attn_mask"
         message = f"{what} hides keys that attention {self.name!r} sees"
-        if not holds(fits, message):
+        if not holds(~(hidden & visible).any(), message):
             raise UserError(
                 f"{message}; set its switches instead: masks='forward' shows what is "
                 "before a token, include_self=True also itself, window=3 what is near"

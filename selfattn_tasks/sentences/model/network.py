@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from selfattn.errors import UserError, check_integer
+from selfattn.errors import UserError, check_integer, check_rate
 from selfattn.models import (
     ClassHead,
     PairHead,
@@ -68,8 +68,7 @@ class SentenceModelConfig:
         for name in ("words", "classes", "embed_dim", "hidden_size", "head_hidden_size"):
             check_integer(name, getattr(self, name))
         check_integer("frozen_words", self.frozen_words, 0)
-        if not 0 <= self.dropout < 1:
-            raise UserError(f"dropout {self.dropout} is not allowed; it must be in [0, 1)")
+        check_rate("dropout", self.dropout)
         if self.highway and self.kind != "nli":
             raise UserError(
                 f"a highway layer belongs to the head of natural language inference, not of "
