@@ -29,9 +29,8 @@ if not _identity.join_twin(__name__, _folder):
 
     from selfattn_tasks.precision import set_matmul_precision
 
-    from . import compat
+    from . import compat  # noqa: F401 - mends fairseq
 
-    compat.apply()
     set_matmul_precision()
     for _name in _REGISTERING:
         _import_all(_name)

@@ -14,6 +14,7 @@ from fairseq.trainer import Trainer
 from selfattn.errors import UserError
 from selfattn_tasks import checkpoints
 
+from .._flags import option
 from . import vocabulary, warm_start
 from ._patch import wrap
 
@@ -28,37 +29,35 @@ class _Reading:
     trainer: Any = None
 
 
-def explain_checkpoints() -> None:
-    """Check a checkpoint where fairseq reads it.
+@wrap(checkpoint_utils, "load_checkpoint_to_cpu")
+def explain_file(original: Any, path: str, *args: Any, **kwargs: Any) -> Any:
+    """Say why a file cannot be read.
 
-    Break: fairseq/checkpoint_utils.py and trainer.py let torch's errors through, or replace them by
-    "please ensure that the architectures match" below a traceback. Fix: the functions below.
+    Break: fairseq/checkpoint_utils.py lets torch's errors through. Fix: one sentence.
     """
-    wrap(checkpoint_utils, "load_checkpoint_to_cpu")(_load_checkpoint_to_cpu)
-    wrap(checkpoint_utils, "_upgrade_state_dict")(_upgrade_state_dict)
-    wrap(checkpoint_utils, "load_model_ensemble_and_task")(_load_model_ensemble_and_task)
-    wrap(BaseFairseqModel, "load_state_dict")(_load_state_dict)
-    wrap(Trainer, "load_checkpoint")(_load_checkpoint)
-
-
-def _load_checkpoint_to_cpu(original: Any, path: str, *args: Any, **kwargs: Any) -> Any:
     _Reading.path = path
     with checkpoints.explain_reading(PathManager.get_local_path(path)):
         return original(path, *args, **kwargs)
 
 
-def _upgrade_state_dict(original: Any, state: Any) -> Any:
+@wrap(checkpoint_utils, "_upgrade_state_dict")
+def check_checkpoint(original: Any, state: Any) -> Any:
+    """Check what was read, before fairseq changes it or uses any of it.
+
+    Break: weights of another task, criterion or switch end in a traceback, or load and are wrong.
+    """
     checkpoints.check_content(state, _Reading.path)
     _Reading.flags = checkpoints.flags(state)
     if _Reading.trainer is not None:
         task = _Reading.trainer.task
+        task_state = state.get("task_state") or {}
         if warm_start.takes_what_fits(_Reading.trainer.get_model()):
             warm_start.saw(state)
             if hasattr(task, "check_start"):
-                task.check_start(state.get("task_state") or {}, _Reading.path)
+                task.check_start(task_state, _Reading.path)
         elif hasattr(task, "check_state"):  # fairseq gives it to no task that goes on training
-            task.check_state(state.get("task_state") or {}, _Reading.path)
-        vocabulary.check(task, state.get("task_state"), _Reading.path)
+            task.check_state(task_state, _Reading.path)
+        vocabulary.check(task, task_state, _Reading.path)
         _check_flags(_Reading.trainer.cfg)
         _check_criterion(_Reading.trainer, state)
         _start_average(_Reading.trainer.cfg, state)
@@ -70,7 +69,7 @@ def stored_flag(value: str) -> str | None:
     names = [name for name, stored in _Reading.flags.items() if stored == value]
     if len(names) != 1:
         return None
-    return f"--{names[0].replace('_', '-')} in the checkpoint {_Reading.path}"
+    return f"{option(names[0])} in the checkpoint {_Reading.path}"
 
 
 def _check_flags(cfg: Any) -> None:
@@ -116,14 +115,19 @@ def _start_average(cfg: Any, state: dict[str, Any]) -> None:
 def _other_flags(flags: dict[str, Any]) -> str:
     """Up to three flags that differ from those of the checkpoint that was read last."""
     found = [
-        f"--{name.replace('_', '-')} is {value} here and {_Reading.flags[name]}"
+        f"{option(name)} is {value} here and {_Reading.flags[name]}"
         for name, value in sorted(flags.items())
         if name in _Reading.flags and value != _Reading.flags[name]
     ]
     return ", ".join(found[:3])
 
 
-def _load_model_ensemble_and_task(original: Any, filenames: Any, *args: Any, **kwargs: Any) -> Any:
+@wrap(checkpoint_utils, "load_model_ensemble_and_task")
+def check_paths(original: Any, filenames: Any, *args: Any, **kwargs: Any) -> Any:
+    """Say that ``--path`` names no file, or the same weights twice.
+
+    Break: fairseq/checkpoint_utils.py raises an error below a traceback, or counts them twice.
+    """
     call = inspect.signature(original).bind(filenames, *args, **kwargs)
     call.apply_defaults()
     # Sharded checkpoints have other names than --path says.
@@ -142,38 +146,46 @@ def _load_model_ensemble_and_task(original: Any, filenames: Any, *args: Any, **k
     return found
 
 
-def _load_checkpoint(original: Any, self: Trainer, filename: str, *args: Any, **kwargs: Any) -> Any:
+@wrap(Trainer, "load_checkpoint")
+def explain_resuming(original: Any, self: Trainer, filename: str, *args: Any, **kwargs: Any) -> Any:
+    """Say why a training cannot go on from a checkpoint.
+
+    Break: fairseq/trainer.py replaces whatever happened by "please ensure that the architectures
+    match" below a traceback, and trains from scratch where a named file is missing. Fix: the error
+    itself.
+    """
     flag, wanted = "--restore-file", self.cfg.checkpoint.restore_file
     if filename == self.cfg.checkpoint.continue_once:
         flag, wanted = "--continue-once", filename
     if wanted != "checkpoint_last.pt" and not PathManager.isfile(filename):
-        # fairseq would silently train from scratch.
         raise UserError(f"{flag} {wanted} does not exist")
     _Reading.trainer = self
     try:
         return original(self, filename, *args, **kwargs)
     except UserError:
         raise
-    except AssertionError as error:
-        if "does not match; please reset the optimizer" in str(error):
-            raise UserError(f"cannot resume from {filename}: {error}") from error
-        raise
     except Exception as error:
-        # fairseq replaces whatever happened by an Exception of its own.
         if isinstance(error.__context__, UserError):
             raise error.__context__ from None
+        if "does not match; please reset the optimizer" in str(error):  # an assertion
+            raise UserError(f"cannot resume from {filename}: {error}") from error
         raise
     finally:
         _Reading.trainer = None
 
 
-def _load_state_dict(
+@wrap(BaseFairseqModel, "load_state_dict")
+def explain_weights(
     original: Any,
     self: BaseFairseqModel,
     state_dict: dict[str, torch.Tensor],
     *args: Any,
     **kwargs: Any,
 ) -> Any:
+    """Say how a checkpoint's weights differ from the model.
+
+    Break: torch lists them all, below a traceback. Fix: what decides, in one sentence.
+    """
     try:
         return original(self, state_dict, *args, **kwargs)
     except RuntimeError as error:

@@ -10,6 +10,8 @@ from typing import Any
 from selfattn.errors import UserError
 from selfattn_tasks.cli import disk_full_sentence, is_disk_full
 
+from ._patch import wrap
+
 _CLI = "fairseq_cli"  # the folder of fairseq's commands
 # How a spawned process's exception looks in its parent: as text.
 _FROM_WORKER = re.compile(r"^selfattn\.errors\.UserError: (.+?)\s*\Z", re.MULTILINE | re.DOTALL)
@@ -19,35 +21,33 @@ _MISSING = re.compile(r"(\w+) is required!|Error merging override (?:\w+\.)?(\w+
 _LOST = re.compile(r"gloo/transport/.*(?:[Cc]onnection|Broken pipe)", re.DOTALL)
 
 
-def end_with_one_sentence() -> None:
-    """Print a UserError of fairseq-train and its siblings without its traceback; exit code 1.
-
-    Break: fairseq_cli/*.py let every exception through. Fix: ``sys.excepthook``, but only if the
-    program is one of fairseq's commands, so that notebooks and users' scripts are left alone.
-    """
-    program = _command(Path(sys.argv[0] if sys.argv else ""))
-    if program is None or getattr(sys.excepthook, "_selfattn_wrapped", False):
-        return
-    previous = sys.excepthook
-
-    def hook(
-        kind: type[BaseException], error: BaseException, traceback: TracebackType | None
-    ) -> None:
-        sentence = explain(error)
-        if sentence is None:
-            previous(kind, error, traceback)
-        else:
-            print(f"{program}: error: {sentence}", file=sys.stderr)
-
-    hook._selfattn_wrapped = True  # type: ignore[attr-defined]
-    sys.excepthook = hook
-
-
 def _command(argv0: Path) -> str | None:
     """The name of the fairseq command that *argv0* runs, or None for another program."""
     if argv0.parent.name == _CLI:  # python -m fairseq_cli.train
         return "fairseq-" + argv0.stem.replace("_", "-")
     return argv0.stem if argv0.name.startswith("fairseq-") else None
+
+
+_PROGRAM = _command(Path(sys.argv[0]))
+
+
+@wrap(sys, "excepthook")
+def end_with_one_sentence(
+    original: Any,
+    exctype: type[BaseException],
+    value: BaseException,
+    traceback: TracebackType | None,
+) -> None:
+    """Print a UserError of fairseq-train and its siblings without its traceback; exit code 1.
+
+    Break: fairseq_cli/*.py let every exception through. Fix: one sentence, but only if the program
+    is one of fairseq's commands, so that notebooks and users' scripts are left alone.
+    """
+    sentence = explain(value) if _PROGRAM else None
+    if sentence is None:
+        original(exctype, value, traceback)
+    else:
+        print(f"{_PROGRAM}: error: {sentence}", file=sys.stderr)
 
 
 def explain(error: BaseException) -> str | None:

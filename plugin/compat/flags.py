@@ -1,7 +1,5 @@
-"""Flags: defaults that commands need, and values that are never evaluated as code."""
+"""Flags: values that are refused, and defaults that commands need."""
 
-import ast
-import functools
 import json
 import math
 import os
@@ -10,18 +8,17 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import fairseq
-import fairseq_cli
-from fairseq import options, tasks, utils
+from fairseq import options, tasks
 from fairseq.data.encoders import TOKENIZER_REGISTRY
 
 from selfattn.errors import UserError
 from selfattn_tasks.sentences.folder import META, Folder
 from selfattn_tasks.srl.prepare import LABELS
 
+from .._flags import option
 from ..criterions.sentences import criterion_of
 from ._patch import check_flags, wrap
-from .checkpoint_errors import stored_flag
+from .literals import literal
 
 # How names of what validations log end, by what is better: more or less of it.
 _SCORES = (
@@ -44,290 +41,202 @@ _TASKS = {  # of criterions that read what only these tasks put into a batch
 }
 _CRITERIONS = {"sentences": "sentence_classification", "srl_tagging": "bio_tagging"}
 _BATCH_SIZE = ("--batch-size", "--max-sentences")
-_MOST_ITEMS = 10_000  # of a list that * repeats
+_FILES = (
+    "sentencepiece_model", "encoder_embed_path", "decoder_embed_path", "ema_seed_model",
+    "quantization_config_path",
+)  # fmt: skip
+_ARCHITECTURES = {"sentences": "sentence_encoder_mtsa", "srl_tagging": "deepatt_mtsa"}
 
 
-def evaluate_nothing() -> None:
-    """Read flags as literals, whether they come from a command line or out of a checkpoint.
-
-    Break: fairseq hands flags such as ``--adaptive-softmax-cutoff`` and ``--model-overrides`` to
-    Python's ``eval`` in three dozen places. Fix: ``eval`` means :func:`literal` in all its modules,
-    in its commands as soon as they import ``--user-dir``.
-    """
-    _replace_eval()
-
-    @wrap(utils, "import_user_module")
-    def import_user_module(original: Any, args: Any) -> None:
-        original(args)
-        _replace_eval()
-
-
-def _replace_eval() -> None:
-    roots = tuple(
-        os.path.join(os.path.dirname(str(package.__file__)), "")
-        for package in (fairseq, fairseq_cli)
-    )
-    for module in list(sys.modules.values()):
-        names = getattr(module, "__dict__", {})
-        if str(names.get("__file__")).startswith(roots):
-            names["eval"] = literal
-
-
-def literal(text: Any) -> Any:
-    """The value of a literal, where ``+`` may join lists and ``*`` may repeat them.
-
-    Args:
-        text: what the user wrote.
-
-    Raises:
-        TypeError: *text* is not a string; so does Python's ``eval``.
-        UserError: it is anything else.
-    """
-    if not isinstance(text, str):
-        raise TypeError(f"a literal is text, not {type(text).__name__}")
-    try:
-        return _value(ast.parse(text.strip(), mode="eval").body)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        shown = repr(text if len(text) <= 80 else text[:80] + "...")
-        raise UserError(
-            f"{_flag_of(text)} is {shown}, but must be a number, a text in quotes, or a list, "
-            "tuple or dictionary of these; nothing else is evaluated"
-        ) from None
-
-
-def _value(node: ast.expr) -> Any:
-    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mult)):
-        return ast.literal_eval(node)
-    # fairseq's own defaults have it: "[(512, 3)] * 20", "[(512, 10, 5)] + [(512, 3, 2)] * 4".
-    left, right = _value(node.left), _value(node.right)
-    if isinstance(node.op, ast.Add) and isinstance(left, list) and isinstance(right, list):
-        return left + right
-    if not (isinstance(node.op, ast.Mult) and isinstance(left, list) and isinstance(right, int)):
-        raise ValueError
-    if len(left) * right > _MOST_ITEMS:
-        raise ValueError
-    return left * right
-
-
-def _flag_of(text: str) -> str:
-    """The flag, or other source, of a value that fairseq passes on without its name."""
-    words = sys.argv[1:]
-    for flag, value in zip(words, words[1:], strict=False):
-        if value == text:
-            return flag
-    joined = (word.partition("=")[0] for word in words if word.endswith("=" + text))
-    return next(joined, None) or stored_flag(text) or "a flag"
-
-
-def check_numbers() -> None:
+@check_flags
+def check_numbers(flags: Namespace) -> None:
     """Refuse numbers that no training can have.
 
     Break: fairseq divides by ``--log-interval 0``, climbs with ``--lr -1``, and lets torch find
     ``--dropout 1.5`` or ``--adam-betas 0.9`` in the first update. Fix: look first.
     """
-
-    @check_flags
-    def check(flags: Namespace) -> None:
-        for name, (low, high) in _RANGES.items():
-            value = getattr(flags, name, None)
-            for number in value if isinstance(value, list) else [value]:
-                if isinstance(number, int | float) and not low <= number <= high:
-                    allowed = f"at least {low}" if high == math.inf else f"{low} to {high}"
-                    flag = "--" + name.replace("_", "-")
-                    raise UserError(f"{flag} {number} is not allowed; it must be {allowed}")
-        for name in ("adam_betas", "adamax_betas"):
-            if isinstance(betas := getattr(flags, name, None), str):
-                fits = isinstance(pair := literal(betas), tuple | list) and len(pair) == 2
-                if not (fits and all(isinstance(b, int | float) and 0 <= b < 1 for b in pair)):
-                    raise UserError(
-                        f"--{name.replace('_', '-')} {betas} is not allowed; it must be two "
-                        "numbers from 0 to below 1, such as '(0.9, 0.98)'"
-                    )
+    for name, (low, high) in _RANGES.items():
+        value = getattr(flags, name, None)
+        for number in value if isinstance(value, list) else [value]:
+            if isinstance(number, int | float) and not low <= number <= high:
+                allowed = f"at least {low}" if high == math.inf else f"{low} to {high}"
+                raise UserError(f"{option(name)} {number} is not allowed; it must be {allowed}")
+    for name in ("adam_betas", "adamax_betas"):
+        betas = getattr(flags, name, None)
+        if isinstance(betas, str) and not _is_pair(literal(betas)):
+            raise UserError(
+                f"{option(name)} {betas} is not allowed; it must be two numbers from 0 to below "
+                "1, such as '(0.9, 0.98)'"
+            )
 
 
-def check_named_files() -> None:
+def _is_pair(betas: Any) -> bool:
+    if not (isinstance(betas, tuple | list) and len(betas) == 2):
+        return False
+    return all(isinstance(beta, int | float) and 0 <= beta < 1 for beta in betas)
+
+
+@check_flags
+def check_named_files(flags: Namespace) -> None:
     """Refuse a file that is missing and JSON that is none where a flag names it.
 
     Break: fairseq's commands end in a traceback, some after the data is loaded. Fix: look first.
     """
-    files = (
-        "sentencepiece_model", "encoder_embed_path", "decoder_embed_path", "ema_seed_model",
-        "quantization_config_path",
-    )  # fmt: skip
-
-    @check_flags
-    def check(flags: Namespace) -> None:
-        if not getattr(flags, "path", "of a training"):
-            raise UserError("--path is missing; give a checkpoint")
-        log = getattr(flags, "log_file", None)
-        if log and not os.path.isdir(os.path.dirname(log) or "."):
-            raise UserError(f"--log-file {log}: there is no folder {os.path.dirname(log)}")
-        for name in files:
-            path = getattr(flags, name, None)
-            if path and "://" not in path and not os.path.isfile(path):  # fairseq fetches others
-                raise UserError(f"--{name.replace('_', '-')} {path}: there is no such file")
-        detok = getattr(flags, "eval_bleu_detok", None)
-        if detok not in (None, *TOKENIZER_REGISTRY):
-            raise UserError(
-                f"--eval-bleu-detok {detok} is not known; it must be one of "
-                f"{', '.join(TOKENIZER_REGISTRY)}"
-            )
-        for name in ("eval_bleu_args", "eval_bleu_detok_args"):
-            value = getattr(flags, name, None)
-            try:
-                fits = value is None or isinstance(json.loads(value), dict)
-            except ValueError:
-                fits = False
-            if not fits:
-                flag = "--" + name.replace("_", "-")
-                raise UserError(f'{flag} is {value!r}, but must be JSON such as {{"beam": 1}}')
+    if not getattr(flags, "path", "of a training"):
+        raise UserError("--path is missing; give a checkpoint")
+    log = getattr(flags, "log_file", None)
+    if log and not os.path.isdir(os.path.dirname(log) or "."):
+        raise UserError(f"--log-file {log}: there is no folder {os.path.dirname(log)}")
+    for name in _FILES:
+        path = getattr(flags, name, None)
+        if path and "://" not in path and not os.path.isfile(path):  # fairseq fetches others
+            raise UserError(f"{option(name)} {path}: there is no such file")
+    detok = getattr(flags, "eval_bleu_detok", None)
+    if detok not in (None, *TOKENIZER_REGISTRY):
+        raise UserError(
+            f"--eval-bleu-detok {detok} is not known; it must be one of "
+            f"{', '.join(TOKENIZER_REGISTRY)}"
+        )
+    for name in ("eval_bleu_args", "eval_bleu_detok_args"):
+        value = getattr(flags, name, None)
+        if value is not None and not _is_json(value):
+            raise UserError(f'{option(name)} is {value!r}, but must be JSON such as {{"beam": 1}}')
 
 
-def check_best() -> None:
+def _is_json(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
+
+@check_flags
+def check_best(flags: Namespace) -> None:
     """Refuse a ``--best-checkpoint-metric`` of which the worst checkpoint would count as the best.
 
     Break: fairseq/checkpoint_utils.py, save_checkpoint, takes every metric for a loss, or none with
     ``--maximize-best-checkpoint-metric``. Fix: know which is which.
     """
-
-    @check_flags
-    def check(flags: Namespace) -> None:
-        metric = str(getattr(flags, "best_checkpoint_metric", ""))
-        if metric.endswith(_SCORES) and not flags.maximize_best_checkpoint_metric:
-            end = "the higher it is: add --maximize-best-checkpoint-metric"
-        elif metric.endswith(_LOSSES) and flags.maximize_best_checkpoint_metric:
-            end = "the lower it is: leave out --maximize-best-checkpoint-metric"
-        else:
-            return
-        raise UserError(f"--best-checkpoint-metric {metric} is better {end}")
+    metric = str(getattr(flags, "best_checkpoint_metric", ""))
+    if metric.endswith(_SCORES) and not flags.maximize_best_checkpoint_metric:
+        end = "the higher it is: add --maximize-best-checkpoint-metric"
+    elif metric.endswith(_LOSSES) and flags.maximize_best_checkpoint_metric:
+        end = "the lower it is: leave out --maximize-best-checkpoint-metric"
+    else:
+        return
+    raise UserError(f"--best-checkpoint-metric {metric} is better {end}")
 
 
-def check_criterion() -> None:
+@check_flags
+def check_criterion(flags: Namespace) -> None:
     """Refuse flags of fairseq that the plugin's criterions do not follow.
 
     They would do nothing, read another file, or end in a traceback. Fix: say so.
     """
-
-    @check_flags
-    def check(flags: Namespace) -> None:
-        criterion = getattr(flags, "criterion", None)
-        task = getattr(flags, "task", None)
-        if task != _TASKS.get(str(criterion), task):
-            raise UserError(
-                f"--criterion {criterion} does not fit --task {task}; it is for --task "
-                f"{_TASKS[str(criterion)]}"
-            )
-        if criterion in ("bio_tagging", "bio_crf") and getattr(flags, "sentence_avg", False):
-            raise UserError(
-                f"--sentence-avg does not fit --criterion {criterion}, whose loss is a mean over "
-                "words; leave it out"
-            )
-        subset = getattr(flags, "train_subset", "train")
-        if getattr(flags, "scaffold", None) and subset != "train":
-            raise UserError(
-                f"--train-subset {subset} does not fit --scaffold, which reads the sentences of "
-                "the set train; leave one of them out"
-            )
+    criterion = getattr(flags, "criterion", None)
+    task = getattr(flags, "task", None)
+    needed = _TASKS.get(str(criterion), task)
+    if task != needed:
+        raise UserError(
+            f"--criterion {criterion} does not fit --task {task}; it is for --task {needed}"
+        )
+    if criterion in ("bio_tagging", "bio_crf") and getattr(flags, "sentence_avg", False):
+        raise UserError(
+            f"--sentence-avg does not fit --criterion {criterion}, whose loss is a mean over "
+            "words; leave it out"
+        )
+    subset = getattr(flags, "train_subset", "train")
+    if getattr(flags, "scaffold", None) and subset != "train":
+        raise UserError(
+            f"--train-subset {subset} does not fit --scaffold, which reads the sentences of "
+            "the set train; leave one of them out"
+        )
 
 
-def _before_parsing(prepare: Callable[[ArgumentParser, Sequence[str]], None]) -> None:
-    """Have a function change the parser of a fairseq command before it parses these words."""
+def _before_parsing(prepare: Callable[[ArgumentParser, Sequence[str]], None]) -> Any:
+    """Decorator: have a function change the parser of a fairseq command before it parses words."""
 
     @wrap(options, "parse_args_and_arch")
-    @functools.wraps(prepare)
     def parse_args_and_arch(
         original: Any, parser: ArgumentParser, input_args: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
         prepare(parser, sys.argv[1:] if input_args is None else list(input_args))
         return original(parser, input_args, *args, **kwargs)
 
+    return prepare
 
-def complete_validation() -> None:
+
+@_before_parsing
+def complete_validation(parser: ArgumentParser, given: Sequence[str]) -> None:
     """Let fairseq-validate do without ``--task`` and a batch size, as fairseq-generate does.
 
     Break: fairseq/options.py, get_validation_parser, has no default task and ends in ``KeyError:
     None``; fairseq_cli/validate.py then asserts a batch size. Fix: fairseq-generate's defaults. The
     task only decides which flags are known here: the one that runs is the checkpoint's.
     """
-
-    @_before_parsing
-    def add_defaults(parser: ArgumentParser, given: Sequence[str]) -> None:
-        # fairseq-validate's is the only parser whose --task has no default.
-        if any(a.dest == "task" and a.default is None for a in parser._actions):
-            sized = any(word.partition("=")[0] in _BATCH_SIZE for word in given)
-            parser.set_defaults(task="translation", max_tokens=None if sized else 12000)
+    # fairseq-validate's is the only parser whose --task has no default.
+    if any(a.dest == "task" and a.default is None for a in parser._actions):
+        sized = any(word.partition("=")[0] in _BATCH_SIZE for word in given)
+        parser.set_defaults(task="translation", max_tokens=None if sized else 12000)
 
 
-def complete_help() -> None:
+@_before_parsing
+def complete_help(parser: ArgumentParser, given: Sequence[str]) -> None:
     """Let ``--help`` show the flags of the given architecture, task and criterion.
 
     Break: fairseq/options.py, parse_args_and_arch, parses once to learn their names, and a parser
     that meets ``--help`` prints what it knows so far and exits; without ``--arch`` it raises an
     empty error. Fix: leave ``--help`` out at first; say what is missing.
     """
+    rest = [word for word in given if word not in ("-h", "--help")]
+    parse = parser.parse_known_args
 
-    @_before_parsing
-    def leave_out_help(parser: ArgumentParser, given: Sequence[str]) -> None:
-        rest = [word for word in given if word not in ("-h", "--help")]
-        parse = parser.parse_known_args
+    def first(_: Any = None, namespace: Any = None) -> Any:
+        parser.parse_known_args = parse  # type: ignore[method-assign]
+        found = parse(rest, namespace)
+        if getattr(found[0], "arch", "") is None:
+            parse(given, namespace)  # ends here, if it is asked for help
+            arch = _ARCHITECTURES.get(found[0].task, "transformer_mtsa")
+            raise UserError(f"--arch is missing; give one, such as --arch {arch}")
+        return found
 
-        def first(_: Any = None, namespace: Any = None) -> Any:
-            parser.parse_known_args = parse  # type: ignore[method-assign]
-            found = parse(rest, namespace)
-            if getattr(found[0], "arch", "") is None:
-                parse(given, namespace)  # ends here, if it is asked for help
-                raise UserError(
-                    f"--arch is missing; give one, such as --arch {_arch(found[0].task)}"
-                )
-            return found
-
-        parser.parse_known_args = first  # type: ignore[assignment, method-assign]
+    parser.parse_known_args = first  # type: ignore[assignment, method-assign]
 
 
-def _arch(task: str) -> str:
-    """An architecture of ours that fits a task."""
-    ours = {"sentences": "sentence_encoder_mtsa", "srl_tagging": "deepatt_mtsa"}
-    return ours.get(task, "transformer_mtsa")
-
-
-def complete_criterion() -> None:
+@_before_parsing
+def complete_criterion(parser: ArgumentParser, given: Sequence[str]) -> None:
     """Let ``--task sentences`` do without ``--criterion``: its data say which one it needs.
 
     Break: fairseq/options.py has one default for all tasks, the cross-entropy of translation, and
     calls the flags of others unrecognized. Fix: one of the task, where neither flag nor
     configuration names another. A ``--task`` that is forgotten or that of other data is named.
     """
-
-    @_before_parsing
-    def choose(parser: ArgumentParser, given: Sequence[str]) -> None:
-        trains = any(action.dest == "arch" for action in parser._actions)
-        only_task = ArgumentParser(add_help=False, allow_abbrev=False)
-        only_task.add_argument("--task", default="translation" if trains else None)
-        task = only_task.parse_known_args(given)[0].task
-        if task in _CRITERIONS:
-            parser.set_defaults(criterion=_CRITERIONS[task])
-        for folder in (word for word in given if os.path.isfile(os.path.join(word, META))):
-            is_srl = os.path.isfile(os.path.join(folder, LABELS))
-            needed = "srl_tagging" if is_srl else "sentences"
-            if task in ("translation", *_CRITERIONS) and task != needed:
-                raise UserError(f"{folder} is data for --task {needed}, not for --task {task}")
-            if task == "sentences":
-                parser.set_defaults(criterion=criterion_of(Folder(folder).kind))
+    trains = any(action.dest == "arch" for action in parser._actions)
+    only_task = ArgumentParser(add_help=False, allow_abbrev=False)
+    only_task.add_argument("--task", default="translation" if trains else None)
+    task = only_task.parse_known_args(given)[0].task
+    if task in _CRITERIONS:
+        parser.set_defaults(criterion=_CRITERIONS[task])
+    for folder in (word for word in given if os.path.isfile(os.path.join(word, META))):
+        is_srl = os.path.isfile(os.path.join(folder, LABELS))
+        needed = "srl_tagging" if is_srl else "sentences"
+        if task in ("translation", *_CRITERIONS) and task != needed:
+            raise UserError(f"{folder} is data for --task {needed}, not for --task {task}")
+        if task == "sentences":
+            parser.set_defaults(criterion=criterion_of(Folder(folder).kind))
 
 
-def remember_languages() -> None:
+@wrap(tasks, "setup_task")
+def remember_languages(original: Any, cfg: Any, **kwargs: Any) -> Any:
     """Store the languages that were inferred from the data's file names in the checkpoint.
 
     Break: fairseq/tasks/translation.py infers them into a copy of the flags, so that a checkpoint
     does not know its own direction and loads only next to binarised text. Fix: set them in the
     flags that are stored, too.
     """
-
-    @wrap(tasks, "setup_task")
-    def setup_task(original: Any, cfg: Any, **kwargs: Any) -> Any:
-        task = original(cfg, **kwargs)
-        for name in ("source_lang", "target_lang"):
-            inferred = getattr(getattr(task, "cfg", None), name, None)
-            if inferred is not None and getattr(cfg, name, inferred) is None:
-                setattr(cfg, name, inferred)
-        return task
+    task = original(cfg, **kwargs)
+    for name in ("source_lang", "target_lang"):
+        inferred = getattr(getattr(task, "cfg", None), name, None)
+        if inferred is not None and getattr(cfg, name, inferred) is None:
+            setattr(cfg, name, inferred)
+    return task

@@ -22,51 +22,47 @@ logger = logging.getLogger(__name__)
 # The schemes of fairseq/data/data_utils.py, post_process.
 _REMOVES_BLANKS = ("sentencepiece", "wordpiece", "letter", "_EOW")
 _KEEPS_BLANKS = ("@@ ", "@@", "subword_nmt", "silence", "none")
-_LINES_BEFORE = "_selfattn_lines_before"
-_LINES_READ = "_selfattn_lines_read"
 
 
-def explain_data() -> None:
-    """Name the data folder, dictionary or split that is missing.
+@wrap(tasks, "setup_task")
+def explain_data(original: Any, cfg: Any, **kwargs: Any) -> Any:
+    """Name the data folder or dictionary that is missing.
 
     Break: fairseq/tasks/translation.py ends in a traceback of os.listdir or open, or in "Could not
     infer language pair". Fix: check first.
     """
+    data = getattr(cfg, "data", None)
+    if isinstance(data, str):
+        _check_data(data, getattr(cfg, "_name", None) or getattr(cfg, "task", None))
+    try:
+        task = original(cfg, **kwargs)
+    except FileNotFoundError as error:
+        raise UserError(
+            f"{error.filename or error} does not exist: {data} is not a folder that "
+            "fairseq-preprocess wrote for this task and these languages"
+        ) from error
+    except Exception as error:
+        if "Could not infer language pair" not in str(error):
+            raise
+        raise UserError(
+            f"{data} holds no binarised text (such as train.en-de.en.bin): give a folder that "
+            f"fairseq-preprocess wrote{_below(str(data))}, or name --source-lang and "
+            "--target-lang"
+        ) from error
+    _warn_about_pieces(task)
+    return task
 
-    @wrap(tasks, "setup_task")
-    def setup_task(original: Any, cfg: Any, **kwargs: Any) -> Any:
-        data = getattr(cfg, "data", None)
-        if isinstance(data, str):
-            _check_data(data, getattr(cfg, "_name", None) or getattr(cfg, "task", None))
-        try:
-            task = original(cfg, **kwargs)
-        except FileNotFoundError as error:
-            raise UserError(
-                f"{error.filename or error} does not exist: {data} is not a folder that "
-                "fairseq-preprocess wrote for this task and these languages"
-            ) from error
-        except Exception as error:
-            if "Could not infer language pair" not in str(error):
-                raise
-            raise UserError(
-                f"{data} holds no binarised text (such as train.en-de.en.bin): give a folder that "
-                f"fairseq-preprocess wrote{_below(str(data))}, or name --source-lang and "
-                "--target-lang"
-            ) from error
-        _warn_about_pieces(task)
-        return task
 
-    @wrap(translation, "load_langpair_dataset")
-    def load_langpair_dataset(
-        original: Any, data_path: str, split: str, *args: Any, **kwargs: Any
-    ) -> Any:
-        try:
-            return original(data_path, split, *args, **kwargs)
-        except FileNotFoundError as error:
-            raise UserError(
-                f"the data folder {data_path} has no {split} set ({split}.*.bin): binarise it, or "
-                "name existing sets (--train-subset, --valid-subset, --gen-subset)"
-            ) from error
+@wrap(translation, "load_langpair_dataset")
+def explain_set(original: Any, data_path: str, split: str, *args: Any, **kwargs: Any) -> Any:
+    """Name the set that is missing, for which fairseq's error has no file name."""
+    try:
+        return original(data_path, split, *args, **kwargs)
+    except FileNotFoundError as error:
+        raise UserError(
+            f"the data folder {data_path} has no {split} set ({split}.*.bin): binarise it, or "
+            "name existing sets (--train-subset, --valid-subset, --gen-subset)"
+        ) from error
 
 
 def _below(data: str) -> str:
@@ -109,32 +105,34 @@ class _Joined:
     scheme: str | None = None
 
 
-def join_once() -> None:
+@check_flags
+def check_joining(flags: Namespace) -> None:
+    """Refuse an unknown ``--remove-bpe``, and one that joins otherwise than ``--bpe``.
+
+    Break: an unknown scheme is a NotImplementedError at the first sentence; see also below.
+    """
+    scheme, bpe = getattr(flags, "post_process", None), getattr(flags, "bpe", None)
+    _check_scheme("--remove-bpe", scheme)
+    if scheme in _REMOVES_BLANKS and bpe not in (None, scheme):
+        raise UserError(
+            f"--remove-bpe {scheme} and --bpe {bpe} would both join the pieces, each in its "
+            "own way, which leaves no blanks: leave out --remove-bpe, and read the D lines"
+        )
+    _Joined.scheme = scheme
+
+
+@wrap(FairseqTask, "build_bpe")
+def join_once(original: Any, self: FairseqTask, args: Any) -> Any:
     """Join pieces once where both ``--remove-bpe`` (``--post-process``) and ``--bpe`` would.
 
     Break: fairseq_cli/generate.py and interactive.py join the pieces by the first and then again by
     the second, which mistakes the blanks between words for blanks between pieces and removes them.
-    An unknown scheme is a NotImplementedError at the first sentence. Fix: the second leaves text
-    alone that the first has joined; different schemes, and unknown ones, are refused.
+    Fix: the second leaves text alone that the first has joined.
     """
-
-    @check_flags
-    def check(flags: Namespace) -> None:
-        scheme, bpe = getattr(flags, "post_process", None), getattr(flags, "bpe", None)
-        _check_scheme("--remove-bpe", scheme)
-        if scheme in _REMOVES_BLANKS and bpe not in (None, scheme):
-            raise UserError(
-                f"--remove-bpe {scheme} and --bpe {bpe} would both join the pieces, each in its "
-                "own way, which leaves no blanks: leave out --remove-bpe, and read the D lines"
-            )
-        _Joined.scheme = scheme
-
-    @wrap(FairseqTask, "build_bpe")
-    def build_bpe(original: Any, self: FairseqTask, args: Any) -> Any:
-        bpe = original(self, args)
-        if bpe is not None and _Joined.scheme in _REMOVES_BLANKS:
-            bpe.decode = str
-        return bpe
+    bpe = original(self, args)
+    if bpe is not None and _Joined.scheme in _REMOVES_BLANKS:
+        bpe.decode = str
+    return bpe
 
 
 def _check_scheme(flag: str, scheme: str | None) -> None:
@@ -145,65 +143,66 @@ def _check_scheme(flag: str, scheme: str | None) -> None:
         )
 
 
-def explain_sentences() -> None:
+@wrap(FairseqTask, "get_interactive_tokens_and_lengths")
+def count_lines(
+    original: Any, self: FairseqTask, lines: list[str], encode_fn: Callable[[str], str]
+) -> Any:
+    """Count fairseq-interactive's lines over the whole input, for the message below."""
+    before = getattr(self, "selfattn_lines", range(0))
+    self.selfattn_lines = range(before.stop, before.stop + len(lines))
+    return original(self, lines, encode_fn)
+
+
+@wrap(FairseqTask, "filter_indices_by_size")
+def explain_long_sentence(
+    original: Any, self: FairseqTask, indices: Any, dataset: Any, *args: Any, **kwargs: Any
+) -> Any:
     """Name the sentence that is too long.
 
     Break: fairseq/tasks/fairseq_task.py, filter_indices_by_size, raises a bare Exception with the
-    sentence's number in its batch; fairseq/data/fairseq_dataset.py, batch_by_size, an assertion.
-    Fix: one sentence, where fairseq-interactive's lines are counted from 1 over the whole input.
+    sentence's number in its batch. Fix: one sentence.
     """
-
-    @wrap(FairseqTask, "get_interactive_tokens_and_lengths")
-    def get_interactive_tokens_and_lengths(
-        original: Any, self: FairseqTask, lines: list[str], encode_fn: Callable[[str], str]
-    ) -> Any:
-        before = getattr(self, _LINES_READ, 0)
-        setattr(self, _LINES_BEFORE, before)
-        setattr(self, _LINES_READ, before + len(lines))
-        return original(self, lines, encode_fn)
-
-    @wrap(FairseqTask, "filter_indices_by_size")
-    def filter_indices_by_size(
-        original: Any, self: FairseqTask, indices: Any, dataset: Any, *args: Any, **kwargs: Any
-    ) -> Any:
-        try:
-            return original(self, indices, dataset, *args, **kwargs)
-        except Exception as error:
-            match = re.match(r"Size of sample #(\d+) is invalid \(=(.*?)\) since ", str(error))
-            if match is None:
-                raise
-            allowed = args[0] if args else kwargs.get("max_positions")
-            size = re.sub(r"np\.\w+\((\d+)\)", r"\1", match.group(2))
-            raise UserError(_too_long(self, int(match.group(1)), size, allowed)) from error
-
-    @wrap(FairseqDataset, "batch_by_size")
-    def batch_by_size(original: Any, self: FairseqDataset, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return original(self, *args, **kwargs)
-        except AssertionError as error:
-            if "max_tokens" not in str(error):
-                raise
-            limit = kwargs.get("max_tokens", args[1] if len(args) > 1 else None)
-            longest = max(self.num_tokens(index) for index in args[0])
-            raise UserError(
-                f"--max-tokens is {limit}, but the longest sentence has {longest} tokens: raise "
-                "--max-tokens, or drop sentences of that length"
-            ) from error
+    try:
+        return original(self, indices, dataset, *args, **kwargs)
+    except Exception as error:
+        match = re.match(r"Size of sample #(\d+) is invalid \(=(.*?)\) since ", str(error))
+        if match is None:
+            raise
+        allowed = args[0] if args else kwargs.get("max_positions")
+        size = re.sub(r"np\.\w+\((\d+)\)", r"\1", match.group(2))
+        raise UserError(_too_long(self, int(match.group(1)), size, allowed)) from error
 
 
-def translate_nothing_to_nothing() -> None:
+@wrap(FairseqDataset, "batch_by_size")
+def explain_small_batch(original: Any, self: FairseqDataset, *args: Any, **kwargs: Any) -> Any:
+    """Say that ``--max-tokens`` does not hold the longest sentence.
+
+    Break: fairseq/data/fairseq_dataset.py, batch_by_size, asserts it. Fix: one sentence.
+    """
+    try:
+        return original(self, *args, **kwargs)
+    except AssertionError as error:
+        if "max_tokens" not in str(error):
+            raise
+        limit = kwargs.get("max_tokens", args[1] if len(args) > 1 else None)
+        longest = max(self.num_tokens(index) for index in args[0])
+        raise UserError(
+            f"--max-tokens is {limit}, but the longest sentence has {longest} tokens: raise "
+            "--max-tokens, or drop sentences of that length"
+        ) from error
+
+
+@wrap(SequenceGenerator, "generate")
+@wrap(SequenceGeneratorWithAlignment, "generate")
+@wrap(IterativeRefinementGenerator, "generate")
+def translate_nothing_to_nothing(
+    original: Any, self: Any, models: Any, sample: dict[str, Any], *args: Any, **kwargs: Any
+) -> Any:
     """Give an empty source, such as an empty line of fairseq-interactive, an empty translation.
 
     Break: fairseq's generators translate a lone end of sentence to something. Fix: replace it by
     the empty hypothesis, whatever else is in the batch.
     """
-    for kind in (SequenceGenerator, SequenceGeneratorWithAlignment, IterativeRefinementGenerator):
-        wrap(kind, "generate")(_generate)
-
-
-def _generate(
-    original: Any, self: Any, models: Any, sample: dict[str, Any], *args: Any, **kwargs: Any
-) -> Any:
     found = original(self, models, sample, *args, **kwargs)
     tokens = sample["net_input"].get("src_tokens")
     # A language model starts from the end of a sentence; speech is not integers.
@@ -231,10 +230,9 @@ def _nothing(eos: int) -> dict[str, Any]:
 
 
 def _too_long(task: FairseqTask, index: int, size: str, allowed: Any) -> str:
-    before = getattr(task, _LINES_BEFORE, None)
-    if before is not None:
-        place = f"line {before + index + 1} of the input"
-        advice = "split it"
+    lines = getattr(task, "selfattn_lines", None)
+    if lines is not None:
+        place, advice = f"line {lines.start + index + 1} of the input", "split it"
     else:
         place = f"sentence {index + 1} of the data"
         advice = (

@@ -1,6 +1,7 @@
 """Reading checkpoints and archives without running or misplacing anything in them."""
 
 import atexit
+import contextlib
 import functools
 import lzma
 import os
@@ -10,6 +11,7 @@ import tarfile
 import tempfile
 import types
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -24,20 +26,20 @@ from selfattn_tasks.checkpoints import allow_types
 from ._patch import wrap
 
 
-def _loads(weights_only: bool, owner: Any, name: str) -> None:
-    """Let ``torch.load`` read only tensors and the allowed types, or everything, in a function."""
-
-    @wrap(owner, name)
-    def loading(original: Any, *args: Any, **kwargs: Any) -> Any:
-        load = torch.load
-        torch.load = functools.partial(load, weights_only=weights_only)
-        try:
-            return original(*args, **kwargs)
-        finally:
-            torch.load = load
+@contextlib.contextmanager
+def _loads(weights_only: bool) -> Iterator[None]:
+    """Let ``torch.load`` read only tensors and the allowed types in a block, or everything."""
+    load = torch.load
+    torch.load = functools.partial(load, weights_only=weights_only)
+    try:
+        yield
+    finally:
+        torch.load = load
 
 
-def allow_checkpoint_types() -> None:
+@wrap(checkpoint_utils, "load_ema_from_checkpoint")
+@wrap(checkpoint_utils, "load_checkpoint_to_cpu")
+def allow_checkpoint_types(original: Any, *args: Any, **kwargs: Any) -> Any:
     """Let ``torch.load`` read what fairseq writes, and nothing else.
 
     Break: fairseq/checkpoint_utils.py, load_checkpoint_to_cpu and load_ema_from_checkpoint
@@ -46,41 +48,34 @@ def allow_checkpoint_types() -> None:
     TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD, a common way around this, it runs what a file holds. Fix: name
     those harmless types, and say ``weights_only`` for every file.
     """
-    for name in ("load_checkpoint_to_cpu", "load_ema_from_checkpoint"):
-        _loads(True, checkpoint_utils, name)
-
-        @wrap(checkpoint_utils, name)
-        def reading(original: Any, *args: Any, **kwargs: Any) -> Any:
-            with allow_types():
-                return original(*args, **kwargs)
+    with _loads(weights_only=True), allow_types():
+        return original(*args, **kwargs)
 
 
-def trust_own_broadcast() -> None:
+@wrap(distributed_utils, "_broadcast_object_slow")
+def trust_own_broadcast(original: Any, *args: Any, **kwargs: Any) -> Any:
     """Let the other processes unpickle the state that rank 0 sends them when a run resumes.
 
     Break: fairseq/distributed/utils.py, _broadcast_object_slow, calls torch.load on a buffer with a
     class of fairseq's own. Fix: allow everything there, since the bytes come from our own rank 0
     and not from a file.
     """
-    _loads(False, distributed_utils, "_broadcast_object_slow")
+    with _loads(weights_only=False):
+        return original(*args, **kwargs)
 
 
-def restore_meters_only() -> None:
+@wrap(meters.MetersDict, "load_state_dict")
+def restore_meters_only(original: Any, self: meters.MetersDict, state_dict: list[Any]) -> Any:
     """Refuse a checkpoint whose metrics name anything but a meter.
 
     Break: fairseq/logging/meters.py calls any global of that module that a checkpoint names. Fix:
     check the names.
     """
-
-    @wrap(meters.MetersDict, "load_state_dict")
-    def load_state_dict(original: Any, self: meters.MetersDict, state_dict: list[Any]) -> Any:
-        for _, key, name, _ in state_dict:
-            kind = getattr(meters, str(name), None)
-            if not (isinstance(kind, type) and issubclass(kind, meters.Meter)):
-                raise UserError(
-                    f"the checkpoint's metric {key!r} is a {name!r}, which is not a meter"
-                )
-        return original(self, state_dict)
+    for _, key, name, _ in state_dict:
+        kind = getattr(meters, str(name), None)
+        if not (isinstance(kind, type) and issubclass(kind, meters.Meter)):
+            raise UserError(f"the checkpoint's metric {key!r} is a {name!r}, which is not a meter")
+    return original(self, state_dict)
 
 
 class _Archive(tarfile.TarFile):
@@ -99,25 +94,25 @@ class _Archive(tarfile.TarFile):
         super().extractall(path, *args, **{**kwargs, "filter": "data"})
 
 
-def unpack_safely() -> None:
+file_utils.tarfile = types.SimpleNamespace(open=_Archive.open)
+
+
+@wrap(file_utils, "load_archive_file")
+def unpack_safely(original: Any, archive_file: str) -> str:
     """Unpack a model's archive into a folder of its own, and keep the archive.
 
     Break: fairseq/file_utils.py, load_archive_file, follows absolute paths, ``..`` and links out of
     the folder, and replaces a local archive by its content. Fix: refuse such members, backed by
     tarfile's ``data`` filter; unpack a local archive to a folder that is removed at exit.
     """
-    file_utils.tarfile = types.SimpleNamespace(open=_Archive.open)
-
-    @wrap(file_utils, "load_archive_file")
-    def load_archive_file(original: Any, archive_file: str) -> str:
-        try:
-            found = (_unpack if os.path.isfile(archive_file) else original)(archive_file)
-        except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError) as error:
-            reason = str(error).partition("\n")[0].rstrip(":")
-            raise UserError(f"the archive {archive_file} is not unpacked: {reason}") from error
-        if found is None:
-            raise UserError(f"{archive_file} is not a folder, archive or address of a model")
-        return str(found)
+    try:
+        found = (_unpack if os.path.isfile(archive_file) else original)(archive_file)
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+        reason = str(error).partition("\n")[0].rstrip(":")
+        raise UserError(f"the archive {archive_file} is not unpacked: {reason}") from error
+    if found is None:
+        raise UserError(f"{archive_file} is not a folder, archive or address of a model")
+    return str(found)
 
 
 def _unpack(archive_file: str) -> str:
@@ -130,15 +125,13 @@ def _unpack(archive_file: str) -> str:
     return inner if os.path.isdir(inner) else folder
 
 
-def keep_names_out_of_the_shell() -> None:
+@wrap(FastaDataset, "_build_index")
+def keep_names_out_of_the_shell(original: Any, self: FastaDataset, path: str) -> Any:
     """Refuse a FASTA file whose name a shell would run.
 
     Break: fairseq/data/fasta_dataset.py pastes the name into a command line, and so opens all files
     of a data folder whose names end in ``.fasta``, whatever the task. Fix: refuse them.
     """
-
-    @wrap(FastaDataset, "_build_index")
-    def _build_index(original: Any, self: FastaDataset, path: str) -> Any:
-        if shlex.quote(path) != path:
-            raise UserError(f"{path}.fasta has a name that a shell would not take literally")
-        return original(self, path)
+    if shlex.quote(path) != path:
+        raise UserError(f"{path}.fasta has a name that a shell would not take literally")
+    return original(self, path)

@@ -6,30 +6,30 @@ from collections.abc import Iterable
 from selfattn.config import CONFIGS
 from selfattn.errors import UserError
 
+from .._flags import option
 from ..args import add_attention_args
 from ._patch import check_flags
-from .flags import literal
+from .literals import literal
 
 
-def check_overrides() -> None:
+@check_flags
+def check_overrides(flags: Namespace) -> None:
     """Refuse overrides that are not dictionaries, and switches of attentions that are none.
 
     Break: fairseq's commands end in a traceback, or run them, and add whatever is named to the
     model's flags, where it does nothing. Fix: look before anything is loaded.
     """
-
-    @check_flags
-    def check(flags: Namespace) -> None:
-        for name in ("model_overrides", "optimizer_overrides"):
-            text = getattr(flags, name, None) or "{}"
-            flag, value = "--" + name.replace("_", "-"), literal(text)
-            if not (isinstance(value, dict) and all(isinstance(key, str) for key in value)):
-                raise UserError(f"{flag} is {text!r}, but must be a dictionary such as {{'a': 1}}")
-            if name == "model_overrides":
-                _check_switches(flag, value)
+    for name in ("optimizer_overrides", "model_overrides"):
+        text = getattr(flags, name, None) or "{}"
+        given = literal(text)
+        if not (isinstance(given, dict) and all(isinstance(key, str) for key in given)):
+            raise UserError(
+                f"{option(name)} is {text!r}, but must be a dictionary such as {{'a': 1}}"
+            )
+    _check_switches(given)
 
 
-def _check_switches(flag: str, given: Iterable[str]) -> None:
+def _check_switches(given: Iterable[str]) -> None:
     """Refuse what looks like a switch of an attention and is none."""
     prefixes = tuple(f"{name}_" for name in CONFIGS)
     named = [key for key in given if key.startswith(prefixes)]
@@ -41,4 +41,6 @@ def _check_switches(flag: str, given: Iterable[str]) -> None:
     for key in named:
         if key not in known or key.endswith("_preset"):
             why = "which is fixed by training" if key in known else "which is no flag"
-            raise UserError(f"{flag} names {key}, {why} of an attention; name its switches")
+            raise UserError(
+                f"--model-overrides names {key}, {why} of an attention; name its switches"
+            )

@@ -12,52 +12,49 @@ from ._patch import wrap
 KEY = "selfattn_patience"
 
 
-def remember_patience() -> None:
+@wrap(Trainer, "save_checkpoint")
+def remember_patience(
+    original: Any, self: Trainer, filename: str, extra_state: dict[str, Any]
+) -> Any:
     """Store in each checkpoint how long the training has not improved.
 
     Break: fairseq_cli/train.py, should_stop_early, counts in its own attributes, so that a resumed
     training takes its first validation for the best so far. Fix: keep them in the checkpoint.
     """
-
-    @wrap(Trainer, "save_checkpoint")
-    def save_checkpoint(
-        original: Any, self: Trainer, filename: str, extra_state: dict[str, Any]
-    ) -> Any:
-        return original(self, filename, {**extra_state, KEY: _counted()})
-
-    @wrap(Trainer, "load_checkpoint")
-    def load_checkpoint(
-        original: Any,
-        self: Trainer,
-        filename: str,
-        reset_optimizer: bool = False,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
-        state = original(self, filename, reset_optimizer, *args, **kwargs)
-        # As fairseq with the best score.
-        if state and not (reset_optimizer or kwargs.get("reset_meters")):
-            _counted().update(state.get(KEY, {}))
-        return state
+    return original(self, filename, {**extra_state, KEY: _counted()})
 
 
-def skip_nan() -> None:
+@wrap(Trainer, "load_checkpoint")
+def restore_patience(
+    original: Any,
+    self: Trainer,
+    filename: str,
+    reset_optimizer: bool = False,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    """Go on counting, where fairseq goes on with the best score."""
+    state = original(self, filename, reset_optimizer, *args, **kwargs)
+    if state and not (reset_optimizer or kwargs.get("reset_meters")):
+        _counted().update(state.get(KEY, {}))
+    return state
+
+
+@wrap(checkpoint_utils, "save_checkpoint")
+def skip_nan(
+    original: Any, cfg: Any, trainer: Trainer, epoch_itr: Any, val_loss: float | None
+) -> Any:
     """Take a validation whose score is NaN for none at all.
 
     Break: fairseq/checkpoint_utils.py, save_checkpoint, keeps ``max(score, best)``, which is NaN
     once a score is, and then the next score: a worse checkpoint_best.pt replaces a better one. In
     should_stop_early no score is better than a first NaN. Fix: hand on no score.
     """
-
-    @wrap(checkpoint_utils, "save_checkpoint")
-    def save_checkpoint(
-        original: Any, cfg: Any, trainer: Trainer, epoch_itr: Any, val_loss: float | None
-    ) -> Any:
-        if val_loss is not None and math.isnan(val_loss):
-            val_loss = None
-            if math.isnan(_counted().get("best", 0.0)):
-                del _counted()["best"]
-        return original(cfg, trainer, epoch_itr, val_loss)
+    if val_loss is not None and math.isnan(val_loss):
+        val_loss = None
+        if math.isnan(_counted().get("best", 0.0)):
+            del _counted()["best"]
+    return original(cfg, trainer, epoch_itr, val_loss)
 
 
 def _counted() -> dict[str, Any]:

@@ -12,9 +12,12 @@ from selfattn.errors import UserError
 from ._patch import check_flags
 
 logger = logging.getLogger(__name__)
+for _message in ("torch.cuda.amp.GradScaler is enabled", "CUDA is not available or torch_xla"):
+    warnings.filterwarnings("ignore", message=_message)
 
 
-def check_precision() -> None:
+@check_flags
+def check_precision(flags: Namespace) -> None:
     """Check the precision flags as soon as they are parsed.
 
     Break 1: fairseq/options.py, parse_args_and_arch, takes ``--bf16`` for a TPU and fails without
@@ -22,19 +25,13 @@ def check_precision() -> None:
     Break 2: fairseq/optim/fp16_optimizer.py needs CUDA for ``--fp16`` and fails with a traceback.
     Fix: refuse it. Break 3: torch switches ``--amp`` off without CUDA. Fix: one clear warning.
     """
-    for message in ("torch.cuda.amp.GradScaler is enabled", "CUDA is not available or torch_xla"):
-        warnings.filterwarnings("ignore", message=message, category=UserWarning)
-    check_flags(_check)
-
-
-def _check(args: Namespace) -> None:
-    if getattr(args, "bf16", False) and importlib.util.find_spec("torch_xla") is None:
-        args.tpu = False
-    on_cpu = getattr(args, "cpu", False) or not torch.cuda.is_available()
-    if not on_cpu or not hasattr(args, "lr"):  # only fairseq-train has a learning rate
+    if getattr(flags, "bf16", False) and importlib.util.find_spec("torch_xla") is None:
+        flags.tpu = False
+    on_cpu = getattr(flags, "cpu", False) or not torch.cuda.is_available()
+    if not on_cpu or not hasattr(flags, "lr"):  # only fairseq-train has a learning rate
         return
-    if getattr(args, "fp16", False):
-        why = "--cpu is set" if args.cpu else "PyTorch finds none"
+    if getattr(flags, "fp16", False):
+        why = "--cpu is set" if flags.cpu else "PyTorch finds none"
         raise UserError(f"--fp16 needs a GPU, but {why}: leave it out (float32), or use --bf16")
-    if getattr(args, "amp", False):
+    if getattr(flags, "amp", False):
         logger.warning("--amp has no effect without a GPU: this training runs in float32")

@@ -12,57 +12,50 @@ from selfattn.errors import UserError
 from ._patch import wrap
 
 # What torchrun tells each process that it starts.
-_FROM_TORCHRUN = (
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "WORLD_SIZE",
-    "RANK",
-    "LOCAL_RANK",
-    "TORCHELASTIC_RUN_ID",
-)
+_FROM_TORCHRUN = {
+    "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "TORCHELASTIC_RUN_ID",
+}  # fmt: skip
 
 
-def join_processes() -> None:
+@wrap(distributed_utils, "call_main")
+def join_processes(original: Any, cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
     """Join the group that torchrun made, and refuse what would train nothing.
 
     Break 1: fairseq/distributed/utils.py, infer_init_method, reads torchrun's variables only if
     this host has more than one GPU; otherwise each process trains its own model, all in the same
     folder. Break 2: call_main starts one process per GPU, so none on a CPU, and exits with 0, or
     with a traceback if it was to find out how they meet. Break 3: the default backend, nccl, needs
-    GPUs. Fix: the function below.
+    GPUs. Fix: join, refuse, take gloo.
     """
+    training = cfg.distributed_training
+    if training.distributed_init_method is None:
+        _join_torchrun(training)
+    if not (cfg.common.tpu or (torch.cuda.is_available() and not cfg.common.cpu)):
+        _prepare_cpu(training)
+    return original(cfg, main, **kwargs)
 
-    @wrap(distributed_utils, "call_main")
-    def call_main(original: Any, cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
-        training = cfg.distributed_training
-        if training.distributed_init_method is None:
-            _join_torchrun(training)
-        if cfg.common.tpu or (torch.cuda.is_available() and not cfg.common.cpu):
-            return original(cfg, main, **kwargs)
-        if training.distributed_init_method is None:
-            # With a port they may be SLURM's; without, fairseq would start them.
-            if training.distributed_world_size != 1 and training.distributed_port <= 0:
-                raise UserError(
-                    f"--distributed-world-size {training.distributed_world_size} (default: the "
-                    "number of GPUs) starts one process for each GPU, and this is a CPU: give "
-                    "--distributed-world-size 1, or use torchrun"
-                )
-            return original(cfg, main, **kwargs)
-        if not training.distributed_no_spawn:
+
+def _prepare_cpu(training: Any) -> None:
+    if training.distributed_init_method is None:
+        # With a port they may be SLURM's; without, fairseq would start them.
+        if training.distributed_world_size != 1 and training.distributed_port <= 0:
             raise UserError(
-                f"--distributed-init-method {training.distributed_init_method} starts one process "
-                "for each GPU, and this is a CPU: add --distributed-no-spawn and start each "
-                "process yourself with its --distributed-rank, or use torchrun"
+                f"--distributed-world-size {training.distributed_world_size} (default: the "
+                "number of GPUs) starts one process for each GPU, and this is a CPU: give "
+                "--distributed-world-size 1, or use torchrun"
             )
-        if training.distributed_backend == "nccl":
-            training.distributed_backend = "gloo"
-        return original(cfg, main, **kwargs)
+    elif not training.distributed_no_spawn:
+        raise UserError(
+            f"--distributed-init-method {training.distributed_init_method} starts one process "
+            "for each GPU, and this is a CPU: add --distributed-no-spawn and start each "
+            "process yourself with its --distributed-rank, or use torchrun"
+        )
+    elif training.distributed_backend == "nccl":
+        training.distributed_backend = "gloo"
 
 
 def _join_torchrun(training: Any) -> None:
-    if any(name not in os.environ for name in _FROM_TORCHRUN):
-        return
-    if int(os.environ["WORLD_SIZE"]) == 1:
+    if not os.environ.keys() >= _FROM_TORCHRUN or os.environ["WORLD_SIZE"] == "1":
         return
     training.distributed_init_method = "env://"
     training.distributed_world_size = int(os.environ["WORLD_SIZE"])

@@ -21,49 +21,48 @@ from torch.nn.modules.module import _EXTRA_STATE_KEY_SUFFIX
 from ._patch import wrap
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # in malloc.h
-_NOISE: tuple[tuple[str, type[Warning]], ...] = (
-    (r"(?s)\s*hydra\.experimental\.\w+\(\) is no longer experimental", UserWarning),
-    (r"(?s)\s*The version_base parameter is not specified", UserWarning),
-    (r"(?s)\s*In '\w+': Usage of deprecated keyword in package header", UserWarning),
-    (r"(?s)\s*'\w+' is validated against ConfigStore schema", UserWarning),
-    (r"(?s)\s*The strict flag in the compose API is deprecated", UserWarning),
-    (r"'pin_memory' argument is set as true but no accelerator", UserWarning),
-    (r"`torch\.cuda\.amp\.autocast", FutureWarning),
-    (r"`torch\.cuda\.amp\.GradScaler", FutureWarning),
-    (r"`broadcast_buffers` is deprecated", FutureWarning),
-    (r"Support for mismatched key_padding_mask and attn_mask", UserWarning),
-)
+# Harmless warnings.
+for _message in (
+    r"(?s)\s*hydra\.experimental\.\w+\(\) is no longer experimental",
+    r"(?s)\s*The version_base parameter is not specified",
+    r"(?s)\s*In '\w+': Usage of deprecated keyword in package header",
+    r"(?s)\s*'\w+' is validated against ConfigStore schema",
+    r"(?s)\s*The strict flag in the compose API is deprecated",
+    r"'pin_memory' argument is set as true but no accelerator",
+    r"`torch\.cuda\.amp\.autocast",
+    r"`torch\.cuda\.amp\.GradScaler",
+    r"`broadcast_buffers` is deprecated",
+    r"Support for mismatched key_padding_mask and attn_mask",
+):
+    warnings.filterwarnings("ignore", message=_message)
 
 
-def allow_ddp_on_cpu() -> None:
+@wrap(distributed_fairseq_model, "DistributedDataParallel")
+def allow_ddp_on_cpu(original: Any, module: Any, **kwargs: Any) -> Any:
     """Let ``--ddp-backend pytorch_ddp`` (the default) wrap a model on the CPU.
 
     Break: fairseq/models/distributed_fairseq_model.py always passes ``device_ids=[device_id]``,
     which torch refuses for CPU parameters. Fix: pass None for them.
     """
-
-    @wrap(distributed_fairseq_model, "DistributedDataParallel")
-    def _distributed(original: Any, module: Any, **kwargs: Any) -> Any:
-        if next(module.parameters()).device.type == "cpu":
-            kwargs.update(device_ids=None, output_device=None)
-        return original(module=module, **kwargs)
+    if next(module.parameters()).device.type == "cpu":
+        kwargs.update(device_ids=None, output_device=None)
+    return original(module=module, **kwargs)
 
 
-def find_dropped_layers() -> None:
+@wrap(distributed_fairseq_model, "DistributedDataParallel")
+def find_dropped_layers(original: Any, module: Any, **kwargs: Any) -> Any:
     """Let several processes train a model with ``--encoder-layerdrop`` or ``--decoder-layerdrop``.
 
     Break: torch's DistributedDataParallel waits for the gradients of dropped layers. Fix: for such
     a model, do as with ``--find-unused-parameters``.
     """
-
-    @wrap(distributed_fairseq_model, "DistributedDataParallel")
-    def _distributed(original: Any, module: Any, **kwargs: Any) -> Any:
-        if any(isinstance(part, LayerDropModuleList) and part.p for part in module.modules()):
-            kwargs["find_unused_parameters"] = True
-        return original(module=module, **kwargs)
+    if any(isinstance(part, LayerDropModuleList) and part.p for part in module.modules()):
+        kwargs["find_unused_parameters"] = True
+    return original(module=module, **kwargs)
 
 
-def keep_freed_memory() -> None:
+@wrap(Trainer, "__init__")
+def keep_freed_memory(original: Any, self: Trainer, cfg: Any, *args: Any, **kwargs: Any) -> None:
     """Let a training on a CPU use the memory of its large tensors again.
 
     Break: glibc gives a tensor of more than 32 MiB back to the system, which clears its pages when
@@ -71,19 +70,17 @@ def keep_freed_memory() -> None:
     Fix: tell malloc to keep what is freed, if the environment does not set it up otherwise. The
     process then holds its memory until it ends, in that example a third more at its peak.
     """
-
-    @wrap(Trainer, "__init__")
-    def __init__(original: Any, self: Trainer, cfg: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, cfg, *args, **kwargs)
-        if self.cuda or {"MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_"} & set(os.environ):
-            return
-        with contextlib.suppress(AttributeError, OSError, TypeError):  # a system without glibc
-            mallopt = ctypes.CDLL(None).mallopt
-            mallopt(_M_MMAP_MAX, 0)
-            mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+    original(self, cfg, *args, **kwargs)
+    if self.cuda or {"MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_"} & set(os.environ):
+        return
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # a system without glibc
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_MMAP_MAX, 0)
+        mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
 
 
-def flush_tiny_moments() -> None:
+@wrap(FairseqOptimizer, "step")
+def flush_tiny_moments(original: Any, self: FairseqOptimizer, *args: Any, **kwargs: Any) -> None:
     """Let an optimizer on a CPU take numbers below 1.2e-38 for 0, as TensorFlow does.
 
     Break: Adam's first moment of a word that no batch has had for 800 updates is subnormal, and
@@ -91,69 +88,62 @@ def flush_tiny_moments() -> None:
     if the vocabulary is large and the model small. Fix: flush them while the optimizer steps. With
     an eps of 1e-8, no weight differs by more than 1e-30 after it; forward and backward keep them.
     """
-
-    @wrap(FairseqOptimizer, "step")
-    def step(original: Any, self: FairseqOptimizer, *args: Any, **kwargs: Any) -> None:
-        on_cpu = next(iter(self.params)).device.type == "cpu"
-        if not on_cpu or torch.tensor(torch.finfo(torch.float32).tiny) * 0.5 == 0:  # flushed anyway
-            return original(self, *args, **kwargs)
-        torch.set_flush_denormal(True)
-        try:
-            return original(self, *args, **kwargs)
-        finally:
-            torch.set_flush_denormal(False)
+    on_cpu = next(iter(self.params)).device.type == "cpu"
+    if not on_cpu or torch.tensor(torch.finfo(torch.float32).tiny) * 0.5 == 0:  # flushed anyway
+        return original(self, *args, **kwargs)
+    torch.set_flush_denormal(True)
+    try:
+        return original(self, *args, **kwargs)
+    finally:
+        torch.set_flush_denormal(False)
 
 
-def average_weights_alone() -> None:
+@wrap(EMA, "__init__")
+def average_weights_alone(original: Any, self: EMA, model: Any, *args: Any, **kwargs: Any) -> None:
     """Let ``--store-ema`` copy what modules store beside their weights.
 
     Break: fairseq/models/ema/ema.py averages it, too: ReSA's "select every token" stays in the
     averaged model for good, and what is no floating-point number ends in a RuntimeError. Fix: the
     average has the newest.
     """
-
-    @wrap(EMA, "__init__")
-    def __init__(original: Any, self: EMA, model: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, model, *args, **kwargs)
-        stored = {name for name in model.state_dict() if name.endswith(_EXTRA_STATE_KEY_SUFFIX)}
-        self.skip_keys = stored.union(self.skip_keys)
+    original(self, model, *args, **kwargs)
+    stored = {name for name in model.state_dict() if name.endswith(_EXTRA_STATE_KEY_SUFFIX)}
+    self.skip_keys = stored.union(self.skip_keys)
 
 
-def restore_numpy_long() -> None:
-    """Give numpy 2 the ``np.compat.long`` that it dropped.
-
-    Break: fairseq/data/token_block_dataset.py and language_pair_dataset.py use it. Fix: it was int.
-    """
-    if not hasattr(np, "compat"):
-        np.compat = types.SimpleNamespace(long=int)  # type: ignore[attr-defined]
+# numpy 2 has no np.compat.long, which fairseq/data/token_block_dataset.py and
+# language_pair_dataset.py use; it was int.
+if not hasattr(np, "compat"):
+    np.compat = types.SimpleNamespace(long=int)  # type: ignore[attr-defined]
 
 
-def log_each_line_once() -> None:
+@wrap(progress_bar, "progress_bar")
+def log_each_line_once(
+    original: Any, *args: Any, log_file: str | None = None, **kwargs: Any
+) -> Any:
     """Write each line of ``--log-file`` once.
 
     Break: fairseq/logging/progress_bar.py adds a handler for every epoch, so the lines of the tenth
     appear ten times. Fix: add only one handler per file.
     """
-
-    @wrap(progress_bar, "progress_bar")
-    def _progress_bar(original: Any, *args: Any, log_file: str | None = None, **kwargs: Any) -> Any:
-        handlers = progress_bar.logger.handlers
-        files = [h.baseFilename for h in handlers if isinstance(h, logging.FileHandler)]
-        if log_file is not None and os.path.abspath(log_file) in files:
-            log_file = None
-        return original(*args, log_file=log_file, **kwargs)
+    handlers = progress_bar.logger.handlers
+    files = [h.baseFilename for h in handlers if isinstance(h, logging.FileHandler)]
+    if log_file is not None and os.path.abspath(log_file) in files:
+        log_file = None
+    return original(*args, log_file=log_file, **kwargs)
 
 
-def silence_noise() -> None:
-    """Hide known harmless warnings and restore the log level.
+def restore_log_level() -> None:
+    """Set the log level to LOGLEVEL, as fairseq's commands read it, or INFO.
 
     Break: fairseq/models/wav2vec/wav2vec2_classification.py sets the root logger to DEBUG when it
-    is imported, so every command but fairseq-train logs other packages' debug lines. Fix: LOGLEVEL,
-    as fairseq's commands read it, or INFO. Any other level is somebody's own: that of a notebook,
-    or WARNING, which fairseq gives all processes of a training but the first.
+    is imported, so every command but fairseq-train logs other packages' debug lines. Any other
+    level is somebody's own: that of a notebook, or WARNING, which fairseq gives all processes of a
+    training but the first.
     """
-    for message, category in _NOISE:
-        warnings.filterwarnings("ignore", message=message, category=category)
     root = logging.getLogger()
     if root.level == logging.DEBUG:
         root.setLevel(os.environ.get("LOGLEVEL", "INFO").upper())
+
+
+restore_log_level()

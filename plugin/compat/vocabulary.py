@@ -15,17 +15,17 @@ from selfattn_tasks.translation.vocabulary import FINGERPRINTS, fingerprint
 from ._patch import wrap
 
 
-def remember_vocabularies() -> None:
-    """Store the hashes with the task's state, and compare them when that state is loaded."""
+@wrap(FairseqTask, "state_dict")
+def remember_vocabularies(original: Any, self: FairseqTask) -> dict[str, Any]:
+    """Store the hashes with the task's state."""
+    return {**original(self), FINGERPRINTS: fingerprints(self)}
 
-    @wrap(FairseqTask, "state_dict")
-    def state_dict(original: Any, self: FairseqTask) -> dict[str, Any]:
-        return {**original(self), FINGERPRINTS: fingerprints(self)}
 
-    @wrap(FairseqTask, "load_state_dict")
-    def load_state_dict(original: Any, self: FairseqTask, state_dict: dict[str, Any]) -> Any:
-        check(self, state_dict, "the checkpoint")
-        return original(self, state_dict)
+@wrap(FairseqTask, "load_state_dict")
+def compare_vocabularies(original: Any, self: FairseqTask, state_dict: dict[str, Any]) -> Any:
+    """Compare them when that state is loaded."""
+    check(self, state_dict, "the checkpoint")
+    return original(self, state_dict)
 
 
 def fingerprints(task: FairseqTask) -> dict[str, tuple[int, str]]:

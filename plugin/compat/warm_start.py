@@ -2,8 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fairseq import checkpoint_utils
@@ -26,32 +25,43 @@ class _Start:
     task_state: Mapping[str, Any] = {}
 
 
-def start_from_other_attentions() -> None:
+@wrap(Trainer, "load_checkpoint")
+def start_from_other_attentions(
+    original: Any, self: Trainer, filename: str, *args: Any, **kwargs: Any
+) -> Any:
     """Let ``--finetune-from-model`` take a Transformer with another attention in its encoder.
 
     Break: fairseq/trainer.py, load_checkpoint, loads strictly, reads on one rank alone, and with
-    --store-ema ends in a KeyError; fairseq/checkpoint_utils.py raises ValueErrors for a file that
-    is missing and for flags that exclude each other. Fix: models whose ``load_state_dict`` calls
-    :func:`fit` get what fits, on every rank; the average starts from it; a mistake gets one
-    sentence.
+    --store-ema ends in a KeyError. Fix: models whose ``load_state_dict`` calls :func:`fit` get what
+    fits, on every rank; the average starts from it.
     """
+    cfg = self.cfg
+    if filename != cfg.checkpoint.finetune_from_model:
+        return original(self, filename, *args, **kwargs)
+    usual = cfg.checkpoint.load_checkpoint_on_all_dp_ranks, cfg.ema.store_ema
+    # What fits depends on the checkpoint's task, too, which fairseq shows to the rank that reads.
+    cfg.checkpoint.load_checkpoint_on_all_dp_ranks, cfg.ema.store_ema = True, False
+    _Start.path = filename
+    try:
+        return original(self, filename, *args, **kwargs)
+    finally:
+        _Start.path, _Start.task_state = None, {}
+        cfg.checkpoint.load_checkpoint_on_all_dp_ranks, cfg.ema.store_ema = usual
 
-    @wrap(Trainer, "load_checkpoint")
-    def load_checkpoint(original: Any, self: Trainer, filename: str, *args: Any, **kw: Any) -> Any:
-        if filename != self.cfg.checkpoint.finetune_from_model:
-            return original(self, filename, *args, **kw)
-        with _starting(filename, self.cfg):
-            return original(self, filename, *args, **kw)
 
-    @wrap(checkpoint_utils, "load_checkpoint")
-    def check(original: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return original(*args, **kwargs)
-        except ValueError as error:
-            if isinstance(error, UserError) or not str(error).startswith("--finetune-from-model"):
-                raise
-            # Behind the sentence stands the whole configuration.
-            raise UserError(re.sub(r" together: .*", " together", str(error))) from None
+@wrap(checkpoint_utils, "load_checkpoint")
+def explain_start(original: Any, *args: Any, **kwargs: Any) -> Any:
+    """Say that ``--finetune-from-model`` names no file, or which flags exclude it.
+
+    Break: fairseq/checkpoint_utils.py raises ValueErrors, with the whole configuration behind the
+    sentence. Fix: the sentence alone.
+    """
+    try:
+        return original(*args, **kwargs)
+    except ValueError as error:
+        if isinstance(error, UserError) or not str(error).startswith("--finetune-from-model"):
+            raise
+        raise UserError(re.sub(r" together: .*", " together", str(error))) from None
 
 
 def saw(state: Mapping[str, Any]) -> None:
@@ -72,19 +82,6 @@ def takes_what_fits(model: nn.Module) -> bool:
 def task_state() -> Mapping[str, Any]:
     """What the checkpoint that is read holds of its task."""
     return _Start.task_state
-
-
-@contextmanager
-def _starting(path: str, cfg: Any) -> Iterator[None]:
-    usual = cfg.checkpoint.load_checkpoint_on_all_dp_ranks, cfg.ema.store_ema
-    # What fits depends on the checkpoint's task, too, which fairseq shows to the rank that reads.
-    cfg.checkpoint.load_checkpoint_on_all_dp_ranks, cfg.ema.store_ema = True, False
-    _Start.path = path
-    try:
-        yield
-    finally:
-        _Start.path, _Start.task_state = None, {}
-        cfg.checkpoint.load_checkpoint_on_all_dp_ranks, cfg.ema.store_ema = usual
 
 
 def fit(model: nn.Module, state: dict[str, Any]) -> dict[str, Any]:

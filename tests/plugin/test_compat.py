@@ -64,7 +64,7 @@ def test_only_fairseqs_own_log_level_is_changed(own, caplog, monkeypatch):
     monkeypatch.delenv("LOGLEVEL", raising=False)
     for before, after in ((own, own), (logging.DEBUG, logging.INFO)):
         caplog.set_level(before)
-        runtime.silence_noise()
+        runtime.restore_log_level()
         assert logging.getLogger().level == after
 
 

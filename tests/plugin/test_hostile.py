@@ -25,7 +25,7 @@ from fairseq.logging.meters import MetersDict  # noqa: E402
 from fairseq.models.transformer import TransformerModel  # noqa: E402
 
 import plugin  # noqa: E402, F401 - the repairs
-from plugin.compat.flags import literal  # noqa: E402
+from plugin.compat.literals import literal  # noqa: E402
 from plugin.looking import load, look  # noqa: E402
 from plugin.models.transformer import AttentionTransformerModel  # noqa: E402
 from selfattn.errors import UserError  # noqa: E402

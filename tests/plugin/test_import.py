@@ -3,6 +3,7 @@
 import inspect
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -120,32 +121,36 @@ def test_a_new_criterion_is_found(clone, python):
     assert "plugin.criterions.mine.Mine" in done.stdout, done.stderr
 
 
-def test_replacements_have_the_parameters_of_what_they_replace(monkeypatch):
+def replacements():
+    """Each attribute that the plugin replaces: its name, what was there, and what is there now."""
+    from fairseq.trainer import Trainer
+
+    import plugin  # noqa: F401 - replaces them
+
+    wrapper = Trainer.train_step.__code__
+    tops = ("fairseq", "sys", "threading", "logging")
+    modules = [m for name, m in sys.modules.items() if name.split(".")[0] in tops]
+    classes = {c for m in modules for c in vars(m).values() if isinstance(c, type)}
+    for owner in (*modules, *classes):
+        for name, value in vars(owner).items():
+            found = getattr(value, "__func__", value)  # of a static method
+            while getattr(found, "__code__", None) is wrapper:
+                inside = inspect.getclosurevars(found).nonlocals
+                yield f"{owner.__name__}.{name}", inside["original"], inside["replacement"]
+                found = inside["original"]
+
+
+def test_replacements_have_the_parameters_of_what_they_replace():
     """So that a call by keyword, by a user or by fairseq, goes on working."""
-    from plugin import compat
-
-    seen = []
-
-    def look(owner, name):
-        def decorate(replacement):
-            seen.append((f"{owner.__name__}.{name}", vars(owner).get(name), replacement))
-            return replacement
-
-        return decorate
-
-    for module in (compat._patch, *vars(compat).values()):
-        if hasattr(module, "wrap"):
-            monkeypatch.setattr(module, "wrap", look)
-    for fix in compat._FIXES:
-        fix()
-    assert len(seen) > 30
-    for name, found, replacement in seen:
+    seen = 0
+    for name, original, replacement in replacements():
+        seen += 1
         if name == "threading.excepthook":  # C without a signature
             continue
-        original = getattr(found, "__func__", found)  # of a static method
         theirs = inspect.signature(original).parameters.values()  # of what wrappers wrap
-        ours = [*inspect.signature(replacement, follow_wrapped=False).parameters.values()][1:]
+        ours = [*inspect.signature(replacement).parameters.values()][1:]
         for mine, their in zip(ours, theirs, strict=False):
             if mine.kind in (mine.VAR_POSITIONAL, mine.VAR_KEYWORD):
                 break
             assert mine.name == their.name, (name, mine.name, their.name)
+    assert seen > 30
