@@ -18,6 +18,8 @@ from selfattn.config.base import is_constant
 from selfattn.errors import UserError
 from selfattn.layers import ATTENTIONS
 
+from ._flags import option
+
 # Without a switch it is fairseq's attention with fairseq's flags in translation, and the core's
 # layer in tagging; with a switch, the core's layer in both.
 BASELINE = "multihead"
@@ -42,7 +44,7 @@ def add_attention_args(parser: ArgumentParser, others: Collection[str] = ()) -> 
     for name, config in CONFIGS.items():
         if config.as_fairseq():
             parser.add_argument(
-                _flag(name, "projections"),
+                option(f"{name}_projections"),
                 choices=("fairseq", "preset"),
                 help="biases and initialisation of the projections: as in fairseq's multi-head "
                 "attention (default), so that the mechanism is all that differs, or as the "
@@ -56,12 +58,12 @@ def add_switches(parser: ArgumentParser) -> None:
     for name, config in CONFIGS.items():
         if config.presets:
             parser.add_argument(
-                _flag(name, "preset"),
+                option(f"{name}_preset"),
                 choices=tuple(config.presets),
                 help=f"published form of {name} (default: the architecture's)",
             )
         for f in _switches(config):
-            _add_switch(parser, _flag(name, f.name), f)
+            _add_switch(parser, option(f"{name}_{f.name}"), f)
 
 
 def attention_config(args: Namespace) -> AttentionConfig | None:
@@ -112,9 +114,19 @@ def given_switches(args: Namespace, name: str, flag: str) -> dict[str, Any]:
     Raises:
         UserError: if a switch of another mechanism is given.
     """
-    _refuse_foreign_switches(args, name, flag)
-    names = [f.name for f in _switches(CONFIGS[name])] if name in CONFIGS else []
-    return {s: getattr(args, f"{name}_{s}") for s in names if hasattr(args, f"{name}_{s}")}
+    given = {}
+    for owner, config in CONFIGS.items():
+        for f in _switches(config):
+            switch = f"{owner}_{f.name}"
+            if not hasattr(args, switch):
+                continue
+            if owner != name:  # it would change nothing: that is a mistake, a preset a habit
+                raise UserError(
+                    f"{option(switch)} {getattr(args, switch)} is a switch of {flag} {owner}, not "
+                    f"of {name}; leave it out"
+                )
+            given[f.name] = getattr(args, switch)
+    return given
 
 
 def store_switches(args: Namespace, config: AttentionConfig) -> None:
@@ -180,25 +192,8 @@ def check_heads(embed_dim: int, num_heads: int, side: str = "encoder") -> None:
         )
 
 
-def _flag(mechanism: str, switch: str) -> str:
-    return f"--{mechanism}-{switch}".replace("_", "-")
-
-
 def _switches(config: type[AttentionConfig]) -> list[Field[Any]]:
     return [f for f in fields(config) if f.name not in _NOT_A_FLAG and not is_constant(f)]
-
-
-def _refuse_foreign_switches(args: Namespace, chosen: str, flag: str) -> None:
-    """A switch of another mechanism would change nothing: that is a mistake, a preset a habit."""
-    for name in CONFIGS:
-        if name == chosen:
-            continue
-        for f in _switches(CONFIGS[name]):
-            if hasattr(args, f"{name}_{f.name}"):
-                raise UserError(
-                    f"{_flag(name, f.name)} {getattr(args, f'{name}_{f.name}')} is a switch of "
-                    f"{flag} {name}, not of {chosen}; leave it out"
-                )
 
 
 def _add_switch(parser: ArgumentParser, flag: str, f: Field[Any]) -> None:
@@ -219,8 +214,7 @@ def _parser_of(f: Field[Any]) -> Callable[[str], Any]:
         return _block_length
     if f.default is None:
         return int
-    kind: Callable[[str], Any] = type(f.default)
-    return kind
+    return type(f.default)
 
 
 def _windows(text: str) -> int | tuple[int, ...]:

@@ -68,7 +68,7 @@ def _stored_in(path: Path) -> int:
 
 def _training_lengths(args: Namespace, task: Any) -> tuple[float, float]:
     """Mean and standard deviation of the tokens of what the encoder will read in training."""
-    known: tuple[float, float] | None = getattr(task, "sentence_lengths", None)
+    known = getattr(task, "sentence_lengths", None)
     if known is not None:
         return known
     subset = getattr(args, "train_subset", "train")

@@ -87,7 +87,9 @@ def look(found: Any, sentence: str) -> EncoderLook:
     batch = {"src_tokens": tokens[None], "src_lengths": torch.tensor([len(tokens)])}
     seen = inspections(model, modules, lambda: model.encoder(**batch), _inspect)
     unknown = int((tokens == found.src_dict.unk()).sum())
-    return EncoderLook((*text.split(), "</s>"), unknown, _name(attentions[0]), seen)
+    first = attentions[0]
+    name = first.name if isinstance(first, EncoderAttention) else "multihead"
+    return EncoderLook((*text.split(), "</s>"), unknown, name, seen)
 
 
 def _check_architecture(path: Path, user_dir: str | None) -> None:
@@ -143,7 +145,3 @@ def inspect_fairseq_multihead(
         module.skip_embed_dim_check = usual
     weights = torch.softmax(scores.unflatten(0, (x.shape[1], module.num_heads)), -1)
     return Inspection(mask_names([PositionalMask()] * module.num_heads), weights)
-
-
-def _name(attention: nn.Module) -> str:
-    return attention.name if isinstance(attention, EncoderAttention) else "multihead"

@@ -174,8 +174,7 @@ class PolicyGradientCriterion(SummingCriterion):
             tokens = logged.get("nll_loss", tokens)
         elif "l2_loss" in logged:  # which no selection changes
             tokens = tokens - logged["l2_loss"] / max(logged["sample_size"], 1)
-        costs: Tensor = tokens.detach().view(len(sample["target"]), -1).sum(1).float()
-        return costs
+        return tokens.detach().view(len(sample["target"]), -1).sum(1).float()
 
     def _policy(
         self,

@@ -149,9 +149,8 @@ class DeepAttModel(BaseFairseqModel):
             )
         vectors: WordVectors | None = getattr(task, "vectors", None)
         features = _features(args)
-        _resolve_sizes(args, vectors, features.width if features else 0)
+        indicator = _resolve_sizes(args, vectors, features.width if features else 0)
         resolve_block_length(args, task)
-        taken = args.word_embed_dim + args.characters + (features.width if features else 0)
         tagger = Tagger(
             TaggerConfig(
                 words=vocabulary.trained_rows,
@@ -159,7 +158,7 @@ class DeepAttModel(BaseFairseqModel):
                 attention=_attention(args),
                 frozen_words=len(vocabulary.frozen),
                 word_dim=args.word_embed_dim,
-                predicate_dim=args.encoder_embed_dim - taken,
+                predicate_dim=indicator,
                 characters=args.characters,
                 alphabet=vocabulary.character_rows,
                 layers=args.encoder_layers,
@@ -186,8 +185,7 @@ class DeepAttModel(BaseFairseqModel):
         self, words: Tensor, indicator: Tensor, padding_mask: Tensor, **more: Tensor
     ) -> Tensor:
         """Compute scores ``(B, T, labels)`` as :meth:`Tagger.forward` does."""
-        scores: Tensor = self.tagger(words, indicator, padding_mask, **more)
-        return scores
+        return self.tagger(words, indicator, padding_mask, **more)
 
 
 def _features(args: Namespace) -> FeaturesConfig | None:
@@ -224,8 +222,11 @@ def _attention(args: Namespace) -> AttentionConfig:
     )
 
 
-def _resolve_sizes(args: Namespace, vectors: WordVectors | None, features: int = 0) -> None:
+def _resolve_sizes(args: Namespace, vectors: WordVectors | None, features: int) -> int:
     """Fill in the sizes that follow from the widths of the vectors and of ``features``.
+
+    Returns:
+        The width that is left for the predicate's indicator.
 
     Raises:
         UserError: if a size contradicts the vectors, or the width does not hold them.
@@ -247,6 +248,8 @@ def _resolve_sizes(args: Namespace, vectors: WordVectors | None, features: int =
         enough = -(-(width + _PREDICATE_DIM) // max(heads, 1)) * heads
         args.encoder_embed_dim = _WIDTH if width + _PREDICATE_DIM <= _WIDTH else enough
     check_integer("--characters", args.characters, 0)
+    layers = check_integer("--encoder-layers", args.encoder_layers)
+    check_integer("--late-layers", args.late_layers, 0, layers)
     taken = width + args.characters
     if args.encoder_embed_dim <= taken:
         raise UserError(
@@ -257,6 +260,7 @@ def _resolve_sizes(args: Namespace, vectors: WordVectors | None, features: int =
     check_heads(args.encoder_embed_dim, heads)
     if getattr(args, "encoder_ffn_embed_dim", None) is None:
         args.encoder_ffn_embed_dim = 4 * args.encoder_embed_dim
+    return args.encoder_embed_dim - taken
 
 
 @register_model_architecture("deepatt", "deepatt")

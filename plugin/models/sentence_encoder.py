@@ -6,7 +6,6 @@ import argparse
 import logging
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
@@ -146,8 +145,7 @@ class SentenceEncoderModel(BaseFairseqModel):
 
     def forward(self, words: Tensor, missing: Tensor | None = None) -> Tensor:
         """Logits; see :meth:`SentenceModel.forward`."""
-        logits: Tensor = self.network(words, missing)
-        return logits
+        return self.network(words, missing)
 
     def load_state_dict(self, state_dict: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """fairseq's hook; ``--finetune-from-model`` may name a model of another task."""
@@ -204,15 +202,14 @@ def context_switches(args: Namespace, task: Any) -> dict[str, Any]:
             "--activation-fn alone"
         )
     preset = getattr(args, f"{name}_preset", None)
+    if name == "biblosa":
+        store_switches(args, CONFIGS[name].make(preset or "code", **switches))
+        resolve_block_length(args, task, name)
+        switches["block_length"] = args.biblosa_block_length
     if preset is not None:
         switches["preset"] = preset
     if getattr(args, "attention_dropout", None) is not None:
         switches["attention_dropout"] = args.attention_dropout
-    if name == "biblosa":
-        usual = CONFIGS[name].make(preset or "code", **given_switches(args, name, "--context"))
-        store_switches(args, usual)
-        resolve_block_length(args, task, name)
-        switches["block_length"] = args.biblosa_block_length
     return switches
 
 
@@ -242,17 +239,17 @@ def sentence_encoder(args: Namespace) -> None:
     set_defaults(args, hidden_size=240 if args.context == "biblosa" else 300)
 
 
-def _with(defaults: Mapping[str, Any], args: Namespace) -> None:
-    """The sizes above with another context or size, which flags may still change."""
-    set_defaults(args, **defaults)
-    sentence_encoder(args)
+def _register(name: str, **defaults: Any) -> None:
+    """Register the sizes above with another context or size, which flags may still change."""
+
+    @register_model_architecture("sentence_encoder", f"sentence_encoder{name}")
+    def architecture(args: Namespace) -> None:
+        set_defaults(args, **defaults)
+        sentence_encoder(args)
 
 
-for _name in ("", *(f"_{context}" for context in CONTEXTS)):
-    _context = {"context": _name[1:]} if _name else {}
-    for _end, _sizes in (("", {}), ("_tiny", {"hidden_size": 8, "head_hidden_size": 8})):
-        if _name or _end:
-            _register = register_model_architecture(
-                "sentence_encoder", f"sentence_encoder{_name}{_end}"
-            )
-            _register(partial(_with, {**_context, **_sizes}))
+_TINY = {"hidden_size": 8, "head_hidden_size": 8}
+_register("_tiny", **_TINY)
+for _context in CONTEXTS:
+    _register(f"_{_context}", context=_context)
+    _register(f"_{_context}_tiny", context=_context, **_TINY)

@@ -75,16 +75,14 @@ class AttentionTransformerModel(TransformerModel):
         """
         _resolve(args)
         resolve_block_length(args, task)
-        model: AttentionTransformerModel = super().build_model(args, task)
-        return model
+        return super().build_model(args, task)
 
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Any, embed_tokens: nn.Module) -> nn.Module:
         """fairseq's hook for the encoder; ``args`` is its Transformer configuration here."""
         config = attention_config(args)
         if config is None:
-            encoder: nn.Module = super().build_encoder(args, src_dict, embed_tokens)
-            return encoder
+            return super().build_encoder(args, src_dict, embed_tokens)
         make = partial(build_attention, config)
         if isinstance(config, MultiHeadConfig):
             make = partial(build_multihead, config)

@@ -53,8 +53,10 @@ class AttentionEncoderLayer(TransformerEncoderLayerBase):
         try:
             layer = self._make_attention(embed_dim, heads)
         except UserError as error:
-            sizes = f"--encoder-embed-dim {embed_dim}, --encoder-attention-heads {heads}"
-            raise UserError(f"{sizes}: {error}") from None
+            raise UserError(
+                f"the encoder's attention {self._attention_name} with --encoder-embed-dim "
+                f"{embed_dim} and --encoder-attention-heads {heads}: {error}"
+            ) from None
         return EncoderAttention(layer, self._attention_name)
 
 

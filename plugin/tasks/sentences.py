@@ -206,8 +206,7 @@ class SentencesTask(FairseqTask):
     ) -> tuple[Any, Any, dict[str, Any]]:
         """fairseq's hook: the loss, and the predicted scores of all processes."""
         if self.kind is not Kind.RELATEDNESS:
-            step: tuple[Any, Any, dict[str, Any]] = super().valid_step(sample, model, criterion)
-            return step
+            return super().valid_step(sample, model, criterion)
         with outputs_of(model) as logits:
             loss, size, logged = super().valid_step(sample, model, criterion)
         found = expected_score(torch.softmax(logits[0].float(), -1), LOWEST)
