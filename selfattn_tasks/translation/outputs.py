@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from selfattn.errors import UserError
@@ -17,43 +17,6 @@ _HYPOTHESIS = re.compile(rf"D-({NUMBER.pattern})\t\S+\t(.*)")
 _TARGET = re.compile(rf"T-({NUMBER.pattern})\t(.*)")
 # The marks of SentencePiece and of subword-nmt, and the schemes that remove them.
 _SUBWORD_MARKS = ((re.compile("\u2581"), "sentencepiece"), (re.compile("@@(?: |$)"), "subword_nmt"))
-
-
-def parse_hypothesis(line: str) -> tuple[int, str] | None:
-    """Number and text of a sentence if ``line`` is a detokenised hypothesis, else None."""
-    match = _HYPOTHESIS.fullmatch(line.rstrip("\n"))
-    return (int(match[1]), match[2]) if match else None
-
-
-def in_corpus_order(
-    hypotheses: Iterable[tuple[int, str]], expected: int | None = None
-) -> list[str]:
-    """Sort hypotheses by their number.
-
-    Args:
-        hypotheses: numbers and texts; the first (best) text of a number counts.
-        expected: number of sentences in the corpus, if known.
-
-    Raises:
-        UserError: if sentences are missing or too many.
-    """
-    found: dict[int, str] = {}
-    for number, text in hypotheses:
-        found.setdefault(number, text)
-    count = expected if expected is not None else max(found, default=-1) + 1
-    missing = next((number for number in range(count) if number not in found), None)
-    if missing is not None or not count:
-        first = "" if missing is None else f", without number {missing}"
-        raise UserError(
-            f"the output of fairseq-generate has {len(found)} translations of {count} sentences"
-            f"{first}; it must have all of them, so let the command finish"
-        )
-    if len(found) > count:
-        raise UserError(
-            f"the output of fairseq-generate has {len(found)} translations, but the corpus has "
-            f"{count} sentences; give the corpus that was translated"
-        )
-    return [found[number] for number in range(count)]
 
 
 def read_translations(
@@ -71,21 +34,39 @@ def read_translations(
             are left.
     """
     lines: list[str] = []
-    numbered: list[tuple[int, str]] = []
+    numbered: dict[int, str] = {}
     # One at a time: the output of fairseq-generate is many times as large as its translations.
     for line in iter_lines(path):
-        if found := parse_hypothesis(line):
-            numbered.append(found)
+        if match := _HYPOTHESIS.fullmatch(line):
+            numbered.setdefault(int(match[1]), match[2])  # the first of a number is the best one
         elif not numbered:
             lines.append(line)
     if not lines and not numbered:
         raise UserError(f"{path} is empty, but needs at least one line")
-    translations = in_corpus_order(numbered, expected) if numbered else lines
+    translations = _in_corpus_order(path, numbered, expected) if numbered else lines
     if expected is not None and len(translations) != expected:
         raise UserError(f"{path} has {len(translations)} translations; it must have {expected}")
     if not subwords:
         check_subwords(path, translations)
     return translations
+
+
+def _in_corpus_order(path: Path, numbered: dict[int, str], expected: int | None) -> list[str]:
+    """The translations of the sentences 0, 1 and so on."""
+    count = max(numbered) + 1 if expected is None else expected
+    missing = next((number for number in range(count) if number not in numbered), None)
+    if missing is not None:
+        raise UserError(
+            f"{path}: the output of fairseq-generate has {len(numbered)} translations of {count} "
+            f"sentences, without number {missing}; it must have all of them, so let the command "
+            "finish"
+        )
+    if len(numbered) > count:
+        raise UserError(
+            f"{path}: the output of fairseq-generate has {len(numbered)} translations, but the "
+            f"corpus has {count} sentences; give the corpus that was translated"
+        )
+    return [numbered[number] for number in range(count)]
 
 
 def check_subwords(path: Path, translations: Sequence[str], references: Sequence[str] = ()) -> None:
@@ -121,11 +102,7 @@ def read_hypotheses(path: Path, gold: Sequence[str], gold_path: Path) -> list[st
         UserError: if the translations are of another test set, incomplete, or contain subword
             marks that the references do not.
     """
-    try:
-        translations = read_translations(path, len(gold), subwords=True)
-    except UserError as error:
-        # Of many files, which one?
-        raise error if str(path) in str(error) else UserError(f"{path}: {error}") from None
+    translations = read_translations(path, len(gold), subwords=True)
     check_subwords(path, translations, gold)
     _check_targets(path, gold, gold_path)
     return translations

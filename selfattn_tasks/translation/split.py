@@ -54,15 +54,13 @@ def split_pairs(pairs: list[Pair], held_out: int, seed: int = 1) -> dict[str, li
     def order(pair: Pair) -> bytes:
         return hashlib.sha256(f"{seed}\0{pair[0]}\0{pair[1]}".encode()).digest()
 
-    seen: tuple[set[str], set[str]] = (set(), set())
+    seen: set[tuple[int, str]] = set()  # side and key
     distinct = []
     for pair in sorted(set(pairs), key=order):
-        keys = [sentence_key(side) for side in pair]
-        if keys[0] in seen[0] or keys[1] in seen[1]:
-            continue
-        for known, key in zip(seen, keys, strict=True):
-            known.add(key)
-        distinct.append(pair)
+        keys = set(enumerate(map(sentence_key, pair)))
+        if seen.isdisjoint(keys):
+            seen |= keys
+            distinct.append(pair)
     largest = len(distinct) // 4
     if held_out > largest:
         raise UserError(
