@@ -12,8 +12,9 @@ from pathlib import Path
 
 from selfattn.errors import UserError
 
+from ...text import read_lines
 from ..propositions import VERB, Proposition, Sentence, Span
-from .rows import NO_PREDICATE, Block, parse_column, read_blocks
+from .rows import NO_PREDICATE, Block, blocks_of, parse_column
 
 _WORD, _LEMMA, _FRAMESET, _FIRST = 3, 6, 7, 11
 _MARKS = ("#begin document", "#end document")
@@ -32,8 +33,8 @@ def sentences_of(path: Path, *, lenient: bool = False) -> list[Sentence]:
     Raises:
         UserError: for a bad file, naming it, the line and what was expected.
     """
-    blocks = read_blocks(path, skip=lambda line: line.startswith(_MARKS))
-    return [_sentence(block, lenient) for block in blocks]
+    lines = ("" if line.startswith(_MARKS) else line for line in read_lines(path))
+    return [_sentence(block, lenient) for block in blocks_of(path, lines)]
 
 
 def check_words(sentences: Iterable[Sentence], where: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from selfattn.errors import UserError
@@ -46,7 +47,7 @@ def read_trees(path: Path) -> list[Tree]:
         UserError: if the file cannot be read, a row is not one of CoNLL-U, or there is no sentence.
     """
     trees, rows, name = [], list[list[str]](), ""
-    for place, line in enumerate(iter_lines(path), start=1):
+    for place, line in enumerate(chain(iter_lines(path), [""]), start=1):  # "" ends the last one
         columns = line.split("\t")
         if not line.strip():
             if rows:
@@ -65,8 +66,6 @@ def read_trees(path: Path) -> list[Tree]:
             rows.append(columns)
         elif not (line.startswith("#") or NO_WORD.fullmatch(columns[0])):
             raise UserError(f"{path}, line {place}: {columns[0][:20]!r} is not a word's number")
-    if rows:
-        trees.append(_tree(name, rows))
     if not trees:
         raise UserError(f"{path} holds no sentence of CoNLL-U")
     return trees

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -63,20 +63,16 @@ def fields(line: str) -> list[str]:
     return _FIELD.findall(line)
 
 
-def read_blocks(path: Path, skip: Callable[[str], bool] | None = None) -> list[Block]:
+def read_blocks(path: Path) -> list[Block]:
     """Read the sentences of a file.
 
     Where the first column numbers the words, lines above a sentence that start with # are comments,
     as in CoNLL-U; elsewhere # is a word.
 
-    Args:
-        path: the file.
-        skip: lines for which this is true are left out and end a sentence, too.
-
     Raises:
         UserError: if the file cannot be read, is not UTF-8 text or has no sentence.
     """
-    blocks = blocks_of(path, read_lines(path), skip)
+    blocks = blocks_of(path, read_lines(path))
     if not any(map(_comments, blocks)):
         return blocks
     bare = [
@@ -93,30 +89,22 @@ def _comments(block: Block) -> int:
     return sum(itertools.takewhile(bool, marks))
 
 
-def blocks_of(
-    path: Path, lines: Iterable[str], skip: Callable[[str], bool] | None = None
-) -> list[Block]:
-    """Group lines into sentences, as :func:`read_blocks` does.
-
-    Args:
-        path: where the lines come from, for messages.
-        lines: the lines.
-        skip: as for :func:`read_blocks`.
+def blocks_of(path: Path, lines: Iterable[str]) -> list[Block]:
+    """Group the lines of a file into sentences.
 
     Raises:
         UserError: if there is no sentence.
     """
     blocks: list[Block] = []
-    is_open = False
+    rows: list[list[str]] = []
     for number, line in enumerate(lines, start=1):
         row = fields(line)
-        if not row or (skip is not None and skip(line)):
-            is_open = False
-            continue
-        if not is_open:
-            blocks.append(Block(path, number, []))
-            is_open = True
-        blocks[-1].rows.append(row)
+        if row and not rows:
+            blocks.append(Block(path, number, rows))
+        if row:
+            rows.append(row)
+        else:
+            rows = []
     if not blocks:
         raise UserError(f"{path}, line 1: the file is empty, but one sentence or more is needed")
     return blocks

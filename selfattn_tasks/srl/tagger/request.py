@@ -42,9 +42,8 @@ def read_queries(
     Raises:
         UserError: for a bad file, and for one without words or without a predicate.
     """
-    may_be_bare = props is None and word_column is None
     bare = None
-    if may_be_bare and not path.is_dir():
+    if props is None and word_column is None and not path.is_dir():
         if may_lack_predicates:
             with suppress(UserError):  # another format, whose reader says what is wrong
                 return [Sentence(tree.words) for tree in read_trees(path)]

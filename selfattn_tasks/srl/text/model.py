@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, overload
 
 from selfattn.errors import UserError
@@ -58,7 +59,11 @@ class SRL:
         self.known = frozenset(
             word for _, vocabulary in predictor.members for word in vocabulary.words
         )
-        self._segmenter: Segmenter | None = None
+
+    @cached_property
+    def _segmenter(self) -> Segmenter:
+        """Made where a text needs it: NLTK may be missing."""
+        return Segmenter(hyphens="-" in self.known)
 
     @classmethod
     def from_pretrained(
@@ -178,7 +183,7 @@ class SRL:
         Raises:
             UserError: if NLTK or sacremoses is not installed.
         """
-        return tuple(sentence[a:b] for part in self._split(sentence, True) for a, b in part)
+        return tuple(sentence[a:b] for part in self._segmenter(sentence, True) for a, b in part)
 
     def _windows(
         self,
@@ -191,7 +196,7 @@ class SRL:
         size = 0
         for item in texts:
             text = item if isinstance(item, Text) else Text(item)
-            sentences = at_spaces(text.text) if tokenized else self._split(text.text, whole)
+            sentences = at_spaces(text.text) if tokenized else self._segmenter(text.text, whole)
             group.append((text, sentences))
             size += 1 + sum(map(len, sentences))
             if size >= self.window:
@@ -199,11 +204,6 @@ class SRL:
                 group, size = [], 0
         if group:
             yield group
-
-    def _split(self, text: str, whole: bool) -> list[list[Range]]:
-        if self._segmenter is None:
-            self._segmenter = Segmenter(hyphens="-" in self.known)
-        return self._segmenter(text, whole)
 
     def _label(
         self, group: Sequence[_Split], predicates: Sequence[str | int], confidence: bool
