@@ -38,25 +38,16 @@ _CONTROL_PIECES = 3
 
 @dataclass(frozen=True)
 class Options:
-    """How to prepare the data; the defaults are the published experiment's, as near as they come.
+    """How to prepare the data; the defaults are the published experiment's, as near as they come."""
 
-    Args:
-        vocab_size: SentencePiece pieces with ``<unk>``, ``<s>`` and ``</s>``. fairseq has one
-            symbol more, ``<pad>``: 33,708, as many as tensor2tensor's vocabulary.
-        vocab_pairs: about how many training pairs the vocabulary is learned from.
-        coverage: share of the characters that get pieces.
-        max_length: the most pieces of a training sentence, its end included.
-        max_ratio: the most by which one side of a training pair may be longer
-            than the other (see ``corpus.Cleaning``); None, as published, for any.
-        workers: processes and threads.
-    """
-
+    # With <unk>, <s> and </s>. fairseq also has <pad>: 33,708, as many as tensor2tensor.
     vocab_size: int = 33_707
-    vocab_pairs: int = 1_000_000
-    coverage: float = 0.9999
-    max_length: int = 256
+    vocab_pairs: int = 1_000_000  # of training, about, that the vocabulary is learned from
+    coverage: float = 0.9999  # share of the characters that get pieces
+    max_length: int = 256  # the most pieces of a training sentence, its end included
+    # The most by which one side of a training pair may be longer than the other; None: any.
     max_ratio: float | None = None
-    workers: int = 1
+    workers: int = 1  # processes and threads
 
     def __post_init__(self) -> None:
         check_integer("--vocab-pairs", self.vocab_pairs)

@@ -36,7 +36,7 @@ def write_text(
         sources: what is read.
         archives: the archives' files by name.
         max_words: the most words of a training sentence.
-        max_ratio: as in ``corpus.Cleaning``, None for any.
+        max_ratio: as in ``selfattn_tasks.text.Cleaning``, None for any.
         any_data: accept other counts than ``sources`` names.
         show: takes a line of progress.
 
