@@ -88,17 +88,30 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
+def load_json(path: Path, advice: str = "") -> Any:
+    """What a JSON file holds.
+
+    Args:
+        path: the file.
+        advice: the end of the message.
+
+    Raises:
+        UserError: if it cannot be read.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or f"it is not JSON: {error}"
+        raise UserError(f"{path} cannot be read ({reason}){advice}") from None
+
+
 def read_object(path: Path) -> dict[str, Any]:
     """The object that a JSON file holds.
 
     Raises:
         UserError: if it cannot be read, or holds anything else.
     """
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or f"it is not JSON: {error}"
-        raise UserError(f"{path} cannot be read ({reason})") from None
+    found = load_json(path)
     if not isinstance(found, dict):
         raise UserError(f"{path} cannot be read (it holds no JSON object)")
     return found

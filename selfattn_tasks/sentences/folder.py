@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -14,7 +13,7 @@ import torch
 
 from selfattn.errors import UserError
 
-from ..files import writing
+from ..files import load_json, writing
 from ..words.embeddings import WordVectors
 from ..words.vocabulary import by_frequency, read_symbols
 from . import folds
@@ -24,6 +23,7 @@ from .tokens import Tokens
 META, FOLDS, WORDS, VECTORS, ALL = "meta.json", "folds.json", "dict.txt", "vectors.npz", "all.jsonl"
 PARTS = "*.jsonl"
 VERSION = 1
+_ADVICE = "; give a folder that `selfattn prepare sentences` wrote"
 
 
 class Folder:
@@ -42,7 +42,7 @@ class Folder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.meta: dict[str, Any] = _json(self.path / META)
+        self.meta: dict[str, Any] = load_json(self.path / META, _ADVICE)
         version = self.meta.get("version") if isinstance(self.meta, dict) else None
         if version != VERSION or self.meta.get("kind") not in list(Kind):
             raise UserError(
@@ -88,7 +88,7 @@ class Folder:
     @cached_property
     def fold_numbers(self) -> list[int]:
         """The fold of each example of the folder, in the order of the file."""
-        return [int(number) for number in _json(self.path / FOLDS)]
+        return [int(number) for number in load_json(self.path / FOLDS, _ADVICE)]
 
     def positions(self, split: str, fold: int) -> list[int]:
         """Where the examples of a split stand among all examples, counted from 0.
@@ -192,14 +192,3 @@ def write_vectors(path: Path, words: list[str], values: np.ndarray) -> None:
     encoded = np.frombuffer("\n".join(words).encode("utf-8"), dtype=np.uint8)
     with writing(path) as file:
         np.savez(file, words=encoded, values=values.astype(np.float32))
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or "it is not JSON"
-        raise UserError(
-            f"{path} cannot be read ({reason}); give a folder that `selfattn prepare sentences` "
-            "wrote"
-        ) from None
