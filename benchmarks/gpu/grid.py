@@ -1,4 +1,4 @@
-"""Stage 5: a grid of translation on one GPU, several runs at a time.
+"""A grid of translation on one GPU, several runs at a time.
 
 RAW names the folder of the raw text, GRID the grid, RUNS how many share the GPU. The default is the
 tuning's of Multi30k: evidence.yaml waits for what that chooses.

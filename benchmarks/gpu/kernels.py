@@ -1,4 +1,4 @@
-"""Stage: which kernels MTSA's operator spends its time in, forward and backward; beside flash's."""
+"""Which kernels MTSA's operator spends its time in, forward and backward; beside flash's."""
 
 import torch
 from torch.profiler import ProfilerActivity, profile

@@ -1,4 +1,4 @@
-"""Stage 6: two processes on one GPU, gradients averaged by NCCL where it allows that."""
+"""Two processes on one GPU, gradients averaged by NCCL where it allows that."""
 
 import datetime
 import os

@@ -1,4 +1,4 @@
-"""Stage 2: results at sizes that CPUs cannot hold, in a CUDA graph, and under compute-sanitizer.
+"""Results at sizes that CPUs cannot hold, in a CUDA graph, and under compute-sanitizer.
 
 And the share of flagged tiles in a trained model, which should be 0.
 """

@@ -1,4 +1,4 @@
-"""Stage 1: all tests with ``--device cuda``, a group at a time, kernels first."""
+"""All tests with ``--device cuda``, a group at a time, kernels first."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Stage 4: tiles of both operators' kernels timed, and the fastest written where they are chosen.
+"""Tiles of both operators' kernels timed, and the fastest written where they are chosen.
 
 MTSA's kernels are separate launches, so each ladder is searched alone: forward first, because the
 flags of its query tiles bind those of backward. Steps are compiled ahead in several processes.

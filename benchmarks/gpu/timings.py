@@ -1,4 +1,4 @@
-"""Stage 3: operators, layers, encoders, updates against flash, FlexAttention and Algorithm 1."""
+"""Operators, layers, encoders, updates against flash, FlexAttention and Algorithm 1."""
 
 import importlib.util
 import itertools

@@ -64,21 +64,21 @@ def scores_of(reports: Sequence[Path], system: str, metric: str) -> list[float]:
         if not {*COLUMNS} <= {*(rows.fieldnames or ())}:
             raise UserError(f"{path} is no report: give what `selfattn compare --csv` writes")
         for row in rows:
-            asked = (row["system"], row["metric"], row["quantity"]) == (system, metric, "score")
-            if asked and not row["seed"]:
+            if (row["system"], row["metric"], row["quantity"]) != (system, metric, "score"):
+                continue
+            if not row["seed"]:
                 raise UserError(
                     f"{path} does not tell the seed of {row['file']}, which must be known"
                 )
-            if asked:
-                try:
-                    value = float(row["value"])
-                except ValueError:
-                    raise UserError(f"{path} has the {metric} {row['value']!r}") from None
-                if found.setdefault(row["seed"], value) != value:
-                    raise UserError(
-                        f"{path} has another {metric} of {system}, seed {row['seed']}: give "
-                        "reports of one test set and of the same runs"
-                    )
+            try:
+                value = float(row["value"])
+            except ValueError:
+                raise UserError(f"{path} has the {metric} {row['value']!r}") from None
+            if found.setdefault(row["seed"], value) != value:
+                raise UserError(
+                    f"{path} has another {metric} of {system}, seed {row['seed']}: give "
+                    "reports of one test set and of the same runs"
+                )
     if len(found) < 2:
         raise UserError(f"--cells {system} has {len(found)} runs with {metric}; 2 are needed")
     return list(found.values())
