@@ -38,7 +38,7 @@ _CONTROL_PIECES = 3
 
 @dataclass(frozen=True)
 class Options:
-    """How to prepare the data; the defaults are as near to the published experiment as they come."""
+    """How to prepare the data; the defaults are those published, as near as they come."""
 
     # With <unk>, <s> and </s>. fairseq also has <pad>: 33,708, as many as tensor2tensor.
     vocab_size: int = 33_707
