@@ -54,16 +54,11 @@ Answer = tuple[str, Callable[[], list[Found]]]
 
 @dataclass(frozen=True)
 class Model:
-    """A model that is ready to answer.
+    """A model that is ready to answer."""
 
-    Args:
-        boxes: what a person types, and into how many lines.
-        layers: how many can be chosen by number.
-        answer: called with the texts; returns a piece of a page, and what looks into the layers.
-    """
-
-    boxes: Mapping[str, int]
-    layers: int
+    boxes: Mapping[str, int]  # what a person types, and into how many lines
+    layers: int  # how many can be chosen by number
+    # Called with the texts; returns a piece of a page, and what looks into the layers.
     answer: Callable[..., Answer]
 
 

@@ -44,21 +44,13 @@ from .flags import check_outputs
 
 @dataclass(frozen=True)
 class Found:
-    """What the layers of a model did with a sentence.
+    """What the layers of a model did with a sentence."""
 
-    Args:
-        tokens: the sentence as the layers see it.
-        layers: one inspection a layer.
-        attentions: the name of each layer's attention.
-        predicate: position of a tagger's predicate, from 0.
-        note: what the user should know about it.
-    """
-
-    tokens: Sequence[str]
-    layers: list[Any]
-    attentions: Sequence[str]
-    predicate: int | None = None
-    note: str = ""
+    tokens: Sequence[str]  # the sentence as the layers see it
+    layers: list[Any]  # one inspection a layer
+    attentions: Sequence[str]  # the name of each layer's attention
+    predicate: int | None = None  # position of a tagger's predicate, from 0
+    note: str = ""  # what the user should know about it
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -17,21 +17,13 @@ _HERE = __name__.rpartition(".")[0]
 
 @dataclass(frozen=True)
 class Verb:
-    """One command.
+    """One command."""
 
-    Attributes:
-        words: what is typed after ``selfattn``.
-        summary: one line for the overview.
-        script: the same command in a clone, a file in ``scripts/``; empty if there is none.
-        module: where its code is; empty for the module of this package with its name.
-        passes_on: whether flags it does not know belong to another program.
-    """
-
-    words: str
-    summary: str
-    script: str = ""
-    module: str = ""
-    passes_on: bool = False
+    words: str  # what is typed after `selfattn`
+    summary: str  # one line for the overview
+    script: str = ""  # the same command in a clone, a file in `scripts/`; empty if there is none
+    module: str = ""  # where its code is; empty for the module of this package with its name
+    passes_on: bool = False  # whether flags it does not know belong to another program
 
     def load_parser(self, prog: str, typed: Callable[[str], str] = str) -> argparse.ArgumentParser:
         """Load the module and build its parser.

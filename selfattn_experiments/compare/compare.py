@@ -29,26 +29,17 @@ from .verdict import holm, interval_warnings, judge, looks_warning
 
 @dataclass(frozen=True)
 class Request:
-    """What to compare.
+    """What to compare."""
 
-    Args:
-        systems: the baseline first.
-        references: name and file of each test set.
-        task: ``auto`` or a name of ``selfattn_tasks.registry``.
-        metrics: names in any case; empty for all of the task.
-        settings: the rest; its task and metrics are filled in here. Its primary metric is a name in
-            any case, or empty for the first of the task's metrics that is compared.
-        command: as typed, for the report.
-        keep_counts: beside the hypotheses, for the next comparison.
-    """
-
-    systems: Sequence[System]
-    references: Sequence[tuple[str, Path]]
-    task: str
-    metrics: Sequence[str]
+    systems: Sequence[System]  # the baseline first
+    references: Sequence[tuple[str, Path]]  # name and file of each test set
+    task: str  # `auto` or a name of `selfattn_tasks.registry`
+    metrics: Sequence[str]  # names in any case; empty for all of the task
+    # The rest; its task and metrics are filled in here. Its primary metric is a name in any case,
+    # or empty for the first of the task's metrics that is compared.
     settings: Settings
-    command: str = ""
-    keep_counts: bool = True
+    command: str = ""  # as typed, for the report
+    keep_counts: bool = True  # beside the hypotheses, for the next comparison
 
 
 def compare(request: Request, say: Say = lambda text: None) -> Report:

@@ -26,58 +26,38 @@ Interval = tuple[float, float]
 @final
 @dataclass(frozen=True)
 class TTest:
-    """The outcome of a test.
+    """The outcome of a test."""
 
-    Args:
-        p: two-sided.
-        interval: of the difference.
-    """
-
-    p: float
-    interval: Interval
+    p: float  # two-sided
+    interval: Interval  # of the difference
 
 
 @dataclass(frozen=True)
 class Permutation:
-    """The outcome of a permutation test.
+    """The outcome of a permutation test."""
 
-    Args:
-        p: two-sided.
-        smallest: the smallest p that so many runs can reach.
-        exact: every deal was tried; else a random sample of MOST_DEALS.
-    """
-
-    p: float
-    smallest: float
-    exact: bool
+    p: float  # two-sided
+    smallest: float  # the smallest p that so many runs can reach
+    exact: bool  # every deal was tried; else a random sample of MOST_DEALS
 
 
 @final
 @dataclass(frozen=True)
 class Effect:
-    """Hedges' g, a difference in standard deviations.
+    """Hedges' g, a difference in standard deviations."""
 
-    Args:
-        g: corrected for small samples.
-        interval: of the effect in the population.
-    """
-
-    g: float
-    interval: Interval
+    g: float  # corrected for small samples
+    interval: Interval  # of the effect in the population
 
 
 @final
 @dataclass(frozen=True)
 class Order:
-    """How far the runs of the side with the higher mean are from lying above the other side's.
+    """How far the runs of the side with the higher mean are from lying above the other side's."""
 
-    Args:
-        violation: epsilon of the runs at hand: 0 if each quantile lies above, 0.5 without order.
-        limit: upper 95 % limit of epsilon.
-    """
-
+    # Epsilon of the runs at hand: 0 if each quantile lies above, 0.5 without order.
     violation: float
-    limit: float
+    limit: float  # upper 95 % limit of epsilon
 
 
 def scipy_stats() -> Any:

@@ -27,15 +27,10 @@ _FINISHED = "done training in"
 
 @dataclass(frozen=True)
 class System:
-    """A system to compare.
-
-    Args:
-        name: in tables.
-        pattern: glob of its runs' files; ``{test}`` is replaced by the name of the test set.
-    """
+    """A system to compare."""
 
     name: str
-    pattern: str
+    pattern: str  # glob of its runs' files; `{test}` is replaced by the name of the test set
 
     def pattern_for(self, test_set: str) -> str:
         """The glob of its files for a test set."""
@@ -49,21 +44,14 @@ class System:
 
 @dataclass(frozen=True)
 class Found:
-    """A file of hypotheses that a pattern matched.
-
-    Args:
-        path: the file.
-        seed: of the training, if the log or the path says it.
-        log: ``train.log`` beside the file or in the folder above, if there is one.
-        record: what ``selfattn runs`` wrote beside it; empty if it did not.
-        stated: the seed is that of a record or log, not a guess from the path.
-    """
+    """A file of hypotheses that a pattern matched."""
 
     path: Path
-    seed: str | None
-    log: Path | None
+    seed: str | None  # of the training, if the log or the path says it
+    log: Path | None  # `train.log` beside the file or in the folder above, if there is one
+    # What `selfattn runs` wrote beside it; empty if it did not.
     record: Mapping[str, Any] = field(default_factory=dict)
-    stated: bool = False
+    stated: bool = False  # the seed is that of a record or log, not a guess from the path
 
     @property
     def protocol(self) -> str:

@@ -34,22 +34,15 @@ _HASH_BYTES = 32
 
 @dataclass(frozen=True)
 class Scored:
-    """The runs of a test set.
+    """The runs of a test set."""
 
-    Args:
-        metrics: in the order of the tables.
-        runs: all runs, system by system.
-        counts: metric to statistics of the sentences, shape (runs, sentences, columns);
-            ``metric.scores`` takes their sums over any choice of sentences.
-        warnings: what is odd about the files.
-        protocol: what the records of the runs say of how they were chosen, for the signatures.
-    """
-
-    metrics: Sequence[Metric]
-    runs: list[Run]
+    metrics: Sequence[Metric]  # in the order of the tables
+    runs: list[Run]  # all runs, system by system
+    # Metric to statistics of the sentences, shape (runs, sentences, columns); `metric.scores` takes
+    # their sums over any choice of sentences.
     counts: dict[str, SentenceCounts]
-    warnings: list[str]
-    protocol: str
+    warnings: list[str]  # what is odd about the files
+    protocol: str  # what the records of the runs say of how they were chosen, for the signatures
 
 
 def score_runs(

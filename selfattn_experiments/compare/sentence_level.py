@@ -23,41 +23,28 @@ _ROWS = 8192
 
 @dataclass(frozen=True)
 class Resampled:
-    """Scores of all runs under resampling.
+    """Scores of all runs under resampling."""
 
-    Args:
-        observed: shape (runs,): of the test set as it is.
-        bootstrap: shape (samples, runs): of test sets drawn from it with replacement.
-        kept: shape (samples, runs, columns): sums over the sentences whose coin fell on "keep".
-        totals: shape (runs, columns): sums over all sentences.
-    """
-
-    observed: Counts
-    bootstrap: Counts
+    observed: Counts  # shape (runs,): of the test set as it is
+    bootstrap: Counts  # shape (samples, runs): of test sets drawn from it with replacement
+    # Shape (samples, runs, columns): sums over the sentences whose coin fell on "keep".
     kept: Counts
-    totals: Counts
+    totals: Counts  # shape (runs, columns): sums over all sentences
 
 
 @dataclass(frozen=True)
 class SentenceTests:
-    """What the sentences say about a difference.
+    """What the sentences say about a difference."""
 
-    Args:
-        bootstrap_p: paired bootstrap, two-sided.
-        interval: 95 % interval of the difference over test sets, the runs held fixed.
-        randomisation_p: approximate randomisation, two-sided.
-        test_set_sd: standard deviation of the difference that comes from the choice of sentences.
-        seed_sd: the one that comes from the choice of seeds; None if a side has one run.
-        mcnemar_p: McNemar's exact test, two-sided; None if a sentence is not right or wrong.
-        mcnemar_holm: the same after Holm's correction over the family of comparisons.
-    """
-
-    bootstrap_p: float
-    interval: Interval
-    randomisation_p: float
+    bootstrap_p: float  # paired bootstrap, two-sided
+    interval: Interval  # 95 % interval of the difference over test sets, the runs held fixed
+    randomisation_p: float  # approximate randomisation, two-sided
+    # Standard deviation of the difference that comes from the choice of sentences.
     test_set_sd: float
-    seed_sd: float | None
+    seed_sd: float | None  # the one that comes from the choice of seeds; None if a side has one run
+    # McNemar's exact test, two-sided; None if a sentence is not right or wrong.
     mcnemar_p: float | None = None
+    # The same after Holm's correction over the family of comparisons.
     mcnemar_holm: float | None = None
 
     @property
@@ -201,17 +188,11 @@ def _seed_sd(x: Counts, y: Counts) -> float | None:
 @final
 @dataclass(frozen=True)
 class BothLevels:
-    """The outcome over seeds and test sets.
+    """The outcome over seeds and test sets."""
 
-    Args:
-        p: two-sided.
-        interval: of the difference.
-        equivalence: p of a difference that reaches the relevant one.
-    """
-
-    p: float
-    interval: Interval
-    equivalence: float
+    p: float  # two-sided
+    interval: Interval  # of the difference
+    equivalence: float  # p of a difference that reaches the relevant one
 
 
 def mcnemar(baseline: NDArray[Any], system: NDArray[Any]) -> float:

@@ -34,24 +34,17 @@ _FIVE = (*_RUN, ORDER, BOTH, EQUIVALENCE)
 
 @dataclass(frozen=True)
 class World:
-    """A way in which two equally good systems come about.
+    """A way in which two equally good systems come about."""
 
-    Args:
-        what: in the table.
-        runs: of the baseline and of the system.
-        tests: names of the tests to try.
-        seed_sd: spread of the quality of runs, on the logit scale of a word's being right.
-        own_sd: spread of how much better a system is at one sentence than at another.
-        system_sd: spread of the quality of the system's runs; None for that of the baseline's.
-        skew: most runs are a little better than their mean, and few much worse (skewness -2).
-    """
-
-    what: str
-    runs: tuple[int, int]
-    tests: tuple[str, ...]
+    what: str  # in the table
+    runs: tuple[int, int]  # of the baseline and of the system
+    tests: tuple[str, ...]  # names of the tests to try
+    # Spread of the quality of runs, on the logit scale of a word's being right.
     seed_sd: float = 0.0
-    own_sd: float = 0.0
+    own_sd: float = 0.0  # spread of how much better a system is at one sentence than at another
+    # Spread of the quality of the system's runs; None for that of the baseline's.
     system_sd: float | None = None
+    # Most runs are a little better than their mean, and few much worse (skewness -2).
     skew: bool = False
 
 
@@ -79,25 +72,16 @@ WORLDS = (
 
 @dataclass(frozen=True)
 class Rate:
-    """How often a test was wrong.
-
-    Args:
-        world: where.
-        test: which.
-        wrong: number of pairs that it called different, or equivalent, at LEVEL.
-        strict: the same at STRICT; None for a test without p.
-        pairs: number of pairs.
-        spreads: standard deviation of BLEU over the runs of a system, of each where they differ.
-        interval: 95 % interval of the share (Clopper and Pearson).
-    """
+    """How often a test was wrong."""
 
     world: World
     test: str
-    wrong: int
-    strict: int | None
+    wrong: int  # number of pairs that it called different, or equivalent, at LEVEL
+    strict: int | None  # the same at STRICT; None for a test without p
     pairs: int
+    # Standard deviation of BLEU over the runs of a system, of each where they differ.
     spreads: tuple[float, ...]
-    interval: run_level.Interval
+    interval: run_level.Interval  # 95 % interval of the share (Clopper and Pearson)
 
     @property
     def share(self) -> float:

@@ -23,19 +23,12 @@ INK, PALE = "#333333", "#777777"
 
 @dataclass(frozen=True)
 class Sheet:
-    """Sizes that follow from the number and the length of the tokens, in inches and points.
+    """Sizes that follow from the number and the length of the tokens, in inches and points."""
 
-    Args:
-        tokens: labels of the sentence's tokens.
-        marked: position of a token to stand out, or None.
-        blocks: number of each token's block, or None.
-        selected: whether each token may attend, or None for all.
-    """
-
-    tokens: Sequence[str]
-    marked: int | None = None
-    blocks: Sequence[int] | None = None
-    selected: Sequence[bool] | None = None
+    tokens: Sequence[str]  # labels of the sentence's tokens
+    marked: int | None = None  # position of a token to stand out, or None
+    blocks: Sequence[int] | None = None  # number of each token's block, or None
+    selected: Sequence[bool] | None = None  # whether each token may attend, or None for all
 
     @property
     def cell(self) -> float:
@@ -102,19 +95,12 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Section:
-    """One part of a picture.
+    """One part of a picture."""
 
-    Args:
-        heading: in bold, above the part; empty for none.
-        inner: width of the part below its heading.
-        height: of the part, heading included.
-        paint: draws the part on a place of this size.
-    """
-
-    heading: str
-    inner: float
-    height: float
-    paint: Callable[[Place], None]
+    heading: str  # in bold, above the part; empty for none
+    inner: float  # width of the part below its heading
+    height: float  # of the part, heading included
+    paint: Callable[[Place], None]  # draws the part on a place of this size
 
     @property
     def width(self) -> float:

@@ -29,18 +29,13 @@ Points = list[tuple[int, float]]
 
 @dataclass(frozen=True)
 class Record:
-    """The numbers of one line of a log.
+    """The numbers of one line of a log."""
 
-    Args:
-        kind: ``train_inner`` (since the last such line), ``train`` (an epoch) or the name of
-            a validation set, ``valid`` unless ``--valid-subset`` says otherwise.
-        update: optimizer steps done so far.
-        values: loss, bleu, lr and so on, without the prefix ``valid_``.
-    """
-
+    # `train_inner` (since the last such line), `train` (an epoch) or the name of a validation set,
+    # `valid` unless `--valid-subset` says otherwise.
     kind: str
-    update: int
-    values: dict[str, float]
+    update: int  # optimizer steps done so far
+    values: dict[str, float]  # loss, bleu, lr and so on, without the prefix `valid_`
 
 
 @dataclass
@@ -49,17 +44,13 @@ class Curves:
 
     Losses are as they are logged: in bits per token by fairseq's criterions, in nats per word or
     sentence by this project's.
-
-    Args:
-        train_loss: over the updates since the point before.
-        valid: all numbers of the validations by name: ``loss``, ``bleu``, ``ppl`` and so on. Of
-            several sets the first, which chooses the best checkpoint.
-        subset: the name of that set.
     """
 
-    train_loss: Points = field(default_factory=list)
+    train_loss: Points = field(default_factory=list)  # over the updates since the point before
+    # All numbers of the validations by name: `loss`, `bleu`, `ppl` and so on. Of several sets the
+    # first, which chooses the best checkpoint.
     valid: dict[str, Points] = field(default_factory=dict)
-    subset: str = ""
+    subset: str = ""  # the name of that set
 
     def add(self, record: Record) -> None:
         """Add the numbers of a record."""

@@ -19,42 +19,23 @@ from .keys import NAME, Reader, load
 
 @dataclass(frozen=True)
 class Grid:
-    """What a grid file says; paths are relative to the current folder.
-
-    Args:
-        file: the grid file.
-        task: from ``selfattn_tasks.registry``.
-        data: the folder that fairseq-train reads.
-        output: gets a folder ``SYSTEM-SEED`` for each run, and the summary.
-        seeds: name of a system to the seeds of its trainings.
-        systems: name to flags of fairseq-train, common ones first.
-        tests: name of a test set to its references or gold file.
-        user_dir: the fairseq plugin.
-        generate: flags of what applies a checkpoint to a test set.
-        average: how many of the last checkpoints are averaged.
-        checkpoint: without `average`: ``best`` or ``last``.
-        keep_checkpoints: of folds that are tested, too.
-        lowercase: whether scores ignore case.
-        cpus_per_run: cores and threads of a run.
-        gpus_per_run: GPUs of a run, if it is trained on GPUs.
-        slurm: flags of sbatch.
-    """
+    """What a grid file says; paths are relative to the current folder."""
 
     file: Path
-    task: Task
-    data: Path
-    output: Path
-    seeds: Mapping[str, tuple[int, ...]]
-    systems: Mapping[str, tuple[str, ...]]
-    tests: Mapping[str, Path]
+    task: Task  # from `selfattn_tasks.registry`
+    data: Path  # the folder that fairseq-train reads
+    output: Path  # gets a folder `SYSTEM-SEED` for each run, and the summary
+    seeds: Mapping[str, tuple[int, ...]]  # name of a system to the seeds of its trainings
+    systems: Mapping[str, tuple[str, ...]]  # name to flags of fairseq-train, common ones first
+    tests: Mapping[str, Path]  # name of a test set to its references or gold file
     user_dir: Path
-    generate: tuple[str, ...] = ()
-    average: int | None = None
-    checkpoint: str = "best"
-    keep_checkpoints: bool = False
-    lowercase: bool = False
-    cpus_per_run: int | None = None
-    gpus_per_run: int = 1
+    generate: tuple[str, ...] = ()  # flags of what applies a checkpoint to a test set
+    average: int | None = None  # how many of the last checkpoints are averaged
+    checkpoint: str = "best"  # without `average`: `best` or `last`
+    keep_checkpoints: bool = False  # of folds that are tested, too
+    lowercase: bool = False  # whether scores ignore case
+    cpus_per_run: int | None = None  # cores and threads of a run
+    gpus_per_run: int = 1  # GPUs of a run, if it is trained on GPUs
     slurm: tuple[str, ...] = ()
 
     def names(self) -> list[tuple[str, int]]:

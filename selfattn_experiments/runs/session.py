@@ -24,21 +24,13 @@ from .run import Run
 
 @dataclass(frozen=True)
 class Options:
-    """How the runs of a grid are executed.
+    """How the runs of a grid are executed."""
 
-    Args:
-        device: ``auto``, ``cpu`` or ``cuda``.
-        jobs: runs at the same time, at most.
-        runs_per_gpu: runs that share a GPU.
-        retries: how often a run may crash and be started again.
-        only: names of runs, or patterns; none for all.
-    """
-
-    device: str = "auto"
-    jobs: int | None = None
-    runs_per_gpu: int = 1
-    retries: int = 2
-    only: Sequence[str] = ()
+    device: str = "auto"  # `auto`, `cpu` or `cuda`
+    jobs: int | None = None  # runs at the same time, at most
+    runs_per_gpu: int = 1  # runs that share a GPU
+    retries: int = 2  # how often a run may crash and be started again
+    only: Sequence[str] = ()  # names of runs, or patterns; none for all
 
 
 def choose(grid: Grid, patterns: Sequence[str]) -> list[tuple[str, int]]:

@@ -62,17 +62,11 @@ PUBLISHED: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table.
-
-    Attributes:
-        system: its name.
-        runs: how many runs the figures are means of; ``PUBLISHED_MARK`` for a published row.
-        cells: four figures for each of the parts and for both test sets together.
-    """
+    """A row of the table."""
 
     system: str
-    runs: str
-    cells: tuple[str, ...]
+    runs: str  # how many runs the figures are means of; `PUBLISHED_MARK` for a published row
+    cells: tuple[str, ...]  # four figures for each of the parts and for both test sets together
 
 
 def published_rows() -> list[Row]:

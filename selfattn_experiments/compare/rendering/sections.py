@@ -13,21 +13,13 @@ Columns = dict[str, Callable[[Comparison], str]]
 
 @dataclass(frozen=True)
 class Table:
-    """A table of cells.
+    """A table of cells."""
 
-    Args:
-        title: above it.
-        header: names of the columns.
-        rows: cells, as many as the header has.
-        left: how many columns at the left are words; the others are numbers.
-        note: below it; a new line for each thing that is explained.
-    """
-
-    title: str
-    header: list[str]
-    rows: list[list[str]]
-    left: int
-    note: str = ""
+    title: str  # above it
+    header: list[str]  # names of the columns
+    rows: list[list[str]]  # cells, as many as the header has
+    left: int  # how many columns at the left are words; the others are numbers
+    note: str = ""  # below it; a new line for each thing that is explained
 
 
 def tables(report: Report) -> list[Table]:

@@ -49,22 +49,14 @@ def _begin(parent: int) -> None:
 
 @dataclass(frozen=True)
 class Step:
-    """One command of a run.
+    """One command of a run."""
 
-    Args:
-        name: ``train``, ``average`` or ``test``.
-        title: the command's name in messages.
-        command: program and arguments.
-        log: gets the command and all that it prints, after what it holds already.
-        output: gets standard output instead; overwritten.
-        done: called once when the command has succeeded.
-    """
-
-    name: str
-    title: str
-    command: Sequence[str]
-    log: Path
-    output: Path | None = None
+    name: str  # `train`, `average` or `test`
+    title: str  # the command's name in messages
+    command: Sequence[str]  # program and arguments
+    log: Path  # gets the command and all that it prints, after what it holds already
+    output: Path | None = None  # gets standard output instead; overwritten
+    # Called once when the command has succeeded.
     done: Callable[[], None] = field(default=lambda: None, compare=False)
 
 

@@ -11,15 +11,10 @@ from ...process import frugal
 
 @dataclass(frozen=True)
 class Slot:
-    """A place for one run.
+    """A place for one run."""
 
-    Args:
-        gpus: as in CUDA_VISIBLE_DEVICES; none for a CPU.
-        threads: of each process; None leaves it to the user's environment.
-    """
-
-    gpus: tuple[str, ...] = ()
-    threads: int | None = None
+    gpus: tuple[str, ...] = ()  # as in CUDA_VISIBLE_DEVICES; none for a CPU
+    threads: int | None = None  # of each process; None leaves it to the user's environment
 
     def environment(self) -> dict[str, str]:
         """What the run's processes add to the environment."""
