@@ -32,9 +32,6 @@ def die_with_parent(parent: int) -> None:
     """In a new process: end with the parent, on Linux.
 
     Without it, a training whose parent was killed would keep running beside its successor.
-
-    Args:
-        parent: process id of the parent.
     """
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -47,9 +44,6 @@ def again(*words: str) -> list[str]:
 
     It names this package by its folder: the process runs this code and no other copy, wherever it
     is started, also in a clone that is not installed.
-
-    Args:
-        words: the verb and its arguments.
     """
     return [sys.executable, str(Path(__file__).resolve().parent), *words]
 

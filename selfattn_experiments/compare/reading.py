@@ -44,13 +44,7 @@ def digest_of(sentences: Sequence[Any]) -> str:
 
 
 def tested_elsewhere(runs: Iterable[Found], references: Path, digest: str) -> list[str]:
-    """A warning if records of runs say that they were tested against another file.
-
-    Args:
-        runs: all runs that are compared.
-        references: the file that they are compared on.
-        digest: its SHA-256.
-    """
+    """A warning if records of runs say that they were tested with other references than these."""
     others = []
     for run in runs:
         test = run.record.get("test")

@@ -127,15 +127,8 @@ def _counts(
 ) -> dict[str, SentenceCounts]:
     """Counts by metric, shape (runs, sentences, columns).
 
-    What runs of one output or metrics of one source share is counted once.
-
-    Args:
-        metrics: to count for.
-        gold: references, or gold sentences.
-        outputs: digest to sentences.
-        runs: file and digest of each run.
-        keep: as in :func:`score_runs`.
-        say: told what is being done.
+    Outputs are by digest, and a run is a file with its digest: what runs of one output or metrics
+    of one source share is counted once.
     """
     gold_digest = digest_of(gold)
     known: dict[str, dict[str, SentenceCounts]] = defaultdict(dict)

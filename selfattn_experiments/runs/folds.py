@@ -162,11 +162,7 @@ def _over_folds(folds: Folds, parts: Sequence[dict[str, Any]]) -> dict[str, Any]
 
 
 class Followers(Follower):
-    """The logs of several trainings, one after the other, as one.
-
-    Args:
-        followers: of each training, in their order.
-    """
+    """The logs of several trainings, one after the other, as one."""
 
     def __init__(self, followers: Sequence[Follower]) -> None:
         self._all = followers

@@ -18,11 +18,7 @@ _HEAD = 1 << 24
 
 
 class Identity:
-    """The identities of a grid's runs; the data is read once.
-
-    Args:
-        grid: the grid.
-    """
+    """The identities of a grid's runs; the data is read once."""
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid

@@ -142,12 +142,7 @@ def _cell(values: Sequence[float]) -> str:
 
 
 def to_markdown(rows: Iterable[Row], note: str) -> str:
-    """The table in Markdown, with the title of the part in each head.
-
-    Args:
-        rows: of the table.
-        note: what the figures are, below it.
-    """
+    """The table in Markdown, with the title of the part in each head, and the note below it."""
     heads = [f"{title} {name}" for title in (*PARTS.values(), BOTH) for name in FIGURES]
     table = markdown(
         ["system", "runs", *heads], [[row.system, row.runs, *row.cells] for row in rows], left=1
@@ -156,11 +151,9 @@ def to_markdown(rows: Iterable[Row], note: str) -> str:
 
 
 def to_latex(rows: Iterable[Row], note: str) -> str:
-    """The table in LaTeX (package booktabs); a rule divides published rows from others.
+    """The table in LaTeX (package booktabs), with the note as a comment.
 
-    Args:
-        rows: of the table.
-        note: what the figures are, as a comment.
+    A rule divides published rows from others.
     """
     titles = [latex(title) for title in (*PARTS.values(), BOTH)]
     width = len(FIGURES)

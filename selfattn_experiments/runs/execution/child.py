@@ -159,11 +159,7 @@ def _end_of(path: Path) -> str:
 
 
 class Attempts:
-    """The list of attempts of a run.
-
-    Args:
-        path: the JSON file.
-    """
+    """The list of attempts of a run, in a JSON file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -22,28 +22,22 @@ class Follower:
             be there yet.
         flags: of the training.
         clock: seconds.
-
-    Attributes:
-        update: the last one that was logged.
-        loss: of the last training record.
-        best: update and value of the best validation of which a checkpoint was saved.
-        metric: what chooses the best checkpoint.
-        parameters: of the model.
-        gpu: the GPU's name.
     """
 
     def __init__(
         self, log: Path, flags: Flags, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._log, self._clock = log, clock
+        # What chooses the best checkpoint.
         self.metric = (flags.get("--best-checkpoint-metric") or ["loss"])[0]
         self._maximize = "--maximize-best-checkpoint-metric" in flags
         self._max_update = number(flags, "--max-update")
         self._max_epoch = number(flags, "--max-epoch")
-        self.update = 0
-        self.loss: float | None = None
+        self.update = 0  # the last one that was logged
+        self.loss: float | None = None  # of the last training record
+        # Update and value of the best validation of which a checkpoint was saved.
         self.best: tuple[int, float] | None = None
-        self.parameters: int | None = None
+        self.parameters: int | None = None  # of the model
         self.gpu: str | None = None
         self._read_bytes = 0
         self._curves = Curves()

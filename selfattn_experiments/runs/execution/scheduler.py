@@ -20,22 +20,14 @@ _PAUSE = 0.2
 
 
 class Job:
-    """A run on its way.
-
-    Args:
-        work: the run.
-
-    Attributes:
-        state: ``waiting``, ``training``, ``averaging``, ``testing``, ``done`` or ``failed``.
-        reason: why it failed.
-        record: the record of a run that is done.
-    """
+    """A run on its way."""
 
     def __init__(self, work: Run) -> None:
         self.work = work
         self.record = work.record()
+        # Later also "training", "averaging", "testing" or "failed".
         self.state = "waiting" if self.record is None else "done"
-        self.reason = ""
+        self.reason = ""  # why it failed
         self.crashes = 0
         self.slot: Slot | None = None
         self.steps: deque[Step] = deque()
