@@ -71,31 +71,33 @@ class _Node:
 
 
 class _Search:
-    """The queue of one sentence."""
+    """The open nodes of one sentence, best first, and the best valid path so far."""
 
-    def __init__(self, length: int) -> None:
-        self.length = length
+    def __init__(self, labels: Sequence[str]) -> None:
+        self.labels = labels
         self.queue: list[tuple[float, int, _Node]] = []
-        self.best: tuple[float, list[int]] | None = None
+        self.order = itertools.count()
         self.opened = 0
+        self.score = -torch.inf
+        self.path: list[int] | None = None
 
-    def add(self, score: float, order: int, node: _Node) -> None:
+    def add(self, forbidden: Tensor, path: list[int], score: float) -> None:
         # What follows from a node is never better than the node itself.
-        if score <= (-torch.inf if self.best is None else self.best[0]):
+        if score <= self.score:
             return
+        node = _Node(forbidden, path, _first_violation(path, self.labels))
         if node.broken is None:
-            self.best = (score, node.path)
-        heapq.heappush(self.queue, (-score, order, node))
+            self.score, self.path = score, path
+        heapq.heappush(self.queue, (-score, next(self.order), node))
 
-    def answer(self, fallback: list[int]) -> list[int] | None:
-        """The best valid path, or else ``fallback``; None while the search must go on."""
-        if self.queue and self.queue[0][2].broken is not None and self.opened < _MOST_NODES:
-            return None
-        return fallback if self.best is None else self.best[1]
-
-    def open(self) -> _Node:
+    def split(self) -> Iterator[Tensor]:
+        """The forbidden labels of each child of the best node."""
         self.opened += 1
-        return heapq.heappop(self.queue)[2]
+        return _split(heapq.heappop(self.queue)[2], self.labels)
+
+    def has_ended(self) -> bool:
+        is_exact = not self.queue or self.queue[0][2].broken is None
+        return is_exact or self.opened >= _MOST_NODES
 
 
 def best_structured(log_probs: Tensor, padding_mask: Tensor, labels: Sequence[str]) -> Tensor:
@@ -118,29 +120,24 @@ def best_structured(log_probs: Tensor, padding_mask: Tensor, labels: Sequence[st
     constraints = bio_constraints(labels, "strict")
     lengths = (~padding_mask).sum(1).tolist()
     best, scores = viterbi(log_probs, padding_mask, constraints)
-    order = itertools.count()
     searches: dict[int, _Search] = {}
-    for row, path in enumerate(best.tolist()):
-        broken = _first_violation(path[: lengths[row]], labels)
-        if broken is not None and lengths[row] <= _LONGEST_SEARCHED and scores[row] > -torch.inf:
-            searches[row] = search = _Search(lengths[row])
-            forbidden = torch.zeros(lengths[row], len(labels), dtype=torch.bool)
-            node = _Node(forbidden, path[: lengths[row]], broken)
-            search.add(float(scores[row]), next(order), node)
+    for row, (length, score) in enumerate(zip(lengths, scores.tolist(), strict=True)):
+        path = best[row, :length].tolist()
+        is_searched = length <= _LONGEST_SEARCHED and score > -torch.inf
+        if is_searched and _first_violation(path, labels) is not None:
+            searches[row] = _Search(labels)
+            forbidden = torch.zeros(length, len(labels), dtype=torch.bool)
+            searches[row].add(forbidden, path, score)
     while searches:
         children = [
-            (row, forbidden)
-            for row, search in searches.items()
-            for forbidden in _split(search.open(), labels)
+            (row, forbidden) for row, search in searches.items() for forbidden in search.split()
         ]
         for row, forbidden, path, score in _solve(children, log_probs, constraints):
-            node = _Node(forbidden, path, _first_violation(path, labels))
-            searches[row].add(score, next(order), node)
-        for row, search in list(searches.items()):
-            answer = search.answer(best[row, : search.length].tolist())
-            if answer is not None:
-                best[row, : search.length] = torch.tensor(answer)
-                del searches[row]
+            searches[row].add(forbidden, path, score)
+        for row in [row for row, search in searches.items() if search.has_ended()]:
+            found = searches.pop(row).path
+            if found is not None:
+                best[row, : len(found)] = torch.tensor(found)
     return best.to(device)
 
 

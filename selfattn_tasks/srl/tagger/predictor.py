@@ -230,14 +230,11 @@ class Predictor:
             for row, at in zip(rows, self.places_in(reading, rows) if rows else (), strict=True):
                 found[batch[row]] = [*unlabelled(reading.sentences[row], at)]
             pairs = [(row, k) for row, i in enumerate(batch) for k in range(len(found[i]))]
-            for part in batches(
-                [len(reading.sentences[row]) for row, _ in pairs], self._batch_words
-            ):
+            lengths = [len(reading.sentences[row]) for row, _ in pairs]
+            for part in batches(lengths, self._batch_words):
                 chosen = [pairs[number] for number in part]
-                given = [found[batch[row]][k] for row, k in chosen]
-                labelled = self._labelled(
-                    reading, [row for row, _ in chosen], given, decoder, confidence
-                )
+                given = [(row, found[batch[row]][k]) for row, k in chosen]
+                labelled = self._labelled(reading, given, decoder, confidence)
                 for (row, k), proposition in zip(chosen, labelled, strict=True):
                     found[batch[row]][k] = proposition
             done += len(batch)
@@ -250,22 +247,21 @@ class Predictor:
     def _labelled(
         self,
         reading: Reading,
-        rows: Sequence[int],
-        given: Sequence[Proposition],
+        given: Sequence[tuple[int, Proposition]],
         decoder: str,
         confidence: bool,
     ) -> list[Proposition]:
-        """Propositions with the spans that are predicted for their predicates."""
-        log_probs, padding = self._log_probs(reading, rows, [p.predicate for p in given])
+        """Propositions of numbered sentences with the spans predicted for their predicates."""
+        rows = [row for row, _ in given]
+        log_probs, padding = self._log_probs(reading, rows, [p.predicate for _, p in given])
+        decoded = decode(log_probs, padding, self.labels, decoder)
         labelled = [
             proposition_of(tags, p.predicate, p.lemma, decoder=decoder)
-            for tags, p in zip(decode(log_probs, padding, self.labels, decoder), given, strict=True)
+            for tags, (_, p) in zip(decoded, given, strict=True)
         ]
-        if confidence:
-            labelled = with_confidence(
-                labelled, log_probs, padding, self.labels, decoder, self.temperature
-            )
-        return labelled
+        if not confidence:
+            return labelled
+        return with_confidence(labelled, log_probs, padding, self.labels, decoder, self.temperature)
 
 
 def _load(
