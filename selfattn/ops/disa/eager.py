@@ -13,50 +13,78 @@ import torch
 from torch import Tensor
 
 from ..common import autograd
+from ..common.autograd import Outputs
 from ..common.distance import DistanceTable
 from ..common.dropout import FactorDropout
 from . import tiling
 from .equation import DiSACall, attend
-from .part import Buffers, Part, part_of, scores_of, weights
-from .tiling import Spans
+from .part import Part
 
 
 class _Eager(DiSACall):
     """Tiles; saves the output and the denominator. Memory is O(B T C)."""
 
-    def forward(self, inputs: Sequence[Any]) -> tuple[Tensor, Tensor]:
+    def forward(self, inputs: Sequence[Any]) -> Outputs:
         """The output and its denominator."""
-        x, _, _, _, hidden, unseen, _ = inputs
+        hidden = inputs[4]
         out, den = self.room(inputs)
-        spans = _spans(x, hidden, unseen)
-        for group, part in self._parts(inputs):
-            _forward_part(part, spans, out[..., group], den[..., group])
+        for features, part, blocks in self._parts(inputs, _table(inputs), 1):
+            for block in blocks:
+                queries = (block.rows, block.queries, features)
+                for tile in part.tiles(block):
+                    weight = tile.weight
+                    den[queries].add_(weight.sum(2))  # (sentences, queries, W)
+                    weight.mul_(tile.value)
+                    if tile.pairs is not None:
+                        weight.mul_(tile.pairs)
+                    out[queries].add_(weight.sum(2))
         if hidden is not None:
             out.masked_fill_(hidden[..., None], 0.0)
         # A visible key weighs at least exp(-2c), so 0 means that there is none: the output is 0.
         den.masked_fill_(den == 0.0, 1.0)
         return out.div_(den), den
 
-    def backward(
-        self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]
-    ) -> tuple[Tensor, ...]:
-        """See ``Call.backward``."""
-        x, _, _, bias, hidden, unseen, _ = inputs
+    def backward(self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]) -> Outputs:
+        """See ``Call.backward``.
+
+        With w the weight and g the output's gradient over the denominator: dx_i = sum_j w g_j, and
+        the score's gradient is w g_j (x_i - out_j), which tanh passes on times
+        1 - tanh^2 = 4 s (1 - s).
+        """
+        hidden, distance = inputs[4], _table(inputs)
         out, den = outputs
-        spans = _spans(x, hidden, unseen)
-        grads = self.gradients(inputs)
+        gx, ga, gb = grads = self.gradients(inputs)
         scaled = grad / den
         if hidden is not None:
             scaled.masked_fill_(hidden[..., None], 0.0)
-        tables = []
-        for group, part in self._parts(inputs):
-            _backward_part(part, spans, *(t[..., group] for t in (out, scaled, *grads)))
-            tables.append(part.distance)
-        if bias is None:
-            return grads
-        return *grads, torch.cat([t.gradient() for t in tables if t is not None]).to(bias.dtype)
+        for features, part, blocks in self._parts(inputs, distance, 2):
+            for block in blocks:
+                queries = (block.rows, block.queries, features)
+                g, h = (t[queries][:, :, None] for t in (scaled, out))  # (sentences, queries, 1, W)
+                for tile in part.tiles(block):
+                    keys = (block.rows, tile.keys, features)
+                    weight, scores, value = tile.weight.mul_(g), tile.scores, tile.value
+                    # -2c s becomes -2c s (1 - s), that is -c/2 times 1 - tanh^2
+                    slope = scores.addcmul_(scores, scores, value=0.5 / self.c).mul_(weight)
+                    before = None if distance is None else weight.clone()
+                    if tile.pairs is not None:
+                        weight.mul_(tile.pairs)
+                        value = value * tile.pairs
+                    gx[keys].add_(weight.sum(1))  # over queries, (sentences, keys, W)
+                    change = torch.sub(value, h, out=weight)
+                    slope.mul_(change)
+                    ga[keys].add_(slope.sum(1))
+                    gb[queries].add_(slope.sum(2))  # over keys, (sentences, queries, W)
+                    if distance is not None and before is not None:
+                        at = (part.masks, block.start, block.stop, tile.keys.start, tile.keys.stop)
+                        distance.add_gradient(*at, before.mul_(change).sum((0, 3))[None])
+            if part.scale is not None:
+                gx[..., features].mul_(part.scale)
+        ga.mul_(-2.0 / self.c)
+        gb.mul_(-2.0 / self.c)
+        return grads if distance is None else (*grads, distance.gradient().to(inputs[3].dtype))
 
-    def factors(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
+    def factors(self, inputs: Sequence[Any]) -> Outputs:
         """See ``Call.factors``."""
         x, _, _, bias, hidden, unseen, seed = inputs
         apart = bias is not None
@@ -64,86 +92,22 @@ class _Eager(DiSACall):
             x, self.masks, hidden, self.dropout_p, int(seed), unseen, apart
         )
 
-    def _parts(self, inputs: Sequence[Any]) -> Iterator[tuple[slice, Part]]:
-        """Every group and its features."""
-        *projected, bias, hidden, unseen, seed = inputs
-        x = projected[0]
+    def _parts(
+        self, inputs: Sequence[Any], distance: DistanceTable | None, buffers: int
+    ) -> Iterator[tuple[slice, Part, Iterator[tiling.Block]]]:
+        """Every group: its features, what is computed of them, and its blocks."""
+        x, _, _, _, hidden, unseen, seed = inputs
         dropout = None if seed is None else FactorDropout(self.dropout_p, int(seed), x.device)
-        walk = tiling.groups(self.masks, x.shape[2], apart=bias is not None)
-        for mask, number, group in walk:
-            distance = None if bias is None else DistanceTable(bias[number], x.dtype)
-            seen = (hidden, hidden if unseen is None else unseen)
-            tensors = [t[..., group] for t in projected]
-            yield group, part_of(tensors, *seen, mask, self.c, dropout, distance)
+        spans = tiling.spans(hidden, unseen, *x.shape[:2])
+        for group in tiling.groups(self.masks, x.shape[2], apart=distance is not None):
+            part = Part(group, inputs, self.c, dropout, distance, buffers)
+            width = group.features.stop - group.features.start
+            yield group.features, part, tiling.blocks(group.mask, *spans, width)
 
 
 disa_eager = functools.partial(attend, autograd.run, _Eager)
 
 
-def _spans(x: Tensor, hidden: Tensor | None, unseen: Tensor | None) -> tuple[Spans, Spans]:
-    """Where the queries lie, and where the keys."""
-    queries = Spans(hidden, x.shape[0], x.shape[1])
-    return queries, queries if unseen is None else Spans(unseen, x.shape[0], x.shape[1])
-
-
-def _forward_part(part: Part, spans: tuple[Spans, Spans], out: Tensor, den: Tensor) -> None:
-    """Fill output and denominator of one group."""
-    buffers = Buffers(part, 1)
-    for block in tiling.blocks(part.mask, *spans, part.x.shape[-1]):
-        queries = (block.rows, slice(block.start, block.stop))
-        sums: tuple[Tensor, Tensor] | None = None
-        for tile in buffers.tiles(block):
-            # (sentences, queries, keys, W)
-            weight = weights(part, block, tile, scores_of(part, tile, buffers.offset, tile.weight))
-            d = weight.sum(2)  # denominator of the softmax, (sentences, queries, W)
-            weight.mul_(tile.value)
-            if tile.pairs is not None:
-                weight.mul_(tile.pairs)
-            n = weight.sum(2)  # numerator, the same shape
-            sums = (n, d) if sums is None else (sums[0].add_(n), sums[1].add_(d))
-        if sums is not None:
-            out[queries], den[queries] = sums
-
-
-def _backward_part(
-    part: Part,
-    spans: tuple[Spans, Spans],
-    out: Tensor,
-    scaled: Tensor,
-    gx: Tensor,
-    ga: Tensor,
-    gb: Tensor,
-) -> None:
-    """Add the gradients of one group; ``scaled`` is the output's gradient over the denominator.
-
-    With w the weight and g the scaled gradient: dx_i = sum_j w g_j, and the score's gradient is
-    w g_j (x_i - out_j), which tanh passes on times 1 - tanh^2 = 4 s (1 - s).
-    """
-    buffers = Buffers(part, 2)
-    out, scaled = out[:, :, None], scaled[:, :, None]  # (B, T, 1, W)
-    for block in tiling.blocks(part.mask, *spans, part.x.shape[-1]):
-        queries = (block.rows, slice(block.start, block.stop))
-        g, h, gb_block = scaled[queries], out[queries], gb[queries]
-        for tile in buffers.tiles(block):
-            keys = (block.rows, slice(tile.lo, tile.hi))
-            scores = scores_of(part, tile, buffers.offset, tile.other)
-            weight = weights(part, block, tile, scores).mul_(g)
-            # -2c s becomes -2c s (1 - s), that is -c/2 times 1 - tanh^2
-            slope = scores.addcmul_(scores, scores, value=0.5 / part.c).mul_(weight)
-            before = None if part.distance is None else weight.clone()
-            if tile.pairs is None:
-                gx[keys].add_(weight.sum(1))
-                torch.sub(tile.value, h, out=weight)
-            else:
-                gx[keys].add_(weight.mul_(tile.pairs).sum(1))
-                torch.mul(tile.value, tile.pairs, out=weight).sub_(h)
-            slope.mul_(weight)
-            if before is not None and part.distance is not None:
-                at = (slice(None), block.start, block.stop, tile.lo, tile.hi)
-                part.distance.add_gradient(*at, before.mul_(weight).sum((0, 3))[None])
-            ga[keys].add_(slope.sum(1))  # over queries, (sentences, keys, W)
-            gb_block.add_(slope.sum(2))  # over keys, (sentences, queries, W)
-    ga.mul_(-2.0 / part.c)
-    gb.mul_(-2.0 / part.c)
-    if part.scale is not None:
-        gx.mul_(part.scale)
+def _table(inputs: Sequence[Any]) -> DistanceTable | None:
+    """The bias by distance."""
+    return None if inputs[3] is None else DistanceTable(inputs[3], inputs[0].dtype)

@@ -32,20 +32,15 @@ class Block(NamedTuple):
     padded: bool  # whether some of these keys are padding in some of these sentences
 
     @property
-    def sentences(self) -> int:
-        """How many sentences."""
-        count: int = self.rows.stop - self.rows.start
-        return count
+    def queries(self) -> slice:
+        """The queries."""
+        return slice(self.start, self.stop)
 
-    @property
-    def queries(self) -> int:
-        """How many queries of each sentence."""
-        return self.stop - self.start
-
-    def keys(self, width: int) -> Iterator[tuple[int, int]]:
+    def runs(self, width: int) -> Iterator[tuple[int, int]]:
         """The keys in even runs ``[lo, hi)`` that make tiles of at most ``TILE_ELEMENTS``."""
         keys = self.hi - self.lo
-        most = max(1, TILE_ELEMENTS // (self.sentences * self.queries * width))
+        pairs = (self.rows.stop - self.rows.start) * (self.stop - self.start)  # for each key
+        most = max(1, TILE_ELEMENTS // (pairs * width))
         step = -(-keys // -(-keys // most))
         for lo in range(self.lo, self.hi, step):
             yield lo, min(lo + step, self.hi)
@@ -92,6 +87,14 @@ class Spans:
         return lo, max(lo, hi), padded
 
 
+def spans(
+    hidden: Tensor | None, unseen: Tensor | None, batch: int, length: int
+) -> tuple[Spans, Spans]:
+    """Where the queries lie, and where the keys, by padding ``(B, T)`` of both or of each."""
+    queries = Spans(hidden, batch, length)
+    return queries, queries if unseen is None else Spans(unseen, batch, length)
+
+
 def blocks(mask: PositionalMask, queries: Spans, keys: Spans, width: int) -> Iterator[Block]:
     """All blocks of a group that hold a real query and a visible key, always in the same order."""
     length = queries.length
@@ -116,7 +119,8 @@ def feature_factor(dropout: FactorDropout, like: Tensor) -> Tensor:
 
 def pair_factor(dropout: FactorDropout, like: Tensor, block: Block) -> Tensor:
     """The dropout factor on (query, key) pairs of a block ``(sentences, queries, keys, 1)``."""
-    shape = (block.sentences, block.queries, block.hi - block.lo, 1)
+    sentences = block.rows.stop - block.rows.start
+    shape = (sentences, block.stop - block.start, block.hi - block.lo, 1)
     return dropout.factor(like.new_empty(shape))
 
 
@@ -139,13 +143,12 @@ def dropout_factors(
     """
     batch, length, features = x.shape
     dropout = FactorDropout(dropout_p, seed, x.device)
-    queries = Spans(padding, batch, length)
-    keys = queries if hidden_keys is None else Spans(hidden_keys, batch, length)
+    bounds = spans(padding, hidden_keys, batch, length)
     pairs = x.new_zeros(batch, len(masks), length, length)
     scales = torch.zeros_like(x)
     for mask, parts, part in groups(masks, features, apart):
         scales[..., part] = feature_factor(dropout, scales[..., part])
-        for block in blocks(mask, queries, keys, part.stop - part.start):
+        for block in blocks(mask, *bounds, part.stop - part.start):
             drawn = pair_factor(dropout, x, block).movedim(-1, 1)  # (b, 1, n_q, n_k)
             rows, seen = slice(block.start, block.stop), slice(block.lo, block.hi)
             pairs[block.rows, parts, rows, seen] = drawn

@@ -121,15 +121,15 @@ def _backward(
             kept = p * pair_drop
         g_ve = torch.bmm(kept.mT, x)  # P^T gN, (rows, n_k, D)
         g_e = torch.bmm(p.mT, y)  # - P^T gD, (rows, n_k, D)
-        gs[keys] += split((ve * g_ve).addcmul_(e, g_e, value=-1))
-        gv[keys] += split(g_ve.mul_(e if block.drop is None else e * block.drop[keys]))
+        gs[keys].add_(split((ve * g_ve).addcmul_(e, g_e, value=-1)))
+        gv[keys].add_(split(g_ve.mul_(e if block.drop is None else e * block.drop[keys])))
         gr.baddbmm_(y, e.mT, alpha=-1)  # + gD E^T
         gr.mul_(p)  # no row-sum term: the row normaliser of P cancels in H
         block.add_distance_gradient(tile, gr)
         if sigmoid is not None:
             gr.addcmul_(gr, sigmoid, value=-1)  # times 1 - sigmoid(R)
         gq[queries] = split(torch.bmm(gr, block.k[keys]).mul_(block.scale))  # through eq. 8
-        gk[keys] += split(torch.bmm(gr.mT, block.q[queries]).mul_(block.scale))
+        gk[keys].add_(split(torch.bmm(gr.mT, block.q[queries]).mul_(block.scale)))
         if exact:
             _add_exact(block, tile, pair_drop, grad[queries], den[queries], out)
 
