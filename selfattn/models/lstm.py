@@ -1,5 +1,8 @@
 """Bi-LSTM, the recurrent baseline of all papers."""
 
+from contextlib import nullcontext
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -58,10 +61,15 @@ class _Direction(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """``(B, T, d)`` -> ``(B, T, h)``."""
+        exact: Any = nullcontext()
+        if x.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
+            # autocast does not ask whether oneDNN has an LSTM of that precision for this CPU.
+            exact, x = torch.autocast("cpu", enabled=False), x.to(self.bias.dtype)
         state = x.new_zeros(1, x.shape[0], self.weight_h.shape[1])
         weights = [self.weight_x, self.weight_h, self.bias, torch.zeros_like(self.bias)]
         lstm = torch.lstm
         if torch.compiler.is_compiling() and torch.is_grad_enabled() and not is_exporting():
             from ..ops.common.compiled import lstm
-        y: Tensor = lstm(x, (state, state), weights, True, 1, 0.0, self.training, False, True)[0]
+        with exact:
+            y, *_ = lstm(x, (state, state), weights, True, 1, 0.0, self.training, False, True)
         return y
