@@ -6,7 +6,6 @@ import importlib.util
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from selfattn.errors import UserError
@@ -50,13 +49,10 @@ def preprocess(
     if dictionary is not None:
         command += ["--srcdict", str(dictionary)]
     environment = os.environ | {"PYTHONWARNINGS": "ignore"}
-    with tempfile.TemporaryFile("w+", errors="replace") as log:
-        code = subprocess.run(
-            command, stdout=log, stderr=subprocess.STDOUT, env=environment
-        ).returncode
-        log.seek(0)
-        output = log.read()
-    if code != 0:
-        raise_if_disk_full(output, destination)
-        last = next((line for line in reversed(output.splitlines()) if line.strip()), "no output")
-        raise UserError(f"fairseq-preprocess ended with code {code}: {last.strip()}")
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace", env=environment
+    )
+    if done.returncode != 0:
+        raise_if_disk_full(done.stdout, destination)
+        last = (done.stdout.strip() or "no output").splitlines()[-1].strip()
+        raise UserError(f"fairseq-preprocess ended with code {done.returncode}: {last}")
