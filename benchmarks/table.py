@@ -34,7 +34,8 @@ class Row:
     reference: str  # the method that ratios are taken to
     status: str  # ok, out of memory or skipped
     parameters: int | None = None
-    seconds: float | None = None  # and so on: see ``timing.Timing``
+    # The next six are those of ``timing.Timing``.
+    seconds: float | None = None
     reference_seconds: float | None = None
     ratio: float | None = None
     ratio_low: float | None = None

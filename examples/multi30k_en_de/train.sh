@@ -3,8 +3,9 @@
 # e.g. train.sh mtsa 1; train.sh multihead 1; DEVICE_FLAGS= train.sh mtsa 1   (on a GPU)
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-attention=${1:?"usage: train.sh ATTENTION SEED [DATA] [RUN] [FLAGS]"}
-seed=${2:?"usage: train.sh ATTENTION SEED [DATA] [RUN] [FLAGS]"}
+usage="usage: train.sh ATTENTION SEED [DATA] [RUN] [FLAGS]"
+attention=${1:?$usage}
+seed=${2:?$usage}
 data=${3:-data-bin/multi30k}
 run=${4:-runs/multi30k/$attention-$seed}
 shift $(($# < 4 ? $# : 4))
