@@ -54,11 +54,11 @@ def looking_into(module: nn.Module) -> Iterator[None]:
             part.training = mode
 
 
-def visible_softmax(score: Tensor, visible: Tensor) -> Tensor:
-    """Softmax over the visible keys (last dimension); exactly 0 where a query sees none."""
+def visible_softmax(score: Tensor, visible: Tensor, dim: int = -1) -> Tensor:
+    """Softmax over the visible keys in a dimension; exactly 0 where a query sees none."""
     # A row without any keeps its scores, or its softmax would be NaN, also in backward.
-    hidden = ~visible & visible.any(-1, keepdim=True)
-    return torch.softmax(score.masked_fill(hidden, float("-inf")), -1).masked_fill(~visible, 0.0)
+    hidden = ~visible & visible.any(dim, keepdim=True)
+    return torch.softmax(score.masked_fill(hidden, float("-inf")), dim).masked_fill(~visible, 0.0)
 
 
 def mask_names(masks: Sequence[PositionalMask]) -> tuple[str, ...]:

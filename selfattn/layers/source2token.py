@@ -5,7 +5,8 @@ from torch import Tensor, nn
 
 from ..errors import UserError
 from ..masks import check_padding_mask
-from .base import join_heads, split_heads, zero_padding
+from .base import check_tokens, join_heads, split_heads, zero_padding
+from .inspection import visible_softmax
 from .source2token_scores import Source2TokenScores
 
 
@@ -70,7 +71,7 @@ class Source2Token(nn.Module):
         Raises:
             UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
         """
-        self._check(x)
+        check_tokens(x, self.inputs)
         x = zero_padding(x, padding_mask)  # whatever is there, also NaN
         return (self.weights(x, padding_mask) * x).sum(1)
 
@@ -80,13 +81,9 @@ class Source2Token(nn.Module):
         Returns:
             ``(B, T, C)``; sums to 1 over the real tokens of a sentence and is 0 at padding.
         """
-        self._check(x)
+        check_tokens(x, self.inputs)
         scores = join_heads(self.scores(split_heads(x, self.heads)))  # (B, T, C)
         return softmax_over_time(scores, padding_mask)
-
-    def _check(self, x: Tensor) -> None:
-        if x.dim() != 3 or x.shape[-1] != self.inputs:
-            raise UserError(f"x has shape {tuple(x.shape)}; it must be (B, T, {self.inputs})")
 
 
 def softmax_over_time(scores: Tensor, padding_mask: Tensor | None) -> Tensor:
@@ -94,7 +91,4 @@ def softmax_over_time(scores: Tensor, padding_mask: Tensor | None) -> Tensor:
     check_padding_mask(padding_mask, scores.shape[:2])
     if padding_mask is None:
         return torch.softmax(scores, 1)
-    # A sentence of padding alone keeps its scores, or its softmax would be NaN.
-    hidden = padding_mask & ~padding_mask.all(1, keepdim=True)
-    p = torch.softmax(scores.masked_fill(hidden[..., None], float("-inf")), 1)
-    return p.masked_fill(padding_mask[..., None], 0.0)
+    return visible_softmax(scores, ~padding_mask[..., None], 1)

@@ -75,8 +75,8 @@ class Triton(MTSACall):
         with torch.cuda.device_of(inputs[0]):
             if inputs[5] is not None:
                 common.launch(triton_tools.bounds_kernel, len(done.bounds), launch.arguments)
-            launch.over_queries(forward.forward_kernel, tiles.forward)
-            launch.over_flags(exact.exact_forward_kernel, tiles.exact)
+            launch.run(forward.forward_kernel, tiles.forward, tiles.forward.queries)
+            launch.run(exact.exact_forward_kernel, tiles.exact, tiles.forward.queries)
         return done
 
     def backward(self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]) -> Outputs:
@@ -95,13 +95,14 @@ class Triton(MTSACall):
         launch.arguments |= _view("g", grad)
         tiles = self._tiles(inputs)
         with torch.cuda.device_of(inputs[0]):
-            arguments = launch.arguments | {"BM": tiles.forward.queries}
+            flags = tiles.forward.queries
+            arguments = launch.arguments | {"BM": flags}
             common.launch(prepare.ratio_kernel, launch.programs(configs.PREPARE_ROWS), arguments)
-            launch.over_queries(backward.query_kernel, tiles.query)
-            launch.over_keys(backward.key_kernel, tiles.key)
-            launch.over_keys(backward.value_kernel, tiles.value)
-            launch.over_flags(exact.exact_query_kernel, tiles.exact)
-            launch.over_flags(exact.exact_key_kernel, tiles.exact)
+            launch.run(backward.query_kernel, tiles.query, tiles.query.queries)
+            launch.run(backward.key_kernel, tiles.key, tiles.key.keys)
+            launch.run(backward.value_kernel, tiles.value, tiles.value.keys)
+            launch.run(exact.exact_query_kernel, tiles.exact, flags)
+            launch.run(exact.exact_key_kernel, tiles.exact, flags)
         return found
 
     def factors(self, inputs: Sequence[Any]) -> Outputs:
@@ -190,24 +191,13 @@ class _Launch:
             common.launch(drop_kernel, programs, self.arguments | {"out_ptr": kept})
         self.arguments |= _view("v", kept)
 
-    def over_queries(self, kernel: Any, tile: configs.Tile) -> None:
-        """Run a kernel with a program for each query tile."""
-        self._run(kernel, self.programs(tile.queries), tile)
-
-    def over_keys(self, kernel: Any, tile: configs.Tile) -> None:
-        """Run a kernel with a program for each key tile."""
-        self._run(kernel, self.programs(tile.keys), tile)
-
-    def over_flags(self, kernel: Any, tile: configs.Tile) -> None:
-        """Run a kernel with a program for as many queries or keys as a flag stands for."""
-        self._run(kernel, self.programs(self.arguments["BF"]), tile)
-
-    def _run(self, kernel: Any, programs: int, tile: configs.Tile) -> None:
+    def run(self, kernel: Any, tile: configs.Tile, size: int) -> None:
+        """Run a kernel with a program for each ``size`` queries or keys."""
         features = min(tile.features, self.arguments["SV"])
         sizes = {"BM": tile.queries, "BN": tile.keys, "SC": features}
         common.launch(
             kernel,
-            programs,
+            self.programs(size),
             self.arguments | sizes,
             num_warps=tile.warps,
             num_stages=tile.stages,
