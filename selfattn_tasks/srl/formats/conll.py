@@ -129,11 +129,9 @@ def _word_column(blocks: Sequence[Block], given: int | None) -> int:
 
 
 def _words(block: Block, column: int) -> tuple[str, ...]:
-    short = next((i for i, row in enumerate(block.rows) if len(row) <= column), None)
-    if short is not None:
-        raise block.error(
-            short, f"{len(block.rows[short])} columns, but the words are in column {column + 1}"
-        )
+    for i, row in enumerate(block.rows):
+        if len(row) <= column:
+            raise block.error(i, f"{len(row)} columns, but the words are in column {column + 1}")
     return tuple(row[column] for row in block.rows)
 
 

@@ -175,10 +175,10 @@ class Features(nn.Module):
 
 def piece_input(pieces: Sequence[Pieces], device: torch.device | None = None) -> dict[str, Tensor]:
     """The arguments of :meth:`Features.forward` for the ``pieces`` of a batch."""
-    names = ("pieces", "firsts")
+    numbers, firsts = zip(*pieces, strict=True)
     return {
-        name: torch.tensor(spread(column, NONE), device=device)
-        for name, column in zip(names, zip(*pieces, strict=True), strict=True)
+        "pieces": torch.tensor(spread(numbers, NONE), device=device),
+        "firsts": torch.tensor(spread(firsts, NONE), device=device),
     }
 
 
