@@ -176,6 +176,11 @@ def test_what_wraps_linear_maps_is_refused(flags):
     assert "mtsa" in str(refused.value)
 
 
+def test_a_refused_switch_is_that_of_the_attention_that_is_named():
+    with pytest.raises(UserError, match="attention mtsa with .*: window lists 3 values"):
+        build(*SMALL, "--mtsa-window", "3,5,9")
+
+
 def test_exports_and_pruning_are_refused(batch):
     model = build(*SMALL).eval()
     attention = model.encoder.layers[0].self_attn

@@ -70,6 +70,8 @@ def build(data):
         ("--word-embed-dim 0", "word_dim 0 is not allowed"),
         ("--criterion policy_gradient --l2 0.1", "--l2 0.1 is for --task sentences"),
         ("--characters -1", "--characters -1 is not allowed"),
+        ("--late-layers 3", "--late-layers 3 is not allowed; it must be at most 2"),
+        ("--encoder-layers 0", "--encoder-layers 0 is not allowed; it must be at least 1"),
         ("--word-embeddings none.txt", "none.txt cannot be read"),
         ("--word-embeddings DATA/../wide30.txt", "--word-embed-dim 16 is not the width 30"),
         ("--word-embeddings none.txt --keep-vectors few", "--keep-vectors few is not allowed"),
