@@ -56,24 +56,24 @@ class Step(NamedTuple):
 def plan(groups: "list[str]", torch_spec: str) -> "list[Step]":
     """The pip calls for these groups, in order."""
     folder = ROOT / "requirements"
-    pinned = ["-c", str(folder / "constraints.txt")]
-    build, constraints = (folder / f"{n}.txt" for n in ("build", "constraints"))
+    build, base, constraints = (folder / f"{n}.txt" for n in ("build", "base", "constraints"))
+    pinned = ["-c", str(constraints)]
     # Old source packages (seqeval) are only built in the new way when asked.
     from_source = ["--no-build-isolation", "--use-pep517"]
     fairseq = ["--no-deps", "--require-hashes", *from_source, "-r", str(folder / "fairseq.txt")]
-    base = folder / "base.txt"
     torch = [torch_spec, "-r", str(build), *pinned]
+    others = [*from_source, "-r", str(base), *pinned]
     clone = ["--no-deps", "--no-build-isolation", "-e", str(ROOT)]
     steps = [
         Step("torch", "PyTorch and build tools", torch, [build, constraints]),
         Step("fairseq", "fairseq-fixed", fairseq, [folder / "fairseq.txt"]),
-        Step("base", "other packages", [*from_source, "-r", str(base), *pinned], [base]),
+        Step("base", "other packages", others, [base, constraints]),
         Step("clone", "this clone", clone, [ROOT / "pyproject.toml", ROOT / "setup.py"]),
     ]
     for name, title in EXTRAS.items():
         if name in groups:
             needed = folder / f"{name}.txt"
-            steps.append(Step(name, title, ["-r", str(needed), *pinned], [needed]))
+            steps.append(Step(name, title, ["-r", str(needed), *pinned], [needed, constraints]))
     return steps
 
 

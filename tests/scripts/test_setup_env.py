@@ -224,6 +224,13 @@ def test_a_changed_requirement_makes_its_step_due(tmp_path):
     assert step.fingerprint() != before
 
 
+def test_changed_constraints_make_each_step_due_that_has_them():
+    steps = setup_env.plan(["base", "dev", "docs"], "torch")
+    constraints = ROOT / "requirements" / "constraints.txt"
+    assert sum("-c" in step.arguments for step in steps) == 4
+    assert all((constraints in step.files) == ("-c" in step.arguments) for step in steps)
+
+
 @pytest.mark.parametrize("text", [None, "", "{", '{"done": 3}', "[]"])
 def test_a_damaged_note_counts_as_nothing_done(tmp_path, text):
     (tmp_path / ".selfattn").mkdir()
