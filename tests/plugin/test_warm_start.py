@@ -34,11 +34,14 @@ FROM_STOCK = {
 
 def start(model, state, path="other.pt"):
     cfg = SimpleNamespace(
-        checkpoint=SimpleNamespace(load_checkpoint_on_all_dp_ranks=False),
+        checkpoint=SimpleNamespace(finetune_from_model=path, load_checkpoint_on_all_dp_ranks=False),
         ema=SimpleNamespace(store_ema=False),
     )
-    with warm_start._starting(path, cfg):
+
+    def load(trainer, filename):
         model.load_state_dict(dict(state), strict=True)
+
+    warm_start.start_from_other_attentions(load, SimpleNamespace(cfg=cfg), path)
 
 
 def inside(name):
