@@ -16,16 +16,13 @@ import shutil
 import stat
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
 HERE = Path(__file__).parent
 FLAGS = ("-O3", "-std=gnu11", "-fPIC", "-shared", "-pthread")
-# Files under this name are being compiled, or their compiler was killed.
-_NEW = "selfattn-new-"
-_ABANDONED = 3600  # seconds after which it was; compiling takes some
+_NEW = "selfattn-new-"  # of files that are being compiled, or whose compiler was killed
 
 
 class BuildError(Exception):
@@ -116,7 +113,6 @@ def _compiled(folder: Path, compiler: tuple[str, ...], target: Path) -> ctypes.C
     """Compile, load, and then keep: whoever finds the target finds it whole."""
     logger.info("compiling %s, once", folder / "kernel.c")
     try:
-        _sweep(target.parent)
         handle, temporary = tempfile.mkstemp(".so", _NEW, target.parent)
     except OSError as error:
         target = _own_folder(target.parent, f"cannot be written to ({error})") / target.name
@@ -158,16 +154,6 @@ def _compile(compiler: tuple[str, ...], source: Path, target: str) -> None:
         lines = [line for line in error.stderr.splitlines() if "error" in line] or ["no message"]
         reason = f"{' '.join(compiler)} cannot compile the kernel: {lines[0].strip()}"
         raise BuildError(reason) from None
-
-
-def _sweep(cache: Path) -> None:
-    """Remove what killed compilers left behind."""
-    for path in cache.glob(f"{_NEW}*.so"):
-        try:
-            if time.time() - path.stat().st_mtime > _ABANDONED:
-                path.unlink()
-        except OSError:  # somebody else's, or gone
-            continue
 
 
 def _machine() -> str:
