@@ -112,11 +112,6 @@ def blocks(mask: PositionalMask, queries: Spans, keys: Spans, width: int) -> Ite
                 yield Block(rows, start, stop, real_lo, real_hi, padded)
 
 
-def feature_factor(dropout: FactorDropout, like: Tensor) -> Tensor:
-    """The dropout factor on (key, feature) pairs of a group; drawn before its blocks."""
-    return dropout.factor(torch.empty_like(like))
-
-
 def pair_factor(dropout: FactorDropout, like: Tensor, block: Block) -> Tensor:
     """The dropout factor on (query, key) pairs of a block ``(sentences, queries, keys, 1)``."""
     sentences = block.rows.stop - block.rows.start
@@ -147,7 +142,7 @@ def dropout_factors(
     pairs = x.new_zeros(batch, len(masks), length, length)
     scales = torch.zeros_like(x)
     for mask, parts, part in groups(masks, features, apart):
-        scales[..., part] = feature_factor(dropout, scales[..., part])
+        scales[..., part] = dropout.factor(torch.empty_like(scales[..., part]))
         for block in blocks(mask, *bounds, part.stop - part.start):
             drawn = pair_factor(dropout, x, block).movedim(-1, 1)  # (b, 1, n_q, n_k)
             rows, seen = slice(block.start, block.stop), slice(block.lo, block.hi)
