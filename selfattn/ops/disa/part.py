@@ -1,6 +1,7 @@
 """One feature group of DiSA in working precision, and the weights of its tiles."""
 
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -86,7 +87,7 @@ class Part:
             here = slice(lo - block.lo, hi - block.lo)
             pair, by_distance = (None if t is None else t[:, :, here] for t in (pairs, near))
             key = self._key[block.rows, :, lo:hi]
-            scores, weight = self._room(torch.broadcast_shapes(query.shape, key.shape))
+            scores, weight = self._room(*query.shape[:2], hi - lo, query.shape[-1])
             torch.exp(self._scores(query, key, scores), out=weight)
             if by_distance is not None:
                 weight.mul_(by_distance)
@@ -95,9 +96,9 @@ class Part:
             value = self._value[block.rows, :, lo:hi]
             yield Tile(slice(lo, hi), value, scores, weight, pair)
 
-    def _room(self, shape: torch.Size) -> tuple[Tensor, Tensor]:
+    def _room(self, *shape: int) -> tuple[Tensor, Tensor]:
         """Memory for scores and weights: anew for each tile it would take a quarter more time."""
-        size = shape.numel()
+        size = math.prod(shape)
         if len(self._memory[0]) < size:
             self._memory = [t.new_empty(size) for t in self._memory]
         return self._memory[0][:size].view(shape), self._memory[-1][:size].view(shape)
