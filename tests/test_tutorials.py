@@ -23,8 +23,9 @@ NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
 
 def plain(text):
-    """A text without what may differ between runs: progress, hashes, numbers and columns."""
+    """A text without what differs between runs or processors: progress, numbers, translations."""
     text = re.sub(r"[^\n]*\r(?!\n)|[^\n]* lines/s.*", "", "".join(text))
+    text = re.sub(r"\n  [^\n]*(?=\n  [^\n]*\(reference\))", "\n#", text)
     return " ".join(re.sub(r"\b[0-9a-f]{12}\b|[<+-]?[\d.,]+", "#", text).split())
 
 
