@@ -1,7 +1,7 @@
 """The factors of Algorithm 1 for one part of the input, and the weights of its tiles.
 
 Exponentials are to the base 2: torch's exp takes ten times longer where it meets -inf, its exp2
-does not. For the same reason masks are added and not filled in.
+does not. Masks are added, because filling under a mask costs ten times as much.
 """
 
 import functools
