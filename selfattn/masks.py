@@ -72,8 +72,23 @@ def visible_pairs(
         UserError: if the padding mask is not bool.
     """
     check_padding_mask(padding_mask)
-    visible = torch.stack([mask.allowed(length, device) for mask in masks])[None]
+    visible = stacked(masks, length, device)[None]
     return visible if padding_mask is None else visible & ~padding_mask[:, None, None, :]
+
+
+def stacked(
+    masks: Sequence["PositionalMask"],
+    length: int,
+    device: torch.device | str | None = None,
+    queries: slice = slice(None),
+    dim: int = 0,
+) -> Tensor:
+    """Whole masks of H heads, bool ``(H, queries, T)``, or with the heads at another dimension.
+
+    Equal masks are made once: in an exported graph, every operation is a node.
+    """
+    made = {mask: mask.allowed(length, device)[queries] for mask in dict.fromkeys(masks)}
+    return torch.stack([made[mask] for mask in masks], dim)
 
 
 def padding_from_lengths(lengths: Tensor | Sequence[int], length: int | None = None) -> Tensor:

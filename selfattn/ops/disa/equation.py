@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...masks import PositionalMask
+from ...masks import PositionalMask, stacked
 from ..common.autograd import Outputs
 from ..common.distance import by_position
 from ..common.dropout import draw_factors
@@ -70,7 +70,7 @@ def equation(
     """
     b = b[:, queries]
     # (1, queries, T, G)
-    allowed = torch.stack([m.allowed(x.shape[1], x.device)[queries] for m in masks], -1)[None]
+    allowed = stacked(masks, x.shape[1], x.device, queries, dim=-1)[None]
     if hidden is not None:
         # Zeros, so that whatever a hidden position holds, even NaN, stays outside.
         keyless = (hidden if unseen is None else unseen)[..., None]  # (B, T, 1)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...masks import PositionalMask
+from ...masks import PositionalMask, stacked
 from ..common.autograd import Outputs
 from ..common.distance import by_position
 from ..common.dropout import draw_factors
@@ -71,7 +71,7 @@ def equation(
     pairs ``(B, H, T, D)``; the other arguments are those of ``mtsa``.
     """
     # (1, H, queries, T)
-    allowed = torch.stack([m.allowed(q.shape[2], q.device)[queries] for m in masks])[None]
+    allowed = stacked(masks, q.shape[2], q.device, queries)[None]
     if padding is not None:
         # Zeros, so that whatever a padded position holds, even NaN, stays outside.
         k, v, s = (t.masked_fill(padding[:, None, :, None], 0.0) for t in (k, v, s))

@@ -31,10 +31,10 @@ def inputs(length=33, key_width=16, width=24, batch=2):
     return x, upstream
 
 
-def with_factors(q, k, v, s, pairs, features, hidden):
+def with_factors(q, k, v, s, pairs, features, hidden, masks=MASKS):
     """Eq. 10-12 with dropout factors given as tensors."""
     length = q.shape[2]
-    visible = torch.stack([mask.allowed(length) for mask in MASKS])[None]
+    visible = torch.stack([mask.allowed(length) for mask in masks])[None]
     if hidden is not None:
         visible = visible & ~hidden[:, None, None]
     alive = visible.any(-1)[..., None, None]
@@ -62,6 +62,40 @@ def test_dropout_is_what_its_factors_say(padding, scale):
     )
     for name, a, b in zip(NAMES, expected, got, strict=True):
         assert_close(name, a, b, 5e-6)
+
+
+@pytest.mark.parametrize("what", ["identity", "logsigmoid", "dropout"])
+@pytest.mark.parametrize("padding", PADDINGS)
+def test_backward_takes_some_keys_at_a_time(padding, what):
+    """At 530 tokens three times or more, whatever the width of the vectors."""
+    length = 530
+    x, upstream = inputs(length, 3, 4)
+    hidden = padding_mask(padding, 2, length)
+    masks = [*MASKS[:2], PositionalMask(window=3), PositionalMask("backward", window=300)]
+    given = {"masks": masks, "padding_mask": hidden}
+    if what == "dropout":
+        given["dropout_p"] = 0.4
+        torch.manual_seed(11)
+        factors = native.dropout_factors(x[2], 0.4, int(torch.randint(1 << 62, ())))
+
+        def slow(*t):
+            return with_factors(*t, *factors, hidden, masks)
+    else:
+        given["sigma_t"] = what
+        x.append(torch.linspace(1, -3, length).expand(4, length) * torch.arange(4)[:, None])
+
+        def slow(*t):
+            return mtsa(*t[:4], distance_bias=t[4], **given, backend="reference")
+
+    torch.manual_seed(11)
+    got = run_with_grads(
+        lambda *t: mtsa(*t[:4], distance_bias=t[4] if t[4:] else None, **given, backend="fused"),
+        x,
+        upstream,
+    )
+    expected = run_with_grads(slow, [t.double() for t in x], upstream)
+    for name, a, b in zip((*NAMES, "dbias"), expected, got, strict=False):
+        assert_close(name, a, b, 2e-5)
 
 
 def test_dropout_factors_are_fair_and_differ_between_seeds_and_lines():

@@ -84,17 +84,28 @@ static inline vf exp2v(vf x) {
     return (vf)(~small & (vi)y);
 }
 
-/* C[MR][n vectors] (+)= A[MR][K] B[K][n vectors]; A's element (m, k) is a[m * am + k * ak]. */
+/* Keep a value in a register: with 16 of them, GCC reads B from memory again for every row. */
+#if defined(__AVX__) && !defined(__AVX512F__)
+#define KEEP(x) __asm__("" : "+x"(x))
+#else
+#define KEEP(x)
+#endif
+
+/* C[MR][n vectors] (+)= A[MR][K] B[K][n vectors]; A's element (m, k) is a[m * am + k * ak], and B's vector
+ * (k, x) begins at b[k * bk + x * bx]. */
 #define MICRO(NAME, COUNT)                                                                        \
     static inline void NAME(int64_t K, const float *a, int64_t am, int64_t ak, const float *b,    \
-                            int64_t ldb, float *c, int64_t ldc, int add) {                        \
+                            int64_t bk, int64_t bx, float *c, int64_t ldc, int add) {             \
         vf sum[MR][COUNT];                                                                        \
         _Pragma("GCC unroll 8") for (int m = 0; m < MR; m++)                                      \
             _Pragma("GCC unroll 4") for (int x = 0; x < COUNT; x++)                               \
                 sum[m][x] = add ? load(c + m * ldc + x * VL) : (vf){};                            \
-        for (int64_t k = 0; k < K; k++, a += ak, b += ldb) {                                      \
+        for (int64_t k = 0; k < K; k++, a += ak, b += bk) {                                       \
             vf row[COUNT];                                                                        \
-            _Pragma("GCC unroll 4") for (int x = 0; x < COUNT; x++) row[x] = load(b + x * VL);    \
+            _Pragma("GCC unroll 4") for (int x = 0; x < COUNT; x++) {                             \
+                row[x] = load(b + x * bx);                                                        \
+                KEEP(row[x]);                                                                     \
+            }                                                                                     \
             _Pragma("GCC unroll 8") for (int m = 0; m < MR; m++) {                                \
                 vf left = splat(a[m * am]);                                                       \
                 _Pragma("GCC unroll 4") for (int x = 0; x < COUNT; x++) sum[m][x] += left * row[x];\
@@ -110,27 +121,27 @@ MICRO(micro3, 3)
 
 /* The same for any number of columns that is a multiple of VL. */
 static inline void gemm(int64_t n, int64_t K, const float *a, int64_t am, int64_t ak, const float *b,
-                        int64_t ldb, float *c, int64_t ldc, int add) {
-    for (; n >= NV * VL && n != 4 * VL; n -= NV * VL, b += NV * VL, c += NV * VL)
-        micro3(K, a, am, ak, b, ldb, c, ldc, add);
-    for (; n >= 2 * VL; n -= 2 * VL, b += 2 * VL, c += 2 * VL)
-        micro2(K, a, am, ak, b, ldb, c, ldc, add);
-    if (n) micro1(K, a, am, ak, b, ldb, c, ldc, add);
+                        int64_t bk, int64_t bx, float *c, int64_t ldc, int add) {
+    for (; n >= NV * VL && n != 4 * VL; n -= NV * VL, b += NV * bx, c += NV * VL)
+        micro3(K, a, am, ak, b, bk, bx, c, ldc, add);
+    for (; n >= 2 * VL; n -= 2 * VL, b += 2 * bx, c += 2 * VL)
+        micro2(K, a, am, ak, b, bk, bx, c, ldc, add);
+    if (n) micro1(K, a, am, ak, b, bk, bx, c, ldc, add);
 }
-/* out[c][i] = in[i][c] for a matrix whose sides are multiples of VL, in blocks of VL x VL: in each of
- * log2(VL) steps, pairs of rows exchange the lanes that are `d` apart. */
-static inline void transpose(const float *in, int64_t ld_in, int64_t rows, int64_t columns,
-                             float *out, int64_t ld_out) {
+
+/* The transpose of a matrix whose sides are multiples of VL, VL of its columns after the other:
+ * out[i / VL][c][i % VL] = in[i][c], so that a product reads memory in order. In blocks of VL x VL: in
+ * each of log2(VL) steps, pairs of rows exchange the lanes that are `d` apart. */
+static inline void transpose(const float *in, int64_t rows, int64_t columns, float *out) {
     for (int64_t i = 0; i < rows; i += VL)
-        for (int64_t c = 0; c < columns; c += VL) {
+        for (int64_t c = 0; c < columns; c += VL, out += VL * VL) {
 #if defined(__clang__)
             for (int64_t y = 0; y < VL; y++)
-                for (int64_t x = 0; x < VL; x++)
-                    out[(c + x) * ld_out + i + y] = in[(i + y) * ld_in + c + x];
+                for (int64_t x = 0; x < VL; x++) out[x * VL + y] = in[(i + y) * columns + c + x];
 #else
             vf row[VL];
             _Pragma("GCC unroll 16") for (int y = 0; y < VL; y++)
-                row[y] = load(in + (i + y) * ld_in + c);
+                row[y] = load(in + (i + y) * columns + c);
             _Pragma("GCC unroll 4") for (int d = VL / 2; d > 0; d /= 2) {
                 vi low, high;
                 _Pragma("GCC unroll 16") for (int x = 0; x < VL; x++) {
@@ -144,8 +155,7 @@ static inline void transpose(const float *in, int64_t ld_in, int64_t rows, int64
                     row[y + d] = __builtin_shuffle(a, b, high);
                 }
             }
-            _Pragma("GCC unroll 16") for (int x = 0; x < VL; x++)
-                store(out + (c + x) * ld_out + i, row[x]);
+            _Pragma("GCC unroll 16") for (int x = 0; x < VL; x++) store(out + x * VL, row[x]);
 #endif
         }
 }

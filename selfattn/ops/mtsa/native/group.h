@@ -4,7 +4,8 @@
 #include "rng.h"
 #include "task.h"
 
-/* Packed keys [lo, hi) that a group of queries sees, rounded outwards to vectors in [a, b). */
+/* Packed keys [lo, hi) that a group of queries sees, counted from `base`, and rounded outwards to
+ * vectors in [a, b). */
 typedef struct {
     int64_t count, lo, hi, a, b;
 } Group;
@@ -12,9 +13,10 @@ typedef struct {
 static Group group_of(const Row *r, const Task *t, int64_t j) {
     Group g = {t->length - j < MR ? t->length - j : MR, INT64_MAX, 0, 0, 0};
     for (int64_t i = j; i < j + g.count; i++) {
-        if (r->lo[i] == r->hi[i]) continue;
-        g.lo = r->lo[i] < g.lo ? r->lo[i] : g.lo;
-        g.hi = r->hi[i] > g.hi ? r->hi[i] : g.hi;
+        int64_t lo = inside(r, r->lo[i]), hi = inside(r, r->hi[i]);
+        if (lo == hi) continue;
+        g.lo = lo < g.lo ? lo : g.lo;
+        g.hi = hi > g.hi ? hi : g.hi;
     }
     if (g.lo > g.hi) g.lo = g.hi = 0;
     g.a = g.lo / VL * VL;
@@ -30,6 +32,28 @@ static void fill_drop(float *out, const Task *t, int64_t line, int kind, const i
         for (int64_t i = 0; i < count; i++) out[i] = factor(key, index[i], threshold, scale);
     else
         for (int64_t i = 0; i < count; i++) out[i] = factor(key, i, threshold, scale);
+}
+
+/* The largest bias among the keys that each query sees. */
+static void bias_maxima(Row *r, const Task *t, int64_t h) {
+    const float *bias = t->bias + h * t->length;
+    for (int64_t j = 0; j < t->length; j++) {
+        float top = -INFINITY;
+        for (int64_t i = r->lo[j]; i < r->hi[j]; i++) {
+            float far = bias[distance(r, j, i)];
+            top = far > top ? far : top;
+        }
+        r->top[j] = top;
+    }
+}
+
+/* The bias of the keys [lo, hi) of query j in r->far, in units of log 2; 0 at [a, b) beside them.
+ * Its maximum is taken away first: it cancels in H, and beside it R would lose its last digits. */
+static void query_bias(Row *r, const Task *t, int64_t h, int64_t j, int64_t lo, int64_t hi, Group g) {
+    const float *bias = t->bias + h * t->length;
+    memset(r->far + g.a, 0, (g.b - g.a) * sizeof(float));
+    for (int64_t i = lo; i < hi; i++)
+        r->far[i] = (bias[distance(r, j, r->base + i)] - r->top[j]) * LOG2E;
 }
 
 /* Of Algorithm 1 the keys, E and v * E of one row, in the orders that are needed. */
@@ -64,32 +88,25 @@ static void row_pack(Row *r, const Task *t, int64_t b, int64_t h, int backward) 
             store(r->kp + i * r->narrow + c, load_part(k + c, t->inner - c));
     }
     memset(r->kp + r->keys * r->narrow, 0, (all - r->keys) * r->narrow * sizeof(float));
-    transpose(r->kp, r->narrow, all, r->narrow, r->kt, r->ld);
+    transpose(r->kp, all, r->narrow, r->kt);
+    if (t->bias) bias_maxima(r, t, h);
     if (!backward) return;
     memset(r->u + r->keys * r->wide, 0, (all - r->keys) * r->wide * sizeof(float));
-    transpose(r->u, r->wide, all, r->wide, r->ut, r->ld);
-}
-
-/* The bias of the keys [lo, hi) of query j in r->far, in units of log 2; 0 at [a, b) beside them.
- * Its maximum is taken away first: it cancels in H, and beside it R would lose its last digits. */
-static void query_bias(Row *r, const Task *t, int64_t h, int64_t j, int64_t lo, int64_t hi, Group g) {
-    const float *bias = t->bias + h * t->length;
-    float top = -INFINITY;
-    memset(r->far + g.a, 0, (g.b - g.a) * sizeof(float));
-    for (int64_t i = lo; i < hi; i++) {
-        r->far[i] = bias[distance(r, j, i)];
-        top = r->far[i] > top ? r->far[i] : top;
-    }
-    for (int64_t i = lo; i < hi; i++) r->far[i] = (r->far[i] - top) * LOG2E;
+    transpose(r->u, all, r->wide, r->ut);
 }
 
 /* P of a group: exp(sigma_t(R)) up to a factor per query, 0 where invisible. */
 static void group_weights(float *p, const float *q, Row *r, const Task *t, int64_t row, int64_t j,
                           Group g, int known, float *slope) {
-    gemm(g.b - g.a, t->inner, q, r->narrow, 1, r->kt + g.a, r->ld, p + g.a, r->ld, 0); /* eq. 8 */
+    gemm(g.b - g.a, t->inner, q, r->narrow, 1, r->kt + (r->base + g.a) * r->narrow, VL,
+         r->narrow * VL, p + g.a, r->ld, 0); /* eq. 8 */
     for (int64_t m = 0; m < MR; m++, p += r->ld, slope += slope ? r->ld : 0) {
-        int live = m < g.count && r->lo[j + m] < r->hi[j + m];
-        int64_t lo = live ? r->lo[j + m] : g.a, hi = live ? r->hi[j + m] : g.a;
+        int64_t lo = g.a, hi = g.a;
+        if (m < g.count && inside(r, r->lo[j + m]) < inside(r, r->hi[j + m])) {
+            lo = inside(r, r->lo[j + m]);
+            hi = inside(r, r->hi[j + m]);
+        }
+        int live = lo < hi;
         float *peak = t->peak + row * t->length + j + m;
         if (!known && m < g.count) *peak = 0;
         if (live && t->bias) query_bias(r, t, row % t->heads, j + m, lo, hi, g);
@@ -130,7 +147,7 @@ static void group_dropout(Row *r, const Task *t, float *pd, const float *p, int6
     for (int64_t m = 0; m < MR; m++, p += r->ld, pd += r->ld) {
         memset(pd + g.a, 0, (g.b - g.a) * sizeof(float));
         if (m >= g.count) continue;
-        fill_drop(pd + g.lo, t, row * t->length + j + m, 0, r->position + g.lo, g.hi - g.lo,
+        fill_drop(pd + g.lo, t, row * t->length + j + m, 0, r->position + r->base + g.lo, g.hi - g.lo,
                   1 / t->keep);
         for (int64_t i = g.lo; i < g.hi; i++) pd[i] *= p[i];
     }

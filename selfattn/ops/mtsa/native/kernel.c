@@ -2,13 +2,14 @@
  *
  * One (sentence, head) row at a time: its keys are packed, E = exp(s - shift) and v * E are formed
  * once, and groups of MR queries then run over the keys that they see, with all their scores in the
- * cache. Backward computes the weights again and collects groups into tiles, so that the sums over
- * queries are proper matrix products. Rows are independent; threads take them from a counter.
+ * cache. Backward computes the weights again, for as many keys at a time as a cache holds with all that
+ * belongs to them, and collects groups into tiles, so that the sums over queries are proper matrix
+ * products. Rows are independent; threads take them from a counter.
  */
 #include "exact.h"
 #include "group.h"
 
-enum { TILE = 32 }; /* queries of a tile in backward, a multiple of MR */
+enum { TILE = 32, SPAN = 16 * VL }; /* queries and keys of a tile in backward, multiples of MR and VL */
 
 static int row_forward(Row *r, const Task *t, int64_t b, int64_t h) {
     int64_t D = t->width, row = b * t->heads + h;
@@ -20,11 +21,11 @@ static int row_forward(Row *r, const Task *t, int64_t b, int64_t h) {
         const float *p = r->p + g.lo, *u = r->u + g.lo * r->wide;
         if (t->keep < 1) { /* appendix A.3: dropout in the numerator only */
             group_dropout(r, t, r->pd, r->p, row, j, g);
-            gemm(r->e, g.hi - g.lo, r->pd + g.lo, r->ld, 1, u, r->wide, r->out, r->wide, 0);
-            gemm(r->wide - r->e, g.hi - g.lo, p, r->ld, 1, u + r->e, r->wide, r->out + r->e,
-                 r->wide, 0);
+            gemm(r->e, g.hi - g.lo, r->pd + g.lo, r->ld, 1, u, r->wide, VL, r->out, r->wide, 0);
+            gemm(r->wide - r->e, g.hi - g.lo, p, r->ld, 1, u + r->e, r->wide, VL,
+                 r->out + r->e, r->wide, 0);
         } else {
-            gemm(r->wide, g.hi - g.lo, p, r->ld, 1, u, r->wide, r->out, r->wide, 0);
+            gemm(r->wide, g.hi - g.lo, p, r->ld, 1, u, r->wide, VL, r->out, r->wide, 0);
         }
         for (int64_t m = 0; m < g.count; m++) {
             float *out = r->out + m * r->wide, *den = out + r->e, *h_j = at(t->h, b, h, j + m);
@@ -52,15 +53,15 @@ static int row_forward(Row *r, const Task *t, int64_t b, int64_t h) {
 
 /* From the gradient of a query's weights to that of R, in place, and to that of the bias. */
 static void bias_backward(const Row *r, const Task *t, int64_t row, int64_t j, float *gr,
-                          const float *p, const float *slope, Group g, int live) {
+                          const float *p, const float *slope, Group g, int real) {
     for (int64_t i = g.a; i < g.b; i += VL) store(gr + i, load(gr + i) * load(p + i));
     float *gbias = t->gbias + row * t->length;
-    for (int64_t i = live ? r->lo[j] : 0; live && i < r->hi[j]; i++)
-        gbias[distance(r, j, i)] += gr[i];
+    int64_t lo = real ? inside(r, r->lo[j]) : 0, hi = real ? inside(r, r->hi[j]) : 0;
+    for (int64_t i = lo; i < hi; i++) gbias[distance(r, j, r->base + i)] += gr[i];
     for (int64_t i = g.a; i < g.b; i += VL) store(gr + i, load(gr + i) * load(slope + i));
 }
 
-/* One group of backward: fills its rows of p, pd, gr, q and dn, and the gradient of its queries. */
+/* One group of backward: fills its rows of p, pd, gr, q and dn, and adds to the gradient of its queries. */
 static void group_backward(Row *r, const Task *t, int64_t b, int64_t h, int64_t j, int64_t m0,
                            Group g) {
     int64_t D = t->width, row = b * t->heads + h;
@@ -80,7 +81,6 @@ static void group_backward(Row *r, const Task *t, int64_t b, int64_t h, int64_t 
         prefetch(at(t->grad, b, h, j + MR + m), D);
         prefetch(at(t->h, b, h, j + MR + m), D);
         prefetch(inverse + MR * D, D);
-        prefetch(at(t->gq, b, h, j + MR + m), t->inner);
         for (int64_t l = 0; l < D; l += VL) {
             vf d = load_part(grad + l, D - l) * load_part(inverse + l, D - l);
             store_part(x + l, d, D - l);
@@ -88,16 +88,17 @@ static void group_backward(Row *r, const Task *t, int64_t b, int64_t h, int64_t 
         }
     }
     int64_t n = g.b - g.a;
+    const float *ut = r->ut + (r->base + g.a) * r->wide;
     if (t->keep < 1) {
         float *pd = r->pd + m0 * r->ld;
-        gemm(n, D, dn, r->wide, 1, r->ut + g.a, r->ld, gr + g.a, r->ld, 0);
+        gemm(n, D, dn, r->wide, 1, ut, VL, r->wide * VL, gr + g.a, r->ld, 0);
         group_dropout(r, t, pd, p, row, j, g);
         for (int64_t m = 0; m < MR; m++) /* the factor once more, without dividing by p */
             for (int64_t i = g.a; i < g.b; i++)
                 gr[m * r->ld + i] *= pd[m * r->ld + i] != 0 ? 1 / t->keep : 0;
-        gemm(n, D, dn + r->e, r->wide, 1, r->ut + r->e * r->ld + g.a, r->ld, gr + g.a, r->ld, 1);
+        gemm(n, D, dn + r->e, r->wide, 1, ut + r->e * VL, VL, r->wide * VL, gr + g.a, r->ld, 1);
     } else {
-        gemm(n, 2 * D, dn, r->wide, 1, r->ut + g.a, r->ld, gr + g.a, r->ld, 0);
+        gemm(n, 2 * D, dn, r->wide, 1, ut, VL, r->wide * VL, gr + g.a, r->ld, 0);
     }
     for (int64_t m = 0; m < MR; m++) {
         float *gr_j = gr + m * r->ld, *p_j = p + m * r->ld;
@@ -110,13 +111,8 @@ static void group_backward(Row *r, const Task *t, int64_t b, int64_t h, int64_t 
             store(gr_j + i, load(gr_j + i) * slope);
         }
     }
-    gemm(r->narrow, g.hi - g.lo, gr + g.lo, r->ld, 1, r->kp + g.lo * r->narrow, r->narrow, r->out,
-         r->narrow, 0);
-    for (int64_t m = 0; m < g.count; m++) {
-        float *gq = at(t->gq, b, h, j + m);
-        for (int64_t c = 0; c < t->inner; c += VL)
-            store_part(gq + c, load(r->out + m * r->narrow + c) * t->scale, t->inner - c);
-    }
+    gemm(r->narrow, g.hi - g.lo, gr + g.lo, r->ld, 1, r->kp + (r->base + g.lo) * r->narrow, r->narrow,
+         VL, r->gq + j * r->narrow, r->narrow, 1);
 }
 
 /* Add one tile's share to the sums over queries. The groups that see a key are neighbours. */
@@ -135,7 +131,7 @@ static void tile_sums(Row *r, const Task *t, const Group *groups, int64_t count)
             if (t->keep < 1) memset(r->pd + m * r->ld + a, 0, (b - a) * sizeof(float));
         }
     }
-    for (int64_t key = a; key < b && key < r->keys; key += MR) {
+    for (int64_t key = a; key < b && r->base + key < r->keys; key += MR) {
         int64_t first = count, last = 0;
         for (int64_t i = 0; i < count; i++) {
             if (groups[i].lo == groups[i].hi || groups[i].b <= key || groups[i].a > key) continue;
@@ -145,24 +141,28 @@ static void tile_sums(Row *r, const Task *t, const Group *groups, int64_t count)
         if (first >= last) continue;
         int64_t from = first * MR, n = (last - first) * MR, shift = from * r->ld + key;
         const float *dn = r->dn + from * r->wide;
-        float *gu = r->gu + key * r->wide;
+        float *gu = r->gu + (r->base + key) * r->wide;
         if (t->keep < 1) {
-            gemm(r->e, n, r->pd + shift, 1, r->ld, dn, r->wide, gu, r->wide, 1);
-            gemm(r->wide - r->e, n, r->p + shift, 1, r->ld, dn + r->e, r->wide, gu + r->e, r->wide,
-                 1);
+            gemm(r->e, n, r->pd + shift, 1, r->ld, dn, r->wide, VL, gu, r->wide, 1);
+            gemm(r->wide - r->e, n, r->p + shift, 1, r->ld, dn + r->e, r->wide, VL,
+                 gu + r->e, r->wide, 1);
         } else {
-            gemm(r->wide, n, r->p + shift, 1, r->ld, dn, r->wide, gu, r->wide, 1);
+            gemm(r->wide, n, r->p + shift, 1, r->ld, dn, r->wide, VL, gu, r->wide, 1);
         }
-        gemm(r->narrow, n, r->gr + shift, 1, r->ld, r->q + from * r->narrow, r->narrow,
-             r->gk + key * r->narrow, r->narrow, 1);
+        gemm(r->narrow, n, r->gr + shift, 1, r->ld, r->q + from * r->narrow, r->narrow, VL,
+             r->gk + (r->base + key) * r->narrow, r->narrow, 1);
     }
 }
 
-/* From the sums over queries to the gradients of k, v and s; padding gets 0. */
+/* From the sums to the gradients; padding gets 0. */
 static void row_finish(const Row *r, const Task *t, int64_t b, int64_t h) {
     int64_t D = t->width, i = 0;
     for (int64_t key = 0; key < t->length; key++) {
         float *gk = at(t->gk, b, h, key), *gv = at(t->gv, b, h, key), *gs = at(t->gs, b, h, key);
+        float *gq = at(t->gq, b, h, key);
+        prefetch(gq + AHEAD * t->gq.stride[2], t->inner);
+        for (int64_t c = 0; c < t->inner; c += VL)
+            store_part(gq + c, load(r->gq + key * r->narrow + c) * t->scale, t->inner - c);
         prefetch(gk + AHEAD * t->gk.stride[2], t->inner);
         prefetch(gv + AHEAD * t->gv.stride[2], D);
         prefetch(gs + AHEAD * t->gs.stride[2], D);
@@ -191,15 +191,20 @@ static int row_backward(Row *r, const Task *t, int64_t b, int64_t h) {
     row_pack(r, t, b, h, 1);
     memset(r->gu, 0, round_up(r->keys, MR) * r->wide * sizeof(float));
     memset(r->gk, 0, round_up(r->keys, MR) * r->narrow * sizeof(float));
-    for (int64_t j = 0; j < t->length; j += TILE) {
-        Group groups[TILE / MR];
-        int64_t count = 0;
-        for (int64_t m = 0; m < TILE && j + m < t->length; m += MR, count++) {
-            groups[count] = group_of(r, t, j + m);
-            group_backward(r, t, b, h, j + m, m, groups[count]);
+    memset(r->gq, 0, round_up(t->length, MR) * r->narrow * sizeof(float));
+    for (r->base = 0; r->base < r->keys; r->base += r->span)
+        for (int64_t j = 0; j < t->length; j += TILE) {
+            Group groups[TILE / MR];
+            int64_t count = 0, seen = 0;
+            for (int64_t m = 0; m < TILE && j + m < t->length; m += MR, count++) {
+                groups[count] = group_of(r, t, j + m);
+                seen += groups[count].hi - groups[count].lo;
+            }
+            if (!seen) continue;
+            for (int64_t i = 0; i < count; i++)
+                group_backward(r, t, b, h, j + i * MR, i * MR, groups[i]);
+            tile_sums(r, t, groups, count);
         }
-        tile_sums(r, t, groups, count);
-    }
     row_finish(r, t, b, h);
     return exact_row(r, t, b, h, 1);
 }
@@ -208,7 +213,7 @@ static void *work(void *argument) {
     Work *w = argument;
     const Task *t = w->task;
     Row r = {0};
-    w->failed |= !row_alloc(&r, t, w->backward ? TILE : MR, w->backward);
+    w->failed |= w->backward ? !row_alloc(&r, t, TILE, SPAN, 1) : !row_alloc(&r, t, MR, t->length, 0);
     for (int64_t row; !w->failed && (row = take(w)) >= 0;) {
         int64_t b = row / t->heads, h = row % t->heads;
         row_ranges(&r, t, b, h);

@@ -33,24 +33,31 @@ typedef struct {
 /* The memory of one thread, for one row at a time. Keys are packed: padding is left out. */
 typedef struct {
     int64_t keys;                  /* real keys */
+    int64_t base, span;            /* first key of those that are looked at, and how many */
     int64_t ld;                    /* columns of everything that has keys as columns */
     int64_t e;                     /* first column of E in u: width, or round_up(width) */
     int64_t wide, narrow;          /* columns of u and of kp */
     int64_t *position;             /* (T): packed key -> position */
     int64_t *lo, *hi;              /* (T): packed keys [lo, hi) that a query sees */
-    float *kp, *kt;                /* (keys, narrow): keys; (narrow, ld): the same, transposed */
-    float *u, *ut;                 /* (keys, wide): [v * E | E], the first with dropout; (wide, ld) */
+    float *kp, *kt;                /* (keys, narrow): keys; the same, transposed */
+    float *u, *ut;                 /* (keys, wide): [v * E | E], the first with dropout; its transpose */
     float *drop;                   /* (keys, width): dropout factor of v * E */
     float *p, *pd, *gr;            /* (queries, ld): weights, the same with dropout, gradient */
     float *slope;                  /* (queries, ld): sigma_t's derivative, where there is a bias */
-    float *far;                    /* (ld): bias of one query's keys in units of log 2 */
+    float *far, *top;              /* (ld): bias of one query's keys in units of log 2; (T): maxima */
     float *q, *dn, *out;           /* (queries, .): scaled queries, gradients of [N | D], results */
-    float *gu, *gk;                /* (keys, wide), (keys, narrow): sums over the tiles */
+    float *gu, *gk, *gq;           /* (keys, wide), (keys, narrow), (T, narrow): sums */
     float *memory;
 } Row;
 
 static inline float *at(Tensor t, int64_t b, int64_t h, int64_t i) {
     return t.data + b * t.stride[0] + h * t.stride[1] + i * t.stride[2];
+}
+
+/* A packed key counted from `base`, or the next one that is looked at. */
+static inline int64_t inside(const Row *r, int64_t key) {
+    key -= r->base;
+    return key < 0 ? 0 : key < r->span ? key : r->span;
 }
 
 /* Distance in positions between query j and packed key i. */
@@ -59,21 +66,22 @@ static inline int64_t distance(const Row *r, int64_t j, int64_t i) {
     return offset < 0 ? -offset : offset;
 }
 
-static int row_alloc(Row *r, const Task *t, int64_t queries, int backward) {
+static int row_alloc(Row *r, const Task *t, int64_t queries, int64_t span, int backward) {
     int64_t T = t->length, D = t->width;
+    r->span = span < T ? span : T;
     r->e = t->keep < 1 ? round_up(D, VL) : D;
     r->wide = round_up(r->e + D, VL);
     r->narrow = round_up(t->inner, VL);
-    r->ld = round_up(T, VL) + VL; /* more than a power of 2, where rows would collide */
+    r->ld = round_up(r->span, VL) + VL; /* more than a power of 2, where rows would collide */
     int64_t keys = round_up(T, VL), size[] = {
-        keys * r->narrow, r->narrow * r->ld, keys * r->wide, backward ? r->wide * r->ld : 0,
+        keys * r->narrow, keys * r->narrow, keys * r->wide, backward ? keys * r->wide : 0,
         t->keep < 1 ? keys * D : 0, queries * r->ld, t->keep < 1 ? queries * r->ld : 0,
         backward ? queries * r->ld : 0, queries * r->narrow, queries * r->wide,
-        MR * (r->wide > r->narrow ? r->wide : r->narrow), backward ? keys * r->wide : 0,
-        backward ? keys * r->narrow : 0, t->bias && backward ? queries * r->ld : 0,
-        t->bias ? r->ld : 0};
+        MR * r->wide, backward ? keys * r->wide : 0, backward ? keys * r->narrow : 0,
+        backward ? round_up(T, MR) * r->narrow : 0, t->bias && backward ? queries * r->ld : 0,
+        t->bias ? r->ld : 0, t->bias ? T : 0};
     float **part[] = {&r->kp, &r->kt, &r->u, &r->ut, &r->drop, &r->p, &r->pd, &r->gr, &r->q, &r->dn,
-                      &r->out, &r->gu, &r->gk, &r->slope, &r->far};
+                      &r->out, &r->gu, &r->gk, &r->gq, &r->slope, &r->far, &r->top};
     int64_t total = 0, count = sizeof(size) / sizeof(*size);
     for (int64_t i = 0; i < count; i++) total += round_up(size[i], 16);
     r->memory = calloc(total + 16, sizeof(float));
