@@ -58,7 +58,7 @@ def dot_product(
         return strictly_directed(q, k, v, masks, padding_mask, dropout_p)
     if dropout_p:
         return _with_matrix(q, k, v, masks, padding_mask, distance_bias, dropout_p)
-    none = torch.zeros_like(v)
+    none = v.new_zeros(*v.shape[:-1], 1)
     return mtsa(
         q, k, v, none, masks=masks, padding_mask=padding_mask, distance_bias=distance_bias
     )  # fmt: skip

@@ -57,7 +57,8 @@ def mtsa(
         q: queries ``(B, H, T, D_i)``.
         k: keys ``(B, H, T, D_i)``.
         v: values ``(B, H, T, D)``.
-        s: source2token scores after sigma_s ``(B, H, T, D)``, log weights without unit.
+        s: source2token scores after sigma_s ``(B, H, T, D)``, log weights without unit; or
+            ``(B, H, T, 1)``, one score of a key for all of its features.
         masks: one ``PositionalMask`` for each head, or one for all of them.
         padding_mask: bool ``(B, T)``, True = padding; a padded position is never a key, whatever
             its k, v and s hold. Its query is computed as any other, and must be finite.
@@ -103,6 +104,8 @@ def mtsa(
     lacking = None if on_cpu or distance_bias is None else distance.NOT_FUSED
     name = dispatch.backend_for("mtsa", q, backend, (q.shape[-1], v.shape[-1]), lacking)
     run = mtsa_native if on_cpu and name == "fused" else _RUN[name]
+    if s.shape[-1] != v.shape[-1] and run not in (mtsa_native, mtsa_slow):
+        s = s.expand_as(v)
     return run(q, k, v, s, masks, padding_mask, sigma_t, float(dropout_p), distance_bias)
 
 
@@ -120,10 +123,10 @@ def _check(
         raise UserError(
             f"q {tuple(q.shape)} and k {tuple(k.shape)} must have one shape (B, H, T, D_i)"
         )
-    if v.shape != s.shape or v.shape[:3] != q.shape[:3]:
+    if s.shape not in (v.shape, (*v.shape[:-1], 1)) or v.shape[:3] != q.shape[:3]:
         raise UserError(
-            f"v {tuple(v.shape)} and s {tuple(s.shape)} must have one shape (B, H, T, D) with the "
-            f"B, H, T of q {tuple(q.shape)}"
+            f"v {tuple(v.shape)} and s {tuple(s.shape)} must have one shape (B, H, T, D), or s one "
+            f"feature, with the B, H, T of q {tuple(q.shape)}"
         )
     dispatch.check_inputs(dropout_p, q=q, k=k, v=v, s=s)
     if not q.shape[-1]:

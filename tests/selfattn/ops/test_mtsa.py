@@ -161,6 +161,23 @@ def test_the_exact_form_is_reached_and_right(monkeypatch, scale):
     assert calls
 
 
+@pytest.mark.parametrize("backend", ["reference", "eager"])  # "fused": test_mtsa_native.py
+def test_one_score_for_all_features(backend):
+    (q, k, v, s), upstream = inputs(9)
+    results = [
+        run_with_grads(
+            lambda q, k, v, s, many=many: mtsa(
+                q, k, v, s.expand(-1, -1, -1, many), masks=MASKS, backend=backend
+            ),
+            [q, k, v, s[..., :1]],
+            upstream,
+        )
+        for many in (1, v.shape[-1])
+    ]
+    for name, a, b in zip(("out", "dq", "dk", "dv", "ds"), *results, strict=True):
+        assert_close(name, a, b, 1e-13)
+
+
 def test_no_rescue_for_ordinary_scores(monkeypatch):
     monkeypatch.setattr(eager, "exact_forward", lambda *_: pytest.fail("rescued"))
     compare("eager", torch.float32, 5e-6, 63, "left", "identity")

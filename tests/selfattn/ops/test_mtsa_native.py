@@ -98,6 +98,33 @@ def test_backward_takes_some_keys_at_a_time(padding, what):
         assert_close(name, a, b, 2e-5)
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize("scale", [1.0, 60.0])  # 60: some queries are computed in double
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("length", [33, 300])
+def test_one_score_for_all_features(length, padding, scale, dropout):
+    x, upstream = inputs(length, 5, 19)
+    x[3] = scale * x[3][..., :1]
+    bias = torch.linspace(1, -3, length).expand(4, length) * torch.arange(4)[:, None]
+    given = {"masks": MASKS, "padding_mask": padding_mask(padding, 2, length)}
+    results = []
+    for widen in (False, True):
+        torch.manual_seed(7)
+        results.append(
+            run_with_grads(
+                lambda q, k, v, s, b, widen=widen: mtsa(
+                    q, k, v, s.expand_as(v) if widen else s, **given, distance_bias=b,
+                    dropout_p=dropout, backend="fused",
+                ),
+                [*x, bias],
+                upstream,
+            )
+        )  # fmt: skip
+    assert results[0][4].shape == (2, 4, length, 1)
+    for name, a, b in zip((*NAMES, "dbias"), *results, strict=True):
+        assert_close(name, a, b, 5e-6)
+
+
 def test_dropout_factors_are_fair_and_differ_between_seeds_and_lines():
     z = torch.zeros(8, 4, 64, 48)
     kept = []

@@ -53,6 +53,12 @@ static inline void store_part(float *p, vf x, int64_t n) {
 static inline vf pick(vi yes, vf a, vf b) { return (vf)((yes & (vi)a) | (~yes & (vi)b)); }
 static inline vf vmax(vf a, vf b) { return pick(a < b, b, a); } /* keeps a NaN in a */
 
+static inline float total(vf x) {
+    float sum = 0;
+    for (int i = 0; i < VL; i++) sum += x[i];
+    return sum;
+}
+
 /* Ask for n floats that are needed soon, such as AHEAD tokens later: rows of a head lie far apart, and
  * processors do not foresee the next one. Behind the end of a tensor it does no harm. */
 enum { AHEAD = 8 };

@@ -30,7 +30,7 @@ class _Task(native.Task):
     _fields_ = native.fields(
         tensors="q k v s h grad gq gk gv gs".split(),
         pointers="inverse peak shift exact padding left right bias gbias".split(),
-        sizes="batch heads length inner width logsigmoid threads".split(),
+        sizes="batch heads length inner width scores logsigmoid threads".split(),
         floats="scale keep".split(),
     )
 
@@ -40,15 +40,15 @@ class _Native(MTSACall):
 
     def room(self, inputs: Inputs) -> Outputs:
         """H; and for backward: 1 / denominator, row maxima, key maxima, what was redone."""
-        v = inputs[2]
-        assert v is not None  # for the type checker
-        batch, heads, length, width = v.shape
+        v, s = inputs[2:4]
+        assert v is not None and s is not None  # for the type checker
+        batch, heads, length, scores = s.shape
         # H in the memory order of v, so that the heads are side by side as the next layer wants.
         return (
             rows(torch.empty_like(v)),
-            v.new_empty(batch, heads, length, width),
+            v.new_empty(batch, heads, length, scores),
             v.new_empty(batch, heads, length),
-            v.new_empty(batch, heads, width),
+            v.new_empty(batch, heads, scores),
             v.new_empty(batch, heads, length, dtype=torch.uint8),
         )
 
@@ -89,6 +89,7 @@ class _Native(MTSACall):
             length=length,
             inner=inner,
             width=v.shape[-1],
+            scores=inputs[3].shape[-1],
             logsigmoid=self.sigma_t == "logsigmoid",
             threads=torch.get_num_threads(),
             scale=inner**-0.5,

@@ -35,13 +35,13 @@ static int worth_exact(const float *den, const Row *r, const Task *t, int64_t b,
                        int64_t j) {
     const float *q = at(t->q, b, h, j);
     int nan = 0;
-    for (int64_t l = 0; l < t->width; l++)
+    for (int64_t l = 0; l < t->scores; l++)
         if (den[l] < SMALLEST) return 1;
     for (int64_t c = 0; c < t->inner; c++) nan |= q[c] != q[c];
     for (int64_t i = r->lo[j]; i < r->hi[j]; i++) {
         const float *k = at(t->k, b, h, r->position[i]), *s = at(t->s, b, h, r->position[i]);
         for (int64_t c = 0; c < t->inner; c++) nan |= k[c] != k[c];
-        for (int64_t l = 0; l < t->width; l++) nan |= s[l] != s[l];
+        for (int64_t l = 0; l < t->scores; l++) nan |= s[l] != s[l];
     }
     return !nan;
 }
@@ -53,7 +53,8 @@ static void exact_query(Query *x, Row *r, const Task *t, int64_t b, int64_t h, i
     query_scores(x, r, t, b, h, j);
     for (int64_t l = 0; l < t->width; l++) {
         double top = -INFINITY, sum = 0, mean = 0;
-#define SCORE(i) (x->score[i] + at(t->s, b, h, r->position[i])[l])
+        int64_t of = shared(t) ? 0 : l;
+#define SCORE(i) (x->score[i] + at(t->s, b, h, r->position[i])[of])
 #define DROP(i) (t->keep < 1 ? x->pair[i] * r->drop[(i) * t->width + l] : 1.0)
         for (int64_t i = lo; i < hi; i++) top = SCORE(i) > top ? SCORE(i) : top; /* eq. 10 */
         for (int64_t i = lo; i < hi; i++) {
@@ -72,7 +73,7 @@ static void exact_query(Query *x, Row *r, const Task *t, int64_t b, int64_t h, i
             double weight = exp(SCORE(i) - top) / sum, drop = DROP(i);
             double dz = weight * g * (drop * at(t->v, b, h, key)[l] - mean);
             at(t->gv, b, h, key)[l] += (float)(weight * drop * g);
-            at(t->gs, b, h, key)[l] += (float)dz;
+            at(t->gs, b, h, key)[of] += (float)dz;
             x->dr[i] += dz;
         }
 #undef SCORE

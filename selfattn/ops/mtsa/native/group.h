@@ -58,31 +58,34 @@ static void query_bias(Row *r, const Task *t, int64_t h, int64_t j, int64_t lo, 
 
 /* Of Algorithm 1 the keys, E and v * E of one row, in the orders that are needed. */
 static void row_pack(Row *r, const Task *t, int64_t b, int64_t h, int backward) {
-    int64_t D = t->width, row = b * t->heads + h, all = round_up(r->keys, VL);
-    float *shift = t->shift + row * D;
-    for (int64_t l = 0; l < D && !backward; l += VL) {
+    int64_t D = t->width, S = t->scores, row = b * t->heads + h, all = round_up(r->keys, VL);
+    float *shift = t->shift + row * S;
+    for (int64_t l = 0; l < S && !backward; l += VL) {
         vf top = splat(-INFINITY);
         for (int64_t i = 0; i < r->keys; i++) {
             const float *s = at(t->s, b, h, r->position[i]) + l;
-            if (l == 0) prefetch(s + AHEAD * t->s.stride[2], D);
-            top = vmax(load_part(s, D - l), top);
+            if (l == 0) prefetch(s + AHEAD * t->s.stride[2], S);
+            top = vmax(load_part(s, S - l), top);
         }
-        store_part(shift + l, top, D - l);
+        store_part(shift + l, top, S - l);
     }
     for (int64_t i = 0; i < r->keys; i++) {
         int64_t key = r->position[i];
         const float *k = at(t->k, b, h, key), *s = at(t->s, b, h, key), *v = at(t->v, b, h, key);
         float *u = r->u + i * r->wide, *drop = r->drop + i * D;
         prefetch(at(t->k, b, h, key + AHEAD), t->inner);
-        prefetch(at(t->s, b, h, key + AHEAD), D);
+        prefetch(at(t->s, b, h, key + AHEAD), S);
         prefetch(at(t->v, b, h, key + AHEAD), D);
         if (t->keep < 1) fill_drop(drop, t, row * t->length + key, 1, NULL, D, 1 / t->keep);
+        float *e = u + r->e;
+        for (int64_t l = 0; l < S; l += VL) {
+            vf x = (load_part(s + l, S - l) - load_part(shift + l, S - l)) * LOG2E;
+            store_part(e + l, exp2v(x), S - l);
+        }
         for (int64_t l = 0; l < D; l += VL) {
-            vf x = (load_part(s + l, D - l) - load_part(shift + l, D - l)) * LOG2E;
-            vf e = exp2v(x), ve = load_part(v + l, D - l) * e;
+            vf ve = load_part(v + l, D - l) * load_shared(e, l, t);
             if (t->keep < 1) ve *= load_part(drop + l, D - l);
             store_part(u + l, ve, D - l);
-            store_part(u + r->e + l, e, D - l);
         }
         for (int64_t c = 0; c < t->inner; c += VL)
             store(r->kp + i * r->narrow + c, load_part(k + c, t->inner - c));

@@ -12,7 +12,7 @@
 enum { TILE = 32, SPAN = 16 * VL }; /* queries and keys of a tile in backward, multiples of MR and VL */
 
 static int row_forward(Row *r, const Task *t, int64_t b, int64_t h) {
-    int64_t D = t->width, row = b * t->heads + h;
+    int64_t D = t->width, S = t->scores, row = b * t->heads + h;
     row_pack(r, t, b, h, 0);
     for (int64_t j = 0; j < t->length; j += MR) {
         Group g = group_of(r, t, j);
@@ -29,23 +29,22 @@ static int row_forward(Row *r, const Task *t, int64_t b, int64_t h) {
         }
         for (int64_t m = 0; m < g.count; m++) {
             float *out = r->out + m * r->wide, *den = out + r->e, *h_j = at(t->h, b, h, j + m);
-            float *inverse = t->inverse + (row * t->length + j + m) * D;
+            float *inverse = t->inverse + (row * t->length + j + m) * S;
             prefetch(at(t->h, b, h, j + MR + m), D);
-            prefetch(inverse + MR * D, D);
+            prefetch(inverse + MR * S, S);
             int live = r->lo[j + m] < r->hi[j + m], exact = 0;
-            for (int64_t l = 0; l < D; l++) exact |= !(den[l] >= SMALLEST); /* NaN, too */
+            for (int64_t l = 0; l < S; l++) exact |= !(den[l] >= SMALLEST); /* NaN, too */
             if (live && exact) exact = worth_exact(den, r, t, b, h, j + m);
             t->exact[row * t->length + j + m] = live && exact;
             if (!live || exact) { /* without a visible key exactly 0 */
                 memset(h_j, 0, D * sizeof(float));
-                memset(inverse, 0, D * sizeof(float)); /* so that backward adds nothing */
+                memset(inverse, 0, S * sizeof(float)); /* so that backward adds nothing */
                 continue;
             }
-            for (int64_t l = 0; l < D; l += VL) {
-                vf one_over = 1.0f / load_part(den + l, D - l);
-                store_part(inverse + l, one_over, D - l);
-                store_part(h_j + l, load_part(out + l, D - l) * one_over, D - l); /* eq. 12 */
-            }
+            for (int64_t l = 0; l < S; l += VL)
+                store_part(inverse + l, 1.0f / load_part(den + l, S - l), S - l);
+            for (int64_t l = 0; l < D; l += VL) /* eq. 12 */
+                store_part(h_j + l, load_part(out + l, D - l) * load_shared(inverse, l, t), D - l);
         }
     }
     return exact_row(r, t, b, h, 0);
@@ -64,7 +63,7 @@ static void bias_backward(const Row *r, const Task *t, int64_t row, int64_t j, f
 /* One group of backward: fills its rows of p, pd, gr, q and dn, and adds to the gradient of its queries. */
 static void group_backward(Row *r, const Task *t, int64_t b, int64_t h, int64_t j, int64_t m0,
                            Group g) {
-    int64_t D = t->width, row = b * t->heads + h;
+    int64_t D = t->width, S = t->scores, row = b * t->heads + h;
     float *p = r->p + m0 * r->ld, *gr = r->gr + m0 * r->ld, *dn = r->dn + m0 * r->wide;
     float *q = r->q + m0 * r->narrow;
     pack_queries(q, r, t, b, h, j, g.count);
@@ -77,15 +76,21 @@ static void group_backward(Row *r, const Task *t, int64_t b, int64_t h, int64_t 
             continue;
         }
         const float *grad = at(t->grad, b, h, j + m), *h_j = at(t->h, b, h, j + m);
-        const float *inverse = t->inverse + (row * t->length + j + m) * D;
+        const float *inverse = t->inverse + (row * t->length + j + m) * S;
         prefetch(at(t->grad, b, h, j + MR + m), D);
         prefetch(at(t->h, b, h, j + MR + m), D);
-        prefetch(inverse + MR * D, D);
+        prefetch(inverse + MR * S, S);
+        vf of = {}; /* of the denominator that all features share */
         for (int64_t l = 0; l < D; l += VL) {
-            vf d = load_part(grad + l, D - l) * load_part(inverse + l, D - l);
+            vf d = load_part(grad + l, D - l) * load_shared(inverse, l, t);
             store_part(x + l, d, D - l);
-            store_part(y + l, -d * load_part(h_j + l, D - l), D - l);
+            d *= -load_part(h_j + l, D - l);
+            if (shared(t))
+                of += d;
+            else
+                store_part(y + l, d, D - l);
         }
+        if (shared(t)) *y = total(of);
     }
     int64_t n = g.b - g.a;
     const float *ut = r->ut + (r->base + g.a) * r->wide;
@@ -96,9 +101,9 @@ static void group_backward(Row *r, const Task *t, int64_t b, int64_t h, int64_t 
         for (int64_t m = 0; m < MR; m++) /* the factor once more, without dividing by p */
             for (int64_t i = g.a; i < g.b; i++)
                 gr[m * r->ld + i] *= pd[m * r->ld + i] != 0 ? 1 / t->keep : 0;
-        gemm(n, D, dn + r->e, r->wide, 1, ut + r->e * VL, VL, r->wide * VL, gr + g.a, r->ld, 1);
+        gemm(n, S, dn + r->e, r->wide, 1, ut + r->e * VL, VL, r->wide * VL, gr + g.a, r->ld, 1);
     } else {
-        gemm(n, 2 * D, dn, r->wide, 1, ut, VL, r->wide * VL, gr + g.a, r->ld, 0);
+        gemm(n, D + S, dn, r->wide, 1, ut, VL, r->wide * VL, gr + g.a, r->ld, 0);
     }
     for (int64_t m = 0; m < MR; m++) {
         float *gr_j = gr + m * r->ld, *p_j = p + m * r->ld;
@@ -156,7 +161,7 @@ static void tile_sums(Row *r, const Task *t, const Group *groups, int64_t count)
 
 /* From the sums to the gradients; padding gets 0. */
 static void row_finish(const Row *r, const Task *t, int64_t b, int64_t h) {
-    int64_t D = t->width, i = 0;
+    int64_t D = t->width, S = t->scores, i = 0;
     for (int64_t key = 0; key < t->length; key++) {
         float *gk = at(t->gk, b, h, key), *gv = at(t->gv, b, h, key), *gs = at(t->gs, b, h, key);
         float *gq = at(t->gq, b, h, key);
@@ -165,24 +170,29 @@ static void row_finish(const Row *r, const Task *t, int64_t b, int64_t h) {
             store_part(gq + c, load(r->gq + key * r->narrow + c) * t->scale, t->inner - c);
         prefetch(gk + AHEAD * t->gk.stride[2], t->inner);
         prefetch(gv + AHEAD * t->gv.stride[2], D);
-        prefetch(gs + AHEAD * t->gs.stride[2], D);
+        prefetch(gs + AHEAD * t->gs.stride[2], S);
         if (i == r->keys || r->position[i] != key) {
             memset(gk, 0, t->inner * sizeof(float));
             memset(gv, 0, D * sizeof(float));
-            memset(gs, 0, D * sizeof(float));
+            memset(gs, 0, S * sizeof(float));
             continue;
         }
         const float *ve = r->u + i * r->wide, *e = ve + r->e, *sum = r->gk + i * r->narrow;
         const float *g_ve = r->gu + i * r->wide, *g_e = g_ve + r->e;
         for (int64_t c = 0; c < t->inner; c += VL)
             store_part(gk + c, load(sum + c) / LOG2E, t->inner - c); /* q is scaled already */
+        vf of = {}; /* the score that all features share */
         for (int64_t l = 0; l < D; l += VL) {
-            vf x = load_part(ve + l, D - l), y = load_part(e + l, D - l);
+            vf x = load_part(ve + l, D - l), y = load_shared(e, l, t);
             vf g = load_part(g_ve + l, D - l);
-            store_part(gs + l, x * g + y * load_part(g_e + l, D - l), D - l);
+            if (shared(t))
+                of += x * g;
+            else
+                store_part(gs + l, x * g + y * load_part(g_e + l, D - l), D - l);
             if (t->keep < 1) y *= load_part(r->drop + i * D + l, D - l);
             store_part(gv + l, y * g, D - l);
         }
+        if (shared(t)) *gs = total(of) + *e * *g_e;
         i++;
     }
 }

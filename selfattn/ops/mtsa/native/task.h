@@ -11,18 +11,19 @@ static const float SMALLEST = 1e-25f;
 
 /* Mirrored by `_Task` in __init__.py: change both. */
 typedef struct {
-    Tensor q, k, v, s;             /* inputs, (B, H, T, inner) and (B, H, T, width) */
+    Tensor q, k, v, s;             /* (B, H, T, .), of inner, inner, width and scores features */
     Tensor h;                      /* output, (B, H, T, width) */
     Tensor grad, gq, gk, gv, gs;   /* backward only */
-    float *inverse;                /* (B, H, T, width): 1 / denominator; 0 where nobody is seen */
+    float *inverse;                /* (B, H, T, scores): 1 / denominator; 0 where nobody is seen */
     float *peak;                   /* (B, H, T): row maxima of R in units of log 2 */
-    float *shift;                  /* (B, H, width): maxima over the keys of s */
+    float *shift;                  /* (B, H, scores): maxima over the keys of s */
     uint8_t *exact;                /* (B, H, T): 1 where float32 lost the weights */
     const uint8_t *padding;        /* (B, T) or NULL */
     const int64_t *left, *right;   /* (H): visible offsets key - query, both ends included */
     const float *bias;             /* (H, T): added to sigma_t(R) by distance in positions, or NULL */
     float *gbias;                  /* (B, H, T): its gradient for each row; zeros at first */
     int64_t batch, heads, length, inner, width;
+    int64_t scores;                /* of a key: `width`, or 1 for all of its features */
     int64_t logsigmoid;
     int64_t threads;
     float scale;                   /* 1 / sqrt(inner) */
@@ -35,7 +36,7 @@ typedef struct {
     int64_t keys;                  /* real keys */
     int64_t base, span;            /* first key of those that are looked at, and how many */
     int64_t ld;                    /* columns of everything that has keys as columns */
-    int64_t e;                     /* first column of E in u: width, or round_up(width) */
+    int64_t e;                     /* first column of E in u, which has `scores`: width, or beyond */
     int64_t wide, narrow;          /* columns of u and of kp */
     int64_t *position;             /* (T): packed key -> position */
     int64_t *lo, *hi;              /* (T): packed keys [lo, hi) that a query sees */
@@ -60,6 +61,13 @@ static inline int64_t inside(const Row *r, int64_t key) {
     return key < 0 ? 0 : key < r->span ? key : r->span;
 }
 
+/* Whether the features of a key share one source2token score, so that E is a single column. */
+static inline int shared(const Task *t) { return t->scores < t->width; }
+/* Vector l of what has `scores` columns, for the features of a key or a query. */
+static inline vf load_shared(const float *p, int64_t l, const Task *t) {
+    return shared(t) ? splat(*p) : load_part(p + l, t->width - l);
+}
+
 /* Distance in positions between query j and packed key i. */
 static inline int64_t distance(const Row *r, int64_t j, int64_t i) {
     int64_t offset = r->position[i] - j;
@@ -70,7 +78,7 @@ static int row_alloc(Row *r, const Task *t, int64_t queries, int64_t span, int b
     int64_t T = t->length, D = t->width;
     r->span = span < T ? span : T;
     r->e = t->keep < 1 ? round_up(D, VL) : D;
-    r->wide = round_up(r->e + D, VL);
+    r->wide = round_up(r->e + t->scores, VL);
     r->narrow = round_up(t->inner, VL);
     r->ld = round_up(r->span, VL) + VL; /* more than a power of 2, where rows would collide */
     int64_t keys = round_up(T, VL), size[] = {
