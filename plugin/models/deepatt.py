@@ -242,7 +242,9 @@ def _resolve_sizes(args: Namespace, vectors: WordVectors | None, features: int) 
             "it out"
         )
     heads = args.encoder_attention_heads
-    args.word_embed_dim = (found or _WORD_DIM) if given is None else given
+    args.word_embed_dim = (
+        (found or _WORD_DIM) if given is None else check_integer("--word-embed-dim", given)
+    )
     width = args.word_embed_dim + features
     if getattr(args, "encoder_embed_dim", None) is None:
         enough = -(-(width + _PREDICATE_DIM) // max(heads, 1)) * heads
@@ -260,6 +262,7 @@ def _resolve_sizes(args: Namespace, vectors: WordVectors | None, features: int) 
     check_heads(args.encoder_embed_dim, heads)
     if getattr(args, "encoder_ffn_embed_dim", None) is None:
         args.encoder_ffn_embed_dim = 4 * args.encoder_embed_dim
+    check_integer("--encoder-ffn-embed-dim", args.encoder_ffn_embed_dim)
     return args.encoder_embed_dim - taken
 
 
