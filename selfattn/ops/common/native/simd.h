@@ -53,6 +53,15 @@ static inline void store_part(float *p, vf x, int64_t n) {
 static inline vf pick(vi yes, vf a, vf b) { return (vf)((yes & (vi)a) | (~yes & (vi)b)); }
 static inline vf vmax(vf a, vf b) { return pick(a < b, b, a); } /* keeps a NaN in a */
 
+static inline float largest(const float *p, int64_t n) {
+    vf top = splat(-INFINITY);
+    int64_t i = 0;
+    for (; i + VL <= n; i += VL) top = vmax(top, load(p + i));
+    float found = -INFINITY;
+    for (int x = 0; x < VL; x++) found = top[x] > found ? top[x] : found;
+    for (; i < n; i++) found = p[i] > found ? p[i] : found;
+    return found;
+}
 static inline float total(vf x) {
     float sum = 0;
     for (int i = 0; i < VL; i++) sum += x[i];

@@ -34,26 +34,34 @@ static void fill_drop(float *out, const Task *t, int64_t line, int kind, const i
         for (int64_t i = 0; i < count; i++) out[i] = factor(key, i, threshold, scale);
 }
 
-/* The largest bias among the keys that each query sees. */
-static void bias_maxima(Row *r, const Task *t, int64_t h) {
+/* The bias by signed distance, and the largest one among the keys that each query sees. */
+static void row_bias(Row *r, const Task *t, int64_t h) {
     const float *bias = t->bias + h * t->length;
+    float *middle = r->mirror + 2 * VL + t->length - 1;
+    for (int64_t x = 0; x < t->length; x++) middle[x] = middle[-x] = bias[x];
     for (int64_t j = 0; j < t->length; j++) {
-        float top = -INFINITY;
-        for (int64_t i = r->lo[j]; i < r->hi[j]; i++) {
+        int64_t lo = r->lo[j], hi = r->hi[j], from = lo < hi ? mirrored(r, t, j, lo, hi) : 0;
+        r->top[j] = from < 0 ? -INFINITY : largest(r->mirror + from, hi - lo);
+        for (int64_t i = lo; from < 0 && i < hi; i++) {
             float far = bias[distance(r, j, i)];
-            top = far > top ? far : top;
+            r->top[j] = far > r->top[j] ? far : r->top[j];
         }
-        r->top[j] = top;
     }
 }
 
-/* The bias of the keys [lo, hi) of query j in r->far, in units of log 2; 0 at [a, b) beside them.
+/* The bias of the keys [lo, hi) of query j in r->far, in units of log 2; anything finite beside them.
  * Its maximum is taken away first: it cancels in H, and beside it R would lose its last digits. */
 static void query_bias(Row *r, const Task *t, int64_t h, int64_t j, int64_t lo, int64_t hi, Group g) {
-    const float *bias = t->bias + h * t->length;
+    const float *bias = t->bias + h * t->length, top = r->top[j];
+    int64_t from = mirrored(r, t, j, r->base + lo, r->base + hi);
+    if (from >= 0) { /* at most VL + MR beyond its keys */
+        const float *mirror = r->mirror + from - lo;
+        for (int64_t i = g.a; i < g.b; i += VL) store(r->far + i, (load(mirror + i) - top) * LOG2E);
+        return;
+    }
     memset(r->far + g.a, 0, (g.b - g.a) * sizeof(float));
     for (int64_t i = lo; i < hi; i++)
-        r->far[i] = (bias[distance(r, j, r->base + i)] - r->top[j]) * LOG2E;
+        r->far[i] = (bias[distance(r, j, r->base + i)] - top) * LOG2E;
 }
 
 /* Of Algorithm 1 the keys, E and v * E of one row, in the orders that are needed. */
@@ -92,7 +100,7 @@ static void row_pack(Row *r, const Task *t, int64_t b, int64_t h, int backward) 
     }
     memset(r->kp + r->keys * r->narrow, 0, (all - r->keys) * r->narrow * sizeof(float));
     transpose(r->kp, all, r->narrow, r->kt);
-    if (t->bias) bias_maxima(r, t, h);
+    if (t->bias) row_bias(r, t, h);
     if (!backward) return;
     memset(r->u + r->keys * r->wide, 0, (all - r->keys) * r->wide * sizeof(float));
     transpose(r->u, all, r->wide, r->ut);
@@ -128,10 +136,7 @@ static void group_weights(float *p, const float *q, Row *r, const Task *t, int64
             if (!known) {
                 for (int64_t i = g.a; i < lo; i++) p[i] = -INFINITY;
                 for (int64_t i = hi; i < g.b; i++) p[i] = -INFINITY;
-                vf top = load(p + g.a);
-                for (int64_t i = g.a + VL; i < g.b; i += VL) top = vmax(top, load(p + i));
-                *peak = top[0];
-                for (int x = 1; x < VL; x++) *peak = top[x] > *peak ? top[x] : *peak;
+                *peak = largest(p + g.a, g.b - g.a);
             }
             for (int64_t i = g.a; i < g.b; i += VL) {
                 store(p + i, exp2v(load(p + i) - *peak));

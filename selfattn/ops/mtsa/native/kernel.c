@@ -54,10 +54,12 @@ static int row_forward(Row *r, const Task *t, int64_t b, int64_t h) {
 static void bias_backward(const Row *r, const Task *t, int64_t row, int64_t j, float *gr,
                           const float *p, const float *slope, Group g, int real) {
     for (int64_t i = g.a; i < g.b; i += VL) store(gr + i, load(gr + i) * load(p + i));
-    float *gbias = t->gbias + row * t->length;
-    int64_t lo = real ? inside(r, r->lo[j]) : 0, hi = real ? inside(r, r->hi[j]) : 0;
-    for (int64_t i = lo; i < hi; i++) gbias[distance(r, j, r->base + i)] += gr[i];
-    for (int64_t i = g.a; i < g.b; i += VL) store(gr + i, load(gr + i) * load(slope + i));
+    int64_t lo = real ? inside(r, r->lo[j]) : 0, hi = real ? inside(r, r->hi[j]) : 0, i = lo;
+    int64_t from = lo < hi ? mirrored(r, t, j, r->base + lo, r->base + hi) : -1;
+    float *sums = r->gmirror + from - lo, *gbias = t->gbias + row * t->length;
+    for (; from >= 0 && i + VL <= hi; i += VL) store(sums + i, load(sums + i) + load(gr + i));
+    for (; i < hi; i++) gbias[distance(r, j, r->base + i)] += gr[i];
+    for (i = g.a; i < g.b; i += VL) store(gr + i, load(gr + i) * load(slope + i));
 }
 
 /* One group of backward: fills its rows of p, pd, gr, q and dn, and adds to the gradient of its queries. */
@@ -202,6 +204,7 @@ static int row_backward(Row *r, const Task *t, int64_t b, int64_t h) {
     memset(r->gu, 0, round_up(r->keys, MR) * r->wide * sizeof(float));
     memset(r->gk, 0, round_up(r->keys, MR) * r->narrow * sizeof(float));
     memset(r->gq, 0, round_up(t->length, MR) * r->narrow * sizeof(float));
+    if (t->bias) memset(r->gmirror, 0, (2 * t->length + 4 * VL) * sizeof(float));
     for (r->base = 0; r->base < r->keys; r->base += r->span)
         for (int64_t j = 0; j < t->length; j += TILE) {
             Group groups[TILE / MR];
@@ -215,6 +218,10 @@ static int row_backward(Row *r, const Task *t, int64_t b, int64_t h) {
                 group_backward(r, t, b, h, j + i * MR, i * MR, groups[i]);
             tile_sums(r, t, groups, count);
         }
+    float *gbias = t->bias ? t->gbias + (b * t->heads + h) * t->length : NULL;
+    const float *middle = gbias ? r->gmirror + 2 * VL + t->length - 1 : NULL;
+    for (int64_t x = 0; gbias && x < t->length; x++)
+        gbias[x] += middle[x] + (x ? middle[-x] : 0);
     row_finish(r, t, b, h);
     return exact_row(r, t, b, h, 1);
 }

@@ -46,6 +46,7 @@ typedef struct {
     float *p, *pd, *gr;            /* (queries, ld): weights, the same with dropout, gradient */
     float *slope;                  /* (queries, ld): sigma_t's derivative, where there is a bias */
     float *far, *top;              /* (ld): bias of one query's keys in units of log 2; (T): maxima */
+    float *mirror, *gmirror;       /* (2 T + 4 VL): bias by key - query, its gradient; zeros at both ends */
     float *q, *dn, *out;           /* (queries, .): scaled queries, gradients of [N | D], results */
     float *gu, *gk, *gq;           /* (keys, wide), (keys, narrow), (T, narrow): sums */
     float *memory;
@@ -74,6 +75,12 @@ static inline int64_t distance(const Row *r, int64_t j, int64_t i) {
     return offset < 0 ? -offset : offset;
 }
 
+/* Where the packed keys [lo, hi) that query j sees begin in `mirror`; -1 if padding lies between them. */
+static inline int64_t mirrored(const Row *r, const Task *t, int64_t j, int64_t lo, int64_t hi) {
+    int64_t first = r->position[lo];
+    return r->position[hi - 1] - first == hi - 1 - lo ? 2 * VL + t->length - 1 + first - j : -1;
+}
+
 static int row_alloc(Row *r, const Task *t, int64_t queries, int64_t span, int backward) {
     int64_t T = t->length, D = t->width;
     r->span = span < T ? span : T;
@@ -87,9 +94,11 @@ static int row_alloc(Row *r, const Task *t, int64_t queries, int64_t span, int b
         backward ? queries * r->ld : 0, queries * r->narrow, queries * r->wide,
         MR * r->wide, backward ? keys * r->wide : 0, backward ? keys * r->narrow : 0,
         backward ? round_up(T, MR) * r->narrow : 0, t->bias && backward ? queries * r->ld : 0,
-        t->bias ? r->ld : 0, t->bias ? T : 0};
+        t->bias ? r->ld : 0, t->bias ? T : 0, t->bias ? 2 * T + 4 * VL : 0,
+        t->bias && backward ? 2 * T + 4 * VL : 0};
     float **part[] = {&r->kp, &r->kt, &r->u, &r->ut, &r->drop, &r->p, &r->pd, &r->gr, &r->q, &r->dn,
-                      &r->out, &r->gu, &r->gk, &r->gq, &r->slope, &r->far, &r->top};
+                      &r->out, &r->gu, &r->gk, &r->gq, &r->slope, &r->far, &r->top,
+                      &r->mirror, &r->gmirror};
     int64_t total = 0, count = sizeof(size) / sizeof(*size);
     for (int64_t i = 0; i < count; i++) total += round_up(size[i], 16);
     r->memory = calloc(total + 16, sizeof(float));
