@@ -37,8 +37,8 @@ static void fill_drop(float *out, const Task *t, int64_t line, int kind, const i
 /* The bias by signed distance, and the largest one among the keys that each query sees. */
 static void row_bias(Row *r, const Task *t, int64_t h) {
     const float *bias = t->bias + h * t->length;
-    float *middle = r->mirror + 2 * VL + t->length - 1;
-    for (int64_t x = 0; x < t->length; x++) middle[x] = middle[-x] = bias[x];
+    float *zero = r->mirror + middle(t);
+    for (int64_t x = 0; x < t->length; x++) zero[x] = zero[-x] = bias[x];
     for (int64_t j = 0; j < t->length; j++) {
         int64_t lo = r->lo[j], hi = r->hi[j], from = lo < hi ? mirrored(r, t, j, lo, hi) : 0;
         r->top[j] = from < 0 ? -INFINITY : largest(r->mirror + from, hi - lo);

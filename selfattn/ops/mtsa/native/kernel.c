@@ -204,7 +204,7 @@ static int row_backward(Row *r, const Task *t, int64_t b, int64_t h) {
     memset(r->gu, 0, round_up(r->keys, MR) * r->wide * sizeof(float));
     memset(r->gk, 0, round_up(r->keys, MR) * r->narrow * sizeof(float));
     memset(r->gq, 0, round_up(t->length, MR) * r->narrow * sizeof(float));
-    if (t->bias) memset(r->gmirror, 0, (2 * t->length + 4 * VL) * sizeof(float));
+    if (t->bias) memset(r->gmirror, 0, mirror_size(t) * sizeof(float));
     for (r->base = 0; r->base < r->keys; r->base += r->span)
         for (int64_t j = 0; j < t->length; j += TILE) {
             Group groups[TILE / MR];
@@ -219,9 +219,8 @@ static int row_backward(Row *r, const Task *t, int64_t b, int64_t h) {
             tile_sums(r, t, groups, count);
         }
     float *gbias = t->bias ? t->gbias + (b * t->heads + h) * t->length : NULL;
-    const float *middle = gbias ? r->gmirror + 2 * VL + t->length - 1 : NULL;
-    for (int64_t x = 0; gbias && x < t->length; x++)
-        gbias[x] += middle[x] + (x ? middle[-x] : 0);
+    const float *zero = gbias ? r->gmirror + middle(t) : NULL;
+    for (int64_t x = 0; gbias && x < t->length; x++) gbias[x] += zero[x] + (x ? zero[-x] : 0);
     row_finish(r, t, b, h);
     return exact_row(r, t, b, h, 1);
 }

@@ -46,7 +46,7 @@ typedef struct {
     float *p, *pd, *gr;            /* (queries, ld): weights, the same with dropout, gradient */
     float *slope;                  /* (queries, ld): sigma_t's derivative, where there is a bias */
     float *far, *top;              /* (ld): bias of one query's keys in units of log 2; (T): maxima */
-    float *mirror, *gmirror;       /* (2 T + 4 VL): bias by key - query, its gradient; zeros at both ends */
+    float *mirror, *gmirror;       /* (mirror_size): bias by key - query, its gradient; zeros at both ends */
     float *q, *dn, *out;           /* (queries, .): scaled queries, gradients of [N | D], results */
     float *gu, *gk, *gq;           /* (keys, wide), (keys, narrow), (T, narrow): sums */
     float *memory;
@@ -75,10 +75,14 @@ static inline int64_t distance(const Row *r, int64_t j, int64_t i) {
     return offset < 0 ? -offset : offset;
 }
 
+/* Where `mirror` has the distance 0, and how long it is: a vector may begin or end beside its keys. */
+static inline int64_t middle(const Task *t) { return 2 * VL + t->length - 1; }
+static inline int64_t mirror_size(const Task *t) { return 2 * middle(t) + 1; }
+
 /* Where the packed keys [lo, hi) that query j sees begin in `mirror`; -1 if padding lies between them. */
 static inline int64_t mirrored(const Row *r, const Task *t, int64_t j, int64_t lo, int64_t hi) {
     int64_t first = r->position[lo];
-    return r->position[hi - 1] - first == hi - 1 - lo ? 2 * VL + t->length - 1 + first - j : -1;
+    return r->position[hi - 1] - first == hi - 1 - lo ? middle(t) + first - j : -1;
 }
 
 static int row_alloc(Row *r, const Task *t, int64_t queries, int64_t span, int backward) {
@@ -94,8 +98,8 @@ static int row_alloc(Row *r, const Task *t, int64_t queries, int64_t span, int b
         backward ? queries * r->ld : 0, queries * r->narrow, queries * r->wide,
         MR * r->wide, backward ? keys * r->wide : 0, backward ? keys * r->narrow : 0,
         backward ? round_up(T, MR) * r->narrow : 0, t->bias && backward ? queries * r->ld : 0,
-        t->bias ? r->ld : 0, t->bias ? T : 0, t->bias ? 2 * T + 4 * VL : 0,
-        t->bias && backward ? 2 * T + 4 * VL : 0};
+        t->bias ? r->ld : 0, t->bias ? T : 0, t->bias ? mirror_size(t) : 0,
+        t->bias && backward ? mirror_size(t) : 0};
     float **part[] = {&r->kp, &r->kt, &r->u, &r->ut, &r->drop, &r->p, &r->pd, &r->gr, &r->q, &r->dn,
                       &r->out, &r->gu, &r->gk, &r->gq, &r->slope, &r->far, &r->top,
                       &r->mirror, &r->gmirror};
