@@ -135,9 +135,9 @@ def test_gradcheck(padding, sigma_t):
     )
 
 
-# float64 of the same numbers is the truth. At 100, ds is 5.1e-6 off without fused multiply-add.
+# Score deviation -> error allowed in float32; float64 of the same numbers is the truth.
 @precisions(
-    (torch.float64, 1e-11), (torch.float32, 1e-5), (torch.bfloat16, 8e-3), (torch.float16, 1e-3)
+    (torch.float64, 1e-11), (torch.float32, 5e-6), (torch.bfloat16, 8e-3), (torch.float16, 1e-3)
 )
 @pytest.mark.parametrize("scale", [1, 10, 30, 100])
 @pytest.mark.parametrize("padding", ["none", "right"])
