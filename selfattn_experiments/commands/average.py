@@ -28,7 +28,6 @@ from selfattn_tasks import saved
 from selfattn_tasks.progress import Progress
 from selfattn_tasks.srl import Sentence
 from selfattn_tasks.srl.formats import conll, conll12
-from selfattn_tasks.srl.tagger.reliability import TEMPERATURES, fit_temperature
 from selfattn_tasks.srl.tagger.state import KEY, keep_vectors, set_temperature
 
 from .. import averaging
@@ -100,6 +99,7 @@ def _gold(path: Path) -> list[Sentence]:
 def _calibrated(state: dict[str, Any], output: Path, gold: Sequence[Sentence]) -> float:
     """The temperature of what will be written, with rounded weights."""
     from selfattn_tasks.srl.tagger.predictor import Predictor
+    from selfattn_tasks.srl.tagger.reliability import fit_temperature
 
     draft = output.with_name(f".{output.name}.draft")  # beside it: so may a frozen encoder be
     try:
@@ -107,5 +107,6 @@ def _calibrated(state: dict[str, Any], output: Path, gold: Sequence[Sentence]) -
         predictor = Predictor.load(draft)
     finally:
         draft.unlink(missing_ok=True)
-    with Progress(None, "calibrating", len(TEMPERATURES), "temperatures", stream=sys.stderr) as bar:
+    total = sum(len(sentence.propositions) for sentence in gold)
+    with Progress(None, "calibrating", total, "propositions", stream=sys.stderr) as bar:
         return fit_temperature(predictor, gold, progress=bar.to)

@@ -69,7 +69,7 @@ class Predictor:
         self.finders = [(tagger.eval().to(self.device), words) for tagger, words in finders]
         self.labels = members[0][1].labels if members else ()
         self.bf16 = bf16
-        self._batch_words = BATCH_WORDS.get(self.device.type, 4096)
+        self.batch_words = BATCH_WORDS.get(self.device.type, 4096)
         # Of taggers that were trained on whole sequences (--criterion bio_crf).
         self.needs_viterbi = False
         # For the confidences of spans; an ensemble, whose mean is another distribution, has none.
@@ -177,7 +177,7 @@ class Predictor:
     ) -> Iterator[tuple[list[int], Reading]]:
         """Numbers of the chosen sentences of each batch, and how the networks read them."""
         numbers = [i for i in chosen if sentences[i]]
-        for rows in batches([len(sentences[i]) for i in numbers], self._batch_words):
+        for rows in batches([len(sentences[i]) for i in numbers], self.batch_words):
             batch = [numbers[row] for row in rows]
             yield batch, Reading([sentences[i] for i in batch], self.device, self.bf16)
 
@@ -231,7 +231,7 @@ class Predictor:
                 found[batch[row]] = [*unlabelled(reading.sentences[row], at)]
             pairs = [(row, k) for row, i in enumerate(batch) for k in range(len(found[i]))]
             lengths = [len(reading.sentences[row]) for row, _ in pairs]
-            for part in batches(lengths, self._batch_words):
+            for part in batches(lengths, self.batch_words):
                 chosen = [pairs[number] for number in part]
                 given = [(row, found[batch[row]][k]) for row, k in chosen]
                 labelled = self._labelled(reading, given, decoder, confidence)
@@ -252,16 +252,29 @@ class Predictor:
         confidence: bool,
     ) -> list[Proposition]:
         """Propositions of numbered sentences with the spans predicted for their predicates."""
-        rows = [row for row, _ in given]
-        log_probs, padding = self._log_probs(reading, rows, [p.predicate for _, p in given])
-        decoded = decode(log_probs, padding, self.labels, decoder)
-        labelled = [
-            proposition_of(tags, p.predicate, p.lemma, decoder=decoder)
-            for tags, (_, p) in zip(decoded, given, strict=True)
-        ]
+        rows, asked = [row for row, _ in given], [p for _, p in given]
+        log_probs, padding = self._log_probs(reading, rows, [p.predicate for p in asked])
+        labelled = self.decoded(asked, log_probs, padding, decoder)
         if not confidence:
             return labelled
         return with_confidence(labelled, log_probs, padding, self.labels, decoder, self.temperature)
+
+    def decoded(
+        self, asked: Sequence[Proposition], log_probs: Tensor, padding_mask: Tensor, decoder: str
+    ) -> list[Proposition]:
+        """Propositions with the spans that a decoder finds for their predicates.
+
+        Args:
+            asked: of which only the predicates and their lemmas are used.
+            log_probs: of these predicates' labels, as :meth:`log_probs` returns them.
+            padding_mask: the same.
+            decoder: as for :meth:`predict`.
+        """
+        tags = decode(log_probs, padding_mask, self.labels, decoder)
+        return [
+            proposition_of(found, p.predicate, p.lemma, decoder=decoder)
+            for found, p in zip(tags, asked, strict=True)
+        ]
 
 
 def _load(

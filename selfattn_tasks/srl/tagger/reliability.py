@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from selfattn.errors import UserError, check_integer
 
-from ..propositions import VERB, Sentence
-
-if TYPE_CHECKING:
-    from .predictor import Predictor
+from ...batches import batches
+from ..propositions import VERB, Proposition, Sentence, Span
+from .confidence import with_confidence
+from .predictor import Predictor, Query
 
 # What `fit_temperature` tries.
 TEMPERATURES = tuple(tenths / 10 for tenths in range(5, 31))
@@ -119,12 +118,13 @@ def judged(
         for proposition in theirs.propositions:
             right = wanted.get(proposition.predicate)
             whole.append((_known(proposition.confidence), right == set(proposition.spans)))
-            spans += [
-                (_known(span.confidence), span in (right or ()))
-                for span in proposition.spans
-                if span.label != VERB
-            ]
+            spans += _judged_spans(right or (), proposition)
     return spans, whole
+
+
+def _judged_spans(gold: Collection[Span], found: Proposition) -> list[Judged]:
+    spans = [span for span in found.spans if span.label != VERB]
+    return [(_known(span.confidence), span in gold) for span in spans]
 
 
 def _known(confidence: float | None) -> float:
@@ -142,24 +142,32 @@ def fit_temperature(
     """The one of ``TEMPERATURES`` with which the confidences of spans have the least log loss.
 
     Args:
-        predictor: its own temperature does not matter, and stays.
+        predictor: its own temperature does not matter.
         gold: sentences that training has not seen.
         decoder: as for prediction.
-        progress: called with the number of finished temperatures.
+        progress: called with the number of finished propositions.
 
     Raises:
         UserError: if no span is predicted.
     """
-    kept, losses = predictor.temperature, list[float]()
-    try:
-        for temperature in TEMPERATURES:
-            predictor.temperature = temperature
-            spans, _ = judged(gold, predictor.predict(gold, decoder, confidence=True))
-            losses.append(_log_loss(spans))
-            if progress is not None:
-                progress(len(losses))
-    finally:
-        predictor.temperature = kept
+    asked = [(sentence.words, p) for sentence in gold for p in sentence.propositions]
+    answers: list[list[Judged]] = [[] for _ in TEMPERATURES]
+    done = 0
+    for batch in batches([len(words) for words, _ in asked], predictor.batch_words):
+        wanted = [asked[i][1] for i in batch]
+        queries = [Query(asked[i][0], asked[i][1].predicate) for i in batch]
+        log_probs, padding = predictor.log_probs(queries)
+        labelled = predictor.decoded(wanted, log_probs, padding, decoder)
+        for temperature, judgements in zip(TEMPERATURES, answers, strict=True):
+            found = with_confidence(
+                labelled, log_probs, padding, predictor.labels, decoder, temperature
+            )
+            for ours, theirs in zip(wanted, found, strict=True):
+                judgements += _judged_spans(ours.spans, theirs)
+        done += len(batch)
+        if progress is not None:
+            progress(done)
+    losses = [_log_loss(judgements) for judgements in answers]
     return TEMPERATURES[losses.index(min(losses))]
 
 
