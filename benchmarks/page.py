@@ -1,7 +1,7 @@
 """`selfattn page` under load, or on a picture.
 
-    python -m benchmarks.page runs/srl "The cat chased a mouse." "" last
-    python -m benchmarks.page runs/srl "The cat chased a mouse." --screenshot docs/page.png
+    python -m benchmarks.page srl-en-small "The cat chased a mouse." "" last
+    python -m benchmarks.page srl-en-small "The cat chased a mouse." --screenshot docs/page.png
 
 starts the page of a model and asks it the same from many clients at a time, by Gradio's own API:
 what stands in the boxes, in their order, and the layer. It prints how many answers and errors there
