@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import os
 import signal
 import socket
@@ -49,6 +51,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
     """No bytes in a test's name: those of a gzip file hold the time, and processes must agree."""
     return argname if isinstance(val, bytes) else None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_interpreter() -> None:
+    """A third of its time goes into checks of overflow, whose results it does not look at."""
+    with contextlib.suppress(ImportError, AttributeError, TypeError):
+        from triton.runtime.interpreter import interpreter_builder as builder
+
+        builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)
 
 
 @pytest.fixture(autouse=True)

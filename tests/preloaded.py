@@ -2,7 +2,7 @@
 
 Importing them is most of what a small command costs. A server imports them once and forks for each
 command: a process of its own, with its own arguments, environment, folder and streams, which runs
-its script or module from the first line. Nothing of this project is preloaded. Commands that such a
+its script or module from the first line. Nothing of this project is preloaded, only compiled. Commands that such a
 command starts with ``sys.executable`` come from the server, too.
 
 Other than in a fresh process, libraries stand in ``sys.modules`` already, and all commands of one
@@ -13,6 +13,7 @@ environment changes how Python starts gets one.
 from __future__ import annotations
 
 import atexit
+import compileall
 import contextlib
 import json
 import logging
@@ -33,7 +34,10 @@ from pathlib import Path
 from typing import Any
 
 # torch._dynamo: every optimizer imports it with its first step.
-LIBRARIES = "numpy scipy.stats matplotlib sacrebleu sentencepiece torch torch._dynamo fairseq"
+LIBRARIES = (
+    "numpy scipy.stats matplotlib.figure sacrebleu sentencepiece torch torch._dynamo fairseq "
+    "nltk.tokenize.punkt sacremoses transformers.modeling_utils transformers.models.auto.modeling_auto"
+)
 # Read when Python or a library starts: for other values than the server's own, a fresh process.
 AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "MPL", "LANG", "LC_")
 # But these are taken over in a running process or, like what scripts call their Python, no matter
@@ -41,6 +45,8 @@ AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "MPL", "LANG", "LC_")
 TAKEN_OVER = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONWARNINGS", "PYTHONIOENCODING", "PYTHON",
               "PYTHONDONTWRITEBYTECODE", "OMP_WAIT_POLICY", "MKL_NUM_THREADS"}  # fmt: skip
 TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parent
+COMPILED = ("selfattn", "selfattn_tasks", "selfattn_experiments", "plugin")
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -60,6 +66,8 @@ class Server:
     """
 
     def __enter__(self) -> Server:
+        for folder in COMPILED:  # Python may have been told to write no bytecode
+            compileall.compile_dir(ROOT / folder, quiet=2)
         self._folder = tempfile.TemporaryDirectory()
         self._address = f"{self._folder.name}/socket"
         self.python = f"{self._folder.name}/python"

@@ -171,9 +171,9 @@ def test_refusals(whole, seeds, place):
     assert f"another runner is using {folder} (process {os.getpid()} on" in done.stderr
 
 
-def start(path: Path, *args: str) -> subprocess.Popen:
+def start(python: str, path: Path, *args: str) -> subprocess.Popen:
     return subprocess.Popen(
-        [sys.executable, "scripts/run_seeds.py", path, "--device", "cpu", *args],
+        [python, "scripts/run_seeds.py", path, "--device", "cpu", *args],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
 
@@ -199,12 +199,12 @@ def trainers_of(folder: Path) -> list[int]:
     return found
 
 
-def test_killed_and_resumed_equals_uninterrupted(whole, place, seeds):
+def test_killed_and_resumed_equals_uninterrupted(whole, place, seeds, server):
     """Its training is killed and tried again, then the runner is, by SIGKILL and by SIGTERM."""
     folder, _ = whole
     path = write_grid(place, "killed")
     run = place / "killed" / "mtsa-3"
-    runner = start(path, "--only", "mtsa-3")
+    runner = start(server.python, path, "--only", "mtsa-3")
     wait_for(run / "train.log", "@ 8 updates, score")
     (trainer,) = trainers_of(run)
     os.kill(trainer, signal.SIGKILL)
@@ -214,7 +214,9 @@ def test_killed_and_resumed_equals_uninterrupted(whole, place, seeds):
     assert "mtsa-3: fairseq-train was killed by signal 9" in said and "1 of 2 times" in said
     assert "train_inner" in said, "the last lines of its log"
 
-    runner = start(path, "--only", "mtsa-3")  # at once: it waits for what the other left
+    runner = start(
+        server.python, path, "--only", "mtsa-3"
+    )  # at once: it waits for what the other left
     wait_for(run / "train.log", "@ 24 updates, score")
     assert len(trainers_of(run)) == 1
     runner.terminate()
