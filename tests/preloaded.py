@@ -2,8 +2,8 @@
 
 Importing them is most of what a small command costs. A server imports them once and forks for each
 command: a process of its own, with its own arguments, environment, folder and streams, which runs
-its script or module from the first line. Nothing of this project is preloaded, only compiled. Commands that such a
-command starts with ``sys.executable`` come from the server, too.
+its script or module from the first line. Nothing of this project is preloaded, only compiled.
+Commands that such a command starts with ``sys.executable`` come from the server, too.
 
 Other than in a fresh process, libraries stand in ``sys.modules`` already, and all commands of one
 server share a hash seed. So tests of imports ask for a fresh process, and a command whose
@@ -36,7 +36,8 @@ from typing import Any
 # torch._dynamo: every optimizer imports it with its first step.
 LIBRARIES = (
     "numpy scipy.stats matplotlib.figure sacrebleu sentencepiece torch torch._dynamo fairseq "
-    "nltk.tokenize.punkt sacremoses transformers.modeling_utils transformers.models.auto.modeling_auto"
+    "nltk.tokenize.punkt sacremoses transformers.modeling_utils "
+    "transformers.models.auto.modeling_auto"
 )
 # Read when Python or a library starts: for other values than the server's own, a fresh process.
 AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "MPL", "LANG", "LC_")

@@ -214,9 +214,8 @@ def test_killed_and_resumed_equals_uninterrupted(whole, place, seeds, server):
     assert "mtsa-3: fairseq-train was killed by signal 9" in said and "1 of 2 times" in said
     assert "train_inner" in said, "the last lines of its log"
 
-    runner = start(
-        server.python, path, "--only", "mtsa-3"
-    )  # at once: it waits for what the other left
+    # At once: it waits for what the other left.
+    runner = start(server.python, path, "--only", "mtsa-3")
     wait_for(run / "train.log", "@ 24 updates, score")
     assert len(trainers_of(run)) == 1
     runner.terminate()
