@@ -42,7 +42,8 @@ FILES = ("json", "csv", "markdown", "latex")
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command to its parser."""
     add = parser.add_argument_group("what is compared").add_argument
-    add("--baseline", required=True, metavar="[NAME=]GLOB", help="runs of the baseline, in quotes")
+    add("--baseline", required=True, action="append", metavar="[NAME=]GLOB",
+        help="runs of the baseline, in quotes")  # fmt: skip
     add(
         "--system", required=True, action="append", metavar="[NAME=]GLOB",
         help="runs of a system to compare with it; repeat for more",
@@ -54,7 +55,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--task", choices=TASKS, default="auto", help="default: what --ref holds")
     add = parser.add_argument_group("scores and tests").add_argument
     add(
-        "--metrics", nargs="+", default=[], metavar="M",
+        "--metrics", nargs="+", action="extend", default=[], metavar="M",
         help="bleu chrf ter; f1 comp; accuracy; or pearson spearman mse (default: all)",
     )  # fmt: skip
     add(
@@ -71,7 +72,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "score in percent; 0.01 of a correlation or a squared error)",
     )  # fmt: skip
     add(
-        "--looked-after", type=int, nargs="+", default=[], metavar="N",
+        "--looked-after", type=int, nargs="+", action="extend", default=[], metavar="N",
         help="the results were seen with N runs per system, then runs were added: mark the report",
     )  # fmt: skip
     add("--samples", type=int, default=10_000, help="draws of sentences (default: 10000)")
@@ -92,7 +93,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Refuse bad numbers and places before minutes of scoring."""
-    for name, pattern in (("baseline", args.baseline), *(("system", s) for s in args.system)):
+    if len(args.baseline) > 1:
+        raise UserError(
+            f"--baseline is given {len(args.baseline)} times, but must be given once; --system "
+            "names the others"
+        )
+    for name, pattern in (("baseline", *args.baseline), *(("system", s) for s in args.system)):
         if not pattern:
             raise UserError(f"--{name} is '', but must be a pattern of files, or NAME=PATTERN")
     for name in ("alpha", "power"):
@@ -117,7 +123,7 @@ def main(args: argparse.Namespace) -> None:
     args.relevant = args.relevant or 0.0  # the task says it
     args.looked_after = tuple(sorted(set(args.looked_after)))
     settings = from_flags(Settings, args)
-    systems = name_systems([args.baseline, *args.system])
+    systems = name_systems([*args.baseline, *args.system])
     tests = name_test_sets(args.ref)
     scored = (path for system in systems for name, _ in tests for path in system.files(name))
     check_outputs(args, *FILES, inputs=[*scored, *(path for _, path in tests)])

@@ -24,7 +24,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command to its parser."""
     parser.add_argument("logs", nargs="+", type=Path, metavar="RUN_LOG")
     parser.add_argument("--output", type=Path, required=True, help="picture: .png, .svg or .pdf")
-    parser.add_argument("--names", nargs="+", metavar="NAME", help="one per log, for the legend")
+    parser.add_argument("--names", nargs="+", action="extend", metavar="NAME",
+        help="one per log, for the legend")  # fmt: skip
     parser.add_argument("--title", default="", help="a line above the picture")
 
 

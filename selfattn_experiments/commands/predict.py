@@ -88,7 +88,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="a checkpoint or a folder with one; repeated, an ensemble")  # fmt: skip
     given = parser.add_argument_group("sentences")
     add, what = given.add_argument, given.add_mutually_exclusive_group()
-    what.add_argument("--input", nargs="+", type=Path, metavar="FILE",
+    what.add_argument("--input", nargs="+", action="extend", type=Path, metavar="FILE",
                       help="any format that `selfattn prepare srl` reads, a words and a props "
                       "file, or two columns: word, and lemma of the predicate or -; of a model of "
                       "translation, plain text, a sentence a line")  # fmt: skip
@@ -96,7 +96,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--prose", type=Path, metavar="FILE", help="plain text")
     what.add_argument("--sentence", action="append", metavar="TEXT",
         help="one sentence, however it looks; may be repeated")  # fmt: skip
-    add("--predicates", nargs="+", metavar="P",
+    add("--predicates", nargs="+", action="extend", metavar="P",
         help="words of the text, or positions counted from 0 (default: found by the "
         "model)")  # fmt: skip
     add("--find-predicates", action="store_true",

@@ -56,7 +56,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command to its parser."""
     add = parser.add_argument
     add("grid", type=Path, metavar="GRID.yaml", help="systems, seeds and flags, see above")
-    add("--only", nargs="+", default=[], metavar="RUN",
+    add("--only", nargs="+", action="extend", default=[], metavar="RUN",
         help="only these runs, such as mtsa-1 or 'mtsa-*'; several such calls may share a grid, "
         "and none of them writes the summary")  # fmt: skip
     add = parser.add_argument_group("where runs are trained").add_argument

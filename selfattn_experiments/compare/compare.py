@@ -79,11 +79,28 @@ def compare(request: Request, say: Say = lambda text: None) -> Report:
         corrected = families[not draft.primary].pop(0)
         verdict, words = judge(corrected, settings)
         report.comparisons.append(replace(corrected, verdict=verdict, words=words))
-    report.warnings += interval_warnings(report)
+    report.warnings += interval_warnings(report) + _uneven(report)
     if settings.looked_after:
         report.warnings.insert(0, looks_warning(settings))
     report.warnings = list(dict.fromkeys(report.warnings))
     return report
+
+
+def _uneven(report: Report) -> list[str]:
+    """A warning for each system with fewer runs on one test set than on another."""
+    found = []
+    for system in report.systems:
+        runs = {
+            t.name: len(report.scores(t.name, system, report.settings.primary))
+            for t in report.test_sets
+        }
+        few, most = min(runs, key=runs.__getitem__), max(runs, key=runs.__getitem__)
+        if runs[few] < runs[most]:
+            found.append(
+                f"{system}: {runs[few]} runs on {few}, but {runs[most]} on {most}; those that are "
+                "missing there are left out"
+            )
+    return found
 
 
 def _metric_names(

@@ -13,7 +13,7 @@ import numpy as np
 from selfattn.errors import UserError
 
 from .results import Planning
-from .run_level import below, scipy_stats, spread
+from .run_level import TOLERANCE, below, scipy_stats, spread
 
 MOST_SEEDS = 100_000
 _NODES = 32  # 16 give five digits, also with 2 runs a side
@@ -100,8 +100,8 @@ def detectable(sx: float, sy: float, n: int, m: int, alpha: float, wanted: float
 
 def plan(
     x: Sequence[float], y: Sequence[float], alpha: float, relevant: float, wanted: float
-) -> Planning:
-    """What these runs can detect, and how many a next study needs.
+) -> Planning | None:
+    """What these runs can detect, and how many a next study needs; None if all score alike.
 
     Args:
         x: scores of the baseline, 2 or more.
@@ -116,6 +116,8 @@ def plan(
     if not all(map(math.isfinite, [*x, *y])):
         raise UserError("a score is not a finite number, so nothing can be planned with it")
     sx, sy = spread(x), spread(y)
+    if max(sx, sy) < TOLERANCE:
+        return None
     limit = spread_limit(sx, sy, len(x), len(y))
     return Planning(
         alpha=alpha,

@@ -89,22 +89,22 @@ def check_distinct(systems: Mapping[str, Sequence[tuple[Found, str]]]) -> list[s
                     "unless their run.json or train.log state different seeds; leave one out"
                 )
             warnings.append(f"{both}, though they state the seeds {one.seed} and {two.seed}")
-    (baseline, first), *others = systems.items()
-    for name, runs in others:
+    baseline = next(iter(systems))
+    for (name, first), (other, runs) in combinations(systems.items(), 2):
         itself = {digest for _, digest in first} == {digest for _, digest in runs}
         for run, digest in runs:
             same = [known.path for known, output in first if output == digest]
             if any(run.path.samefile(path) for path in same):
-                if itself:
+                if itself and name == baseline:
                     continue
                 raise UserError(
-                    f"{run.path} is a run of {baseline} and of {name}: a file belongs to one "
-                    "system; give patterns that do not overlap (or one pattern twice, for a system "
-                    "against itself)"
+                    f"{run.path} is a run of {name} and of {other}: a file belongs to one "
+                    "system; give patterns that do not overlap (or that of the baseline twice, "
+                    "for a system against itself)"
                 )
-            if same:
+            if same and name == baseline:
                 warnings.append(
-                    f"{baseline}: {same[-1]} and {name}: {run.path} hold the same output; if that "
+                    f"{baseline}: {same[-1]} and {other}: {run.path} hold the same output; if that "
                     "is one training, the systems are not independent"
                 )
     return warnings

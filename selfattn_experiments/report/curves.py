@@ -10,7 +10,7 @@ from typing import Any
 from selfattn.errors import UserError
 from selfattn_tasks.files import check_output
 
-from .figures import colours, new_figure, over_updates, save
+from .figures import lines, new_figure, over_updates, save
 
 FORMATS = (".png", ".svg", ".pdf")
 # 2026-01-31 12:00:00 | INFO | train_inner | ...
@@ -187,14 +187,14 @@ def check_picture(output: Path) -> None:
 
 
 def _draw_loss(panel: Any, runs: Mapping[str, Curves]) -> None:
-    for colour, (name, curves) in zip(colours(len(runs)), runs.items(), strict=True):
+    for style, (name, curves) in zip(lines(len(runs)), runs.items(), strict=True):
         lead = f"{name}: " if len(runs) > 1 else ""
         if curves.train_loss:
             panel.plot(
                 *zip(*curves.train_loss, strict=True),
-                color=colour, linewidth=1, alpha=0.5, label=f"{lead}training",
+                **style | {"marker": ""}, linewidth=1, alpha=0.5, label=f"{lead}training",
             )  # fmt: skip
-        _draw_validation(panel, curves.valid.get("loss"), colour, f"{lead}validation")
+        _draw_validation(panel, curves.valid.get("loss"), style, f"{lead}validation")
     panel.set_ylabel("loss")
     panel.set_title("loss", fontsize=11)
     panel.legend(frameon=False)
@@ -203,11 +203,11 @@ def _draw_loss(panel: Any, runs: Mapping[str, Curves]) -> None:
 def _draw_score(
     panel: Any, runs: Mapping[str, Curves], score: str, label: str, digits: int
 ) -> None:
-    for colour, (name, curves) in zip(colours(len(runs)), runs.items(), strict=True):
+    for style, (name, curves) in zip(lines(len(runs)), runs.items(), strict=True):
         if points := curves.valid.get(score):
             # Written beside the points, the numbers of runs that end alike would overlap.
             end = f"{points[-1][1]:.{digits}f} at the end"
-            _draw_validation(panel, points, colour, f"{name}: {end}")
+            _draw_validation(panel, points, style, f"{name}: {end}")
     panel.set_ylabel(label)
     # A correlation may be negative at first.
     panel.set_ylim(bottom=min(0, panel.get_ylim()[0]))
@@ -215,7 +215,8 @@ def _draw_score(
     panel.legend(frameon=False, loc="lower right")
 
 
-def _draw_validation(panel: Any, points: Points | None, colour: str, label: str) -> None:
+def _draw_validation(
+    panel: Any, points: Points | None, style: Mapping[str, str], label: str
+) -> None:
     if points:
-        style = {"linewidth": 1.8, "marker": "o", "markersize": 3.5}
-        panel.plot(*zip(*points, strict=True), color=colour, label=label, **style)
+        panel.plot(*zip(*points, strict=True), label=label, linewidth=1.8, markersize=3.5, **style)

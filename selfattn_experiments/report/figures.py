@@ -42,6 +42,16 @@ def colours(count: int) -> list[str]:
     return [COLOURS[i % len(COLOURS)] for i in range(count)]
 
 
+def lines(count: int) -> list[dict[str, str]]:
+    """This many styles of lines and their markers, 21 of them different."""
+    forms = [{"linestyle": "-", "marker": "o"}, {"linestyle": "--", "marker": "s"},
+             {"linestyle": ":", "marker": "D"}]  # fmt: skip
+    return [
+        {"color": colour, **forms[i // len(COLOURS) % len(forms)]}
+        for i, colour in enumerate(colours(count))
+    ]
+
+
 def encoded(figure: Any, dpi: int = 120) -> bytes:
     """A picture as PNG, for a page."""
     file = io.BytesIO()

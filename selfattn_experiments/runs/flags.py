@@ -40,6 +40,15 @@ PREDICT: Mapping[str, str] = {
     "--device": "`selfattn runs --device` does that",
     **dict.fromkeys(("--output", "--format", "--embeddings"), _FOLDER),
 }
+SLURM: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("--array", "-a"),
+        "a task is a run; `scontrol update ArrayTaskThrottle=N` limits how many run at a time",
+    ),
+    **dict.fromkeys(("--output", "-o", "--open-mode"), "logs go to the folder of --slurm"),
+    **dict.fromkeys(("--job-name", "-J"), "it is the name of the grid's file"),
+    **dict.fromkeys(("--signal", "--requeue", "--no-requeue"), "a stopped run is to resume"),
+}
 
 
 def parse(words: Sequence[str], where: str) -> Flags:

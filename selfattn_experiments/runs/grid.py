@@ -72,6 +72,8 @@ def read_grid(path: Path) -> Grid:
     words = reader.flags(task.flags_key)
     where = f"{path}: {task.flags_key}"
     flag.refuse_owned(flag.parse(words, where), flag.owned_by(task), where)
+    slurm = reader.flags("slurm")
+    flag.refuse_owned(flag.parse(slurm, f"{path}: slurm"), flag.SLURM, f"{path}: slurm")
     grid = Grid(
         file=path,
         task=task,
@@ -88,7 +90,7 @@ def read_grid(path: Path) -> Grid:
         lowercase=bool(reader.one_of("lowercase", (True, False))),
         cpus_per_run=reader.whole_number("cpus_per_run"),
         gpus_per_run=reader.whole_number("gpus_per_run") or 1,
-        slurm=reader.flags("slurm"),
+        slurm=slurm,
     )
     if "average" in content and "checkpoint" in content:
         raise UserError(f"{path}: `average` and `checkpoint` exclude each other; give one of them")

@@ -14,8 +14,6 @@ from selfattn_tasks.files import check_output_folder, write_text
 
 from .grid import Grid
 
-_DEFAULT = ("--cpus-per-task=4", "--time=24:00:00")
-
 
 def write_scripts(
     folder: Path, grid: Grid, runs: Sequence[str], runner: Sequence[str], flags: Sequence[str] = ()
@@ -44,7 +42,8 @@ def write_scripts(
     folder.mkdir(parents=True, exist_ok=True)
     command = shlex.join([*runner, str(grid.file.resolve())])
     task = shlex.join([*runner, str(grid.file.resolve()), *flags])
-    usual = _DEFAULT if "cpu" in flags else (f"--gpus={grid.gpus_per_run}", *_DEFAULT)
+    gpus = () if "cpu" in flags else (f"--gpus={grid.gpus_per_run}",)
+    usual = (*gpus, f"--cpus-per-task={grid.cpus_per_run or 4}", "--time=24:00:00")
     enter = f"cd {shlex.quote(str(Path.cwd()))}"
     name = grid.file.stem
     scripts = {}

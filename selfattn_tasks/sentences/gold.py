@@ -23,6 +23,8 @@ from .record import Kind, Target
 _KINDS = (Kind.SELECTION, Kind.RELATEDNESS, Kind.NLI, Kind.CLASSIFICATION)
 # Row i is the prediction for example i: one without a label stays in its place.
 _ALL = Reading(labelled=False)
+# A score beyond this is a mistake, and would leave others too few digits.
+_FARTHEST = 10_000
 # A line of semantic roles begins with a digit, too.
 _ROLES = "|||"
 
@@ -150,12 +152,13 @@ def _value(path: Path, line: int, row: Prediction, like: Target) -> Target:
     """A prediction of the type of a gold answer."""
     if isinstance(like, str):
         return str(row.prediction).strip()
-    kind, what = (float, "a score") if isinstance(like, float) else (int, "a candidate's index")
+    score = isinstance(like, float)
     try:
-        value = kind(row.prediction)
+        value = float(row.prediction) if score else int(row.prediction)
     except ValueError:
         value = float("nan")
-    if not abs(value) < float("inf"):
+    if not abs(value) <= _FARTHEST:
+        what = f"a score from -{_FARTHEST} to {_FARTHEST}" if score else "a candidate's index"
         raise UserError(f"{path}, line {line}: {row.prediction!r}, but must be {what}")
     return value
 

@@ -147,6 +147,8 @@ def test_semantic_roles(run_cli, repo_root, tmp_path):
     ("arguments", "words"),
     [
         (["--system", "runs/none-*/one.out"], "no file matches 'runs/none-*/one.out'"),
+        (["--baseline", "x"], "--baseline is given 2 times, but must be given once; --system"),
+        (["--looked-after", "9", "--looked-after", "2"], "--looked-after is 9, but no system"),
         (["--system", ""], "--system is '', but must be a pattern of files, or NAME=PATTERN"),
         (["--system", "."], "'.', the pattern of ., matches only folders, such as .;"),
         *[

@@ -3,6 +3,7 @@
 import pytest
 
 from selfattn_experiments import report
+from selfattn_experiments.report import figures
 
 pytest.importorskip("matplotlib")
 
@@ -29,6 +30,12 @@ def test_two_runs_in_one_picture(plot, tmp_path):
     done = plot("mtsa/train.log", "multihead/train.log", "--output", "curves.svg")
     assert (done.returncode, done.stdout) == (0, "wrote curves.svg\n"), done.stderr
     assert (tmp_path / "curves.svg").stat().st_size > 1000
+
+
+def test_no_two_lines_look_alike():
+    styles = figures.lines(21)
+    assert len({tuple(style.values()) for style in styles}) == 21
+    assert styles[0]["linestyle"] == "-" and styles[7]["color"] == styles[0]["color"]
 
 
 def test_a_correlation_of_a_fold(plot, tmp_path):

@@ -22,7 +22,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--treebank", type=Path, help="a folder above the sections, as in parsed/mrg/wsj/02")
     add(
-        "--archive", type=Path, nargs="+", required=True, metavar="ARCHIVE",
+        "--archive", type=Path, nargs="+", action="extend", required=True, metavar="ARCHIVE",
         help="conll05st-release.tar.gz and conll05st-tests.tar.gz, or the folder they unpack to",
     )  # fmt: skip
     add("--dest", type=Path, required=True, help="the folder to make")

@@ -39,8 +39,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command to its parser."""
     add = parser.add_argument
     add("--task", choices=[str(kind) for kind in Kind], required=True, help="what is asked")
-    add("--train", nargs="+", type=Path, required=True, metavar="FILE", help="training data")
-    add("--valid", nargs="+", type=Path, metavar="FILE", help="data to choose checkpoints by")
+    add("--train", nargs="+", action="extend", type=Path, required=True, metavar="FILE",
+        help="training data")  # fmt: skip
+    add("--valid", nargs="+", action="extend", type=Path, metavar="FILE",
+        help="data to choose checkpoints by")  # fmt: skip
     add("--test", type=Path, action="append", metavar="FILE",
         help="test data; may be given several times")  # fmt: skip
     add("--dest", type=Path, required=True, help="the folder to make")
@@ -52,7 +54,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="without --valid: this share of each class of --train (0.1)")  # fmt: skip
     add("--select-on-test", action="store_true",
         help="the papers' rule: test data choose checkpoints, which flatters scores")  # fmt: skip
-    add("--vectors", nargs="+", type=Path, default=[], metavar="GLOVE",
+    add("--vectors", nargs="+", action="extend", type=Path, default=[], metavar="GLOVE",
         help="word vectors; a word has that of the first file that knows it")  # fmt: skip
     add("--keep-case", action="store_true", help="do not lower-case (GloVe 6B is lower-cased)")
     add("--split-words", action="store_true",

@@ -30,8 +30,8 @@ from ..flags import by_part, from_flags
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command to its parser."""
 
-    def add_split(flag: str, **kwargs: Any) -> None:
-        parser.add_argument(flag, nargs="+", type=Path, metavar="FILE", **kwargs)
+    def add_split(flag: str, action: str = "extend", **kwargs: Any) -> None:
+        parser.add_argument(flag, nargs="+", action=action, type=Path, metavar="FILE", **kwargs)
 
     add_split("--train", required=True, help="training data: one file, or a words and a props file")
     add_split("--valid", required=True, help="validation data, the same way")

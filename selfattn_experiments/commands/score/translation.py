@@ -24,7 +24,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("output", type=Path, help="output of fairseq-generate, or plain text")
     parser.add_argument("--ref", type=Path, required=True, help="references, one a line")
     parser.add_argument(
-        "--metrics", nargs="+", default=["bleu"], metavar="M",
+        "--metrics", nargs="+", action="extend", metavar="M",
         type=str.lower, choices=[name.lower() for name in NAMES], help="bleu (default), chrf, ter",
     )  # fmt: skip
     parser.add_argument("--lowercase", action="store_true", help="ignore case in BLEU and chrF")
@@ -35,7 +35,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> None:
     """Print the scores with their signatures."""
     check_outputs(args, "save", inputs=(args.output, args.ref))
-    names = [name for name in NAMES if name.lower() in args.metrics]
+    names = [name for name in NAMES if name.lower() in (args.metrics or ["bleu"])]
     metrics = translation_metrics(names, lowercase=args.lowercase, tokenize=args.tokenize)
     references = read_translations(args.ref, subwords=True)
     hypotheses = read_hypotheses(args.output, references, args.ref)

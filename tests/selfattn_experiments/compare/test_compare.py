@@ -1,5 +1,6 @@
 """Whole comparisons on sentences made up here: what is refused, warned about and found."""
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -229,6 +230,21 @@ def test_warnings_come_with_their_reason(folder):
         assert words in text
     assert "nc:6" not in text  # chrF is not compared here
     assert "runs/base-1 has a config.json" not in text
+
+
+def test_a_run_that_lacks_a_test_set_is_missed(folder):
+    for name, seed, test in itertools.product(("base", "good"), (1, 2, 3), ("one", "two")):
+        if (name, seed, test) != ("good", 3, "two"):
+            output = (folder / f"runs/{name}-{seed}/one.out").read_bytes()
+            (folder / f"{name}.{seed}.{test}.txt").write_bytes(output)
+    request = Request(
+        name_systems(["base.*.{test}.txt", "good.*.{test}.txt"]),
+        name_test_sets(["one=one.de", "two=one.de"]), "auto", ["bleu"],
+        Settings("", (), samples=100),
+    )  # fmt: skip
+    assert "good: 2 runs on two, but 3 on one; those that are missing there are left out" in (
+        compare(request).warnings
+    )
 
 
 def test_folders_inside_of_runs_are_no_failed_runs(folder):

@@ -72,6 +72,7 @@ def test_a_plan_does_not_depend_on_the_difference_that_was_seen():
     near = plan(x, y, 0.025, 0.5, 0.8)
     assert near == plan(x, [score + 8 for score in y], 0.025, 0.5, 0.8)
     assert near.seeds_relevant < near.seeds_cautious
+    assert plan([34.5] * 3, [36.2] * 3, 0.025, 0.5, 0.8) is None
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-2, 1e-4])

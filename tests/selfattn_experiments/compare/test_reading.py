@@ -40,11 +40,13 @@ def lines_of(path):
     return path.read_text("utf-8").splitlines()
 
 
+SETTINGS = Settings("", (), samples=100)
+
+
 def run(folder, *patterns, **options):
     systems = name_systems([f"{folder}/{pattern}" for pattern in patterns or ("a*.out", "b*.out")])
-    settings = Settings("", (), samples=100)
     references = [("test", folder / "ref.de")]
-    options = {"task": "auto", "metrics": ["bleu"], "settings": settings} | options
+    options = {"task": "auto", "metrics": ["bleu"], "settings": SETTINGS} | options
     return compare(Request(systems, references, **options))
 
 
@@ -78,6 +80,9 @@ def test_runs_that_differ_in_blanks_only_are_one(folder):
 def test_one_file_in_both_systems_is_refused(folder):
     with pytest.raises(UserError, match=r"b1\.out is a run of .* and of .*: a file belongs to one"):
         run(folder, "[ab]1.out", "b*.out")
+    with pytest.raises(UserError, match=r"b1\.out is a run of x and of y: a file belongs to one"):
+        systems = name_systems([f"{folder}/a*.out", f"x={folder}/b*.out", f"y={folder}/b1.out"])
+        compare(Request(systems, [("test", folder / "ref.de")], "auto", ["bleu"], SETTINGS))
 
 
 def test_a_copy_in_the_other_system_is_a_warning(folder):

@@ -107,6 +107,7 @@ def test_a_system_may_have_seeds_of_its_own(grid_file):
         ("/ref", "/none", "none, but there is no such file"),
         ("data: ", "data: /nowhere", "but there is no such file or folder"),
         ("average: 2", "generate: --beam 5 --quiet", "--quiet, which is not allowed: the transl"),
+        ("average: 2", "slurm: --time 1 --array 0-1%1", "--array, which is not allowed: a task is"),
         ("average: 2", "generate: --score-reference", "not allowed: it translates by the referen"),
         ("task: translation", "task: [", "is not YAML"),
         ("average: 2", "average: 2026-02-30", "is not YAML: day is out of range for month"),
@@ -322,6 +323,10 @@ def test_slurm_scripts(grid_file, tmp_path):
         write_scripts(tmp_path / "usual", read_grid(usual), names, runner, ["--device", device])
         script = (tmp_path / "usual" / "array.sbatch").read_text()
         assert ("--gpus=1" in sbatch_words(script)) is asked
+        assert "--cpus-per-task=4" in sbatch_words(script)
+    wide = grid_file("average: 2", "average: 2\ncpus_per_run: 16")
+    write_scripts(tmp_path / "usual", read_grid(wide), names, runner, ["--device", "cpu"])
+    assert "--cpus-per-task=16" in sbatch_words((tmp_path / "usual" / "array.sbatch").read_text())
     with pytest.raises(UserError, match="sbatch takes no backslash"):
         write_scripts(tmp_path / "a\\b", read_grid(path), names, runner)
     (tmp_path / "sbatch").write_text('#!/bin/sh\necho "$@" >> "$0.log"; echo "12;cluster"\n')

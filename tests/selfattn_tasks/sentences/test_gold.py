@@ -141,6 +141,7 @@ def test_predicted_candidates_and_classes(tmp_path):
         ("prediction\n3.5\n", "has 1 predictions, but .* 2 examples"),
         ("prediction\n3.5\nhigh\n", "line 3: 'high', but must be a score"),
         ("prediction\n3.5\nnan\n", "line 3: 'nan', but must be a score"),
+        ("prediction\n3.5\n1e201\n", "line 3: '1e201', but must be a score from -10000 to 10000"),
         ("prediction\tp(1)\n3.5\n4\n", "line 2: 1 columns, but the header has 2"),
         ("prediction\tp(1)\n3.5\thalf\n4\t1\n", "line 2: a probability is no number: 'half'"),
         ("score\n3.5\n4\n", "has no column 'prediction'"),
