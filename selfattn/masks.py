@@ -72,7 +72,7 @@ def visible_pairs(
         UserError: if the padding mask is not bool.
     """
     check_padding_mask(padding_mask)
-    visible = stacked(masks, length, device)[None]
+    visible = stacked(as_masks(masks), length, device)[None]
     return visible if padding_mask is None else visible & ~padding_mask[:, None, None, :]
 
 

@@ -71,7 +71,7 @@ def attention_config(
                 f"{name_or_config.name!r} or change the configuration's switches"
             )
         return name_or_config.with_switches(**switches)
-    if name_or_config not in CONFIGS:
+    if not isinstance(name_or_config, str) or name_or_config not in CONFIGS:
         raise UserError(
             f"attention {name_or_config!r} is unknown; allowed are {', '.join(CONFIGS)}"
         )

@@ -95,7 +95,7 @@ class AttentionConfig:
         """
         own: Any = cls  # a type of which checkers know the constructor's keywords alone
         preset = own.default_preset if preset is None else preset
-        if preset is not None and preset not in own.presets:
+        if preset is not None and (not isinstance(preset, str) or preset not in own.presets):
             allowed = ", ".join(own.presets) or "none: it has no presets"
             raise UserError(f"preset {preset!r} is unknown for {own.name!r}; allowed: {allowed}")
         own._check_names(switches)

@@ -118,6 +118,7 @@ def padding_of(
         if input_ids is None or pad_token_id is None:
             return None
         return input_ids == pad_token_id
+    attention_mask = torch.as_tensor(attention_mask, device=x.device)
     if attention_mask.shape != x.shape[:2]:
         raise UserError(
             f"attention_mask has shape {tuple(attention_mask.shape)}; it must be "

@@ -185,6 +185,11 @@ class SelfattnModel(SelfattnPreTrainedModel):
         if (input_ids is None) == (inputs_embeds is None):
             raise UserError("give either input_ids or inputs_embeds")
         x = self.embeddings.tokens(input_ids) if inputs_embeds is None else inputs_embeds
+        if x.dim() != 3:
+            raise UserError(
+                f"the embeddings have shape {tuple(x.shape)}, but must be (B, T, C); give "
+                "input_ids (B, T) or inputs_embeds (B, T, C)"
+            )
         padding = padding_of(input_ids, attention_mask, self.config.pad_token_id, x)
         x = self.embeddings(x, places(x, padding), x.shape[1] - 1)
         if padding is not None:

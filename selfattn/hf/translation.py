@@ -198,16 +198,19 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
 
         sources = (inputs, *map(kwargs.get, ("input_ids", "inputs_embeds", "encoder_outputs")))
         source = next((given for given in sources if given is not None), None)
+        if source is None:
+            raise UserError("there is no source; give input_ids, inputs_embeds or encoder_outputs")
+        x = source if isinstance(source, Tensor) else source[0]
         mask = kwargs.get("attention_mask")
-        if mask is None and source is not None:
-            x = source if isinstance(source, Tensor) else source[0]
+        if mask is None:
             # Tokens, else embeddings or encodings, of which none is padding.
             keep = x != self.config.pad_token_id if x.dim() == 2 else x.new_ones(x.shape[:2])
-            mask = kwargs["attention_mask"] = keep.long()
-        if mask is not None and not len(mask):
+            mask = keep.long()
+        mask = kwargs["attention_mask"] = torch.as_tensor(mask, device=x.device)
+        if not len(mask):
             raise UserError("the batch has 0 sources; generate() takes at least 1")
         processors = list(logits_processor or [])
-        if b is not None and mask is not None:
+        if b is not None:
             longest = self.config.max_position_embeddings
             least = max(1, setting("min_new_tokens") or 0, (setting("min_length") or 0) - 1)
             found = [int((a or 0.0) * length + b) for length in mask.sum(1).tolist()]
@@ -215,7 +218,7 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             if all(cut is None for cut in cuts):
                 kwargs["max_new_tokens"] = max(limits) + 1
             else:
-                limits = [longest] * len(limits)
+                limits = [longest - 1] * len(limits)
             ends = torch.tensor(limits, device=mask.device)
             processors.append(Limits(ends, setting("pad_token_id"), setting("eos_token_id")))
         return super().generate(inputs, generation_config, processors, **kwargs)

@@ -6,11 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from ..config.disa import DiSAConfig
+from ..errors import check_integer
 from ..masks import PositionalMask, as_masks, check_selections, visible_pairs
 from ..ops.common.autograd import has_values
 from ..ops.common.distance import by_position
 from ..ops.disa import check_c, disa
-from .base import join_heads, split_heads, working
+from .base import check_tokens, join_heads, split_heads, working, zero_padding
 from .distance import distance_bias
 from .dropout import Dropout
 from .inspection import visible_softmax
@@ -50,6 +51,7 @@ class MaskedSelfAttention(nn.Module):
         super().__init__()
         check_c(c)
         self.masks = as_masks(masks)
+        self.width = check_integer("width", width)
         self.c = c
         self.attention_dropout = attention_dropout
         self.distance = distance_bias(self.masks, distance)
@@ -94,8 +96,10 @@ class MaskedSelfAttention(nn.Module):
             no key.
 
         Raises:
-            UserError: as ``selfattn.ops.disa``.
+            UserError: if x is not ``(B, T, H * D)``, or as ``selfattn.ops.disa``.
         """
+        check_tokens(x, len(self.masks) * self.width)
+        x = zero_padding(x, padding_mask)  # whatever is there, also NaN
         check_selections(x.shape[:2], queries=queries, keys=keys)
         a, b = self.project(x, queries, keys)
         return disa(

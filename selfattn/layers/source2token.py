@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from ..errors import UserError
+from ..errors import UserError, check_integer
 from ..masks import check_padding_mask
 from .base import check_tokens, join_heads, split_heads, zero_padding
 from .inspection import visible_softmax
@@ -45,7 +45,8 @@ class Source2Token(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        if heads < 1 or inputs % heads:
+        check_integer("inputs", inputs)
+        if check_integer("heads", heads) > inputs or inputs % heads:
             raise UserError(f"heads {heads} does not divide inputs {inputs}; choose a divisor")
         self.inputs, self.heads = inputs, heads
         self.scores = Source2TokenScores(
@@ -71,9 +72,8 @@ class Source2Token(nn.Module):
         Raises:
             UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
         """
-        check_tokens(x, self.inputs)
-        x = zero_padding(x, padding_mask)  # whatever is there, also NaN
-        return (self.weights(x, padding_mask) * x).sum(1)
+        x = self._cleared(x, padding_mask)
+        return (self._weights(x, padding_mask) * x).sum(1)
 
     def weights(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         """How much of each feature the sum takes from each token; arguments as in ``forward``.
@@ -81,7 +81,13 @@ class Source2Token(nn.Module):
         Returns:
             ``(B, T, C)``; sums to 1 over the real tokens of a sentence and is 0 at padding.
         """
+        return self._weights(self._cleared(x, padding_mask), padding_mask)
+
+    def _cleared(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         check_tokens(x, self.inputs)
+        return zero_padding(x, padding_mask)  # whatever is there, also NaN
+
+    def _weights(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         scores = join_heads(self.scores(split_heads(x, self.heads)))  # (B, T, C)
         return softmax_over_time(scores, padding_mask)
 

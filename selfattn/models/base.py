@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from ..errors import check_integer
 from ..layers.base import check_tokens, zero_padding
+from ..ops.common.tiling import with_graph
 
 
 class Context(nn.Module, ABC):
@@ -47,7 +48,7 @@ class Context(nn.Module, ABC):
         x = zero_padding(x, padding_mask)  # whatever is there, also NaN
         if not x.numel():
             nothing = x.sum((1, 2) if self.pools else 2)[..., None]
-            return nothing.expand(*nothing.shape[:-1], self.out_dim)
+            return with_graph(nothing.expand(*nothing.shape[:-1], self.out_dim), *self.parameters())
         return self.encode(x, padding_mask)
 
     @abstractmethod

@@ -149,6 +149,8 @@ def _check(
         raise UserError("it is cross-attention: its keys or values have a width of their own")
     if old.bias_k is not None or old.add_zero_attn:
         raise UserError("it adds keys of its own (add_bias_kv, add_zero_attn)")
+    if not isinstance(getattr(old.out_proj, "weight", None), Tensor):
+        raise UserError(f"its out_proj, {type(old.out_proj).__name__}, has no weight")
     if has_hooks(old):
         raise UserError("it has hooks, which would be lost: remove them, swap, add them again")
     if isinstance(parent, nn.TransformerDecoderLayer):

@@ -33,7 +33,9 @@ def sines(position: Tensor, width: int) -> Tensor:
         ``(..., width)``; wavelengths from 2 pi to 20,000 pi.
     """
     half = width // 2
-    rates = torch.arange(half, device=position.device) * (-math.log(10_000) / max(half - 1, 1))
+    # Not torch's default dtype, which may be a half.
+    steps = torch.arange(half, device=position.device, dtype=torch.float32)
+    rates = steps * (-math.log(10_000) / max(half - 1, 1))
     angles = position[..., None] * rates.exp()
     signal = torch.cat([angles.sin(), angles.cos()], -1)
     return F.pad(signal, (0, width - 2 * half))

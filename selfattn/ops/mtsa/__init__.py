@@ -95,7 +95,7 @@ def mtsa(
     dispatch.refuse_tracing("mtsa")
     masks = _check(q, k, v, s, masks, padding_mask, dropout_p)
     distance.check(distance_bias, *q.shape[1:3])
-    sigma_t = sigma_t.replace("-", "").replace("_", "")
+    sigma_t = str(sigma_t).replace("-", "").replace("_", "")
     if sigma_t not in SIGMA_T:
         raise UserError(f"sigma_t {sigma_t!r} is unknown; allowed are {', '.join(SIGMA_T)}")
     if not v.numel():

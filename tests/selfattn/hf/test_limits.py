@@ -41,8 +41,19 @@ def test_limits_count_embeddings_and_states_too():
 @pytest.mark.parametrize("limits", [{"max_len_a": 1.0, "max_len_b": 1}, {"max_new_tokens": 3}])
 def test_no_source_is_said(limits):
     model = SelfattnForConditionalGeneration(config()).eval()
+    for more in ({}, {"decoder_input_ids": IDS[:, :2]}, {"attention_mask": IDS != 1}):
+        with pytest.raises(UserError, match="there is no source; give input_ids, inputs_embeds"):
+            model.generate(**more, **limits)
     with pytest.raises(UserError, match=r"the batch has 0 sources; generate\(\) takes at least 1"):
         model.generate(IDS[:0], **limits)
+
+
+def test_learned_positions_end_a_translation_of_whatever_length():
+    sizes = config(positions="learned", max_position_embeddings=8)
+    model = SelfattnForConditionalGeneration(sizes).eval()
+    model.generation_config.max_len_b = 50
+    found = model.generate(IDS, max_new_tokens=20, min_new_tokens=7, do_sample=False)
+    assert found.shape == (2, 9) and (found[:, 8] == 2).all()
 
 
 def test_limits_end_with_the_caller_s_end():

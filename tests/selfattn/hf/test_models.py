@@ -109,6 +109,12 @@ def test_padding_changes_nothing_and_masks_mean_keep(head):
         padded, moved = padded[:, :3], moved[:, 2:]
     torch.testing.assert_close(padded, alone)
     torch.testing.assert_close(moved, alone)
+    assert torch.equal(
+        model(left, attention_mask=(left != 1).long().tolist()).logits, model(left).logits
+    )
+    for wrong in ({"input_ids": left[0]}, {"inputs_embeds": torch.randn(5, 16)}):
+        with pytest.raises(UserError, match=r"the embeddings have shape \(5, 16\), but must be"):
+            model(**wrong)
     with pytest.raises(UserError, match="allowed are 0 and 1"):
         model(left, attention_mask=torch.zeros(1, 5) - 10_000)
     model.config.output_attentions = True

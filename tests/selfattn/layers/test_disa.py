@@ -175,7 +175,13 @@ def test_mistakes_end_in_one_sentence(switches, message):
 
 
 def test_the_bare_attention_takes_one_mask_and_refuses_its_name():
-    assert len(MaskedSelfAttention(PositionalMask("forward"), 8).masks) == 1
+    layer = MaskedSelfAttention(PositionalMask("forward"), 8)
+    assert len(layer.masks) == 1
+    with pytest.raises(UserError, match=r"x has shape \(2, 5, 9\); it must be \(B, T, 8\)"):
+        layer(torch.randn(2, 5, 9))
+    hidden = torch.tensor([[0, 0, 0, 1, 1], [0] * 5]).bool()
+    layer(torch.randn(2, 5, 8).masked_fill(hidden[..., None], torch.nan), hidden).sum().backward()
+    assert all(p.grad.isfinite().all() for p in layer.parameters())
     with pytest.raises(UserError, match="masks holds 'f'; it must hold PositionalMask alone"):
         MaskedSelfAttention("forward", 8)
 

@@ -67,8 +67,12 @@ def test_nan_at_padding_reaches_nothing():
     pool = Source2Token(8)
     x = torch.randn(2, 5, 8)
     hidden = torch.tensor([[0, 0, 0, 1, 1], [0] * 5]).bool()
-    expected = pool(x, hidden)
-    torch.testing.assert_close(pool(x.masked_fill(hidden[..., None], torch.nan), hidden), expected)
+    for call in (pool, pool.weights):
+        expected = call(x, hidden)
+        found = call(x.masked_fill(hidden[..., None], torch.nan), hidden)
+        torch.testing.assert_close(found, expected)
+        grads = torch.autograd.grad((found * found).sum(), list(pool.parameters()))
+        assert all(grad.isfinite().all() for grad in grads)
 
 
 def test_dropout_touches_the_scores_but_not_what_is_summed():
@@ -83,6 +87,8 @@ def test_wrong_sizes_are_refused():
         Source2Token(4, layers=3)
     with pytest.raises(UserError, match="heads 3 does not divide inputs 4"):
         Source2Token(4, heads=3)
+    with pytest.raises(UserError, match="inputs 0 is not allowed"):
+        Source2Token(0)
     with pytest.raises(UserError, match="layers 0 is not allowed; it must be 1 or 2"):
         Source2TokenScores(2, 4, 4, layers=0)
     with pytest.raises(UserError, match="sharing 'all' is unknown; allowed are per_head, shared"):

@@ -117,6 +117,7 @@ def test_no_sentence_and_no_token(encoder, shape):
     assert (y == 0).all()
     y.sum().backward()
     assert x.grad.shape == x.shape
+    assert all((p.grad == 0).all() for p in encoder.parameters() if p.requires_grad)
 
 
 @pytest.mark.parametrize(

@@ -111,13 +111,24 @@ class Mixed(nn.Module):
         self.hooked.register_forward_hook(print)
         self.patched = nn.MultiheadAttention(WIDTH, HEADS)
         self.patched.forward = lambda *arguments: arguments
+        self.bare = nn.MultiheadAttention(WIDTH, HEADS)
+        self.bare.out_proj = nn.Identity()
 
 
 def test_swap_keeps_what_is_no_self_attention():
     model = Mixed()
     report = swap(model)
     assert list(report.replaced) == ["own", "again"] and model.own is model.again
-    assert list(report.kept) == ["wide", "more", "zero", "odd", "strange", "hooked", "patched"]
+    assert list(report.kept) == [
+        "wide",
+        "more",
+        "zero",
+        "odd",
+        "strange",
+        "hooked",
+        "patched",
+        "bare",
+    ]
     for why, sentence in zip(
         report.kept.values(),
         (
@@ -128,6 +139,7 @@ def test_swap_keeps_what_is_no_self_attention():
             "a way of its own",
             "has hooks",
             "a way of its own",
+            "its out_proj, Identity, has no weight",
         ),
         strict=True,
     ):

@@ -85,6 +85,11 @@ def test_order_without_a_timing_signal():
 
 def test_timing_signal():
     signal = sines(torch.arange(4), 7)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        assert torch.equal(sines(torch.arange(4), 7), signal)
+    finally:
+        torch.set_default_dtype(torch.float32)
     assert signal.shape == (4, 7)
     torch.testing.assert_close(signal[:, 0], torch.arange(4.0).sin())
     torch.testing.assert_close(signal[:, 3], torch.arange(4.0).cos())
