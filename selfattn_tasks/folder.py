@@ -80,16 +80,19 @@ def is_alive(process: int) -> bool:
     return True
 
 
-def check_destination(destination: Path, *, overwrite: bool, mark: str) -> None:
+def check_destination(
+    destination: Path, *, overwrite: bool, mark: str, inputs: Iterable[Path | None] = ()
+) -> None:
     """Refuse a destination that exists and must not be replaced.
 
     Args:
         destination: as for :func:`new_folder`.
         overwrite: as for :func:`new_folder`.
         mark: as for :func:`new_folder`.
+        inputs: what the command reads, without None.
 
     Raises:
-        UserError: if it must not be replaced, or cannot be made.
+        UserError: if it must not be replaced, holds one of the inputs, or cannot be made.
     """
     if destination.is_symlink() or destination.exists():
         if not overwrite:
@@ -103,6 +106,13 @@ def check_destination(destination: Path, *, overwrite: bool, mark: str) -> None:
                 f"the destination {destination} holds something else (no {mark}), so it is not "
                 "replaced"
             )
+        root = Path(os.path.realpath(destination))
+        for path in filter(None, inputs):
+            if Path(os.path.realpath(path)).is_relative_to(root):
+                raise UserError(
+                    f"{path}, one of the inputs, lies in the destination {destination} and would "
+                    "be lost: move it, or choose another destination"
+                )
     # An existing one is renamed, which needs the folder above to be writable.
     place = destination.absolute().parent if destination.exists() else destination
     check_output_folder("the destination", place)

@@ -14,7 +14,7 @@ from selfattn.errors import UserError
 from selfattn.layers import base, blocks, mblosa, selection, source2token
 from selfattn_tasks import srl
 from selfattn_tasks.srl import chain, decode, decode_structure
-from selfattn_tasks.srl.tagger import confidence, network, predicates, sublayer
+from selfattn_tasks.srl.tagger import confidence, network, predicates, predictor, sublayer
 
 PARAMETERS = {"padding_mask", "key_padding_mask", "padding"}
 DTYPES = (torch.int64, torch.int8, torch.uint8, torch.float16, torch.float32, torch.float64)
@@ -78,6 +78,9 @@ CALLS = (
         ),
         "srl.tagger.confidence.with_confidence": lambda m: confidence.with_confidence(
             [], scores, m, labels
+        ),
+        "srl.tagger.predictor.Predictor.decoded": lambda m: predictor.Predictor([]).decoded(
+            [], scores, m, "argmax"
         ),
         "srl.tagger.predicates.places": lambda m: predicates.places(scores[..., 0], m),
         "srl.tagger.sublayer.ContextSublayer.forward": lambda m: sublayer.ContextSublayer(

@@ -92,6 +92,8 @@ def _gold(path: Path) -> list[Sentence]:
     gold = conll.read(path)
     if not any(sentence.has_words for sentence in gold):
         raise UserError(f"--calibrate is {path}, which has no words; give a file with both")
+    if not any(sentence.propositions for sentence in gold):
+        raise UserError(f"--calibrate is {path}, which has no predicate; give annotated sentences")
     conll12.check_words(gold, path)
     return gold
 

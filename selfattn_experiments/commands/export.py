@@ -103,7 +103,8 @@ def to_fairseq(args: argparse.Namespace) -> None:
 def to_hf(args: argparse.Namespace) -> None:
     """Write a checkpoint's model as a folder."""
     overwrite = bool(args.overwrite)
-    check_destination(args.target, overwrite=overwrite, mark=WEIGHTS)
+    inputs = args.source, args.data, args.record
+    check_destination(args.target, overwrite=overwrite, mark=WEIGHTS, inputs=inputs)
     if (args.source / WEIGHTS).is_file():
         raise UserError(f"{args.source} is a folder of Hugging Face already")
     # transformers takes seconds to import, and a mistake in the flags should not.
@@ -131,7 +132,8 @@ def to_graphs(args: argparse.Namespace) -> None:
     """Write a checkpoint's networks as files of ONNX or of torch.export."""
     refuse_given(args, (*_CARD, *_SEARCH), "needs --to hf")
     overwrite = bool(args.overwrite)
-    check_destination(args.target, overwrite=overwrite, mark=FACTS)
+    inputs = args.source, args.data
+    check_destination(args.target, overwrite=overwrite, mark=FACTS, inputs=inputs)
     from selfattn_tasks.exported.networks import export
     from selfattn_tasks.saved import find_checkpoint
 

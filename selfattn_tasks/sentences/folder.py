@@ -21,7 +21,6 @@ from .record import Example, Kind, read_examples
 from .tokens import Tokens
 
 META, FOLDS, WORDS, VECTORS, ALL = "meta.json", "folds.json", "dict.txt", "vectors.npz", "all.jsonl"
-PARTS = "*.jsonl"
 VERSION = 1
 _ADVICE = "; give a folder that `selfattn prepare sentences` wrote"
 
@@ -123,7 +122,7 @@ class Folder:
             return [rows[position] for position in self.positions(split, fold)]
         path = self.path / f"{split}.jsonl"
         if not path.is_file():
-            there = ", ".join(sorted(file.stem for file in self.path.glob(PARTS)))
+            there = ", ".join(sorted(file.stem for file in self.path.glob("*.jsonl")))
             raise UserError(f"{self.path} has no part {split!r}; there are: {there}")
         return list(read_examples(path, self.kind))
 

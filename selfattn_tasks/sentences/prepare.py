@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +19,7 @@ from ..folder import check_destination, hashes, new_folder
 from ..words.embeddings import read_vectors
 from ..words.vocabulary import by_frequency, overlaps, percent_unknown, write_symbols
 from . import counts
-from .folder import ALL, FOLDS, META, PARTS, VECTORS, VERSION, WORDS, words_of, write_vectors
+from .folder import ALL, FOLDS, META, VECTORS, VERSION, WORDS, words_of, write_vectors
 from .folds import draw_folds, draw_share
 from .formats.reading import read_all
 from .formats.source import Reading
@@ -114,7 +115,8 @@ def prepare(
         UserError: for a bad file or option.
     """
     options.check(files)
-    check_destination(destination, overwrite=overwrite, mark=PARTS)
+    given = itertools.chain(*files.values(), options.vectors)
+    check_destination(destination, overwrite=overwrite, mark=META, inputs=given)
     parts, whole, meta = _read(dict(files), options)
     numbers: list[int] = []
     if options.folds:
@@ -129,7 +131,7 @@ def prepare(
     meta |= _settings(options) | _described(parts, {word for word, _ in words}, options.kind)
     meta |= _overlaps(parts | whole, options)
     vectors = _vectors(parts, options, meta)
-    with new_folder(destination, overwrite=overwrite, mark=PARTS) as folder:
+    with new_folder(destination, overwrite=overwrite, mark=META) as folder:
         for name, examples in parts.items():
             with writing(folder / f"{name}.jsonl") as file:
                 file.writelines(f"{example.line()}\n".encode() for example in examples)

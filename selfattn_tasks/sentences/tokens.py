@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
 from sys import intern
@@ -34,6 +35,7 @@ _WORD = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+_JOINERS = ("\u200c", "\u200d")
 # At which the papers' code splits words further.
 _INSIDE = re.compile("([-\u2212\u2014\u2013/~\"'\u00b0])")
 
@@ -65,6 +67,21 @@ class Tokens:
         return tuple(intern(word.lower() if self.lowercase else word) for word in words)
 
 
+def _with_marks(text: str) -> list[str]:
+    """The words of a text; vowel signs, accents and joiners belong to theirs."""
+    words: list[str] = []
+    end, inside = -1, False
+    for found in _WORD.finditer(text):
+        mark = found[0] in _JOINERS or unicodedata.category(found[0][0]).startswith("M")
+        joined = mark or (inside and found[0][0].isalnum())
+        if found.start() == end and joined and words[-1][0].isalnum():
+            words[-1] += found[0]
+        else:
+            words.append(found[0])
+        end, inside = found.end(), mark
+    return words
+
+
 @lru_cache(maxsize=4096)  # a premise has several hypotheses
 def _words(text: str, lowercase: bool, split_words: bool) -> tuple[str, ...]:
     if not (text.isascii() and text.isprintable()):
@@ -76,7 +93,7 @@ def _words(text: str, lowercase: bool, split_words: bool) -> tuple[str, ...]:
     if "'" in text:
         text = _NOT.sub(lambda found: " " + found[0].replace(" ", ""), text)
         text = _CLITIC.sub(r" \g<0>", text)
-    words = _WORD.findall(text)
+    words = _WORD.findall(text) if text.isascii() else _with_marks(text)
     if split_words:
         words = [part for word in words for part in _INSIDE.split(word) if part]
     return tuple(map(intern, words))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,7 +78,8 @@ def prepare(
             word.
     """
     options = options or Options()
-    check_destination(destination, overwrite=overwrite, mark=LABELS)
+    given = itertools.chain(*files.values())
+    check_destination(destination, overwrite=overwrite, mark=LABELS, inputs=given)
     sentences: dict[str, list[Sentence]] = {}
     for name, paths in files.items():
         sentences[name] = conll.read(*paths, form=options.form, word_column=options.word_column)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import re
@@ -121,7 +122,8 @@ def prepare(
     Raises:
         UserError: for every mistake in flags or files.
     """
-    check_destination(destination, overwrite=overwrite, mark=SUMMARY)
+    given = itertools.chain(pair or (), *(splits or {}).values())
+    check_destination(destination, overwrite=overwrite, mark=SUMMARY, inputs=given)
     if (splits is None) == (pair is None):
         raise UserError(
             "give either files for train, valid and test, or one pair of files to split"

@@ -15,6 +15,7 @@ _MOJIBAKE = re.compile(
     "[\u00c2\u00c3][\u0080-\u00bf]|\u00c3[\u0178\u201e\u2013\u0153]|\u00e2\u20ac"
 )
 _ENTITY = re.compile(r"&(?:quot|amp|lt|gt|apos|nbsp|#\d+|#[xX][0-9a-fA-F]+);")
+_SPECIAL = re.compile("</?s>|<unk>")
 
 
 def suspicions(inputs: Mapping[str, ParallelText]) -> list[str]:
@@ -56,6 +57,11 @@ def suspicions(inputs: Mapping[str, ParallelText]) -> list[str]:
                 found.append(
                     f"{path}: lines with entities such as &quot;: {len(escaped):,}, the first is "
                     f"{escaped[0]}; put the characters in their place"
+                )
+            if marked := _lines(bool(_SPECIAL.search(line)) for line in lines):
+                found.append(
+                    f"{path}: lines with <s>, </s> or <unk>, which SentencePiece takes for its "
+                    f"own: {len(marked):,}, the first is {marked[0]}; remove these marks"
                 )
     return found
 

@@ -36,7 +36,7 @@ def learn(
     """Learn a vocabulary and write ``PREFIX.model`` and ``PREFIX.vocab``; deterministic.
 
     The text is not normalised further, so that decoding restores it exactly, and every character
-    of it gets a piece.
+    of it gets a piece, unless it only occurs in ``<s>``, ``</s>`` or ``<unk>``.
 
     Args:
         sentences: clean training text of both languages.

@@ -243,7 +243,10 @@ def test_a_temperature_is_fitted_and_stored(trained, corpus, run_cli, tmp_path):
     assert "finds predicates only" in sentence(done, "average_checkpoints.py")
     assert Predictor.load(small).temperature == fitted.temperature  # the old file is left
     conll.write_props(tmp_path / "gold.props", read)
+    bare = [conll.Sentence(s.words) for s in read]
+    conll.write_columns(tmp_path / "bare.conll", bare)
     for file, output, message in (
+        (tmp_path / "bare.conll", again, "has no predicate; give annotated sentences"),
         (tmp_path / "gold.props", again, "which has no words; give a file with both"),
         (gold, gold, "is one of the inputs, which would be lost"),
     ):

@@ -101,6 +101,23 @@ def test_a_class_of_the_test_set_alone_is_none_of_the_network(prepare, place):
     assert "test has labels that training never shows: 2" in done.stdout
 
 
+def test_what_is_read_is_never_replaced(prepare, place):
+    line = "--task nli --train @train --valid @valid --overwrite"
+    (place / "corpus" / "more.jsonl").touch()
+    refused(prepare(line, dest="corpus"), place, "corpus holds something else (no meta.json)")
+    (place / "corpus" / "meta.json").touch()
+    message = "corpus/train, one of the inputs, lies in the destination corpus and would be lost"
+    for dest in ("corpus", "."):
+        (place / "meta.json").touch()
+        done = prepare(line, dest=dest)
+        assert (
+            done.returncode == 2 and message.replace("tion corpus", f"tion {dest}") in done.stderr
+        )
+    assert sorted(path.name for path in (place / "corpus").iterdir()) == sorted(
+        ["train", "valid", "classes", "vectors", "trees", "more.jsonl", "meta.json"]
+    )
+
+
 def test_folds(prepare, place):
     assert prepare("--task classification --train @classes --folds 4 --seed 3").returncode == 0
     done = prepare("--task classification --train @classes --folds 4 --seed 3", dest="again")

@@ -98,6 +98,10 @@ def test_the_options(prepare, corpus):
     (corpus.parent / "of-another-task" / "meta.json").touch()
     done = prepare("--overwrite", dest="of-another-task")
     assert "of-another-task holds something else (no dict.label.txt)" in done.stderr
+    (corpus / "dict.label.txt").touch()
+    done = prepare("--overwrite", dest=corpus)
+    assert "one of the inputs, lies in the destination" in done.stderr and done.returncode == 2
+    (corpus / "dict.label.txt").unlink()
     assert (corpus.parent / "data" / "dict.word.txt").read_text() == "tea 2\nwe 2\n"
 
 

@@ -278,6 +278,13 @@ def test_what_is_refused(tmp_path):
         export("--to", "fairseq", path, tmp_path / "x")
     (tmp_path / "run.json").unlink()
     export("--to", "hf", path, folder, "--overwrite")
+    inside = folder / "model.pt"
+    shutil.copy(path, inside)
+    for form, mark in (("hf", "model.safetensors"), ("torch", "export.json")):
+        (folder / mark).touch()
+        with pytest.raises(UserError, match="model.pt, one of the inputs, lies in the destination"):
+            export("--to", form, inside, folder, "--overwrite")
+    inside.unlink()
     for words in (("hf", path, tmp_path / "x"), ("fairseq", folder, tmp_path / "x")):
         with pytest.raises(SystemExit):
             export("--to", *words, "--beam", 3)

@@ -50,7 +50,8 @@ def build(
     Raises:
         UserError: naming everything that is missing, or the first section that does not fit.
     """
-    check_destination(destination, overwrite=overwrite, mark=MARK)
+    given = [treebank, *archives]
+    check_destination(destination, overwrite=overwrite, mark=MARK, inputs=given)
     members = read_archives(archives)
     folders = _find_all(treebank, members, archives)
     spelling = spelling_of(members)

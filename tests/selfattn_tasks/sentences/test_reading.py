@@ -121,6 +121,13 @@ def test_trec_in_latin_1(tmp_path):
     assert fine.examples[0].target == "DESC:manner"
 
 
+def test_a_row_of_empty_cells_is_an_example(tmp_path):
+    path = write(tmp_path / "pairs.tsv", b"sentence_A\tsentence_B\nA b\tC d\n\t\nE f\tG h\n\n")
+    corpus = read(path, Kind.RELATEDNESS, Reading(labelled=False))
+    assert [e.sentences[0] for e in corpus.examples] == [("a", "b"), (), ("e", "f")]
+    assert corpus.dropped == {"blank lines": 1}
+
+
 def test_a_digit_and_a_text_where_empty_sentences_are_examples(name):
     corpus = read(name(CR), Kind.CLASSIFICATION)
     assert [example.target for example in corpus.examples] == ["1", "0", "0", "1"]

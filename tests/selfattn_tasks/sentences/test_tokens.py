@@ -48,6 +48,9 @@ def test_raw_and_tokenised_text_gives_the_same_words(tokenised):
         ("-L\u017fB- tea", "[ tea"),
         ("I'd've", "i 'd 've"),
         ("in 'the' can't", "in ' the ' ca n't"),
+        ("\u0939\u093f\u0928\u094d\u0926\u0940", "\u0939\u093f\u0928\u094d\u0926\u0940"),
+        ("x\u0304, \u0130z!\u0301a", "x\u0304 , i\u0307z ! \u0301 a"),
+        ("\u0645\u06cc\u200c\u062e \U0001f600\ufe0f", "\u0645\u06cc\u200c\u062e \U0001f600 \ufe0f"),
     ],
 )  # fmt: skip
 def test_words(text, words):

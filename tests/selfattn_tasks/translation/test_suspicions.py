@@ -63,6 +63,12 @@ def test_utf8_read_as_latin1(line, codec):
     assert "): 1, the first is 3;" in warning
 
 
+@pytest.mark.parametrize("mark", ["<s>", "</s>", "<unk>"])
+def test_marks_of_sentences(mark):
+    (warning,) = found([*PAIRS, (f"the {mark}cat sees", "die Katze sieht")])
+    assert warning.startswith("train.en: lines with <s>, </s> or <unk>, which SentencePiece")
+
+
 @pytest.mark.parametrize("entity", ["&quot;", "&#39;", "&#x27;", "&amp;"])
 def test_entities(entity):
     (warning,) = found([*PAIRS, (f"the {entity}cat{entity} sees", "die Katze sieht")])
