@@ -41,6 +41,12 @@ def sample(mask):
     return layers.build_attention("resa", 8, 2).head_sampler(x, mask)
 
 
+def predictor_of(labels):
+    made = predictor.Predictor([])
+    made.labels = labels
+    return made
+
+
 # How to call each entry point with a mask; layers listed in ATTENTIONS need no line.
 CALLS = (
     {
@@ -79,8 +85,8 @@ CALLS = (
         "srl.tagger.confidence.with_confidence": lambda m: confidence.with_confidence(
             [], scores, m, labels
         ),
-        "srl.tagger.predictor.Predictor.decoded": lambda m: predictor.Predictor([]).decoded(
-            [], scores, m, "argmax"
+        "srl.tagger.predictor.Predictor.decoded": lambda m: predictor_of(labels).decoded(
+            [srl.Proposition(0, "", ())] * 2, scores, m, "argmax"
         ),
         "srl.tagger.predicates.places": lambda m: predicates.places(scores[..., 0], m),
         "srl.tagger.sublayer.ContextSublayer.forward": lambda m: sublayer.ContextSublayer(
