@@ -17,6 +17,7 @@ _CLI = "fairseq_cli"  # the folder of fairseq's commands
 _FROM_WORKER = re.compile(r"^selfattn\.errors\.UserError: (.+?)\s*\Z", re.MULTILINE | re.DOTALL)
 # What fairseq/registry.py says of a choice without a default, and hydra of a number without one.
 _MISSING = re.compile(r"(\w+) is required!|Error merging override (?:\w+\.)?(\w+)=null")
+_OWN = re.compile(r"^--|requires a FairseqMultiModel architecture")
 # How gloo says that the process at the other end of a connection is gone.
 _LOST = re.compile(r"gloo/transport/.*(?:[Cc]onnection|Broken pipe)", re.DOTALL)
 
@@ -70,8 +71,10 @@ def explain(error: BaseException) -> str | None:
     if missing := _MISSING.fullmatch(str(error)):
         flag = (missing[1] or missing[2]).replace("_", "-")
         return f"--{flag} is missing: fairseq has no default for it"
-    if isinstance(error, ValueError) and str(error).startswith("--"):  # fairseq's, of its flags
+    if isinstance(error, ValueError) and _OWN.search(str(error)):  # fairseq's, of its flags
         return str(error)
+    if isinstance(error, ImportError) and "Please install" in str(error):  # fairscale
+        return " ".join(str(error).split())
     if type(error).__name__ == "ProcessRaisedException":  # torch.multiprocessing.spawn
         match = _FROM_WORKER.search(str(error))
         return match.group(1) if match else None

@@ -6,6 +6,7 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from fairseq import options, tasks
@@ -91,6 +92,14 @@ def check_named_files(flags: Namespace) -> None:
         path = getattr(flags, name, None)
         if path and "://" not in path and not os.path.isfile(path):  # fairseq fetches others
             raise UserError(f"{option(name)} {path}: there is no such file")
+    typed = getattr(flags, "input", "-")  # of fairseq-interactive
+    if typed != "-" and not os.path.isfile(typed):
+        raise UserError(f"--input {typed}: there is no such file")
+    if getattr(flags, "write_checkpoints_asynchronously", False) and find_spec("iopath") is None:
+        raise UserError(
+            "--write-checkpoints-asynchronously needs iopath: install it with `pip install "
+            "iopath`, or leave the flag out"
+        )
     detok = getattr(flags, "eval_bleu_detok", None)
     if detok not in (None, *TOKENIZER_REGISTRY):
         raise UserError(
@@ -133,17 +142,23 @@ def check_criterion(flags: Namespace) -> None:
 
     They would do nothing, read another file, or end in a traceback. Fix: say so.
     """
-    criterion = getattr(flags, "criterion", None)
     task = getattr(flags, "task", None)
-    needed = _TASKS.get(str(criterion), task)
-    if task != needed:
+    for name in ("criterion", "supervised_criterion"):
+        criterion = getattr(flags, name, None)
+        needed = _TASKS.get(str(criterion), task)
+        if task != needed:
+            raise UserError(
+                f"{option(name)} {criterion} does not fit --task {task}; it is for --task {needed}"
+            )
+    if task == "srl_tagging" and getattr(flags, "sentence_avg", False):
         raise UserError(
-            f"--criterion {criterion} does not fit --task {task}; it is for --task {needed}"
-        )
-    if criterion in ("bio_tagging", "bio_crf") and getattr(flags, "sentence_avg", False):
-        raise UserError(
-            f"--sentence-avg does not fit --criterion {criterion}, whose loss is a mean over "
+            f"--sentence-avg does not fit --criterion {flags.criterion}, whose loss is a mean over "
             "words; leave it out"
+        )
+    if task in _CRITERIONS and getattr(flags, "combine_valid_subsets", None):
+        raise UserError(
+            f"--combine-valid-subsets does not fit --task {task}; name the sets, such as "
+            "--valid-subset valid,valid1"
         )
     subset = getattr(flags, "train_subset", "train")
     if getattr(flags, "scaffold", None) and subset != "train":

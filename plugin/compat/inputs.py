@@ -11,6 +11,7 @@ import torch
 from fairseq import tasks, utils
 from fairseq.data import FairseqDataset
 from fairseq.iterative_refinement_generator import IterativeRefinementGenerator
+from fairseq.search import DiverseBeamSearch
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.tasks import FairseqTask, translation
 
@@ -190,6 +191,21 @@ def explain_small_batch(original: Any, self: FairseqDataset, *args: Any, **kwarg
             f"--max-tokens is {limit}, but the longest sentence has {longest} tokens: raise "
             "--max-tokens, or drop sentences of that length"
         ) from error
+
+
+@wrap(SequenceGenerator, "_generate")
+def number_rows(
+    original: Any, self: SequenceGenerator, sample: dict[str, Any], *args: Any, **kwargs: Any
+) -> Any:
+    """Give diverse beam search the rows of a batch, not its sentences' places in the data.
+
+    Break: fairseq/search.py, DiverseBeamSearch, counts overlaps by row and looks them up by
+    ``sample["id"]``: other sentences' overlaps, or an IndexError. Fix: without ids,
+    fairseq/sequence_generator.py numbers the rows itself.
+    """
+    if isinstance(self.search, DiverseBeamSearch):
+        sample = {name: value for name, value in sample.items() if name != "id"}
+    return original(self, sample, *args, **kwargs)
 
 
 @wrap(SequenceGenerator, "generate")

@@ -31,6 +31,7 @@ _KEPT = 0.99
 BASELINES = ["none", "running_mean", "select_all"]
 REWARDS = ["log_p", "loss"]
 _LOGGED = ("reward", "policy_loss", "selected_heads", "selected_dependents", "selection_entropy")
+_COUNT = "policy_sentences"  # over which the others are sums
 
 
 @dataclass
@@ -193,8 +194,9 @@ class PolicyGradientCriterion(SummingCriterion):
         """
         words = sample["target"].ne(self.supervised.padding_idx).view(len(costs), -1).sum(1)
         choices = [choice for layer in layers if (choice := layer.take_choice()) is not None]
-        if not choices:  # no such layer, or all of them dropped
-            return costs.new_zeros(()), {}
+        if not choices:  # all layers dropped; processes add up figures of the same names
+            nothing = costs.new_zeros(())
+            return nothing, dict.fromkeys(_LOGGED, nothing) | {_COUNT: 0}
         lengths = sample.get("lengths")
         heads, dependents = (
             torch.stack([_mean(choice[i].share, lengths, costs) for choice in choices]).mean(0)
@@ -221,7 +223,7 @@ class PolicyGradientCriterion(SummingCriterion):
         ).mean(0)
         sums = (reward, policy, heads, dependents, entropy)
         figures = {n: t.detach().sum() for n, t in zip(_LOGGED, sums, strict=True)}
-        return policy.sum(), figures
+        return policy.sum(), figures | {_COUNT: len(costs)}
 
     def _baseline(self, layers: list[ReSA], reward: Tensor) -> float:
         """What to subtract from the rewards; moves on while training.
@@ -247,8 +249,9 @@ class PolicyGradientCriterion(SummingCriterion):
         for name in SUPERVISED:
             if any(f"supervised_{name}" in log for log in logging_outputs):
                 CRITERION_REGISTRY[name].reduce_metrics(logging_outputs)
-        for name in _LOGGED:
-            log_mean(logging_outputs, name, over="nsentences")
+        if sum(log.get(_COUNT, 0) for log in logging_outputs):
+            for name in _LOGGED:
+                log_mean(logging_outputs, name, over=_COUNT)
 
 
 def _mean(values: Tensor, lengths: Tensor | None, costs: Tensor) -> Tensor:

@@ -161,6 +161,8 @@ class SentencesTask(FairseqTask):
             UserError: if there is no such part, it is broken, or a label of training is unknown.
         """
         examples = self.folder.examples(split, self.cfg.fold)
+        if not examples:
+            raise UserError(f"{self.folder.path} has no example in its set {split}")
         training = is_training(split, kwargs)
         if training and self.cfg.max_length is not None:
             longest = self.cfg.max_length

@@ -100,6 +100,14 @@ PARSED = {
         "--update-freq 0 is not allowed; it must be at least 1",
     ),
     "a rate that climbs": (("--lr", "-0.1"), "--lr -0.1 is not allowed; it must be at least 0"),
+    "checkpoints beside the training without the package for it": (
+        ("--write-checkpoints-asynchronously",),
+        "--write-checkpoints-asynchronously needs iopath: install it with `pip install iopath`",
+    ),
+    "the supervised criterion of another task": (
+        ("--criterion", "policy_gradient", "--supervised-criterion", "sentence_relatedness"),
+        "--supervised-criterion sentence_relatedness does not fit --task translation; it is for",
+    ),
     "the criterion of another task": (
         ("--criterion", "bio_tagging"),
         "--criterion bio_tagging does not fit --task translation; it is for --task srl_tagging",

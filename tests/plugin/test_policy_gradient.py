@@ -11,6 +11,8 @@ import torch
 pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
+from fairseq.logging import metrics  # noqa: E402
+
 import plugin  # noqa: E402, F401 - registers everything
 from plugin.criterions.policy_gradient import (  # noqa: E402
     PolicyGradientConfig,
@@ -267,6 +269,22 @@ def test_the_reward_is_the_log_probability_whatever_the_loss():
             torch.testing.assert_close(reward, log_p)
         else:
             assert (reward - log_p).abs() > 0.1
+
+
+def test_a_batch_whose_layers_were_all_dropped_counts_for_nothing():
+    """By --encoder-layerdrop: with the names of other batches, and outside of their means."""
+    criterion, model = built(select_all_updates=0), Reward()
+    sample = {"net_input": {"x": torch.randn(3, 6, 8)}, "target": torch.randint(5, (3, 6))}
+    usual = criterion(model, sample)[2]
+    model.layer.take_choice = lambda: None
+    dropped = criterion(model, sample)[2]
+    assert dropped.keys() == usual.keys()
+    for logs, mean in (([usual, dropped], usual["reward"] / 3), ([dropped], None)):
+        with metrics.aggregate() as found:
+            PolicyGradientCriterion.reduce_metrics(logs)
+        assert found.get_smoothed_values().get("reward") == (
+            None if mean is None else pytest.approx(mean.item(), abs=1e-4)
+        )
 
 
 @pytest.mark.parametrize("baseline", ["none", "select_all"])

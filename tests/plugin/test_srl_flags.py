@@ -79,6 +79,8 @@ def build(data):
         ("--criterion bio_crf", "--eval-decoder argmax does not fit --criterion bio_crf"),
         ("--criterion bio_crf --target predicates", "predicates does not fit --criterion bio_crf"),
         ("--sentence-avg", "--sentence-avg does not fit --criterion bio_tagging"),
+        ("--criterion policy_gradient --sentence-avg", "--sentence-avg does not fit --criterion p"),
+        ("--combine-valid-subsets", "--combine-valid-subsets does not fit --task srl_tagging"),
         ("--scaffold x --train-subset valid", "--train-subset valid does not fit --scaffold"),
         ("--tune-features", "--tune-features needs --features FOLDER"),
         ("--features none", "--features none is not a folder"),

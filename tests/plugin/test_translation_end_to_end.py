@@ -116,6 +116,20 @@ def test_a_sentence_does_not_depend_on_its_batch_mates(trained, prepared, run_cl
         assert found["20"][number] == (pytest.approx(score, abs=1e-4), words)
 
 
+def test_diverse_beam_search_compares_a_sentence_with_itself(trained, prepared, run_cli):
+    """Whatever is in its batch, and wherever it stands in the data."""
+    folder, _ = trained("mtsa")
+    found = {}
+    for size in ("1", "7"):
+        flags = ["--user-dir", "plugin", "--cpu", "--path", folder / "checkpoint_best.pt"]
+        flags += ["--beam", "4", "--nbest", "4", "--max-len-b", "10", "--batch-size", size]
+        flags += ["--diverse-beam-groups", "2", "--diverse-beam-strength", "0.3"]
+        done = run_cli(["-m", "fairseq_cli.generate", prepared / "data-bin", *flags])
+        assert done.returncode == 0, done.stderr
+        found[size] = sorted(re.findall(r"^H-(\d+)\t\S+\t(.*)$", done.stdout, flags=re.MULTILINE))
+    assert len(found["1"]) == 80 and found["1"] == found["7"]
+
+
 def test_averaged_checkpoints(trained, run_cli, tmp_path):
     folder, _ = trained("mtsa")
     inputs = [folder / "checkpoint2.pt", folder / "checkpoint3.pt"]
