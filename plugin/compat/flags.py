@@ -93,7 +93,7 @@ def check_named_files(flags: Namespace) -> None:
         if path and "://" not in path and not os.path.isfile(path):  # fairseq fetches others
             raise UserError(f"{option(name)} {path}: there is no such file")
     typed = getattr(flags, "input", "-")  # of fairseq-interactive
-    if typed != "-" and not os.path.isfile(typed):
+    if typed != "-" and not os.path.exists(typed):
         raise UserError(f"--input {typed}: there is no such file")
     if getattr(flags, "write_checkpoints_asynchronously", False) and find_spec("iopath") is None:
         raise UserError(
