@@ -89,7 +89,7 @@ def check_destination(
         destination: as for :func:`new_folder`.
         overwrite: as for :func:`new_folder`.
         mark: as for :func:`new_folder`.
-        inputs: what the command reads, without None.
+        inputs: what the command reads; None stands for nothing.
 
     Raises:
         UserError: if it must not be replaced, holds one of the inputs, or cannot be made.

@@ -187,16 +187,19 @@ def check_picture(output: Path) -> None:
 
 
 def _draw_loss(panel: Any, runs: Mapping[str, Curves]) -> None:
+    alone = len(runs) == 1
     for style, (name, curves) in zip(lines(len(runs)), runs.items(), strict=True):
-        lead = f"{name}: " if len(runs) > 1 else ""
+        validation = curves.valid.get("loss")
         if curves.train_loss:
+            label = "training" if alone else "" if validation else name
+            style_of_training = style | {"marker": ""}
             panel.plot(
                 *zip(*curves.train_loss, strict=True),
-                **style | {"marker": ""}, linewidth=1, alpha=0.5, label=f"{lead}training",
+                **style_of_training, linewidth=1, alpha=0.5, label=label,
             )  # fmt: skip
-        _draw_validation(panel, curves.valid.get("loss"), style, f"{lead}validation")
+        _draw_validation(panel, validation, style, "validation" if alone else name)
     panel.set_ylabel("loss")
-    panel.set_title("loss", fontsize=11)
+    panel.set_title("loss" if alone else "loss (thin lines: training)", fontsize=11)
     panel.legend(frameon=False)
 
 

@@ -113,10 +113,14 @@ def test_pictures(tmp_path, ending, start):
 
 def test_the_legend_names_the_runs(tmp_path):
     pytest.importorskip("matplotlib")
-    plot({"first": CURVES, "second": CURVES}, tmp_path / "c.svg", "a title")
+    several = {"first": CURVES, "second": CURVES, "third": Curves(train_loss=[(5, 9.0)])}
+    plot(several, tmp_path / "c.svg", "a title")
     text = (tmp_path / "c.svg").read_text()
-    for words in ("first: training", "second: validation", "updates", "BLEU", "a title"):
+    for words in (*several, "loss (thin lines: training)", "updates", "BLEU", "a title"):
         assert words in text
+    plot({"alone": CURVES}, tmp_path / "c.svg")
+    text = (tmp_path / "c.svg").read_text()
+    assert "training" in text and "validation" in text and "thin" not in text
 
 
 def test_each_task_s_validation_scores_are_drawn(tmp_path):
