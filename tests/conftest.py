@@ -18,7 +18,7 @@ import torch
 from selfattn_experiments.commands.verbs import VERBS
 from tests import preloaded
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = preloaded.ROOT
 
 RunCli = Callable[..., subprocess.CompletedProcess[str]]
 

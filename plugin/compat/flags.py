@@ -79,7 +79,7 @@ def _is_pair(betas: Any) -> bool:
 
 @check_flags
 def check_named_files(flags: Namespace) -> None:
-    """Refuse a file that is missing and JSON that is none where a flag names it.
+    """Refuse a file or a package that is missing, and JSON that is none, where a flag names it.
 
     Break: fairseq's commands end in a traceback, some after the data is loaded. Fix: look first.
     """

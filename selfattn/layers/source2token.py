@@ -46,7 +46,7 @@ class Source2Token(nn.Module):
     ) -> None:
         super().__init__()
         check_integer("inputs", inputs)
-        if check_integer("heads", heads) > inputs or inputs % heads:
+        if inputs % check_integer("heads", heads):
             raise UserError(f"heads {heads} does not divide inputs {inputs}; choose a divisor")
         self.inputs, self.heads = inputs, heads
         self.scores = Source2TokenScores(

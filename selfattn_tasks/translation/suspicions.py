@@ -10,12 +10,25 @@ from ..text import Pair, ParallelText
 
 # Above this share of all pairs, copies and swapped sides are no longer isolated accidents.
 _MANY = 0.05
-# UTF-8 read as Latin-1 or Windows-1252: two characters for one, the first of them C2, C3 or E2.
-_MOJIBAKE = re.compile(
-    "[\u00c2\u00c3][\u0080-\u00bf]|\u00c3[\u0178\u201e\u2013\u0153]|\u00e2\u20ac"
+# What lines should not hold, in words, and what to do about it.
+_ODD_LINES = (
+    (
+        # Or as Windows-1252: two characters for one, the first of them C2, C3 or E2.
+        re.compile("[\u00c2\u00c3][\u0080-\u00bf]|\u00c3[\u0178\u201e\u2013\u0153]|\u00e2\u20ac"),
+        "that look like UTF-8 read as Latin-1 ('\u00c3\u00a4' for '\u00e4')",
+        "convert them again",
+    ),
+    (
+        re.compile(r"&(?:quot|amp|lt|gt|apos|nbsp|#\d+|#[xX][0-9a-fA-F]+);"),
+        "with entities such as &quot;",
+        "put the characters in their place",
+    ),
+    (
+        re.compile("</?s>|<unk>"),
+        "with <s>, </s> or <unk>, which SentencePiece takes for its own",
+        "remove these marks",
+    ),
 )
-_ENTITY = re.compile(r"&(?:quot|amp|lt|gt|apos|nbsp|#\d+|#[xX][0-9a-fA-F]+);")
-_SPECIAL = re.compile("</?s>|<unk>")
 
 
 def suspicions(inputs: Mapping[str, ParallelText]) -> list[str]:
@@ -48,21 +61,11 @@ def suspicions(inputs: Mapping[str, ParallelText]) -> list[str]:
             )
         for side, path in enumerate((text.source, text.target)):
             lines = [pair[side] for pair in text.pairs]
-            if misread := _lines(bool(_MOJIBAKE.search(line)) for line in lines):
-                found.append(
-                    f"{path}: lines that look like UTF-8 read as Latin-1 ('\u00c3\u00a4' for "
-                    f"'\u00e4'): {len(misread):,}, the first is {misread[0]}; convert them again"
-                )
-            if escaped := _lines(bool(_ENTITY.search(line)) for line in lines):
-                found.append(
-                    f"{path}: lines with entities such as &quot;: {len(escaped):,}, the first is "
-                    f"{escaped[0]}; put the characters in their place"
-                )
-            if marked := _lines(bool(_SPECIAL.search(line)) for line in lines):
-                found.append(
-                    f"{path}: lines with <s>, </s> or <unk>, which SentencePiece takes for its "
-                    f"own: {len(marked):,}, the first is {marked[0]}; remove these marks"
-                )
+            for pattern, what, advice in _ODD_LINES:
+                if odd := _lines(bool(pattern.search(line)) for line in lines):
+                    found.append(
+                        f"{path}: lines {what}: {len(odd):,}, the first is {odd[0]}; {advice}"
+                    )
     return found
 
 
