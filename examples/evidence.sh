@@ -19,6 +19,10 @@ for record in "$from"/*/run.json; do
     kept=$to/$(basename "$run")
     count=$((count + 1))
     [ "$1" = save ] || [ ! -e "$kept/run.json" ] || continue # done there: never overwritten
+    if [ "$1" = restore ] && [ -e "$kept/config.json" ] && ! cmp -s "$run/config.json" "$kept/config.json"; then
+        echo "$kept is another training's, so it is left as it is" >&2
+        continue
+    fi
     mkdir -p "$kept"
     # Also where run.json is the same: published.sh adds predictions to runs that are done.
     cp "$run/config.json" "$run"/*.{hyp,props,tsv}{,.gz} "$kept"

@@ -10,6 +10,7 @@ its progress itself, because tqdm is among the packages that it installs.
 """
 
 import argparse
+import fcntl
 import hashlib
 import json
 import os
@@ -19,8 +20,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Iterator, NamedTuple
 
 from _setup_checks import SetupError, check_compiler, check_disk, check_python, check_venv_module
 
@@ -181,6 +183,21 @@ def run_quietly(command: "list[str]", log: Path, label: str) -> "tuple[int, str]
     return child.returncode, log.read_text(errors="replace")
 
 
+@contextmanager
+def locked(folder: Path) -> "Iterator[None]":
+    """Wait until no other process installs into this folder."""
+    descriptor = os.open(str(folder), os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("waiting for another make, which is installing ...", flush=True)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def make_venv(venv: Path, label: str) -> None:
     """Make the environment, or mend one that does not run."""
     logs = venv / ".selfattn"
@@ -261,7 +278,8 @@ def main(argv: "list[str] | None" = None) -> int:
             state["done"].get(step.name) == step.fingerprint() for step in steps
         ):
             return 0
-        install(venv, steps, chosen)
+        with locked(venv.parent):
+            install(venv, steps, chosen)
     except (SetupError, OSError) as error:
         print(f"setup_env.py: error: {error}", file=sys.stderr)
         return 1

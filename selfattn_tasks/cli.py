@@ -88,6 +88,7 @@ def run(main: Callable[[], int | None], prog: str | None = None) -> NoReturn:
         prog: the name shown before the message. Default: the script's file name.
     """
     name = prog or Path(sys.argv[0]).name
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - closed by the caller: 2>&-
     # The default action of SIGTERM ends Python at once and leaves temporary folders behind.
     signal.signal(signal.SIGTERM, _terminated)
     try:

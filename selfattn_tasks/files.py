@@ -20,7 +20,7 @@ from selfattn.errors import UserError
 
 
 @contextmanager
-def writing(path: str | os.PathLike[str], temporary: str | None = None) -> Iterator[IO[bytes]]:
+def writing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a file that appears under its name when the block ends well.
 
     A regular file is at any time the old or the whole new one, after a power failure too, and keeps
@@ -28,9 +28,8 @@ def writing(path: str | os.PathLike[str], temporary: str | None = None) -> Itera
     descriptors (``/dev/null``, ``/dev/stdout``, ``>(command)``) get the bytes at the end.
 
     Args:
-        path: the file.
-        temporary: its name while it is written, in the same folder. Default: a
-            hidden name with the number of the process.
+        path: the file. While it is written it is ``.PATH.partial-PID``, which no error leaves
+            behind.
 
     Yields:
         IO[bytes]: opened for writing, and for seeking.
@@ -48,7 +47,7 @@ def writing(path: str | os.PathLike[str], temporary: str | None = None) -> Itera
                 with _opened(path) as sink:
                     shutil.copyfileobj(file, sink)
             return
-        partial = _partial(target, temporary)
+        partial = _partial(target)
         with partial.open("xb") as new:
             yield new
             new.flush()
@@ -161,8 +160,10 @@ def check_output_folder(flag: str, path: Path) -> None:
         path: the folder.
 
     Raises:
-        UserError: if a part of its path is a file, or it must not be written.
+        UserError: if a part of its path is a file, it begins with ~, or it must not be written.
     """
+    if str(path).startswith("~"):
+        raise UserError(f"{flag} is {path}, but only a shell replaces ~: write the path out")
     place = path.absolute()
     while not os.path.lexists(place):
         place = place.parent
@@ -172,6 +173,20 @@ def check_output_folder(flag: str, path: Path) -> None:
         os.rmdir(tempfile.mkdtemp(prefix=".partial-", dir=place))
     except OSError as error:
         raise UserError(f"{flag} is {path}, which cannot be written: {error.strerror}") from None
+
+
+def check_no_pipes(*paths: Path) -> None:
+    """Refuse a pipe or another stream among inputs that are read more than once.
+
+    Args:
+        *paths: files or folders, there or not.
+
+    Raises:
+        UserError: if one can be read only once.
+    """
+    for path in paths:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise UserError(f"{path} is no regular file, but is read more than once: give a file")
 
 
 def regular_target(path: Path) -> Path | None:
@@ -221,10 +236,10 @@ def _opened(path: Path) -> IO[bytes]:
     return os.fdopen(os.dup(number), "wb")
 
 
-def _partial(target: Path, name: str | None = None) -> Path:
+def _partial(target: Path) -> Path:
     """A free name beside ``target``; what an earlier process left under it is removed."""
     # Cut: the longest names that file systems take have 255 bytes.
-    partial = target.with_name(name or f".{target.name[:50]}.partial-{os.getpid()}")
+    partial = target.with_name(f".{target.name[:50]}.partial-{os.getpid()}")
     partial.unlink(missing_ok=True)
     return partial
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from selfattn.errors import UserError
 
-from .files import check_output_folder
+from .files import check_no_pipes, check_output_folder
 from .text import NUMBER
 
 
@@ -41,6 +41,7 @@ def new_folder(destination: Path, *, overwrite: bool = False, mark: str) -> Iter
     partial.mkdir()
     try:
         yield partial
+        check_destination(destination, overwrite=overwrite, mark=mark)  # others work meanwhile
         old = destination.with_name(f".{destination.name}.old-{os.getpid()}")
         if destination.exists():
             destination.rename(old)
@@ -92,8 +93,11 @@ def check_destination(
         inputs: what the command reads; None stands for nothing.
 
     Raises:
-        UserError: if it must not be replaced, holds one of the inputs, or cannot be made.
+        UserError: if it must not be replaced, holds one of the inputs, or cannot be made; or if an
+            input is a pipe.
     """
+    given = [path for path in inputs if path is not None]
+    check_no_pipes(*given)
     if destination.is_symlink() or destination.exists():
         if not overwrite:
             raise UserError(
@@ -107,7 +111,7 @@ def check_destination(
                 "replaced"
             )
         root = Path(os.path.realpath(destination))
-        for path in filter(None, inputs):
+        for path in given:
             if Path(os.path.realpath(path)).is_relative_to(root):
                 raise UserError(
                     f"{path}, one of the inputs, lies in the destination {destination} and would "

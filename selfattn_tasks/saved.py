@@ -64,7 +64,7 @@ def write(state: Any, path: str | os.PathLike[str]) -> None:
 
     Args:
         state: what ``torch.save`` is to write.
-        path: the file. While it is written it is ``PATH.tmp``, which no error leaves behind.
+        path: the file, written as by :func:`selfattn_tasks.files.writing`.
 
     Raises:
         UserError: the disk is full.
@@ -96,8 +96,7 @@ def _writing(path: Path, needed: int) -> Iterator[IO[bytes]]:
     folder = os.path.dirname(os.path.realpath(path))
     free = shutil.disk_usage(folder).free if os.path.isdir(folder) else 0
     try:
-        # The plugin knows this name, and removes what a killed training leaves under it.
-        with writing(path, path.name + ".tmp") as file:
+        with writing(path) as file:
             yield file
     except Exception as error:
         full = _disk_full(error)

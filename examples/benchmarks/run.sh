@@ -17,9 +17,16 @@ bench() { # NAME SCRIPT FLAGS...: rows, tables and pictures; goes on after a ref
     shift 2
     echo "== $name" >&2
     # shellcheck disable=SC2086
+    code=0
     python "scripts/$script" --device "$device" --csv "$out/$name.csv" $plots "$@" \
-        > "$out/$name.tmp" || failed="$failed $name"
-    mv "$out/$name.tmp" "$out/$name.md"
+        > "$out/$name.tmp" || code=$?
+    [ $code -eq 0 ] || failed="$failed $name"
+    if [ $code -lt 128 ] && [ -s "$out/$name.tmp" ]; then # else it was stopped, or never began
+        mv "$out/$name.tmp" "$out/$name.md"
+    else
+        rm "$out/$name.tmp"
+    fi
+    [ $code -lt 128 ] || exit $code
 }
 
 if [ "$device" = cuda ]; then

@@ -7,7 +7,9 @@ raw=${1:?"usage: prepare.sh FOLDER_WITH_THE_RAW_TEXT [DEST] [VOCABULARY]"}
 halves=$(mktemp -d)
 trap 'rm -r "$halves"' EXIT
 for lang in en de; do
-    gzip -cdf "$raw/valid.$lang"* | awk -v folder="$halves" -v lang="$lang" \
+    file=$raw/valid.$lang
+    [ -e "$file" ] || file=$file.gz
+    gzip -cdf "$file" | awk -v folder="$halves" -v lang="$lang" \
         '{print > (folder "/" (NR % 2 ? "valid" : "test") "." lang)}'
 done
 "${PYTHON:-python}" "$here/../../scripts/prepare_translation.py" --source-lang en --target-lang de \

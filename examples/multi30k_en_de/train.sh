@@ -12,7 +12,7 @@ shift $(($# < 4 ? $# : 4))
 mkdir -p "$run"
 # 4 layers, 128 wide, feed-forward 256, 4 heads: the sizes of the published small model.
 # One process: fairseq would take every GPU that it sees, and with each the batch would grow.
-"${PYTHON:-python}" -m fairseq_cli.train "$data/data-bin" --user-dir "$here/../../plugin" \
+exec "${PYTHON:-python}" -m fairseq_cli.train "$data/data-bin" --user-dir "$here/../../plugin" \
     ${DEVICE_FLAGS---cpu} --distributed-world-size 1 --arch transformer_mtsa --encoder-attention "$attention" --seed "$seed" \
     --encoder-layers 4 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 \
     --encoder-attention-heads 4 --decoder-layers 4 --decoder-embed-dim 128 \

@@ -18,6 +18,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from selfattn_tasks import cli
+
 HERE = Path(__file__).resolve().parent
 SCRIPTS = HERE.parents[1] / "scripts"
 SYSTEMS = ("multihead", "mtsa", "biblosa", "lstm", "none")
@@ -144,8 +146,15 @@ def compare(name: str, systems: dict[str, tuple[str, str, str]]) -> None:
 
 
 def run(script: str, *words: str) -> None:
-    """A command of the project, or its exit code."""
-    code = subprocess.call([sys.executable, str(SCRIPTS / script), *words])
+    """A command of the project, which ends with this one; or its exit code."""
+    process = subprocess.Popen([sys.executable, str(SCRIPTS / script), *words])
+    try:
+        code = process.wait()
+    except BaseException as error:
+        if isinstance(error, SystemExit):  # SIGTERM; Ctrl-C reaches both
+            process.terminate()
+        process.wait()  # trainings need some seconds to end
+        raise
     if code:
         sys.exit(code)
 
@@ -181,4 +190,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    cli.run(main)

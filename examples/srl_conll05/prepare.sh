@@ -8,9 +8,13 @@ archives=${2:?$usage}
 dest=${3:-data-bin/conll05}
 python=${PYTHON:-python}
 # ANY_COUNTS=1 accepts other counts than the published ones.
-"$python" "$here/../../scripts/prepare_conll05.py" --treebank "$treebank" \
-    --archive "$archives/conll05st-release.tar.gz" "$archives/conll05st-tests.tar.gz" \
-    --dest "$dest.text" ${ANY_COUNTS:+--any-counts}
+if [ -e "$dest.text" ]; then # it appears whole or not at all
+    echo "taking the text that is already in $dest.text" >&2
+else
+    "$python" "$here/../../scripts/prepare_conll05.py" --treebank "$treebank" \
+        --archive "$archives/conll05st-release.tar.gz" "$archives/conll05st-tests.tar.gz" \
+        --dest "$dest.text" ${ANY_COUNTS:+--any-counts}
+fi
 "$python" "$here/../../scripts/prepare_srl.py" --train "$dest.text/train.conll" \
     --valid "$dest.text/dev.conll" --test "$dest.text/test.wsj.conll" \
     --test "$dest.text/test.brown.conll" --dest "$dest"

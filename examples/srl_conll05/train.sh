@@ -14,7 +14,7 @@ mkdir -p "$run"
 # The sizes (10 layers, 200 wide, 8 heads), dropouts and initialisers are the architecture's own.
 # 1.0 until update 400,000, then 0.5, from 500,000 on 0.25: as published.
 # One process: fairseq would take every GPU that it sees, and with each the batch would grow.
-"${PYTHON:-python}" -m fairseq_cli.train "$data" --user-dir "$here/../../plugin" \
+exec "${PYTHON:-python}" -m fairseq_cli.train "$data" --user-dir "$here/../../plugin" \
     ${DEVICE_FLAGS---cpu} --distributed-world-size 1 --task srl_tagging --arch "$arch" --seed "$seed" \
     --word-embeddings "$glove" --criterion bio_tagging --label-smoothing 0.1 \
     --optimizer adadelta --adadelta-rho 0.95 --adadelta-eps 1e-6 --clip-norm 1.0 \

@@ -7,8 +7,10 @@ usage="usage: published.sh RUNS GOLD_FOLDER"
 runs=${1:?$usage}
 gold=${2:?$usage}
 shopt -s nullglob
+count=0
 for record in "$runs"/*/run.json; do
     run=$(dirname "$record")
+    count=$((count + 1))
     checkpoint=$run/checkpoints/checkpoint_best.pt
     for part in dev test; do
         output=$run/$part.published.props
@@ -17,3 +19,4 @@ for record in "$runs"/*/run.json; do
             --output "$output" --format props --decoder published --device cpu
     done
 done
+[ $count -gt 0 ] || { echo "$runs has no finished run" >&2 && exit 1; }

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from selfattn_experiments.report.figures import COLOURS, new_figure, save, tidy
-from selfattn_tasks.files import write_json
+from selfattn_tasks.cli import run
+from selfattn_tasks.files import check_output_folder, write_json
 from selfattn_tasks.srl.formats import conll
 from selfattn_tasks.srl.tagger.predictor import Predictor
 from selfattn_tasks.srl.tagger.reliability import Reliability, fit_temperature, judged, reliability
@@ -23,6 +24,8 @@ def main() -> None:
     parser.add_argument("gold", type=Path)
     parser.add_argument("folder", type=Path)
     args = parser.parse_args()
+    check_output_folder("FOLDER", args.folder)
+    args.folder.mkdir(parents=True, exist_ok=True)
     gold = [sentence for sentence in conll.read(args.gold) if sentence.propositions]
     predictor = Predictor.load(args.model)
     fitted = fit_temperature(predictor, gold[::2])
@@ -67,4 +70,4 @@ def draw(found: dict[str, Reliability], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

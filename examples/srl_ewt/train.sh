@@ -18,7 +18,7 @@ shift $(($# < 5 ? $# : 5))
 mkdir -p "$run"
 # Published is Adadelta for 600,000 updates; Adam learns as much in a fraction of them.
 # One process: fairseq would take every GPU that it sees, and with each the batch would grow.
-"${PYTHON:-python}" -m fairseq_cli.train "$data" --user-dir "$here/../../plugin" \
+exec "${PYTHON:-python}" -m fairseq_cli.train "$data" --user-dir "$here/../../plugin" \
     ${DEVICE_FLAGS---cpu} --distributed-world-size 1 --num-workers 0 --task srl_tagging --arch "$arch" --seed "$seed" \
     --encoder-layers 4 --word-embeddings "$glove" --dropout 0.3 \
     --criterion bio_tagging --label-smoothing 0.1 \

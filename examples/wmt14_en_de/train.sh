@@ -53,6 +53,6 @@ else
     flags+=(--distributed-world-size 1)
 fi
 mkdir -p "$run"
-"${launch[@]}" "$data/data-bin" --user-dir "$here/../../plugin" ${DEVICE_FLAGS-} \
+exec "${launch[@]}" "$data/data-bin" --user-dir "$here/../../plugin" ${DEVICE_FLAGS-} \
     --arch transformer_mtsa_wmt_en_de "${flags[@]}" \
     --save-dir "$run" --tensorboard-logdir "$run/tensorboard" --log-file "$run/train.log" "$@"

@@ -1,7 +1,9 @@
 """Checkpoint files that a kill or a full disk cannot damage."""
 
+import fcntl
 import logging
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from selfattn_tasks import saved
 from ._patch import wrap
 
 logger = logging.getLogger(__name__)
+_LOCKS: dict[Path, int] = {}  # folder to the descriptor that holds its lock
 
 
 @wrap(checkpoint_utils, "torch_persistent_save")
@@ -44,16 +47,46 @@ def copy_safely(original: Any, src_path: str, dst_path: str, overwrite: bool = F
 
 
 @wrap(checkpoint_utils, "verify_checkpoint_directory")
-def clean_leftovers(original: Any, save_dir: str) -> None:
-    """Remove what a killed training left in its ``--save-dir``, and check that it is writable.
+def check_folder(original: Any, save_dir: str) -> None:
+    """Check that ``--save-dir`` is writable.
 
-    Break: fairseq/checkpoint_utils.py, verify_checkpoint_directory, ends in a traceback. It runs
-    once, on rank 0, before anything is written. Fix: one sentence.
+    Break: fairseq/checkpoint_utils.py, verify_checkpoint_directory, ends in a traceback. Fix: one
+    sentence.
     """
     try:
         original(save_dir)
     except OSError as error:
         raise UserError(f"--save-dir {save_dir} cannot be written: {error.strerror}") from error
-    for leftover in Path(save_dir).glob("checkpoint*.pt.tmp"):
-        logger.info("removing %s, left by an interrupted training", leftover)
-        leftover.unlink(missing_ok=True)
+
+
+@wrap(checkpoint_utils, "load_checkpoint")
+def take_folder(original: Any, cfg: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
+    """Keep other trainings out of ``--save-dir``, and remove what a killed one left there.
+
+    Break: two trainings in one folder overwrite, delete and continue each other's checkpoints. Fix:
+    a lock of the folder, which ends with the process.
+    """
+    if not cfg.no_save and trainer.is_data_parallel_master:
+        _lock(Path(os.path.realpath(cfg.save_dir)))
+        for leftover in Path(cfg.save_dir).glob(".checkpoint*.pt.partial-*"):
+            logger.info("removing %s, left by an interrupted training", leftover)
+            leftover.unlink(missing_ok=True)
+    return original(cfg, trainer, *args, **kwargs)
+
+
+def _lock(folder: Path) -> None:
+    """Hold a lock of a folder until this process ends."""
+    if folder in _LOCKS:
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    for _ in range(100):  # the loaders of a killed training hold it for some seconds more
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.1)
+        except OSError:  # a file system without locks
+            return os.close(descriptor)
+        else:
+            _LOCKS[folder] = descriptor
+            return
+    raise UserError(f"another training is writing to --save-dir {folder}: wait for it, or stop it")

@@ -4,7 +4,7 @@ import glob
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,17 +63,20 @@ class Found:
 
     @property
     def origin(self) -> dict[str, str]:
-        """What trained it, as its record says: commit, processor and torch."""
+        """What trained it, as its record says: commits, processors and versions of torch."""
         attempts, commits = self.record.get("attempts"), self.record.get("commits")
         attempts = attempts if isinstance(attempts, list) else []
         trained = [a for a in attempts if isinstance(a, dict) and a.get("step") == "train"]
         if not trained:
             return {}
-        last = trained[-1]
+
+        def all_of(values: Iterable[object]) -> str:
+            return ", ".join(dict.fromkeys(str(value) for value in values if value))
+
         return {
-            "commit": ", ".join(map(str, commits)) if isinstance(commits, list) else "",
-            "processor": str(self.record.get("gpu") or last.get("cpu", "")),
-            "torch": last.get("versions", {}).get("torch", ""),
+            "commit": all_of(commits if isinstance(commits, list) else []),
+            "processor": str(self.record.get("gpu") or all_of(a.get("cpu") for a in trained)),
+            "torch": all_of(a.get("versions", {}).get("torch") for a in trained),
         }
 
 

@@ -16,6 +16,7 @@ def test_held_out_pairs_are_halved_and_the_grid_takes_them(tmp_path, run_cli, re
         (raw / f"{split}.en").write_text("".join(f"{pair}\n" for pair in pairs))
         text = "".join(f"{pair.title()}\n" for pair in pairs)
         (raw / f"{split}.de.gz").write_bytes(gzip.compress(text.encode()))
+    (raw / "valid.en.gz").write_bytes(gzip.compress(b"an older copy\n"))  # not taken
     folder = repo_root / "examples/mix_en_de"
     call = [folder / "prepare.sh", raw, tmp_path / "data-bin/mix", "60"]
     done = run_cli(call, python="bash", PYTHON=sys.executable)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -64,3 +65,20 @@ def test_other_contexts_train_as_the_five_of_stage_1(stage2, name):
     later = stage2.grid(name, "test", {})["common"].split()
     for flag in ("--batch-size", "--max-epoch", "--patience", "--l2", "--best-checkpoint-metric"):
         assert first[first.index(flag) + 1] == later[later.index(flag) + 1]
+
+
+def test_a_runner_ends_with_it_and_in_order(tmp_path):
+    runner = "import time\ntry:\n print('on', flush=True)\n time.sleep(60)\n"
+    runner += "finally:\n time.sleep(1)\n print('stopped in order', flush=True)"
+    (tmp_path / "slow.py").write_text(
+        "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n" + runner
+    )
+    code = (
+        f"import runpy, sys, pathlib; sys.argv = ['stage2.py']; g = runpy.run_path({str(FILE)!r})\n"
+    )
+    code += f"g['run'].__globals__['SCRIPTS'] = pathlib.Path({str(tmp_path)!r})\n"
+    code += "from selfattn_tasks import cli; cli.run(lambda: g['run']('slow.py'))"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "on\n"
+    process.terminate()
+    assert process.communicate(timeout=60)[0] == "stopped in order\n" and process.returncode == 143

@@ -1,5 +1,7 @@
 """What a training writes survives a full disk and a kill."""
 
+import fcntl
+import os
 import shutil
 from pathlib import Path
 
@@ -34,12 +36,27 @@ def test_full_disk(run_folder, toy_train):
 
 
 def test_leftovers_of_a_kill_are_removed(run_folder, toy_train):
-    (run_folder / "checkpoint9.pt.tmp").write_bytes(b"half a checkpoint")
-    (run_folder / "notes.tmp").write_text("not ours")
+    half, notes = (run_folder / f".{name}.partial-77" for name in ("checkpoint9.pt", "notes"))
+    half.write_bytes(b"half a checkpoint")
+    notes.write_text("not ours")
     done = toy_train(["--save-dir", run_folder])
     assert done.returncode == 0
-    assert not (run_folder / "checkpoint9.pt.tmp").exists()
-    assert (run_folder / "notes.tmp").exists()
+    assert not half.exists() and notes.exists()
+
+
+def test_one_training_at_a_time_in_a_folder(run_folder, toy_train):
+    before = contents(run_folder)
+    descriptor = os.open(run_folder, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)  # as a training holds it
+    try:
+        done = toy_train(["--save-dir", run_folder, *FLAGS])
+        assert done.returncode == 1 and "Traceback" not in done.stderr
+        line = done.stderr.splitlines()[-1]
+        assert f"another training is writing to --save-dir {run_folder}" in line
+        assert contents(run_folder) == before
+        assert toy_train(["--save-dir", run_folder, "--no-save"]).returncode == 0
+    finally:
+        os.close(descriptor)
 
 
 def test_last_is_replaced_not_overwritten(run_folder, toy_train, tmp_path):

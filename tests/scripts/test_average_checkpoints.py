@@ -38,7 +38,7 @@ def test_last_epochs(average, run_folder):
     state = torch.load(run_folder / "average.pt", weights_only=False)
     assert state["model"]["weight"].tolist() == [[3.0, 3.0], [3.0, 3.0]]
     assert "last_optimizer_state" not in state
-    assert not (run_folder / "average.pt.tmp").exists()
+    assert not list(run_folder.glob(".average.pt*"))
 
 
 @pytest.mark.parametrize(

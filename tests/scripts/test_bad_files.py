@@ -1,6 +1,7 @@
 """Every option of every script that names a file or a folder, with bad ones: one sentence each."""
 
 import gzip
+import os
 import runpy
 import tarfile
 
@@ -176,3 +177,19 @@ def test_a_bad_file_is_one_sentence(command, word, bad, place, repo_root, monkey
     assert ("there is no sentence" if without_sentence else bad) in said.splitlines()[-1]
     # The demo notes how long each of its steps took, also one that failed.
     assert script == "demo" or sorted(place.rglob("*")) == before, "something was written"
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["score_sentences a.tsv", "score_srl a.conll", "score_translation a.txt",
+     "prepare_srl --train a.conll"],
+)  # fmt: skip
+def test_a_pipe_that_would_be_read_twice(first, place, repo_root, monkeypatch, capsys):
+    (command,) = (c for c, *_ in COMMANDS if c.startswith(first))
+    script, *words = command.replace(first.split()[-1], "pipe", 1).split()
+    os.mkfifo("pipe")
+    monkeypatch.setattr("sys.argv", [script, *words])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(repo_root / "scripts" / f"{script}.py"), run_name="__main__")
+    assert ended.value.code == 2
+    assert "pipe is no regular file, but is read more than once" in capsys.readouterr().err

@@ -6,6 +6,7 @@ import ast
 import json
 import re
 import shutil
+import subprocess
 import sys
 import zipfile
 from collections import namedtuple
@@ -278,3 +279,16 @@ def test_a_killed_pip_is_mended(tiny, capsys):
     said = capsys.readouterr().out
     assert "[1/1] a tiny package ... done" in said
     assert module.read_text() == "VALUE = 1\n"
+
+
+def test_two_at_once_take_turns(tmp_path):
+    code = "import setup_env, pathlib\nwith setup_env.locked(pathlib.Path(%r)): print(1)"
+    with setup_env.locked(tmp_path):
+        second = subprocess.Popen(
+            [sys.executable, "-c", code % str(tmp_path)],
+            cwd=SCRIPT.parent,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert second.stdout.readline().startswith("waiting for another make")
+    assert second.communicate(timeout=60)[0] == "1\n"

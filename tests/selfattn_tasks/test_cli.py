@@ -50,6 +50,13 @@ def test_endings(tmp_path, body, code, stderr):
     assert (done.returncode, done.stderr) == (code, stderr)
 
 
+def test_without_stderr(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT.format(body="    print(sys.stderr.isatty())"))
+    command = f'"{sys.executable}" script.py 2>&-'
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "False\n")
+
+
 @pytest.mark.parametrize("name", ["ENOSPC", "EFBIG", "EDQUOT"])
 def test_full_disk_is_one_sentence_naming_the_file(tmp_path, name):
     done = end_of(tmp_path, f"raise OSError(errno.{name}, 'x', 'big.bin')")

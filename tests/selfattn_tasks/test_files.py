@@ -203,5 +203,7 @@ def test_folders_that_cannot_be_made(tmp_path, path):
     (tmp_path / "dangling").symlink_to("none")
     with pytest.raises(UserError, match="--plots is .*(not a folder|cannot be written)"):
         check_output_folder("--plots", tmp_path / path)
+    with pytest.raises(UserError, match="--plots is ~/x, but only a shell replaces ~"):
+        check_output_folder("--plots", Path("~/x"))
     check_output_folder("--plots", tmp_path / "a" / "b")
     assert not (tmp_path / "a").exists()

@@ -20,6 +20,7 @@ import logging
 import sys
 from pathlib import Path
 
+from selfattn_tasks.files import check_no_pipes
 from selfattn_tasks.sentences.formats.source import Reading
 from selfattn_tasks.sentences.gold import read_gold, read_outputs
 from selfattn_tasks.sentences.metrics import figures, scale
@@ -44,6 +45,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> None:
     """Print the metrics of such a gold file."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
+    check_no_pipes(args.gold, args.predicted)
     reading = Reading(labelled=False, sst=args.sst, label_column=args.label_column, part=args.part)
     gold = read_gold(args.gold, args.task and Kind(args.task), reading)
     predicted = read_outputs(args.predicted, gold, args.gold)

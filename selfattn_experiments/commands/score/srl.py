@@ -24,6 +24,7 @@ import sys
 from pathlib import Path
 
 from selfattn.errors import UserError
+from selfattn_tasks.files import check_no_pipes
 from selfattn_tasks.srl.formats import conll
 from selfattn_tasks.srl.formats.lines import regrouped
 from selfattn_tasks.srl.metrics import SEQEVAL, tag_f1
@@ -49,6 +50,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> None:
     """Print the official scores and seqeval's F1."""
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
+    check_no_pipes(args.gold, args.predicted)
     # What the official script accepts must be scored, even where training would refuse it.
     gold = conll.read(args.gold, lenient=True)
     predicted = conll.read(args.predicted, lenient=True)

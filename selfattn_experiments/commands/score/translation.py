@@ -11,7 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from selfattn_tasks.files import write_lines
+from selfattn_tasks.files import check_no_pipes, write_lines
 from selfattn_tasks.translation.metrics import NAMES, translation_metrics
 from selfattn_tasks.translation.output_warnings import text_warnings
 from selfattn_tasks.translation.outputs import read_hypotheses, read_translations
@@ -35,6 +35,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> None:
     """Print the scores with their signatures."""
     check_outputs(args, "save", inputs=(args.output, args.ref))
+    check_no_pipes(args.output, args.ref)
     names = [name for name in NAMES if name.lower() in (args.metrics or ["bleu"])]
     metrics = translation_metrics(names, lowercase=args.lowercase, tokenize=args.tokenize)
     references = read_translations(args.ref, subwords=True)

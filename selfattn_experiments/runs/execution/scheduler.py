@@ -119,8 +119,8 @@ class Scheduler:
             return
         step = job.steps[0]
         job.state, job.since = _STATES[step.name], time.monotonic()
+        job.work.attempts.begin(step, job.slot)  # first: if it fails, nothing runs on unwatched
         job.child = Child(step, job.slot.environment(), self.keep_open)
-        job.work.attempts.begin(step, job.slot)
 
     def _look(self, job: Job) -> None:
         assert job.child is not None

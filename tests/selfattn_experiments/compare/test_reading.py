@@ -61,14 +61,17 @@ def test_good_files_raise_no_doubts(folder):
 
 
 def test_runs_of_two_processors_are_a_warning(folder):
-    for name, processor in (("a1", "old"), ("a2", "new"), ("b1", "new")):
+    for name, processors in (("a1", ["old", "new"]), ("a2", ["new"]), ("b1", ["new", "new"])):
         (folder / name).mkdir()
         (folder / f"{name}.out").rename(folder / name / "out")
-        attempts = [{"step": "train", "cpu": processor, "versions": {"torch": "2.13"}}]
+        attempts = [
+            {"step": "train", "cpu": processor, "versions": {"torch": "2.13"}}
+            for processor in processors
+        ]
         record = {"system": name[0], "seed": name[1], "commits": ["abc"], "attempts": attempts}
         (folder / name / "run.json").write_text(json.dumps(record))
     (doubt,) = doubts(run(folder, "a[12]/out", "b1/out"))
-    assert doubt == "the runs differ in processor: 2 with new; 1 with old"
+    assert doubt == "the runs differ in processor: 2 with new; 1 with old, new"
 
 
 def test_runs_that_differ_in_blanks_only_are_one(folder):

@@ -65,6 +65,14 @@ def test_a_file_that_cannot_be_read_ends_its_run_alone(tmp_path, work_off, monke
     assert said == "a-1: [Errno 22] Invalid argument" and jobs[0].reason in said
 
 
+def test_a_record_that_cannot_be_written_starts_nothing(tmp_path, work_off):
+    (tmp_path / "a-1.json").symlink_to("no/such/folder")
+    bad = FakeRun(tmp_path, "a-1", train=f"touch {tmp_path}/started")
+    jobs, _ = work_off(bad, FakeRun(tmp_path, "b-1", train=":"))
+    assert [job.state for job in jobs] == ["failed", "done"]
+    assert not (tmp_path / "started").exists()
+
+
 def test_a_run_whose_files_were_changed_is_not_done(tmp_path, work_off):
     run = FakeRun(tmp_path, "a-1", train=":")
     run.done = lambda step: None

@@ -71,6 +71,16 @@ def test_the_only_copy_that_a_killed_process_left_stays(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [f".data.old-{ended.pid}"]
 
 
+def test_a_folder_that_others_make_meanwhile_stays(tmp_path):
+    with (
+        pytest.raises(UserError, match="data already exists"),
+        new_folder(tmp_path / "data", mark=MARK),
+    ):
+        (tmp_path / "data").mkdir()
+        (tmp_path / "data" / "thesis").touch()
+    assert [path.name for path in tmp_path.rglob("*")] == ["data", "thesis"]
+
+
 def test_foreign_folders_files_and_links_are_never_replaced(tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "letter.txt").write_text("dear")
