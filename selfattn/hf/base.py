@@ -36,13 +36,19 @@ class SelfattnPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
         ".self_attn.inspect() has those of a layer"
     }
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> "SelfattnPreTrainedModel":
+        """A subclass may take more than a configuration, which a second model takes, too."""
+        model = super().__new__(cls)
+        model.__dict__["_given"] = args, kwargs
+        return model
+
     def __init__(self, config: SelfattnConfig, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
         self._without_memory = torch.empty(0).is_meta
         self._drawn: list[SelfattnPreTrainedModel] = []  # a list hides it from nn.Module
 
     def _init_weights(self, module: nn.Module) -> None:
-        """transformers' hook for each module, of which the model itself is the last."""
+        """transformers' hook for a module, which may lack weights."""
         if module not in self.modules():  # of resize_token_embeddings(..., mean_resizing=False)
             init.normal_(module.weight, std=self.config.hidden_size**-0.5)
             return
@@ -50,13 +56,19 @@ class SelfattnPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
         missing = [(n, t) for n, t in own if not getattr(t, "_is_hf_initialized", False)]
         if self._without_memory and missing:
             if not self._drawn:
-                self._drawn.append(type(self)(self.config))
+                args, kwargs = self._given
+                self._drawn.append(type(self)(*args, **kwargs))
             path = next(name for name, found in self.named_modules() if found is module)
             new = self._drawn[0].get_submodule(path)
             for name, tensor in missing:
                 init.copy_(tensor, getattr(new, name))
-        if module is self:
-            self._drawn.clear()
+
+    def initialize_weights(self) -> None:
+        """transformers' hook, which calls the one above for each module."""
+        super().initialize_weights()
+        for module in self.modules():  # an encoder within has drawn a model of its own
+            if isinstance(module, SelfattnPreTrainedModel):
+                module._drawn.clear()
 
     def refuse(self, given: dict[str, Any]) -> None:
         """Say what is not returned, and what a mask is called, if it would be ignored otherwise.

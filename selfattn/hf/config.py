@@ -19,10 +19,14 @@ LEAST = {
 # What torch and other models call our arguments.
 SYNONYMS = {
     **dict.fromkeys(("d_model", "embed_dim", "n_embd"), "hidden_size"),
+    **dict.fromkeys(("n_positions", "max_seq_length"), "max_position_embeddings"),
+    **{"activation_function": "hidden_act", "num_decoder_layers": "decoder_layers"},
     **dict.fromkeys(("num_layers", "n_layers", "n_layer", "encoder_layers"), "num_hidden_layers"),
     **dict.fromkeys(("nhead", "num_heads", "n_heads", "n_head"), "num_attention_heads"),
-    **dict.fromkeys(("dim_feedforward", "ffn_dim"), "intermediate_size"),
-    **dict.fromkeys(("hidden_dropout_prob", "resid_pdrop"), "dropout"),
+    "encoder_attention_heads": "num_attention_heads",
+    **dict.fromkeys(("dim_feedforward", "ffn_dim", "d_ff", "n_inner"), "intermediate_size"),
+    "encoder_ffn_dim": "intermediate_size",
+    **dict.fromkeys(("hidden_dropout_prob", "resid_pdrop", "dropout_rate"), "dropout"),
     **dict.fromkeys(("attention_probs_dropout_prob", "attn_pdrop"), "attention_dropout"),
 }
 # What an argument of from_pretrained that changes something sets aside: what a folder stores of

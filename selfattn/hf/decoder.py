@@ -155,7 +155,7 @@ class Decoder(nn.Module):
             source: the encoder's output ``(B, S, C)``.
             source_padding: bool ``(B, S)``, True = padding.
             cache: of earlier calls; filled here.
-            states: filled with the input and output of each layer, ``(B, T, C)``.
+            states: filled with the input of each layer and the result, ``(B, T, C)``.
 
         Returns:
             ``(B, T, C)``.
@@ -176,7 +176,7 @@ class Decoder(nn.Module):
             if states is not None:
                 states.append(x)
             x = layer(x, source, visible, source_visible, **{CACHE: cache})
-        if states is not None:
-            states.append(x)
         y: Tensor = self.norm(x)
+        if states is not None:
+            states.append(y)
         return y

@@ -164,7 +164,7 @@ class SelfattnModel(SelfattnPreTrainedModel):
             attention_mask: ``(B, T)``, 1 for tokens to keep, 0 for padding. Default: padding is
                 where ``input_ids`` has the padding token.
             inputs_embeds: embeddings ``(B, T, C)`` instead of tokens.
-            output_hidden_states: also return the input and output of each layer.
+            output_hidden_states: also return the input of each layer, and ``last_hidden_state``.
             **unused: what pipelines and trainers pass on.
 
         Returns:
@@ -198,7 +198,8 @@ class SelfattnModel(SelfattnPreTrainedModel):
         for layer in self.layers:
             x = layer(x, padding)
             states.append(x)
+        x = states[-1] = self.norm(x)
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         hidden = tuple(states) if output_hidden_states else None
-        return BaseModelOutput(last_hidden_state=self.norm(x), hidden_states=hidden)
+        return BaseModelOutput(last_hidden_state=x, hidden_states=hidden)

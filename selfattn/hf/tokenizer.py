@@ -28,6 +28,12 @@ class SelfattnTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
         size: int | None = self.init_kwargs.get("known")
         return size
 
+    def train_new_from_iterator(self, *args: Any, **kwargs: Any) -> "SelfattnTokenizer":
+        """See ``PreTrainedTokenizerFast``; all new pieces are known."""
+        new: SelfattnTokenizer = super().train_new_from_iterator(*args, **kwargs)
+        new.init_kwargs["known"] = None
+        return new
+
     def convert_tokens_to_ids(self, tokens: Any) -> Any:
         """See ``PreTrainedTokenizerFast``."""
         return self._dictionary(super().convert_tokens_to_ids(tokens))

@@ -10,6 +10,19 @@ from ..layers import SelfAttention
 from ..masks import PositionalMask, check_padding_mask, from_additive, holds
 
 
+def _same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are one, or aliases of one, which backward hooks make of an argument."""
+    if one is other:
+        return True
+    try:
+        place = one.data_ptr()
+        return place == other.data_ptr() != 0 and (one.shape, one.stride(), one.dtype) == (
+            other.shape, other.stride(), other.dtype
+        )  # fmt: skip
+    except RuntimeError:  # torch.func's tensors have no address
+        return False
+
+
 class AsMultihead(nn.Module):
     """Self-attention that is called as ``nn.MultiheadAttention`` is.
 
@@ -58,7 +71,7 @@ class AsMultihead(nn.Module):
 
         Args:
             query: ``(B, T, C)``, or ``(T, B, C)`` without ``batch_first``, or ``(T, C)``.
-            key: the same tensor.
+            key: the same tensor, or an alias of it.
             value: the same tensor.
             key_padding_mask: ``(B, T)``, or ``(T,)``: bool, True = padding, or floating, -inf =
                 padding and 0 elsewhere.
@@ -76,7 +89,7 @@ class AsMultihead(nn.Module):
             UserError: if key or value is another tensor than query, query a nested tensor, or a
                 mask of another shape, another kind or with another effect.
         """
-        if (key is not None and key is not query) or (value is not None and value is not query):
+        if not all(other is None or _same(other, query) for other in (key, value)):
             raise UserError(
                 f"attention {self.name!r} is self-attention; key and value must be the query, the "
                 "same object: leave cross-attention as it was, swap(..., only=...)"

@@ -262,7 +262,7 @@ def _translation(path: Path, data: str | None) -> Exported:
         "end": config.eos_token_id,
         "longest": config.max_position_embeddings,
     }
-    return Exported(translation_networks(model), facts, tokenizer)
+    return Exported(translation_networks(model.float()), facts, tokenizer)
 
 
 def translation_networks(model: Any) -> list[Network]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
+import shutil
 import sys
 from argparse import Namespace
 from functools import partial
@@ -278,6 +280,15 @@ def translation(tmp_path_factory):
     assert first.facts == second.facts
     assert [n.describe() for n in first.networks] == [n.describe() for n in second.networks]
     return model, folder / "out"
+
+
+def test_a_folder_in_half_precision_becomes_graphs_in_float32(translation, tmp_path):
+    model, folder = translation
+    shutil.copytree(folder.parent / "hf", tmp_path / "half")
+    copy.deepcopy(model).bfloat16().save_pretrained(tmp_path / "half")
+    encoder, _ = networks.read(saved.find_checkpoint(tmp_path / "half")).networks
+    encoded, _ = graphs.trace(encoder).module(check_guards=False)(**encoder.inputs)
+    assert encoded.dtype == torch.float32
 
 
 def test_a_translation_step_by_step(translation):

@@ -33,6 +33,8 @@ from selfattn.hf import SelfattnConfig  # noqa: E402
         ({"dropout": None}, r"dropout None is not allowed; it must be in \[0, 1\)"),
         ({"hidden_act": ["gelu"]}, r"hidden_act \['gelu'\] is unknown; allowed are gelu"),
         ({"d_model": 8}, "has no argument 'd_model'; do you mean 'hidden_size'"),
+        ({"encoder_ffn_dim": 8}, "'encoder_ffn_dim'; do you mean 'intermediate_size'"),
+        ({"dropout_rate": 0.3}, "'dropout_rate'; do you mean 'dropout'"),
         ({"hidden_dropout_prob": 0.1}, "do you mean 'dropout'"),
         ({"dropout": "0.1"}, "dropout '0.1' is not allowed"),
     ],

@@ -25,6 +25,7 @@ from selfattn.hf import (  # noqa: E402
     SelfattnForTokenClassification,
     SelfattnModel,
 )
+from selfattn.hf.base import SelfattnPreTrainedModel  # noqa: E402
 
 SIZES = {
     "vocab_size": 30, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -86,6 +87,7 @@ def test_what_a_folder_lacks_is_drawn_as_in_a_new_model(tmp_path, name):
     encoder.save_pretrained(tmp_path)
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
     assert torch.equal(model.encoder(IDS)[0], encoder(IDS)[0])
+    assert not model._drawn and not model.encoder._drawn  # a second model in memory
     new = SelfattnForSequenceClassification(model.config)
     for (key, weight), drawn in zip(model.named_parameters(), new.parameters(), strict=True):
         assert weight.isfinite().all(), key
@@ -96,6 +98,20 @@ def test_what_a_folder_lacks_is_drawn_as_in_a_new_model(tmp_path, name):
     model.save_pretrained(tmp_path / "whole")
     again = AutoModel.from_pretrained(tmp_path / "whole").eval()  # the encoder of a classifier
     assert torch.equal(again(IDS)[0], encoder(IDS)[0])
+
+
+def test_a_subclass_may_take_more_than_a_configuration(tmp_path):
+    class Tagged(SelfattnPreTrainedModel):
+        def __init__(self, config, classes):
+            super().__init__(config)
+            self.encoder = SelfattnModel(config)
+            self.head = torch.nn.Linear(config.hidden_size, classes)
+            self.post_init()
+
+    SelfattnModel(config()).save_pretrained(tmp_path)
+    for more in ({}, {"classes": 5}):
+        model = Tagged.from_pretrained(tmp_path, *([] if more else [5]), **more)
+        assert model.head.weight.shape == (5, 16) and model.head.weight.std() > 0.05
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -276,9 +292,8 @@ def test_hidden_states_of_the_decoder():
     """Of a search, too, in which finished sentences have none."""
     model = SelfattnForConditionalGeneration(config()).eval()
     found = model(IDS, labels=IDS, output_hidden_states=True)
-    torch.testing.assert_close(
-        model.lm_head(model.decoder.norm(found.decoder_hidden_states[-1])), found.logits
-    )
+    torch.testing.assert_close(model.lm_head(found.decoder_hidden_states[-1]), found.logits)
+    assert torch.equal(found.encoder_hidden_states[-1], found.encoder_last_hidden_state)
     how = {"max_len_a": 1.0, "max_len_b": 1, "output_hidden_states": True}
     made = model.generate(IDS, num_beams=3, return_dict_in_generate=True, **how)
     for states in made.decoder_hidden_states:

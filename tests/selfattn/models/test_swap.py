@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from benchmarks.testing import assert_close
 from selfattn.errors import UserError
@@ -150,6 +151,23 @@ def test_swap_keeps_what_is_no_self_attention():
     for arguments in ((x, other, other), (x, x, other), (x, x.clone(), x)):
         with pytest.raises(UserError, match="'mtsa' is self-attention; key and value must be"):
             model.own(*arguments)
+
+
+@pytest.mark.parametrize("way", ["hook", "checkpoint"])
+def test_aliases_of_the_query_are_the_query(way):
+    """As torch makes them of arguments, for backward hooks and before a second forward pass."""
+    torch.manual_seed(0)
+    layer = EncoderLayer(WIDTH, HEADS, dropout=0.0).self_attn
+    x, seen = tokens().requires_grad_(), []
+    (expected,) = torch.autograd.grad(layer(x, x, x)[0].square().sum(), x)
+    if way == "hook":
+        layer.register_full_backward_hook(lambda *_: seen.append(1))
+        y = layer(x, x, x)[0]
+    else:
+        y = checkpoint(layer, x, x, x, use_reentrant=True)[0]
+    y.square().sum().backward()
+    torch.testing.assert_close(x.grad, expected)
+    assert seen == [1] * (way == "hook")
 
 
 def test_swap_keeps_what_shares_weights():
