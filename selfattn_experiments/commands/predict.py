@@ -1,7 +1,8 @@
 """Apply a trained model: find who did what to whom, classify sentences, or translate.
 
 MODEL is a checkpoint, the folder of a training, or the name of a model that comes with the package.
-It holds all that is needed and decides the task. Several make an ensemble.
+It decides the task, and holds all that is needed, but for a translation checkpoint's dictionaries.
+Several make an ensemble.
 
   selfattn predict --model srl-en-small "The cat chased a mouse."
   selfattn predict --model translation-en-de-small "Save changes"

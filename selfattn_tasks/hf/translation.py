@@ -112,8 +112,8 @@ def read_model(
     stored = (state.get("task_state") or {}).get(vocabulary.FINGERPRINTS, {}).get("source")
     if stored and tuple(stored) != vocabulary.fingerprint(entries):
         raise UserError(
-            f"the dictionaries of {place} are not those that {path} was trained with; name their "
-            "folder with --data"
+            f"the dictionaries of {place} are not those that {path} was trained with; put those "
+            "there"
         )
     spm = found.get("sentencepiece_model")
     config = names.config_of(flags, state["model"], path)

@@ -47,8 +47,8 @@ def find_parts(
     if not _has_dictionaries(dictionaries):
         raise UserError(
             f"{dictionaries} holds no dict.LANGUAGE.txt of the model in {folder}; copy the "
-            f"dictionaries, spm.model and prepared.json to {folder}, or name their folder with "
-            "--data, in Python data_name_or_path"
+            f"dictionaries, spm.model and prepared.json to {folder}, or name their folder to "
+            "export or show with --data, in Python with data_name_or_path"
         )
     dictionaries = dictionaries.absolute()
     found: dict[str, Any] = {

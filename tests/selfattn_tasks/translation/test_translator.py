@@ -92,6 +92,6 @@ def test_the_folder_above_is_found_from_within_a_folder(tmp_path, monkeypatch):
     assert find_parts(Path())["sentencepiece_model"] == str(tmp_path / "spm.model")
     assert find_record(Path("model.pt")) == tmp_path / "run.json"
     with pytest.raises(
-        UserError, match="elsewhere holds no dict.* or name their folder with --data"
+        UserError, match="elsewhere holds no dict.* or name their folder to export or show"
     ):
         find_parts(Path(), data="elsewhere")
