@@ -20,5 +20,4 @@ LENGTHS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this command to its parser."""
     command.add_flags(parser, ("layer", "operator", "context"), LENGTHS, embed_dim=304)

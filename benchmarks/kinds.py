@@ -35,11 +35,9 @@ class LayerMethod(Method):
         self.gpu_only, self.garbage = gpu_only, garbage
 
     def build(self, setup: Setup) -> nn.Module:
-        """See ``Method.build``."""
         return self._build(setup)
 
     def reference(self, module: nn.Module, setup: Setup) -> nn.Module | None:
-        """See ``Method.reference``."""
         return None if self._reference is None else self._reference(module, setup)
 
 
@@ -64,7 +62,6 @@ class OperatorMethod(LayerMethod):
         self.count = count
 
     def inputs(self, setup: Setup, batch: int, length: int) -> list[Tensor]:
-        """See ``Method.inputs``."""
         return [
             split_heads(torch.randn(batch, length, setup.embed_dim), setup.heads)
             for _ in range(self.count)
@@ -75,7 +72,6 @@ class DiSAOperatorMethod(OperatorMethod):
     """The DiSA operator on ``(B, T, 2 C)``: both directions, no heads."""
 
     def inputs(self, setup: Setup, batch: int, length: int) -> list[Tensor]:
-        """See ``Method.inputs``."""
         return [torch.randn(batch, length, 2 * setup.embed_dim) for _ in range(self.count)]
 
 
@@ -143,7 +139,6 @@ class EncoderMethod(Method):
         self.gpu_only = attention.gpu_only
 
     def build(self, setup: Setup) -> nn.Module:
-        """See ``Method.build``."""
         return Encoder(
             [
                 PreNormLayer(self.attention.build(setup), setup.embed_dim, setup.ffn_dim)

@@ -23,7 +23,6 @@ LAYERS = {"encoder": 1, "fairseq": 6}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this command to its parser."""
     command.add_flags(parser, tuple(LAYERS), LENGTHS, embed_dim=512)
     parser.add_argument("--ffn-dim", type=int, default=2048, help="(default: %(default)s)")
     parser.add_argument("--layers", type=int, help="(default: encoder 1, fairseq 6 and 6)")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,23 +23,6 @@ from selfattn_tasks.translation.prepare import lowercased
 
 from .models.transformer import AttentionTransformerModel
 from .modules.encoder_attention import EncoderAttention
-
-
-@dataclass(frozen=True)
-class EncoderLook:
-    """What the layers of an encoder do with a sentence.
-
-    Args:
-        pieces: the sentence's pieces, including the end of sentence.
-        unknown: how many of them the model does not know.
-        attention: name of the mechanism.
-        layers: one inspection per layer.
-    """
-
-    pieces: tuple[str, ...]
-    unknown: int
-    attention: str
-    layers: list[Inspection]
 
 
 def load(path: Path, data: str | None = None, user_dir: str | None = None) -> Any:
@@ -64,12 +46,16 @@ def load(path: Path, data: str | None = None, user_dir: str | None = None) -> An
     return found
 
 
-def look(found: Any, sentence: str) -> EncoderLook:
+def look(found: Any, sentence: str) -> tuple[tuple[str, ...], list[Inspection], str, int]:
     """Split a sentence into pieces, and look into every layer.
 
     Args:
         found: what ``load`` returns; it is turned into float64 and left so.
         sentence: one sentence, as the training text was written.
+
+    Returns:
+        Its pieces with the end of sentence, an inspection per layer, the mechanism's name, and how
+        many pieces the model does not know.
 
     Raises:
         UserError: if the sentence is empty or too long, or the attention has nothing to show.
@@ -89,7 +75,7 @@ def look(found: Any, sentence: str) -> EncoderLook:
     unknown = int((tokens == found.src_dict.unk()).sum())
     first = attentions[0]
     name = first.name if isinstance(first, EncoderAttention) else "multihead"
-    return EncoderLook((*text.split(), "</s>"), unknown, name, seen)
+    return (*text.split(), "</s>"), seen, name, unknown
 
 
 def _check_architecture(path: Path, user_dir: str | None) -> None:

@@ -148,7 +148,6 @@ def show(records: Sequence[Record], as_json: bool) -> None:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this command to its parser."""
     parser.add_argument("--json", action="store_true", help="print a JSON list of records")
 
 

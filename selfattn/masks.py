@@ -263,10 +263,7 @@ class PositionalMask:
 
     def common_range(self, start: int, stop: int, length: int) -> tuple[int, int]:
         """Keys ``[lo, hi)`` of T that each of the queries ``[start, stop)`` may see."""
-        left, right = self.offsets
-        lo = 0 if left is None else max(0, stop - 1 + left)
-        hi = length if right is None else min(length, start + right + 1)
-        return lo, max(lo, hi)
+        return self.key_range(stop - 1, start + 1, length)
 
     def block(
         self, start: int, stop: int, lo: int, hi: int, device: torch.device | str | None = None

@@ -110,7 +110,6 @@ class SentenceClassificationCriterion(SentenceCriterion):
     """Cross-entropy, a mean over examples; ``accuracy`` in percent is over all of them."""
 
     def losses(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """See ``SentenceCriterion.losses``."""
         nll = F.cross_entropy(logits, target, ignore_index=UNSEEN, reduction="none")
         return nll, nll, {"correct": (logits.argmax(-1) == target).sum()}
 

@@ -23,11 +23,9 @@ class IterativeSampling(Sampler):
         self.cell = nn.RNNCell(width + 1, hidden)
 
     def features(self, width: int, hidden: int) -> int:
-        """See ``Sampler.features``."""
         return hidden + width
 
     def choose(self, x: Tensor, real: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
-        """See ``Sampler.choose``."""
         if not x.shape[1]:
             return real, x.new_zeros(real.shape)
         state = x.new_zeros(x.shape[0], self.cell.hidden_size)

@@ -22,11 +22,9 @@ class RSS(Sampler):
     """
 
     def features(self, width: int, hidden: int) -> int:
-        """See ``Sampler.features``."""
         return 3 * width
 
     def choose(self, x: Tensor, real: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
-        """See ``Sampler.choose``."""
         count = real.sum(1, keepdim=True).clamp_min(1)[..., None]
         mean = (working(x).sum(1, keepdim=True) / count).to(x.dtype).expand_as(x)
         features = torch.cat([x, mean, x * mean], -1)  # eq. 6

@@ -58,13 +58,11 @@ class AttentionContext(Context):
         self.layer = layer
 
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
-        """See ``Context.forward``."""
         if isinstance(self.layer, ReSA):
             self.layer.take_choice()  # of an earlier batch: an empty one makes none
         return super().forward(x, padding_mask)
 
     def encode(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        """See ``Context.encode``."""
         y: Tensor = self.layer(x, padding_mask)
         return y
 

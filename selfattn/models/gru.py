@@ -43,7 +43,6 @@ class BiGRU(Context):
         return [self.bias]
 
     def encode(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        """See ``Context.encode``."""
         order = Directions(x, padding_mask)
         mapped = order.project(self.dropout(x), self.weight_x, self.bias)  # (T, 2, B, 3 h)
         hidden = self.weight_candidate.shape[-1]

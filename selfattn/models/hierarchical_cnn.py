@@ -41,7 +41,6 @@ class HierarchicalCNN(Context):
         )
 
     def encode(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        """See ``Context.encode``."""
         for depth, conv in enumerate(self.convs):
             value, gate = torch.relu(conv(self.dropout(x))).chunk(2, -1)
             y = zero_padding(value * torch.sigmoid(gate), padding_mask)

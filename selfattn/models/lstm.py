@@ -35,7 +35,6 @@ class BiLSTM(Context):
         self.directions = nn.ModuleList(_Direction(embed_dim, hidden_size) for _ in range(2))
 
     def encode(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        """See ``Context.encode``."""
         order = Directions(x, padding_mask)
         both = order.split(self.dropout(x)).unbind()
         forward, backward = (

@@ -55,7 +55,6 @@ class MultiCNN(Context):
         )
 
     def encode(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        """See ``Context.encode``."""
         x = self.dropout(x)
         if not self.pools:
             y = torch.relu(torch.cat([conv(x) for conv in self.convs], -1))

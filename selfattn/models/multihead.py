@@ -54,7 +54,6 @@ class MultiHeadContext(Context):
         self.qkv = xavier_linear(embed_dim, 3 * self.out_dim, bias=False, heads=3 * heads)
 
     def encode(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        """See ``Context.encode``."""
         x = x + positions(x, padding_mask)
         q, k, v = (split_heads(t, self.heads) for t in self.qkv(self.dropout(x)).chunk(3, -1))
         dropout = self.dropout.p if self.training else 0.0

@@ -46,7 +46,6 @@ class BiSRU(Context):
         self.bias = nn.Parameter(torch.zeros(2, 2 * hidden_size))  # of f and r
 
     def encode(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        """See ``Context.encode``."""
         if self.map is not None:
             x = self.map(x)
         order = Directions(x, padding_mask)

@@ -33,5 +33,4 @@ class NoContext(Context):
             self.map = dense(embed_dim, self.out_dim, activation, dropout)
 
     def encode(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        """See ``Context.encode``."""
         return zero_padding(self.map(x), padding_mask)

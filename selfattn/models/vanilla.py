@@ -35,7 +35,6 @@ class VanillaPool(Context):
         self.scores = nn.Sequential(first, logits(embed_dim, 1, dropout, bias=False))
 
     def encode(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        """See ``Context.encode``."""
         return (self.weights(x, padding_mask) * x).sum(1)
 
     def weights(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:

@@ -35,7 +35,6 @@ from .flags import check_outputs
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this command to its parser."""
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--inputs", nargs="+", action="extend", type=Path, metavar="CKPT",
         help="the files, or folders with one")  # fmt: skip

@@ -40,7 +40,6 @@ FILES = ("json", "csv", "markdown", "latex")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this command to its parser."""
     add = parser.add_argument_group("what is compared").add_argument
     add("--baseline", required=True, action="append", metavar="[NAME=]GLOB",
         help="runs of the baseline, in quotes")  # fmt: skip

@@ -21,7 +21,6 @@ from ..report.curves import check_picture
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this command to its parser."""
     parser.add_argument("logs", nargs="+", type=Path, metavar="RUN_LOG")
     parser.add_argument("--output", type=Path, required=True, help="picture: .png, .svg or .pdf")
     parser.add_argument("--names", nargs="+", action="extend", metavar="NAME",

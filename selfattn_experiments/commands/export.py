@@ -38,7 +38,6 @@ _SEARCH = ("beam", "lenpen", "max_len_a", "max_len_b")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this command to its parser."""
     add = parser.add_argument
     add("--to", required=True, choices=("hf", "fairseq", *GRAPHS), help="what to write")
     add("source", type=Path, metavar="SOURCE",

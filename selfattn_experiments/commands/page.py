@@ -220,7 +220,6 @@ def build(path: Path) -> Any:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this command to its parser."""
     add = parser.add_argument
     add("model", type=Path, metavar="MODEL", help="a checkpoint or a folder with one")
     add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine alone)")

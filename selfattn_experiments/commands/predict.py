@@ -81,7 +81,6 @@ ENDINGS = {
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this command to its parser."""
     add = parser.add_argument
     add("checkpoint", nargs="*", metavar="TEXT",
         help="with --model: what to label; otherwise checkpoints, as --model")  # fmt: skip

@@ -50,7 +50,6 @@ _SENTENCES = {"single": 1, "pair": 2}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this command to its parser."""
     add = parser.add_argument
     add("checkpoint", nargs="*", type=Path, metavar="CHECKPOINT", help="one, or an ensemble")
     add("--baseline", type=Path, metavar="FOLDER",

@@ -53,7 +53,6 @@ from .flags import check_least, from_flags
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this command to its parser."""
     add = parser.add_argument
     add("grid", type=Path, metavar="GRID.yaml", help="systems, seeds and flags, see above")
     add("--only", nargs="+", action="extend", default=[], metavar="RUN",

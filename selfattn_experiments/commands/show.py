@@ -54,7 +54,6 @@ class Found:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this command to its parser."""
     add = parser.add_argument
     add("checkpoint", type=Path, metavar="CHECKPOINT",
         help="a checkpoint, a training's folder or a Hugging Face folder")  # fmt: skip
@@ -198,8 +197,7 @@ def look_into_encoder(args: argparse.Namespace) -> list[Found]:
 
 def encoder_on(module: Any, translator: Any, sentence: str) -> Found:
     """The encoder of what ``module.load`` made of a checkpoint, which is turned into float64."""
-    found = module.look(translator, module.as_prepared(translator, sentence))
-    return _noted(found.pieces, found.layers, found.attention, found.unknown)
+    return _noted(*module.look(translator, module.as_prepared(translator, sentence)))
 
 
 def hf_encoder_on(encoder: Any, translator: Any, sentence: str) -> Found:

@@ -23,7 +23,6 @@ from .flags import check_least, check_outputs
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this command to its parser."""
     add = parser.add_argument
     add("--repetitions", type=int, default=2000, help="pairs of systems (default: 2000)")
     add("--sentences", type=int, default=300, help="of a test set (default: 300)")

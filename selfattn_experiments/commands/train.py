@@ -22,7 +22,6 @@ from ..process import plugin_folder
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this command to its parser."""
     parser.add_argument("--dry-run", action="store_true", help="only print the command line")
 
 

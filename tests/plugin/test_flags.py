@@ -196,12 +196,3 @@ def test_help_needs_no_architecture(run_module):
 def test_what_a_command_asserts_of_its_flags_is_one_sentence(run_module, tmp_path):
     done = run_module("fairseq_cli.preprocess", ["--user-dir", "plugin", "--destdir", tmp_path])
     assert done.stderr.startswith("fairseq-preprocess: error: --trainpref must be set ")
-
-
-def test_help_shows_the_flags_of_the_architecture(run_module):
-    done = run_module(
-        "fairseq_cli.train", ["--user-dir", "plugin", "--arch", "transformer_mtsa", "--help"]
-    )
-    assert done.returncode == 0, done.stderr
-    for flag in ("--mtsa-preset", "--mtsa-backend", "--encoder-attention {", "--share-all"):
-        assert flag in done.stdout, flag

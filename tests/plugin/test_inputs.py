@@ -175,17 +175,3 @@ def test_an_unknown_scheme_is_refused_before_the_training(tmp_path):
     args = options.parse_args_and_arch(parser, [str(tmp_path), *flags, *bleu])
     with pytest.raises(UserError, match="--eval-bleu-remove-bpe is 'spm', but must be one of"):
         tasks.setup_task(args)
-
-
-def test_bleu_of_pieces_is_warned_about(toy_text, toy_train, run_module, tmp_path):
-    for path in toy_text.iterdir():
-        words = path.read_text().replace(" ", " \u2581")
-        (tmp_path / path.name).write_text(words, encoding="utf-8")
-    prefixes = [f"--{split}pref={tmp_path / split}" for split in ("train", "valid")]
-    data = tmp_path / "data-bin"
-    flags = ["--source-lang=src", "--target-lang=tgt", *prefixes, "--destdir", data]
-    assert run_module("fairseq_cli.preprocess", flags).returncode == 0
-    bleu = ["--eval-bleu", "--eval-bleu-args", '{"beam": 1}', "--no-save", "--max-update", "1"]
-    done = toy_train(bleu, data=data)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("WRONG BLEU AHEAD: --eval-bleu scores SentencePiece pieces") == 1

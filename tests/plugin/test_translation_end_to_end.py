@@ -4,12 +4,11 @@ import re
 import shutil
 
 import pytest
-import torch
 
 pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
-from tests.plugin.helpers import UPDATES, hypotheses, logged, weights  # noqa: E402
+from tests.plugin.helpers import UPDATES, hypotheses, logged  # noqa: E402
 
 ATTENTIONS = ("mtsa", "multihead")
 PRESETS = ("paper", "nmt", "srl")
@@ -128,18 +127,6 @@ def test_diverse_beam_search_compares_a_sentence_with_itself(trained, prepared, 
         assert done.returncode == 0, done.stderr
         found[size] = sorted(re.findall(r"^H-(\d+)\t\S+\t(.*)$", done.stdout, flags=re.MULTILINE))
     assert len(found["1"]) == 80 and found["1"] == found["7"]
-
-
-def test_averaged_checkpoints(trained, run_cli, tmp_path):
-    folder, _ = trained("mtsa")
-    inputs = [folder / "checkpoint2.pt", folder / "checkpoint3.pt"]
-    average = tmp_path / "average.pt"
-    made = run_cli(["scripts/average_checkpoints.py", "--inputs", *inputs, "--output", average])
-    assert made.returncode == 0, made.stderr
-    first, second, mean = (weights(path) for path in (*inputs, average))
-    assert set(mean) == set(first)
-    for name, value in mean.items():
-        torch.testing.assert_close(value, (first[name] + second[name]) / 2)
 
 
 def test_a_folder_that_was_moved_away_from_its_data(trained, prepared, tmp_path):

@@ -88,7 +88,3 @@ def test_half_precision_keeps_numbers_and_what_is_shared(average, run_folder):
 def test_output_in_no_folder(average, run_folder):
     done = average("--inputs", "checkpoint1.pt", "--output", "none/a.pt", cwd=run_folder)
     assert done.returncode == 2 and "there is no folder none" in done.stderr
-
-
-def test_help_shows_an_example(average, tmp_path):
-    assert "--last 5" in average("--help", cwd=tmp_path).stdout

@@ -182,8 +182,3 @@ def test_a_device_may_be_input_and_output(folder):
     check_outputs(args, "csv", "json", inputs=[device, reference])
     with pytest.raises(UserError, match="--latex .*one.de is one of the inputs"):
         check_outputs(args, "csv", "latex", inputs=[reference])
-
-
-def test_help_shows_examples(run_cli):
-    done = run_cli(["scripts/compare_bleu.py", "--help"])
-    assert "--baseline 'runs/multihead/seed*/test.out'" in done.stdout

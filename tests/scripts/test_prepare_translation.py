@@ -172,9 +172,3 @@ def test_a_full_disk_leaves_nothing(run_cli, corpus, repo_root):
     assert "no space left" in done.stderr
     assert "Traceback" not in done.stderr
     assert [path.name for path in corpus.parent.iterdir()] == ["corpus"]
-
-
-def test_help_shows_an_example(run_cli):
-    done = run_cli(["scripts/prepare_translation.py", "--help"])
-    assert done.returncode == 0
-    assert "--pair text.en text.de --held-out 500" in done.stdout

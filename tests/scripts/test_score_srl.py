@@ -123,8 +123,3 @@ def test_bad_pairs_are_one_sentence(score, gold, predicted, words):
     done = score(gold=gold, predicted=predicted)
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.count("\n") == 1 and words in done.stderr
-
-
-def test_help_shows_an_example(run_cli):
-    done = run_cli(["scripts/score_srl.py", "--help"])
-    assert "python scripts/score_srl.py dev.conll predicted.props" in done.stdout

@@ -162,16 +162,6 @@ def contents(dest):
     }
 
 
-def test_a_second_call_does_nothing(data, archives, run_cli):
-    dest, _ = data
-    before = {path: path.stat().st_mtime_ns for path in dest.rglob("*/*") if path.is_file()}
-    done = run_cli(command(archives, dest, "--mirror", "http://127.0.0.1:9"))
-    assert done.returncode == 0, done.stderr
-    for name in ("text", "vocabulary", "encoded", "data-bin"):
-        assert f"{name}: done before" in done.stdout
-    assert before == {path: path.stat().st_mtime_ns for path in before}
-
-
 @pytest.mark.slow
 def test_a_killed_command_goes_on_and_ends_the_same(data, archives, run_cli, tmp_path):
     dest = tmp_path / "wmt14"
@@ -237,13 +227,6 @@ def test_another_number_of_pairs(spoiled, run_cli, tmp_path):
     refused(done, "europarl-v7 has 150 pairs, but 1,920,209 are known", "--any-data")
     done = run_cli(command(folder, tmp_path / "data", "--any-data"))
     refused(done, "--any-data is for --archives")
-
-
-def test_no_network_is_one_sentence(spoiled, run_cli, tmp_path):
-    for archive in spoiled.sources["archives"].values():
-        archive["url"] = "http://127.0.0.1:9/x.tgz"
-    done = run_cli(command(spoiled(), tmp_path / "data"))
-    refused(done, "cannot download http://127.0.0.1:9/x.tgz", "refused")
 
 
 def test_the_flags_are_the_published_ones(run_cli, tmp_path):

@@ -74,9 +74,3 @@ def test_every_operator_is_reported():
     names = {record.name for record in info._backends(gpu=False)}
     assert names == {f"{operator}, {way}" for operator in ("disa", "mtsa") for way in ways}
     assert sorted(OPERATORS) == ["disa", "mtsa"]
-
-
-def test_an_unknown_flag_is_an_error(run_cli):
-    done = run_cli(["-m", "selfattn.info", "--yaml"])
-    assert done.returncode == 2
-    assert "--yaml" in done.stderr

@@ -142,9 +142,3 @@ def test_tensorboardx_serves_as_well(versions):
     assert info._package("tensorboard", "curves") == Record(
         "Versions", "tensorboardX", "2.6.5", extra="fairseq"
     )
-
-
-def test_an_unknown_flag_is_an_error(run_cli):
-    done = run_cli(["-m", "selfattn_experiments", "info", "--yaml"])
-    assert done.returncode == 2
-    assert "--yaml" in done.stderr

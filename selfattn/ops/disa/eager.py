@@ -85,7 +85,6 @@ class _Eager(DiSACall):
         return grads if distance is None else (*grads, distance.gradient().to(inputs[3].dtype))
 
     def factors(self, inputs: Sequence[Any]) -> Outputs:
-        """See ``Call.factors``."""
         x, _, _, bias, hidden, unseen, seed = inputs
         apart = bias is not None
         return tiling.dropout_factors(

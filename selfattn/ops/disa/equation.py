@@ -113,7 +113,6 @@ class DiSACall(KernelCall, ABC):
         return x.new_zeros(x.shape), x.new_zeros(x.shape), x.new_zeros(x.shape)
 
     def equation(self, inputs: Sequence[Any], factors: Outputs | None, queries: slice) -> Tensor:
-        """See ``Call.equation``."""
         x, a, b, bias, hidden, unseen, _ = inputs
         return equation(x, a, b, bias, hidden, unseen, self.masks, self.c, factors, queries)
 

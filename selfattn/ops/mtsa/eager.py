@@ -37,7 +37,6 @@ class _Eager(MTSACall):
         return torch.zeros_like(inputs[2]), torch.ones_like(inputs[2])
 
     def forward(self, inputs: Sequence[Any]) -> Outputs:
-        """See ``Call.forward``."""
         outputs = self.room(inputs)
         with torch.autocast(inputs[0].device.type, enabled=False):
             for block in self._blocks(inputs, _table(inputs)):
@@ -45,7 +44,6 @@ class _Eager(MTSACall):
         return outputs
 
     def backward(self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]) -> Outputs:
-        """See ``Call.backward``."""
         distance = _table(inputs)
         grads = tuple(torch.zeros_like(t) for t in inputs[:4])
         exact = bool((outputs[1] == _EXACT).any())
@@ -56,7 +54,6 @@ class _Eager(MTSACall):
         return grads if distance is None else (*grads, distance.gradient())
 
     def factors(self, inputs: Sequence[Any]) -> Outputs:
-        """See ``Call.factors``."""
         q, _, v, _, _, _, seed = inputs
         return dropout_factors(q, v, self.masks, self.dropout_p, int(seed))
 

@@ -127,7 +127,6 @@ class MTSACall(KernelCall, ABC):
     declared = "int[] left, int[] right, str sigma_t, float dropout_p"
 
     def equation(self, inputs: Sequence[Any], factors: Outputs | None, queries: slice) -> Tensor:
-        """See ``Call.equation``."""
         q, k, v, s, bias, padding, _ = inputs
         return equation(q, k, v, s, bias, padding, self.masks, self.sigma_t, factors, queries)
 

@@ -18,7 +18,6 @@ from selfattn_tasks.srl.formats.conll05 import build
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this command to its parser."""
     add = parser.add_argument
     add("--treebank", type=Path, help="a folder above the sections, as in parsed/mrg/wsj/02")
     add(

@@ -36,7 +36,6 @@ from ..flags import by_part, from_flags
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this command to its parser."""
     add = parser.add_argument
     add("--task", choices=[str(kind) for kind in Kind], required=True, help="what is asked")
     add("--train", nargs="+", action="extend", type=Path, required=True, metavar="FILE",

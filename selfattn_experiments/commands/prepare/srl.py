@@ -28,7 +28,6 @@ from ..flags import by_part, from_flags
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this command to its parser."""
 
     def add_split(flag: str, action: str = "extend", **kwargs: Any) -> None:
         parser.add_argument(flag, nargs="+", action=action, type=Path, metavar="FILE", **kwargs)

@@ -29,7 +29,6 @@ from ..flags import by_part, from_flags
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this command to its parser."""
     add = parser.add_argument_group("text").add_argument
     add("--source-lang", required=True, metavar="LANG", help="ending of the source files")
     add("--target-lang", required=True, metavar="LANG", help="ending of the target files")

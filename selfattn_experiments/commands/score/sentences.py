@@ -29,7 +29,6 @@ from selfattn_tasks.sentences.task import Sentences
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this command to its parser."""
     add = parser.add_argument
     add("gold", type=Path, metavar="GOLD")
     add("predicted", type=Path, metavar="PRED")

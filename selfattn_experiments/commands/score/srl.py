@@ -33,7 +33,6 @@ from selfattn_tasks.srl.table import format_confusion, format_end_to_end, format
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this command to its parser."""
     parser.add_argument("gold", type=Path, metavar="GOLD")
     parser.add_argument("predicted", type=Path, metavar="PRED")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")

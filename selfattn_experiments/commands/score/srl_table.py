@@ -176,7 +176,6 @@ def to_latex(rows: Iterable[Row], note: str) -> str:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this command to its parser."""
     add = parser.add_argument
     add("runs", nargs="*", metavar="NAME=GLOB",
         help="a system and the folders of its runs; none: the published rows alone")  # fmt: skip

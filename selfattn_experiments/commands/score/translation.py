@@ -20,7 +20,6 @@ from ..flags import check_outputs
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this command to its parser."""
     parser.add_argument("output", type=Path, help="output of fairseq-generate, or plain text")
     parser.add_argument("--ref", type=Path, required=True, help="references, one a line")
     parser.add_argument(

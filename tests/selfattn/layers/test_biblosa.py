@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from benchmarks.testing import assert_close
+from benchmarks.testing import assert_close, noisy
 from selfattn.config import BiBloSAConfig
 from selfattn.errors import UserError
 from selfattn.layers import build_attention
@@ -15,11 +15,7 @@ from selfattn.masks import PositionalMask
 
 def built(preset=None, width=8, **switches):
     torch.manual_seed(1)
-    layer = build_attention("biblosa", width, 2, preset=preset, **switches).double()
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
-    return layer
+    return noisy(build_attention("biblosa", width, 2, preset=preset, **switches).double(), 0.3)
 
 
 def tokens(batch, length, width=8):

@@ -8,7 +8,7 @@ from typing import get_type_hints
 import pytest
 import torch
 
-from benchmarks.testing import assert_close, run_with_grads
+from benchmarks.testing import assert_close, noisy, run_with_grads
 from selfattn.config import CONFIGS
 from selfattn.config.base import is_constant
 from selfattn.errors import UserError
@@ -46,11 +46,7 @@ def title(form):
 def built(form):
     torch.manual_seed(0)
     name, preset, switches = form
-    module = build_attention(name, WIDTH, HEADS, preset=preset, **switches).double()
-    with torch.no_grad():  # away from zero biases and unit gains
-        for parameter in module.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    return module
+    return noisy(build_attention(name, WIDTH, HEADS, preset=preset, **switches).double(), 0.1)
 
 
 def has_products(name, preset, switches):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from benchmarks.testing import assert_close
+from benchmarks.testing import assert_close, noisy
 from selfattn.config import FastDiSAConfig
 from selfattn.errors import UserError
 from selfattn.layers import build_attention
@@ -12,10 +12,7 @@ from selfattn.masks import PositionalMask
 
 def built(preset, **switches):
     torch.manual_seed(1)
-    layer = build_attention("fast_disa", 12, 2, preset=preset, **switches).double()
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
+    layer = noisy(build_attention("fast_disa", 12, 2, preset=preset, **switches).double(), 0.2)
     return layer, torch.randn(2, 5, 12, dtype=torch.float64)
 
 

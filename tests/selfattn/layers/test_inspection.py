@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import selfattn.layers.mtsa
-from benchmarks.testing import assert_close
+from benchmarks.testing import assert_close, noisy
 from selfattn.config import CONFIGS
 from selfattn.layers import ATTENTIONS, SelfAttention, build_attention
 from selfattn.layers.base import join_heads, split_heads
@@ -20,11 +20,7 @@ PADDING = torch.tensor([[0] * 7, [1] * 2 + [0] * 5, [0] * 4 + [1] * 3]).bool()
 
 def make(name, preset, **switches):
     torch.manual_seed(0)
-    layer = build_attention(name, WIDTH, HEADS, preset=preset, **switches).double()
-    with torch.no_grad():  # away from zero biases and unit gains
-        for parameter in layer.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
-    return layer
+    return noisy(build_attention(name, WIDTH, HEADS, preset=preset, **switches).double(), 0.3)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from benchmarks.testing import assert_close
+from benchmarks.testing import assert_close, noisy
 from selfattn.config import MTSAConfig
 from selfattn.errors import UserError
 from selfattn.layers import MTSA, BiBloSA, DiSA, FastDiSA, MultiHead, ReSA, build_attention
@@ -19,10 +19,7 @@ def size(module):
 
 def built(preset, width=12, heads=2, **switches):
     torch.manual_seed(1)
-    layer = build_attention("mtsa", width, heads, preset=preset, **switches).double()
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
+    layer = noisy(build_attention("mtsa", width, heads, preset=preset, **switches).double(), 0.2)
     return layer, torch.randn(2, 5, width, dtype=torch.float64)
 
 

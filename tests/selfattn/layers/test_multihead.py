@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from benchmarks.testing import LargestTensor, assert_close, padding_mask, run_with_grads
+from benchmarks.testing import LargestTensor, assert_close, noisy, padding_mask, run_with_grads
 from selfattn.errors import UserError
 from selfattn.layers import build_attention
 from selfattn.masks import head_masks
@@ -35,11 +35,7 @@ UNMASKED = [{}, {"positions": "rotary"}]
 
 def made(**switches):
     torch.manual_seed(0)
-    layer = build_attention("multihead", WIDTH, HEADS, **switches).double()
-    with torch.no_grad():  # away from zero biases
-        for parameter in layer.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    return layer
+    return noisy(build_attention("multihead", WIDTH, HEADS, **switches).double(), 0.1)
 
 
 def tokens(length, batch=2):

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from benchmarks.testing import assert_close, padding_mask
+from benchmarks.testing import assert_close, noisy, padding_mask
 from selfattn.layers.iterative_sampling import IterativeSampling
 from selfattn.layers.resa import ReSA, ReSAConfig
 from selfattn.layers.rss import RSS
@@ -17,10 +17,7 @@ WIDTH, LENGTH = 3, 4
 
 def built(kind):
     torch.manual_seed(4)
-    sampler = kind(WIDTH, 5).double()
-    with torch.no_grad():
-        for parameter in sampler.parameters():
-            parameter.add_(0.5 * torch.randn_like(parameter))
+    sampler = noisy(kind(WIDTH, 5).double(), 0.5)
     return sampler, torch.randn(1, LENGTH, WIDTH, dtype=torch.float64)
 
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
-from benchmarks.testing import PADDINGS, LargestTensor, assert_close, padding_mask
+from benchmarks.testing import PADDINGS, LargestTensor, assert_close, noisy, padding_mask
 from selfattn.errors import UserError
 from selfattn.layers import ReSA, build_attention
 from selfattn.layers import resa as module
@@ -20,10 +20,7 @@ UNSELECTED = ("dependents", "others", "all", "nothing")
 
 def built(preset="paper", **switches):
     torch.manual_seed(1)
-    layer = build_attention("resa", WIDTH, 2, preset=preset, **switches).double()
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
+    layer = noisy(build_attention("resa", WIDTH, 2, preset=preset, **switches).double(), 0.3)
     layer.select_all = False
     return layer, torch.randn(BATCH, LENGTH, WIDTH, dtype=torch.float64, requires_grad=True)
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from benchmarks.testing import noisy
 from selfattn.config import CONFIGS
 from selfattn.layers import ATTENTIONS, build_attention
 from selfattn.layers.linear import PerHeadLinear
@@ -86,10 +87,7 @@ def test_a_graph_calls_them_too(change):
 @pytest.mark.parametrize(("name", "preset"), FORMS)
 def test_what_stands_for_a_linear_map_takes_effect(name, preset, change):
     torch.manual_seed(1)
-    layer = build_attention(name, 8, 2, preset=preset).double().eval()
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
+    layer = noisy(build_attention(name, 8, 2, preset=preset).double().eval(), 0.1)
     x = torch.randn(2, 40, 8, dtype=torch.float64)  # long enough for every short cut
     before = layer(x)
     found = [n for n, m in layer.named_modules() if type(m) in (nn.Linear, PerHeadLinear)]

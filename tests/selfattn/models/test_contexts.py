@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from benchmarks.testing import assert_close
+from benchmarks.testing import assert_close, noisy
 from selfattn.errors import UserError
 from selfattn.models import CONTEXTS, SentenceEncoder, build_context
 from selfattn.models.pool import build_pool
@@ -27,20 +27,12 @@ WIDTH, HIDDEN = 12, 12
 LINEAR = ("mtsa", "fast_disa", "biblosa", "lstm", "sru", "multi_cnn", "hrchy_cnn", "none")
 
 
-def away_from_zero(module):
-    """Random values where biases were 0."""
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    return module
-
-
 def built(name, switches, dropout=0.0):
     torch.manual_seed(0)
     encoder = SentenceEncoder(
         WIDTH, context=name, hidden_size=HIDDEN, activation="elu", dropout=dropout, **switches
     )
-    return away_from_zero(encoder.double())
+    return noisy(encoder.double())
 
 
 @pytest.fixture(params=FORMS, ids=IDS)

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from benchmarks.testing import assert_close
+from benchmarks.testing import assert_close, noisy
 from selfattn.models import build_context
 
 WIDTH, HIDDEN, LENGTH = 6, 6, 5
@@ -13,11 +13,9 @@ WIDTH, HIDDEN, LENGTH = 6, 6, 5
 
 def built(name, **switches):
     torch.manual_seed(0)
-    context = build_context(name, switches.pop("embed_dim", WIDTH), HIDDEN, **switches).double()
-    with torch.no_grad():
-        for parameter in context.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
-    return context
+    return noisy(
+        build_context(name, switches.pop("embed_dim", WIDTH), HIDDEN, **switches).double(), 0.3
+    )
 
 
 def sentence(length=LENGTH, width=WIDTH):

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from benchmarks.testing import noisy
 from selfattn.errors import UserError
 from selfattn.masks import padding_from_lengths
 from selfattn.models import CONTEXTS, SelectionHead, SentenceEncoder, build_context, multihead
@@ -12,12 +13,11 @@ from selfattn.models.highway import Highway
 from selfattn.models.pair_head import PairHead
 from selfattn.models.relatedness_head import RelatednessHead
 from tests.selfattn.layers.test_dropout_places import check_dropout
-from tests.selfattn.models.test_contexts import away_from_zero
 
 
 def check(module, *sizes):
     """Its dropout, on random numbers of these sizes, with biases that are not 0."""
-    module = away_from_zero(module.double())
+    module = noisy(module.double())
     check_dropout(module, *(torch.randn(size, dtype=torch.float64) for size in sizes))
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from benchmarks.testing import assert_close
+from benchmarks.testing import assert_close, noisy
 from selfattn.errors import UserError
 from selfattn.layers import ATTENTIONS, MTSA
 from selfattn.models import AsMultihead, Encoder, EncoderLayer, swap
@@ -17,7 +17,6 @@ from tests.selfattn.models.test_torch import (
     PADDING,
     SIZES,
     WIDTH,
-    randomised,
     switches,
     tokens,
 )
@@ -254,7 +253,7 @@ class VisionTransformer(nn.Module):
 
 
 def test_swap_in_a_vision_transformer():
-    model = randomised(VisionTransformer())
+    model = noisy(VisionTransformer())
     images = torch.randn(2, 3, 32, 32)
     before = model.eval()(images)
     report = swap(model, only="encoder.*", preset="nmt")

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.testing import assert_close
+from benchmarks.testing import assert_close, noisy
 from selfattn.config import MTSAConfig, MultiHeadConfig
 from selfattn.errors import UserError
 from selfattn.layers import ATTENTIONS
@@ -31,13 +31,6 @@ def switches(name):
     return {"masks": "forward_backward"} if name == "multihead" else {}
 
 
-def randomised(module):
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    return module
-
-
 def run(module, *args, training, grad, **kwargs):
     with torch.set_grad_enabled(grad):
         return module.train(training)(*args, **kwargs).detach()
@@ -53,7 +46,7 @@ MODES = [(True, True), (False, True), (False, False)]  # training, with gradient
 def test_multihead_is_torchs_encoder(attention, activation, norm_first, batch_first):
     options = {"activation": activation, "norm_first": norm_first, "batch_first": batch_first}
     layer = nn.TransformerEncoderLayer(**SIZES, **options)
-    stock = randomised(nn.TransformerEncoder(layer, 2, nn.LayerNorm(WIDTH)))
+    stock = noisy(nn.TransformerEncoder(layer, 2, nn.LayerNorm(WIDTH)))
     ours = Encoder.from_torch(stock, attention)
     x = tokens(batch_first)
     masks = {"src_key_padding_mask": PADDING}
@@ -86,7 +79,7 @@ def test_multihead_layer_has_torchs_weights():
 def test_no_fast_path_goes_around_our_attention(name, norm_first):
     """In train and eval, in torch's encoder, ours and nn.Transformer: the layer written out."""
     options = {"norm_first": norm_first, "batch_first": True, "attention": name, **switches(name)}
-    layer = randomised(EncoderLayer(**SIZES, **options))
+    layer = noisy(EncoderLayer(**SIZES, **options))
     x = tokens()
     a, b = layer.norm1, layer.norm2
     attend = layer.self_attn.attention

@@ -11,7 +11,7 @@ from selfattn.masks import PositionalMask
 from selfattn.ops.common.fused import draw_seed
 from selfattn.ops.common.operators import offsets
 from selfattn.ops.disa.equation import disa_slow, equation
-from selfattn.ops.disa.fused import disa_fused, launch, refusal
+from selfattn.ops.disa.fused import disa_fused, launch
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
@@ -248,13 +248,6 @@ def test_checkpointing_computes_the_same(fused):
         torch.manual_seed(5)
         runs.append(run_with_grads(function, values, upstream))
     assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
-
-
-def test_refusals(device, monkeypatch):
-    assert refusal(device, torch.float32) is None
-    assert "float64" in refusal(device, torch.float64)
-    monkeypatch.delenv("TRITON_INTERPRET")
-    assert "needs an NVIDIA GPU" in refusal("cpu", torch.float32)
 
 
 def test_kernels_compile_ahead_without_spills(run_cli):

@@ -49,7 +49,6 @@ class Triton(DiSACall):
     declared = f"{DiSACall.declared}, bool save"
 
     def room(self, inputs: Sequence[Any]) -> Forward:
-        """See ``KernelCall.room``."""
         x, padding, unseen = inputs[0], inputs[4], inputs[5]
         batch, length, features = x.shape
 
@@ -67,12 +66,10 @@ class Triton(DiSACall):
         )
 
     def gradients(self, inputs: Sequence[Any]) -> Outputs:
-        """See ``KernelCall.gradients``."""
         x = inputs[0]
         return x.new_empty(x.shape), x.new_empty(x.shape), x.new_empty(x.shape)
 
     def forward(self, inputs: Sequence[Any]) -> Forward:
-        """See ``Call.forward``."""
         from ...common.triton_tools import bounds_kernel
         from .kernels import forward_kernel
 
@@ -91,7 +88,6 @@ class Triton(DiSACall):
         return done
 
     def backward(self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]) -> Outputs:
-        """See ``Call.backward``."""
         from .kernels import key_kernel
 
         x, padding = inputs[0], inputs[4]
@@ -110,7 +106,6 @@ class Triton(DiSACall):
         return found
 
     def factors(self, inputs: Sequence[Any]) -> Outputs:
-        """See ``Call.factors``."""
         return dropout_factors(inputs[0], self.masks, self.dropout_p, inputs[-1])
 
     def _arguments(self, inputs: Sequence[Any]) -> dict[str, Any]:

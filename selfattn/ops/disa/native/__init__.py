@@ -44,29 +44,20 @@ class _Native(DiSACall):
     def forward(self, inputs: Sequence[Any]) -> Outputs:
         """The output, and 1 / denominator for backward."""
         outputs = self.room(inputs)
-        self._compute(inputs, outputs, {}, backward=False)
+        self._compute(inputs, outputs, {})
         return outputs
 
     def backward(self, grad: Tensor, inputs: Sequence[Any], outputs: Inputs) -> Outputs:
-        """See ``Call.backward``."""
         gx, ga, gb = found = self.gradients(inputs)
         gradients = {"grad": grad, "gx": gx, "ga": ga, "gb": gb}
-        self._compute(inputs, outputs, gradients, backward=True)
+        self._compute(inputs, outputs, gradients)
         return found
 
     def factors(self, inputs: Sequence[Any]) -> Outputs:
-        """See ``Call.factors``."""
         return dropout_factors(inputs[0], self.masks, self.dropout_p, int(inputs[-1]))
 
-    def _compute(
-        self,
-        inputs: Sequence[Any],
-        outputs: Inputs,
-        gradients: dict[str, Tensor],
-        *,
-        backward: bool,
-    ) -> None:
-        """Pass everything to C."""
+    def _compute(self, inputs: Sequence[Any], outputs: Inputs, gradients: dict[str, Any]) -> None:
+        """Pass everything to C; backward has gradients."""
         x, a, b, _, padding, unseen, seed = inputs
         batch, length, features = x.shape
         groups = list(tiling.groups(self.masks, features))
@@ -87,7 +78,7 @@ class _Native(DiSACall):
         tensors: dict[str, Any] = {"x": x, "a": a, "b": b, "out": outputs[0], "inverse": outputs[1]}
         tensors |= {**gradients, "padding": padding, "unseen": unseen, "left": left, "right": right}
         tensors |= {"begin": begin, "mask": [group.parts.start for group in groups]}
-        native.run(HERE, task, tensors, backward=backward)
+        native.run(HERE, task, tensors, backward=bool(gradients))
 
 
 _run = operators.register("disa_native", _Native, outputs=2, device="cpu")

@@ -41,7 +41,6 @@ class Triton(MTSACall):
     declared = f"{MTSACall.declared}, bool save"
 
     def room(self, inputs: Sequence[Any]) -> Forward:
-        """See ``KernelCall.room``."""
         v, padding = inputs[2], inputs[5]
         batch, heads, length, width = v.shape
         lanes = batch * heads
@@ -61,11 +60,9 @@ class Triton(MTSACall):
         )
 
     def gradients(self, inputs: Sequence[Any]) -> Outputs:
-        """See ``KernelCall.gradients``."""
         return tuple(empty_heads(t) for t in inputs[:4])
 
     def forward(self, inputs: Sequence[Any]) -> Forward:
-        """See ``Call.forward``."""
         from ...common import triton_tools
         from . import exact, forward
 
@@ -80,7 +77,6 @@ class Triton(MTSACall):
         return done
 
     def backward(self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]) -> Outputs:
-        """See ``Call.backward``."""
         from . import backward, exact, prepare
 
         # Whoever kept out in between, such as vmap, may have brought it into another order.
@@ -106,7 +102,6 @@ class Triton(MTSACall):
         return found
 
     def factors(self, inputs: Sequence[Any]) -> Outputs:
-        """See ``Call.factors``."""
         return common.dropout_factors(inputs[-1], tuple(inputs[2].shape), self.dropout_p)
 
     def _tiles(self, inputs: Sequence[Any]) -> configs.Tiles:

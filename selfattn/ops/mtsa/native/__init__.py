@@ -38,10 +38,9 @@ class _Task(native.Task):
 class _Native(MTSACall):
     """The kernel in C; its result does not depend on the number of threads."""
 
-    def room(self, inputs: Inputs) -> Outputs:
+    def room(self, inputs: Sequence[Any]) -> Outputs:
         """H; and for backward: 1 / denominator, row maxima, key maxima, what was redone."""
         v, s = inputs[2:4]
-        assert v is not None and s is not None  # for the type checker
         batch, heads, length, scores = s.shape
         # H in the memory order of v, so that the heads are side by side as the next layer wants.
         return (
@@ -53,33 +52,23 @@ class _Native(MTSACall):
         )
 
     def forward(self, inputs: Sequence[Any]) -> Outputs:
-        """See ``Call.forward``."""
         outputs = self.room(inputs)
-        self._compute(inputs, outputs, {}, backward=False)
+        self._compute(inputs, outputs, {})
         return outputs
 
     def backward(self, grad: Tensor, inputs: Sequence[Any], outputs: Inputs) -> Outputs:
-        """See ``Call.backward``."""
         q, bias = inputs[0], inputs[4]
         gq, gk, gv, gs = self.gradients(inputs)[:4]
         gbias = None if bias is None else q.new_zeros(q.shape[:3])  # of each sentence: C adds to it
         found = {"grad": grad, "gq": gq, "gk": gk, "gv": gv, "gs": gs, "gbias": gbias}
-        self._compute(inputs, outputs, found, backward=True)
+        self._compute(inputs, outputs, found)
         return (gq, gk, gv, gs) if gbias is None else (gq, gk, gv, gs, gbias.sum(0))
 
     def factors(self, inputs: Sequence[Any]) -> Outputs:
-        """See ``Call.factors``."""
         return dropout_factors(inputs[2], self.dropout_p, int(inputs[-1]))
 
-    def _compute(
-        self,
-        inputs: Sequence[Any],
-        outputs: Inputs,
-        gradients: dict[str, Tensor | None],
-        *,
-        backward: bool,
-    ) -> None:
-        """Pass everything to C."""
+    def _compute(self, inputs: Sequence[Any], outputs: Inputs, gradients: dict[str, Any]) -> None:
+        """Pass everything to C; backward has gradients."""
         q, v, seed = inputs[0], inputs[2], inputs[-1]
         batch, heads, length, inner = q.shape
         left, right = operators.offsets(self.masks)
@@ -98,7 +87,7 @@ class _Native(MTSACall):
         )
         tensors = dict(zip((*_INPUTS, *_OUTPUTS), (*inputs[:-1], *outputs), strict=True))
         tensors |= {**gradients, "left": left, "right": right}
-        native.run(HERE, task, tensors, backward=backward)
+        native.run(HERE, task, tensors, backward=bool(gradients))
 
 
 _run = operators.register("mtsa_native", _Native, outputs=len(_OUTPUTS), device="cpu")
