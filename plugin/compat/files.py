@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
@@ -16,7 +17,19 @@ from selfattn_tasks import saved
 from ._patch import wrap
 
 logger = logging.getLogger(__name__)
-_LOCKS: dict[Path, int] = {}  # folder to the descriptor that holds its lock
+
+
+class _Lock:
+    """An open file that holds a lock."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def __del__(self) -> None:
+        os.close(self.descriptor)
+
+
+_LOCKS: WeakValueDictionary[Path, _Lock] = WeakValueDictionary()  # of this process, by folder
 
 
 @wrap(checkpoint_utils, "torch_persistent_save")
@@ -64,29 +77,27 @@ def take_folder(original: Any, cfg: Any, trainer: Any, *args: Any, **kwargs: Any
     """Keep other trainings out of ``--save-dir``, and remove what a killed one left there.
 
     Break: two trainings in one folder overwrite, delete and continue each other's checkpoints. Fix:
-    a lock of the folder, which ends with the process.
+    a lock of the folder, which ends with the trainer or its process.
     """
     if not cfg.no_save and trainer.is_data_parallel_master:
-        _lock(Path(os.path.realpath(cfg.save_dir)))
+        trainer.lock_of_folder = _lock(Path(os.path.realpath(cfg.save_dir)))
         for leftover in Path(cfg.save_dir).glob(".checkpoint*.pt.partial-*"):
             logger.info("removing %s, left by an interrupted training", leftover)
             leftover.unlink(missing_ok=True)
     return original(cfg, trainer, *args, **kwargs)
 
 
-def _lock(folder: Path) -> None:
-    """Hold a lock of a folder until this process ends."""
-    if folder in _LOCKS:
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
+def _lock(folder: Path) -> _Lock:
+    """Take the lock of a folder, unless another process has it."""
+    lock = _LOCKS.get(folder) or _Lock(os.open(folder, os.O_RDONLY))
     for _ in range(100):  # the loaders of a killed training hold it for some seconds more
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             time.sleep(0.1)
+            continue
         except OSError:  # a file system without locks
-            return os.close(descriptor)
-        else:
-            _LOCKS[folder] = descriptor
-            return
+            pass
+        _LOCKS[folder] = lock
+        return lock
     raise UserError(f"another training is writing to --save-dir {folder}: wait for it, or stop it")
