@@ -175,7 +175,7 @@ def check_output_folder(flag: str, path: Path) -> None:
         raise UserError(f"{flag} is {path}, which cannot be written: {error.strerror}") from None
 
 
-def check_no_pipes(*paths: Path) -> None:
+def check_no_pipes(*paths: str | os.PathLike[str]) -> None:
     """Refuse a pipe or another stream among inputs that are read more than once.
 
     Args:
@@ -184,7 +184,7 @@ def check_no_pipes(*paths: Path) -> None:
     Raises:
         UserError: if one can be read only once.
     """
-    for path in paths:
+    for path in map(Path, paths):
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise UserError(f"{path} is no regular file, but is read more than once: give a file")
 

@@ -161,8 +161,9 @@ def test_without_the_flag_nothing_is_taken():
 def test_a_missing_file_and_excluding_flags(more, message, tmp_path):
     wanted = str(tmp_path / "none.pt")
     cfg = CheckpointConfig(save_dir=str(tmp_path), finetune_from_model=wanted, **more)
+    trainer = SimpleNamespace(checkpoint_suffix="", is_data_parallel_master=True)
     with pytest.raises(UserError) as raised:
-        checkpoint_utils.load_checkpoint(cfg, SimpleNamespace(checkpoint_suffix=""))
+        checkpoint_utils.load_checkpoint(cfg, trainer)
     assert message in str(raised.value) and len(str(raised.value)) < 200
 
 
