@@ -189,6 +189,7 @@ def test_a_pipe_that_would_be_read_twice(first, place, repo_root, monkeypatch, c
     script, *words = command.replace(first.split()[-1], "pipe", 1).split()
     os.mkfifo("pipe")
     monkeypatch.setattr("sys.argv", [script, *words])
+    monkeypatch.syspath_prepend(repo_root / "scripts")
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(repo_root / "scripts" / f"{script}.py"), run_name="__main__")
     assert ended.value.code == 2
