@@ -221,6 +221,24 @@ def test_a_sentence_for_a_person(whole, run_cli):
     assert [[p["predicate"] for p in record["propositions"]] for record in found] == [[2], [1]]
 
 
+def test_output_formats_say_the_same(whole, corpus, run_cli, tmp_path):
+    best, given = whole[0] / "checkpoint_best.pt", ["--input", corpus / "test.conll"]
+    found = {}
+    for name in ("a.props", "a.conll", "a.jsonl", "a.json"):
+        predict(run_cli, best, *given, "--output", tmp_path / name, "--decoder", "he")
+    for name in ("a.props", "a.conll"):
+        found[name] = figures(run_cli, corpus / "test.conll", tmp_path / name)["overall"]
+    assert found["a.props"] == found["a.conll"]
+    records = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert json.loads((tmp_path / "a.json").read_text()) == records
+    for record, told in zip(records, conll.read(tmp_path / "a.conll"), strict=True):
+        assert tuple(record["words"]) == told.words
+        spans = [[(s["label"], s["start"], s["end"]) for s in p["spans"]]
+                 for p in record["propositions"]]  # fmt: skip
+        expected = [[(s.label, s.start, s.end) for s in p.spans] for p in told.propositions]
+        assert spans == expected
+
+
 def test_an_ensemble_averages_probabilities(whole, corpus):
     from selfattn_tasks.srl.tagger.predictor import Predictor, Query
 

@@ -2,10 +2,14 @@
 
 import re
 import runpy
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
+
+from tests.preloaded import basic_environment
 
 for module in ("fairseq_cli", "sentencepiece", "sacrebleu", "matplotlib"):
     pytest.importorskip(module)
@@ -108,6 +112,36 @@ def test_the_command_of_the_baseline_names_it_once(repo_root, monkeypatch, writt
     assert said == f"python scripts/demo.py --attention multihead {rest}"
 
 
+def test_a_killed_demo_goes_on(first, demo, place, repo_root, server):
+    """Trained longer than those above, it is a run of its own and not compared with them."""
+    size = ["--updates", "60", *TINY[2:], "--dir", "out"]
+    command = [server.python, repo_root / "scripts" / "demo.py", "--pair", "my.en", "my.de", *size]
+    pattern = "out/my-*/60-updates-*/mtsa-1/train.log"
+    process = subprocess.Popen(
+        command, cwd=place, env=basic_environment(),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    patience = time.monotonic() + 200
+    while not any("Saved checkpoint" in p.read_text("utf-8") for p in place.glob(pattern)):
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() < patience
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    (log,) = place.glob(pattern)
+    assert "done training" not in log.read_text("utf-8")
+    done = demo(*size)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^mtsa-1 +training +\d+/60", done.stdout, re.M)
+    assert "multihead-1" not in done.stdout
+    text = log.read_text("utf-8")
+    assert text.count("$ ") == 2
+    assert "done training" in text
+    reached = [int(n) for n in re.findall(r'valid .*"valid_num_updates": "(\d+)"', text)]
+    assert reached[-1] == 60
+    assert reached == sorted(reached)
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [
@@ -124,6 +158,14 @@ def test_mistakes_are_one_sentence(first, demo, args, words):
     assert done.returncode == 2
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_no_network_is_one_sentence(demo, place):
+    done = demo("--wheels", "wheels", "--dir", "net", pair=False)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "check the network" in done.stderr
+    assert "net/download.log" in done.stderr
 
 
 def test_a_crashed_training_is_one_sentence_with_its_log(first, demo, place):

@@ -97,6 +97,22 @@ def test_outputs_and_gradients_of_the_written_out_formula(switches):
         assert_close(name, one, other, 1e-12)
 
 
+@pytest.mark.parametrize(
+    ("direction", "expected"),
+    [
+        ("forward", [[0, 0], [1, 0], [0.686865, 0.728471]]),
+        ("backward", [[1.690644, 0.756027], [2, -1], [0, 0]]),
+    ],
+)
+def test_golden_values_of_the_core(direction, expected):
+    core = {"input_map": False, "fusion_gate": False, "heads": 1, "masks": direction}
+    layer = build_attention("disa", 2, 1, preset="paper", **core).double()
+    for projection in (layer.attention.k_proj, layer.attention.q_proj):
+        projection.weight.data[0] = torch.eye(2)
+    x = torch.tensor([[[1, 0], [0, 1], [2, -1]]]).double()
+    assert (layer(x)[0] - torch.tensor(expected)).abs().max() < 1e-6
+
+
 def test_the_paper_s_gate_has_one_bias_and_the_code_s_three():
     """The code's size is a published one, see models/test_parameter_counts.py."""
     code, paper = (

@@ -97,6 +97,17 @@ def test_golden_values(fast, mask, sigma_t, expected):
         torch.testing.assert_close(out[0, 0], torch.tensor(expected), atol=1e-6, rtol=0)
 
 
+def test_golden_values_of_the_translation_form(fast):
+    q = torch.tensor([[1.0, 0], [0, 1], [1, 1]])[None, None]
+    v = torch.tensor([[1.0, 2], [3, 4], [5, 6]])[None, None]
+    s = torch.tensor([[0, 1], [1, 0], [0.5, -0.5]])[None, None]
+    scaled = torch.nn.functional.logsigmoid(s / 2**0.5)
+    expected = [[3.123408, 3.612828], [3.453452, 4.132419], [3.585689, 4.166346]]
+    for backend in ("reference", fast):
+        out = mtsa(q, q, v, scaled, masks=NONE, backend=backend)
+        torch.testing.assert_close(out[0, 0], torch.tensor(expected), atol=1e-6, rtol=0)
+
+
 @pytest.mark.parametrize("sigma_t", ["identity", "logsigmoid"])
 @pytest.mark.parametrize("padding", PADDINGS)
 @pytest.mark.parametrize("length", [1, 2, 63, 100])
