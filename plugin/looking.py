@@ -18,8 +18,6 @@ from selfattn.layers.inspection import looking_into, mask_names
 from selfattn.masks import PositionalMask, check_padding_mask
 from selfattn_tasks import checkpoints
 from selfattn_tasks.capture import inspect_self_attention, inspections
-from selfattn_tasks.text import clean_line
-from selfattn_tasks.translation.prepare import lowercased
 
 from .models.transformer import AttentionTransformerModel
 from .modules.encoder_attention import EncoderAttention
@@ -51,7 +49,7 @@ def look(found: Any, sentence: str) -> tuple[tuple[str, ...], list[Inspection], 
 
     Args:
         found: what ``load`` returns; it is turned into float64 and left so.
-        sentence: one sentence, as the training text was written.
+        sentence: one sentence.
 
     Returns:
         Its pieces with the end of sentence, an inspection per layer, the mechanism's name, and how
@@ -91,17 +89,6 @@ def _check_architecture(path: Path, user_dir: str | None) -> None:
             f"{path} has the architecture {arch}, which is not registered; name the folder that "
             "registers it with --user-dir"
         )
-
-
-def as_prepared(found: Any, sentence: str) -> str:
-    """The sentence cleaned as `selfattn prepare translation` cleaned the training text.
-
-    Args:
-        found: what ``load`` returns.
-        sentence: as the user types it.
-    """
-    lowercase = lowercased(Path(found.cfg.task.data))
-    return sentence if lowercase is None else clean_line(sentence, lowercase)
 
 
 def _inspect(module: nn.Module, *args: Any, **kwargs: Any) -> Inspection:

@@ -3,6 +3,7 @@
 import difflib
 import importlib
 import re
+import shlex
 from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
@@ -52,7 +53,7 @@ def needed(module: str, package: str = "") -> Any:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and f"{module}.".startswith(f"{missing}."):
             raise UserError(
-                f"{name} is not installed: install it with `pip install {name}`"
+                f"{name} is not installed: install it with `pip install {shlex.quote(name)}`"
             ) from None
         # Broken, of a version that does not fit the others, or without what it needs itself.
         reason = str(error).partition("\n")[0]

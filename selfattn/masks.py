@@ -176,12 +176,20 @@ def holds(condition: Tensor, otherwise: str) -> bool:
     Args:
         condition: bool, one element.
         otherwise: what a compiled graph says, which cannot branch, but ends in a RuntimeError.
+
+    Raises:
+        UserError: under torch.func.vmap, where a condition has a value per example.
     """
     if condition.is_meta:
         return True
     if torch.compiler.is_compiling():
         torch._assert_async(condition, otherwise)
         return True
+    if torch._C._functorch.is_batchedtensor(condition):
+        raise UserError(
+            "under torch.func.vmap the numbers of a mask cannot be checked; give bool masks, which "
+            "selfattn.models.Encoder passes on, where nn.TransformerEncoder turns them into floats"
+        )
     return bool(condition)
 
 
@@ -219,6 +227,10 @@ class PositionalMask:
     Raises:
         UserError: if the direction is unknown, ``include_self`` no bool, or the window not an
             integer from 1 to ``LONGEST_WINDOW``.
+
+    Differs:
+        Without a direction the authors' code (DiSAN, ReSAN, Fast-DiSA, MTSA) hides a token from
+        itself; here it is seen, as in MTSA's code for translation.
 
     Example:
         >>> PositionalMask("forward").allowed(3).int().tolist()  # rows are queries

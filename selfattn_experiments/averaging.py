@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from selfattn.errors import UserError
-from selfattn_tasks.checkpoints import Distinct, model_flags, read
+from selfattn_tasks.checkpoints import Distinct, is_weight, model_flags, read
 
 _PATTERNS = {
     "epoch": re.compile(r"checkpoint(\d+)\.pt"),
@@ -72,7 +72,9 @@ def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
     last.pop("last_optimizer_state", None)
     weights = last["model"]
     sums = {
-        name: t.to(torch.float64, copy=True) for name, t in weights.items() if t.is_floating_point()
+        name: t.to(torch.float64, copy=True)
+        for name, t in weights.items()
+        if is_weight(name) and t.is_floating_point()
     }
     for path in paths[:-1]:
         state = read(path)

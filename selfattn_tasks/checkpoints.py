@@ -238,6 +238,11 @@ def updates(path: str | os.PathLike[str]) -> int:
     return int(read(path)["optimizer_history"][-1]["num_updates"])
 
 
+def is_weight(name: str) -> bool:
+    """Whether an entry of a ``state_dict`` is no extra state, where a module may store anything."""
+    return not name.endswith(_EXTRA_STATE_KEY_SUFFIX)
+
+
 def check_content(state: Any, path: str | os.PathLike[str]) -> None:
     """Check that an object is a fairseq checkpoint with finite weights.
 
@@ -257,7 +262,7 @@ def check_content(state: Any, path: str | os.PathLike[str]) -> None:
             "'cfg'"
         )
     for name, tensor in state["model"].items():
-        if name.endswith(_EXTRA_STATE_KEY_SUFFIX):  # torch lets a module store anything there
+        if not is_weight(name):
             continue
         tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor
         # The two extremes are NaN if any number is; isfinite() would cost eight times as much.

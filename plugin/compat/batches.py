@@ -105,10 +105,18 @@ def keep_training_iterator(
 
     Break: fairseq/tasks/fairseq_task.py, get_batch_iterator, has one iterator for a dataset, of
     which training and validation then take turns: training gets other batches, and every second
-    epoch does not take place. Fix: make new ones for the validation.
+    epoch does not take place. Validation also sets the dataset's epoch to 1, by which data that
+    change from epoch to epoch (masks) are made. Fix: make new iterators for the validation, and
+    leave the epoch.
     """
-    own = subset == self.cfg.dataset.train_subset
-    return original(self, subset, disable_iterator_cache or own)
+    if subset != self.cfg.dataset.train_subset:
+        return original(self, subset, disable_iterator_cache)
+    dataset = self.task.dataset(subset)
+    dataset.set_epoch = lambda epoch: None
+    try:
+        return original(self, subset, True)
+    finally:
+        del dataset.set_epoch
 
 
 @wrap(Trainer, "train_step")

@@ -16,7 +16,8 @@ from fairseq.models.ema.ema import EMA
 from fairseq.modules import LayerDropModuleList
 from fairseq.optim import FairseqOptimizer
 from fairseq.trainer import Trainer
-from torch.nn.modules.module import _EXTRA_STATE_KEY_SUFFIX
+
+from selfattn_tasks.checkpoints import is_weight
 
 from ._patch import wrap
 
@@ -107,7 +108,7 @@ def average_weights_alone(original: Any, self: EMA, model: Any, *args: Any, **kw
     average has the newest.
     """
     original(self, model, *args, **kwargs)
-    stored = {name for name in model.state_dict() if name.endswith(_EXTRA_STATE_KEY_SUFFIX)}
+    stored = {name for name in model.state_dict() if not is_weight(name)}
     self.skip_keys = stored.union(self.skip_keys)
 
 

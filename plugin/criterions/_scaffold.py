@@ -1,7 +1,7 @@
 """A syntactic scaffold: trees of training sentences, which a tagger learns beside its labels."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
@@ -53,7 +53,8 @@ class Scaffold(nn.Module):
         et al. (2018), and the trees are those of the sentences with roles.
 
     Args:
-        trees: of training sentences; of two with the same words, the first counts.
+        trees: of two with the same words, the first counts.
+        sentences: words of each training sentence.
         vocabulary: of the training.
         tagger: sizes of the network.
         layer: counted from 1; 0: the middle one.
@@ -67,6 +68,7 @@ class Scaffold(nn.Module):
     def __init__(
         self,
         trees: Sequence[Tree],
+        sentences: Iterable[tuple[str, ...]],
         vocabulary: Vocabulary,
         tagger: TaggerConfig,
         layer: int,
@@ -90,16 +92,19 @@ class Scaffold(nn.Module):
             nn.Linear(tagger.width, max(len(labels), 1)) for labels in self.labels
         )
         numbers = [{label: i for i, label in enumerate(labels)} for labels in self.labels]
-        self._targets: dict[tuple[int, ...], list[list[int]]] = {}
-        for tree in trees:
-            rows = tuple(vocabulary.encode(tree.words))
-            self._targets.setdefault(
-                rows,
-                [
-                    [known.get(label, _IGNORED) for label in getattr(tree, field)]
-                    for field, known in zip(_LEARNT, numbers, strict=True)
-                ],
-            )
+        of_words = {
+            tree.words: [
+                [known.get(label, _IGNORED) for label in getattr(tree, field)]
+                for field, known in zip(_LEARNT, numbers, strict=True)
+            ]
+            for tree in reversed(trees)
+        }
+        self._targets: dict[tuple[int, ...], list[list[int]] | None] = {}
+        for words in sentences:
+            rows, target = tuple(vocabulary.encode(words)), of_words.get(words)
+            # Unknown words make sentences alike: none then has a tree, unless all have the same.
+            if self._targets.setdefault(rows, target) != target:
+                self._targets[rows] = None
 
     def get_extra_state(self) -> dict[str, Any]:
         """torch's hook: the names of the labels, for a checkpoint."""
@@ -186,8 +191,8 @@ def build_scaffold(task: Any, cfg: Any) -> Scaffold | None:
     if path is None or sizes is None or not task.trains:
         return None
     trees = read_trees(Path(path))
-    known = {tree.words for tree in trees}
     train = Path(task.cfg.data, "train.txt")
-    if not any(tuple(line.words) in known for line in read_lines_file(train)):
+    sentences = {tuple(line.words) for line in read_lines_file(train)}
+    if sentences.isdisjoint(tree.words for tree in trees):
         raise UserError(f"--scaffold {path} holds no sentence of {train} with exactly its words")
-    return Scaffold(trees, task.vocabulary, sizes, cfg.scaffold_layer, path, weight)
+    return Scaffold(trees, sentences, task.vocabulary, sizes, cfg.scaffold_layer, path, weight)

@@ -59,7 +59,8 @@ class PolicyGradientConfig(LabelSmoothedCrossEntropyCriterionConfig):
     selection_reward: ChoiceEnum(REWARDS) = flag(  # type: ignore[valid-type]
         "log_p",
         "what a selection is rewarded with: log_p: the log probability of the target, "
-        "as published; loss: minus the supervised loss, label smoothing included",
+        "as published, or with --relatedness-loss mse minus that loss; loss: minus the supervised "
+        "loss, label smoothing included",
     )
     reward_baseline: ChoiceEnum(BASELINES) = flag(  # type: ignore[valid-type]
         "none",

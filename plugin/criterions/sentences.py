@@ -151,12 +151,17 @@ class SentenceRelatednessCriterion(SentenceCriterion):
             )
 
     def losses(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """See ``SentenceCriterion.losses``; the log probability is minus the divergence."""
+        """See ``SentenceCriterion.losses``.
+
+        The log probability is minus the divergence, or minus the loss of ``mse``, which has none:
+        it is the reward in ReSAN's code.
+        """
         log_q, target = torch.log_softmax(logits, -1), target.float()
         p = distribution(target, LOWEST, HIGHEST)  # eq. 26
         kl = (torch.xlogy(p, p) - p * log_q).sum(-1)
         squared = (expected_score(log_q.exp(), LOWEST) - target).square()  # eq. 25
-        return (0.5 * squared if self.squared else kl), kl, {"mse": squared.sum()}
+        loss = 0.5 * squared if self.squared else kl
+        return loss, loss, {"mse": squared.sum()}
 
 
 def l2(model: nn.Module) -> Tensor:

@@ -21,7 +21,9 @@ from torch import nn
 
 from selfattn.config import MultiHeadConfig
 from selfattn.layers import build_attention
+from selfattn_tasks.text import clean_line
 from selfattn_tasks.translation import parts
+from selfattn_tasks.translation.prepare import lowercased
 
 from ..args import (
     add_attention_args,
@@ -106,10 +108,12 @@ class AttentionTransformerModel(TransformerModel):
             model_name_or_path: the training's ``--save-dir``, or whatever fairseq takes.
             checkpoint_file: file in that folder; default: the best, else the last checkpoint.
             data_name_or_path: folder of the dictionaries; default: see ``parts.find_parts``.
-            **kwargs: flags to change, e.g. ``beam=4``.
+            **kwargs: flags to change, e.g. ``lenpen=0.6``; ``beam`` is an argument of
+                ``translate`` alone.
 
         Raises:
-            UserError: if the checkpoint or its dictionaries are not found.
+            UserError: if the checkpoint or its dictionaries are not found, or a ``prepared.json``
+                beside these does not say how the text was cleaned.
         """
         found: dict[str, Any] = {"checkpoint_file": checkpoint_file or "model.pt"}
         if data_name_or_path is not None:
@@ -117,7 +121,15 @@ class AttentionTransformerModel(TransformerModel):
         if Path(model_name_or_path).is_dir():
             folder = Path(model_name_or_path)
             found = parts.find_parts(folder, checkpoint_file, data_name_or_path)
-        return super().from_pretrained(model_name_or_path, **{**found, **kwargs})
+        hub = super().from_pretrained(model_name_or_path, **{**found, **kwargs})
+        lowercase = lowercased(Path(hub.cfg.task.data))
+        if lowercase is not None:  # as `selfattn prepare translation` cleaned the training text
+            hub.tokenize = partial(_cleaned, hub.tokenize, lowercase)
+        return hub
+
+
+def _cleaned(tokenize: Callable[[str], str], lowercase: bool, sentence: str) -> str:
+    return tokenize(clean_line(sentence, lowercase))
 
 
 def _resolve(args: Namespace) -> None:

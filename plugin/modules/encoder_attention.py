@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from selfattn.errors import UserError
-from selfattn.layers import SelfAttention
+from selfattn.layers import ReSA, SelfAttention
 from selfattn.models import AsMultihead
 
 
@@ -43,6 +43,8 @@ class EncoderAttention(AsMultihead):
         """Set the mode, except that dropout to be retained stays on."""
         super().train(mode)
         self.attention.train(mode or self.retain_dropout)
+        if isinstance(self.attention, ReSA):  # it samples in training; dropout is in its parts
+            self.attention.training = mode
         return self
 
     # What fairseq offers for its own attention would be silently wrong for this one.

@@ -36,7 +36,8 @@ class DiSA(SelfAttention):
 
     Differs:
         The published directions are as wide as the input, so that the output is twice as wide; here
-        the heads share its width unless ``head_dim`` is given.
+        the heads share its width unless ``head_dim`` is given. Dropout on the input is drawn once
+        for all heads, in the authors' code for each direction.
 
     Example:
         >>> import torch

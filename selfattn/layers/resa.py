@@ -69,7 +69,8 @@ class ReSA(DiSA):
 
     A selection has no derivative: the samplers, ``policy_parameters()``, learn by policy gradient
     from ``take_choice()``. Until ``select_all`` is set to False every token is selected, which
-    makes the layer DiSA; this switch is a part of ``state_dict()``.
+    makes the layer DiSA; this switch is a part of ``state_dict()``. The module keeps what its last
+    forward selected: threads that select each need a copy of it.
 
     Args:
         config: the switches; ``ReSAConfig.make("code")`` is what the authors trained.

@@ -16,9 +16,8 @@ def _same(one: Tensor, other: Tensor) -> bool:
         return True
     try:
         place = one.data_ptr()
-        return place == other.data_ptr() != 0 and (one.shape, one.stride(), one.dtype) == (
-            other.shape, other.stride(), other.dtype
-        )  # fmt: skip
+        kinds = [(t.shape, t.stride(), t.dtype, t.requires_grad) for t in (one, other)]
+        return place == other.data_ptr() != 0 and kinds[0] == kinds[1]  # not so: x.detach()
     except RuntimeError:  # torch.func's tensors have no address
         return False
 

@@ -21,7 +21,8 @@ class HierarchicalCNN(Context):
 
     Differs:
         Padded positions are set to 0 before each layer, not only before the first one, so that a
-        sentence's output does not depend on its batch mates.
+        sentence's output does not depend on its batch mates. Weights and biases start as those of
+        ``MultiCNN`` do.
     """
 
     def __init__(

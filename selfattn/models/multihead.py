@@ -29,7 +29,9 @@ class MultiHeadContext(Context):
     Differs:
         As in the authors' code, the wave lengths of the sinusoid grow twice as fast as those of
         Vaswani et al. (2017): feature f has ``10000^(2 f / d)``. Positions count from a sentence's
-        first real token. Dropout on the input is drawn once for queries, keys and values.
+        first real token. Dropout on the input is drawn once for queries, keys and values. Weights
+        are drawn as one matrix for each head; in the code all heads' maps are one tensor of rank 4,
+        whose Glorot values are 4.9 times smaller at the published sizes.
     """
 
     def __init__(

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 
 Holders = Mapping[nn.Parameter, Sequence[tuple[str, nn.Module]]]
+# What takes note of a model's parameters when it is made.
+_WRAPPERS = {"DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule"}
 
 
 class Weights(NamedTuple):
@@ -60,7 +62,8 @@ def swap(
 
     What replaces them is called as they are (``AsMultihead``) and has their dropout, mode, device
     and dtype, and their weights where names and shapes fit (of parametrizations, such as weight
-    norm, what they compute). The parameters are new ones: make the optimizer afterwards. A
+    norm, what they compute). The parameters are new ones: make the optimizer, DDP and FSDP
+    afterwards. A
     cross-attention that cannot be told by its class is refused when it is called.
 
     Args:
@@ -74,7 +77,8 @@ def swap(
         What was replaced, what was kept and why; ``print`` shows it line by line.
 
     Raises:
-        UserError: if the model is no module, or nothing was replaced; it is as it was then.
+        UserError: if the model is no module or is wrapped in DDP or FSDP, or nothing was replaced;
+            it is as it was then.
 
     Example:
         >>> model = nn.TransformerEncoderLayer(64, 4, batch_first=True)
@@ -84,6 +88,12 @@ def swap(
     """
     if not isinstance(model, nn.Module):
         raise UserError(f"model is {model!r}; it must be an nn.Module, and comes first")
+    for path, part in model.named_modules():
+        if wrapped := _WRAPPERS & {base.__name__ for base in type(part).__mro__}:
+            raise UserError(
+                f"{path or 'the model'} is wrapped in {min(wrapped)}, which would not reduce the "
+                "gradients of new weights; swap before wrapping"
+            )
     config = attention_config(attention, preset, **switches)
     own_dropout = isinstance(attention, AttentionConfig) or "attention_dropout" in switches
     patterns = [only] if isinstance(only, str) else list(only)

@@ -7,7 +7,7 @@ training, or one of Hugging Face:
   selfattn page runs/my/checkpoint_best.pt --port 8000
 
 The page is served to this machine alone, unless --host or --share says otherwise, and sends nothing
-anywhere. The model runs on the CPU, one request at a time. Needs `pip install 'selfattn[page]'`.
+anywhere. The model runs on the CPU, one request at a time. Needs `pip install gradio`.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def open_translation(path: Path) -> Model:
 
     def answer(text: str) -> Answer:
         found = encoder_on(module, looked, text)  # refuses what is too long
-        said = translator.translate(module.as_prepared(translator, text), beam=5)
+        said = translator.translate(text, beam=5)
         page = f'<p class="said" dir="auto">{escape(said)}</p><p>{escape(found.note)}</p>'
         return page, lambda: [found]
 
@@ -199,7 +199,7 @@ def build(path: Path) -> Any:
     """
     # Not sent, and of few requests: Gradio sums up all that it keeps after each one.
     os.environ |= {"GRADIO_ANALYTICS_ENABLED": "False", "GRADIO_ANALYTICS_MAX_EVENTS": "100"}
-    gr = needed("gradio", "selfattn[page]")
+    gr = needed("gradio")
     model = opening(path)(path)
     title = title_of(path)
     layers = ["last", "all", *map(str, range(1, model.layers + 1))]

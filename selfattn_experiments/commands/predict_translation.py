@@ -8,7 +8,7 @@ from itertools import chain
 
 from selfattn_tasks.text import iter_lines
 
-from .predict import put, refuse_roles, shown, typed
+from .predict import invite, put, refuse_roles, shown, typed
 
 
 def take_over(args: argparse.Namespace) -> None:
@@ -29,6 +29,8 @@ def take_over(args: argparse.Namespace) -> None:
     translator = Translator.from_pretrained(args.checkpoint[0], args.device)
     given = args.texts or args.sentence
     read = chain.from_iterable(map(iter_lines, args.input)) if args.input else typed()
+    if not given and not args.input:
+        invite("Type sentences, one a line; Ctrl-D ends and translates.")
     start, count = time.perf_counter(), 0
 
     def lines() -> Iterator[str]:

@@ -197,7 +197,7 @@ def look_into_encoder(args: argparse.Namespace) -> list[Found]:
 
 def encoder_on(module: Any, translator: Any, sentence: str) -> Found:
     """The encoder of what ``module.load`` made of a checkpoint, which is turned into float64."""
-    return _noted(*module.look(translator, module.as_prepared(translator, sentence)))
+    return _noted(*module.look(translator, sentence))
 
 
 def hf_encoder_on(encoder: Any, translator: Any, sentence: str) -> Found:

@@ -229,7 +229,9 @@ def _seeds(
         logged = [_SEED_LOGGED.findall(_text(log)) for log in logs if log is not None]
         if all(logged):
             return [numbers[-1] for numbers in logged], True
-    named = [_SEED.findall(path) for path in paths]
+    # Of a folder above all runs, such as seed42-study, it tells nothing.
+    above = len(_SEED.findall(os.path.commonpath(paths))) if len(paths) > 1 else 0
+    named = [_SEED.findall(path)[above:] for path in paths]
     if all(named):
         return [numbers[-1] for numbers in named], False
     numbers = [re.findall(r"\d+", path) for path in paths]

@@ -103,11 +103,15 @@ def config_of(
             )
     positions = "learned" if learned else "sinusoidal"
     share = "output" if flags.get("share_decoder_input_output_embed") else "none"
-    name = "multihead"
-    if any(_WRAPPED in weight for weight in weights):
-        name = flags.get("encoder_attention", "mtsa")
+    wrapped = any(_WRAPPED in weight for weight in weights)
+    name = flags.get("encoder_attention", "mtsa") if wrapped else "multihead"
     switches = {s: f"{name}_{s}" for s in CONFIGS[name].switch_names()}
     given = {s: flags[flag] for s, flag in switches.items() if flag in flags}
+    if wrapped and not given:  # built by somebody's own code, with switches that no flag names
+        raise UserError(
+            f"{path} has --arch {flags.get('arch')}, which does not store the switches of its "
+            "attention; only architectures of this project are exported"
+        )
     return SelfattnConfig(
         vocab_size=len(weights["decoder.embed_tokens.weight"]),
         attention=name,

@@ -338,3 +338,19 @@ def test_what_is_not_exported(exported, prepared, tmp_path):
         with pytest.raises(UserError, match=r"has --arch transformer_mtsa_tiny, and .*; only Tra"):
             translation.to_hf(state, tmp_path / "hf", path, str(prepared / "data-bin"))
     assert not (tmp_path / "hf").exists()
+
+
+def test_an_attention_without_flags_is_not_taken_for_the_default(exported, prepared, tmp_path):
+    """A user directory's model may have any switches of `build_attention`, and stores none."""
+    path = exported("mtsa")[0] / "checkpoint_last.pt"
+    state = checkpoints.read(path)
+    for name in [name for name in vars(state["cfg"]["model"]) if "mtsa" in name]:
+        delattr(state["cfg"]["model"], name)
+    del state["cfg"]["model"].encoder_attention
+    state["cfg"]["model"].arch = "my_transformer"
+    own = tmp_path / "checkpoint_last.pt"
+    torch.save(state, own)
+    data = ["--data", prepared / "data-bin"]
+    for run, words in ((export, ["--to", "hf", own, tmp_path / "hf"]), (predict, ["--model", own])):
+        with pytest.raises(UserError, match="has --arch my_transformer, which does not store"):
+            run(*words, *(data if run is export else ["a0"]))

@@ -148,6 +148,17 @@ def test_retained_dropout_is_honoured_and_off_by_default(batch):
     assert torch.equal(first, second)
 
 
+def test_retained_dropout_does_not_sample_selections(batch):
+    model = build(*SMALL, *NO_DROPOUT, arch="transformer_resa")
+    for layer in model.encoder.layers:
+        layer.self_attn.attention.select_all = False
+    model.make_generation_fast_(retain_dropout=True)
+    model.eval()
+    with torch.no_grad():
+        first, *others = (model(**batch)[0] for _ in range(3))
+    assert all(torch.equal(first, other) for other in others)
+
+
 @pytest.mark.parametrize("name", ["TransformerEncoder", "TransformerEncoderLayerBase"])
 def test_dropout_is_retained_in_the_same_modules_as_with_fairseqs_attention(name):
     def retained(arch):

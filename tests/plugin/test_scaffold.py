@@ -1,5 +1,7 @@
 """--scaffold: trees of training sentences, learnt beside the labels; real trainings."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -200,13 +202,14 @@ TREES = [
     Tree("b", ("tea",), ("N",), ("_",), ("x",)),
     Tree("c", ("we", "ran"), ("X", "X"), ("root", "root"), ("x", "x")),
 ]
+SENTENCES = [tree.words for tree in TREES]
 VOCABULARY = Vocabulary(("we", "ran", "tea"), ("O",))  # rows 2, 3 and 4
 SIZES = TaggerConfig(5, 7, MTSAConfig.make("srl"), word_dim=4, predicate_dim=4, heads=2, layers=3)
 
 
 def test_targets():
     """The first of two trees counts; none, unknown values and padding do not."""
-    scaffold = Scaffold(TREES, VOCABULARY, SIZES, 0, "trees")
+    scaffold = Scaffold(TREES, SENTENCES, VOCABULARY, SIZES, 0, "trees")
     assert scaffold.layer == 2
     assert scaffold.labels == [["N", "P", "V", "X"], ["1", "root"], ["subj", "x"]]
     found = scaffold.targets(torch.tensor([[2, 3, 0], [4, 0, 0], [2, 4, 3]]))
@@ -217,10 +220,26 @@ def test_targets():
     ]
 
 
+def test_unknown_words_give_no_sentence_another_s_tree():
+    """Row 1 stands for all of them."""
+    same = Tree("d", ("hi", "tea"), ("V", "N"), ("root", "1"), ("_", "x"))
+    other = Tree("e", ("so", "tea"), ("P", "N"), ("root", "1"), ("_", "x"))
+    rows = torch.tensor([[1, 4]])
+    for seen, trees, found in (
+        ([("hi", "tea")], [same], True),
+        ([("hi", "tea"), ("so", "tea")], [same], False),
+        ([("so", "tea"), ("hi", "tea")], [same], False),
+        ([("hi", "tea"), ("so", "tea")], [same, other], False),
+        ([("hi", "tea"), ("so", "tea")], [same, replace(other, tags=same.tags)], True),
+    ):
+        scaffold = Scaffold(trees, seen, VOCABULARY, SIZES, 0, "trees")
+        assert bool((scaffold.targets(rows) != IGNORED).any()) == found
+
+
 def test_the_loss_and_whom_it_teaches():
     """The sum of three cross-entropies; layers above get nothing of it."""
     torch.manual_seed(1)
-    scaffold, tagger = Scaffold(TREES, VOCABULARY, SIZES, 1, "trees"), Tagger(SIZES)
+    scaffold, tagger = Scaffold(TREES, SENTENCES, VOCABULARY, SIZES, 1, "trees"), Tagger(SIZES)
     words = torch.tensor([[2, 3], [4, 0]])
     hidden = []
     tagger.layers[0].register_forward_hook(lambda *call: hidden.append(call[-1]))
@@ -242,6 +261,6 @@ def test_the_loss_and_whom_it_teaches():
 
 
 def test_other_labels_are_refused():
-    state = Scaffold(TREES, VOCABULARY, SIZES, 0, "trees").state_dict()
+    state = Scaffold(TREES, SENTENCES, VOCABULARY, SIZES, 0, "trees").state_dict()
     with pytest.raises(UserError, match="--scaffold has other labels"):
-        Scaffold(TREES[1:], VOCABULARY, SIZES, 0, "trees").load_state_dict(state)
+        Scaffold(TREES[1:], SENTENCES, VOCABULARY, SIZES, 0, "trees").load_state_dict(state)

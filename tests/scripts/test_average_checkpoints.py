@@ -22,7 +22,10 @@ def run_folder(tmp_path):
     for epoch in range(1, 5):
         state = {
             "cfg": {"model": argparse.Namespace(arch="x")},
-            "model": {"weight": torch.full((2, 2), float(epoch))},
+            "model": {
+                "weight": torch.full((2, 2), float(epoch)),
+                "layer._extra_state": torch.tensor([float(epoch < 3)]),
+            },
             "last_optimizer_state": {"momentum": torch.zeros(100)},
         }
         torch.save(state, tmp_path / f"checkpoint{epoch}.pt")
@@ -37,6 +40,7 @@ def test_last_epochs(average, run_folder):
     assert "checkpoint2.pt, checkpoint3.pt, checkpoint4.pt" in done.stdout
     state = torch.load(run_folder / "average.pt", weights_only=False)
     assert state["model"]["weight"].tolist() == [[3.0, 3.0], [3.0, 3.0]]
+    assert state["model"]["layer._extra_state"].tolist() == [0.0], "the newest's, as it is"
     assert "last_optimizer_state" not in state
     assert not list(run_folder.glob(".average.pt*"))
 

@@ -53,6 +53,13 @@ def test_folders_of_one_name_are_told_apart_by_what_is_above_them(plot, tmp_path
     assert all(f">{log}<" in picture for log in logs)
 
 
+def test_names_are_written_as_they_are(plot, tmp_path):
+    words = ["mtsa", "multihead", "--names", "_a", "b$1$", "--title", "$_x$", "--output", "c.svg"]
+    assert plot(*words).returncode == 0
+    picture = (tmp_path / "c.svg").read_text()
+    assert all(f">{name}<" in picture for name in ("_a", "b$1$", "$_x$"))
+
+
 @pytest.mark.parametrize("name", ["curves.svg", "curves.SVG", "curves.pdf", "curves.png"])
 def test_the_same_numbers_give_the_same_file(tmp_path, monkeypatch, name):
     log = tmp_path / "train.log"

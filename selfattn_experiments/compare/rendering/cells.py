@@ -9,6 +9,7 @@ _LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}", "±": r"$\pm$", "–": "--",
 })  # fmt: skip
+_LEVELS = (0.005, 0.01, 0.02, 0.025, 0.05)
 
 
 def points(value: float, digits: int = 2) -> str:
@@ -39,7 +40,7 @@ def probability(p: float | None) -> str:
     digits = 2 if p >= 0.1 else 3 if p >= 0.001 else 4
     digits += f"{p:.3f}" == "0.050"
     # Never rounded up to a usual level that it is below; 0.100 and 0.0010 are below theirs.
-    while digits < 17 and p < float(f"{p:.{digits}f}") in (0.01, 0.05):
+    while digits < 17 and p < float(f"{p:.{digits}f}") in _LEVELS:
         digits += 1
     return f"{p:.{digits}f}"
 

@@ -212,7 +212,11 @@ class SRL:
             [tuple(text.text[a:b] for a, b in ranges) for ranges in sentences]
             for text, sentences in group
         ]
-        forms = [treebank_forms(sentence, self.known) for rows in words for sentence in rows]
+        forms = [
+            treebank_forms(sentence, self.known, text.text, place)
+            for (text, places), rows in zip(group, words, strict=True)
+            for place, sentence in zip(places, rows, strict=True)
+        ]
         places = _named(group, predicates, words)
         asked = [
             Sentence(sentence, unlabelled(sentence, row or ()))

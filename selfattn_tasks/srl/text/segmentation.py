@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator, Sequence
+from itertools import zip_longest
 
 from selfattn.errors import needed
 
@@ -19,6 +20,11 @@ _WORD = re.compile(r"\S+")
 _PIECE = re.compile(r"\w+|[^\w\s]")
 _HYPHENATED = re.compile(r"[^\W_]+(?:-[^\W_]+)+")
 _HYPHEN_OR_NOT = re.compile(r"-|[^-]+")
+# Addresses of the web and of mail are one word.
+_ADDRESS = re.compile(r"(?:https?://|www\.)\S*[\w/]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+# What also ends sentences, but none if a small letter follows; and, before a digit, numbers.
+_ABBREVIATED = re.compile(r"(?:^|[\s(])(?:(?:[A-Za-z]\.){2,}|(?:Ph\.D|etc|Inc|al|approx)\.)$")
+_NUMBER = re.compile(r"(?:^|[\s(])(?:No|Art|pp)\.$")
 # As many characters: the offsets stay.
 _PLAIN = str.maketrans("’‘“”", "''\"\"")
 # NLTK's rules take the square of the time for words without end, such as encoded pictures.
@@ -36,8 +42,9 @@ _FORMS = {
 class Segmenter:
     """Finds the sentences and words of English text by NLTK's Punkt and Treebank tokenizers.
 
-    Punkt gets the abbreviations that Moses knows. Empty lines end a sentence, other ends of lines
-    do not. Any other script is split at spaces and punctuation.
+    Punkt gets the abbreviations that Moses knows. A sentence goes on after others, such as U.S. and
+    etc., if a small letter follows. Empty lines end a sentence, other ends of lines do not. Any
+    other script is split at spaces and punctuation.
 
     Args:
         hyphens: split ``well-known`` into three words, as the English Web Treebank and OntoNotes
@@ -86,7 +93,7 @@ class Segmenter:
         while start < len(paragraph):
             block = paragraph[start : start + _LONGEST_BLOCK]
             # At once: NLTK counts whatever is done between two sentences.
-            found = list(self._punkt.span_tokenize(block))
+            found = _joined(block, list(self._punkt.span_tokenize(block)))
             end = len(block)
             if start + end < len(paragraph) and found:
                 if len(found) > 1:
@@ -101,6 +108,7 @@ class Segmenter:
     def _words(self, sentence: str) -> Iterator[Range]:
         for start, end in _runs(sentence):
             run = sentence[start:end].translate(_PLAIN)
+            run = _ADDRESS.sub(lambda address: len(address[0]) * "x", run)
             try:
                 found = list(self._treebank.span_tokenize(run))
             except (ValueError, TimeoutError):  # it loses its way among some quotes
@@ -111,6 +119,18 @@ class Segmenter:
                     yield from ((start + p.start(), start + p.end()) for p in pieces)
                 else:
                     yield start + a, start + b
+
+
+def _joined(block: str, sentences: Sequence[Range]) -> list[Range]:
+    """Sentences without the ends that abbreviations make."""
+    found: list[Range] = []
+    for start, end in sentences:
+        last = block[max(found[-1][0], found[-1][1] - 30) : found[-1][1]] if found else ""
+        goes_on = _ABBREVIATED if block[start].islower() else _NUMBER
+        if (block[start].islower() or block[start].isdigit()) and goes_on.search(last):
+            start = found.pop()[0]
+        found.append((start, end))
+    return found
 
 
 def at_spaces(text: str) -> list[list[Range]]:
@@ -124,12 +144,17 @@ def cut(words: Sequence[Range]) -> Iterator[list[Range]]:
         yield list(words[start : start + LONGEST])
 
 
-def treebank_forms(words: Sequence[str], known: Container[str]) -> tuple[str, ...]:
+def treebank_forms(
+    words: Sequence[str], known: Container[str], text: str = "", ranges: Sequence[Range] = ()
+) -> tuple[str, ...]:
     """Words as the training data writes them: brackets, quotes and apostrophes.
 
     Args:
         words: of one sentence.
         known: the words of the training data.
+        text: where the words are from: a quote opens or closes by what it touches there; one that
+            touches nothing, and each without a text, closes what is open.
+        ranges: of the words in the text.
 
     Returns:
         for each word the first of its forms that is known, or the word.
@@ -139,15 +164,24 @@ def treebank_forms(words: Sequence[str], known: Container[str]) -> tuple[str, ..
     """
     found = []
     is_open = False
-    for word in words:
+    for word, place in zip_longest(words, ranges):
         forms: tuple[str, ...] = _FORMS.get(word, ())
         if word == '"':
-            forms = ("''",) if is_open else ("``",)
-            is_open = not is_open
+            is_open = _opens(text, place, not is_open)
+            forms = ("``",) if is_open else ("''",)
         plain = word if word in _FORMS else word.translate(_PLAIN)
         tried = (word, plain, *forms)
         found.append(next((f for f in tried if f in known or f.lower() in known), plain))
     return tuple(found)
+
+
+def _opens(text: str, quote: Range | None, otherwise: bool) -> bool:
+    if quote is None:
+        return otherwise
+    before, after = text[max(quote[0] - 1, 0) : quote[0]], text[quote[1] : quote[1] + 1]
+    ends = bool(before.strip(" \t\n([{<"))
+    begins = after.isalnum()
+    return begins if begins != ends else otherwise
 
 
 def _runs(sentence: str) -> Iterator[Range]:

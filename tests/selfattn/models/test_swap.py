@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 from benchmarks.testing import assert_close, noisy
@@ -167,6 +168,50 @@ def test_aliases_of_the_query_are_the_query(way):
     y.square().sum().backward()
     torch.testing.assert_close(x.grad, expected)
     assert seen == [1] * (way == "hook")
+
+
+def test_what_is_detached_is_no_alias():
+    """Its gradient would be another function's."""
+    layer, x = EncoderLayer(WIDTH, HEADS, dropout=0.0).self_attn, tokens().requires_grad_()
+    for query, other in ((x, x.detach()), (x.detach(), x)):
+        with pytest.raises(UserError, match="key and value must be the query"):
+            layer(query, other, other)
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_a_wrapped_model_is_refused(depth, tmp_path):
+    """DDP knows the parameters that there were when it was made."""
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1
+    )
+    try:
+        model = wrapped = DistributedDataParallel(nn.TransformerEncoderLayer(WIDTH, HEADS))
+        if depth:
+            model = nn.Sequential(wrapped)
+        name = "0" if depth else "the model"
+        with pytest.raises(UserError, match=f"^{name} is wrapped in DistributedDataParallel, wh"):
+            swap(model)
+        assert type(wrapped.module.self_attn) is nn.MultiheadAttention
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_vmap_wants_bool_masks():
+    """torch's encoder makes floats of them, whose values cannot be read under vmap."""
+    layer = nn.TransformerEncoderLayer(WIDTH, HEADS, dropout=0.0, batch_first=True)
+    stock, x = (
+        nn.TransformerEncoder(layer, 1, enable_nested_tensor=False),
+        torch.randn(3, 2, 5, WIDTH),
+    )
+    padding = torch.zeros(3, 2, 5, dtype=torch.bool)
+    padding[1, :, 3:] = True
+    ours = Encoder.from_torch(stock, "mtsa").eval()
+    found = torch.func.vmap(lambda x, p: ours(x, src_key_padding_mask=p))(x, padding)
+    expected = torch.stack([ours(*each) for each in zip(x, [None] * 3, padding, strict=True)])
+    torch.testing.assert_close(found, expected)
+    swap(stock.eval())
+    with pytest.raises(UserError, match=r"give bool masks, which selfattn\.models\.Encoder passes"):
+        torch.func.vmap(lambda x, p: stock(x, src_key_padding_mask=p))(x, padding)
 
 
 def test_swap_keeps_what_shares_weights():

@@ -290,6 +290,13 @@ def test_references_that_are_not_those_of_the_runs_are_warned_about(folder):
     assert "runs/base-2" in warning
 
 
+def test_a_seed_above_all_runs_is_none_of_theirs(folder):
+    (folder / "runs").rename(folder / "seed42-study")
+    report = found(base="seed42-study/base-*/one.out", system="seed42-study/good-*/one.out")
+    assert [run.seed for run in report.runs[:3]] == ["1", "2", "3"]
+    assert not any("share seeds" in warning for warning in report.warnings)
+
+
 def test_a_second_run_with_one_seed_is_warned_about(folder):
     for number, seed in ((1, 5), (2, 5), (3, 6)):
         log = f"{{'seed': {seed}}}\ndone training in 1 seconds\n"

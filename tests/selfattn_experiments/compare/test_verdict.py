@@ -135,6 +135,9 @@ def test_a_margin_and_a_level_are_stated_as_they_were_asked_for():
         (0.0503, "0.0503"),
         (0.0097, "0.0097"),
         (0.0102, "0.010"),
+        (0.02496, "0.02496"),
+        (0.02504, "0.025"),
+        (0.00496, "0.00496"),
     ],
 )
 def test_p_values_are_short_and_never_cross_the_level(p, text):

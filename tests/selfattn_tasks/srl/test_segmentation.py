@@ -31,6 +31,10 @@ def shown(text, sentences):
         ("It isn’t “new”.", ["It is n’t “ new ” ."]),
         ("a well-known fact", ["a well-known fact"]),
         ("cannot stop -- gonna go...", ["can not stop -- gon na go ..."]),
+        ("Ask (ann@tea.org), see https://t.org/a-b?x=1&y=2 or www.t.org.",
+         ["Ask ( ann@tea.org ) , see https://t.org/a-b?x=1&y=2 or www.t.org ."]),
+        ("The U.S. team left at 5 p.m. today. No. 5 won, etc. They", [
+            "The U.S. team left at 5 p.m. today .", "No. 5 won , etc .", "They"]),
         ("<b>tea</b> 😀 茶", ["< b > tea < /b > 😀 茶"]),
         ("", []),
         (" \n\n\t\n ", []),
@@ -85,6 +89,18 @@ def test_words_take_the_form_that_training_saw():
     assert lower == ("-LRB-", "No", "-RRB-")
     web = {'"', "(", ")", "isn’t"}
     assert treebank_forms(words, web) == ('"', "Yes", '"', "(", "it", "isn’t", ")", '"', "x", '"')
+
+
+def test_a_quotation_may_go_on_behind_its_sentence(segmenter):
+    """Quotes open or close by what they touch; those between spaces take turns."""
+    text = 'I left. I ran," he said. "Why (" no ")?" He is 5\' 10" tall--"no" " x "'
+    found = [
+        treebank_forms([text[a:b] for a, b in words], {"``", "''"}, text, words)
+        for words in segmenter(text)
+    ]
+    assert [[word for word in words if word in ("``", "''")] for words in found] == [
+        [], ["''"], ["``", "''", "``", "''"], ["''", "``", "''", "``", "''"],
+    ]  # fmt: skip
 
 
 def test_without_nltk_a_sentence_says_what_to_install(monkeypatch):
