@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from selfattn.errors import UserError
+from selfattn_tasks.srl import read
 from selfattn_tasks.srl.formats.conllu import UNKNOWN, Tree, read_trees
 from selfattn_tasks.srl.formats.lines import read_lines_file
 from selfattn_tasks.srl.tagger.network import TaggerConfig
@@ -195,4 +196,6 @@ def build_scaffold(task: Any, cfg: Any) -> Scaffold | None:
     sentences = {tuple(line.words) for line in read_lines_file(train)}
     if sentences.isdisjoint(tree.words for tree in trees):
         raise UserError(f"--scaffold {path} holds no sentence of {train} with exactly its words")
+    if task.target != "arguments":  # also those without a predicate
+        sentences.update(sentence.words for sentence in read(train.with_suffix(".conll")))
     return Scaffold(trees, sentences, task.vocabulary, sizes, cfg.scaffold_layer, path, weight)

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import MagicMock, Mock
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ pytestmark = pytest.mark.fairseq
 
 from fairseq import checkpoint_utils  # noqa: E402
 from fairseq.dataclass.configs import CheckpointConfig  # noqa: E402
+from fairseq.trainer import Trainer  # noqa: E402
 from fairseq_cli import train as fairseq_train  # noqa: E402
 
 import plugin  # noqa: E402, F401
@@ -74,6 +76,28 @@ def test_validating_the_training_set_changes_nothing(train, trained, tmp_path):
     assert len(found) == 7
     whole = losses(trained("mtsa")[1])
     assert found == {name: whole[name] for name in found}
+
+
+@pytest.mark.parametrize(("subset", "epochs"), [("train", []), ("valid", [1])])
+def test_validating_the_training_set_leaves_its_epoch(subset, epochs):
+    """Masks of masked language models follow it."""
+    found = []
+
+    class Data:
+        def set_epoch(self, epoch):
+            found.append(epoch)
+
+    trainer = MagicMock(model=Mock(max_positions=Mock(return_value=None)))
+    trainer.cfg.dataset.train_subset = "train"
+    trainer.task.max_positions.return_value = None
+    trainer.task.dataset.return_value = data = Data()
+    trainer.task.get_batch_iterator = lambda dataset, epoch, **_: (
+        dataset.set_epoch(epoch) or MagicMock()
+    )
+    Trainer.get_valid_iterator(trainer, subset)
+    assert found == epochs
+    data.set_epoch(7)
+    assert found == [*epochs, 7]
 
 
 def test_patience_goes_on_where_it_was(toy_run, toy_train, tmp_path):

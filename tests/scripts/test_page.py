@@ -81,7 +81,7 @@ def test_a_folder_of_hugging_face_translates(tmp_path):
 
 def test_what_to_install_is_said(tagger, monkeypatch):
     monkeypatch.setitem(sys.modules, "gradio", None)
-    with pytest.raises(UserError, match=r"install it with `pip install selfattn\[page\]`"):
+    with pytest.raises(UserError, match="install it with `pip install gradio`"):
         page.build(tagger)
     monkeypatch.setattr(page, "opening", None)  # said before the model is read
     with pytest.raises(UserError, match="pip install"):
