@@ -185,12 +185,15 @@ def holds(condition: Tensor, otherwise: str) -> bool:
     if torch.compiler.is_compiling():
         torch._assert_async(condition, otherwise)
         return True
-    if torch._C._functorch.is_batchedtensor(condition):
+    try:
+        return bool(condition)
+    except RuntimeError:
+        if not torch._C._are_functorch_transforms_active():
+            raise
         raise UserError(
             "under torch.func.vmap the numbers of a mask cannot be checked; give bool masks, which "
             "selfattn.models.Encoder passes on, where nn.TransformerEncoder turns them into floats"
-        )
-    return bool(condition)
+        ) from None
 
 
 def check_selections(shape: Sequence[int], **selections: Any) -> None:

@@ -210,8 +210,11 @@ def test_vmap_wants_bool_masks():
     expected = torch.stack([ours(*each) for each in zip(x, [None] * 3, padding, strict=True)])
     torch.testing.assert_close(found, expected)
     swap(stock.eval())
-    with pytest.raises(UserError, match=r"give bool masks, which selfattn\.models\.Encoder passes"):
-        torch.func.vmap(lambda x, p: stock(x, src_key_padding_mask=p))(x, padding)
+    for function in (stock, torch.func.grad(lambda x, **p: stock(x, **p).sum())):
+        with pytest.raises(
+            UserError, match=r"bool masks, which selfattn\.models\.Encoder passes"
+        ):
+            torch.func.vmap(lambda x, p, f=function: f(x, src_key_padding_mask=p))(x, padding)
 
 
 def test_swap_keeps_what_shares_weights():
