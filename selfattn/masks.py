@@ -18,9 +18,7 @@ from .errors import UserError, check_integer
 LONGEST_WINDOW = 1 << 29
 DIRECTIONS = ("forward", "backward", "none")
 MASK_LAYOUTS = ("none", "forward", "backward", "forward_backward")
-_PADDING = (
-    "padding: an attention mask of 1 = keep becomes one by padding_mask = attention_mask == 0"
-)
+_PAD = "padding: an attention mask of 1 = keep becomes one by padding_mask = attention_mask == 0"
 
 
 def check_padding_mask(
@@ -37,7 +35,7 @@ def check_padding_mask(
         UserError: if it is not a bool tensor of that shape. A mask of 1 = keep, as tokenizers make
             them, would hide everything but padding.
     """
-    _check_mask("padding_mask", padding_mask, shape, axes, _PADDING)
+    _check_mask("padding_mask", padding_mask, shape, axes, _PAD)
 
 
 def as_masks(masks: Any) -> tuple["PositionalMask", ...]:
@@ -158,7 +156,7 @@ def from_additive(mask: Tensor | None, name: str = "padding_mask") -> Tensor | N
         UserError: if it is neither, or holds another number.
     """
     if not isinstance(mask, Tensor) or not mask.is_floating_point():
-        _check_mask(name, mask, None, "", _PADDING if name == "padding_mask" else "hidden")
+        _check_mask(name, mask, None, "", _PAD if name == "padding_mask" else "hidden")
         return mask
     hidden = mask == float("-inf")
     _check_values(name, mask, hidden | (mask == 0), "0 and -inf")
@@ -171,14 +169,11 @@ def _check_values(name: str, mask: Tensor, known: Tensor, allowed: str) -> None:
 
 
 def holds(condition: Tensor, otherwise: str) -> bool:
-    """Whether a condition on values is true, where values can be read.
+    """Whether a condition on values is true, where they can be read; a UserError under vmap.
 
     Args:
         condition: bool, one element.
         otherwise: what a compiled graph says, which cannot branch, but ends in a RuntimeError.
-
-    Raises:
-        UserError: under torch.func.vmap, where a condition has a value per example.
     """
     if condition.is_meta:
         return True
@@ -190,10 +185,8 @@ def holds(condition: Tensor, otherwise: str) -> bool:
     except RuntimeError:
         if not torch._C._are_functorch_transforms_active():
             raise
-        raise UserError(
-            "under torch.func.vmap the numbers of a mask cannot be checked; give bool masks, which "
-            "selfattn.models.Encoder passes on, where nn.TransformerEncoder turns them into floats"
-        ) from None
+        message = "torch.func.vmap hides the numbers of a mask, which cannot be checked; give bool"
+        raise UserError(f"{message} masks, which selfattn.models.Encoder passes on") from None
 
 
 def check_selections(shape: Sequence[int], **selections: Any) -> None:
@@ -232,8 +225,7 @@ class PositionalMask:
             integer from 1 to ``LONGEST_WINDOW``.
 
     Differs:
-        Without a direction the authors' code (DiSAN, ReSAN, Fast-DiSA, MTSA) hides a token from
-        itself; here it is seen, as in MTSA's code for translation.
+        Without a direction the authors' code, but for translation, hides a token from itself.
 
     Example:
         >>> PositionalMask("forward").allowed(3).int().tolist()  # rows are queries

@@ -211,7 +211,7 @@ def test_vmap_wants_bool_masks():
     torch.testing.assert_close(found, expected)
     swap(stock.eval())
     for function in (stock, torch.func.grad(lambda x, **p: stock(x, **p).sum())):
-        with pytest.raises(UserError, match=r"bool masks, which selfattn\.models\.Encoder passes"):
+        with pytest.raises(UserError, match=r"give bool masks, which selfattn\.models\.Encoder"):
             torch.func.vmap(lambda x, p, f=function: f(x, src_key_padding_mask=p))(x, padding)
 
 
