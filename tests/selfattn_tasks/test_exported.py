@@ -250,7 +250,7 @@ def test_what_cannot_be_exported_gets_a_sentence(classifier, tagger, tmp_path, m
         with pytest.raises(UserError, match=message):
             export("--to", "torch", path, tmp_path / "other", *more)
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(UserError, match=r"pip install selfattn\[onnx\]"):
+    with pytest.raises(UserError, match=r"pip install 'selfattn\[onnx\]'"):
         export("--to", "onnx", tagger[1], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
