@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib.util
 import os
 import signal
 import socket
@@ -40,10 +41,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    missing = {}
     if config.getoption("--device") != "cuda":
-        for item in items:
-            if item.get_closest_marker("gpu"):
-                item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU and --device cuda"))
+        missing["gpu"] = "needs an NVIDIA GPU and --device cuda"
+    if importlib.util.find_spec("fairseq") is None:
+        missing["fairseq"] = "fairseq is not installed"
+    for item in items:
+        if item.path.parent == preloaded.TESTS / "plugin":
+            item.add_marker("fairseq")
+        for marker, reason in missing.items():
+            if item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=reason))
     # The longest test first: at the end the other processes would wait for it.
     items.sort(key=lambda item: item.path.name != "test_readme_commands.py")
 

@@ -1,6 +1,5 @@
 """A mechanism with its own kernel, added by the list in CONTRIBUTING, and by nothing else."""
 
-import importlib.util
 import re
 
 import pytest
@@ -51,7 +50,7 @@ def test_the_equation_of_the_call_is_the_reference():
     assert torch.equal(found, decay_reference(v, hidden, 0.7)[:, 2:5])
 
 
-@pytest.mark.skipif(importlib.util.find_spec("fairseq") is None, reason="fairseq is not installed")
+@pytest.mark.fairseq
 def test_what_follows_from_the_two_lists(run_cli, tmp_path):
     """The contract of layers, and fairseq's flags, architectures and help."""
     assert "decay" not in ATTENTIONS  # only in the process below

@@ -237,7 +237,6 @@ def test_the_layers_alone_say_what_they_find(run_cli, layers_alone, tmp_path):
 
 @pytest.mark.fairseq
 def test_fairseq_takes_the_installed_plugin_from_any_folder(run_cli, target, tmp_path):
-    pytest.importorskip("fairseq")
     code = """
 import argparse, sys
 from fairseq import models, utils

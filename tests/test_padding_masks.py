@@ -154,8 +154,8 @@ def check(call):
             call(ATTENTION_MASK.to(dtype))
 
 
+@pytest.mark.fairseq
 def test_only_bool_gets_in_through_fairseq():
-    pytest.importorskip("fairseq")
     from fairseq.modules import MultiheadAttention
 
     import plugin

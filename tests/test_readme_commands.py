@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("fairseq")
-pytestmark = pytest.mark.fairseq
+from tests.plugin import sentence_corpus
+from tests.test_readme import blocks
 
-from tests.plugin import sentence_corpus  # noqa: E402
-from tests.test_readme import blocks  # noqa: E402
+pytestmark = pytest.mark.fairseq
 
 # Added to a command that begins so. The architecture stays the page's, but a checkpoint of its full
 # size has 0.6 GB. Five epochs of one update make the five checkpoints that are averaged.

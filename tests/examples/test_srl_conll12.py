@@ -111,7 +111,6 @@ def test_words_that_were_not_filled_in(check, data, run_cli, repo_root):
 
 @pytest.mark.fairseq
 def test_from_the_files_to_the_score(data, run_cli, repo_root):
-    pytest.importorskip("fairseq")
     vectors = data / "vectors.txt"
     vectors.write_text("the " + " ".join(["0.1"] * 16) + "\nkettle" + " 0.2" * 16 + "\n")
     scripts = repo_root / "examples/srl_conll12"

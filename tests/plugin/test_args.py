@@ -8,13 +8,10 @@ from dataclasses import fields
 
 import pytest
 
+from plugin import args as plugin_args
 from selfattn.config import CONFIGS, FastDiSAConfig, MTSAConfig, MultiHeadConfig
 from selfattn.config.base import is_constant
 from selfattn.errors import UserError
-
-pytest.importorskip("fairseq")
-
-from plugin import args as plugin_args  # noqa: E402
 
 
 def parse(*flags):

@@ -3,17 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from fairseq.data import FairseqDataset, data_utils
+from fairseq.modules import FairseqDropout
+from fairseq.tasks import FairseqTask
 
-pytest.importorskip("fairseq")
-pytestmark = pytest.mark.fairseq
-
-from fairseq.data import FairseqDataset, data_utils  # noqa: E402
-from fairseq.modules import FairseqDropout  # noqa: E402
-from fairseq.tasks import FairseqTask  # noqa: E402
-
-import plugin  # noqa: E402, F401 - the repairs
-from benchmarks import fairseq_update  # noqa: E402
-from benchmarks.method import Setup  # noqa: E402
+import plugin  # noqa: F401 - the repairs
+from benchmarks import fairseq_update
+from benchmarks.method import Setup
 
 
 @pytest.mark.parametrize("multiple", [1, 8])

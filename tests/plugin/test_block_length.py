@@ -8,16 +8,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from fairseq import options
 
-pytest.importorskip("fairseq")
-pytestmark = pytest.mark.fairseq
-
-from fairseq import options  # noqa: E402
-
-from plugin.block_length import resolve_block_length  # noqa: E402
-from plugin.tasks._shared import is_training  # noqa: E402
-from selfattn.errors import UserError  # noqa: E402
-from selfattn_tasks import checkpoints  # noqa: E402
+from plugin.block_length import resolve_block_length
+from plugin.tasks._shared import is_training
+from selfattn.errors import UserError
+from selfattn_tasks import checkpoints
 
 ARCH = ("--arch", "transformer_biblosa_tiny")
 

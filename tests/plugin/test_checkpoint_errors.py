@@ -8,10 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from fairseq import checkpoint_utils
 
+import plugin  # noqa: F401 - the repairs
+from plugin.compat import vocabulary
 from selfattn.errors import UserError
 from selfattn_tasks import checkpoints
 from tests.plugin.helpers import sentence
+from tests.plugin.test_fairseq_features import dictionary
 
 FROZEN = Path(__file__).resolve().parents[1] / "data" / "checkpoint_v0_1" / "nmt.pt"
 
@@ -134,9 +138,6 @@ def test_vocabulary_of_another_size(toy_run, toy_generate, toy_data, tmp_path):
 
 def test_a_task_with_a_dictionary_for_each_language():
     """Its first one is both source and target in training, those of a pair in translation."""
-    from plugin.compat import vocabulary
-    from tests.plugin.test_fairseq_features import dictionary
-
     languages = {"en": dictionary(20), "de": dictionary(30)}
     state = {vocabulary.FINGERPRINTS: vocabulary.fingerprints(SimpleNamespace(dicts=languages))}
     task = SimpleNamespace(dicts=languages, source_dictionary=languages["de"])
@@ -149,9 +150,6 @@ def test_a_task_with_a_dictionary_for_each_language():
 
 
 def test_the_mask_that_denoising_adds_to_the_dictionary_is_no_other_vocabulary():
-    from plugin.compat import vocabulary
-    from tests.plugin.test_fairseq_features import dictionary
-
     task = SimpleNamespace(source_dictionary=dictionary(20))
     for symbol in ("<mask>", "<other>"):
         words = dictionary(20)
@@ -175,10 +173,6 @@ class Touch:
 
 def test_an_average_is_read_like_other_weights(tmp_path, monkeypatch):
     """What --ema-seed-model names: with flags beside its weights, and nothing in it runs."""
-    from fairseq import checkpoint_utils
-
-    import plugin  # noqa: F401 - the repairs
-
     state = checkpoints.read(FROZEN)
     state["extra_state"]["ema"] = state["model"]
     torch.save(state, tmp_path / "a.pt")

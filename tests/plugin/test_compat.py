@@ -7,6 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from fairseq.dataclass.configs import EMAConfig
+from fairseq.models.ema.ema import EMA
+from fairseq.optim.adam import FairseqAdam
+
+import plugin  # noqa: F401 - the repairs
+from plugin.compat import runtime
+from selfattn.layers import build_attention
 
 from .conftest import TINY
 
@@ -58,9 +65,6 @@ def test_log_is_quiet(toy_train):
 @pytest.mark.parametrize("own", [logging.INFO, logging.WARNING])
 def test_only_fairseqs_own_log_level_is_changed(own, caplog, monkeypatch):
     """WARNING is what fairseq gives the second process of a training, before its plugin."""
-    pytest.importorskip("fairseq")
-    from plugin.compat import runtime
-
     monkeypatch.delenv("LOGLEVEL", raising=False)
     for before, after in ((own, own), (logging.DEBUG, logging.INFO)):
         caplog.set_level(before)
@@ -99,13 +103,6 @@ def test_training_uses_its_memory_again_unless_the_environment_sets_up_malloc(to
 
 
 def test_an_average_of_weights_takes_the_rest_as_it_is():
-    pytest.importorskip("fairseq")
-    from fairseq.dataclass.configs import EMAConfig
-    from fairseq.models.ema.ema import EMA
-
-    import plugin  # noqa: F401 - the repairs
-    from selfattn.layers import build_attention
-
     layer = build_attention("resa", 8, 2)
     model = torch.nn.ModuleDict({"layer": layer})
     average = EMA(model, EMAConfig(ema_decay=0.9))
@@ -122,11 +119,6 @@ def test_an_average_of_weights_takes_the_rest_as_it_is():
 
 @pytest.mark.parametrize("by_user", [False, True])
 def test_tiny_moments_are_flushed_while_the_optimizer_steps_alone(by_user):
-    pytest.importorskip("fairseq")
-    from fairseq.optim.adam import FairseqAdam
-
-    import plugin  # noqa: F401 - the repairs
-
     smallest = torch.finfo(torch.float32).tiny
     weight = torch.nn.Parameter(torch.ones(16))
     flags = {"lr": 1.0, "adam_betas": "(0.9, 0.98)", "adam_eps": 1e-8, "weight_decay": 0.0}

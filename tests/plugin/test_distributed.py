@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-pytest.importorskip("fairseq")
-pytestmark = pytest.mark.fairseq
-
-from tests.conftest import free_port  # noqa: E402
-from tests.plugin.helpers import FLAGS, losses, run_ranks, sentence, weights  # noqa: E402
+from plugin.compat.commands import explain
+from tests.conftest import free_port
+from tests.plugin.helpers import FLAGS, losses, run_ranks, sentence, weights
 
 # Each process draws its own dropout, so that it must be off for a comparison.
 MORE = """
@@ -120,8 +118,6 @@ os._exit(1)
 
 def test_a_process_whose_partner_has_died_says_so(tmp_path):
     """What gloo raises in the one that is left, and what fairseq-train then prints."""
-    from plugin.compat.commands import explain
-
     meeting = (tmp_path / "store").as_uri()
     command = [sys.executable, "-c", LEAVING, meeting]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as partner:

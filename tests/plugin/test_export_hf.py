@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-pytest.importorskip("fairseq")
 pytest.importorskip("transformers")
-pytestmark = pytest.mark.fairseq
 
 import safetensors.torch  # noqa: E402
 

@@ -5,16 +5,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from fairseq import checkpoint_utils, options
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_MODEL_REGISTRY
 
-pytest.importorskip("fairseq")
-pytestmark = pytest.mark.fairseq
-
-from fairseq import options  # noqa: E402
-from fairseq.data import Dictionary  # noqa: E402
-from fairseq.models import ARCH_MODEL_REGISTRY  # noqa: E402
-
-import plugin  # noqa: E402, F401 - registers the models
-from selfattn.errors import UserError  # noqa: E402
+import plugin  # noqa: F401 - registers the models
+from selfattn.errors import UserError
 
 SMALL = """
     --encoder-layers 2 --decoder-layers 1 --encoder-embed-dim 16 --decoder-embed-dim 16
@@ -281,8 +277,6 @@ def test_published_parameter_counts():
 
 def test_layers_can_be_left_out_at_generation(train, tmp_path):
     """fairseq-generate --model-overrides "{'encoder_layers_to_keep': '1'}"."""
-    from fairseq import checkpoint_utils
-
     train(tmp_path, *"--encoder-layers 2 --encoder-layerdrop 0.3 --max-update 2".split())
     path = str(tmp_path / "checkpoint_last.pt")
     stored = checkpoint_utils.load_checkpoint_to_cpu(path)["model"]

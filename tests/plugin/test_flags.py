@@ -3,13 +3,10 @@
 import re
 
 import pytest
+from fairseq import options
 
-pytest.importorskip("fairseq")
-
-from fairseq import options  # noqa: E402
-
-import plugin  # noqa: E402, F401 - mends fairseq
-from selfattn.errors import UserError  # noqa: E402
+import plugin  # noqa: F401 - mends fairseq
+from selfattn.errors import UserError
 
 CASES = {
     "odd heads": (

@@ -1,25 +1,19 @@
 """Checkpoints that version 0.1 wrote load for ever, and translate as they did."""
 
+import argparse
 import math
 
+import numpy
 import pytest
+import torch
 
-pytest.importorskip("fairseq")
-pytestmark = pytest.mark.fairseq
-
-import plugin  # noqa: E402, F401 - the repairs, and the models
-from plugin.models.transformer import AttentionTransformerModel  # noqa: E402
+import plugin  # noqa: F401 - the repairs, and the models
+from plugin.models.transformer import AttentionTransformerModel
+from selfattn_tasks import checkpoints
 
 
 def test_torch_s_list_of_allowed_types_belongs_to_the_process(repo_root):
     """What others allow or forget, as transformers' Trainer does on resuming, changes nothing."""
-    import argparse
-
-    import numpy
-    import torch
-
-    from selfattn_tasks import checkpoints
-
     folder = repo_root / "tests" / "data" / "checkpoint_v0_1"
     with torch.serialization.safe_globals([argparse.Namespace, numpy.ndarray, numpy.dtype]):
         before = set(torch.serialization.get_safe_globals())

@@ -12,28 +12,25 @@ import tarfile
 from functools import partial
 from pathlib import Path
 
+import fairseq_cli.hydra_train
 import pytest
 import torch
+from fairseq import checkpoint_utils, options, utils
+from fairseq.data import FastaDataset, indexed_dataset
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.logging.meters import MetersDict
+from fairseq.models.transformer import TransformerModel
 
-pytest.importorskip("fairseq")
-
-import fairseq_cli.hydra_train  # noqa: E402
-from fairseq import checkpoint_utils, options, utils  # noqa: E402
-from fairseq.data import FastaDataset, indexed_dataset  # noqa: E402
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf  # noqa: E402
-from fairseq.logging.meters import MetersDict  # noqa: E402
-from fairseq.models.transformer import TransformerModel  # noqa: E402
-
-import plugin  # noqa: E402, F401 - the repairs
-from plugin.compat.literals import literal  # noqa: E402
-from plugin.looking import load, look  # noqa: E402
-from plugin.models.transformer import AttentionTransformerModel  # noqa: E402
-from selfattn.errors import UserError  # noqa: E402
+import plugin  # noqa: F401 - the repairs
+from plugin.compat.literals import literal
+from plugin.looking import load, look
+from plugin.models.transformer import AttentionTransformerModel
+from selfattn.errors import UserError
 from selfattn_experiments import averaging
-from selfattn_tasks import checkpoints  # noqa: E402
-from selfattn_tasks.sentences.model.predictor import Predictor as SentencePredictor  # noqa: E402
-from selfattn_tasks.srl.tagger.predictor import Predictor  # noqa: E402
-from wmt14.runs import describe  # noqa: E402
+from selfattn_tasks import checkpoints
+from selfattn_tasks.sentences.model.predictor import Predictor as SentencePredictor
+from selfattn_tasks.srl.tagger.predictor import Predictor
+from wmt14.runs import describe
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "checkpoint_v0_1"
 CODE = "__import__('pathlib').Path('ran').touch() or [5]"

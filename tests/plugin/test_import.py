@@ -10,8 +10,6 @@ import pytest
 
 import selfattn
 
-pytest.importorskip("fairseq")
-
 ROOT = Path(__file__).resolve().parents[2]
 IGNORED = shutil.ignore_patterns("__pycache__")
 

@@ -4,16 +4,13 @@ import shutil
 
 import pytest
 import torch
+from fairseq import options, tasks
+from fairseq.sequence_generator import SequenceGenerator
 
-pytest.importorskip("fairseq")
-
-from fairseq import options, tasks  # noqa: E402
-from fairseq.sequence_generator import SequenceGenerator  # noqa: E402
-
-import plugin  # noqa: E402, F401 - mends fairseq
-from selfattn.errors import UserError  # noqa: E402
-from tests.plugin.helpers import sentence  # noqa: E402
-from tests.plugin.test_fairseq_features import build, dictionary  # noqa: E402
+import plugin  # noqa: F401 - mends fairseq
+from selfattn.errors import UserError
+from tests.plugin.helpers import sentence
+from tests.plugin.test_fairseq_features import build, dictionary
 
 INTERACTIVE = ["--user-dir", "plugin", "--cpu", "--source-lang", "src", "--target-lang", "tgt"]
 

@@ -5,25 +5,21 @@ from pathlib import Path
 
 import pytest
 import torch
+from fairseq import options
+from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
+from omegaconf import OmegaConf
 
-pytest.importorskip("fairseq")
-pytestmark = pytest.mark.fairseq
-
-from fairseq import options  # noqa: E402
-from fairseq.models import ARCH_CONFIG_REGISTRY, build_model  # noqa: E402
-from omegaconf import OmegaConf  # noqa: E402
-
-import plugin  # noqa: E402, F401 - registers the models
-from selfattn.config import CONFIGS  # noqa: E402
-from selfattn.errors import UserError  # noqa: E402
-from selfattn_tasks import checkpoints  # noqa: E402
-from selfattn_tasks.srl.formats import conll  # noqa: E402
-from selfattn_tasks.srl.tagger.predictor import Predictor  # noqa: E402
-from selfattn_tasks.srl.tagger.sublayer import BASELINES  # noqa: E402
-from tests.plugin.helpers import logged  # noqa: E402
-from tests.plugin.srl_corpus import prepared  # noqa: E402
-from tests.plugin.test_distributed import MORE, check_same, two_processes  # noqa: E402
-from tests.plugin.test_fairseq_features import build  # noqa: E402
+import plugin  # noqa: F401 - registers the models
+from selfattn.config import CONFIGS
+from selfattn.errors import UserError
+from selfattn_tasks import checkpoints
+from selfattn_tasks.srl.formats import conll
+from selfattn_tasks.srl.tagger.predictor import Predictor
+from selfattn_tasks.srl.tagger.sublayer import BASELINES
+from tests.plugin.helpers import logged
+from tests.plugin.srl_corpus import prepared
+from tests.plugin.test_distributed import MORE, check_same, two_processes
+from tests.plugin.test_fairseq_features import build
 
 MECHANISMS = [name for name in CONFIGS if name != "multihead"]
 # fairseq's architecture of the same sizes, and whether it is the published recipe.

@@ -7,27 +7,20 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from fairseq.logging import metrics
 
-pytest.importorskip("fairseq")
-pytestmark = pytest.mark.fairseq
-
-from fairseq.logging import metrics  # noqa: E402
-
-import plugin  # noqa: E402, F401 - registers everything
-from plugin.criterions.policy_gradient import (  # noqa: E402
-    PolicyGradientConfig,
-    PolicyGradientCriterion,
-)
-from plugin.modules.policy_phases import PolicyPhases  # noqa: E402
-from selfattn.errors import UserError  # noqa: E402
-from selfattn.layers import build_attention  # noqa: E402
-from selfattn.layers.resa import Choice  # noqa: E402
-from selfattn.layers.selection import Selection  # noqa: E402
-from selfattn_tasks import checkpoints  # noqa: E402
-from selfattn_tasks.srl.formats import conll  # noqa: E402
-from tests.plugin.helpers import FLAGS, hypotheses, logged, sentence, weights  # noqa: E402
-from tests.plugin.srl_corpus import sentences  # noqa: E402
-from tests.plugin.test_distributed import two_processes  # noqa: E402
+import plugin  # noqa: F401 - registers everything
+from plugin.criterions.policy_gradient import PolicyGradientConfig, PolicyGradientCriterion
+from plugin.modules.policy_phases import PolicyPhases
+from selfattn.errors import UserError
+from selfattn.layers import build_attention
+from selfattn.layers.resa import Choice
+from selfattn.layers.selection import Selection
+from selfattn_tasks import checkpoints
+from selfattn_tasks.srl.formats import conll
+from tests.plugin.helpers import FLAGS, hypotheses, logged, sentence, weights
+from tests.plugin.srl_corpus import sentences
+from tests.plugin.test_distributed import two_processes
 
 RESA = """
     --arch transformer_resa_tiny --criterion policy_gradient --select-all-updates 3

@@ -9,21 +9,17 @@ from unittest.mock import MagicMock, Mock
 
 import pytest
 import torch
+from fairseq import checkpoint_utils
+from fairseq.dataclass.configs import CheckpointConfig
+from fairseq.trainer import Trainer
+from fairseq_cli import train as fairseq_train
 
-pytest.importorskip("fairseq")
-pytestmark = pytest.mark.fairseq
-
-from fairseq import checkpoint_utils  # noqa: E402
-from fairseq.dataclass.configs import CheckpointConfig  # noqa: E402
-from fairseq.trainer import Trainer  # noqa: E402
-from fairseq_cli import train as fairseq_train  # noqa: E402
-
-import plugin  # noqa: E402, F401
-from plugin.compat.patience import KEY  # noqa: E402
-from selfattn_tasks import checkpoints  # noqa: E402
-from tests.conftest import ROOT  # noqa: E402
-from tests.plugin.helpers import BLEU, FLAGS, MORE, UPDATES, logged, losses  # noqa: E402
-from tests.preloaded import Server, basic_environment  # noqa: E402
+import plugin  # noqa: F401
+from plugin.compat.patience import KEY
+from selfattn_tasks import checkpoints
+from tests.conftest import ROOT
+from tests.plugin.helpers import BLEU, FLAGS, MORE, UPDATES, logged, losses
+from tests.preloaded import Server, basic_environment
 
 
 def run_until_killed(server: Server, command: Sequence[object], at: str) -> list[str]:

@@ -5,19 +5,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-pytest.importorskip("fairseq")
-pytestmark = pytest.mark.fairseq
-
-from plugin.criterions._scaffold import Scaffold  # noqa: E402
-from selfattn.config import MTSAConfig  # noqa: E402
-from selfattn.errors import UserError  # noqa: E402
-from selfattn_tasks import checkpoints  # noqa: E402
-from selfattn_tasks.srl.formats.conllu import Tree  # noqa: E402
-from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig  # noqa: E402
-from selfattn_tasks.words.vocabulary import Vocabulary  # noqa: E402
-from tests.plugin.helpers import TAGGER as FLAGS  # noqa: E402
-from tests.plugin.helpers import logged, run_ranks, sentence  # noqa: E402
-from tests.plugin.srl_corpus import prepared, sentences  # noqa: E402
+from plugin.criterions._scaffold import Scaffold
+from selfattn.config import MTSAConfig
+from selfattn.errors import UserError
+from selfattn_tasks import checkpoints
+from selfattn_tasks.srl.formats.conllu import Tree
+from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig
+from selfattn_tasks.words.vocabulary import Vocabulary
+from tests.plugin.helpers import TAGGER as FLAGS
+from tests.plugin.helpers import logged, run_ranks, sentence
+from tests.plugin.srl_corpus import prepared, sentences
 
 LAST = "checkpoint_last.pt"
 IGNORED = -100

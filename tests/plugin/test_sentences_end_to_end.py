@@ -7,19 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-pytest.importorskip("fairseq")
-pytestmark = pytest.mark.fairseq
-
-from selfattn.errors import UserError  # noqa: E402
-from selfattn_tasks import checkpoints  # noqa: E402
-from selfattn_tasks.sentences import predictions  # noqa: E402
-from selfattn_tasks.sentences.folder import Folder  # noqa: E402
-from selfattn_tasks.sentences.model.predictor import Predictor  # noqa: E402
-from selfattn_tasks.sentences.model.state import KEY  # noqa: E402
-from selfattn_tasks.sentences.record import Example  # noqa: E402
-from tests.plugin import sentence_corpus  # noqa: E402
-from tests.plugin.helpers import logged, losses  # noqa: E402
-from tests.plugin.test_distributed import run_ranks  # noqa: E402
+from selfattn.errors import UserError
+from selfattn_tasks import checkpoints
+from selfattn_tasks.sentences import predictions
+from selfattn_tasks.sentences.folder import Folder
+from selfattn_tasks.sentences.model.predictor import Predictor
+from selfattn_tasks.sentences.model.state import KEY
+from selfattn_tasks.sentences.record import Example
+from tests.plugin import sentence_corpus
+from tests.plugin.helpers import logged, losses
+from tests.plugin.test_distributed import run_ranks
 
 FLAGS = """
     --user-dir plugin --task sentences --arch sentence_encoder_mtsa_tiny --dropout 0.1 --l2 1e-4

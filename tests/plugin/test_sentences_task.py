@@ -9,23 +9,20 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from fairseq import options, tasks
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.logging import metrics
+from fairseq.models import ARCH_CONFIG_REGISTRY
+from fairseq.trainer import Trainer
 
-pytest.importorskip("fairseq")
-
-from fairseq import options, tasks  # noqa: E402
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf  # noqa: E402
-from fairseq.logging import metrics  # noqa: E402
-from fairseq.models import ARCH_CONFIG_REGISTRY  # noqa: E402
-from fairseq.trainer import Trainer  # noqa: E402
-
-import plugin  # noqa: E402, F401 - registers everything
-from plugin.criterions.policy_gradient import _mean  # noqa: E402
-from plugin.criterions.sentences import l2  # noqa: E402
-from plugin.models.sentence_lm import SentenceLanguageModel  # noqa: E402
-from selfattn.errors import UserError  # noqa: E402
-from selfattn_tasks.sentences.model.predictor import Predictor  # noqa: E402
-from selfattn_tasks.sentences.model.state import KEY, PREFIX, SentenceState  # noqa: E402
-from selfattn_tasks.sentences.record import Example  # noqa: E402
+import plugin  # noqa: F401 - registers everything
+from plugin.criterions.policy_gradient import _mean
+from plugin.criterions.sentences import l2
+from plugin.models.sentence_lm import SentenceLanguageModel
+from selfattn.errors import UserError
+from selfattn_tasks.sentences.model.predictor import Predictor
+from selfattn_tasks.sentences.model.state import KEY, PREFIX, SentenceState
+from selfattn_tasks.sentences.record import Example
 
 LABELS = {"classification": ["x", "y"], "nli": ["contradiction", "neutral", "entailment"]}
 TARGETS = {"classification": ["x", "y"], "nli": ["neutral", "entailment"], "selection": [1, 0],

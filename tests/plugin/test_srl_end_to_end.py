@@ -7,16 +7,14 @@ import shutil
 import pytest
 import torch
 
-pytest.importorskip("fairseq")
-pytestmark = pytest.mark.fairseq
-
-from selfattn.errors import UserError  # noqa: E402
-from selfattn_tasks import checkpoints  # noqa: E402
-from selfattn_tasks.srl.formats import conll  # noqa: E402
-from tests.plugin.helpers import logged, losses, sentence, weights  # noqa: E402
-from tests.plugin.srl_corpus import sentences  # noqa: E402
-from tests.plugin.test_distributed import run_ranks  # noqa: E402
-from tests.plugin.test_resume import run_until_killed  # noqa: E402
+from selfattn.errors import UserError
+from selfattn_tasks import checkpoints
+from selfattn_tasks.srl.formats import conll
+from selfattn_tasks.srl.tagger.predictor import Predictor, Query
+from tests.plugin.helpers import logged, losses, sentence, weights
+from tests.plugin.srl_corpus import sentences
+from tests.plugin.test_distributed import run_ranks
+from tests.plugin.test_resume import run_until_killed
 
 SIZES = {"train": (150, 1), "valid": (30, 2), "test": (30, 3)}
 FLAGS = """
@@ -187,8 +185,6 @@ def test_vectors_are_in_the_checkpoint(whole, corpus):
 @pytest.mark.parametrize("keep", ["0", "1"])
 def test_a_small_file_of_a_trained_model_tags_alike(whole, corpus, run_cli, tmp_path, keep):
     """In half precision, without the optimizer, and with vectors by choice; loaded as float32."""
-    from selfattn_tasks.srl.tagger.predictor import Predictor, Query
-
     best, small = whole[0] / "checkpoint_best.pt", tmp_path / "small.pt"
     done = run_cli(["scripts/average_checkpoints.py", "--inputs", best, "--output", small,
                     "--half", "--keep-vectors", keep])  # fmt: skip
@@ -240,8 +236,6 @@ def test_output_formats_say_the_same(whole, corpus, run_cli, tmp_path):
 
 
 def test_an_ensemble_averages_probabilities(whole, corpus):
-    from selfattn_tasks.srl.tagger.predictor import Predictor, Query
-
     paths = [whole[0] / "checkpoint1.pt", whole[0] / "checkpoint_last.pt"]
     queries = [Query(("the", "goat", "hid", "his", "boat"), 2), Query(("Maria", "drew"), 1)]
     each = [Predictor.load([path]).log_probs(queries)[0].exp() for path in paths]

@@ -5,20 +5,16 @@ import shutil
 
 import pytest
 import torch
+from fairseq import options
 
-pytest.importorskip("fairseq")
-pytestmark = pytest.mark.fairseq
-
-from fairseq import options  # noqa: E402
-
-from plugin.criterions.bio_tagging import IGNORED  # noqa: E402
-from selfattn.errors import UserError  # noqa: E402
-from selfattn_tasks.srl.chain import log_likelihood  # noqa: E402
-from selfattn_tasks.srl.decode import bio_constraints  # noqa: E402
-from selfattn_tasks.srl.prepare import prepare  # noqa: E402
-from tests.plugin.helpers import sentence  # noqa: E402
-from tests.plugin.srl_corpus import prepared  # noqa: E402
-from tests.selfattn_tasks.srl.writers import write_encoder  # noqa: E402
+from plugin.criterions.bio_tagging import IGNORED
+from selfattn.errors import UserError
+from selfattn_tasks.srl.chain import log_likelihood
+from selfattn_tasks.srl.decode import bio_constraints
+from selfattn_tasks.srl.prepare import prepare
+from tests.plugin.helpers import sentence
+from tests.plugin.srl_corpus import prepared
+from tests.selfattn_tasks.srl.writers import write_encoder
 
 FLAGS = """
     --user-dir plugin --task srl_tagging --arch deepatt_tiny --criterion bio_tagging --cpu

@@ -8,18 +8,15 @@ import shutil
 import pytest
 import torch
 
-pytest.importorskip("fairseq")
-pytestmark = pytest.mark.fairseq
-
-from selfattn.errors import UserError  # noqa: E402
-from selfattn_tasks import checkpoints, saved  # noqa: E402
-from selfattn_tasks.srl.formats import conll  # noqa: E402
-from selfattn_tasks.srl.tagger.predictor import Predictor  # noqa: E402
-from selfattn_tasks.srl.tagger.reading import Reading  # noqa: E402
-from selfattn_tasks.srl.tagger.reliability import TEMPERATURES, judged, reliability  # noqa: E402
-from tests.plugin.helpers import TAGGER as FLAGS  # noqa: E402
-from tests.plugin.helpers import logged, sentence  # noqa: E402
-from tests.plugin.srl_corpus import prepared  # noqa: E402
+from selfattn.errors import UserError
+from selfattn_tasks import checkpoints, saved
+from selfattn_tasks.srl.formats import conll
+from selfattn_tasks.srl.tagger.predictor import Predictor
+from selfattn_tasks.srl.tagger.reading import Reading
+from selfattn_tasks.srl.tagger.reliability import TEMPERATURES, judged, reliability
+from tests.plugin.helpers import TAGGER as FLAGS
+from tests.plugin.helpers import logged, sentence
+from tests.plugin.srl_corpus import prepared
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,20 @@
 """SRL training by hand: batches, losses, counts and schedule."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
+from fairseq.optim import FairseqOptimizer
 
-pytest.importorskip("fairseq")
-pytestmark = pytest.mark.fairseq
-
-from plugin.data.propositions import Example, PropositionDataset  # noqa: E402
-from selfattn.errors import UserError  # noqa: E402
+from plugin.criterions.bio_tagging import smoothed_loss
+from plugin.data.propositions import Example, PropositionDataset
+from plugin.lr_schedulers.piecewise import PiecewiseConfig, PiecewiseSchedule
+from plugin.tasks.srl_counts import count
+from selfattn.errors import UserError
+from selfattn_tasks.srl import Proposition, Sentence, Span
+from selfattn_tasks.srl.tagger.state import TaggerState
+from selfattn_tasks.words.vocabulary import Vocabulary
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -31,11 +36,6 @@ def test_propositions_of_a_sentence_side_by_side(shuffle):
 @pytest.mark.parametrize(("decoder", "counts"), [("argmax", (0, 2, 1)), ("published", (1, 0, 0))])
 def test_validation_counts_what_its_decoder_gives(decoder, counts):
     """B-A0 I-A1 is one argument by the published rule and two otherwise."""
-    from plugin.tasks.srl_counts import count
-    from selfattn_tasks.srl import Proposition, Sentence, Span
-    from selfattn_tasks.srl.tagger.state import TaggerState
-    from selfattn_tasks.words.vocabulary import Vocabulary
-
     labels = ("O", "B-A0", "I-A1", "B-V")
     state = TaggerState(Vocabulary(("tea",), labels))
     scores = torch.eye(4)[[1, 2, 3]][None]
@@ -50,8 +50,6 @@ def test_validation_counts_what_its_decoder_gives(decoder, counts):
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_loss_as_published(smoothing):
     """Cross-entropy against the smoothed distribution, less its entropy: 0 where they agree."""
-    from plugin.criterions.bio_tagging import smoothed_loss
-
     gold = torch.tensor([2, 0])
     target = torch.full((2, 5), smoothing / 4, dtype=torch.float64)
     target[torch.arange(2), gold] = 1 - smoothing
@@ -67,11 +65,6 @@ def test_loss_as_published(smoothing):
 
 def test_published_schedule():
     """1.0, half of it from update 400,000 on, a quarter from 500,000 on."""
-    from types import SimpleNamespace
-
-    from fairseq.optim import FairseqOptimizer
-
-    from plugin.lr_schedulers.piecewise import PiecewiseConfig, PiecewiseSchedule
 
     class Optimiser(FairseqOptimizer):
         rate = 0.0

@@ -4,11 +4,13 @@ import re
 import shutil
 
 import pytest
+from fairseq import checkpoint_utils
 
-pytest.importorskip("fairseq")
-pytestmark = pytest.mark.fairseq
-
-from tests.plugin.helpers import UPDATES, hypotheses, logged  # noqa: E402
+import plugin  # noqa: F401 - registers the model
+from selfattn.config import MTSAConfig
+from selfattn.errors import UserError
+from selfattn_tasks.translation import parts
+from tests.plugin.helpers import UPDATES, hypotheses, logged
 
 ATTENTIONS = ("mtsa", "multihead")
 PRESETS = ("paper", "nmt", "srl")
@@ -131,9 +133,6 @@ def test_diverse_beam_search_compares_a_sentence_with_itself(trained, prepared, 
 
 def test_a_folder_that_was_moved_away_from_its_data(trained, prepared, tmp_path):
     """Dictionaries beside the checkpoint come first; without any, one sentence says so."""
-    from selfattn.errors import UserError
-    from selfattn_tasks.translation import parts
-
     folder, _ = trained("mtsa")
     shutil.copy(folder / "checkpoint_best.pt", tmp_path / "model.pt")
     assert parts.find_parts(tmp_path)["data_name_or_path"] == str(prepared / "data-bin")
@@ -155,11 +154,6 @@ def test_a_folder_that_was_moved_away_from_its_data(trained, prepared, tmp_path)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_trains_and_its_checkpoint_says_all_of_it(train, tmp_path, monkeypatch, preset):
     """The checkpoint keeps its attention whatever the presets and defaults are later."""
-    from fairseq import checkpoint_utils
-
-    import plugin  # noqa: F401 - registers the model
-    from selfattn.config import MTSAConfig
-
     train(tmp_path, "--mtsa-preset", preset, "--max-update", "2")
     bare = {name: {"masks": "backward", "window": 1} for name in MTSAConfig.presets}
     expected = MTSAConfig.make(preset)

@@ -6,19 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from fairseq import checkpoint_utils
+from fairseq.dataclass.configs import CheckpointConfig
 
-pytest.importorskip("fairseq")
-pytestmark = pytest.mark.fairseq
-
-from fairseq import checkpoint_utils  # noqa: E402
-from fairseq.dataclass.configs import CheckpointConfig  # noqa: E402
-
-from plugin.compat import warm_start  # noqa: E402
-from selfattn.config import CONFIGS  # noqa: E402
-from selfattn.errors import UserError  # noqa: E402
-from tests.plugin.conftest import sentence_pair  # noqa: E402
-from tests.plugin.helpers import logged  # noqa: E402
-from tests.plugin.test_fairseq_features import build, fairseqs  # noqa: E402
+from plugin.compat import warm_start
+from selfattn.config import CONFIGS
+from selfattn.errors import UserError
+from tests.plugin.conftest import sentence_pair
+from tests.plugin.helpers import logged
+from tests.plugin.test_fairseq_features import build, fairseqs
 
 QKVO = ("q_proj", "k_proj", "v_proj", "out_proj")
 # What of a stock checkpoint finds a place in the encoder's attention.

@@ -1,7 +1,6 @@
 """scripts/bench_training.py as a user runs it, at tiny sizes."""
 
 import csv
-import importlib.util
 import sys
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from selfattn.errors import UserError
 from selfattn_experiments.commands.verbs import run_script
 
 SCRIPT = "scripts/bench_training.py"
-NO_FAIRSEQ = importlib.util.find_spec("fairseq") is None
 
 
 def measure(run_cli, repo_root, folder, *args):
@@ -37,7 +35,6 @@ def test_encoder_layers(run_cli, repo_root, tmp_path):
 
 
 @pytest.mark.fairseq
-@pytest.mark.skipif(NO_FAIRSEQ, reason="fairseq is not installed")
 def test_whole_fairseq_updates(run_cli, repo_root, tmp_path):
     args = ["--level", "fairseq", "--layers", "1", "--methods", "mtsa:nmt"]
     rows = measure(run_cli, repo_root, tmp_path, *args)
@@ -50,7 +47,6 @@ def test_whole_fairseq_updates(run_cli, repo_root, tmp_path):
 
 
 @pytest.mark.fairseq
-@pytest.mark.skipif(NO_FAIRSEQ, reason="fairseq is not installed")
 def test_every_method_of_fairseq_builds_a_model_with_its_attention():
     from fairseq.modules import MultiheadAttention
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.preloaded import basic_environment
 
-for module in ("fairseq_cli", "sentencepiece", "sacrebleu", "matplotlib"):
+for module in ("sentencepiece", "sacrebleu", "matplotlib"):
     pytest.importorskip(module)
 
 pytestmark = [pytest.mark.fairseq, pytest.mark.slow]

@@ -181,7 +181,6 @@ def test_a_label_has_its_probabilities(serve, browser, pairs):  # noqa: F811
 
 @pytest.mark.fairseq
 def test_a_text_is_translated(serve, browser, repo_root):
-    pytest.importorskip("fairseq")
     folder = repo_root / "tests" / "data" / "checkpoint_v0_1"
     source = (folder / "text" / "test.src").read_text(encoding="utf-8").splitlines()[0]
     tab = answered(browser, serve(folder / "paper.pt"), source)

@@ -227,7 +227,6 @@ def test_a_download_that_broke_off_is_named(build, tmp_path, run_cli, repo_root)
 @pytest.mark.fairseq
 def test_the_example_from_archives_to_scores(layout, tmp_path, run_cli, repo_root):
     """The scripts of examples/srl_conll05 with a smaller model."""
-    pytest.importorskip("fairseq_cli")
     pack(layout, tmp_path)
     (tmp_path / "glove.txt").write_text("tea 0.1 0.2\nbaker 0.3 -0.1\n")
     example = repo_root / "examples" / "srl_conll05"

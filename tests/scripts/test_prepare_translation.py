@@ -8,7 +8,6 @@ import pytest
 
 from tests.scripts.conftest import refused
 
-pytest.importorskip("fairseq_cli")
 pytest.importorskip("sentencepiece")
 pytestmark = pytest.mark.fairseq
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-for module in ("fairseq_cli", "sentencepiece", "sacrebleu", "yaml"):
+for module in ("sentencepiece", "sacrebleu", "yaml"):
     pytest.importorskip(module)
 pytestmark = [pytest.mark.fairseq, pytest.mark.slow]
 

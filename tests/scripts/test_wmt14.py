@@ -15,7 +15,6 @@ import pytest
 
 from tests.scripts.conftest import refused
 
-pytest.importorskip("fairseq_cli")
 pytest.importorskip("sentencepiece")
 pytest.importorskip("sacremoses")
 pytestmark = pytest.mark.fairseq

@@ -118,7 +118,6 @@ def test_train_fills_in_the_plugin(selfattn, run_cli, tmp_path):
 
 @pytest.mark.fairseq
 def test_train_becomes_fairseq_train(monkeypatch, run_cli, capsys):
-    pytest.importorskip("fairseq")
     became = []
     monkeypatch.setattr(os, "execv", lambda program, words: became.append((program, words)))
     words = "no-such-folder --arch transformer_mtsa --cpu --max-tokens 9".split()

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("fairseq")
 pytestmark = pytest.mark.fairseq
 
 SMALL = """
