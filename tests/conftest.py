@@ -21,7 +21,22 @@ from tests import preloaded
 
 ROOT = preloaded.ROOT
 
-RunCli = Callable[..., subprocess.CompletedProcess[str]]
+
+class Done(subprocess.CompletedProcess[str]):
+    """A command that has ended."""
+
+    def ok(self) -> Done:
+        """Itself; a test in which it failed fails with what it printed."""
+        assert self.returncode == 0, self.stdout + self.stderr
+        return self
+
+    @property
+    def lines(self) -> list[str]:
+        """All that it printed, the log among it."""
+        return (self.stdout + self.stderr).splitlines()
+
+
+RunCli = Callable[..., Done]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -122,23 +137,25 @@ def run_cli(server: preloaded.Server) -> RunCli:
         timeout: float = 300,
         fresh: bool | None = None,
         **env: str,
-    ) -> subprocess.CompletedProcess[str]:
+    ) -> Done:
         words = [*map(str, args)]
         env = {**preloaded.basic_environment(), **env}
         if env.get("PYTHON") == sys.executable:  # of a shell script
             env["PYTHON"] = server.python
         served = not fresh and preloaded.can_run(words, env, code=fresh is False)
         if str(python) == sys.executable and served:
-            return server.run(words, cwd, env, stdin, timeout)
-        return subprocess.run(
-            [str(python), *words],
-            cwd=cwd,
-            env=env,
-            input=stdin,
-            text=True,
-            capture_output=True,
-            timeout=timeout,
-        )
+            done = server.run(words, cwd, env, stdin, timeout)
+        else:
+            done = subprocess.run(
+                [str(python), *words],
+                cwd=cwd,
+                env=env,
+                input=stdin,
+                text=True,
+                capture_output=True,
+                timeout=timeout,
+            )
+        return Done(done.args, done.returncode, done.stdout, done.stderr)
 
     return run
 

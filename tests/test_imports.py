@@ -109,16 +109,14 @@ for name in {names!r}:
     importlib.import_module(name)
 print("all loaded")
 """
-    done = run_cli(["-c", code])
-    assert done.returncode == 0, done.stderr
+    done = run_cli(["-c", code]).ok()
     assert done.stdout == "all loaded\n", "an import printed something"
 
 
 @pytest.mark.fairseq
 def test_importing_the_plugin_prints_nothing(run_cli):
     """fairseq-generate's stdout is a result; a print at import would spoil it."""
-    done = run_cli(["-c", "import fairseq.tasks.translation; import plugin"], fresh=False)
-    assert done.returncode == 0, done.stderr
+    done = run_cli(["-c", "import fairseq.tasks.translation; import plugin"], fresh=False).ok()
     assert done.stdout == ""
 
 

@@ -58,7 +58,6 @@ def test_what_follows_from_the_two_lists(run_cli, tmp_path):
         ["-m", "pytest", "-q", "-p", "tests.toys.decay.registered", "-p", "no:cacheprovider",
          "-k", "decay-paper or (decay and (help or tagging_architectures or fairseqs_sizes))",
          CONTRACT, PLUGIN],
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
+    ).ok()  # fmt: skip
     passed = int(re.search(r"(\d+) passed", done.stdout)[1])
     assert passed >= 30 and "skipped" not in done.stdout.splitlines()[-1], done.stdout

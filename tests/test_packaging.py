@@ -48,8 +48,7 @@ def tree(repo_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def build(run_cli, tree: Path, kind: str, out: Path) -> dict[str, Path]:
     """A wheel or an sdist of each distribution, by the name of the distribution."""
     for folder in FOLDERS.values():
-        done = run_cli(["-c", BUILD.format(kind), out], cwd=tree / folder)
-        assert done.returncode == 0, done.stderr
+        run_cli(["-c", BUILD.format(kind), out], cwd=tree / folder).ok()
     return {name: next(out.glob(f"{name}-[0-9]*")) for name in FOLDERS}
 
 
@@ -65,8 +64,7 @@ def sdists(run_cli, tree, tmp_path_factory) -> dict[str, Path]:
 
 def install(run_cli, folder: Path, *files: Path) -> Path:
     flags = [*OFFLINE, "--no-build-isolation", "--target", folder]
-    done = run_cli(["-m", "pip", "install", *flags, *files])
-    assert done.returncode == 0, done.stderr
+    run_cli(["-m", "pip", "install", *flags, *files]).ok()
     return folder
 
 
@@ -151,14 +149,12 @@ def test_the_descriptions_can_stand_on_another_page(wheels, sdists, run_cli):
         assert "pip install" in text
         assert not re.search(r"\]\((?!https?://)", text), "a link into the tree"
     pytest.importorskip("twine")
-    done = run_cli(["-m", "twine", "check", "--strict", *wheels.values(), *sdists.values()])
-    assert done.returncode == 0, done.stdout
+    done = run_cli(["-m", "twine", "check", "--strict", *wheels.values(), *sdists.values()]).ok()
     assert done.stdout.count("PASSED") == 4
 
 
 def test_an_editable_installation_of_the_root_gives_all_of_it(run_cli, tree, tmp_path):
-    done = run_cli(["-c", BUILD.format("editable"), tmp_path], cwd=tree)
-    assert done.returncode == 0, done.stderr
+    run_cli(["-c", BUILD.format("editable"), tmp_path], cwd=tree).ok()
     with zipfile.ZipFile(next(tmp_path.iterdir())) as archive:
         names = archive.namelist()
         commands = archive.read(next(n for n in names if n.endswith("entry_points.txt"))).decode()
@@ -175,13 +171,13 @@ def test_mypy_reads_the_types_of_each_installed_package(run_cli, target, tmp_pat
     packages = [package for floor in FLOORS.values() for package in floor.values()]
     (tmp_path / "theirs.py").write_text(f"import {', '.join(packages)}\n")
     command = ["-m", "mypy", "--follow-imports=skip", "theirs.py"]
-    done = run_cli(command, cwd=tmp_path, PYTHONPATH=str(target), fresh=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_cli(command, cwd=tmp_path, PYTHONPATH=str(target), fresh=True).ok()
 
 
 def test_the_installed_command_prints_the_plugins_folder(run_cli, target, tmp_path):
-    done = run_cli([target / "bin" / "selfattn-user-dir"], cwd=tmp_path, PYTHONPATH=str(target))
-    assert done.returncode == 0, done.stderr
+    done = run_cli(
+        [target / "bin" / "selfattn-user-dir"], cwd=tmp_path, PYTHONPATH=str(target)
+    ).ok()
     assert done.stdout == f"{target / 'selfattn_fairseq'}\n"
 
 
@@ -229,8 +225,7 @@ def test_without_a_plugin_it_says_what_to_do(run_cli, target, tmp_path):
 
 
 def test_the_layers_alone_say_what_they_find(run_cli, layers_alone, tmp_path):
-    done = run_cli(["-m", "selfattn.info"], cwd=tmp_path, PYTHONPATH=str(layers_alone))
-    assert done.returncode == 0, done.stderr
+    done = run_cli(["-m", "selfattn.info"], cwd=tmp_path, PYTHONPATH=str(layers_alone)).ok()
     assert done.stdout.startswith("Versions\n") and "fairseq" not in done.stdout
     assert [path.parent.name for path in layers_alone.glob("*/__init__.py")] == ["selfattn"]
 
@@ -245,8 +240,7 @@ print(sys.modules["selfattn_fairseq"].__file__)
 print(*models.ARCH_MODEL_REGISTRY)
 """
     folder = target / "selfattn_fairseq"
-    done = run_cli(["-c", code, folder], cwd=tmp_path, fresh=False, PYTHONPATH=str(target))
-    assert done.returncode == 0, done.stderr
+    done = run_cli(["-c", code, folder], cwd=tmp_path, fresh=False, PYTHONPATH=str(target)).ok()
     loaded, archs = done.stdout.splitlines()
     assert loaded == str(folder / "__init__.py")
     assert "transformer_mtsa" in archs.split()

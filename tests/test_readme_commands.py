@@ -143,8 +143,7 @@ def test_every_command_in_its_order(place, run_cli):
     assert used == set(ADDED)
     code, without = blocks("python", ["docs/translation.md"])
     code += 'print(type(model.translate("A dog runs.")))\n'
-    python = run_cli(["-c", code], cwd=place, fresh=False)
-    assert python.returncode == 0, python.stderr
+    python = run_cli(["-c", code], cwd=place, fresh=False).ok()
     assert re.fullmatch(r"\[(['\"]).*\1\]\n<class 'str'>\n", python.stdout), python.stdout
     said, python = python.stdout.splitlines()[0], run_cli(["-c", without], cwd=place, fresh=False)
     assert python.returncode == 0, python.stderr
@@ -152,8 +151,7 @@ def test_every_command_in_its_order(place, run_cli):
     assert (first, len(lines), lines[1]) == (said, 3, ""), python.stdout
     python = run_cli(
         ["-c", "\n".join(blocks("python", ["docs/huggingface.md"]))], cwd=place, fresh=False
-    )
-    assert python.returncode == 0, python.stderr
+    ).ok()
     labels, scores, classes = (
         "'(O|[BI]-[^']+)'",
         r"\{'label': '[1-5]', 'score': 0\.\d+\}",

@@ -151,8 +151,7 @@ def test_effects_of_a_factorial_design(monkeypatch, run_cli, tmp_path):
     cells = ["multihead", "multihead-masks", "mtsa-nomasks", "mtsa"]
     command = [EXAMPLES / "significance/factorial.py", *reports, "--cells", *cells, "--factors",
                "masks", "scores"]  # fmt: skip
-    done = run_cli(command)
-    assert done.returncode == 0, done.stderr
+    done = run_cli(command).ok()
     readme = (EXAMPLES / "multi30k_en_de/README.md").read_text()
     assert done.stdout.strip() and all(line in readme for line in done.stdout.splitlines()[2:])
     again = tmp_path / "again.csv"
@@ -180,8 +179,7 @@ def test_convergence_of_the_committed_runs(run_cli, tmp_path):
     assert restored.returncode == 0
     shutil.copy(runs / "mtsa-11/test.hyp", raw)  # no corpus is at hand: a run against itself
     script = EXAMPLES / "multi30k_en_de/convergence.py"
-    done = run_cli([script, runs, "--reference", raw])
-    assert done.returncode == 0, done.stderr
+    done = run_cli([script, runs, "--reference", raw]).ok()
     assert "| mtsa-11 | 12.55 | 19.09 | 29.37 | 31.52 | 33.91 | 35.01 |  |" in done.stdout
     assert "| 31.18 | 33.78 | 34.71 | +11.47 (+9.13 to +13.81): not conv" in done.stdout
     assert done.stdout.count(": not converged |") == 4

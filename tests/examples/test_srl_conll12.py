@@ -63,8 +63,7 @@ def check(data, run_cli, repo_root):
 
 
 def test_counts(check):
-    done = check("--any-counts")
-    assert done.returncode == 0, done.stderr
+    done = check("--any-counts").ok()
     first = done.stdout.splitlines()[0]
     assert first.split()[:6] == ["train", "2", "files,", "3", "parts,", "90"]
     expected = [as_ontonotes(s) for s in sentences(60, 1)]
@@ -119,8 +118,7 @@ def test_from_the_files_to_the_score(data, run_cli, repo_root):
         done = run_cli(
             [scripts / name, *words], python="bash", cwd=data, PYTHON=sys.executable,
             ANY_COUNTS="1",
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
+        ).ok()  # fmt: skip
         return done.stdout
 
     said = run("prepare.sh", *map(english, SIZES), "data-bin")

@@ -1,7 +1,6 @@
 """A toy corpus, and fairseq's commands as real processes on it."""
 
 import random
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 pytest.importorskip("fairseq")
 
+from tests.conftest import Done  # noqa: E402
 from tests.plugin.helpers import BLEU, FLAGS, MORE  # noqa: E402
 
 SIZES = {"train": 200, "valid": 20, "test": 20}
@@ -23,7 +23,6 @@ TINY = """
     --optimizer adam --lr 0.003 --criterion cross_entropy --max-tokens 400
 """.split()  # noqa: SIM905 - a command line reads better than a list
 
-Done = subprocess.CompletedProcess[str]
 Run = Callable[..., Done]
 
 
@@ -77,8 +76,7 @@ def toy_data(toy_text: Path, run_module: Run, tmp_path_factory: pytest.TempPathF
     folder = tmp_path_factory.mktemp("toy_data") / "data-bin"
     prefixes = [f"--{split}pref={toy_text / split}" for split in SIZES]
     languages = ["--source-lang=src", "--target-lang=tgt"]
-    done = run_module("fairseq_cli.preprocess", [*languages, *prefixes, "--destdir", folder])
-    assert done.returncode == 0, done.stderr
+    run_module("fairseq_cli.preprocess", [*languages, *prefixes, "--destdir", folder]).ok()
     return folder
 
 
@@ -101,8 +99,7 @@ def toy_train(toy_data: Path, run_module: Run) -> Run:
 def toy_run(toy_train: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The ``--save-dir`` of a finished toy training of 4 updates; copy it before changing it."""
     folder = tmp_path_factory.mktemp("toy_run") / "run"
-    done = toy_train(["--save-dir", folder, "--save-interval-updates", "1"])
-    assert done.returncode == 0, done.stdout + done.stderr
+    toy_train(["--save-dir", folder, "--save-interval-updates", "1"]).ok()
     return folder
 
 
@@ -125,8 +122,7 @@ def prepared(toy_text, run_cli, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("prepared") / "toy"
     splits = [f"--{split}={toy_text / split}" for split in ("train", "valid", "test")]
     languages = ["--source-lang=src", "--target-lang=tgt", "--vocab-size=24"]
-    done = run_cli(["scripts/prepare_translation.py", *languages, *splits, "--dest", folder])
-    assert done.returncode == 0, done.stderr
+    run_cli(["scripts/prepare_translation.py", *languages, *splits, "--dest", folder]).ok()
     return folder
 
 
@@ -136,9 +132,7 @@ def train(prepared, run_cli):
 
     def run(save_dir: Path, *flags: str) -> list[str]:
         command = ["-m", "fairseq_cli.train", prepared / "data-bin", *FLAGS, "--save-dir", save_dir]
-        done = run_cli([*command, *flags])
-        assert done.returncode == 0, done.stderr
-        return (done.stdout + done.stderr).splitlines()
+        return run_cli([*command, *flags]).ok().lines
 
     return run
 

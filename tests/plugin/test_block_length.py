@@ -34,12 +34,10 @@ def test_it_comes_from_the_training_data_and_stays_in_the_checkpoint(
     expected = math.ceil((2 * longest) ** (1 / 3))
     assert expected == 3  # where nobody knows the data it is 4
 
-    done = toy_train([*ARCH, "--save-dir", tmp_path, "--max-update", "2"])
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = toy_train([*ARCH, "--save-dir", tmp_path, "--max-update", "2"]).ok()
     assert f"auto: blocks of {expected} tokens by the cube-root rule" in done.stderr + done.stdout
     assert stored(tmp_path) == expected
-    done = toy_generate(tmp_path / "checkpoint_last.pt")
-    assert done.returncode == 0, done.stderr
+    done = toy_generate(tmp_path / "checkpoint_last.pt").ok()
     assert "auto: blocks" not in done.stderr + done.stdout
     assert done.stdout.count("H-") == 20
 

@@ -48,8 +48,7 @@ def test_an_average_may_start_later(toy_run, toy_train, tmp_path):
     """By --store-ema in a training that is resumed; its next update moves it a little."""
     shutil.copytree(toy_run, tmp_path / "run")
     flags = ["--save-dir", tmp_path / "run", "--store-ema", "--ema-decay", "0.9"]
-    done = toy_train([*flags, "--max-update", "5"])
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = toy_train([*flags, "--max-update", "5"]).ok()
     assert "has no average: it starts from the weights there" in done.stdout + done.stderr
     before = checkpoints.read(toy_run / "checkpoint_last.pt")["model"]
     after = checkpoints.read(tmp_path / "run" / "checkpoint_last.pt")
@@ -79,8 +78,7 @@ def test_resume_with_another_model(flags, message, toy_run, toy_train, tmp_path)
 def test_finetuning_with_other_switches_warns(toy_run, toy_train, tmp_path):
     old = toy_run / "checkpoint_best.pt"
     flags = ["--finetune-from-model", old, "--save-dir", tmp_path, "--decoder-attention-heads", "4"]
-    done = toy_train(flags)
-    assert done.returncode == 0, done.stderr
+    done = toy_train(flags).ok()
     assert "--decoder-attention-heads is 4 here and 2 in the checkpoint" in done.stdout
     line = sentence(toy_train([*flags[:-1], "8"]))  # goes on, and does not start again
     assert "--decoder-attention-heads is 8 here and 4 in the checkpoint" in line

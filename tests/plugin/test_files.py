@@ -39,8 +39,7 @@ def test_leftovers_of_a_kill_are_removed(run_folder, toy_train):
     half, notes = (run_folder / f".{name}.partial-77" for name in ("checkpoint9.pt", "notes"))
     half.write_bytes(b"half a checkpoint")
     notes.write_text("not ours")
-    done = toy_train(["--save-dir", run_folder])
-    assert done.returncode == 0
+    toy_train(["--save-dir", run_folder]).ok()
     assert not half.exists() and notes.exists()
 
 
@@ -54,7 +53,7 @@ def test_one_training_at_a_time_in_a_folder(run_folder, toy_train):
         line = done.stderr.splitlines()[-1]
         assert f"another training is writing to --save-dir {run_folder}" in line
         assert contents(run_folder) == before
-        assert toy_train(["--save-dir", run_folder, "--no-save"]).returncode == 0
+        toy_train(["--save-dir", run_folder, "--no-save"]).ok()
     finally:
         os.close(descriptor)
 
@@ -64,8 +63,7 @@ def test_last_is_replaced_not_overwritten(run_folder, toy_train, tmp_path):
     old = tmp_path / "old.pt"
     old.hardlink_to(run_folder / "checkpoint_last.pt")
     before = old.read_bytes()
-    done = toy_train(["--save-dir", run_folder, "--max-update", "5"])
-    assert done.returncode == 0
+    toy_train(["--save-dir", run_folder, "--max-update", "5"]).ok()
     # had the file been written in place, its other name would show the new content
     assert old.read_bytes() == before != (run_folder / "checkpoint_last.pt").read_bytes()
 
@@ -98,6 +96,5 @@ def test_a_full_disk_in_another_thread_is_not_hidden(run_cli):
 
 
 def test_full_disk_under_the_log(toy_train, tmp_path):
-    done = toy_train(["--no-save", "--log-file", tmp_path / "train.log"], limit=4096)
-    assert done.returncode == 0, done.stderr
+    done = toy_train(["--no-save", "--log-file", tmp_path / "train.log"], limit=4096).ok()
     assert done.stderr == "warning: the log is incomplete from here: File too large\n"

@@ -27,8 +27,7 @@ def interactive(toy_run, toy_data, run_module):
 
 
 def test_interactive_translates(interactive):
-    done = interactive("a1 b2 c3\nb1 unheard\n")
-    assert done.returncode == 0, done.stderr
+    done = interactive("a1 b2 c3\nb1 unheard\n").ok()
     assert [line[:4] for line in done.stdout.splitlines() if line[:2] == "D-"] == ["D-0\t", "D-1\t"]
 
 
@@ -40,15 +39,13 @@ def hypotheses(output):
 
 def test_interactive_empty_lines_give_empty_translations(interactive):
     text = "a1 b2\n\nb1\n   \nc3\n "  # the last without a newline
-    done = interactive(text)
-    assert done.returncode == 0, done.stderr
+    done = interactive(text).ok()
     found = hypotheses(done.stdout)
     assert [number for number, _ in found] == [f"D-{n}" for n in range(6)]
     assert [words for _, words in found][1::2] == ["", "", ""]
     assert {"S-1\t", "H-1\t0.0\t", "P-1\t0.0000"} <= set(done.stdout.splitlines())
     many = ("--buffer-size", "4", "--batch-size", "3", "--nbest", "2", "--print-alignment")
-    done = interactive(text, *many)
-    assert done.returncode == 0, done.stderr
+    done = interactive(text, *many).ok()
     numbers = [number for number, _ in hypotheses(done.stdout)]
     assert numbers == ["D-0", "D-0", "D-1", "D-2", "D-2", "D-3", "D-4", "D-4", "D-5"]
 

@@ -151,9 +151,7 @@ def test_tagging_trains(mechanism, tagging_data, run_cli, tmp_path):
     command = ["-m", "fairseq_cli.train", tagging_data, "--arch", arch, *TAGGER]
     if mechanism == "multihead":
         command += ["--multihead-masks", "forward_backward", "--multihead-positions", "rotary"]
-    done = run_cli([*command, "--save-dir", tmp_path])
-    assert done.returncode == 0, done.stderr
-    lines = (done.stdout + done.stderr).splitlines()
+    lines = run_cli([*command, "--save-dir", tmp_path]).ok().lines
     losses = [float(record["loss"]) for record in logged(lines, "train_inner")]
     assert len(losses) == 3 and all(0 < loss < 20 for loss in losses)
     assert "valid_f1" in logged(lines, "valid")[-1]

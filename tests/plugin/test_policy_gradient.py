@@ -100,8 +100,7 @@ def test_generation_is_deterministic_unless_sampling_is_asked_for(whole, prepare
     command += ["--path", path, "--beam", "2", "--remove-bpe", "sentencepiece"]
 
     def generate(*flags):
-        done = run_cli([*command, *flags])
-        assert done.returncode == 0, done.stderr
+        done = run_cli([*command, *flags]).ok()
         return hypotheses(done.stdout)
 
     first, second = generate("--seed", "1"), generate("--seed", "2")
@@ -144,8 +143,7 @@ def propositions(run_cli, tmp_path_factory):
     for split, size, seed in (("train", 60, 1), ("valid", 15, 2)):
         conll.write_columns(folder / f"{split}.conll", sentences(size, seed))
     files = [f"--{split}={folder / split}.conll" for split in ("train", "valid")]
-    done = run_cli(["scripts/prepare_srl.py", *files, "--dest", folder / "data"])
-    assert done.returncode == 0, done.stderr
+    run_cli(["scripts/prepare_srl.py", *files, "--dest", folder / "data"]).ok()
     return folder / "data"
 
 
@@ -158,9 +156,7 @@ def test_labelling_has_its_own_loss_and_f1(propositions, run_cli, tmp_path):
     found = []
     for name, flags in (("policy", policy), ("usual", usual)):
         command = ["-m", "fairseq_cli.train", propositions, *TAGGER, "--save-dir", tmp_path / name]
-        done = run_cli([*command, *flags])
-        assert done.returncode == 0, done.stderr
-        found.append(logged((done.stdout + done.stderr).splitlines(), "valid")[-1])
+        found.append(logged(run_cli([*command, *flags]).ok().lines, "valid")[-1])
     expected, got = found[1], found[0]
     for name in ("valid_loss", "valid_accuracy", "valid_f1", "valid_perfect_props"):
         assert got[name] == expected[name]

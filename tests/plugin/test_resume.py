@@ -102,7 +102,7 @@ def test_patience_goes_on_where_it_was(toy_run, toy_train, tmp_path):
     torch.save(state, tmp_path / "checkpoint_last.pt")
     flags = "--patience 3 --validate-interval-updates 1 --max-update 9 --log-format json".split()
     done = toy_train(["--save-dir", tmp_path, *flags])
-    found = logged((done.stdout + done.stderr).splitlines(), "valid")
+    found = logged(done.lines, "valid")
     assert [record["valid_num_updates"] for record in found] == ["5", "6"]
     state = checkpoints.read(tmp_path / "checkpoint_last.pt")
     assert state["extra_state"][KEY] == {"best": -1.0, "num_runs": 3}

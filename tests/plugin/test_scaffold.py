@@ -56,9 +56,8 @@ def train(corpus, run_cli):
 def trained(train, corpus):
     """The folder of a training with trees, and its log."""
     folder = corpus / "run"
-    done = train(folder, "--scaffold", corpus / "trees.conllu", "--max-epoch", "4")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder, (done.stdout + done.stderr).splitlines()
+    done = train(folder, "--scaffold", corpus / "trees.conllu", "--max-epoch", "4").ok()
+    return folder, done.lines
 
 
 def test_it_is_learnt_beside_the_labels(trained):
@@ -74,9 +73,7 @@ def test_it_is_learnt_beside_the_labels(trained):
 
 
 def test_it_changes_the_training(trained, train, tmp_path):
-    done = train(tmp_path, "--max-epoch", "1")
-    assert done.returncode == 0, done.stderr
-    without = logged((done.stdout + done.stderr).splitlines(), "train_inner")
+    without = logged(train(tmp_path, "--max-epoch", "1").ok().lines, "train_inner")
     with_trees = logged(trained[1], "train_inner")
     assert without[0]["loss"] == with_trees[0]["loss"], "the same start, and the labels' loss alone"
     assert without[3]["loss"] != with_trees[3]["loss"]
@@ -89,24 +86,20 @@ def test_a_checkpoint_needs_no_trees(trained, corpus, run_cli, tmp_path):
     try:
         done = run_cli(["-m", "fairseq_cli.validate", corpus / "data", "--user-dir", "plugin",
                         "--task", "srl_tagging", "--path", folder / LAST, "--cpu", "--log-format",
-                        "json", "--no-progress-bar", "--max-tokens", "500"])  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        valid = logged((done.stdout + done.stderr).splitlines(), "valid")[-1]
+                        "json", "--no-progress-bar", "--max-tokens", "500"]).ok()  # fmt: skip
+        valid = logged(done.lines, "valid")[-1]
         assert valid["valid_f1"] == logged(lines, "valid")[-1]["valid_f1"]
     finally:
         (tmp_path / "moved.conllu").rename(moved)
-    done = run_cli(["scripts/predict_srl.py", folder / LAST, "--input", corpus / "valid.conll",
-                    "--output", tmp_path / "out.conll"])  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    run_cli(["scripts/predict_srl.py", folder / LAST, "--input", corpus / "valid.conll",
+             "--output", tmp_path / "out.conll"]).ok()  # fmt: skip
 
 
 def test_a_training_goes_on(trained, train, corpus, tmp_path):
     """Interrupted after two epochs, it logs what the whole one logged."""
     flags = ("--scaffold", corpus / "trees.conllu")
-    assert train(tmp_path, *flags, "--max-epoch", "2").returncode == 0
-    done = train(tmp_path, *flags, "--max-epoch", "4")
-    assert done.returncode == 0, done.stderr
-    resumed = logged((done.stdout + done.stderr).splitlines(), "train_inner")
+    train(tmp_path, *flags, "--max-epoch", "2").ok()
+    resumed = logged(train(tmp_path, *flags, "--max-epoch", "4").ok().lines, "train_inner")
     whole = logged(trained[1], "train_inner")[-len(resumed) :]
     for one, other in zip(resumed, whole, strict=True):
         assert (one["loss"], one["scaffold_loss"]) == (other["loss"], other["scaffold_loss"])
@@ -128,22 +121,19 @@ def test_a_training_does_not_go_on_with_other_trees(trained, train, corpus, flag
 def test_from_one_training_to_another(trained, train, corpus, tmp_path):
     """With trees from one without, and without from one with."""
     old, plain = trained[0] / LAST, tmp_path / "plain"
-    done = train(plain, "--finetune-from-model", old, "--max-update", "1")
-    assert done.returncode == 0, done.stderr
+    train(plain, "--finetune-from-model", old, "--max-update", "1").ok()
     trees = ("--scaffold", corpus / "few.conllu", "--max-update", "2")
     assert "was trained without weights of its criterion" in sentence(train(plain, *trees))
-    done = train(tmp_path / "new", "--finetune-from-model", plain / LAST, *trees)
-    assert done.returncode == 0, done.stderr
-    found = logged((done.stdout + done.stderr).splitlines(), "train_inner")[0]
+    done = train(tmp_path / "new", "--finetune-from-model", plain / LAST, *trees).ok()
+    found = logged(done.lines, "train_inner")[0]
     assert 0 < float(found["scaffold_seen"]) < 100
 
 
 def test_where_predicates_are_marked_late(train, corpus, tmp_path):
     """The layer then has a row for each sentence, not for each proposition."""
     flags = ("--late-layers", "1", "--target", "both", "--bf16", "--max-epoch", "2")
-    done = train(tmp_path, "--scaffold", corpus / "trees.conllu", *flags)
-    assert done.returncode == 0, done.stderr
-    found = logged((done.stdout + done.stderr).splitlines(), "train_inner")
+    done = train(tmp_path, "--scaffold", corpus / "trees.conllu", *flags).ok()
+    found = logged(done.lines, "train_inner")
     assert float(found[-1]["scaffold_loss"]) < float(found[0]["scaffold_loss"])
     assert {float(record["scaffold_seen"]) for record in found} == {100.0}
 
@@ -153,9 +143,7 @@ def test_two_processes_equal_one(train, corpus, run_cli, tmp_path):
     flags = ["--scaffold", corpus / "few.conllu", "--max-update", "4", "--disable-validation"]
     flags += ["--dropout", "0", "--attention-dropout", "0", "--activation-dropout", "0"]
     flags += ["--embedding-dropout", "0"]
-    done = train(tmp_path / "one", *flags, "--update-freq", "2")
-    assert done.returncode == 0, done.stderr
-    alone = logged((done.stdout + done.stderr).splitlines(), "train_inner")
+    alone = logged(train(tmp_path / "one", *flags, "--update-freq", "2").ok().lines, "train_inner")
     command = [corpus / "data", *FLAGS, "--save-dir", tmp_path / "two", *flags]
     lines = [line for output in run_ranks(run_cli, command) for line in output.splitlines()]
     for one, two in zip(alone, logged(lines, "train_inner"), strict=True):
@@ -170,9 +158,8 @@ def test_two_processes_equal_one(train, corpus, run_cli, tmp_path):
 
 def test_whole_sequences(train, corpus, tmp_path):
     flags = ("--criterion", "bio_crf", "--eval-decoder", "strict", "--max-epoch", "2")
-    done = train(tmp_path, "--scaffold", corpus / "trees.conllu", *flags)
-    assert done.returncode == 0, done.stderr
-    found = logged((done.stdout + done.stderr).splitlines(), "train_inner")
+    done = train(tmp_path, "--scaffold", corpus / "trees.conllu", *flags).ok()
+    found = logged(done.lines, "train_inner")
     assert float(found[-1]["scaffold_loss"]) < float(found[0]["scaffold_loss"])
 
 

@@ -36,8 +36,7 @@ def prepare(run_cli, tmp_path_factory):
             place = tmp_path_factory.mktemp(task)
             flags = sentence_corpus.write(place, task)
             script = "scripts/prepare_sentences.py"
-            done = run_cli([script, *flags, *more, "--dest", place / "data"])
-            assert done.returncode == 0, done.stderr
+            run_cli([script, *flags, *more, "--dest", place / "data"]).ok()
             folders[task, more] = place / "data"
         return folders[task, more]
 
@@ -52,7 +51,7 @@ def train(run_cli):
         command = ["-m", "fairseq_cli.train", data, *FLAGS, "--save-dir", save_dir, *flags]
         done = run_cli(command)
         assert not ok or done.returncode == 0, done.stdout + done.stderr
-        return (done.stdout + done.stderr).splitlines() if ok else done
+        return done.lines if ok else done
 
     return run
 
@@ -68,8 +67,7 @@ def related(prepare, train, tmp_path_factory):
 def predicted(run_cli, checkpoint, source, output, *more):
     """The predictions of a file."""
     script = "scripts/predict_sentences.py"
-    done = run_cli([script, checkpoint, "--input", source, "--output", output, *more])
-    assert done.returncode == 0, done.stderr
+    run_cli([script, checkpoint, "--input", source, "--output", output, *more]).ok()
     return predictions.read(output)
 
 
@@ -81,8 +79,7 @@ def test_validation_says_what_score_says(related, run_cli, tmp_path):
     assert float(best["valid_pearson"]) > 0.5
     source, output = data.parent / "relatedness.valid.tsv", tmp_path / "out.tsv"
     predicted(run_cli, folder / "checkpoint_best.pt", source, output)
-    done = run_cli(["scripts/score_sentences.py", source, output, "--json"])
-    assert done.returncode == 0, done.stderr
+    done = run_cli(["scripts/score_sentences.py", source, output, "--json"]).ok()
     found = json.loads(done.stdout)
     for name in ("pearson", "spearman", "mse"):
         assert float(best[f"valid_{name}"]) == pytest.approx(found[name], abs=2e-4), name
@@ -122,9 +119,7 @@ def test_fairseq_validate_reads_the_checkpoint(related, run_cli):
     command = ["-m", "fairseq_cli.validate", data, "--user-dir", "plugin", "--task", "sentences",
                "--path", folder / "checkpoint_best.pt", "--cpu", "--no-progress-bar",
                "--log-format", "json", "--valid-subset", "valid,test"]  # fmt: skip
-    done = run_cli(command)
-    assert done.returncode == 0, done.stderr
-    lines = (done.stdout + done.stderr).splitlines()
+    lines = run_cli(command).ok().lines
     best = max(logged(log, "valid"), key=lambda record: float(record["valid_pearson"]))
     assert logged(lines, "valid")[-1]["valid_pearson"] == best["valid_pearson"]
     tested = {record["test_num_updates"]: record for record in logged(log, "test")}
@@ -150,8 +145,7 @@ def test_the_checkpoint_is_all_that_is_needed(related, run_cli, tmp_path):
     with pytest.raises(UserError, match="example 1 has 1 sentences, but a model of the task"):
         predictor.predict([Example((("a",),), None)])
     texts = [word for pair in pairs[:1] for text in pair for word in ("--sentence", text)]
-    done = run_cli(["scripts/predict_srl.py", folder / "checkpoint_best.pt", *texts])
-    assert done.returncode == 0, done.stderr
+    done = run_cli(["scripts/predict_srl.py", folder / "checkpoint_best.pt", *texts]).ok()
     header, row = done.stdout.splitlines()
     assert header.split("\t") == ["prediction", *(f"p({k})" for k in range(1, 6))]
     assert float(row.split("\t")[0]) == pytest.approx(found[0].prediction, abs=1e-5)
@@ -227,8 +221,7 @@ def test_resa_is_trained_by_policy_gradient(prepare, train, run_cli, tmp_path):
     command = ["scripts/show_attention.py", tmp_path / "checkpoint_last.pt", "A cook hides maps.",
                "Nobody hides maps.", "--layer", "all", "--output", tmp_path / "pair", "--json",
                tmp_path / "pair.json"]  # fmt: skip
-    done = run_cli(command)
-    assert done.returncode == 0, done.stderr
+    run_cli(command).ok()
     assert len(list(tmp_path.glob("pair-sentence?-layer?.png"))) == 4
     for found in json.loads((tmp_path / "pair.json").read_text())["sentences"]:
         context, pool = found["layers"]
@@ -245,17 +238,15 @@ def test_a_language_model_is_fine_tuned(prepare, train, run_cli, tmp_path):
     text = tmp_path / "text.txt"
     lines = [" ".join(s) for e in Folder(data).examples("train") for s in e.sentences if s]
     text.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    done = run_cli(["-m", "fairseq_cli.preprocess", "--only-source", "--srcdict",
-                    data / "dict.txt", "--trainpref", text, "--validpref", text, "--destdir",
-                    tmp_path / "bin"])  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    run_cli(["-m", "fairseq_cli.preprocess", "--only-source", "--srcdict",
+             data / "dict.txt", "--trainpref", text, "--validpref", text, "--destdir",
+             tmp_path / "bin"]).ok()  # fmt: skip
     lm = """--user-dir plugin --task masked_lm --arch sentence_lm --criterion masked_lm --cpu
         --context mtsa --hidden-size 8 --embed-dim 12 --sample-break-mode eos
         --tokens-per-sample 64 --optimizer adam --lr 0.01 --batch-size 16 --max-update 10
         --num-workers 0 --no-progress-bar --log-format json""".split()
-    done = run_cli(["-m", "fairseq_cli.train", tmp_path / "bin", *lm, "--save-dir",
-                    tmp_path / "lm"])  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_cli(["-m", "fairseq_cli.train", tmp_path / "bin", *lm, "--save-dir",
+             tmp_path / "lm"]).ok()  # fmt: skip
     start = ("--finetune-from-model", tmp_path / "lm" / "checkpoint_last.pt")
     more = ("--max-update", "1", "--lr", "1e-12", "--activation-fn", "relu")
     log = "\n".join(train(data, tmp_path / "run", *start, *more))
@@ -270,9 +261,8 @@ def test_a_language_model_is_fine_tuned(prepare, train, run_cli, tmp_path):
     assert shared and all(abs(old[n] - new[n]).max() < 1e-6 for n in shared)
     row = "network.table.trained.weight"
     assert abs(old[row][4 : 4 + words] - new[row]).max() < 1e-6  # behind fairseq's four symbols
-    done = train(data, tmp_path / "x", *start, *more, "--hidden-size", "4", "--embed-dim", "12",
-                 "--context", "lstm", ok=False)  # fmt: skip
-    assert done.returncode == 0  # the words still fit
+    train(data, tmp_path / "x", *start, *more, "--hidden-size", "4", "--embed-dim", "12",
+          "--context", "lstm", ok=False).ok()  # fmt: skip
     saved = checkpoints.read(tmp_path / "lm" / "checkpoint_last.pt")
     saved["model"] = {f"decoder.{name}": weight for name, weight in saved["model"].items()}
     torch.save(saved, tmp_path / "other.pt")

@@ -23,8 +23,7 @@ def test_the_encoder_on_a_sentence(name, trained, run_cli, tmp_path):
     folder, _ = trained(name)
     prefix, numbers = tmp_path / "seen", tmp_path / "seen.json"
     command = ["scripts/show_attention.py", folder / "checkpoint_last.pt", "a1 b2 a1 ZZ"]
-    done = run_cli([*command, "--output", prefix, "--json", numbers])
-    assert done.returncode == 0, done.stderr
+    done = run_cli([*command, "--output", prefix, "--json", numbers]).ok()
     assert "unknown to the model" in done.stderr and "INFO" not in done.stderr
     found = json.loads(numbers.read_text(encoding="utf-8"))
     pieces = found["tokens"]

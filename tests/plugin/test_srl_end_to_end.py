@@ -47,8 +47,7 @@ def corpus(tmp_path_factory):
 def data(corpus, run_cli):
     """The prepared folder."""
     splits = [f"--{split}={corpus / split}.conll" for split in SIZES]
-    done = run_cli(["scripts/prepare_srl.py", *splits, "--dest", corpus / "data"])
-    assert done.returncode == 0, done.stderr
+    run_cli(["scripts/prepare_srl.py", *splits, "--dest", corpus / "data"]).ok()
     return corpus / "data"
 
 
@@ -62,7 +61,7 @@ def train(data, corpus, run_cli):
         command = ["-m", "fairseq_cli.train", data, *FLAGS]
         done = run_cli([*command, *flags])
         assert (done.returncode == 0) is ok, done.stdout + done.stderr
-        return (done.stdout + done.stderr).splitlines()
+        return done.lines
 
     return run
 
@@ -75,15 +74,12 @@ def whole(train, tmp_path_factory):
 
 
 def predict(run_cli, *args, **options):
-    done = run_cli(["scripts/predict_srl.py", *args], **options)
-    assert done.returncode == 0, done.stderr
-    return done
+    return run_cli(["scripts/predict_srl.py", *args], **options).ok()
 
 
 def figures(run_cli, gold, predicted) -> dict:
     """What scripts/score_srl.py says."""
-    done = run_cli(["scripts/score_srl.py", gold, predicted, "--json"])
-    assert done.returncode == 0, done.stderr
+    done = run_cli(["scripts/score_srl.py", gold, predicted, "--json"]).ok()
     return json.loads(done.stdout)
 
 
@@ -166,7 +162,7 @@ def test_fairseq_validate_reads_the_checkpoint_alone(whole, data, run_cli, corpu
     finally:
         hidden.rename(corpus / "vectors.txt")
     assert done.returncode == 0, done.stderr
-    assert float(logged((done.stdout + done.stderr).splitlines(), "valid")[-1]["valid_f1"]) == best
+    assert float(logged(done.lines, "valid")[-1]["valid_f1"]) == best
 
 
 def test_vectors_are_in_the_checkpoint(whole, corpus):
@@ -186,9 +182,8 @@ def test_vectors_are_in_the_checkpoint(whole, corpus):
 def test_a_small_file_of_a_trained_model_tags_alike(whole, corpus, run_cli, tmp_path, keep):
     """In half precision, without the optimizer, and with vectors by choice; loaded as float32."""
     best, small = whole[0] / "checkpoint_best.pt", tmp_path / "small.pt"
-    done = run_cli(["scripts/average_checkpoints.py", "--inputs", best, "--output", small,
-                    "--half", "--keep-vectors", keep])  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    run_cli(["scripts/average_checkpoints.py", "--inputs", best, "--output", small,
+             "--half", "--keep-vectors", keep]).ok()  # fmt: skip
     assert small.stat().st_size < best.stat().st_size / 4
     assert {value.dtype for value in weights(small).values()} == {torch.float16}
     ours, theirs = Predictor.load(best), Predictor.load(small)
@@ -258,15 +253,13 @@ def test_an_ensemble_averages_probabilities(whole, corpus):
 def test_twenty_sentences_are_learnt_by_heart(run_cli, tmp_path):
     path = tmp_path / "twenty.conll"
     conll.write_columns(path, sentences(20, 9))
-    done = run_cli(["scripts/prepare_srl.py", "--train", path, "--valid", path, "--dest",
-                    tmp_path / "data"])  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    run_cli(["scripts/prepare_srl.py", "--train", path, "--valid", path, "--dest",
+             tmp_path / "data"]).ok()  # fmt: skip
     flags = """--dropout 0 --attention-dropout 0 --activation-dropout 0 --max-epoch 50
         --optimizer adam --lr 0.01 --lr-scheduler fixed --validate-interval 25
         --save-interval 25 --no-epoch-checkpoints --word-embed-dim 16""".split()
-    done = run_cli(["-m", "fairseq_cli.train", tmp_path / "data", *FLAGS, *flags, "--save-dir",
-                    tmp_path])  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    run_cli(["-m", "fairseq_cli.train", tmp_path / "data", *FLAGS, *flags, "--save-dir",
+             tmp_path]).ok()  # fmt: skip
     predict(run_cli, tmp_path / "checkpoint_best.pt", "--input", path, "--output",
             tmp_path / "out.props")  # fmt: skip
     found = figures(run_cli, path, tmp_path / "out.props")

@@ -43,9 +43,7 @@ def trained(train, corpus):
     found = {}
     for target, more in (("both", ()), ("predicates", ("--characters", "8"))):
         folder = corpus / target
-        done = train(folder, "--target", target, "--max-epoch", "8", *more)
-        assert done.returncode == 0, done.stdout + done.stderr
-        lines = (done.stdout + done.stderr).splitlines()
+        lines = train(folder, "--target", target, "--max-epoch", "8", *more).ok().lines
         found[target] = folder / "checkpoint_last.pt", logged(lines, "valid")[-1]
     return found
 
@@ -57,23 +55,19 @@ def test_a_training_goes_on_with_its_own_target(train, trained, tmp_path):
     assert "error: --target is arguments, but" in done.stderr
     assert "was trained with --target both; give that one, or start another" in done.stderr
     old = tmp_path / "checkpoint_last.pt"
-    done = train(tmp_path / "new", "--finetune-from-model", old, "--max-update", "1")
-    assert done.returncode == 0, done.stderr
+    train(tmp_path / "new", "--finetune-from-model", old, "--max-update", "1").ok()
 
 
 def test_whole_sequences_and_predicates_in_one_training(train, corpus, run_cli, tmp_path):
     flags = ("--criterion", "bio_crf", "--eval-decoder", "structured", "--target", "both")
-    done = train(tmp_path, *flags, "--max-epoch", "8")
-    assert done.returncode == 0, done.stdout + done.stderr
-    valid = logged((done.stdout + done.stderr).splitlines(), "valid")[-1]
+    valid = logged(train(tmp_path, *flags, "--max-epoch", "8").ok().lines, "valid")[-1]
     assert float(valid["valid_f1"]) > 50 and float(valid["valid_predicate_f1"]) > 50, valid
     predictor = Predictor.load(tmp_path)
     assert predictor.needs_viterbi and len(predictor.finders) == 1
 
 
 def test_a_training_set_of_another_name_is_one(train, tmp_path):
-    done = train(tmp_path, "--train-subset", "valid", "--max-update", "1", "--max-length", "6")
-    assert done.returncode == 0, done.stderr
+    done = train(tmp_path, "--train-subset", "valid", "--max-update", "1", "--max-length", "6").ok()
     assert re.search(r"left out \d+ of \d+ training propositions longer", done.stdout + done.stderr)
 
 
@@ -81,9 +75,8 @@ def validate(run_cli, corpus, path, *flags):
     """What fairseq-validate logs."""
     done = run_cli(["-m", "fairseq_cli.validate", corpus / "data", "--user-dir", "plugin", "--task",
                     "srl_tagging", "--path", path, "--cpu", "--no-progress-bar",
-                    "--log-format", "json", "--max-tokens", "500", *flags])  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return logged((done.stdout + done.stderr).splitlines(), "valid")[-1]
+                    "--log-format", "json", "--max-tokens", "500", *flags]).ok()  # fmt: skip
+    return logged(done.lines, "valid")[-1]
 
 
 def label(run_cli, *args):
@@ -97,18 +90,16 @@ def test_one_network_from_words_to_the_official_score(trained, corpus, run_cli, 
     # The predicates of the input do not matter.
     bare = [conll.Sentence(s.words) for s in conll.read(gold)]
     conll.write_columns(tmp_path / "bare.conll", bare)
-    done = label(run_cli, path, "--input", tmp_path / "bare.conll", "--find-predicates",
-                 "--output", out, "--decoder", "argmax")  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    label(run_cli, path, "--input", tmp_path / "bare.conll", "--find-predicates",
+          "--output", out, "--decoder", "argmax").ok()  # fmt: skip
     scored = run_cli(["scripts/score_srl.py", gold, out, "--end-to-end", "--json"])
     found = json.loads(scored.stdout)
     for name in ("f1", "precision", "recall"):
         expected = float(valid[f"valid_predicate_{name}"])
         assert found["predicates"][name] == pytest.approx(expected, abs=0.006)
     assert found["predicates"]["f1"] > 90
-    done = label(run_cli, path, "--input", gold, "--output", tmp_path / "given.conll",
-                 "--decoder", "argmax")  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    label(run_cli, path, "--input", gold, "--output", tmp_path / "given.conll",
+          "--decoder", "argmax").ok()  # fmt: skip
     given = run_cli(["scripts/score_srl.py", gold, tmp_path / "given.conll", "--json"])
     official = json.loads(given.stdout)["overall"]
     assert official["f1"] == pytest.approx(float(valid["valid_f1"]), abs=0.006)
@@ -125,8 +116,7 @@ def test_from_a_folder_of_hugging_face_back_to_fairseq(trained, corpus, run_cli,
     pytest.importorskip("transformers")
     path, valid = trained["both"]
     for to, source, target in (("hf", path, "folder"), ("fairseq", tmp_path / "folder", "back.pt")):
-        done = run_cli(["scripts/export_model.py", "--to", to, source, tmp_path / target])
-        assert done.returncode == 0, done.stderr
+        run_cli(["scripts/export_model.py", "--to", to, source, tmp_path / target]).ok()
     back = validate(run_cli, corpus, tmp_path / "back.pt", "--target", "both")
     for name in ("f1", "predicate_f1", "loss"):
         assert back[f"valid_{name}"] == valid[f"valid_{name}"]
@@ -186,15 +176,13 @@ def test_characters_in_fairseq_s_own_validation_and_a_training_that_goes_on(
     valid = validate(run_cli, corpus, path, "--target", "predicates")
     assert valid["valid_predicate_f1"] == logged_before["valid_predicate_f1"]
     shutil.copy(path, tmp_path / "checkpoint_last.pt")
-    done = train(tmp_path, "--target", "predicates", "--max-epoch", "9", "--characters", "8")
-    assert done.returncode == 0, done.stderr
+    train(tmp_path, "--target", "predicates", "--max-epoch", "9", "--characters", "8").ok()
 
 
 def test_confidence_is_in_json_and_can_be_calibrated(trained, corpus, run_cli, tmp_path):
     gold = conll.read(corpus / "valid.conll")
     args = [trained["both"][0], "--input", corpus / "valid.conll", "--decoder", "strict"]
-    done = label(run_cli, *args, "--confidence", "--output", tmp_path / "out.jsonl")
-    assert done.returncode == 0, done.stderr
+    label(run_cli, *args, "--confidence", "--output", tmp_path / "out.jsonl").ok()
     records = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     predictor = Predictor.load(trained["both"][0])
     predicted = predictor.predict(gold, "strict", confidence=True)
@@ -217,8 +205,7 @@ def test_a_temperature_is_fitted_and_stored(trained, corpus, run_cli, tmp_path):
     gold, small = tmp_path / "few.conll", tmp_path / "small.pt"
     conll.write_columns(gold, conll.read(corpus / "valid.conll")[:10])
     command = ["scripts/average_checkpoints.py", "--inputs", trained["both"][0], "--output", small]
-    done = run_cli([*command, "--calibrate", gold])
-    assert done.returncode == 0, done.stderr
+    done = run_cli([*command, "--calibrate", gold]).ok()
     plain, fitted = Predictor.load(trained["both"][0]), Predictor.load(small)
     assert f"temperature {fitted.temperature}\n" in done.stdout
     assert fitted.temperature in [round(each, 1) for each in TEMPERATURES]
@@ -253,8 +240,7 @@ def test_a_temperature_is_fitted_and_stored(trained, corpus, run_cli, tmp_path):
     next(iter(state["model"].values())).mul_(1.5)
     saved.write(state, again)
     for inputs in ([small, again], [again, small]):  # it was that of another distribution
-        done = run_cli([*command[:1], "--inputs", *inputs, "--output", tmp_path / "mean.pt"])
-        assert done.returncode == 0, done.stderr
+        run_cli([*command[:1], "--inputs", *inputs, "--output", tmp_path / "mean.pt"]).ok()
         assert Predictor.load(tmp_path / "mean.pt").temperature == 1.0
 
 
@@ -302,5 +288,4 @@ def test_a_folder_of_an_older_version_must_be_prepared_again(train, corpus, tmp_
     (tmp_path / "data" / "train.conll").unlink()
     done = train(tmp_path / "run", "--target", "both", data=tmp_path / "data")
     assert "train.conll does not exist" in sentence(done)
-    done = train(tmp_path / "run", "--max-update", "1", data=tmp_path / "data")
-    assert done.returncode == 0, done.stderr
+    train(tmp_path / "run", "--max-update", "1", data=tmp_path / "data").ok()

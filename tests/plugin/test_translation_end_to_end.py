@@ -56,9 +56,8 @@ def test_the_validate_command_repeats_the_training_s_figures(trained, prepared, 
     flags = ["--user-dir", "plugin", "--cpu", "--path", folder / "checkpoint_last.pt"]
     done = run_cli(
         ["-m", "fairseq_cli.validate", prepared / "data-bin", *flags, "--log-format", "json"]
-    )
-    assert done.returncode == 0, done.stderr
-    (record,) = logged((done.stdout + done.stderr).splitlines(), "valid")
+    ).ok()
+    (record,) = logged(done.lines, "valid")
     last = logged(lines, "valid")[-1]
     assert float(record["valid_loss"]) == pytest.approx(float(last["valid_loss"]), abs=2e-3)
     assert record["valid_bleu"] == last["valid_bleu"], "the checkpoint forgot --eval-bleu"
@@ -71,8 +70,7 @@ def test_generate_and_interactive_agree(trained, prepared, run_cli):
     common += ["--beam", "4", "--max-len-b", "10", "--remove-bpe", "sentencepiece"]
     generated = run_cli(
         ["-m", "fairseq_cli.generate", prepared / "data-bin", *common, "--scoring", "sacrebleu"]
-    )
-    assert generated.returncode == 0, generated.stderr
+    ).ok()
     assert "Generate test with beam=4: BLEU" in generated.stdout
     found = hypotheses(generated.stdout)
     sentences = (prepared / "raw" / "test.src").read_text(encoding="utf-8")
@@ -89,8 +87,7 @@ def test_generate_and_interactive_agree(trained, prepared, run_cli):
             "7",
         ],
         stdin=sentences,
-    )
-    assert typed.returncode == 0, typed.stderr
+    ).ok()
     again = hypotheses(typed.stdout)
     # --bpe does not join again what --remove-bpe has joined.
     joined = re.findall(r"^D-(\d+)\t\S+\t(.*)$", typed.stdout, flags=re.MULTILINE)
@@ -109,8 +106,7 @@ def test_a_sentence_does_not_depend_on_its_batch_mates(trained, prepared, run_cl
         flags = ["--user-dir", "plugin", "--cpu", "--path", folder / "checkpoint_best.pt"]
         flags += ["--beam", "4", "--max-len-b", "10", "--batch-size", size]
         flags += ["--required-batch-size-multiple", "1"]
-        done = run_cli(["-m", "fairseq_cli.generate", prepared / "data-bin", *flags])
-        assert done.returncode == 0, done.stderr
+        done = run_cli(["-m", "fairseq_cli.generate", prepared / "data-bin", *flags]).ok()
         found[size] = hypotheses(done.stdout)
     assert len(found["1"]) == 20
     for number, (score, words) in found["1"].items():
@@ -125,8 +121,7 @@ def test_diverse_beam_search_compares_a_sentence_with_itself(trained, prepared, 
         flags = ["--user-dir", "plugin", "--cpu", "--path", folder / "checkpoint_best.pt"]
         flags += ["--beam", "4", "--nbest", "4", "--max-len-b", "10", "--batch-size", size]
         flags += ["--diverse-beam-groups", "2", "--diverse-beam-strength", "0.3"]
-        done = run_cli(["-m", "fairseq_cli.generate", prepared / "data-bin", *flags])
-        assert done.returncode == 0, done.stderr
+        done = run_cli(["-m", "fairseq_cli.generate", prepared / "data-bin", *flags]).ok()
         found[size] = sorted(re.findall(r"^H-(\d+)\t\S+\t(.*)$", done.stdout, flags=re.MULTILINE))
     assert len(found["1"]) == 80 and found["1"] == found["7"]
 

@@ -171,13 +171,14 @@ def test_warm_is_better_than_cold_after_100_updates(run_module, toy_train, tmp_p
             (tmp_path / f"{split}.{end}").write_text("\n".join(lines) + "\n", encoding="utf-8")
     prefixes = [f"--{split}pref={tmp_path / split}" for split in ("train", "valid")]
     languages = ["--source-lang=src", "--target-lang=tgt", "--destdir", tmp_path / "data"]
-    assert run_module("fairseq_cli.preprocess", [*languages, *prefixes]).returncode == 0
+    run_module("fairseq_cli.preprocess", [*languages, *prefixes]).ok()
     flags = ["--encoder-embed-dim=32", "--decoder-embed-dim=32", "--lr=0.01", "--log-format=json"]
     flags += ["--no-epoch-checkpoints", "--max-update=100"]
 
     def trained(name, *more):
-        done = toy_train([*flags, "--save-dir", tmp_path / name, *more], data=tmp_path / "data")
-        assert done.returncode == 0, done.stdout + done.stderr
+        done = toy_train(
+            [*flags, "--save-dir", tmp_path / name, *more], data=tmp_path / "data"
+        ).ok()
         return done.stdout
 
     trained("stock", "--arch", "transformer_tiny", "--max-update", "200")

@@ -61,8 +61,7 @@ def test_two_test_sets_and_all_files(compare, folder):
         "--ref", "two=two.de", "--metrics", "bleu", "ter", *files,
         "--logs", "a_b=runs/base-[23]/train.log",
         base="old=runs/base-*/{test}.out", system="a_b=runs/good-*/{test}.out", ref="one=one.de",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    ).ok()  # fmt: skip
     # Counts are kept for the next time, and no pattern finds them.
     assert len(list(folder.glob("runs/*/.*.counts"))) == 2 * len(list(folder.glob("runs/*/*.out")))
     first = done.stdout.splitlines()
@@ -131,8 +130,7 @@ def test_semantic_roles(run_cli, repo_root, tmp_path):
     flags = "--baseline a*.props --system b*.props --ref gold.conll --samples 200 --json r.json"
     flags += " --no-cache"
     script = repo_root / "scripts" / "compare_bleu.py"
-    done = run_cli([script, *flags.split()], cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    run_cli([script, *flags.split()], cwd=tmp_path).ok()
     assert not list(tmp_path.glob(".*"))
     report = json.loads((tmp_path / "r.json").read_text())
     assert report["settings"]["task"] == "srl"

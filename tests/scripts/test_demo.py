@@ -43,9 +43,7 @@ def demo(run_cli, repo_root, place):
 
 @pytest.fixture(scope="module")
 def first(demo):
-    done = demo(*TINY)
-    assert done.returncode == 0, done.stderr + done.stdout
-    return done
+    return demo(*TINY).ok()
 
 
 def run_folder(place, run="mtsa-1"):
@@ -84,8 +82,7 @@ def test_progress_is_shown_line_by_line(first):
 def test_the_second_run_repeats_nothing(first, demo, place):
     files = [p for p in place.rglob("*") if p.is_file() and p.name in ("test.hyp", "train.log")]
     before = {path: path.stat().st_mtime_ns for path in files}
-    done = demo(*TINY)
-    assert done.returncode == 0, done.stderr
+    done = demo(*TINY).ok()
     assert done.stdout.count("done before") == 1
     assert "wide: 1 of 1 runs done\n" in done.stdout
     assert {path: path.stat().st_mtime_ns for path in files} == before
@@ -93,8 +90,7 @@ def test_the_second_run_repeats_nothing(first, demo, place):
 
 
 def test_the_baseline_shares_the_data_and_is_compared(first, demo, place):
-    done = demo(*TINY, "--attention", "multihead")
-    assert done.returncode == 0, done.stderr
+    done = demo(*TINY, "--attention", "multihead").ok()
     assert re.search(r"BLEU +\d+\.\d  multihead-1\n +\d+\.\d  mtsa-1", done.stdout)
     log = (run_folder(place, "multihead-1") / "train.log").read_text("utf-8")
     assert "--encoder-attention multihead" in log
@@ -130,8 +126,7 @@ def test_a_killed_demo_goes_on(first, demo, place, repo_root, server):
     process.communicate()
     (log,) = place.glob(pattern)
     assert "done training" not in log.read_text("utf-8")
-    done = demo(*size)
-    assert done.returncode == 0, done.stderr
+    done = demo(*size).ok()
     assert re.search(r"^mtsa-1 +training +\d+/60", done.stdout, re.M)
     assert "multihead-1" not in done.stdout
     text = log.read_text("utf-8")

@@ -55,11 +55,10 @@ class Cells(html.parser.HTMLParser):
 
 
 def test_a_text_as_text_and_columns(predict, folder):
-    done = predict(TEXT, "--predicates", "chased")
-    assert done.returncode == 0, done.stderr
+    done = predict(TEXT, "--predicates", "chased").ok()
     assert done.stdout.startswith("The  old  cat  chased  a  mouse  .\n")
     assert "[V" in done.stdout and "was  n't  chased" in done.stdout
-    assert predict(TEXT, "--predicates", "chased", "--output", "out.conll").returncode == 0
+    predict(TEXT, "--predicates", "chased", "--output", "out.conll").ok()
     first, second = read(folder / "out.conll", lenient=True)
     assert first.words[:3] == ("The", "old", "cat")
     assert [p.predicate for p in (*first.propositions, *second.propositions)] == [3, 9]
@@ -86,8 +85,7 @@ def test_json_lines_of_prose_name_characters_of_the_file(predict, folder):
     content = f"A title\r\n\r\n{TEXT}\r\n\r\nThey\r\nchased us 😀 twice."
     (folder / "prose.txt").write_bytes(content.encode())
     done = predict("--prose", "prose.txt", "--predicates", "chased", "--format", "jsonl",
-                   "--confidence")  # fmt: skip
-    assert done.returncode == 0, done.stderr
+                   "--confidence").ok()  # fmt: skip
     records = [json.loads(line) for line in done.stdout.splitlines()]
     assert [record["document"] for record in records] == [0, 1, 1, 2]
     text = content.replace("\r\n", "\n")
@@ -105,8 +103,7 @@ def test_json_lines_of_prose_name_characters_of_the_file(predict, folder):
 
 def test_a_line_may_lack_the_named_word(predict):
     lines = "The cat chased a mouse.\n\nIt slept.\n\tIt chased us.\n"
-    done = predict("--format", "jsonl", "--predicates", "chased", "chsed", "9", stdin=lines)
-    assert done.returncode == 0, done.stderr
+    done = predict("--format", "jsonl", "--predicates", "chased", "chsed", "9", stdin=lines).ok()
     records = [json.loads(line) for line in done.stdout.splitlines()]
     assert [len(record["propositions"]) for record in records] == [1, 0, 1]
     assert [record["document"] for record in records] == [0, 2, 3], "empty lines count"
@@ -116,8 +113,7 @@ def test_a_line_may_lack_the_named_word(predict):
 
 def test_a_page_shows_the_words_and_nothing_that_they_hold(predict, folder):
     text = "<script>alert('x')</script> \"chased\" <img src=x onerror=alert(1)> &amp; 茶"
-    done = predict("--output", "out.html", "--predicates", "chased", stdin=f"\n{text}\n\n")
-    assert done.returncode == 0, done.stderr
+    predict("--output", "out.html", "--predicates", "chased", stdin=f"\n{text}\n\n").ok()
     page = Cells()
     page.feed((folder / "out.html").read_text("utf-8"))
     assert page.tags == {"html", "head", "meta", "title", "style", "body", "div", "table", "tr",
@@ -165,8 +161,7 @@ def test_a_person_is_told_to_type_sentences(monkeypatch, capsys, typed):
 def test_the_translation_model_that_comes_with_the_package(run_cli, repo_root, tmp_path):
     pytest.importorskip("transformers")
     command = [repo_root / "scripts/predict_srl.py", "--model", "translation-en-de-small"]
-    done = run_cli(command, cwd=tmp_path, stdin="Save changes\n\nYour password is wrong.\n")
-    assert done.returncode == 0, done.stderr
+    done = run_cli(command, cwd=tmp_path, stdin="Save changes\n\nYour password is wrong.\n").ok()
     assert done.stdout == "Änderungen speichern\n\nDein Passwort ist falsch.\n"
     assert done.stderr.startswith("3 lines in "), done.stderr
 
@@ -192,8 +187,7 @@ def test_the_model_that_comes_with_the_package(run_cli, repo_root, tmp_path):
     script = repo_root / "scripts/predict_srl.py"
     done = run_cli(
         [script, "--model", "srl-en-small", "The cat chased a mouse. It got away."], cwd=tmp_path
-    )
-    assert done.returncode == 0, done.stderr
+    ).ok()
     assert done.stdout.split("\n")[:2] == [
         "The  cat  chased  a  mouse  .",
         "[A0----]  [V---]  [A1----]",

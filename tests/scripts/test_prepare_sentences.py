@@ -53,8 +53,7 @@ def refused(done, place, *sentence):
 
 def test_the_folder(prepare, place):
     done = prepare("--task nli --train @train --valid @valid --test @valid --test @train "
-                   "--vectors @vectors")  # fmt: skip
-    assert done.returncode == 0, done.stderr
+                   "--vectors @vectors").ok()  # fmt: skip
     data = Folder(place / "data")
     assert sorted(path.name for path in data.path.iterdir()) == [
         "dict.txt", "meta.json", "test.jsonl", "test1.jsonl", "train.jsonl", "valid.jsonl",
@@ -94,8 +93,7 @@ def test_the_folder(prepare, place):
 
 def test_a_class_of_the_test_set_alone_is_none_of_the_network(prepare, place):
     (place / "corpus" / "few").write_text("0 tea\n1 milk\n")
-    done = prepare("--task classification --train @few --valid @few --test @classes")
-    assert done.returncode == 0, done.stderr
+    done = prepare("--task classification --train @few --valid @few --test @classes").ok()
     data = Folder(place / "data")
     assert data.labels == ("0", "1")
     assert "test has labels that training never shows: 2" in done.stdout
@@ -119,7 +117,7 @@ def test_what_is_read_is_never_replaced(prepare, place):
 
 
 def test_folds(prepare, place):
-    assert prepare("--task classification --train @classes --folds 4 --seed 3").returncode == 0
+    prepare("--task classification --train @classes --folds 4 --seed 3").ok()
     done = prepare("--task classification --train @classes --folds 4 --seed 3", dest="again")
     data = Folder(place / "data")
     assert data.fold_numbers == Folder(place / "again").fold_numbers
@@ -163,8 +161,7 @@ def test_the_papers_choice_on_the_test_data_is_named(prepare, place):
 
 
 def test_a_validation_share_is_drawn(prepare, place):
-    done = prepare("--task classification --train @classes --test @classes --valid-share 0.2")
-    assert done.returncode == 0, done.stderr
+    done = prepare("--task classification --train @classes --test @classes --valid-share 0.2").ok()
     data = Folder(place / "data")
     held = data.examples("valid")
     assert [e.target for e in held].count("0") == [e.target for e in held].count("1") == 3
@@ -174,8 +171,7 @@ def test_a_validation_share_is_drawn(prepare, place):
 
 
 def test_trees_train_on_phrases_and_test_on_sentences(prepare, place):
-    done = prepare("--task classification --train @trees --valid @trees --sst fine")
-    assert done.returncode == 0, done.stderr
+    prepare("--task classification --train @trees --valid @trees --sst fine").ok()
     data = Folder(place / "data")
     assert len(data.examples("train")) == 9 and len(data.examples("valid")) == 3
     assert data.lengths[0] == 2.0  # of whole sentences, as the block length needs them
@@ -195,8 +191,7 @@ def test_a_file_that_names_its_parts_gives_all_of_them(prepare, place):
             "--valid-share is 0.5, but --train names its own")  # fmt: skip
     refused(prepare("--task relatedness --train @sick --select-on-test"), place,
             "--select-on-test is given, but --train names its own")  # fmt: skip
-    done = prepare("--task relatedness --train @sick @more")
-    assert done.returncode == 0, done.stderr
+    prepare("--task relatedness --train @sick @more").ok()
     data = Folder(place / "data")
     parts = [data.examples(name) for name in ("train", "valid", "test")]
     assert [[example.target for example in part] for part in parts] == [[1.0, 4.0], [2.0], [3.0]]
@@ -265,7 +260,7 @@ def test_what_is_wrong_is_one_sentence_and_nothing_is_written(prepare, place, li
 
 
 def test_a_broken_folder_is_one_sentence(prepare, place):
-    assert prepare("--task nli --train @train --valid @valid --vectors @vectors").returncode == 0
+    prepare("--task nli --train @train --valid @valid --vectors @vectors").ok()
     data = place / "data"
     with pytest.raises(UserError, match="has no part 'test'; there are: train, valid"):
         Folder(data).examples("test")

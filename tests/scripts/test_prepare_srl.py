@@ -59,8 +59,7 @@ def refused(done, folder, *words):
 
 
 def test_the_folder(prepare, corpus):
-    done = prepare("--test", "corpus/valid", "--test", "corpus/train")
-    assert done.returncode == 0, done.stderr
+    done = prepare("--test", "corpus/valid", "--test", "corpus/train").ok()
     data = corpus.parent / "data"
     assert sorted(path.name for path in data.iterdir()) == [
         "dict.label.txt", "dict.word.txt", "meta.json", "test.conll", "test.txt", "test1.conll",
@@ -87,12 +86,12 @@ def test_the_folder(prepare, corpus):
 
 
 def test_the_options(prepare, corpus):
-    assert prepare("--keep-case", "--vocab-size", "3").returncode == 0
+    prepare("--keep-case", "--vocab-size", "3").ok()
     words = (corpus.parent / "data" / "dict.word.txt").read_text()
     assert words == "tea 2\nPoured 1\nWe 1\n"
     refused_again = prepare("--min-count", "2")
     assert "data already exists" in refused_again.stderr and refused_again.returncode == 2
-    assert prepare("--min-count", "2", "--overwrite").returncode == 0
+    prepare("--min-count", "2", "--overwrite").ok()
     (corpus.parent / "of-another-task").mkdir()
     (corpus.parent / "of-another-task" / "meta.json").touch()
     done = prepare("--overwrite", dest="of-another-task")
@@ -109,8 +108,7 @@ def test_words_and_props_and_lines(prepare, corpus):
     write_words(corpus / "words", sentences)
     conll.write_props(corpus / "props", sentences)
     write_lines(corpus / "lines", sentences)
-    done = prepare("--test", "corpus/words", "corpus/props", "--test", "corpus/lines")
-    assert done.returncode == 0, done.stderr
+    prepare("--test", "corpus/words", "corpus/props", "--test", "corpus/lines").ok()
     data = corpus.parent / "data"
     assert conll.read(data / "test.conll") == sentences
     assert (data / "test1.txt").read_text() == (data / "valid.txt").read_text()
@@ -128,14 +126,13 @@ def numbered(text, start=1):
 
 @pytest.mark.parametrize("start", [0, 1])
 def test_a_column_that_counts_the_words_is_not_their_column(prepare, corpus, start):
-    assert prepare(dest="plain").returncode == 0
+    prepare(dest="plain").ok()
     write_words(corpus / "words", conll.read(corpus / "valid"))
     conll.write_props(corpus / "props", conll.read(corpus / "valid"))
     for name in ("train", "valid", "words"):
         text = numbered((corpus / name).read_text(), start)
         (corpus / name).write_text(f"# newdoc\n# sent_id = 1\n{text}\n# no sentence\n")
-    done = prepare("--test", "corpus/words", "corpus/props")
-    assert done.returncode == 0, done.stderr
+    done = prepare("--test", "corpus/words", "corpus/props").ok()
     assert "corpus/train: the first column numbers the words; they are taken from the second" in (
         done.stdout
     )
@@ -146,7 +143,7 @@ def test_a_column_that_counts_the_words_is_not_their_column(prepare, corpus, sta
 
 
 def test_the_column_of_the_words_by_name(prepare, corpus):
-    assert prepare(dest="plain").returncode == 0
+    prepare(dest="plain").ok()
     for name in ("train", "valid"):
         text = (corpus / name).read_text()
         lines_ = [f"doc 7 {line}" if line else "" for line in text.splitlines()]
@@ -154,8 +151,7 @@ def test_the_column_of_the_words_by_name(prepare, corpus):
     refused_ = prepare(dest="none")
     assert refused_.returncode == 2
     assert "every word is 'doc': name the column of the words (--word-column)" in refused_.stderr
-    done = prepare("--word-column", "3")
-    assert done.returncode == 0, done.stderr
+    prepare("--word-column", "3").ok()
     data, plain = corpus.parent / "data", corpus.parent / "plain"
     assert (data / "train.txt").read_text() == (plain / "train.txt").read_text()
     for column, words in (("4", "the predicates are in column 4"), ("0", "must be at least 1")):
@@ -172,7 +168,7 @@ def test_rows_that_stand_for_words_of_others_are_named(prepare, corpus):
 def test_words_of_the_dictionary_itself_are_left_to_it(prepare, corpus):
     with (corpus / "train").open("a") as file:
         file.write("\n<pad> x (V*)\n<unk> - *\n")
-    assert prepare().returncode == 0
+    prepare().ok()
     assert "<" not in (corpus.parent / "data" / "dict.word.txt").read_text()
 
 

@@ -27,9 +27,8 @@ def prepare(run_cli, corpus, repo_root):
 def test_three_splits(prepare, corpus):
     (corpus / "test2.en").write_bytes((corpus / "valid.en").read_bytes())
     (corpus / "test2.de").write_bytes((corpus / "valid.de").read_bytes())
-    done = prepare("--dest", "data/toy", "--vocab-size", "90", "--lowercase",
-                   "--test", "corpus/test2")  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    prepare("--dest", "data/toy", "--vocab-size", "90", "--lowercase",
+            "--test", "corpus/test2").ok()  # fmt: skip
     data = corpus.parent / "data" / "toy"
     assert {path.name for path in data.iterdir()} == {
         "data-bin", "prepared.json", "raw", "spm.model", "spm.vocab",
@@ -52,8 +51,7 @@ def test_three_splits(prepare, corpus):
 def test_pair_is_split_and_the_same_every_time(prepare, corpus):
     pair = ["--pair", "corpus/train.en", "corpus/train.de", "--held-out", "12"]
     for name in ("one", "two"):
-        done = prepare(*pair, "--dest", name, "--vocab-size", "90", given=False)
-        assert done.returncode == 0, done.stderr
+        prepare(*pair, "--dest", name, "--vocab-size", "90", given=False).ok()
     one, two = corpus.parent / "one", corpus.parent / "two"
     for path in sorted(one.rglob("*")):
         if path.is_file() and path.name != "preprocess.log":
@@ -63,12 +61,12 @@ def test_pair_is_split_and_the_same_every_time(prepare, corpus):
 
 
 def test_an_existing_destination_is_kept_unless_asked(prepare, corpus):
-    assert prepare("--dest", "toy", "--vocab-size", "90").returncode == 0
+    prepare("--dest", "toy", "--vocab-size", "90").ok()
     before = (corpus.parent / "toy" / "prepared.json").read_bytes()
     refused(prepare("--dest", "toy", "--vocab-size", "80"), "toy already exists", "--overwrite")
     refused(prepare("--dest", "toy", "--vocab-size", "9999", "--overwrite"), "--vocab-size is 9999")
     assert (corpus.parent / "toy" / "prepared.json").read_bytes() == before
-    assert prepare("--dest", "toy", "--vocab-size", "80", "--overwrite").returncode == 0
+    prepare("--dest", "toy", "--vocab-size", "80", "--overwrite").ok()
     assert (corpus.parent / "toy" / "prepared.json").read_bytes() != before
     assert sorted(path.name for path in corpus.parent.iterdir()) == ["corpus", "toy"]
 
@@ -135,8 +133,7 @@ def test_every_dropped_pair_is_counted(prepare, corpus, whole):
         add_line(corpus / f"train.{lang}", b"\n" + b"a " * 300 + b"\n" + long + b"\n")
     pair = ["--pair", "corpus/train.en", "corpus/train.de", "--held-out", "12"]
     args = ["--dest", "data", "--vocab-size", "90", *(pair if whole else [])]
-    done = prepare(*args, given=not whole)
-    assert done.returncode == 0, done.stderr
+    done = prepare(*args, given=not whole).ok()
     assert "corpus/train.en: dropped 2 of 303 pairs (1 empty, 1 too long)" in done.stdout
     summary = json.loads((corpus.parent / "data" / "prepared.json").read_text("utf-8"))
     expected = {"read": 303, "kept": 300, "empty": 1, "too long": 1, "too many pieces": 1}
@@ -152,8 +149,7 @@ def test_what_looks_wrong_is_warned_about(prepare, corpus):
     english = (corpus / "valid.en").read_bytes()
     (corpus / "valid.en").write_bytes((corpus / "valid.de").read_bytes())
     (corpus / "valid.de").write_bytes(english)
-    done = prepare("--dest", "data", "--vocab-size", "90")
-    assert done.returncode == 0, done.stderr
+    done = prepare("--dest", "data", "--vocab-size", "90").ok()
     assert "warning: corpus/valid.en and corpus/valid.de: pairs whose words are " in done.stdout
     (warning,) = json.loads((corpus.parent / "data/prepared.json").read_text("utf-8"))["warnings"]
     assert warning in done.stdout

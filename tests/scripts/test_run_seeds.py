@@ -51,12 +51,11 @@ def place(tmp_path_factory, run_cli):
     (folder / "text").mkdir()
     write_corpus(folder / "text")
     splits = [f"--{split}={folder / 'text' / split}" for split in ("train", "valid", "test")]
-    done = run_cli(
+    run_cli(
         ["scripts/prepare_translation.py", "--source-lang=src", "--target-lang=tgt",
          "--vocab-size=24", *splits, "--dest", folder / "data"],
         timeout=3000,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    ).ok()  # fmt: skip
     write_grid(folder, "grid")
     return folder
 
@@ -80,8 +79,7 @@ def seeds(run_cli):
 @pytest.fixture(scope="module")
 def whole(place, seeds):
     """The grid's folder, and what the runner printed."""
-    done = seeds(place / "grid.yaml")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = seeds(place / "grid.yaml").ok()
     return place / "grid", done.stdout
 
 
@@ -144,8 +142,7 @@ def test_what_is_done_is_skipped_and_what_is_damaged_is_not_trusted(whole, seeds
     assert summed.returncode == 1
     assert "unfinished: mtsa-3" in summed.stdout and "unfinished: multihead-5" in summed.stdout
     assert "(n = 1)" in summed.stdout, "only a run that is done has a score"
-    done = seeds(place / "grid.yaml")
-    assert done.returncode == 0, done.stdout + done.stderr
+    seeds(place / "grid.yaml").ok()
     for name in NAMES:
         tested_again = name in ("mtsa-3", "multihead-5")
         assert steps_of(folder / name) == SEQUENCE + SEQUENCE[1:] * tested_again
@@ -224,8 +221,7 @@ def test_killed_and_resumed_equals_uninterrupted(whole, place, seeds, server):
     assert not (run / "run.json").exists() and not (run / "trained.json").exists()
     assert not (place / "killed" / "summary.csv").exists(), "others may write it"
 
-    done = seeds(path, "--only", "mtsa-3")
-    assert done.returncode == 0, done.stdout + done.stderr
+    seeds(path, "--only", "mtsa-3").ok()
     assert steps_of(run) == ["train", "train", "train", "train", "average", "test"]
     codes = [attempt["code"] for attempt in record_of(run)["attempts"]]
     assert codes == [-9, None, None, 0, 0, 0]
@@ -279,11 +275,9 @@ def test_a_tagging_grid(tmp_path, run_cli, seeds):
     for split, number, seed in (("train", 150, 1), ("valid", 30, 2)):
         conll.write_columns(tmp_path / f"{split}.conll", sentences(number, seed))
     splits = [f"--{split}={tmp_path / split}.conll" for split in ("train", "valid")]
-    done = run_cli(["scripts/prepare_srl.py", *splits, "--dest", tmp_path / "data"], timeout=3000)
-    assert done.returncode == 0, done.stderr
+    run_cli(["scripts/prepare_srl.py", *splits, "--dest", tmp_path / "data"], timeout=3000).ok()
     (tmp_path / "srl.yaml").write_text(SRL.format(folder=tmp_path))
-    done = seeds(tmp_path / "srl.yaml")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = seeds(tmp_path / "srl.yaml").ok()
     run = tmp_path / "out" / "mtsa-1"
     found = record_of(run)["scores"]["dev"]
     official = run_cli(
@@ -316,15 +310,13 @@ def test_a_grid_of_folds(tmp_path, run_cli, seeds):
     labels = ["HUM:ind" if text.startswith("who") else "LOC:other" for text in texts]
     rows = [f"{label} {text} ?\n" for label, text in zip(labels, texts, strict=True)]
     (tmp_path / "questions.label").write_text("".join(rows))
-    done = run_cli(
+    run_cli(
         ["scripts/prepare_sentences.py", "--task=classification", "--folds=3",
          "--train", tmp_path / "questions.label", "--dest", tmp_path / "data"],
         timeout=3000,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    ).ok()  # fmt: skip
     (tmp_path / "folds.yaml").write_text(FOLDED.format(folder=tmp_path))
-    done = seeds(tmp_path / "folds.yaml")
-    assert done.returncode == 0, done.stdout + done.stderr
+    seeds(tmp_path / "folds.yaml").ok()
     run = tmp_path / "out" / "none-1"
     record = record_of(run)
     score = run_cli(

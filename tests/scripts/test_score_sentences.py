@@ -24,8 +24,7 @@ def score(run_cli, tmp_path, repo_root):
 
 
 def test_scores(score):
-    done = score("1.5\n2.0\n4.5\n4.4\n", "--json")
-    assert done.returncode == 0, done.stderr
+    done = score("1.5\n2.0\n4.5\n4.4\n", "--json").ok()
     found = json.loads(done.stdout)
     assert set(found) == {"pearson", "spearman", "mse"}
     assert found["spearman"] == pytest.approx(0.8)

@@ -29,8 +29,7 @@ def score(run_cli, tmp_path, repo_root):
 
 
 def test_json_has_the_promised_keys(score):
-    done = score("--json")
-    assert done.returncode == 0, done.stderr
+    done = score("--json").ok()
     figures = json.loads(done.stdout)
     assert (figures["propositions"], figures["perfect_props"], figures["sentences"]) == (2, 0, 2)
     assert figures["overall"] == {
@@ -45,8 +44,7 @@ def test_json_has_the_promised_keys(score):
 
 
 def test_the_table(score):
-    done = score("--confusion")
-    assert done.returncode == 0, done.stderr
+    done = score("--confusion").ok()
     lines = done.stdout.splitlines()
     assert lines[6] == "   Overall        1       3       2    25.00   33.33   28.57"
     assert any(line.startswith(" Unlabeled") for line in lines)
@@ -73,8 +71,7 @@ def test_lines_leave_out_sentences_without_a_predicate(score, one, two):
         "1 We poured tea to drink ||| B-A0 B-V B-A1 O O\n"
         "4 We poured tea to drink ||| B-A0 O O O B-V\n"
     )
-    done = score("--json", **{one: columns, two: lines})
-    assert done.returncode == 0, done.stderr
+    done = score("--json", **{one: columns, two: lines}).ok()
     figures = json.loads(done.stdout)
     assert (figures["overall"]["f1"], figures["propositions"], figures["sentences"]) == (100, 4, 7)
     wrong = score(**{one: columns, two: lines.replace("tea", "milk")})
@@ -98,8 +95,7 @@ def test_a_word_without_an_end_is_not_echoed_whole(score):
 
 
 def test_gold_without_a_predicate(score):
-    done = score("--json", gold="a -\nb -\n", predicted="a x (V*)\nb - *\n")
-    assert done.returncode == 0
+    done = score("--json", gold="a -\nb -\n", predicted="a x (V*)\nb - *\n").ok()
     assert json.loads(done.stdout)["overall"]["f1"] == 0
     assert "1 predicates are not in GOLD and are ignored" in done.stderr
 

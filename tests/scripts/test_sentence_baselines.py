@@ -40,8 +40,7 @@ def apply(run_cli, tmp_path, repo_root):
             ("predict", "--baseline", "data", "--input", "test", "--output", "out.tsv"),
             ("score", "test", "out.tsv", "--task", task, "--json"),
         ):
-            done = run_cli([scripts / f"{name}_sentences.py", *words], cwd=tmp_path)
-            assert done.returncode == 0, done.stderr
+            done = run_cli([scripts / f"{name}_sentences.py", *words], cwd=tmp_path).ok()
         rows = (tmp_path / "out.tsv").read_text().splitlines()
         return rows, json.loads(done.stdout)
 

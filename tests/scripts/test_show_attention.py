@@ -99,8 +99,7 @@ def test_a_tagger_s_words_are_those_that_it_labels(show, folder, hyphen):
     state["task_state"][KEY]["vocabulary"]["words"][0] = hyphen
     torch.save(state, folder / "hyphen.pt")
     text = "The well-known cat (she) didn't chase."
-    done = show("hyphen.pt", text, "--predicate", "chase", "--json", "hyphen.json")
-    assert done.returncode == 0, done.stderr
+    show("hyphen.pt", text, "--predicate", "chase", "--json", "hyphen.json").ok()
     model = SRL.from_pretrained(folder / "hyphen.pt")
     (sentence,) = model(text, predicates=["chase"]).sentences
     assert json.loads((folder / "hyphen.json").read_text())["tokens"] == list(sentence.words)
@@ -116,9 +115,8 @@ def test_a_tagger_reads_brackets_as_its_training_writes_them(folder):
 
 
 def test_selected_tokens_of_one_head_and_one_part(show, folder):
-    done = show("resa.pt", "The old cat chased a mouse.", "--predicate", "3", "--what",
-                "selection,token2token", "--heads", "2", "--json", "resa.json")  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    show("resa.pt", "The old cat chased a mouse.", "--predicate", "3", "--what",
+         "selection,token2token", "--heads", "2", "--json", "resa.json").ok()  # fmt: skip
     (layer,) = json.loads((folder / "resa.json").read_text(encoding="utf-8"))["layers"]
     assert (layer["layer"], layer["heads"]) == (2, [2])
     assert len(layer["selected_heads"]) == len(layer["selected_dependents"]) == 7

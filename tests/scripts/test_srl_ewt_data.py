@@ -68,8 +68,7 @@ def build(tmp_path, run_cli, repo_root):
 
 
 def test_what_is_kept(build, tmp_path):
-    done = build()
-    assert done.returncode == 0, done.stderr
+    done = build().ok()
     assert "dev   is NOT the file that the README's numbers are of" in done.stdout
     first, second = conll.read(tmp_path / "out" / "ewt-verbs.dev.conll")
     assert first.words == ("They", "did", "n't", "pour", "out", "any", "tea")
@@ -101,8 +100,7 @@ def test_the_trees_of_training(build, tmp_path):
     other = tmp_path / "words" / "not-to-release" / "sources" / "reviews" / "y.xml.conllu"
     other.parent.mkdir()
     other.write_text("# sent_id = reviews-y-0001\n1\tFine\t_\t_\tJJ\t_\t0\troot\t_\t_\n")
-    done = build("--splits", "dev", "train")
-    assert done.returncode == 0, done.stderr
+    build("--splits", "dev", "train").ok()
     assert [path.name for path in sorted((tmp_path / "out").iterdir())] == [
         "counts.json", "ewt-verbs.dev.conll", "ewt-verbs.train.conll", "ewt.train.conllu",
     ]  # fmt: skip
@@ -137,8 +135,7 @@ def only_counts(tmp_path):
 def test_a_document_without_annotation_is_counted(build, tmp_path):
     with build.listed.open("a") as file:
         file.write("reviews/00/unread.xml\n")
-    done = build()
-    assert done.returncode == 0, done.stderr
+    build().ok()
     counts = only_counts(tmp_path)
     assert (counts["documents"], counts["sentences"]) == (2, 2)
     assert counts["left out"]["documents without annotation"] == 1
@@ -149,7 +146,7 @@ def test_another_folder_of_the_genre_and_a_list_without_endings(build, tmp_path)
     moved.parent.mkdir()
     build.skeleton.rename(moved)
     build.listed.write_text("answers/00/x_ans.xml\n")
-    assert build().returncode == 0
+    build().ok()
     assert only_counts(tmp_path)["predicates"] == 2
 
 
@@ -160,7 +157,7 @@ def test_many_other_tags_are_another_sentence(build, tmp_path, changed, kept):
     for old in (" PRP ", " DT ", " NN ")[:changed]:
         text = text.replace(old, " XX ", 1)
     build.skeleton.write_text(text)
-    assert build().returncode == 0
+    build().ok()
     counts = only_counts(tmp_path)
     assert counts["sentences"] == kept
     assert counts["left out"].get("sentences with other tags", 0) == 2 - kept
@@ -180,7 +177,7 @@ google/ewt/{doc} 0 6 [WORD] NN *)))) {last} * (V*)
 def test_a_predicate_stands_at_the_first_word_of_its_v(build, tmp_path):
     text = TWO_WORDS.format(doc="x", first="- -", last="offer offer.01")
     build.skeleton.write_text(text)
-    assert build().returncode == 0
+    build().ok()
     (only,) = conll.read(tmp_path / "out" / "ewt-verbs.dev.conll")[0].propositions
     assert (only.predicate, only.lemma) == (2, "pour")
     assert only.spans == (Span("A0", 0, 0), Span("V", 2, 2), Span("C-V", 3, 3))
@@ -189,7 +186,7 @@ def test_a_predicate_stands_at_the_first_word_of_its_v(build, tmp_path):
 def test_a_predicate_at_the_place_of_another_is_left_out(build, tmp_path):
     text = TWO_WORDS.format(doc="x", first="pour pour.01", last="- -")
     build.skeleton.write_text(text.replace("* (V*)\n", "* *\n").replace("(ARGM-ADV*)", "(V*)"))
-    assert build().returncode == 0
+    build().ok()
     counts = only_counts(tmp_path)
     assert counts["predicates"] == 0
     assert counts["left out"]["predicates at the place of another"] == 1
@@ -208,7 +205,7 @@ def test_a_bad_column_is_counted(build, tmp_path, old, new, reason):
     text = build.skeleton.read_text()
     assert old in text
     build.skeleton.write_text(text.replace(old, new, 1))
-    assert build().returncode == 0
+    build().ok()
     counts = only_counts(tmp_path)
     assert (counts["predicates"], counts["left out"][reason]) == (1, 1)
 

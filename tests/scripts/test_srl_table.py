@@ -34,8 +34,7 @@ def cells(text, name):
 
 
 def test_scores_beside_the_published_rows(table):
-    done = table("ours=mtsa-1", "both seeds=mtsa-*")
-    assert done.returncode == 0, done.stderr
+    done = table("ours=mtsa-1", "both seeds=mtsa-*").ok()
     assert cells(done.stdout, "MTSA")[:5] == ["published", "82.8", "84.4", "83.6", "65.4"]
     assert cells(done.stdout, "MTSA")[13:] == ["–"] * 4
     perfect, half = ["100.00"] * 4, ["50.00", "50.00", "50.00", "0.00"]
@@ -106,8 +105,7 @@ def test_steps_of_a_grid(run_cli, tmp_path, repo_root):
     ]
     summary = {"runs": runs, "systems": dict.fromkeys(f1)}
     (tmp_path / "summary.json").write_text(json.dumps(summary))
-    done = run_cli([repo_root / "scripts/srl_table.py", "--steps", tmp_path])
-    assert done.returncode == 0, done.stderr
+    done = run_cli([repo_root / "scripts/srl_table.py", "--steps", tmp_path]).ok()
     assert cells(done.stdout, "words") == ["3", "61.00", "40.00", "-", "-", "1.5"]
     # Both sides have variance 1: 3 points, and 2.776 (Student, 4 degrees) times sqrt(2 / 3).
     gain = ["+3.00", "+0.73 to +5.27"]

@@ -105,8 +105,7 @@ def command(archives, dest, *args):
 def data(archives, run_cli, tmp_path_factory):
     """What prepare.py made, with its output; the archives came from a file:// mirror."""
     dest = tmp_path_factory.mktemp("data") / "wmt14"
-    done = run_cli(command(archives, dest, "--mirror", archives.as_uri()))
-    assert done.returncode == 0, done.stderr
+    done = run_cli(command(archives, dest, "--mirror", archives.as_uri())).ok()
     return dest, done.stdout
 
 
@@ -177,8 +176,7 @@ def test_a_killed_command_goes_on_and_ends_the_same(data, archives, run_cli, tmp
     done = run_cli(["-c", limited], python="bash", PYTHON=sys.executable)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "no space left" in done.stderr and "Traceback" not in done.stderr
-    done = run_cli(words)
-    assert done.returncode == 0, done.stderr
+    done = run_cli(words).ok()
     assert "text: done before" in done.stdout
     assert contents(dest) == contents(data[0])
     assert not list(dest.glob(".*"))
@@ -280,8 +278,7 @@ args = parse(["--arch", "transformer_mtsa_wmt_en_de", "--warmup-updates", "16000
               "--lr-scheduler", "inverse_sqrt", "--max-tokens", "2048", "--max-update", "9"])
 print(json.dumps([found, sizes, other, check(args, 1, 1)]))
 """
-    done = run_cli(["-c", code, EXAMPLE, tmp_path], fresh=False, PYTHONPATH=str(EXAMPLE))
-    assert done.returncode == 0, done.stderr
+    done = run_cli(["-c", code, EXAMPLE, tmp_path], fresh=False, PYTHONPATH=str(EXAMPLE)).ok()
     found, sizes, masked, others = json.loads(done.stdout.splitlines()[-1])
     assert found == []
     for attention in ("multihead", "mtsa"):
@@ -302,11 +299,9 @@ def test_train_evaluate_table(data, run_cli, tmp_path):
         run_cli([EXAMPLE / "train.sh", "setup2", "mtsa", "1"], python="bash", PROCESSES="3"),
         "PROCESSES is 3, but must divide the 4 of setup2",
     )
-    done = run_cli([EXAMPLE / "train.sh", "setup1", "mtsa", "1", dest, run, *tiny],
-                   python="bash", **settings)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    done = run_cli([EXAMPLE / "evaluate.sh", run, dest], python="bash", **settings)
-    assert done.returncode == 0, done.stderr
+    run_cli([EXAMPLE / "train.sh", "setup1", "mtsa", "1", dest, run, *tiny],
+            python="bash", **settings).ok()  # fmt: skip
+    done = run_cli([EXAMPLE / "evaluate.sh", run, dest], python="bash", **settings).ok()
     assert len(text(run / "last.de")) == 8
     found = json.loads((run / "scores.json").read_text())["last"]
     known = [found[name] for name in ("setup", "attention", "seed", "updates")]
@@ -320,8 +315,7 @@ def test_train_evaluate_table(data, run_cli, tmp_path):
     command = [EXAMPLE / "score.py", "--run", run, "--name", "x", "--data", dest]
     command += ["--checkpoint", run / "checkpoint_last.pt", "--output", other]
     refused(run_cli(command), "other.out was generated for other references")
-    done = run_cli([EXAMPLE / "table.py", run])
-    assert done.returncode == 0, done.stderr
+    done = run_cli([EXAMPLE / "table.py", run]).ok()
     assert "| `mtsa`, *published* | ? | ? | 61.58M | 24.09 | 27.21 |" in done.stdout
     assert "| `mtsa`, ours | last | sacrebleu | not run | not run | not run |" in done.stdout
     assert f"left out: {run} (last): encoder_layers is 2, published 6" in done.stdout

@@ -19,8 +19,7 @@ runpy.run_module("selfattn.info", run_name="__main__")
 
 
 def test_the_command_fits_one_screen(run_cli):
-    done = run_cli(["-m", "selfattn.info"])
-    assert done.returncode == 0, done.stderr
+    done = run_cli(["-m", "selfattn.info"]).ok()
     lines = done.stdout.splitlines()
     assert len(lines) <= 30
     for heading in ("Versions", "Attention backends", "Commands"):
@@ -38,8 +37,7 @@ def test_json_and_screen_say_the_same(run_cli):
 
 @pytest.mark.parametrize("hidden", [("torch",), ("triton", "numpy")])
 def test_what_is_not_usable_always_comes_with_advice(run_cli, hidden):
-    done = run_cli(["-c", HIDE.format(hidden=hidden)])
-    assert done.returncode == 0, done.stderr
+    done = run_cli(["-c", HIDE.format(hidden=hidden)]).ok()
     records = {record["name"]: record for record in json.loads(done.stdout)}
     for name in hidden:
         said = "not installed" if name == "triton" else "missing"

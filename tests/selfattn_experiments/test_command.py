@@ -97,8 +97,7 @@ def test_errors_name_the_command_as_it_was_typed(selfattn, run_cli, repo_root, t
 
 
 def test_the_help_of_a_group_lists_its_verbs(selfattn):
-    done = selfattn("score", "--help")
-    assert done.returncode == 0
+    done = selfattn("score", "--help").ok()
     assert "  score srl " in done.stdout and "  train " not in done.stdout
     assert selfattn("--version").stdout.startswith("selfattn 0.")
 
@@ -167,8 +166,7 @@ def test_a_shell_gets_completions(selfattn, tmp_path, line, some, without):
     pytest.importorskip("argcomplete")
     out = tmp_path / "completions"
     asked = {"COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE": "1"}
-    done = selfattn(**asked, _ARGCOMPLETE_STDOUT_FILENAME=str(out))
-    assert done.returncode == 0, done.stderr
+    selfattn(**asked, _ARGCOMPLETE_STDOUT_FILENAME=str(out)).ok()
     offered = set(Path(out).read_text().split("\v"))
     offered = {word.strip() for word in offered}
     assert some <= offered and not without & offered

@@ -33,8 +33,7 @@ def versions(monkeypatch):
 
 
 def test_the_command_fits_one_screen(run_cli):
-    done = run_cli(["-m", "selfattn_experiments", "info"])
-    assert done.returncode == 0, done.stderr
+    done = run_cli(["-m", "selfattn_experiments", "info"]).ok()
     lines = done.stdout.splitlines()
     assert len(lines) <= 40
     headings = [line for line in lines if line in info.SECTIONS]
@@ -57,8 +56,7 @@ def test_json_and_screen_say_the_same(run_cli):
 def bare(run_cli):
     """The records of a Python that has torch and no extra."""
     hidden = "fairseq fairseq_cli sacrebleu scipy sentencepiece seqeval tensorboard tensorboardX"
-    done = run_cli(["-c", HIDE.format(hidden=[*hidden.split(), "matplotlib", "triton"])])
-    assert done.returncode == 0, done.stderr
+    done = run_cli(["-c", HIDE.format(hidden=[*hidden.split(), "matplotlib", "triton"])]).ok()
     return [Record(**record) for record in json.loads(done.stdout)]
 
 
@@ -92,8 +90,7 @@ def test_a_gap_in_an_installed_extra_is_marked():
 
 
 def test_it_works_without_torch(run_cli):
-    done = run_cli(["-c", HIDE.format(hidden=["torch"])])
-    assert done.returncode == 0, done.stderr
+    done = run_cli(["-c", HIDE.format(hidden=["torch"])]).ok()
     records = {record["name"]: record for record in json.loads(done.stdout)}
     assert records["torch"]["advice"] == "pip install 'torch>=2.6'"
 

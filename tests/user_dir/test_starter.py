@@ -30,8 +30,7 @@ def data(run_cli, tmp_path_factory) -> Path:
         (folder / f"text.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
     prefixes = [f"--{split}pref={folder / 'text'}" for split in ("train", "valid", "test")]
     flags = ["--source-lang=src", "--target-lang=tgt", "--destdir", folder / "data-bin"]
-    done = run_cli(["-m", "fairseq_cli.preprocess", *flags, *prefixes])
-    assert done.returncode == 0, done.stderr
+    run_cli(["-m", "fairseq_cli.preprocess", *flags, *prefixes]).ok()
     return folder / "data-bin"
 
 
@@ -47,15 +46,13 @@ def test_copy_train_and_translate(run_cli, repo_root, data, copied, tmp_path):
     trained = run_cli(
         [copied / "train.sh", data, tmp_path / "run", *SMALL],
         python="bash", cwd=tmp_path, PYTHONPATH=str(repo_root), PYTHON=sys.executable,
-    )  # fmt: skip
-    assert trained.returncode == 0, trained.stderr
+    ).ok()  # fmt: skip
     assert "MyTransformer" in trained.stdout + trained.stderr
     checkpoint = tmp_path / "run" / "checkpoint_best.pt"
     flags = ["--user-dir", copied, "--path", checkpoint, "--cpu", "--beam", "2"]
     done = run_cli(
         ["-m", "fairseq_cli.generate", data, *flags], cwd=tmp_path, PYTHONPATH=str(repo_root)
-    )
-    assert done.returncode == 0, done.stderr
+    ).ok()
     assert sum(line.startswith("H-") for line in done.stdout.splitlines()) == 40
 
 
@@ -67,8 +64,7 @@ utils.import_user_module(argparse.Namespace(user_dir=sys.argv[1]))
 print(sys.modules["plugin"].__file__)
 print(*models.ARCH_MODEL_REGISTRY)
 """
-    done = run_cli(["-c", code, repo_root / "user_dir"], cwd=tmp_path, fresh=False)
-    assert done.returncode == 0, done.stderr
+    done = run_cli(["-c", code, repo_root / "user_dir"], cwd=tmp_path, fresh=False).ok()
     loaded, archs = done.stdout.splitlines()
     assert loaded == str(repo_root / "plugin" / "__init__.py")
     assert {"my_transformer", "transformer_mtsa_tiny"} <= set(archs.split())
@@ -99,5 +95,4 @@ mask = torch.arange(8).lt(3).expand(2, 8)
 torch.testing.assert_close(layer(padded, mask)[:, 3:], y)
 """
     path = f"{copied.parent}{os.pathsep}{repo_root}"
-    done = run_cli(["-c", code], cwd=tmp_path, fresh=False, PYTHONPATH=path)
-    assert done.returncode == 0, done.stderr
+    run_cli(["-c", code], cwd=tmp_path, fresh=False, PYTHONPATH=path).ok()

@@ -34,8 +34,7 @@ def compile_ahead(run_cli, tmp_path_factory):
 )
 def test_nothing_spills_and_tensor_cores_are_used(compile_ahead, width, kernels, variants):
     args = ("--dtype", "bf16", "--width", width, "--kernel", *kernels, "--variant", *variants)
-    done = compile_ahead(*args)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = compile_ahead(*args).ok()
     rows = [line.split() for line in done.stdout.splitlines()[1:]]
     assert [row[0] for row in rows] == [kernel for kernel in kernels for _ in variants]
     for row in rows:
@@ -49,8 +48,7 @@ def test_nothing_spills_and_tensor_cores_are_used(compile_ahead, width, kernels,
 def test_an_ampere_gpu_gets_its_own_instructions(compile_ahead):
     """Not wgmma, which the test above finds on a Hopper GPU."""
     args = ("--width", "16", "--dtype", "bf16", "--kernel", "forward", "--variant", "plain")
-    done = compile_ahead("--capability", "80", *args)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = compile_ahead("--capability", "80", *args).ok()
     assert done.stdout.split()[-1] == "0"
 
 
@@ -67,8 +65,7 @@ for job in ahead.jobs(["query", "key"], ["bf16"], [64], ["plain"]):
 @pytest.mark.slow
 def test_small_tiles_fit_the_shared_memory_of_small_gpus(run_cli, tmp_path):
     """The kernels that need the most, of the dtype and width that are used most."""
-    done = run_cli(["-c", SMALL], TRITON_CACHE_DIR=str(tmp_path), fresh=False)
-    assert done.returncode == 0, done.stderr
+    done = run_cli(["-c", SMALL], TRITON_CACHE_DIR=str(tmp_path), fresh=False).ok()
     sizes = [int(shared) for shared in done.stdout.split()]
     assert len(sizes) == 2 and all(0 < size <= 99 * 1024 for size in sizes), done.stdout
 
@@ -104,8 +101,7 @@ call.backward(x[2], inputs, call.forward(inputs))
 @pytest.mark.slow
 def test_every_launch_compiles_with_its_own_arguments(run_cli, tmp_path):
     """What the interpreter does not see: types of the arguments, and Triton's own compiler."""
-    done = run_cli(["-c", LAUNCH], TRITON_CACHE_DIR=str(tmp_path), fresh=False)
-    assert done.returncode == 0, done.stderr
+    done = run_cli(["-c", LAUNCH], TRITON_CACHE_DIR=str(tmp_path), fresh=False).ok()
     forward = ["drop", "bounds", "forward", "exact_forward"]
     backward = ["drop", "ratio", "query", "key", "value", "exact_query", "exact_key"]
     assert done.stdout.split() == [f"{name}_kernel" for name in forward + backward]
@@ -127,6 +123,5 @@ for kernel in (kernels.forward_kernel, kernels.key_kernel):
 
 @pytest.mark.slow
 def test_disa_is_compiled_once_for_all_lengths_masks_and_dropout(run_cli, tmp_path):
-    done = run_cli(["-c", DISA], TRITON_CACHE_DIR=str(tmp_path), fresh=False)
-    assert done.returncode == 0, done.stderr
+    done = run_cli(["-c", DISA], TRITON_CACHE_DIR=str(tmp_path), fresh=False).ok()
     assert done.stdout.split()[-2:] == ["1", "1"], done.stdout

@@ -192,8 +192,7 @@ for inputs in ((far.copy_(q), k, v, s), (q, k, far.copy_(v), s)):
 def test_tokens_more_than_2_to_the_31_elements_apart(run_cli, device):
     """As where sentences are the second dimension; in a process, since 32 bits lead anywhere."""
     interpreted = "0" if device.type == "cuda" else "1"
-    done = run_cli(["-c", FAR_APART, device.type], TRITON_INTERPRET=interpreted)
-    assert done.returncode == 0, done.stderr
+    run_cli(["-c", FAR_APART, device.type], TRITON_INTERPRET=interpreted).ok()
 
 
 @pytest.mark.parametrize("dropout_p", [0.0, 0.3])

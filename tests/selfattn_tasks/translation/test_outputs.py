@@ -75,8 +75,7 @@ def test_the_script_scores_and_saves(tmp_path, run_cli):
     references = tmp_path / "ref"
     references.write_text("ein Hund läuft weit\nja\nDrei Katzen sitzen hier\n", encoding="utf-8")
     command = ["scripts/score_translation.py", write(tmp_path, GENERATED), "--ref", references]
-    done = run_cli([*command, "--lowercase", "--save", tmp_path / "hyp"])
-    assert done.returncode == 0, done.stderr
+    done = run_cli([*command, "--lowercase", "--save", tmp_path / "hyp"]).ok()
     assert done.stdout.startswith("BLEU ") and "case:lc" in done.stdout
     hypotheses = (tmp_path / "hyp").read_text(encoding="utf-8").splitlines()
     assert hypotheses[0] == "ein Hund läuft weit"
