@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from fairseq.logging import metrics
 from torch import Tensor
 
-from selfattn_tasks.metric import Counts, percent
 from selfattn_tasks.srl import Sentence
 from selfattn_tasks.srl.decode import decode
-from selfattn_tasks.srl.metrics import counts_of, f1_scores, perfect_scores
+from selfattn_tasks.srl.metrics import counts_of
 from selfattn_tasks.srl.propositions import unlabelled
-from selfattn_tasks.srl.scorer import count_predicates, score
+from selfattn_tasks.srl.scorer import Counts, count_predicates, score
 from selfattn_tasks.srl.tagger.predicates import PREDICATE, places
 from selfattn_tasks.srl.tagger.state import TaggerState
 from selfattn_tasks.srl.tags import proposition_of
 
-# Where the log keeps the columns of metrics.f1_scores; fairseq hides names that begin with _.
+# Where the log keeps the columns of metrics.counts_of; fairseq hides names that begin with _.
 _ARGUMENTS = ("_srl_correct", "_srl_excess", "_srl_missed", "_srl_perfect", "_srl_propositions")
 _PREDICATES = ("_predicates_correct", "_predicates_excess", "_predicates_missed")
 
@@ -79,29 +77,28 @@ def _arguments(
     return counts_of(score(gold, predicted))
 
 
-# By the sums of the counts over a validation.
-_PREDICATE_FIGURES: dict[str, Callable[[Counts], Counts]] = {
-    "precision": lambda sums: percent(sums[0], sums[0] + sums[1]),
-    "recall": lambda sums: percent(sums[0], sums[0] + sums[2]),
-    "f1": f1_scores,
-}
-_FIGURES = {**_PREDICATE_FIGURES, "perfect_props": perfect_scores}
+_FIGURES = ("precision", "recall", "f1")
 
 
 def log(logging_outputs: Sequence[dict[str, Any]]) -> None:
     """Log the scores of a validation whose counts are in ``logging_outputs``, if they are."""
     for names, prefix, figures in (
-        (_ARGUMENTS, "", _FIGURES),
-        (_PREDICATES, "predicate_", _PREDICATE_FIGURES),
+        (_ARGUMENTS, "", (*_FIGURES, "perfect_props")),
+        (_PREDICATES, "predicate_", _FIGURES),
     ):
         if not any(names[0] in output for output in logging_outputs):
             continue
         for name in names:
             total = sum(output.get(name, 0) for output in logging_outputs)
             metrics.log_scalar(name, float(total))
-        for name, figure in figures.items():
-            metrics.log_derived(prefix + name, partial(_figure, figure, names))
+        for figure in figures:
+            metrics.log_derived(prefix + figure, partial(_figure, figure, names))
 
 
-def _figure(figure: Callable[[Counts], Counts], names: Sequence[str], meters: Any) -> float:
-    return round(float(figure(np.array([meters[name].sum for name in names]))), 2)
+def _figure(figure: str, names: Sequence[str], meters: Any) -> float:
+    """In percent, by the sums of the counts over a validation."""
+    correct, excess, missed, *whole = (meters[name].sum for name in names)
+    if figure != "perfect_props":
+        return round(float(getattr(Counts(correct, excess, missed), figure)), 2)
+    perfect, propositions = whole
+    return round(100 * perfect / propositions, 2) if propositions else 0.0
