@@ -2,12 +2,14 @@
 
 import json
 import re
+from argparse import Namespace
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import torch
+from fairseq import options
 
 from selfattn_tasks import checkpoints
 from tests.conftest import free_port
@@ -36,6 +38,12 @@ BLEU = [
     *"--eval-bleu --eval-bleu-remove-bpe sentencepiece --eval-bleu-print-samples".split(),
     *("--eval-bleu-args", '{"beam": 1, "max_len_b": 10}'),
 ]
+
+
+def parsed(*words: str | Path, command: str = "training") -> Namespace:
+    """The flags of one of fairseq's commands, as its parser of that name takes them."""
+    parser = getattr(options, f"get_{command}_parser")()
+    return options.parse_args_and_arch(parser, [*map(str, words)])
 
 
 def logged(lines: Iterable[str], kind: str) -> list[dict[str, str]]:

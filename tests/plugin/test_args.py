@@ -12,6 +12,7 @@ from plugin import args as plugin_args
 from selfattn.config import CONFIGS, FastDiSAConfig, MTSAConfig, MultiHeadConfig
 from selfattn.config.base import is_constant
 from selfattn.errors import UserError
+from tests.plugin.helpers import parsed
 
 
 def parse(*flags):
@@ -138,12 +139,10 @@ def test_argparse_refuses_what_is_no_value_at_all(flags, capsys):
 
 
 def test_flags_that_a_language_model_would_not_read_are_refused(capsys):
-    from fairseq import options
-
     ignored = "--word-embeddings v.txt --pool max --head-hidden-size 7 --highway"
-    words = ["data", *f"--task masked_lm --arch sentence_lm --hidden-size 9 {ignored}".split()]
+    flags = f"--task masked_lm --arch sentence_lm --hidden-size 9 {ignored}"
     with pytest.raises(SystemExit):
-        options.parse_args_and_arch(options.get_training_parser(), words)
+        parsed("data", *flags.split())
     assert f"unrecognized arguments: {ignored}\n" in capsys.readouterr().err
 
 

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fairseq import options
 
 from plugin.block_length import resolve_block_length
 from plugin.tasks._shared import is_training
 from selfattn.errors import UserError
 from selfattn_tasks import checkpoints
+from tests.plugin.helpers import parsed
 
 ARCH = ("--arch", "transformer_biblosa_tiny")
 
@@ -126,15 +126,13 @@ def test_what_is_missing_is_said_with_the_flag(changed, source, missing, tmp_pat
 
 @pytest.mark.parametrize(("text", "value"), [("auto", 0), ("0", 0), ("12", 12)])
 def test_values_of_the_flag(text, value):
-    parser = options.get_training_parser()
-    args = options.parse_args_and_arch(parser, ["data", *ARCH, "--biblosa-block-length", text])
+    args = parsed("data", *ARCH, "--biblosa-block-length", text)
     assert args.biblosa_block_length == value
 
 
 def test_a_value_that_is_none(capsys):
-    parser = options.get_training_parser()
     with pytest.raises(SystemExit):
-        options.parse_args_and_arch(parser, ["data", *ARCH, "--biblosa-block-length", "cube"])
+        parsed("data", *ARCH, "--biblosa-block-length", "cube")
     assert (
         "'cube' is not a block length; give a number of tokens, or auto" in capsys.readouterr().err
     )

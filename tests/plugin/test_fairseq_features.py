@@ -5,12 +5,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from fairseq import checkpoint_utils, options
+from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 import plugin  # noqa: F401 - registers the models
 from selfattn.errors import UserError
+from tests.plugin.helpers import parsed
 
 SMALL = """
     --encoder-layers 2 --decoder-layers 1 --encoder-embed-dim 16 --decoder-embed-dim 16
@@ -30,9 +31,7 @@ def dictionary(size: int) -> Dictionary:
 
 def build(*flags: str, arch: str = "transformer_mtsa_tiny", entries: int = 20, seed: int = 1):
     """A model as fairseq-train builds it from its flags."""
-    parser = options.get_training_parser()
-    given = ["data", "--arch", arch, "--cpu", "--max-tokens", "100", *flags]
-    args = options.parse_args_and_arch(parser, given)
+    args = parsed("data", "--arch", arch, "--cpu", "--max-tokens", "100", *flags)
     words = dictionary(entries)
     task = SimpleNamespace(source_dictionary=words, target_dictionary=words, datasets={})
     lengths = SimpleNamespace(sizes=np.array([7, 5, 2]))  # of the training data

@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from fairseq import options
 
 import plugin  # noqa: F401 - mends fairseq
 from selfattn.errors import UserError
+from tests.plugin.helpers import parsed
 
 CASES = {
     "odd heads": (
@@ -115,17 +115,15 @@ PARSED = {
 @pytest.mark.parametrize("case", PARSED)
 def test_wrong_flags_are_refused_before_anything_is_read(case):
     flags, message = PARSED[case]
-    words = ["data", "--arch", "transformer_mtsa_tiny", *flags]
     with pytest.raises(UserError, match=re.escape(message)):
-        options.parse_args_and_arch(options.get_training_parser(), words)
+        parsed("data", "--arch", "transformer_mtsa_tiny", *flags)
 
 
 @pytest.mark.parametrize("task", ["translation", "srl_tagging"])
 def test_data_of_another_task_is_named(task, tmp_path):
     (tmp_path / "meta.json").touch()
-    words = [str(tmp_path), "--task", task, "--arch", "transformer_mtsa_tiny"]
     with pytest.raises(UserError, match=f"is data for --task sentences, not for --task {task}$"):
-        options.parse_args_and_arch(options.get_training_parser(), words)
+        parsed(tmp_path, "--task", task, "--arch", "transformer_mtsa_tiny")
 
 
 @pytest.mark.parametrize(
@@ -137,19 +135,16 @@ def test_data_of_another_task_is_named(task, tmp_path):
     ],
 )
 def test_overrides_that_change_nothing_are_refused(overrides, message):
-    words = ["data", "--path", "x.pt", "--model-overrides"]
-    options.parse_args_and_arch(options.get_generation_parser(), [*words, "{'mtsa_masks': 'none'}"])
+    words = ("data", "--path", "x.pt", "--model-overrides")
+    parsed(*words, "{'mtsa_masks': 'none'}", command="generation")
     with pytest.raises(UserError, match=message):
-        options.parse_args_and_arch(options.get_generation_parser(), [*words, overrides])
+        parsed(*words, overrides, command="generation")
 
 
-@pytest.mark.parametrize(
-    ("make", "flag"),
-    [(options.get_training_parser, "--arch"), (options.get_generation_parser, "--path")],
-)
-def test_a_model_is_named(make, flag):
+@pytest.mark.parametrize(("command", "flag"), [("training", "--arch"), ("generation", "--path")])
+def test_a_model_is_named(command, flag):
     with pytest.raises(UserError, match=f"^{flag} is missing; give "):
-        options.parse_args_and_arch(make(), ["data"])
+        parsed("data", command=command)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -180,9 +175,8 @@ def test_what_fairseq_has_no_default_for_is_named(flags, message, toy_data, run_
 
 @pytest.mark.parametrize(("flags", "tokens"), [("", 12000), ("--batch-size 2", None)])
 def test_validation_limits_tokens_only_without_a_batch_size(flags, tokens):
-    words = ["data", "--path", "x.pt", *flags.split()]
-    parsed = options.parse_args_and_arch(options.get_validation_parser(), words)
-    assert (parsed.max_tokens, parsed.task) == (tokens, "translation")
+    found = parsed("data", "--path", "x.pt", *flags.split(), command="validation")
+    assert (found.max_tokens, found.task) == (tokens, "translation")
 
 
 def test_help_needs_no_architecture(run_module):

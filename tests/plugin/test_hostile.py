@@ -15,7 +15,7 @@ from pathlib import Path
 import fairseq_cli.hydra_train
 import pytest
 import torch
-from fairseq import checkpoint_utils, options, utils
+from fairseq import checkpoint_utils, utils
 from fairseq.data import FastaDataset, indexed_dataset
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.logging.meters import MetersDict
@@ -30,6 +30,7 @@ from selfattn_experiments import averaging
 from selfattn_tasks import checkpoints
 from selfattn_tasks.sentences.model.predictor import Predictor as SentencePredictor
 from selfattn_tasks.srl.tagger.predictor import Predictor
+from tests.plugin.helpers import parsed
 from wmt14.runs import describe
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "checkpoint_v0_1"
@@ -81,8 +82,7 @@ def command(monkeypatch, toy_data):
 
 def hydra_train(run, path):
     """What fairseq-hydra-train does once Hydra has read its configuration."""
-    words = [*map(str, run.training), "--restore-file", str(path)]
-    args = options.parse_args_and_arch(options.get_training_parser(), words)
+    args = parsed(*run.training, "--restore-file", path)
     fairseq_cli.hydra_train._hydra_main(convert_namespace_to_omegaconf(args))
 
 

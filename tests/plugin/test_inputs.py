@@ -4,12 +4,12 @@ import shutil
 
 import pytest
 import torch
-from fairseq import options, tasks
+from fairseq import tasks
 from fairseq.sequence_generator import SequenceGenerator
 
 import plugin  # noqa: F401 - mends fairseq
 from selfattn.errors import UserError
-from tests.plugin.helpers import sentence
+from tests.plugin.helpers import parsed, sentence
 from tests.plugin.test_fairseq_features import build, dictionary
 
 INTERACTIVE = ["--user-dir", "plugin", "--cpu", "--source-lang", "src", "--target-lang", "tgt"]
@@ -114,17 +114,12 @@ def test_missing_data(missing, toy_data, toy_train, tmp_path):
     assert expected in line and str(data) in line
 
 
-def parsed(parser, *flags):
-    return options.parse_args_and_arch(parser, ["data", *flags])
-
-
 @pytest.mark.parametrize("flag", ["--remove-bpe", "--post-process"])
 @pytest.mark.parametrize("command", ["generation", "interactive_generation"])
 @pytest.mark.parametrize("bpe", ["characters", "subword_nmt"])
 def test_text_is_not_joined_in_two_ways(flag, command, bpe):
     def flags(scheme):
-        parser = getattr(options, f"get_{command}_parser")()
-        return parsed(parser, "--path", "x.pt", "--bpe", bpe, flag, scheme)
+        return parsed("data", "--path", "x.pt", "--bpe", bpe, flag, scheme, command=command)
 
     with pytest.raises(UserError) as raised:
         flags("sentencepiece")
@@ -134,7 +129,7 @@ def test_text_is_not_joined_in_two_ways(flag, command, bpe):
 
 def test_an_unknown_scheme_is_refused_before_anything_is_translated():
     with pytest.raises(UserError, match="--remove-bpe is 'spm', but must be one of sentencepiece"):
-        parsed(options.get_generation_parser(), "--path", "x.pt", "--remove-bpe", "spm")
+        parsed("data", "--path", "x.pt", "--remove-bpe", "spm", command="generation")
 
 
 @pytest.mark.parametrize(
@@ -153,9 +148,7 @@ def test_bleu_of_pieces_or_without_blanks(words, flags, warned, tmp_path, caplog
         (tmp_path / f"dict.{language}.txt").write_text("".join(f"{word} 1\n" for word in words))
     languages = ("--source-lang", "src", "--target-lang", "tgt")
     arch = ("--arch", "transformer_tiny", "--eval-bleu", *flags.split())
-    parser = options.get_training_parser()
-    args = options.parse_args_and_arch(parser, [str(tmp_path), *languages, *arch])
-    tasks.setup_task(args)
+    tasks.setup_task(parsed(tmp_path, *languages, *arch))
     assert ("WRONG BLEU AHEAD" in caplog.text) is (warned is not None)
     assert warned is None or warned in caplog.text
 
@@ -165,7 +158,6 @@ def test_an_unknown_scheme_is_refused_before_the_training(tmp_path):
         (tmp_path / f"dict.{language}.txt").write_text("ein 1\n")
     flags = ("--source-lang", "src", "--target-lang", "tgt", "--arch", "transformer_tiny")
     bleu = ("--eval-bleu", "--eval-bleu-remove-bpe", "spm")
-    parser = options.get_training_parser()
-    args = options.parse_args_and_arch(parser, [str(tmp_path), *flags, *bleu])
+    args = parsed(tmp_path, *flags, *bleu)
     with pytest.raises(UserError, match="--eval-bleu-remove-bpe is 'spm', but must be one of"):
         tasks.setup_task(args)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from fairseq import options
 from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
 from omegaconf import OmegaConf
 
@@ -16,7 +15,7 @@ from selfattn_tasks import checkpoints
 from selfattn_tasks.srl.formats import conll
 from selfattn_tasks.srl.tagger.predictor import Predictor
 from selfattn_tasks.srl.tagger.sublayer import BASELINES
-from tests.plugin.helpers import logged
+from tests.plugin.helpers import logged, parsed
 from tests.plugin.srl_corpus import prepared
 from tests.plugin.test_distributed import MORE, check_same, two_processes
 from tests.plugin.test_fairseq_features import build
@@ -41,8 +40,7 @@ TAGGER = """
 @functools.cache
 def resolved(arch: str):
     """The arguments that an architecture's function leaves, from none."""
-    parser = options.get_training_parser()
-    return options.parse_args_and_arch(parser, ["data", "--arch", arch, "--cpu"])
+    return parsed("data", "--arch", arch, "--cpu")
 
 
 @pytest.mark.parametrize("end", SIZES)
@@ -89,17 +87,16 @@ def test_the_baselines_of_table_4(baseline):
 
 
 def test_a_baseline_has_no_switches():
-    flags = ["data", "--arch", "deepatt", "--encoder-attention", "cnn", "--mtsa-masks", "none"]
+    flags = ("--arch", "deepatt", "--encoder-attention", "cnn", "--mtsa-masks", "none")
     with pytest.raises(UserError, match="--mtsa-masks none is a switch of .* mtsa, not of cnn"):
-        options.parse_args_and_arch(options.get_training_parser(), flags)
+        parsed("data", *flags)
 
 
 @pytest.mark.parametrize("model", ["transformer", "deepatt"])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_help(model, mechanism, capsys):
-    parser = options.get_training_parser()
     with pytest.raises(SystemExit) as done:
-        options.parse_args_and_arch(parser, ["--arch", f"{model}_{mechanism}", "--help"])
+        parsed("--arch", f"{model}_{mechanism}", "--help")
     assert done.value.code == 0
     assert f"--{mechanism.replace('_', '-')}-preset" in capsys.readouterr().out
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from fairseq import options, tasks
+from fairseq import tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.logging import metrics
 from fairseq.models import ARCH_CONFIG_REGISTRY
@@ -23,6 +23,7 @@ from selfattn.errors import UserError
 from selfattn_tasks.sentences.model.predictor import Predictor
 from selfattn_tasks.sentences.model.state import KEY, PREFIX, SentenceState
 from selfattn_tasks.sentences.record import Example
+from tests.plugin.helpers import parsed
 
 LABELS = {"classification": ["x", "y"], "nli": ["contradiction", "neutral", "entailment"]}
 TARGETS = {"classification": ["x", "y"], "nli": ["neutral", "entailment"], "selection": [1, 0],
@@ -58,8 +59,7 @@ def built(data, *more):
              "--batch-size", "4", "--dropout", "0", *more]  # fmt: skip
     if not {"--embed-dim", "--arch"} & set(more):
         words += ["--embed-dim", "6"]
-    args = options.parse_args_and_arch(options.get_training_parser(), words)
-    cfg = convert_namespace_to_omegaconf(args)
+    cfg = convert_namespace_to_omegaconf(parsed(*words))
     task = tasks.setup_task(cfg.task)
     torch.manual_seed(1)
     model, criterion = task.build_model(cfg.model), task.build_criterion(cfg.criterion)

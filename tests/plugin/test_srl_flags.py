@@ -5,14 +5,13 @@ import shutil
 
 import pytest
 import torch
-from fairseq import options
 
 from plugin.criterions.bio_tagging import IGNORED
 from selfattn.errors import UserError
 from selfattn_tasks.srl.chain import log_likelihood
 from selfattn_tasks.srl.decode import bio_constraints
 from selfattn_tasks.srl.prepare import prepare
-from tests.plugin.helpers import sentence
+from tests.plugin.helpers import parsed, sentence
 from tests.plugin.srl_corpus import prepared
 from tests.selfattn_tasks.srl.writers import write_encoder
 
@@ -35,13 +34,12 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def build(data):
     """A function that does what fairseq-train does before the first update; returns the model."""
-    from fairseq import options, tasks
+    from fairseq import tasks
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
     def run(*flags, folder=data):
         words = [str(folder), *FLAGS, *(flag.replace("DATA", str(data)) for flag in flags)]
-        parser = options.get_training_parser()
-        cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, words))
+        cfg = convert_namespace_to_omegaconf(parsed(*words))
         run.task = task = tasks.setup_task(cfg.task)
         model = task.build_model(cfg.model)
         run.criterion = task.build_criterion(cfg.criterion)
@@ -95,8 +93,7 @@ def test_training(build, flags, expected):
 
 def test_the_criterion_may_be_left_out(data):
     words = [flag for flag in FLAGS if flag not in ("--criterion", "bio_tagging")]
-    parsed = options.parse_args_and_arch(options.get_training_parser(), [str(data), *words])
-    assert parsed.criterion == "bio_tagging"
+    assert parsed(data, *words).criterion == "bio_tagging"
 
 
 def test_labels_that_the_dictionary_lacks(build, data, tmp_path):
