@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("fairseq")
 
+import plugin  # noqa: E402, F401 - mends fairseq, and registers all that it has
 from tests.conftest import Done  # noqa: E402
 from tests.plugin.helpers import BLEU, FLAGS, MORE  # noqa: E402
 

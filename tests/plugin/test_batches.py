@@ -7,7 +7,6 @@ from fairseq.data import FairseqDataset, data_utils
 from fairseq.modules import FairseqDropout
 from fairseq.tasks import FairseqTask
 
-import plugin  # noqa: F401 - the repairs
 from benchmarks import fairseq_update
 from benchmarks.method import Setup
 

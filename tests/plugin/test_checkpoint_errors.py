@@ -10,7 +10,6 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-import plugin  # noqa: F401 - the repairs
 from plugin.compat import vocabulary
 from selfattn.errors import UserError
 from selfattn_tasks import checkpoints

@@ -11,7 +11,6 @@ from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema.ema import EMA
 from fairseq.optim.adam import FairseqAdam
 
-import plugin  # noqa: F401 - the repairs
 from plugin.compat import runtime
 from selfattn.layers import build_attention
 

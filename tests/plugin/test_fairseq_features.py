@@ -9,7 +9,6 @@ from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-import plugin  # noqa: F401 - registers the models
 from selfattn.errors import UserError
 from tests.plugin.helpers import parsed
 

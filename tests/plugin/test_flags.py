@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-import plugin  # noqa: F401 - mends fairseq
 from selfattn.errors import UserError
 from tests.plugin.helpers import parsed
 

@@ -7,7 +7,6 @@ import numpy
 import pytest
 import torch
 
-import plugin  # noqa: F401 - the repairs, and the models
 from plugin.models.transformer import AttentionTransformerModel
 from selfattn_tasks import checkpoints
 

@@ -21,7 +21,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.logging.meters import MetersDict
 from fairseq.models.transformer import TransformerModel
 
-import plugin  # noqa: F401 - the repairs
+import plugin
 from plugin.compat.literals import literal
 from plugin.looking import load, look
 from plugin.models.transformer import AttentionTransformerModel

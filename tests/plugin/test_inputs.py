@@ -7,7 +7,6 @@ import torch
 from fairseq import tasks
 from fairseq.sequence_generator import SequenceGenerator
 
-import plugin  # noqa: F401 - mends fairseq
 from selfattn.errors import UserError
 from tests.plugin.helpers import parsed, sentence
 from tests.plugin.test_fairseq_features import build, dictionary

@@ -8,7 +8,6 @@ import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
 from omegaconf import OmegaConf
 
-import plugin  # noqa: F401 - registers the models
 from selfattn.config import CONFIGS
 from selfattn.errors import UserError
 from selfattn_tasks import checkpoints

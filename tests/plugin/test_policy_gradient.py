@@ -9,7 +9,6 @@ import pytest
 import torch
 from fairseq.logging import metrics
 
-import plugin  # noqa: F401 - registers everything
 from plugin.criterions.policy_gradient import PolicyGradientConfig, PolicyGradientCriterion
 from plugin.modules.policy_phases import PolicyPhases
 from selfattn.errors import UserError

@@ -14,7 +14,6 @@ from fairseq.dataclass.configs import CheckpointConfig
 from fairseq.trainer import Trainer
 from fairseq_cli import train as fairseq_train
 
-import plugin  # noqa: F401
 from plugin.compat.patience import KEY
 from selfattn_tasks import checkpoints
 from tests.conftest import ROOT

@@ -15,7 +15,6 @@ from fairseq.logging import metrics
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.trainer import Trainer
 
-import plugin  # noqa: F401 - registers everything
 from plugin.criterions.policy_gradient import _mean
 from plugin.criterions.sentences import l2
 from plugin.models.sentence_lm import SentenceLanguageModel

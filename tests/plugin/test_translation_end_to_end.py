@@ -6,7 +6,6 @@ import shutil
 import pytest
 from fairseq import checkpoint_utils
 
-import plugin  # noqa: F401 - registers the model
 from selfattn.config import MTSAConfig
 from selfattn.errors import UserError
 from selfattn_tasks.translation import parts
