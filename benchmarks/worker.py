@@ -30,7 +30,7 @@ def main() -> int:
     # Results go to the real stdout; whatever a library prints must not stand between them.
     results = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    plan, kind, name = pickle.load(sys.stdin.buffer)  # noqa: S301, from the process above this one
+    plan, kind, name = pickle.load(sys.stdin.buffer)  # from the process above this one
     torch.set_num_threads(plan.threads)
     if plan.memory_limit is not None:
         import resource  # not on Windows

@@ -17,7 +17,7 @@ class SelfattnForMaskedLM(SelfattnWithHead):
         config: sizes and switches.
     """
 
-    _tied_weights_keys = {"lm_head.weight": "encoder.embeddings.tokens.weight"}  # noqa: RUF012
+    _tied_weights_keys = {"lm_head.weight": "encoder.embeddings.tokens.weight"}
     output = MaskedLMOutput
     loss_type = "ForMaskedLM"
 

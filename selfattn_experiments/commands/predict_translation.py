@@ -36,7 +36,7 @@ def take_over(args: argparse.Namespace) -> None:
     def lines() -> Iterator[str]:
         nonlocal count
         with shown("translating", len(given) if given else None, "lines") as progress:
-            for count, said in enumerate(translator.stream(given or read), start=1):  # noqa: B007
+            for count, said in enumerate(translator.stream(given or read), start=1):
                 progress.to(count)
                 yield f"{said}\n"
 

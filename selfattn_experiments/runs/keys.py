@@ -47,7 +47,7 @@ def load(path: Path) -> dict[str, Any]:
             return node
 
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), Loader)  # noqa: S506
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader)
     except OSError as error:
         raise UserError(f"the grid file {path} cannot be read: {error.strerror}") from None
     except UserError:

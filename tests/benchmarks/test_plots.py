@@ -10,7 +10,7 @@ from selfattn.errors import UserError
 
 pytest.importorskip("matplotlib")
 
-from benchmarks.plots import draw  # noqa: E402
+from benchmarks.plots import draw
 
 ROW = Row(
     level="layer", mode="training", device="cpu", dtype="float32", threads=1, padding="none",

@@ -9,9 +9,9 @@ import torch
 pytest.importorskip("transformers")
 pytest.importorskip("sentencepiece")
 
-from safetensors.torch import load_file  # noqa: E402
+from safetensors.torch import load_file
 
-from tests.conftest import ROOT  # noqa: E402
+from tests.conftest import ROOT
 
 SCRIPT = ROOT / "examples/multi30k_en_de/train_hf.py"
 

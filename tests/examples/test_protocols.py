@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("yaml")
 
-from selfattn.errors import UserError  # noqa: E402
-from selfattn_experiments.runs.flags import parse  # noqa: E402
-from selfattn_experiments.runs.keys import load  # noqa: E402
+from selfattn.errors import UserError
+from selfattn_experiments.runs.flags import parse
+from selfattn_experiments.runs.keys import load
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 # What tuning may choose for a system; everything else is its attention, or the same for all.

@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("fairseq")
 
-import plugin  # noqa: E402, F401 - mends fairseq, and registers all that it has
-from tests.conftest import Done  # noqa: E402
-from tests.plugin.helpers import BLEU, FLAGS, MORE  # noqa: E402
+import plugin  # noqa: F401 - mends fairseq, and registers all that it has
+from tests.conftest import Done
+from tests.plugin.helpers import BLEU, FLAGS, MORE
 
 SIZES = {"train": 200, "valid": 20, "test": 20}
 
@@ -22,7 +22,7 @@ TINY = """
     --encoder-ffn-embed-dim 32 --decoder-ffn-embed-dim 32
     --encoder-attention-heads 2 --decoder-attention-heads 2
     --optimizer adam --lr 0.003 --criterion cross_entropy --max-tokens 400
-""".split()  # noqa: SIM905 - a command line reads better than a list
+""".split()
 
 Run = Callable[..., Done]
 

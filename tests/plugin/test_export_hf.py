@@ -12,19 +12,19 @@ import torch
 
 pytest.importorskip("transformers")
 
-import safetensors.torch  # noqa: E402
+import safetensors.torch
 
-from selfattn.errors import UserError  # noqa: E402
-from selfattn.hf import SelfattnConfig, SelfattnForConditionalGeneration  # noqa: E402
-from selfattn_experiments.commands.show import find  # noqa: E402
-from selfattn_experiments.commands.verbs import VERBS  # noqa: E402
-from selfattn_tasks import checkpoints  # noqa: E402
-from selfattn_tasks.hf import pieces, translation  # noqa: E402
-from selfattn_tasks.hf.names import config_of  # noqa: E402
-from selfattn_tasks.hf.translator import Translator  # noqa: E402
-from selfattn_tasks.text import clean_line  # noqa: E402
-from selfattn_tasks.translation import vocabulary  # noqa: E402
-from tests.conftest import run_verb  # noqa: E402
+from selfattn.errors import UserError
+from selfattn.hf import SelfattnConfig, SelfattnForConditionalGeneration
+from selfattn_experiments.commands.show import find
+from selfattn_experiments.commands.verbs import VERBS
+from selfattn_tasks import checkpoints
+from selfattn_tasks.hf import pieces, translation
+from selfattn_tasks.hf.names import config_of
+from selfattn_tasks.hf.translator import Translator
+from selfattn_tasks.text import clean_line
+from selfattn_tasks.translation import vocabulary
+from tests.conftest import run_verb
 
 LIMIT = 10
 # Six rare words, one of characters without a piece, odd spaces, and nothing.

@@ -9,13 +9,13 @@ import torch
 
 pytest.importorskip("matplotlib")
 
-from fairseq.modules import MultiheadAttention  # noqa: E402
+from fairseq.modules import MultiheadAttention
 
-from benchmarks.testing import assert_close  # noqa: E402
-from plugin import looking  # noqa: E402
-from plugin.looking import inspect_fairseq_multihead, load, look  # noqa: E402
-from selfattn.errors import UserError  # noqa: E402
-from selfattn.layers.base import split_heads  # noqa: E402
+from benchmarks.testing import assert_close
+from plugin import looking
+from plugin.looking import inspect_fairseq_multihead, load, look
+from selfattn.errors import UserError
+from selfattn.layers.base import split_heads
 
 
 @pytest.mark.parametrize("name", ["mtsa", "multihead"])

@@ -13,14 +13,16 @@ from pathlib import Path
 
 import pytest
 
-for module in ("sentencepiece", "sacrebleu", "yaml"):
-    pytest.importorskip(module)
-pytestmark = [pytest.mark.fairseq, pytest.mark.slow]
+pytest.importorskip("sentencepiece")
+pytest.importorskip("sacrebleu")
+pytest.importorskip("yaml")
 
-from selfattn_experiments.runs.execution.lock import locked  # noqa: E402
-from selfattn_tasks.srl.formats import conll  # noqa: E402
-from tests.plugin.conftest import write_corpus  # noqa: E402
-from tests.plugin.srl_corpus import sentences  # noqa: E402
+from selfattn_experiments.runs.execution.lock import locked
+from selfattn_tasks.srl.formats import conll
+from tests.plugin.conftest import write_corpus
+from tests.plugin.srl_corpus import sentences
+
+pytestmark = [pytest.mark.fairseq, pytest.mark.slow]
 
 # An epoch has 5 updates, so most checkpoints of every 4th update lie inside of an epoch.
 GRID = """

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("scipy")
 pytest.importorskip("matplotlib")
 
-from selfattn_experiments.compare.simulation import WORLDS  # noqa: E402
+from selfattn_experiments.compare.simulation import WORLDS
 
 
 @pytest.fixture

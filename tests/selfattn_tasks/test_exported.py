@@ -15,21 +15,21 @@ import pytest
 import torch
 from torch import nn
 
+from selfattn.config import CONFIGS
+from selfattn.errors import UserError
+from selfattn.layers import build_attention
+from selfattn_tasks import saved
+from selfattn_tasks.exported import graphs, networks
+from selfattn_tasks.sentences.model import state as sentences
+from selfattn_tasks.sentences.model.network import SentenceModel, SentenceModelConfig
+from selfattn_tasks.srl.tagger import state as srl
+from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig
+from selfattn_tasks.words.vocabulary import Vocabulary
+from tests.conftest import run_verb
+
 pytest.importorskip("onnx")
 pytest.importorskip("onnxscript")
 runtime = pytest.importorskip("onnxruntime")
-
-from selfattn.config import CONFIGS  # noqa: E402
-from selfattn.errors import UserError  # noqa: E402
-from selfattn.layers import build_attention  # noqa: E402
-from selfattn_tasks import saved  # noqa: E402
-from selfattn_tasks.exported import graphs, networks  # noqa: E402
-from selfattn_tasks.sentences.model import state as sentences  # noqa: E402
-from selfattn_tasks.sentences.model.network import SentenceModel, SentenceModelConfig  # noqa: E402
-from selfattn_tasks.srl.tagger import state as srl  # noqa: E402
-from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig  # noqa: E402
-from selfattn_tasks.words.vocabulary import Vocabulary  # noqa: E402
-from tests.conftest import run_verb  # noqa: E402
 
 WIDTH, LENGTHS = 8, (1, 2, 3, 7, 64, 100, 511, 512)
 LAYERS = {

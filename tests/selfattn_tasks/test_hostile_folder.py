@@ -9,18 +9,18 @@ import torch
 
 pytest.importorskip("transformers")
 
-from safetensors.torch import load_file, save_file  # noqa: E402
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer  # noqa: E402
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from selfattn.errors import UserError  # noqa: E402
-from selfattn.hf import (  # noqa: E402
+from selfattn.errors import UserError
+from selfattn.hf import (
     SelfattnConfig,
     SelfattnForConditionalGeneration,
     SelfattnTokenizer,
 )
-from selfattn_tasks import checkpoints, model_folder  # noqa: E402
-from selfattn_tasks.hf.pieces import SPECIAL, build_tokenizer  # noqa: E402
-from selfattn_tasks.hf.translation import read_folder, to_fairseq  # noqa: E402
+from selfattn_tasks import checkpoints, model_folder
+from selfattn_tasks.hf.pieces import SPECIAL, build_tokenizer
+from selfattn_tasks.hf.translation import read_folder, to_fairseq
 
 
 class Payload:

@@ -11,29 +11,29 @@ import torch
 
 pytest.importorskip("transformers")
 
-from transformers import (  # noqa: E402
+from transformers import (
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     Trainer,
     TrainingArguments,
 )
 
-import selfattn_tasks.hf  # noqa: E402, F401
-from selfattn.errors import UserError  # noqa: E402
-from selfattn_tasks import checkpoints, saved  # noqa: E402
-from selfattn_tasks.hf.translator import Translator  # noqa: E402
-from selfattn_tasks.sentences.model.network import SentenceModel, SentenceModelConfig, pad  # noqa: E402
-from selfattn_tasks.sentences.model.predictor import Predictor as SentencePredictor  # noqa: E402
-from selfattn_tasks.sentences.model.state import KEY as SENTENCES  # noqa: E402
-from selfattn_tasks.sentences.model.state import SentenceState  # noqa: E402
-from selfattn_tasks.sentences.record import NLI_LABELS, Example, Kind  # noqa: E402
-from selfattn_tasks.srl import SRL  # noqa: E402
-from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig, network_input  # noqa: E402
-from selfattn_tasks.srl.tagger.predictor import Query  # noqa: E402
-from selfattn_tasks.srl.tagger.state import KEY, TaggerState  # noqa: E402
-from selfattn_tasks.srl.tagger.sublayer import SUBLAYERS  # noqa: E402
-from selfattn_tasks.words.vocabulary import Vocabulary  # noqa: E402
-from tests.conftest import run_verb  # noqa: E402
+import selfattn_tasks.hf  # noqa: F401
+from selfattn.errors import UserError
+from selfattn_tasks import checkpoints, saved
+from selfattn_tasks.hf.translator import Translator
+from selfattn_tasks.sentences.model.network import SentenceModel, SentenceModelConfig, pad
+from selfattn_tasks.sentences.model.predictor import Predictor as SentencePredictor
+from selfattn_tasks.sentences.model.state import KEY as SENTENCES
+from selfattn_tasks.sentences.model.state import SentenceState
+from selfattn_tasks.sentences.record import NLI_LABELS, Example, Kind
+from selfattn_tasks.srl import SRL
+from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig, network_input
+from selfattn_tasks.srl.tagger.predictor import Query
+from selfattn_tasks.srl.tagger.state import KEY, TaggerState
+from selfattn_tasks.srl.tagger.sublayer import SUBLAYERS
+from selfattn_tasks.words.vocabulary import Vocabulary
+from tests.conftest import run_verb
 
 WORDS = ("the", "old", "cat", "chased", "a", "mouse", ".")
 ROLES = Vocabulary(WORDS, ("O", "B-V", "B-A0", "I-A0"), ("goat", "tulip", "kite"), "acehot")

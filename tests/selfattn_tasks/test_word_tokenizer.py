@@ -6,14 +6,14 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from transformers import AutoModelForTokenClassification, AutoTokenizer, pipeline  # noqa: E402
+from transformers import AutoModelForTokenClassification, AutoTokenizer, pipeline
 
-from selfattn.errors import UserError  # noqa: E402
-from selfattn_tasks.hf import WordTokenizer  # noqa: E402
-from selfattn_tasks.sentences.model.predictor import Predictor  # noqa: E402
-from selfattn_tasks.sentences.record import Example, Kind  # noqa: E402
-from selfattn_tasks.words.vocabulary import FIRST_WORD, Vocabulary  # noqa: E402
-from tests.selfattn_tasks.test_model_folder import export, sentences, tagger  # noqa: E402
+from selfattn.errors import UserError
+from selfattn_tasks.hf import WordTokenizer
+from selfattn_tasks.sentences.model.predictor import Predictor
+from selfattn_tasks.sentences.record import Example, Kind
+from selfattn_tasks.words.vocabulary import FIRST_WORD, Vocabulary
+from tests.selfattn_tasks.test_model_folder import export, sentences, tagger
 
 # Both lists hold a word, or a word and its lower case; words with the names of special tokens.
 WORDS = Vocabulary(

@@ -8,14 +8,8 @@ import pytest
 pytest.importorskip("sacremoses")
 pytest.importorskip("sacrebleu")
 
-from selfattn.errors import UserError  # noqa: E402
-from wmt14.bleu import (  # noqa: E402
-    FLAVOURS,
-    bleu_flavours,
-    plain_quotes,
-    replace_punctuation,
-    split_compounds,
-)
+from selfattn.errors import UserError
+from wmt14.bleu import FLAVOURS, bleu_flavours, plain_quotes, replace_punctuation, split_compounds
 
 
 def by_hand(hypotheses, references):

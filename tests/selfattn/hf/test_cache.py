@@ -7,10 +7,10 @@ import torch
 
 pytest.importorskip("transformers")
 
-from selfattn.errors import UserError  # noqa: E402
-from selfattn.hf import SelfattnForConditionalGeneration  # noqa: E402
-from selfattn.hf.cache import CACHE  # noqa: E402
-from tests.selfattn.hf.test_models import IDS, config  # noqa: E402
+from selfattn.errors import UserError
+from selfattn.hf import SelfattnForConditionalGeneration
+from selfattn.hf.cache import CACHE
+from tests.selfattn.hf.test_models import IDS, config
 
 
 def test_generation_with_a_cache_equals_generation_without_one():

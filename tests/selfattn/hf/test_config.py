@@ -7,11 +7,11 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from transformers import AutoConfig  # noqa: E402
+from transformers import AutoConfig
 
-from selfattn.config import CONFIGS  # noqa: E402
-from selfattn.errors import UserError  # noqa: E402
-from selfattn.hf import SelfattnConfig  # noqa: E402
+from selfattn.config import CONFIGS
+from selfattn.errors import UserError
+from selfattn.hf import SelfattnConfig
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ import torch
 
 pytest.importorskip("transformers")
 
-from transformers import GenerationConfig  # noqa: E402
+from transformers import GenerationConfig
 
-from selfattn.errors import UserError  # noqa: E402
-from selfattn.hf import SelfattnForConditionalGeneration  # noqa: E402
-from tests.selfattn.hf.test_models import IDS, config  # noqa: E402
+from selfattn.errors import UserError
+from selfattn.hf import SelfattnForConditionalGeneration
+from tests.selfattn.hf.test_models import IDS, config
 
 
 def test_a_limit_of_its_own_for_each_source():

@@ -7,7 +7,7 @@ import torch
 
 pytest.importorskip("transformers")
 
-from transformers import (  # noqa: E402
+from transformers import (
     AutoModel,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
@@ -15,9 +15,9 @@ from transformers import (  # noqa: E402
     TrainingArguments,
 )
 
-from selfattn.config import CONFIGS  # noqa: E402
-from selfattn.errors import UserError  # noqa: E402
-from selfattn.hf import (  # noqa: E402
+from selfattn.config import CONFIGS
+from selfattn.errors import UserError
+from selfattn.hf import (
     SelfattnConfig,
     SelfattnForConditionalGeneration,
     SelfattnForMaskedLM,
@@ -25,7 +25,7 @@ from selfattn.hf import (  # noqa: E402
     SelfattnForTokenClassification,
     SelfattnModel,
 )
-from selfattn.hf.base import SelfattnPreTrainedModel  # noqa: E402
+from selfattn.hf.base import SelfattnPreTrainedModel
 
 SIZES = {
     "vocab_size": 30, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,

@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: E402
+from tokenizers import Tokenizer, models, pre_tokenizers
 
-from selfattn.hf import SelfattnTokenizer  # noqa: E402
+from selfattn.hf import SelfattnTokenizer
 
 
 def test_tokens_that_a_user_adds_are_known():

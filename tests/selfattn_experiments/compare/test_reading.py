@@ -8,11 +8,11 @@ import pytest
 pytest.importorskip("sacrebleu")
 pytest.importorskip("scipy")
 
-from selfattn.errors import UserError  # noqa: E402
-from selfattn_experiments.compare.compare import Request, compare  # noqa: E402
-from selfattn_experiments.compare.reading import read_gold  # noqa: E402
-from selfattn_experiments.compare.results import Settings  # noqa: E402
-from selfattn_experiments.compare.runs import name_systems  # noqa: E402
+from selfattn.errors import UserError
+from selfattn_experiments.compare.compare import Request, compare
+from selfattn_experiments.compare.reading import read_gold
+from selfattn_experiments.compare.results import Settings
+from selfattn_experiments.compare.runs import name_systems
 
 WORDS = "Der alte Kater schläft neben dem roten Boot, und 3,5 Enten schwimmen leise vorbei".split()
 

@@ -6,11 +6,11 @@ import pytest
 pytest.importorskip("sacrebleu")
 pytest.importorskip("scipy")
 
-from selfattn_experiments.compare.results import Settings  # noqa: E402
-from selfattn_experiments.compare.runs import Found  # noqa: E402
-from selfattn_experiments.compare.scoring import score_runs  # noqa: E402
-from selfattn_tasks.translation.metrics import TranslationMetric, translation_metrics  # noqa: E402
-from tests.selfattn_tasks.test_metrics import corpus  # noqa: E402
+from selfattn_experiments.compare.results import Settings
+from selfattn_experiments.compare.runs import Found
+from selfattn_experiments.compare.scoring import score_runs
+from selfattn_tasks.translation.metrics import TranslationMetric, translation_metrics
+from tests.selfattn_tasks.test_metrics import corpus
 
 
 @pytest.fixture

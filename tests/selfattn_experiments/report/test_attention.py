@@ -13,9 +13,9 @@ from selfattn_tasks.capture import inspections
 
 pytest.importorskip("matplotlib")
 
-from selfattn_experiments.report.attention import Look, draw  # noqa: E402
-from selfattn_experiments.report.attention_layout import Sheet, stack  # noqa: E402
-from selfattn_experiments.report.attention_panels import (  # noqa: E402
+from selfattn_experiments.report.attention import Look, draw
+from selfattn_experiments.report.attention_layout import Sheet, stack
+from selfattn_experiments.report.attention_panels import (
     PARTS,
     pairs_section,
     strip_section,

@@ -8,17 +8,17 @@ import pytest
 
 pytest.importorskip("transformers")
 
-import yaml  # noqa: E402
-from transformers import GenerationConfig  # noqa: E402
+import yaml
+from transformers import GenerationConfig
 
-from selfattn.errors import UserError  # noqa: E402
-from selfattn_tasks.hf.card import About, find_record, write_card  # noqa: E402
-from selfattn_tasks.hf.pieces import SPECIAL, build_tokenizer  # noqa: E402
-from selfattn_tasks.hf.translation import Search, set_search  # noqa: E402
-from selfattn_tasks.hf.translator import Translator  # noqa: E402
-from selfattn_tasks.text import clean_line  # noqa: E402
-from selfattn_tasks.translation.parts import find_parts  # noqa: E402
-from tests.conftest import run_verb  # noqa: E402
+from selfattn.errors import UserError
+from selfattn_tasks.hf.card import About, find_record, write_card
+from selfattn_tasks.hf.pieces import SPECIAL, build_tokenizer
+from selfattn_tasks.hf.translation import Search, set_search
+from selfattn_tasks.hf.translator import Translator
+from selfattn_tasks.text import clean_line
+from selfattn_tasks.translation.parts import find_parts
+from tests.conftest import run_verb
 
 
 @pytest.mark.parametrize("beam", [1, 2])
