@@ -1,8 +1,9 @@
 """A toy corpus, and fairseq's commands as real processes on it."""
 
 import random
+import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -34,10 +35,10 @@ def sentence_pair(generator: random.Random) -> tuple[str, str]:
     return " ".join(words), " ".join("x" + word for word in reversed(words))
 
 
-def write_corpus(folder: Path, seed: int = 1) -> None:
+def write_corpus(folder: Path, seed: int = 1, sizes: Mapping[str, int] = SIZES) -> None:
     """Write train, valid and test text: ``train.src``, ``train.tgt`` and so on."""
     generator = random.Random(seed)
-    for split, size in SIZES.items():
+    for split, size in sizes.items():
         pairs = [sentence_pair(generator) for _ in range(size)]
         for language, lines in zip(("src", "tgt"), zip(*pairs, strict=True), strict=True):
             (folder / f"{split}.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -102,6 +103,12 @@ def toy_run(toy_train: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("toy_run") / "run"
     toy_train(["--save-dir", folder, "--save-interval-updates", "1"]).ok()
     return folder
+
+
+@pytest.fixture
+def run_folder(toy_run: Path, tmp_path: Path) -> Path:
+    """A copy of it, ``run`` in the test's own folder."""
+    return shutil.copytree(toy_run, tmp_path / "run")
 
 
 @pytest.fixture(scope="session")

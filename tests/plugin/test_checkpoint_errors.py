@@ -43,14 +43,13 @@ def test_missing_file(toy_generate, toy_train, tmp_path):
         assert f"{flag} {missing} does not exist" in line
 
 
-def test_an_average_may_start_later(toy_run, toy_train, tmp_path):
+def test_an_average_may_start_later(toy_run, toy_train, run_folder):
     """By --store-ema in a training that is resumed; its next update moves it a little."""
-    shutil.copytree(toy_run, tmp_path / "run")
-    flags = ["--save-dir", tmp_path / "run", "--store-ema", "--ema-decay", "0.9"]
+    flags = ["--save-dir", run_folder, "--store-ema", "--ema-decay", "0.9"]
     done = toy_train([*flags, "--max-update", "5"]).ok()
     assert "has no average: it starts from the weights there" in done.stdout + done.stderr
     before = checkpoints.read(toy_run / "checkpoint_last.pt")["model"]
-    after = checkpoints.read(tmp_path / "run" / "checkpoint_last.pt")
+    after = checkpoints.read(run_folder / "checkpoint_last.pt")
     name = "encoder.embed_tokens.weight"
     new, found = after["model"][name], after["extra_state"]["ema"][name]
     torch.testing.assert_close(found, 0.9 * before[name] + 0.1 * new)
@@ -66,12 +65,11 @@ def test_an_average_may_start_later(toy_run, toy_train, tmp_path):
     ],
     ids=["attention", "switch"],
 )
-def test_resume_with_another_model(flags, message, toy_run, toy_train, tmp_path):
-    shutil.copytree(toy_run, tmp_path / "run")
-    before = (tmp_path / "run/checkpoint_last.pt").read_bytes()
-    line = sentence(toy_train(["--save-dir", tmp_path / "run", *flags]))
+def test_resume_with_another_model(flags, message, toy_train, run_folder):
+    before = (run_folder / "checkpoint_last.pt").read_bytes()
+    line = sentence(toy_train(["--save-dir", run_folder, *flags]))
     assert message in line and "checkpoint_last.pt" in line
-    assert (tmp_path / "run/checkpoint_last.pt").read_bytes() == before
+    assert (run_folder / "checkpoint_last.pt").read_bytes() == before
 
 
 def test_finetuning_with_other_switches_warns(toy_run, toy_train, tmp_path):
@@ -91,9 +89,8 @@ def test_translate_with_another_model(toy_run, toy_generate):
     assert "encoder.layers.0.fc1.weight has shape (32, 16) there and (24, 16) here" in line
 
 
-def test_optimizer_of_another_criterion(toy_run, toy_train, tmp_path):
-    shutil.copytree(toy_run, tmp_path / "run")
-    flags = ["--save-dir", tmp_path / "run", "--criterion", "label_smoothed_cross_entropy"]
+def test_optimizer_of_another_criterion(toy_train, run_folder):
+    flags = ["--save-dir", run_folder, "--criterion", "label_smoothed_cross_entropy"]
     assert "Criterion does not match" in sentence(toy_train(flags))
 
 
@@ -107,12 +104,11 @@ def other_words(toy_data, tmp_path_factory):
     return folder
 
 
-def test_other_words_of_the_same_number(toy_run, toy_generate, toy_train, other_words, tmp_path):
+def test_other_words_of_the_same_number(toy_run, toy_generate, toy_train, other_words, run_folder):
     checkpoint = toy_run / "checkpoint_best.pt"
     line = sentence(toy_generate(checkpoint, data=other_words), "fairseq-generate")
     assert "target vocabulary dict.tgt.txt" in line and str(other_words) in line
-    shutil.copytree(toy_run, tmp_path / "run")
-    line = sentence(toy_train(["--save-dir", tmp_path / "run"], data=other_words))
+    line = sentence(toy_train(["--save-dir", run_folder], data=other_words))
     assert "target vocabulary dict.tgt.txt" in line and "checkpoint_last.pt" in line
 
 

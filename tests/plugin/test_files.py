@@ -2,22 +2,13 @@
 
 import fcntl
 import os
-import shutil
 from pathlib import Path
-
-import pytest
 
 FLAGS = ["--save-interval-updates", "1", "--keep-interval-updates", "-1", "--max-update", "8"]
 
 
 def contents(folder: Path):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-@pytest.fixture
-def run_folder(toy_run, tmp_path):
-    shutil.copytree(toy_run, tmp_path / "run")
-    return tmp_path / "run"
 
 
 def test_full_disk(run_folder, toy_train):

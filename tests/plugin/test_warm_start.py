@@ -1,7 +1,6 @@
 """``--finetune-from-model`` across attentions: what goes along, what is new, what it brings."""
 
 import logging
-import random
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +11,7 @@ from fairseq.dataclass.configs import CheckpointConfig
 from plugin.compat import warm_start
 from selfattn.config import CONFIGS
 from selfattn.errors import UserError
-from tests.plugin.conftest import sentence_pair
+from tests.plugin.conftest import write_corpus
 from tests.plugin.helpers import logged
 from tests.plugin.test_fairseq_features import build, fairseqs
 
@@ -164,11 +163,7 @@ def test_a_missing_file_and_excluding_flags(more, message, tmp_path):
 
 
 def test_warm_is_better_than_cold_after_100_updates(run_module, toy_train, tmp_path):
-    generator = random.Random(1)
-    for split, size in (("train", 4000), ("valid", 100)):
-        pairs = [sentence_pair(generator) for _ in range(size)]
-        for end, lines in zip(("src", "tgt"), zip(*pairs, strict=True), strict=True):
-            (tmp_path / f"{split}.{end}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_corpus(tmp_path, sizes={"train": 4000, "valid": 100})
     prefixes = [f"--{split}pref={tmp_path / split}" for split in ("train", "valid")]
     languages = ["--source-lang=src", "--target-lang=tgt", "--destdir", tmp_path / "data"]
     run_module("fairseq_cli.preprocess", [*languages, *prefixes]).ok()
