@@ -80,6 +80,14 @@ def sentence(done: Any, command: str = "fairseq-train") -> str:
     return line
 
 
+def validate(run_cli: Callable[..., Any], data: Path, path: Path, *flags: str) -> dict[str, str]:
+    """What fairseq-validate logs of a tagger."""
+    done = run_cli(["-m", "fairseq_cli.validate", data, *TAGGER[:4], "--path", path, "--cpu",
+                    "--no-progress-bar", "--log-format", "json", "--max-tokens", "500",
+                    *flags]).ok()  # fmt: skip
+    return logged(done.lines, "valid")[-1]
+
+
 def run_ranks(run_cli: Callable[..., Any], command: list[Any], *more: str) -> list[str]:
     """fairseq-train by hand, once for each of two ranks; what each printed. Both must succeed."""
     group = ["--distributed-world-size", "2", "--distributed-no-spawn"]

@@ -13,7 +13,7 @@ from selfattn_tasks.srl.formats.conllu import Tree
 from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig
 from selfattn_tasks.words.vocabulary import Vocabulary
 from tests.plugin.helpers import TAGGER as FLAGS
-from tests.plugin.helpers import logged, run_ranks, sentence
+from tests.plugin.helpers import logged, run_ranks, sentence, validate
 from tests.plugin.srl_corpus import prepared, sentences
 
 LAST = "checkpoint_last.pt"
@@ -84,10 +84,7 @@ def test_a_checkpoint_needs_no_trees(trained, corpus, run_cli, tmp_path):
     moved = corpus / "trees.conllu"
     moved.rename(tmp_path / "moved.conllu")
     try:
-        done = run_cli(["-m", "fairseq_cli.validate", corpus / "data", "--user-dir", "plugin",
-                        "--task", "srl_tagging", "--path", folder / LAST, "--cpu", "--log-format",
-                        "json", "--no-progress-bar", "--max-tokens", "500"]).ok()  # fmt: skip
-        valid = logged(done.lines, "valid")[-1]
+        valid = validate(run_cli, corpus / "data", folder / LAST)
         assert valid["valid_f1"] == logged(lines, "valid")[-1]["valid_f1"]
     finally:
         (tmp_path / "moved.conllu").rename(moved)

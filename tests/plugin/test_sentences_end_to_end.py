@@ -15,8 +15,7 @@ from selfattn_tasks.sentences.model.predictor import Predictor
 from selfattn_tasks.sentences.model.state import KEY
 from selfattn_tasks.sentences.record import Example
 from tests.plugin import sentence_corpus
-from tests.plugin.helpers import logged, losses
-from tests.plugin.test_distributed import run_ranks
+from tests.plugin.helpers import logged, losses, run_ranks
 
 FLAGS = """
     --user-dir plugin --task sentences --arch sentence_encoder_mtsa_tiny --dropout 0.1 --l2 1e-4

@@ -11,9 +11,8 @@ from selfattn.errors import UserError
 from selfattn_tasks import checkpoints
 from selfattn_tasks.srl.formats import conll
 from selfattn_tasks.srl.tagger.predictor import Predictor, Query
-from tests.plugin.helpers import logged, losses, sentence, weights
+from tests.plugin.helpers import logged, losses, run_ranks, sentence, validate, weights
 from tests.plugin.srl_corpus import sentences
-from tests.plugin.test_distributed import run_ranks
 from tests.plugin.test_resume import run_until_killed
 
 SIZES = {"train": (150, 1), "valid": (30, 2), "test": (30, 3)}
@@ -152,17 +151,13 @@ def test_fairseq_validate_reads_the_checkpoint_alone(whole, data, run_cli, corpu
     """The vectors' file is not needed again."""
     folder, log = whole
     best = max(float(record["valid_f1"]) for record in logged(log, "valid"))
-    command = ["-m", "fairseq_cli.validate", data, "--user-dir", "plugin", "--task", "srl_tagging",
-               "--path", folder / "checkpoint_best.pt", "--max-tokens", "500", "--cpu",
-               "--no-progress-bar", "--log-format", "json"]  # fmt: skip
     hidden = corpus / "hidden.txt"
     (corpus / "vectors.txt").rename(hidden)
     try:
-        done = run_cli(command)
+        valid = validate(run_cli, data, folder / "checkpoint_best.pt")
     finally:
         hidden.rename(corpus / "vectors.txt")
-    assert done.returncode == 0, done.stderr
-    assert float(logged(done.lines, "valid")[-1]["valid_f1"]) == best
+    assert float(valid["valid_f1"]) == best
 
 
 def test_vectors_are_in_the_checkpoint(whole, corpus):

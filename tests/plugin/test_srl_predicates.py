@@ -15,7 +15,7 @@ from selfattn_tasks.srl.tagger.predictor import Predictor
 from selfattn_tasks.srl.tagger.reading import Reading
 from selfattn_tasks.srl.tagger.reliability import TEMPERATURES, judged, reliability
 from tests.plugin.helpers import TAGGER as FLAGS
-from tests.plugin.helpers import logged, sentence
+from tests.plugin.helpers import logged, sentence, validate
 from tests.plugin.srl_corpus import prepared
 
 
@@ -71,14 +71,6 @@ def test_a_training_set_of_another_name_is_one(train, tmp_path):
     assert re.search(r"left out \d+ of \d+ training propositions longer", done.stdout + done.stderr)
 
 
-def validate(run_cli, corpus, path, *flags):
-    """What fairseq-validate logs."""
-    done = run_cli(["-m", "fairseq_cli.validate", corpus / "data", "--user-dir", "plugin", "--task",
-                    "srl_tagging", "--path", path, "--cpu", "--no-progress-bar",
-                    "--log-format", "json", "--max-tokens", "500", *flags]).ok()  # fmt: skip
-    return logged(done.lines, "valid")[-1]
-
-
 def label(run_cli, *args):
     return run_cli(["scripts/predict_srl.py", *args])
 
@@ -117,7 +109,7 @@ def test_from_a_folder_of_hugging_face_back_to_fairseq(trained, corpus, run_cli,
     path, valid = trained["both"]
     for to, source, target in (("hf", path, "folder"), ("fairseq", tmp_path / "folder", "back.pt")):
         run_cli(["scripts/export_model.py", "--to", to, source, tmp_path / target]).ok()
-    back = validate(run_cli, corpus, tmp_path / "back.pt", "--target", "both")
+    back = validate(run_cli, corpus / "data", tmp_path / "back.pt", "--target", "both")
     for name in ("f1", "predicate_f1", "loss"):
         assert back[f"valid_{name}"] == valid[f"valid_{name}"]
 
@@ -173,7 +165,7 @@ def test_characters_in_fairseq_s_own_validation_and_a_training_that_goes_on(
     trained, train, corpus, run_cli, tmp_path
 ):
     path, logged_before = trained["predicates"]
-    valid = validate(run_cli, corpus, path, "--target", "predicates")
+    valid = validate(run_cli, corpus / "data", path, "--target", "predicates")
     assert valid["valid_predicate_f1"] == logged_before["valid_predicate_f1"]
     shutil.copy(path, tmp_path / "checkpoint_last.pt")
     train(tmp_path, "--target", "predicates", "--max-epoch", "9", "--characters", "8").ok()
@@ -270,7 +262,7 @@ def test_models_without_predicates_say_so(trained, corpus, run_cli, tmp_path):
     del state["task_state"]["srl_tagging"]["target"]
     del state["cfg"]["task"]["target"]
     torch.save(state, tmp_path / "old.pt")
-    valid = validate(run_cli, corpus, tmp_path / "old.pt")
+    valid = validate(run_cli, corpus / "data", tmp_path / "old.pt")
     assert valid["valid_f1"] == trained["both"][1]["valid_f1"]
     assert "valid_predicate_f1" not in valid
     old = Predictor.load(tmp_path / "old.pt")
