@@ -67,9 +67,9 @@ def visible_pairs(
         device: of the result.
 
     Raises:
-        UserError: if the padding mask is not bool.
+        UserError: if the padding mask is not bool, or of another length.
     """
-    check_padding_mask(padding_mask)
+    check_padding_mask(padding_mask, (*getattr(padding_mask, "shape", ())[:1], length))
     visible = stacked(as_masks(masks), length, device)[None]
     return visible if padding_mask is None else visible & ~padding_mask[:, None, None, :]
 

@@ -11,6 +11,7 @@ from selfattn.masks import (
     head_masks,
     padding_from_attention_mask,
     padding_from_lengths,
+    visible_pairs,
 )
 
 MASKS = [
@@ -91,6 +92,10 @@ def test_windows_for_all_heads_or_for_each():
         (lambda: head_masks("half", 4), "'half' is unknown"),
         (lambda: head_masks("forward_backward", 5), "is 5; it must be even"),
         (lambda: head_masks("none", 4, window=(1, 2)), "2 values for 4 heads"),
+        (
+            lambda: visible_pairs(head_masks("none", 2), 3, torch.zeros(2, 1, dtype=torch.bool)),
+            r"padding_mask has shape \(2, 1\); it must be \(B, T\) = \(2, 3\)",
+        ),
     ],
 )
 def test_bad_masks_are_refused_by_name_and_value(make, message):
