@@ -23,7 +23,9 @@ from selfattn_tasks import cli
 HERE = Path(__file__).resolve().parent
 SCRIPTS = HERE.parents[1] / "scripts"
 SYSTEMS = ("multihead", "mtsa", "biblosa", "lstm", "none")
-OTHERS = ("fast_disa", "disa", "resa", "gru", "sru", "multi_cnn", "hrchy_cnn", "vanilla")
+MASKS = "multihead-masks"
+OTHERS = (MASKS, "fast_disa", "disa", "resa", "gru", "sru", "multi_cnn", "hrchy_cnn", "vanilla")
+ARCH = {MASKS: "multihead --multihead-masks forward_backward"}  # as MTSA has them
 SETTINGS = [(lr, dropout) for lr in ("0.001", "0.0005") for dropout in ("0.3", "0.5")]
 COMMON = (
     "--hidden-size 100 --head-hidden-size 100 --optimizer adam --maximize-best-checkpoint-metric "
@@ -84,8 +86,8 @@ def grid(name: str, step: str, systems: dict[str, tuple[str, str, str]]) -> dict
         "common": f"{COMMON} --l2 {corpus.l2} --batch-size {corpus.batch} --max-epoch "
         f"{corpus.epochs} --patience {corpus.patience} --best-checkpoint-metric {corpus.metric}",
         "systems": {
-            system: f"--arch sentence_encoder_{context} --lr {lr} --dropout {dropout}"
-            for system, (context, lr, dropout) in systems.items()
+            system: f"--arch sentence_encoder_{ARCH.get(c, c)} --lr {lr} --dropout {dropout}"
+            for system, (c, lr, dropout) in systems.items()
         },
     }
     if step == "tune" and not corpus.folds:
