@@ -22,9 +22,12 @@ class MultiHeadContext(Context):
         dropout: on the input of the maps and on the attention weights.
         heads: number of heads.
         head_dim: width of a head (default: its share of the output).
+        masks: positional masks of the heads, as MTSA has them; published: none.
+        include_self: whether a token sees itself under a directional mask.
+        window: see only keys within this distance in tokens.
 
     Raises:
-        UserError: if the heads do not divide the output's width.
+        UserError: if the heads do not divide the output's width, or the masks do not fit.
 
     Differs:
         As in the authors' code, the wave lengths of the sinusoid grow twice as fast as those of
@@ -42,6 +45,9 @@ class MultiHeadContext(Context):
         dropout: float = 0.0,
         heads: int = 8,
         head_dim: int | None = None,
+        masks: str = "none",
+        include_self: bool = False,
+        window: int | None = None,
     ) -> None:
         if head_dim is None and 2 * hidden_size % heads:
             raise UserError(
@@ -51,7 +57,7 @@ class MultiHeadContext(Context):
         head_dim = 2 * hidden_size // heads if head_dim is None else head_dim
         super().__init__(embed_dim, heads * head_dim)
         self.heads = heads
-        self.masks = head_masks("none", heads)
+        self.masks = head_masks(masks, heads, include_self, window)
         self.dropout = Dropout(dropout)
         self.qkv = xavier_linear(embed_dim, 3 * self.out_dim, bias=False, heads=3 * heads)
 

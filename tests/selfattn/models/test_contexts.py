@@ -17,6 +17,7 @@ FORMS += [
     ("multi_cnn", {"windows": (2, 6)}),
     ("none", {"input_map": False}),
     ("multihead", {"heads": 2, "head_dim": 5}),
+    ("multihead", {"masks": "forward_backward"}),
     # Ablations.
     ("mtsa", {"scores": "none"}),
     ("biblosa", {"contexts": "none"}),
@@ -225,6 +226,8 @@ def test_a_padding_mask_of_another_kind_is_refused(encoder):
         ({"context": "mtsa", "preset": "code"}, "preset 'code' is unknown for 'mtsa'"),
         ({"context": "mtsa", "block_length": 3}, "attention 'mtsa' has no switch 'block_length'"),
         ({"context": "multihead", "hidden_size": 15, "heads": 8}, "heads 8 does not divide"),
+        ({"context": "multihead", "masks": "half"}, "masks 'half' is unknown"),
+        ({"context": "multihead", "positions": "alibi"}, "no switch 'positions'; its switches are"),
         ({"context": "multihead", "heads": 0}, "heads 0 is not allowed; it must be at least 1"),
         ({"context": "hrchy_cnn", "layers": 0}, "layers 0 is not allowed; it must be at least 1"),
         ({"context": "hrchy_cnn", "window": 2.5}, "window 2.5 is not allowed; it must be a whole"),

@@ -141,8 +141,9 @@ def test_hierarchical_cnn():
 
 
 @pytest.mark.parametrize("width", [6, 5])
-def test_multihead(width):
-    context = built("multihead", embed_dim=width, heads=2, head_dim=3)
+@pytest.mark.parametrize("masks", ["none", "forward_backward"])
+def test_multihead(width, masks):
+    context = built("multihead", embed_dim=width, heads=2, head_dim=3, masks=masks)
     x = sentence(width=width)
     seen = x.clone()
     for position in range(LENGTH):
@@ -150,7 +151,11 @@ def test_multihead(width):
             angle = position / 10000 ** (2 * (f - f % 2) / width)
             seen[position, f] += math.cos(angle) if f % 2 else math.sin(angle)
     q, k, v = ((seen @ context.qkv.weight.T).chunk(3, 1)[i].chunk(2, 1) for i in range(3))
-    heads = [torch.softmax(a @ b.T / math.sqrt(3), 1) @ c for a, b, c in zip(q, k, v, strict=True)]
+    scores = [a @ b.T / math.sqrt(3) for a, b in zip(q, k, strict=True)]
+    if masks != "none":  # one head sees what is before a token, one what is behind it
+        after = torch.ones(LENGTH, LENGTH).triu().bool()
+        scores = [t.masked_fill(m, -math.inf) for t, m in zip(scores, (after, after.T), strict=True)]
+    heads = [torch.softmax(t, 1).nan_to_num(0.0) @ c for t, c in zip(scores, v, strict=True)]
     assert_close(
         "sentence", torch.cat(heads, 1), context(x[None])[0], 1e-6
     )  # a sinusoid in float32
