@@ -154,7 +154,9 @@ def test_multihead(width, masks):
     scores = [a @ b.T / math.sqrt(3) for a, b in zip(q, k, strict=True)]
     if masks != "none":  # one head sees what is before a token, one what is behind it
         after = torch.ones(LENGTH, LENGTH).triu().bool()
-        scores = [t.masked_fill(m, -math.inf) for t, m in zip(scores, (after, after.T), strict=True)]
+        scores = [
+            t.masked_fill(m, -math.inf) for t, m in zip(scores, (after, after.T), strict=True)
+        ]
     heads = [torch.softmax(t, 1).nan_to_num(0.0) @ c for t, c in zip(scores, v, strict=True)]
     assert_close(
         "sentence", torch.cat(heads, 1), context(x[None])[0], 1e-6
