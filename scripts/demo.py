@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "demo"
 from selfattn.errors import UserError
 from selfattn.layers import ATTENTIONS
 from selfattn_experiments.commands.flags import from_flags
-from selfattn_tasks.cli import run
+from selfattn_tasks.cli import run, script_parser
 from selfattn_tasks.files import check_output_folder
 from tour.tour import Plan, short, tour
 from tour.training import Size
@@ -31,9 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def parse_args() -> argparse.Namespace:
     size = Size()
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     add = parser.add_argument
     add("--attention", choices=tuple(ATTENTIONS), default="mtsa", help="of the encoder (mtsa)")
     add("--pair", nargs=2, type=Path, metavar=("EN", "DE"), help="your own text, line by line")

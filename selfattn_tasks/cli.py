@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import os
 import re
@@ -11,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn, TypeGuard
+from typing import Any, NoReturn, TypeGuard
 
 from selfattn.errors import UserError
 
@@ -49,6 +50,12 @@ def moving_line(text: str) -> None:
     if sys.stderr.isatty():
         width = shutil.get_terminal_size().columns - 1
         print(f"\r{text[:width]:<{width}}\r", end="", file=sys.stderr, flush=True)
+
+
+def script_parser(text: str | None, **options: Any) -> argparse.ArgumentParser:
+    """A parser whose help begins with ``text``, a docstring, in the lines that it has."""
+    shown = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(description=text, formatter_class=shown, **options)
 
 
 def typed_command() -> str:

@@ -8,7 +8,6 @@ updates; the interval over its runs says how well that is known. The last table 
 al. (2021) did: lower-cased, sacremoses' tokens, no smoothing.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from selfattn.errors import UserError, needed
 from selfattn_experiments.compare.rendering.cells import markdown, signed, span
 from selfattn_experiments.compare.run_level import mean_interval
 from selfattn_experiments.report import read_curves
-from selfattn_tasks.cli import run
+from selfattn_tasks.cli import run, script_parser
 from selfattn_tasks.files import read_json
 from selfattn_tasks.text import read_lines
 from selfattn_tasks.translation.outputs import read_hypotheses
@@ -27,9 +26,7 @@ LAST, RISE = 1000, 0.3
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("runs", type=Path, help="the output folder of `selfattn runs`")
     parser.add_argument("--reference", type=Path, help="of test.hyp; none: no BLEU of Moses tokens")
     args = parser.parse_args()

@@ -11,7 +11,6 @@ A grid file is written into examples/sentences/runs/CORPUS, beside what `run_see
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -163,9 +162,7 @@ def run(script: str, *words: str) -> None:
 
 def main() -> None:
     """Do what is asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = cli.script_parser(__doc__)
     parser.add_argument("corpus", choices=CORPORA)
     parser.add_argument("--only", choices=("tune", "test"), help="default: both")
     parser.add_argument("--print", choices=("tune", "test"), help="print the grid file")

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from selfattn.errors import UserError
 from selfattn_experiments.commands.flags import check_least
 from selfattn_experiments.compare.run_level import scipy_stats
-from selfattn_tasks.cli import run
+from selfattn_tasks.cli import run, script_parser
 
 HEADER = (
     "| runs | spreads | scores | true difference | better or worse | equivalent |\n"
@@ -60,9 +60,7 @@ def verdicts(x: Any, y: Any, margin: float, level: float) -> tuple[Any, Any]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     add = parser.add_argument
     add("--runs", type=two(int, 2), nargs="+", required=True, metavar="N:M", help="of both sides")
     add("--spreads", type=two(float, 0), nargs="+", required=True, metavar="SD:SD", help="of runs")

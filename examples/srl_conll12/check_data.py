@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from selfattn.errors import UserError
-from selfattn_tasks.cli import run
+from selfattn_tasks.cli import run, script_parser
 from selfattn_tasks.srl.formats import conll, conll12
 from selfattn_tasks.text import read_lines
 
@@ -72,9 +72,7 @@ def release_of(part: str, found: Content) -> str:
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     for part in PUBLISHED:
         parser.add_argument(f"--{part}", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--any-counts", action="store_true", help="accept other counts")

@@ -22,7 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from selfattn.errors import UserError
-from selfattn_tasks.cli import run
+from selfattn_tasks.cli import run, script_parser
 from selfattn_tasks.files import write_json, write_text
 from selfattn_tasks.folder import new_folder, sha256_of
 from selfattn_tasks.srl import Proposition, Sentence, Span
@@ -184,9 +184,7 @@ def document(
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     add = parser.add_argument
     add("--propbank", type=Path, required=True, help="a clone of propbank/propbank-release")
     add("--words", type=Path, required=True, help="a clone of UniversalDependencies/UD_English-EWT")

@@ -9,7 +9,6 @@ Models that find predicates (--target both); loading is not counted. medium: see
 SELFATTN_MATMUL_PRECISION in docs/benchmarks.md; bf16: `selfattn predict --bf16`.
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from selfattn_experiments.machine import facts
-from selfattn_tasks.cli import run
+from selfattn_tasks.cli import run, script_parser
 from selfattn_tasks.files import write_json
 from selfattn_tasks.srl import SRL, Sentence, read
 from selfattn_tasks.srl.tagger.predictor import Predictor
@@ -75,9 +74,7 @@ def load(path: str, sentences: list[Sentence], decoder: str) -> SRL:
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("models", nargs="+", metavar="MODEL", help="checkpoints or folders")
     parser.add_argument("--texts", type=Path, required=True, help="a file in a CoNLL format")
     parser.add_argument("--sentences", type=int, default=500, help="how many (500)")

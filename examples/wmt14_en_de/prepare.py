@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from selfattn.errors import UserError
 from selfattn_experiments.commands.flags import from_flags
-from selfattn_tasks.cli import run
+from selfattn_tasks.cli import run, script_parser
 from selfattn_tasks.files import check_output_folder
 from wmt14.prepare import Options, prepare
 from wmt14.sources import find_archives, read_sources
@@ -29,9 +29,7 @@ from wmt14.sources import find_archives, read_sources
 
 def parse_args() -> argparse.Namespace:
     default = Options()
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     add = parser.add_argument
     add("--dest", type=Path, required=True, help="the folder to make, about 7 GB")
     add("--archives", type=Path, metavar="FOLDER", help="take the archives from here")

@@ -8,13 +8,12 @@ Example (evaluate.sh does it):
       --output runs/wmt14/setup1-mtsa-1/last.out
 """
 
-import argparse
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from selfattn_tasks.cli import run
+from selfattn_tasks.cli import run, script_parser
 from selfattn_tasks.files import check_output, write_lines
 from selfattn_tasks.translation.outputs import read_hypotheses, read_translations
 from wmt14 import runs
@@ -23,9 +22,7 @@ from wmt14.text import REFERENCE
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     add = parser.add_argument
     add("--run", type=Path, required=True, help="folder of the training")
     add("--name", required=True, help="what to call the checkpoint")

@@ -7,20 +7,17 @@ A run counts if its settings are the published ones and it is finished; the line
 say which were left out and why. Whether a difference is real: `selfattn compare`.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from selfattn_tasks.cli import run
+from selfattn_tasks.cli import run, script_parser
 from wmt14.table6 import collect, signatures, table
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("runs", nargs="*", type=Path, help="folders that evaluate.sh was run on")
     parser.add_argument("--any-settings", action="store_true", help="take other settings, too")
     args = parser.parse_args()

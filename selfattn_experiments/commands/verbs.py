@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from selfattn.errors import UserError
+from selfattn_tasks.cli import script_parser
 
 _HERE = __name__.rpartition(".")[0]
 
@@ -42,12 +43,7 @@ class Verb:
         if name.startswith("benchmarks."):
             _find_benchmarks(self.words)
         module = importlib.import_module(name)
-        parser = argparse.ArgumentParser(
-            prog=prog,
-            description=typed(module.__doc__ or ""),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
+        parser = script_parser(typed(module.__doc__ or ""), prog=prog, allow_abbrev=False)
         module.add_flags(parser)
         parser.set_defaults(main=module.main, refuse=parser.error)
         return parser
