@@ -56,13 +56,20 @@ def _cpu() -> str:
 
 
 def _commit() -> str:
-    """The clone's commit, with ``+`` if a tracked file was changed since; empty outside of one."""
+    """The clone's commit, with ``+`` if a tracked file was changed since; empty outside of one.
+
+    ``?`` stands for what git does not tell.
+    """
     if shutil.which("git") is None or not (_ROOT / ".git").exists():
         return ""
+    # A hook's GIT_DIR is another repository; a cluster's clone may be another user's.
+    environment = {name: v for name, v in os.environ.items() if not name.startswith("GIT_")}
 
-    def git(*words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=_ROOT, capture_output=True, text=True)
-        return done.stdout.strip()
+    def git(*words: str) -> str | None:
+        command = ["git", "-c", f"safe.directory={_ROOT}", *words]
+        done = subprocess.run(command, cwd=_ROOT, env=environment, capture_output=True, text=True)
+        return None if done.returncode else done.stdout.strip()
 
     changed = git("status", "--porcelain", "--untracked-files=no")
-    return git("rev-parse", "--short=10", "HEAD") + ("+" if changed else "")
+    mark = "?" if changed is None else "+" if changed else ""
+    return (git("rev-parse", "--short=10", "HEAD") or "?") + mark

@@ -1,5 +1,6 @@
 """The best validation so far: an interruption does not forget it, and NaN never is one."""
 
+import logging
 import math
 import sys
 from typing import Any
@@ -9,6 +10,7 @@ from fairseq.trainer import Trainer
 
 from ._patch import wrap
 
+logger = logging.getLogger(__name__)
 KEY = "selfattn_patience"
 
 
@@ -37,6 +39,10 @@ def restore_patience(
     state = original(self, filename, reset_optimizer, *args, **kwargs)
     if state and not (reset_optimizer or kwargs.get("reset_meters")):
         _counted().update(state.get(KEY, {}))
+        if 0 < self.cfg.checkpoint.patience <= _counted().get("num_runs", 0):
+            # It had stopped already: train.py's loop, which ends behind this epoch, never begins.
+            logger.info("this training has stopped early, by --patience; nothing is left to do")
+            self.cfg.optimization.max_epoch = -1
     return state
 
 

@@ -25,6 +25,7 @@ from typing import Any
 
 from selfattn.errors import UserError
 from selfattn_tasks import saved
+from selfattn_tasks.checkpoints import updates
 from selfattn_tasks.progress import Progress
 from selfattn_tasks.srl import Sentence
 from selfattn_tasks.srl.formats import conll, conll12
@@ -85,6 +86,18 @@ def main(args: argparse.Namespace) -> None:
         print(f"temperature {temperature}")
     saved.write(state, args.output)
     print(f"averaged {', '.join(path.name for path in inputs)} into {args.output}")
+    if args.by == "update":
+        _warn_of_a_later_end(args.dir / "checkpoint_last.pt", inputs[-1])
+
+
+def _warn_of_a_later_end(last: Path, newest: Path) -> None:
+    reached = int(newest.stem.rpartition("_")[2])
+    if last.is_file() and (end := updates(last)) > reached:
+        print(
+            f"warning: {newest} is of update {reached}, {last.name} of update {end}, and is not "
+            "averaged: where an epoch ends, fairseq keeps no checkpoint by update",
+            file=sys.stderr,
+        )
 
 
 def _gold(path: Path) -> list[Sentence]:

@@ -20,6 +20,7 @@ from selfattn_tasks.registry import TASKS
 from . import run_level
 from .planning import plan
 from .reading import read_gold, tested_elsewhere
+from .records import unlike_runs
 from .results import Comparison, Report, Run, Settings, Summary, TestSet
 from .runs import System, few_runs, find_runs
 from .scoring import Say, Scored, score_runs
@@ -137,7 +138,7 @@ def _compare_on(
     files = {}
     for system in request.systems:
         files[system.name], warnings = find_runs(system, name, len(request.references) > 1)
-        report.warnings += warnings
+        report.warnings += [*warnings, *unlike_runs(files[system.name], system.name)]
     report.warnings += few_runs(files)
     everything = itertools.chain(*files.values())
     report.warnings += tested_elsewhere(everything, path, report.test_sets[-1].sha256)

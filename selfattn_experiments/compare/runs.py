@@ -3,7 +3,6 @@
 import glob
 import os
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -272,39 +271,6 @@ def _missing(pattern: str, paths: Sequence[Path], system: str) -> list[str]:
         f"unfinished, and are left out: {', '.join(map(str, first[:3]))}"
         f"{' ...' if len(first) > 3 else ''}"
     ]
-
-
-def check_protocols(found: Sequence[Found]) -> tuple[str, list[str]]:
-    """The protocol of all runs, and warnings: of runs that do not say theirs.
-
-    Raises:
-        UserError: if runs follow different ones, so that their scores belong in no common table.
-    """
-    known = {run.protocol: run.path for run in found if run.protocol}
-    if len(known) > 1:
-        first, second, *_ = known
-        raise UserError(
-            f"{known[first]} is a run with {first} and {known[second]} one with {second}: scores "
-            "of different protocols are never mixed in one table"
-        )
-    silent = [run for run in found if not run.protocol]
-    if not known or not silent:
-        return "".join(known), []
-    return "".join(known), [
-        f"{silent[0].path}{' and others have' if len(silent) > 1 else ' has'} no record of how "
-        f"checkpoints were chosen; the other runs have {''.join(known)}"
-    ]
-
-
-def mixed_origins(found: Sequence[Found]) -> list[str]:
-    """A warning for each part of the machinery that is not the same for all runs."""
-    warnings = []
-    for part in ("commit", "processor", "torch"):
-        known = Counter(run.origin[part] for run in found if run.origin.get(part))
-        if len(known) > 1:
-            words = "; ".join(f"{count} with {name}" for name, count in known.most_common())
-            warnings.append(f"the runs differ in {part}: {words}")
-    return warnings
 
 
 def _run_warnings(found: Sequence[Found], system: str) -> list[str]:

@@ -22,8 +22,9 @@ from selfattn_tasks.metric import Metric, SentenceCounts
 from selfattn_tasks.registry import TASKS
 
 from .reading import check_distinct, digest_of
+from .records import check_protocols, mixed_origins
 from .results import Run, Settings
-from .runs import Found, check_protocols, mixed_origins
+from .runs import Found
 
 Say = Callable[[str], None]
 # Sentences that are counted at a time: chrF's n-grams of one reference take some 200 KB.

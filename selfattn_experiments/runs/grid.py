@@ -3,6 +3,7 @@
 Each mistake in the file is one sentence.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,6 +100,11 @@ def read_grid(path: Path) -> Grid:
             f"{path}: `{task.gold_key}` names {len(grid.tests)} test sets, but the folds of {data} "
             "are tested on their own held-out parts"
         )
+    if task.predictor is None and os.pathsep in str(grid.output):
+        raise UserError(
+            f"{path}: `output` is {grid.output}, but fairseq-generate takes {os.pathsep!r} for the "
+            "end of a path; leave it out"
+        )
     if grid.output.resolve() == data.resolve():
         raise UserError(f"{path}: `output` is {grid.output}, the folder of the data; give another")
     for system in grid.systems:
@@ -144,6 +150,12 @@ def _check_training(grid: Grid, system: str) -> None:
     limits = [flag.number(flags, name) or 0 for name in ("--max-update", "--max-epoch")]
     if max(limits) <= 0:
         raise UserError(f"{where} must give --max-update or --max-epoch, or it never ends")
+    every = flag.number(flags, "--save-interval") or 1
+    if limits[1] > 0 and limits[1] % every:
+        raise UserError(
+            f"{where} gives --save-interval {every:.0f}, but --max-epoch {limits[1]:.0f}: its last "
+            "epoch would not be saved; make one a multiple of the other"
+        )
     if grid.average is None:
         if grid.checkpoint == "best" and "--disable-validation" in flags:
             raise UserError(f"{where} gives --disable-validation, so set `checkpoint: last`")

@@ -42,7 +42,7 @@ class Run:
         self.name = f"{system}-{seed}" + ("" if fold is None else f"/fold{fold}")
         self.folder = self.grid.output / self.name
         self.log = self.folder / "train.log"
-        self.attempts = Attempts(self.folder / "attempts.json")
+        self.attempts = Attempts(self.folder / "attempts.json", self.grid.user_dir)
         self.follower = Follower(self.log, self.grid.flags(system))
         self._training = identity.training(system, seed, fold)
         self._files = identity.files(system)

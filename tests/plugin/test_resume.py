@@ -107,6 +107,21 @@ def test_patience_goes_on_where_it_was(toy_run, toy_train, tmp_path):
     assert state["extra_state"][KEY] == {"best": -1.0, "num_runs": 3}
 
 
+def test_what_has_stopped_early_is_not_trained_on(toy_run, toy_train, tmp_path):
+    """As if it was killed between its last checkpoint and its end."""
+    state = checkpoints.read(toy_run / "checkpoint_last.pt")
+    state["extra_state"][KEY] = {"best": -1.0, "num_runs": 3}
+    torch.save(state, tmp_path / "checkpoint_last.pt")
+    before = (tmp_path / "checkpoint_last.pt").read_bytes()
+    flags = "--validate-interval-updates 1 --max-update 9 --log-format json".split()
+    done = toy_train(["--save-dir", tmp_path, *flags, "--patience", "3"]).ok()
+    assert not logged(done.lines, "valid") and "done training in" in "".join(done.lines)
+    assert [path.name for path in tmp_path.glob("*.pt")] == ["checkpoint_last.pt"]
+    assert (tmp_path / "checkpoint_last.pt").read_bytes() == before
+    done = toy_train(["--save-dir", tmp_path, *flags, "--patience", "4"])
+    assert [record["valid_num_updates"] for record in logged(done.lines, "valid")] == ["5"]
+
+
 NAN = float("nan")
 
 

@@ -44,6 +44,21 @@ def test_last_epochs(average, run_folder):
     assert not list(run_folder.glob(".average.pt*"))
 
 
+def test_updates_whose_last_ends_an_epoch(average, run_folder):
+    for name, update in (("1_2", 2), ("2_4", 4), ("last", 6)):
+        state = torch.load(run_folder / f"checkpoint{min(update, 4)}.pt", weights_only=False)
+        state["optimizer_history"] = [{"num_updates": update}]
+        torch.save(state, run_folder / f"checkpoint_{name}.pt")
+    command = ("--dir", ".", "--by", "update", "--last", 2, "--output", "a.pt")
+    done = average(*command, cwd=run_folder).ok()
+    assert "averaged checkpoint_1_2.pt, checkpoint_2_4.pt" in done.stdout
+    assert (
+        "warning: checkpoint_2_4.pt is of update 4, checkpoint_last.pt of update 6" in done.stderr
+    )
+    (run_folder / "checkpoint_last.pt").unlink()
+    assert "warning" not in average(*command, cwd=run_folder).ok().stderr
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [

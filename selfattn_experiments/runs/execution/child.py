@@ -4,6 +4,7 @@ The record is written while they run: what they cost is known even if everything
 """
 
 import datetime
+import hashlib
 import os
 import shlex
 import signal
@@ -21,9 +22,11 @@ from typing import IO, Any
 from selfattn.info import installed
 from selfattn_tasks.cli import relative_command
 from selfattn_tasks.files import read_json, write_json
+from selfattn_tasks.folder import sha256_of
 
 from ... import machine
 from ...process import die_with_parent
+from ...user_dir import find_user_dir
 from .slots import Slot
 
 # A training of several processes needs some seconds to end.
@@ -159,10 +162,16 @@ def _end_of(path: Path) -> str:
 
 
 class Attempts:
-    """The list of attempts of a run, in a JSON file."""
+    """The list of attempts of a run, in a JSON file.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    Args:
+        path: of that file.
+        user_dir: what fairseq imports; if it is not the project's own, its code is part of the
+            commit that is noted.
+    """
+
+    def __init__(self, path: Path, user_dir: Path | None = None) -> None:
+        self.path, self.user_dir = path, user_dir
         self._start = self._written = 0.0
 
     def read(self) -> list[dict[str, Any]]:
@@ -183,6 +192,7 @@ class Attempts:
             "host": socket.gethostname(),
             **facts(),  # now, because its process imports the clone as it is now
         }
+        attempt["commit"] += _own_code(self.user_dir)
         write_json(self.path, {"attempts": [*self.read(), attempt]})
 
     def beat(self) -> None:
@@ -208,6 +218,15 @@ class Attempts:
             return
         attempts[-1] |= {"seconds": round(self._written - self._start, 1), "code": code}
         write_json(self.path, {"attempts": attempts})
+
+
+def _own_code(user_dir: Path | None) -> str:
+    """``/user_dir:HASH`` of a user directory that is not the project's own, else nothing."""
+    if user_dir is None or user_dir.resolve() == (find_user_dir() or user_dir).resolve():
+        return ""
+    files = sorted(user_dir.rglob("*.py"))
+    lines = [f"{path.relative_to(user_dir)} {sha256_of(path)}\n" for path in files]
+    return f"/user_dir:{hashlib.sha256(''.join(lines).encode()).hexdigest()[:10]}"
 
 
 def facts() -> dict[str, Any]:

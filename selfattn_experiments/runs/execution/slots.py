@@ -18,7 +18,8 @@ class Slot:
 
     def environment(self) -> dict[str, str]:
         """What the run's processes add to the environment."""
-        added = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
+        # fairseq's INFO lines are where the runner reads what a training did.
+        added = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8", "LOGLEVEL": "INFO"}
         added["CUDA_VISIBLE_DEVICES"] = ",".join(self.gpus)
         if self.threads is not None:
             added["OMP_NUM_THREADS"] = str(self.threads)

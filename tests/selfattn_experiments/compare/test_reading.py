@@ -13,6 +13,7 @@ from selfattn_experiments.compare.compare import Request, compare
 from selfattn_experiments.compare.reading import read_gold
 from selfattn_experiments.compare.results import Settings
 from selfattn_experiments.compare.runs import name_systems
+from selfattn_tasks.folder import sha256_of
 
 WORDS = "Der alte Kater schläft neben dem roten Boot, und 3,5 Enten schwimmen leise vorbei".split()
 
@@ -72,6 +73,32 @@ def test_runs_of_two_processors_are_a_warning(folder):
         (folder / name / "run.json").write_text(json.dumps(record))
     (doubt,) = doubts(run(folder, "a[12]/out", "b1/out"))
     assert doubt == "the runs differ in processor: 2 with new; 1 with old, new"
+
+
+def test_runs_of_one_system_that_are_none_are_warnings(folder):
+    """Another learning rate, another checkpoint, and a file that somebody has edited."""
+    for name, rate, checkpoint in (
+        ("a1", "0.1", "best"),
+        ("a2", "0.2", "best"),
+        ("b1", "1", "last"),
+    ):
+        (folder / name).mkdir()
+        output = (folder / f"{name}.out").rename(folder / name / "out")
+        record = {
+            "system": name[0],
+            "seed": name[1],
+            "training": {"seed": name[1], "data": "x", "flags": {"--lr": [rate]}},
+            "test": {"flags": {}, "checkpoint": checkpoint, "tests": {}},
+            "hypotheses": {"test": {"file": "out", "sha256": sha256_of(output)}},
+        }
+        (folder / name / "run.json").write_text(json.dumps(record))
+    write(folder / "a2" / "out", lines_of(folder / "b2.out"))
+    changed, trained, tested = doubts(run(folder, "a[12]/out", "b1/out"))
+    assert changed.endswith("a2/out is not the file that run.json beside it was written for")
+    assert "its runs were not trained alike: " in trained
+    assert trained.endswith("a2/out differ in --lr 0.1 and 0.2")
+    assert "the runs were not tested alike: " in tested
+    assert tested.endswith("b1/out differ in checkpoint best and last")
 
 
 def test_runs_that_differ_in_blanks_only_are_one(folder):

@@ -104,6 +104,8 @@ def test_a_system_may_have_seeds_of_its_own(grid_file):
         ("--save-interval-updates 2", "--no-epoch-checkpoints", "keeps no checkpoints to average"),
         ("-updates 2", "-updates 2 --keep-interval-updates 1", "but `average` is 2"),
         ("average: 2", "average: 2\ncheckpoint: best", "exclude each other"),
+        ("--max-update 10", "--max-epoch 3 --save-interval 2", "its last epoch would not be saved"),
+        ("output: ", "output: 12:30/", "but fairseq-generate takes ':' for the end of a path"),
         ("/ref", "/none", "none, but there is no such file"),
         ("data: ", "data: /nowhere", "but there is no such file or folder"),
         ("average: 2", "generate: --beam 5 --quiet", "--quiet, which is not allowed: the transl"),
@@ -165,6 +167,7 @@ def test_slots(monkeypatch):
     assert environment["OMP_WAIT_POLICY"] == "PASSIVE", "threads that wait do not spin"
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
     assert cpu_slots(4, 2)[0].environment()["OMP_WAIT_POLICY"] == "ACTIVE"
+    assert cpu_slots(4, 2)[0].environment()["LOGLEVEL"] == "INFO"
     assert gpu_slots(four, 2, 1, None)[1].environment()["CUDA_VISIBLE_DEVICES"] == "2,3"
 
 

@@ -1,6 +1,8 @@
 """A run's own files, cut or changed by hand: it is not done, and no other run suffers."""
 
 import json
+import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -163,6 +165,20 @@ def test_each_attempt_says_what_the_clone_then_was(grid, monkeypatch):
     for _ in range(2):
         run.attempts.begin(run.steps(Slot())[0], Slot())
     assert [attempt["commit"] for attempt in run.attempts.read()] == ["a", "b"]
+
+
+def test_a_user_directory_of_ones_own_is_a_part_of_the_commit(grid, tmp_path, monkeypatch):
+    monkeypatch.setattr(child, "facts", lambda: {"commit": "abc"})
+    (tmp_path / "my_exp" / "models").mkdir(parents=True)
+    mine = replace(grid, user_dir=tmp_path / "my_exp")
+    found = []
+    for code in ("y = softmax(x)", "y = sigmoid(x)", "y = softmax(x)"):
+        (tmp_path / "my_exp" / "models" / "mine.py").write_text(code)
+        run = new_run(mine, 1)
+        run.attempts.begin(run.steps(Slot())[0], Slot())
+        found.append(run.attempts.read()[-1]["commit"])
+    assert found[0] == found[2] != found[1]
+    assert re.fullmatch("abc/user_dir:[0-9a-f]{10}", found[0])
 
 
 def test_word_vectors_of_the_same_name_are_not_mixed(grid, tmp_path):
