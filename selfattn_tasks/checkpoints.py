@@ -316,20 +316,24 @@ def flags(state: dict[str, Any]) -> dict[str, Any]:
     Returns:
         values by name as argparse spells it, ``encoder_attention`` for example.
     """
-    found = state.get("args") or (state.get("cfg") or {}).get("model") or {}
-    return dict(vars(found) if isinstance(found, argparse.Namespace) else found)
+    return _plain(state.get("args") or (state.get("cfg") or {}).get("model"))
 
 
 def task_flags(state: dict[str, Any]) -> dict[str, Any]:
     """All flags of the task of the checkpoint ``state``, such as ``data`` and ``source_lang``."""
-    return dict((state.get("cfg") or {}).get("task") or flags(state))
+    return _plain((state.get("cfg") or {}).get("task")) or flags(state)
 
 
 def criterion(state: dict[str, Any]) -> str | None:
     """The name of the criterion that the checkpoint ``state`` was trained with, if it says so."""
-    found = (state.get("cfg") or {}).get("criterion") or {}
+    found = _plain((state.get("cfg") or {}).get("criterion"))
     name: str | None = found.get("_name") or flags(state).get("criterion")
     return name
+
+
+def _plain(found: Any) -> dict[str, Any]:
+    """What fairseq stores of a part: a dictionary, or a namespace where it has no dataclass."""
+    return dict(vars(found) if isinstance(found, argparse.Namespace) else found or {})
 
 
 def model_flags(state: dict[str, Any]) -> dict[str, Any]:

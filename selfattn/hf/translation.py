@@ -129,7 +129,9 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             logits = self._next(*rest, cache, states)
         else:
             logits = self.lm_head(self.decoder(*rest, cache, states))
-        loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        loss = None
+        if labels is not None:  # 16 bits could not tell checkpoints apart
+            loss = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,
@@ -166,8 +168,8 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
 
         Where the generation configuration has ``max_len_a`` and ``max_len_b``, a source of n tokens
         (with its end) gets at most ``max_len_a * n + max_len_b`` tokens and an end, unless
-        ``max_length`` or ``max_new_tokens`` is given here; never padding, and at least one token.
-        ``min_length`` and ``min_new_tokens`` come first.
+        ``max_length`` or ``max_new_tokens`` is given, here or there; never padding, and at least
+        one token. ``min_length`` and ``min_new_tokens`` come first.
 
         Args:
             inputs: source ``(B, S)``, as ``input_ids``.
@@ -184,12 +186,10 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         """
         config = copy.deepcopy(generation_config or GenerationConfig())
         cuts = [kwargs.get("max_length"), kwargs.get("max_new_tokens")]
-        if not hasattr(config, "max_len_b"):
-            cuts.append(config.max_length)
         # As transformers has it, what the caller leaves open is the model's.
         stored = self.generation_config.to_dict()
         config.update(**stored, defaults_only=True, allow_custom_entries=True)
-        cuts.append(config.max_new_tokens)
+        cuts += [config.max_length, config.max_new_tokens]
         a, b = (kwargs.pop(x, getattr(config, x, None)) for x in ("max_len_a", "max_len_b"))
 
         def setting(name: str) -> Any:

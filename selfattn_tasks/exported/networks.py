@@ -136,17 +136,22 @@ class SentencesGraph(nn.Module):
 class EncoderGraph(nn.Module):
     """A source to its encoding, and the decoder's keys and values of it."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, lacking: range) -> None:
         from ..hf.pieces import SPECIAL
 
         super().__init__()
         self.encoder, self.decoder = model.encoder, model.decoder
-        self.known, self.unknown = model.config.vocab_size, SPECIAL.index("<unk>")
+        self.size, self.lacking = model.config.vocab_size, lacking
+        self.unknown = SPECIAL.index("<unk>")
 
     def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """``(B, S)`` -> ``(B, S, C)``, ``(L, 2, B, H, S, D)``."""
-        # tokenizer.json gives pieces that the dictionary lacks numbers behind it.
-        source = source.masked_fill(source >= self.known, self.unknown)
+        # tokenizer.json gives pieces that the dictionary lacks numbers behind it, for which a
+        # model that was resized has rows.
+        unknown = source >= self.size
+        if self.lacking.start < min(self.size, self.lacking.stop):
+            unknown |= (source >= self.lacking.start) & (source < self.lacking.stop)
+        source = source.masked_fill(unknown, self.unknown)
         encoded = self.encoder(source).last_hidden_state
         memory = []
         for attention in (layer.encoder_attn for layer in self.decoder.layers):
@@ -262,11 +267,18 @@ def _translation(path: Path, data: str | None) -> Exported:
         "end": config.eos_token_id,
         "longest": config.max_position_embeddings,
     }
-    return Exported(translation_networks(model.float()), facts, tokenizer)
+    pieces = tokenizer.vocab_size
+    lacking = range(pieces if tokenizer.known is None else tokenizer.known, pieces)
+    return Exported(translation_networks(model.float(), lacking), facts, tokenizer)
 
 
-def translation_networks(model: Any) -> list[Network]:
-    """Encoder and decoder of a ``SelfattnForConditionalGeneration``."""
+def translation_networks(model: Any, lacking: range = range(0)) -> list[Network]:
+    """Encoder and decoder of a ``SelfattnForConditionalGeneration``.
+
+    Args:
+        model: it.
+        lacking: numbers of the tokenizer's pieces that its dictionary lacks.
+    """
     config = model.config
     size, heads = config.hidden_size, config.decoder_attention_heads
     ahead: tuple[str | int, ...] = (config.decoder_layers, 2, "batch", heads)
@@ -291,7 +303,7 @@ def translation_networks(model: Any) -> list[Network]:
         "present": (*ahead, "past + 1", shape[5]),
     }
     return [
-        Network("encoder", EncoderGraph(model), {"source": source}, encoder, block),
+        Network("encoder", EncoderGraph(model, lacking), {"source": source}, encoder, block),
         Network("step", StepGraph(model), given, step, block),
     ]
 

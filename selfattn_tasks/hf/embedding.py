@@ -43,6 +43,7 @@ class SentenceEmbedding(InputModule):  # type: ignore[misc]
         known = ("token", "revision", "local_files_only")
         options = {name: others[name] for name in known if name in others}
         options |= {"subfolder": subfolder, "cache_dir": cache_folder}
+        options |= others.get("model_kwargs") or {}  # such as dtype
         return cls(
             SentencesForSequenceClassification.from_pretrained(model_name_or_path, **options)
         )

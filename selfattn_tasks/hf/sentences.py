@@ -107,8 +107,8 @@ class SentencesForSequenceClassification(SelfattnPreTrainedModel):
                         f"labels lie between {labels.min()} and {labels.max()}; scores from "
                         f"{LOWEST:g} to {HIGHEST:g} are allowed"
                     )
-                labels = distribution(labels.to(logits))
-            loss = F.cross_entropy(logits, labels)
+                labels = distribution(labels.to(logits.device).float())
+            loss = F.cross_entropy(logits.float(), labels)  # as of the other heads
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
 

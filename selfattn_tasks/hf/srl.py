@@ -95,5 +95,7 @@ class SRLForTokenClassification(SelfattnPreTrainedModel):
         marked = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
         more = {name: others[name] for name in _MORE if name in others}
         logits = self.tagger(input_ids, marked, padding, **more)
-        loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        loss = None
+        if labels is not None:  # 16 bits could not tell checkpoints apart
+            loss = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
         return TokenClassifierOutput(loss=loss, logits=logits)

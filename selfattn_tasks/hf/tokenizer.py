@@ -73,6 +73,11 @@ class WordTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
         if kwargs.get("return_offsets_mapping"):
             raise UserError("return_offsets_mapping=True: words of this tokenizer have no offsets")
         split = is_split_into_words
+        tuples = isinstance(text, (list, tuple)) and any(isinstance(t, tuple) for t in text)
+        if "token_type_ids" not in self.model_input_names and (
+            text_pair is not None or (tuples and not split)
+        ):
+            raise UserError("this model reads one text, but is given a pair of texts")
         pair = None if text_pair is None else self._words(text_pair, split)
         text = self._words(text, split)
         return super()._encode_plus(text, pair, *args, is_split_into_words=True, **kwargs)

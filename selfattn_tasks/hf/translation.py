@@ -192,6 +192,12 @@ def to_fairseq(folder: Path, path: Path) -> None:
             dictionaries lie there already.
     """
     model, tokenizer = read_folder(folder)
+    size, known = model.config.vocab_size, tokenizer.known
+    if known is not None and size != known:
+        raise UserError(
+            f"{folder} has {size} tokens, but its dictionary {known}: its embeddings were resized, "
+            "and the others would count as words of the dictionary; export the model as it was"
+        )
     args = names.flags_of(model, folder / CONFIG) | {
         "task": "translation",
         "criterion": "cross_entropy",
@@ -202,7 +208,7 @@ def to_fairseq(folder: Path, path: Path) -> None:
         "left_pad_source": True,
         "left_pad_target": False,
     }
-    entries = list(tokenizer.convert_ids_to_tokens(list(range(model.config.vocab_size))))
+    entries = list(tokenizer.convert_ids_to_tokens(list(range(size))))
     if tuple(entries[: len(SPECIAL)]) != SPECIAL or None in entries:
         raise UserError(f"{folder}: a vocabulary of fairseq begins with {', '.join(SPECIAL)}")
     task_state = {

@@ -47,6 +47,14 @@ def test_reads_what_fairseq_writes(tmp_path):
     assert checkpoints.read(tmp_path / "b.pt")["model"]["encoder._extra_state"] == {"seen": 3}
 
 
+def test_flags_of_parts_without_a_dataclass():
+    """fairseq stores those of a task or criterion that has none as a namespace."""
+    parts = {name: argparse.Namespace(_name=name, data="x") for name in ("task", "criterion")}
+    assert checkpoints.task_flags(state(cfg=parts)) == {"_name": "task", "data": "x"}
+    assert checkpoints.criterion(state(cfg=parts)) == "criterion"
+    assert checkpoints.task_flags(state())["arch"] == "x" and checkpoints.criterion(state()) is None
+
+
 def flip(path, where):
     """Flip one bit of a file, where it holds these bytes."""
     content = bytearray(path.read_bytes())

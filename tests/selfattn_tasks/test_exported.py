@@ -291,6 +291,24 @@ def test_a_folder_in_half_precision_becomes_graphs_in_float32(translation, tmp_p
     assert encoded.dtype == torch.float32
 
 
+def test_a_resized_model_knows_no_more_pieces(translation, tmp_path):
+    """As transformers' recipes resize it: to the tokenizer, which has more than the dictionary."""
+    from transformers import AutoTokenizer
+
+    from selfattn_tasks.hf.translation import to_fairseq
+
+    model, folder = translation
+    shutil.copytree(folder.parent / "hf", tmp_path / "hf")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "hf", known=10)
+    tokenizer.save_pretrained(tmp_path / "hf")
+    with pytest.raises(UserError, match="has 12 tokens, but its dictionary 10: its embeddings"):
+        to_fairseq(tmp_path / "hf", tmp_path / "model.pt")
+    encoder, _ = networks.read(saved.find_checkpoint(tmp_path / "hf")).networks
+    lacking, unknown = (encoder.module(torch.tensor([[4, n, 5, 2]]))[0] for n in (11, 3))
+    assert torch.equal(lacking, unknown)
+    assert not torch.equal(unknown, encoder.module(torch.tensor([[4, 9, 5, 2]]))[0])
+
+
 def test_a_translation_step_by_step(translation):
     model, folder = translation
     facts = json.loads((folder / "export.json").read_text())

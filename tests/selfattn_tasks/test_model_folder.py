@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 from functools import partial
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 pytest.importorskip("transformers")
 
@@ -20,6 +22,7 @@ from transformers import (
 
 import selfattn_tasks.hf  # noqa: F401
 from selfattn.errors import UserError
+from selfattn.models.relatedness_head import distribution
 from selfattn_tasks import checkpoints, saved
 from selfattn_tasks.hf.translator import Translator
 from selfattn_tasks.sentences.model.network import SentenceModel, SentenceModelConfig, pad
@@ -168,6 +171,9 @@ def test_a_sentence_model_s_folder_computes_the_same_and_learns(tmp_path, kind):
     settings = TrainingArguments(tmp_path / "run", max_steps=8, disable_tqdm=True, **PLAIN)
     Trainer(model, settings, train_dataset=rows).train()
     assert model.eval()(words, labels=torch.tensor([label] * 2)).loss.item() < before
+    half = copy.deepcopy(model).bfloat16()(words, labels=torch.tensor([label] * 2))
+    want = distribution(torch.tensor([3.7] * 2)) if label != 1 else torch.tensor([1, 1])
+    assert torch.equal(half.loss, F.cross_entropy(half.logits.float(), want))
     model.save_pretrained(tmp_path / "trained")
     again = SentencePredictor.load(tmp_path / "trained").members[0][0]
     assert torch.equal(again(words, missing), model(words, missing=missing).logits)
@@ -334,6 +340,8 @@ def test_a_module_of_sentence_transformers(tmp_path):
         found[-1].backward()
         optimizer.step()
     assert found[-1] < found[0]
+    half = SentenceEmbedding.load(str(folder), model_kwargs={"dtype": torch.float16})
+    assert half.model.dtype == torch.float16
     model.save(str(tmp_path / "saved"))
     again = library.SentenceTransformer(
         str(tmp_path / "saved"), trust_remote_code=True, device="cpu", local_files_only=True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 
@@ -78,8 +80,14 @@ def test_a_caller_s_search_leaves_the_rest_to_the_model_s():
         )
     short = model.generate(IDS, generation_config=GenerationConfig(max_new_tokens=2))
     assert short.shape == (2, 3)
-    model.generation_config.max_new_tokens = 2
-    assert torch.equal(model.generate(IDS), short)
+    copied = copy.deepcopy(model.generation_config)
+    for name, value in (("max_new_tokens", 2), ("max_length", 3)):
+        given = copy.deepcopy(copied)
+        setattr(given, name, value)
+        assert torch.equal(model.generate(IDS, generation_config=given), short)
+        model.generation_config = given
+        assert torch.equal(model.generate(IDS), short)
+        model.generation_config = copied
 
 
 def test_a_least_length_comes_before_the_limit():
