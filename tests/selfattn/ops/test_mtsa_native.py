@@ -211,8 +211,12 @@ def test_nan_that_went_in_is_not_computed_again_in_double(part, seen, monkeypatc
 def test_memory_with_the_negative_bit_is_read_as_torch_reads_it():
     x = torch.conj(torch.randn(1, 4, 8, 1, dtype=torch.complex64)).imag
     assert x.is_neg()
-    got, expected = (mtsa(x, x, x, x, masks=MASKS, backend=b) for b in ("fused", "reference"))
-    torch.testing.assert_close(got, expected)
+    for bias in (None, torch._neg_view(torch.randn(4, 8))):
+        got, expected = (
+            mtsa(x, x, x, x, masks=MASKS, distance_bias=bias, backend=b)
+            for b in ("fused", "reference")
+        )
+        torch.testing.assert_close(got, expected)
 
 
 def test_the_operators_keep_the_rules_of_torch_library():

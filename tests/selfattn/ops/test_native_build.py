@@ -166,11 +166,23 @@ def test_a_folder_that_others_may_write_is_refused(cache, kernel, caplog, monkey
     assert not list(cache.iterdir())
 
 
-def test_a_folder_where_nobody_can_replace_a_file_of_others_will_do(cache, kernel, caplog):
+def test_in_a_folder_that_all_share_each_user_has_one_of_their_own(cache, kernel, caplog):
     cache.mkdir()
     cache.chmod(0o1777)  # as /tmp
     assert answer(kernel) == 42
-    assert len(list(cache.iterdir())) == 1 and not caplog.messages
+    (own,) = cache.iterdir()
+    assert own.name == f"selfattn-{os.geteuid()}" and own.stat().st_mode & 0o777 == 0o700
+    assert [path.suffix for path in own.iterdir()] == [".so"] and not caplog.messages
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_folder_made_for_this_user_by_another_is_refused(cache, kernel, caplog, monkeypatch):
+    (cache / f"selfattn-{os.geteuid()}").mkdir(parents=True)
+    cache.chmod(0o1777)
+    give_away(cache / f"selfattn-{os.geteuid()}", monkeypatch)
+    assert answer(kernel) == 42
+    assert "belongs to another user" in caplog.text
+    assert not list((cache / f"selfattn-{os.geteuid()}").iterdir())
 
 
 @pytest.mark.parametrize("folder", ["a file", "nobody's home"])

@@ -59,7 +59,7 @@ def run(folder: Path, task: Task, tensors: Mapping[str, Any], *, backward: bool)
         t = torch.tensor(t, device="cpu") if isinstance(t, list) else t
         if not t.is_cpu:  # C would read its address
             raise UserError(f"{name} is on {t.device}; it must be on the CPU, as other inputs are")
-        t = rows(t) if name in views else t.contiguous()
+        t = rows(t) if name in views else t.resolve_neg().contiguous()
         held.append(t)
         value: View | int = _address(name, t)
         if name in views:

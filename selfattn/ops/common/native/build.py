@@ -102,9 +102,7 @@ def _foreign(found: os.stat_result) -> str | None:
     me = os.geteuid() if hasattr(os, "geteuid") else found.st_uid
     if found.st_uid not in (me, 0):
         return f"belongs to another user ({found.st_uid})"
-    # In a sticky folder, such as /tmp, nobody replaces a file of others.
-    sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return f"is writable by others (mode {stat.S_IMODE(found.st_mode):o})"
     return None
 
@@ -175,6 +173,9 @@ def _cache() -> Path:
     try:
         path = path.expanduser().absolute()  # a loader looks for bare names elsewhere
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if path.stat().st_mode & stat.S_ISVTX:  # as /tmp, where nobody replaces a file of others
+            path /= f"selfattn-{os.geteuid()}"
+            path.mkdir(exist_ok=True, mode=0o700)
         fault = _foreign(path.stat())
     except (OSError, RuntimeError) as error:  # RuntimeError: nobody's home
         fault = f"cannot be used ({error})"

@@ -20,6 +20,7 @@ enum { VL = 4, MR = 4, NV = 3 };
 
 typedef float vf __attribute__((vector_size(VL * 4), aligned(4)));
 typedef int32_t vi __attribute__((vector_size(VL * 4), aligned(4)));
+typedef uint32_t vu __attribute__((vector_size(VL * 4), aligned(4))); /* whose overflow C defines */
 
 static inline vf load(const float *p) { return *(const vf *)p; }
 static inline void store(float *p, vf x) { *(vf *)p = x; }
@@ -89,13 +90,14 @@ static inline vf exp2_fraction(vf f) {
     return y * f + 1.0f;
 }
 
-/* 2^x, relative error 1e-7; 0 below x = -126, so that no result is denormal. x must be below 128. */
+/* 2^x, relative error 1e-7; 0 below x = -126, so that no result is denormal. From 128 on it means
+ * nothing: so large are weights of keys that are not seen, and cleared later. */
 static inline vf exp2v(vf x) {
     const vf tiny = splat(-126.0f), magic = splat(12582912.0f); /* 1.5 * 2^23 rounds to integers */
     vi small = x < tiny;
     x = vmax(x, tiny);
     vf whole = (x + magic) - magic, y = exp2_fraction(x - whole);
-    y = (vf)((vi)y + (__builtin_convertvector(whole, vi) << 23));
+    y = (vf)((vu)y + ((vu)__builtin_convertvector(whole, vi) << 23));
     return (vf)(~small & (vi)y);
 }
 

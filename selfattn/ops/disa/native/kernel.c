@@ -27,7 +27,7 @@ static inline vf reciprocal(vf u) {
 static inline vf exp2_low(vf x) {
     vf shifted = x + 12582912.0f; /* 1.5 * 2^23 rounds */
     vf y = exp2_fraction(x - (shifted - 12582912.0f));
-    return (vf)((vi)y + ((vi)shifted << 23));
+    return (vf)((vu)y + ((vu)shifted << 23));
 }
 
 /* A NaN whose lower bits are 0: those of another one, such as a GPU's, exp2_low would add to its exponent. */
