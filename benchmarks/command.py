@@ -31,8 +31,8 @@ def add_flags(
     add(
         "--methods", nargs="+", metavar="NAME", help="what to run (default: all; --list shows them)"
     )
-    add("--reference", metavar="NAME", help="what ratios are taken to (default: multihead; sdpa "
-        "at level operator)")  # fmt: skip
+    usual = "multihead; sdpa at level operator" if "operator" in levels else "multihead"
+    add("--reference", metavar="NAME", help=f"what ratios are taken to (default: {usual})")
     add(
         "--methods-module", type=Path, metavar="FILE.py", help="your own methods, as a list METHODS"
     )

@@ -49,7 +49,7 @@ def needed(module: str, package: str = "") -> Any:
     name = package or module.partition(".")[0]
     try:
         return importlib.import_module(module)
-    except ImportError as error:
+    except (ImportError, OSError) as error:  # OSError: of a library that it loads
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and f"{module}.".startswith(f"{missing}."):
             raise UserError(

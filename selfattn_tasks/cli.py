@@ -123,12 +123,18 @@ def run(main: Callable[[], int | None], prog: str | None = None) -> NoReturn:
 
 
 def _check_arguments() -> None:
-    """Refuse bytes that are not text: neither a model nor a report could hold them."""
+    """Refuse bytes that are no text: neither a model nor a report could hold them."""
     for word in sys.argv[1:]:
         try:
             word.encode("utf-8")
         except UnicodeEncodeError:
-            shown = os.fsencode(word).decode("utf-8", "backslashreplace")
+            raw = os.fsencode(word)
+            shown = raw.decode("utf-8", "backslashreplace")
+            if shown.encode("utf-8") == raw:  # Python took it for ASCII
+                raise UserError(
+                    f"the argument {shown} cannot be read in this locale; set LC_ALL=C.UTF-8, or "
+                    "unset PYTHONUTF8"
+                ) from None
             raise UserError(f"the argument {shown} is not UTF-8 text") from None
 
 

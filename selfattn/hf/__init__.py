@@ -6,7 +6,8 @@ of the core that needs transformers: ``pip install selfattn[hf]``.
 
 from ..errors import needed
 
-needed("transformers", "selfattn[hf]")
+# Of it a part that loads torchaudio, too, where there is one.
+needed("transformers.modeling_layers", "selfattn[hf]")
 
 from transformers import (  # noqa: E402
     AutoConfig,

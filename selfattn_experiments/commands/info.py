@@ -29,8 +29,8 @@ FAIRSEQ = "fairseq-fixed==0.12.3.1"
 # What the layers alone do not need, and how it is had.
 EXTRA = "fairseq"
 EXTRA_ADVICE = (
-    "to train, translate, tag, score and compare: pip install 'selfattn[fairseq]', or in a clone "
-    "make env"
+    "to train with fairseq (on Python 3.11 or 3.12), and for the others here: pip install "
+    "'selfattn[fairseq]', or in a clone make env"
 )
 # Distribution, and what it is for: shown where it is missing.
 PACKAGES = (
@@ -52,8 +52,12 @@ def _python(record: Record, fairseq: Record) -> Record:
     return dataclasses.replace(record, usable=fairseq.value == "missing", advice=advice)
 
 
-def _numpy(record: Record) -> Record:
-    if record.usable and tuple(map(int, record.value.split(".")[:2])) > (2, 3):
+def _numpy(record: Record, fairseq: Record) -> Record:
+    if (
+        fairseq.value != "missing"
+        and record.usable
+        and tuple(map(int, record.value.split(".")[:2])) > (2, 3)
+    ):
         note = "fairseq's --num-batch-buckets needs numpy<2.4"
         return dataclasses.replace(record, advice=note)
     return record
@@ -135,7 +139,7 @@ def collect() -> list[Record]:
     """Look at this machine; fairseq is looked up, never imported."""
     core = {record.name: record for record in info.collect()}
     fairseq = _fairseq()
-    core |= {"python": _python(core["python"], fairseq), "numpy": _numpy(core["numpy"])}
+    core |= {"python": _python(core["python"], fairseq), "numpy": _numpy(core["numpy"], fairseq)}
     records = [
         *core.values(),
         *_devices(info.import_torch()[0]),

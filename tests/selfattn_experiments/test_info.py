@@ -127,9 +127,12 @@ def test_a_python_that_fairseq_was_not_tried_with_is_a_fault_only_beside_fairseq
 
 
 def test_a_new_numpy_brings_a_note():
-    old = Record("Versions", "numpy", "2.3.5")
-    assert info._numpy(old) == old
-    new = info._numpy(Record("Versions", "numpy", "2.5.0"))
+    """But where fairseq is not installed, or numpy is old."""
+    old, new = (Record("Versions", "numpy", version) for version in ("2.3.5", "2.5.0"))
+    fairseq = Record("Versions", "fairseq-fixed", "0.12.3.1")
+    assert info._numpy(old, fairseq) == old
+    assert info._numpy(new, Record("Versions", "fairseq-fixed", "missing")) == new
+    new = info._numpy(new, fairseq)
     assert new.usable
     assert "--num-batch-buckets" in new.advice
 

@@ -128,6 +128,24 @@ def test_an_argument_that_is_no_text_is_refused(tmp_path):
     assert done.stderr == "tool: error: the argument caf\\xff is not UTF-8 text\n"
 
 
+def test_text_that_the_locale_cannot_read_is_not_called_wrong(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(body="    print(0)"))
+    done = subprocess.run(
+        [sys.executable, script, "caf\u00e9".encode()],
+        capture_output=True,
+        text=True,
+        env={
+            "PATH": os.environ["PATH"],
+            "LC_ALL": "C",
+            "PYTHONUTF8": "0",
+            "PYTHONPATH": os.environ["PYTHONPATH"],
+        },
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the argument caf\\xe9 cannot be read in this locale; set LC_ALL=C.UTF-8" in done.stderr
+
+
 def test_closed_standard_output_is_no_traceback(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(body="    print(0)"))
@@ -156,6 +174,9 @@ def test_a_package_that_is_missing_or_broken_is_one_sentence(tmp_path, monkeypat
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(UserError, match="^too_old cannot be imported: it needs numpy>=9$"):
         needed("too_old")
+    (tmp_path / "unfit.py").write_text("raise OSError('Could not load this library: x.so')")
+    with pytest.raises(UserError, match="^unfit cannot be imported: Could not load this library"):
+        needed("unfit")
     (tmp_path / "lacking.py").write_text("import no_such_package")
     with pytest.raises(UserError, match="^lacking cannot be imported: No module named 'no_such"):
         needed("lacking")
