@@ -22,9 +22,12 @@ from selfattn_tasks import cli
 HERE = Path(__file__).resolve().parent
 SCRIPTS = HERE.parents[1] / "scripts"
 SYSTEMS = ("multihead", "mtsa", "biblosa", "lstm", "none")
-MASKS = "multihead-masks"
-OTHERS = (MASKS, "fast_disa", "disa", "resa", "gru", "sru", "multi_cnn", "hrchy_cnn", "vanilla")
-ARCH = {MASKS: "multihead --multihead-masks forward_backward"}  # as MTSA has them
+ARCH = {
+    "multihead-masks": "multihead --multihead-masks forward_backward",  # as MTSA has them
+    "mtsa-relu": "mtsa --activation-fn relu",  # for inference its default is elu
+    "biblosa-relu": "biblosa --activation-fn relu",
+}
+OTHERS = (*ARCH, "fast_disa", "disa", "resa", "gru", "sru", "multi_cnn", "hrchy_cnn", "vanilla")
 SETTINGS = [(lr, dropout) for lr in ("0.001", "0.0005") for dropout in ("0.3", "0.5")]
 COMMON = (
     "--hidden-size 100 --head-hidden-size 100 --optimizer adam --maximize-best-checkpoint-metric "
@@ -46,6 +49,7 @@ class Corpus:
         folds: the corpus is cut into folds: one seed, half of the settings, and the tuning's runs
             are those that are compared.
         tuned: another corpus, whose settings it takes instead of tuning.
+        more: further flags of all systems.
     """
 
     batch: int
@@ -56,6 +60,7 @@ class Corpus:
     tests: tuple[tuple[str, str], ...] = ()
     folds: bool = False
     tuned: str = ""
+    more: str = ""
 
 
 CORPORA = {
@@ -67,7 +72,7 @@ CORPORA = {
     "mpqa": Corpus(32, 30, 5, folds=True),
     "mr": Corpus(32, 30, 5, folds=True),
     "snli": Corpus(64, 20, 4, "5e-5", tests=(("counterfactual", "test1"),)),
-    "multinli": Corpus(64, 20, 4, "5e-5"),
+    "multinli": Corpus(64, 20, 4, "5e-5", more=" --activation-fn relu"),
     "squad": Corpus(32, 20, 4),
 }
 
@@ -83,7 +88,8 @@ def grid(name: str, step: str, systems: dict[str, tuple[str, str, str]]) -> dict
         "seeds": [1] if corpus.folds else [1000] if step == "tune" else [1, 2, 3, 4, 5],
         "cpus_per_run": 1,
         "common": f"{COMMON} --l2 {corpus.l2} --batch-size {corpus.batch} --max-epoch "
-        f"{corpus.epochs} --patience {corpus.patience} --best-checkpoint-metric {corpus.metric}",
+        f"{corpus.epochs} --patience {corpus.patience} --best-checkpoint-metric {corpus.metric}"
+        + corpus.more,
         "systems": {
             system: f"--arch sentence_encoder_{ARCH.get(c, c)} --lr {lr} --dropout {dropout}"
             for system, (c, lr, dropout) in systems.items()
@@ -122,10 +128,13 @@ def chosen(name: str, contexts: list[str]) -> dict[str, tuple[str, str, str]]:
 
 
 def work(name: str, step: str, systems: dict[str, tuple[str, str, str]]) -> None:
-    """Write a grid file and work it off."""
+    """Write a grid file and work it off; systems that it had stay in it."""
     file = HERE / "runs" / name / f"{step}.yaml"
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(grid(name, step, systems), indent=2) + "\n")  # JSON is YAML
+    content = grid(name, step, systems)
+    if file.is_file():
+        content["systems"] = json.loads(file.read_text())["systems"] | content["systems"]
+    file.write_text(json.dumps(content, indent=2) + "\n")  # JSON is YAML
     run("run_seeds.py", str(file))
 
 
@@ -139,7 +148,7 @@ def compare(name: str, systems: dict[str, tuple[str, str, str]]) -> None:
         "--output", trivial)  # fmt: skip
     print("\nWithout any training:")
     run("score_sentences.py", gold, trivial)
-    flags = [f"{system[0]}={runs}/{setting}-*/test.tsv" for setting, system in systems.items()]
+    flags = [f"{system[0]}={runs}/{setting}-[0-9]*/test.tsv" for setting, system in systems.items()]
     words = ["--ref", gold, "--baseline", flags[0]]
     for flag in flags[1:]:
         words += ["--system", flag]
