@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from selfattn.errors import UserError
 from selfattn_tasks.folder import sha256_of
@@ -59,8 +60,7 @@ def unlike_runs(found: Sequence[Found], system: str) -> list[str]:
 
 
 def _is_changed(run: Found) -> bool:
-    known = run.record.get("hypotheses")
-    entries = known.values() if isinstance(known, dict) else ()
+    entries = map(_mapping, _mapping(run.record.get("hypotheses")).values())
     hashes = [entry.get("sha256") for entry in entries if entry.get("file") == run.path.name]
     return bool(hashes) and sha256_of(run.path) not in hashes
 
@@ -81,7 +81,12 @@ def _apart(found: Sequence[Found], part: str) -> str:
 
 def _settings(run: Found, part: str) -> dict[str, str]:
     """Flags and what else a record says of its training or test, but what tells runs apart."""
-    settings, apart = run.record[part], ("flags", "seed", "fold", "tests")
+    settings, apart = _mapping(run.record[part]), ("flags", "seed", "fold", "tests")
     return {name: str(value) for name, value in settings.items() if name not in apart} | {
-        name: " ".join(values) for name, values in settings.get("flags", {}).items()
+        name: " ".join(map(str, values)) for name, values in _mapping(settings.get("flags")).items()
     }
+
+
+def _mapping(found: Any) -> dict[str, Any]:
+    """A part of a record, which anybody may have edited."""
+    return found if isinstance(found, dict) else {}
