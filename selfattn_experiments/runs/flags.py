@@ -66,6 +66,8 @@ def parse(words: Sequence[str], where: str) -> Flags:
     for word in words:
         if word.startswith("-") and not _NUMBER.match(word):
             name, equals, value = word.partition("=")
+            if len(word) > 2 and word[1] != "-":  # -a0-9: a letter and its value
+                name, equals, value = word[:2], "=", word[2:].removeprefix("=")
             values = flags[name] = [value] if equals else []
         elif values is None:
             raise UserError(f"{where} begins with {word!r}, but must begin with a flag (--...)")

@@ -110,6 +110,7 @@ def test_a_system_may_have_seeds_of_its_own(grid_file):
         ("data: ", "data: /nowhere", "but there is no such file or folder"),
         ("average: 2", "generate: --beam 5 --quiet", "--quiet, which is not allowed: the transl"),
         ("average: 2", "slurm: --time 1 --array 0-1%1", "--array, which is not allowed: a task is"),
+        ("average: 2", "slurm: --time 1 -a0-1", "-a, which is not allowed: a task is a run"),
         ("average: 2", "generate: --score-reference", "not allowed: it translates by the referen"),
         ("task: translation", "task: [", "is not YAML"),
         ("average: 2", "average: 2026-02-30", "is not YAML: day is out of range for month"),
