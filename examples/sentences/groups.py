@@ -37,7 +37,7 @@ def main() -> None:
         system: [
             [line.split("\t")[0] == row["target"] for line, row in zip(lines, rows, strict=True)]
             for lines in (
-                file.read_text().splitlines()[1:] for file in RUNS.glob(f"{system}-*/test.tsv")
+                file.read_text().splitlines()[1:] for file in RUNS.glob(f"{system}-[0-9]*/test.tsv")
             )
         ]
         for system in SYSTEMS

@@ -3,6 +3,7 @@
 import logging
 import math
 import sys
+from pathlib import Path
 from typing import Any
 
 from fairseq import checkpoint_utils
@@ -39,11 +40,22 @@ def restore_patience(
     state = original(self, filename, reset_optimizer, *args, **kwargs)
     if state and not (reset_optimizer or kwargs.get("reset_meters")):
         _counted().update(state.get(KEY, {}))
-        if 0 < self.cfg.checkpoint.patience <= _counted().get("num_runs", 0):
-            # It had stopped already: train.py's loop, which ends behind this epoch, never begins.
-            logger.info("this training has stopped early, by --patience; nothing is left to do")
-            self.cfg.optimization.max_epoch = -1
+        _stay_stopped(self.cfg, filename)
     return state
+
+
+def _stay_stopped(cfg: Any, filename: str) -> None:
+    """Do not train on what has stopped early: train.py's loop, whose end this is, never begins."""
+    own = cfg.checkpoint
+    anew = own.reset_dataloader or own.reset_lr_scheduler
+    if anew or Path(filename).resolve().parent != Path(own.save_dir).resolve():
+        return
+    if 0 < own.patience <= _counted().get("num_runs", 0):
+        logger.info(
+            f"--patience {own.patience} has run out in {filename}, so nothing is left to do; to "
+            "train on, raise it, or give --reset-meters"
+        )
+        cfg.optimization.max_epoch = -1
 
 
 @wrap(checkpoint_utils, "save_checkpoint")

@@ -1,6 +1,7 @@
 """The encoder with a decoder: translation."""
 
 import copy
+from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -168,8 +169,9 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
 
         Where the generation configuration has ``max_len_a`` and ``max_len_b``, a source of n tokens
         (with its end) gets at most ``max_len_a * n + max_len_b`` tokens and an end, unless
-        ``max_length`` or ``max_new_tokens`` is given, here or there; never padding, and at least
-        one token. ``min_length`` and ``min_new_tokens`` come first.
+        ``max_length`` or ``max_new_tokens`` is given, too, or nearer: here, in the caller's
+        configuration, or in the model's. Never padding, and at least one token. ``min_length`` and
+        ``min_new_tokens`` come first.
 
         Args:
             inputs: source ``(B, S)``, as ``input_ids``.
@@ -185,11 +187,10 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             depends on its batch.
         """
         config = copy.deepcopy(generation_config or GenerationConfig())
-        cuts = [kwargs.get("max_length"), kwargs.get("max_new_tokens")]
+        is_cut = _is_cut(kwargs, vars(config), vars(self.generation_config))
         # As transformers has it, what the caller leaves open is the model's.
         stored = self.generation_config.to_dict()
         config.update(**stored, defaults_only=True, allow_custom_entries=True)
-        cuts += [config.max_length, config.max_new_tokens]
         a, b = (kwargs.pop(x, getattr(config, x, None)) for x in ("max_len_a", "max_len_b"))
 
         def setting(name: str) -> Any:
@@ -215,10 +216,10 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             least = max(1, setting("min_new_tokens") or 0, (setting("min_length") or 0) - 1)
             found = [int((a or 0.0) * length + b) for length in mask.sum(1).tolist()]
             limits = [min(max(limit, least), longest - 1) for limit in found]
-            if all(cut is None for cut in cuts):
-                kwargs["max_new_tokens"] = max(limits) + 1
-            else:
+            if is_cut:
                 limits = [longest - 1] * len(limits)
+            else:
+                kwargs["max_new_tokens"] = max(limits) + 1
             ends = torch.tensor(limits, device=mask.device)
             processors.append(Limits(ends, setting("pad_token_id"), setting("eos_token_id")))
         return super().generate(inputs, generation_config, processors, **kwargs)
@@ -260,3 +261,12 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         if cache is not None and kwargs.get("early_stopping") is True:
             cache.finished = found[3].all(1)
         return found
+
+
+def _is_cut(*places: Mapping[str, Any]) -> bool:
+    """Whether transformers' own limits of length count: of these places, the nearest one says."""
+    for place in places:
+        own = [place.get(name) for name in ("max_length", "max_new_tokens")]
+        if any(value is not None for value in (*own, place.get("max_len_b"))):
+            return any(value is not None for value in own)
+    return False

@@ -92,10 +92,15 @@ def main(args: argparse.Namespace) -> None:
 
 def _warn_of_a_later_end(last: Path, newest: Path) -> None:
     reached = int(newest.stem.rpartition("_")[2])
-    if last.is_file() and (end := updates(last)) > reached:
+    try:
+        end = updates(last)
+    except (UserError, LookupError):  # half a file, none, or one without its history
+        return
+    if end > reached:
         print(
             f"warning: {newest} is of update {reached}, {last.name} of update {end}, and is not "
-            "averaged: where an epoch ends, fairseq keeps no checkpoint by update",
+            "averaged: fairseq keeps no checkpoint by update where an epoch ends, nor between the "
+            "intervals",
             file=sys.stderr,
         )
 

@@ -61,8 +61,8 @@ def unlike_runs(found: Sequence[Found], system: str) -> list[str]:
 
 def _is_changed(run: Found) -> bool:
     entries = map(_mapping, _mapping(run.record.get("hypotheses")).values())
-    hashes = [entry.get("sha256") for entry in entries if entry.get("file") == run.path.name]
-    return bool(hashes) and sha256_of(run.path) not in hashes
+    hashes = {entry.get("sha256") for entry in entries if entry.get("file") == run.path.name}
+    return bool(hashes - {None}) and sha256_of(run.path) not in hashes
 
 
 def _apart(found: Sequence[Found], part: str) -> str:
@@ -83,7 +83,8 @@ def _settings(run: Found, part: str) -> dict[str, str]:
     """Flags and what else a record says of its training or test, but what tells runs apart."""
     settings, apart = _mapping(run.record[part]), ("flags", "seed", "fold", "tests")
     return {name: str(value) for name, value in settings.items() if name not in apart} | {
-        name: " ".join(map(str, values)) for name, values in _mapping(settings.get("flags")).items()
+        name: " ".join(map(str, values)) if isinstance(values, list) else str(values)
+        for name, values in _mapping(settings.get("flags")).items()
     }
 
 

@@ -151,9 +151,9 @@ def _check_training(grid: Grid, system: str) -> None:
     if max(limits) <= 0:
         raise UserError(f"{where} must give --max-update or --max-epoch, or it never ends")
     every = flag.number(flags, "--save-interval") or 1
-    if limits[1] > 0 and limits[1] % every:
+    if limits[0] <= 0 and limits[1] % every:  # fairseq saves where --max-update ends a training
         raise UserError(
-            f"{where} gives --save-interval {every:.0f}, but --max-epoch {limits[1]:.0f}: its last "
+            f"{where} gives --save-interval {every:g}, but --max-epoch {limits[1]:g}: its last "
             "epoch would not be saved; make one a multiple of the other"
         )
     if grid.average is None:

@@ -73,11 +73,13 @@ class WordTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
         if kwargs.get("return_offsets_mapping"):
             raise UserError("return_offsets_mapping=True: words of this tokenizer have no offsets")
         split = is_split_into_words
-        tuples = isinstance(text, (list, tuple)) and any(isinstance(t, tuple) for t in text)
         if "token_type_ids" not in self.model_input_names and (
-            text_pair is not None or (tuples and not split)
+            text_pair is not None or _depth(text) > 1 + split
         ):
-            raise UserError("this model reads one text, but is given a pair of texts")
+            raise UserError(
+                "this model reads one text, but is given a pair of texts, or words without "
+                "is_split_into_words=True"
+            )
         pair = None if text_pair is None else self._words(text_pair, split)
         text = self._words(text, split)
         return super()._encode_plus(text, pair, *args, is_split_into_words=True, **kwargs)
@@ -99,6 +101,11 @@ class WordTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
             if (self.backend_tokenizer.token_to_id(form) or UNKNOWN) > UNKNOWN:
                 return form
         return str(self.unk_token)
+
+
+def _depth(text: Any) -> int:
+    """0 for a text, 1 for a list of texts, 2 for a list of pairs or of lists of words."""
+    return 0 if isinstance(text, str) else 1 + max(map(_depth, text), default=0)
 
 
 def _unlike(name: str, text: str) -> str:

@@ -118,8 +118,16 @@ def test_what_has_stopped_early_is_not_trained_on(toy_run, toy_train, tmp_path):
     assert not logged(done.lines, "valid") and "done training in" in "".join(done.lines)
     assert [path.name for path in tmp_path.glob("*.pt")] == ["checkpoint_last.pt"]
     assert (tmp_path / "checkpoint_last.pt").read_bytes() == before
-    done = toy_train(["--save-dir", tmp_path, *flags, "--patience", "4"])
-    assert [record["valid_num_updates"] for record in logged(done.lines, "valid")] == ["5"]
+    assert "--patience 3 has run out" in "".join(done.lines)
+    new = ["--save-dir", tmp_path / "new", "--restore-file", tmp_path / "checkpoint_last.pt"]
+    for more in (
+        ["--save-dir", tmp_path, "--patience", "4"],
+        [*new, "--patience", "3"],
+        ["--save-dir", tmp_path, "--patience", "3", "--reset-lr-scheduler"],
+    ):
+        found = logged(toy_train([*more, *flags]).ok().lines, "valid")
+        assert found[0]["valid_num_updates"] == "5"
+        torch.save(state, tmp_path / "checkpoint_last.pt")
 
 
 NAN = float("nan")

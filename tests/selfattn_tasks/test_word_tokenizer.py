@@ -101,9 +101,11 @@ def test_what_a_pipeline_cannot_do_is_said(tmp_path):
     assert batch["input_ids"][0].tolist() == model.vocabulary.encode(
         "The goat chased Xerxes .".split()
     )
-    for pair in (("a goat", "a cat"), ([("a goat", "a cat")],)):
+    for pair in (("a goat", "a cat"), ([("a goat", "a cat")],), ([["a goat", "a cat"]] * 2,)):
         with pytest.raises(UserError, match="reads one text, but is given a pair"):
             tokenizer(*pair)
+    with pytest.raises(UserError, match="reads one text, but is given a pair"):
+        tokenizer([(["a", "goat"], ["a", "cat"])], is_split_into_words=True)
     with pytest.raises(UserError, match=r"reads spellings, too.*SRL\.from_pretrained"):
         model(**batch)
     export("--to", "hf", sentences(tmp_path / "model.pt", Kind.NLI), tmp_path / "pairs")

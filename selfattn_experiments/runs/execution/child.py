@@ -224,7 +224,7 @@ def _own_code(user_dir: Path | None) -> str:
     """``/user_dir:HASH`` of a user directory that is not the project's own, else nothing."""
     if user_dir is None or user_dir.resolve() == (find_user_dir() or user_dir).resolve():
         return ""
-    files = sorted(user_dir.rglob("*.py"))
+    files = sorted(path for path in user_dir.rglob("*.py") if path.is_file())  # no .#mine.py
     lines = [f"{path.relative_to(user_dir)} {sha256_of(path)}\n" for path in files]
     return f"/user_dir:{hashlib.sha256(''.join(lines).encode()).hexdigest()[:10]}"
 

@@ -87,6 +87,8 @@ def test_a_caller_s_search_leaves_the_rest_to_the_model_s():
         assert torch.equal(model.generate(IDS, generation_config=given), short)
         model.generation_config = given
         assert torch.equal(model.generate(IDS), short)
+        for near in ({"max_len_b": 1}, {"generation_config": GenerationConfig(max_len_b=1)}):
+            assert torch.equal(model.generate(IDS, **near), expected)
         model.generation_config = copied
 
 

@@ -175,6 +175,23 @@ def test_in_a_folder_that_all_share_each_user_has_one_of_their_own(cache, kernel
     assert [path.suffix for path in own.iterdir()] == [".so"] and not caplog.messages
 
 
+def test_a_link_in_the_place_of_that_folder_is_refused(cache, kernel, caplog, tmp_path):
+    cache.mkdir()
+    cache.chmod(0o1777)
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (cache / f"selfattn-{os.geteuid()}").symlink_to(tmp_path / "elsewhere")
+    assert answer(kernel) == 42
+    assert "is writable by others" in caplog.text and not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_shared_folder_of_another_user_is_refused(cache, kernel, caplog, monkeypatch):
+    cache.mkdir()
+    cache.chmod(0o1777)
+    give_away(cache, monkeypatch)
+    assert answer(kernel) == 42
+    assert "belongs to another user" in caplog.text and not list(cache.iterdir())
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_a_folder_made_for_this_user_by_another_is_refused(cache, kernel, caplog, monkeypatch):
     (cache / f"selfattn-{os.geteuid()}").mkdir(parents=True)

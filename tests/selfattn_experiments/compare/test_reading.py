@@ -101,6 +101,16 @@ def test_runs_of_one_system_that_are_none_are_warnings(folder):
     assert tested.endswith("b1/out differ in checkpoint best and last")
 
 
+@pytest.mark.parametrize("part", ["x", {}, {"flags": "--lr 1"}, {"flags": {"--lr": "0.1"}}])
+def test_a_record_that_somebody_has_written_by_hand_says_nothing(folder, part):
+    (folder / "a1").mkdir()
+    (folder / "a1.out").rename(folder / "a1" / "out")
+    record = {"system": "a", "seed": 1, "training": part, "test": part}
+    record["hypotheses"] = {"test": {"file": "out"}, "other": part}
+    (folder / "a1" / "run.json").write_text(json.dumps(record))
+    assert doubts(run(folder, "a1/out", "b*.out")) == []
+
+
 def test_runs_that_differ_in_blanks_only_are_one(folder):
     write(folder / "a2.out", [f"{line} \t" for line in lines_of(folder / "a1.out")])
     with pytest.raises(UserError, match=r"a1\.out and .*a2\.out hold the same output, so they are"):

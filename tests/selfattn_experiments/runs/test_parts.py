@@ -59,6 +59,10 @@ def test_a_grid_file_is_read(grid_file, tmp_path):
     assert grid.saves_by_update("base") and grid.average == 2
 
 
+def test_a_save_interval_may_end_anywhere_where_updates_are_counted(grid_file):
+    read_grid(grid_file("--max-update 10", "--max-update 10 --max-epoch 7 --save-interval 3"))
+
+
 def test_a_grid_file_may_merge_keys(tmp_path):
     (tmp_path / "a.yaml").write_text("base: &base {a: 1, b: 2}\nmore: {<<: *base, b: 3}\n")
     assert load(tmp_path / "a.yaml")["more"] == {"a": 1, "b": 3}

@@ -170,6 +170,7 @@ def test_each_attempt_says_what_the_clone_then_was(grid, monkeypatch):
 def test_a_user_directory_of_ones_own_is_a_part_of_the_commit(grid, tmp_path, monkeypatch):
     monkeypatch.setattr(child, "facts", lambda: {"commit": "abc"})
     (tmp_path / "my_exp" / "models").mkdir(parents=True)
+    (tmp_path / "my_exp" / ".#mine.py").symlink_to("nobody@nowhere")  # of an open Emacs
     mine = replace(grid, user_dir=tmp_path / "my_exp")
     found = []
     for code in ("y = softmax(x)", "y = sigmoid(x)", "y = softmax(x)"):

@@ -173,10 +173,13 @@ def _cache() -> Path:
     try:
         path = path.expanduser().absolute()  # a loader looks for bare names elsewhere
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if path.stat().st_mode & stat.S_ISVTX:  # as /tmp, where nobody replaces a file of others
+        found = path.stat()
+        # As /tmp, where nobody but the folder's owner replaces what others have there.
+        if found.st_mode & stat.S_ISVTX and found.st_uid in (0, os.geteuid()):
             path /= f"selfattn-{os.geteuid()}"
             path.mkdir(exist_ok=True, mode=0o700)
-        fault = _foreign(path.stat())
+            found = path.lstat()  # whose mode, of a link, lets others write
+        fault = _foreign(found)
     except (OSError, RuntimeError) as error:  # RuntimeError: nobody's home
         fault = f"cannot be used ({error})"
     return path if fault is None else _own_folder(path, fault)
