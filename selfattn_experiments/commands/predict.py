@@ -216,7 +216,7 @@ def labelled(args: argparse.Namespace, model: SRL) -> Iterator[Located]:
     """
     is_empty = True
     named = names_in(args.predicates or ())
-    unmet = {name.lower(): name for name in named if not NUMBER.fullmatch(name)}
+    unmet = {name.lower(): name for name in named}
     documents = model.stream(
         texts(args),
         predicates=args.predicates or (),
@@ -228,13 +228,18 @@ def labelled(args: argparse.Namespace, model: SRL) -> Iterator[Located]:
     for number, document in enumerate(documents):
         for sentence in document.sentences:
             is_empty = False
-            for word in sentence.words if unmet else ():
-                unmet.pop(word.lower(), None)
+            if unmet:
+                words = set(map(str.lower, sentence.words))
+                places = len(sentence.words) if len(document.sentences) == 1 else 0
+                met = (n for n in unmet if NUMBER.fullmatch(n) and int(n) < places)
+                for name in words.intersection(unmet).union(met):
+                    del unmet[name]
             yield Located(sentence, number, document.start)
     if is_empty:
         raise UserError("there is no sentence; give a TEXT, --prose FILE or --input FILE")
     for name in unmet.values():
-        logging.warning("--predicates %s: no text has this word", name)
+        place = ", nor this position as one sentence" if NUMBER.fullmatch(name) else ""
+        logging.warning("--predicates %s: no text has this word%s", name, place)
 
 
 def write(sentences: Iterable[Shown], args: argparse.Namespace) -> None:

@@ -250,5 +250,10 @@ def _languages(state: dict[str, Any], path: Path) -> tuple[str, str]:
     task = checkpoints.task_flags(state)
     source, target = task.get("source_lang"), task.get("target_lang")
     if not (source and target):
+        if task.get("_name") == "translation":
+            raise UserError(
+                f"{path} does not say its languages: fairseq guessed and did not store them; train "
+                "with --source-lang and --target-lang, or with --user-dir"
+            )
         raise UserError(f"{path} does not say its languages: it is not one of translation")
     return str(source), str(target)

@@ -108,7 +108,12 @@ def test_a_line_may_lack_the_named_word(predict):
     assert [len(record["propositions"]) for record in records] == [1, 0, 1]
     assert [record["document"] for record in records] == [0, 2, 3], "empty lines count"
     warned = [line for line in done.stderr.splitlines() if line.startswith("--predicates")]
-    assert warned == ["--predicates chsed: no text has this word"]
+    assert warned == [
+        "--predicates chsed: no text has this word",
+        "--predicates 9: no text has this word, nor this position as one sentence",
+    ]
+    done = predict("--predicates", "2", "3", stdin="It got away. It slept.\nIt ran .\n").ok()
+    assert "--predicates 2" not in done.stderr and "--predicates 3: no text has" in done.stderr
 
 
 def test_a_page_shows_the_words_and_nothing_that_they_hold(predict, folder):

@@ -20,7 +20,7 @@ from selfattn.hf import (
 )
 from selfattn_tasks import checkpoints, model_folder
 from selfattn_tasks.hf.pieces import SPECIAL, build_tokenizer
-from selfattn_tasks.hf.translation import read_folder, to_fairseq
+from selfattn_tasks.hf.translation import read_folder, read_model, to_fairseq
 
 
 class Payload:
@@ -101,3 +101,16 @@ def test_json_without_end_is_one_sentence(folder):
     (folder / model_folder.CONFIG).write_text('{"a":' + "[" * 100_000)
     with pytest.raises(UserError, match="config.json cannot be read .it is not JSON: maximum"):
         model_folder.translates(folder / model_folder.WEIGHTS)
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [("translation", "train with --source-lang and --target-lang"), ("masked_lm", "it is not one")],
+)
+def test_a_checkpoint_that_does_not_say_its_languages(task, said, tmp_path):
+    """fairseq itself guesses them by the names of the data's files, and does not store them."""
+    state = {"cfg": {"task": {"_name": task, "source_lang": None}}, "model": {}}
+    for name in ("model.pt", "dict.en.txt"):
+        (tmp_path / name).touch()
+    with pytest.raises(UserError, match=said):
+        read_model(tmp_path / "model.pt", str(tmp_path), state)
