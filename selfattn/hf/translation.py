@@ -6,7 +6,6 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import GenerationConfig, GenerationMixin
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
@@ -14,7 +13,7 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from transformers.utils import can_return_tuple
 
 from ..errors import UserError, check_integer
-from .base import SelfattnPreTrainedModel, padding_of
+from .base import SelfattnPreTrainedModel, padding_of, token_loss
 from .cache import CACHE, BeamCache
 from .config import SelfattnConfig
 from .decoder import Decoder
@@ -130,9 +129,7 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             logits = self._next(*rest, cache, states)
         else:
             logits = self.lm_head(self.decoder(*rest, cache, states))
-        loss = None
-        if labels is not None:  # 16 bits could not tell checkpoints apart
-            loss = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
+        loss = token_loss(logits, labels)
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedConfig
 from transformers.modeling_outputs import TokenClassifierOutput
@@ -13,7 +12,7 @@ from transformers.utils import can_return_tuple
 
 from selfattn.errors import UserError
 from selfattn.hf import SelfattnPreTrainedModel
-from selfattn.hf.base import padding_of
+from selfattn.hf.base import padding_of, token_loss
 
 from ..model_folder import KINDS, LACKS, check_labels
 from ..srl.tagger.network import Tagger
@@ -95,7 +94,5 @@ class SRLForTokenClassification(SelfattnPreTrainedModel):
         marked = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
         more = {name: others[name] for name in _MORE if name in others}
         logits = self.tagger(input_ids, marked, padding, **more)
-        loss = None
-        if labels is not None:  # 16 bits could not tell checkpoints apart
-            loss = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
+        loss = token_loss(logits, labels)
         return TokenClassifierOutput(loss=loss, logits=logits)
