@@ -15,7 +15,7 @@ from typing import Any
 
 from selfattn.config import CONFIGS, AttentionConfig
 from selfattn.config.base import is_constant
-from selfattn.errors import UserError
+from selfattn.errors import UserError, check_choice
 from selfattn.layers import ATTENTIONS
 
 from ._flags import option
@@ -81,10 +81,7 @@ def attention_config(args: Namespace) -> AttentionConfig | None:
         UserError: if a switch belongs to another mechanism or has a value that is not allowed.
     """
     name = getattr(args, "encoder_attention", BASELINE)
-    if name not in ATTENTIONS:
-        raise UserError(
-            f"--encoder-attention {name!r} is unknown; allowed are {', '.join(ATTENTIONS)}"
-        )
+    check_choice("--encoder-attention", name, ATTENTIONS)
     config_class = CONFIGS[name]
     switches = given_switches(args, name, "--encoder-attention")
     known = {f.name for f in _switches(config_class)}

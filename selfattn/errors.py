@@ -4,7 +4,7 @@ import difflib
 import importlib
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from numbers import Integral, Real
 from typing import Any
 
@@ -96,6 +96,16 @@ def check_rate(name: str, value: Any) -> float:
     if not isinstance(value, Real) or not 0 <= float(value) < 1:
         raise UserError(f"{name} {value!r} is not allowed; it must be in [0, 1)")
     return float(value)
+
+
+def check_choice(name: str, value: Any, allowed: Collection[str]) -> None:
+    """Refuse a value of the flag or argument ``name`` that is none of the names ``allowed``.
+
+    Raises:
+        UserError: if it is another name, or no name at all.
+    """
+    if not isinstance(value, str) or value not in allowed:
+        raise UserError(f"{name} {value!r} is unknown; allowed are {', '.join(allowed)}")
 
 
 def meant(name: str, known: Iterable[str]) -> str | None:

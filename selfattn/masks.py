@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .errors import UserError, check_integer
+from .errors import UserError, check_choice, check_integer
 
 # Beyond every length, and offsets that far fit into the 32 bits of kernels on GPUs.
 LONGEST_WINDOW = 1 << 29
@@ -237,10 +237,7 @@ class PositionalMask:
     window: int | None = None
 
     def __post_init__(self) -> None:
-        if self.direction not in DIRECTIONS:
-            raise UserError(
-                f"mask direction {self.direction!r} is unknown; allowed are {', '.join(DIRECTIONS)}"
-            )
+        check_choice("mask direction", self.direction, DIRECTIONS)
         if not isinstance(self.include_self, bool):
             raise UserError(
                 f"mask include_self {self.include_self!r} is not allowed; it must be True or False"
@@ -326,8 +323,7 @@ def head_masks(
         UserError: if the layout is unknown, the number of heads is odd under
             ``"forward_backward"``, or the number of windows is not the number of heads.
     """
-    if layout not in MASK_LAYOUTS:
-        raise UserError(f"masks {layout!r} is unknown; allowed are {', '.join(MASK_LAYOUTS)}")
+    check_choice("masks", layout, MASK_LAYOUTS)
     if layout == "forward_backward":
         if num_heads % 2:
             raise UserError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UserError
+from ..errors import UserError, check_choice
 from .base import ACTIVATIONS, AttentionConfig
 from .biblosa import BiBloSAConfig
 from .disa import DiSAConfig
@@ -71,9 +71,6 @@ def attention_config(
                 f"{name_or_config.name!r} or change the configuration's switches"
             )
         return name_or_config.with_switches(**switches)
-    if not isinstance(name_or_config, str) or name_or_config not in CONFIGS:
-        raise UserError(
-            f"attention {name_or_config!r} is unknown; allowed are {', '.join(CONFIGS)}"
-        )
+    check_choice("attention", name_or_config, CONFIGS)
     config: AttentionConfig = CONFIGS[name_or_config].make(preset, **switches)
     return config

@@ -7,7 +7,7 @@ from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
 from ..config import CONFIGS, AttentionConfig
-from ..errors import UserError, check_integer, check_rate, meant
+from ..errors import UserError, check_choice, check_integer, check_rate, meant
 
 POSITIONS = ("sinusoidal", "learned", "none")
 SHARED = ("all", "output", "none")
@@ -126,9 +126,7 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
         _refuse_misspelt(others, [f.name for f in fields(type(self))])
         choices = {"positions": POSITIONS, "share_embeddings": SHARED, "hidden_act": ACT2FN}
         for name, allowed in choices.items():
-            value = getattr(self, name)
-            if not isinstance(value, str) or value not in allowed:
-                raise UserError(f"{name} {value!r} is unknown; allowed are {', '.join(allowed)}")
+            check_choice(name, getattr(self, name), allowed)
         if not self.tie_word_embeddings:
             self.share_embeddings = "none"
         self.tie_word_embeddings = self.share_embeddings != "none"
@@ -186,10 +184,7 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
     @property
     def attention_config(self) -> AttentionConfig:
         """The attention's own configuration, validated."""
-        if self.attention not in CONFIGS:
-            raise UserError(
-                f"attention {self.attention!r} is unknown; allowed are {', '.join(CONFIGS)}"
-            )
+        check_choice("attention", self.attention, CONFIGS)
         switches = {"attention_dropout": self.attention_dropout, **(self.switches or {})}
         return CONFIGS[self.attention].make(self.preset, **switches)
 

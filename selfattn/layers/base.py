@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import UserError, check_integer
+from ..errors import UserError, check_choice, check_integer
 from ..masks import check_padding_mask
 from .inspection import Inspection
 
@@ -142,8 +142,7 @@ def activation(name: str) -> nn.Module:
         "gelu": nn.GELU(),
         "tanh": nn.Tanh(),
     }
-    if name not in modules:
-        raise UserError(f"activation {name!r} is unknown; allowed are {', '.join(modules)}")
+    check_choice("activation", name, modules)
     return modules[name]
 
 

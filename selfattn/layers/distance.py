@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..config.base import DISTANCES
-from ..errors import UserError
+from ..errors import check_choice
 from ..masks import PositionalMask
 from .base import working
 
@@ -65,6 +65,5 @@ def powers_of(masks: Sequence[PositionalMask], offset: float) -> list[float]:
 
 def distance_bias(masks: Sequence[PositionalMask], kind: str) -> DistanceBias | None:
     """The module for a name in ``DISTANCES``; None for ``"none"``."""
-    if kind not in DISTANCES:
-        raise UserError(f"distance {kind!r} is unknown; allowed are {', '.join(DISTANCES)}")
+    check_choice("distance", kind, DISTANCES)
     return None if kind == "none" else DistanceBias(masks, kind)

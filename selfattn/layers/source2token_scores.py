@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from ..config.base import SHARINGS
-from ..errors import UserError
+from ..errors import UserError, check_choice
 from .base import activation, join_heads, split_heads, xavier_linear
 from .dropout import Dropout
 from .linear import PerHeadLinear
@@ -44,8 +44,7 @@ class Source2TokenScores(nn.Module):
         super().__init__()
         if layers not in (1, 2):
             raise UserError(f"layers {layers!r} is not allowed; it must be 1 or 2")
-        if sharing not in SHARINGS:
-            raise UserError(f"sharing {sharing!r} is unknown; allowed are {', '.join(SHARINGS)}")
+        check_choice("sharing", sharing, SHARINGS)
         self.num_heads = num_heads
         self.joint = sharing == "joint"
         hidden = outputs if hidden is None else hidden

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import UserError, check_integer, check_rate
+from ..errors import UserError, check_choice, check_integer, check_rate
 from ..layers import ATTENTIONS
 from .attention import AttentionContext
 from .base import Context
@@ -63,8 +63,7 @@ def build_context(
         >>> context(torch.randn(2, 7, 300)).shape
         torch.Size([2, 7, 600])
     """
-    if name not in CONTEXTS:
-        raise UserError(f"context {name!r} is unknown; allowed are {', '.join(CONTEXTS)}")
+    check_choice("context", name, CONTEXTS)
     check_integer("embed_dim", embed_dim)
     check_integer("hidden_size", hidden_size)
     check_rate("dropout", dropout)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from selfattn.errors import UserError
+from selfattn.errors import UserError, check_choice
 from selfattn.masks import check_padding_mask
 
 from .formats.bio import OUTSIDE, joined
@@ -145,8 +145,7 @@ def decode(
     Raises:
         UserError: if ``how`` is unknown.
     """
-    if how not in DECODERS:
-        raise UserError(f"decoder {how!r} is unknown; allowed are {', '.join(DECODERS)}")
+    check_choice("decoder", how, DECODERS)
     check_padding_mask(padding_mask, log_probs.shape[:2])
     if how in WORD_BY_WORD:
         best = log_probs.argmax(-1)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from ...errors import UserError
+from ...errors import UserError, check_choice
 from . import autograd
 
 # "auto" is not listed: it stands for the first usable backend in this order.
@@ -123,8 +123,7 @@ def choose(backend: str, refused: Mapping[str, str | None]) -> str:
     """
     if backend == "auto":
         return next(name for name in BACKENDS if refused.get(name) is None)
-    if backend not in BACKENDS:
-        raise UserError(f"backend {backend!r} is unknown; allowed are auto, {', '.join(BACKENDS)}")
+    check_choice("backend", backend, ("auto", *BACKENDS))
     reason = refused.get(backend)
     if reason is not None:
         raise UserError(f"backend {backend!r} cannot be used: {reason}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from ...errors import UserError
+from ...errors import UserError, check_choice
 from ...masks import PositionalMask, as_masks, check_padding_mask
 from ..common import dispatch, distance
 from ..common.tiling import with_graph
@@ -96,8 +96,7 @@ def mtsa(
     masks = _check(q, k, v, s, masks, padding_mask, dropout_p)
     distance.check(distance_bias, *q.shape[1:3])
     sigma_t = str(sigma_t).replace("-", "").replace("_", "")
-    if sigma_t not in SIGMA_T:
-        raise UserError(f"sigma_t {sigma_t!r} is unknown; allowed are {', '.join(SIGMA_T)}")
+    check_choice("sigma_t", sigma_t, SIGMA_T)
     if not v.numel():
         return with_graph(v, q, k, s, distance_bias)  # no sentence or no token
     on_cpu = q.device.type == "cpu"

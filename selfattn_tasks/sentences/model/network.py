@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from selfattn.errors import UserError, check_integer, check_rate
+from selfattn.errors import UserError, check_choice, check_integer, check_rate
 from selfattn.models import (
     ClassHead,
     PairHead,
@@ -63,8 +63,7 @@ class SentenceModelConfig:
     switches: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.kind not in list(Kind):
-            raise UserError(f"kind {self.kind!r} is unknown; allowed are {', '.join(Kind)}")
+        check_choice("kind", self.kind, list(Kind))
         for name in ("words", "classes", "embed_dim", "hidden_size", "head_hidden_size"):
             check_integer(name, getattr(self, name))
         check_integer("frozen_words", self.frozen_words, 0)

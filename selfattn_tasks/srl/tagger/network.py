@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from selfattn.config import AttentionConfig
-from selfattn.errors import UserError, check_integer, check_rate
+from selfattn.errors import UserError, check_choice, check_integer, check_rate
 from selfattn.layers.dropout import Dropout
 from selfattn.masks import check_padding_mask
 from selfattn.models.timing import places, sines
@@ -93,11 +93,7 @@ class TaggerConfig:
         check_integer("late_layers", self.late_layers, 0, self.layers)
         for name in ("dropout", "activation_dropout", "embedding_dropout"):
             check_rate(name, getattr(self, name))
-        if self.initialiser not in INITIALISERS:
-            raise UserError(
-                f"initialiser {self.initialiser!r} is unknown; allowed are "
-                f"{', '.join(INITIALISERS)}"
-            )
+        check_choice("initialiser", self.initialiser, INITIALISERS)
 
 
 def network_input(
