@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
+import io
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import tarfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -122,8 +124,9 @@ def server() -> Iterator[preloaded.Server]:
 def run_cli(server: preloaded.Server) -> RunCli:
     """A function that runs a command: ``run_cli(["-m", "selfattn.info"], cwd=..., NAME="value")``.
 
-    The arguments go to this Python; `python=` names another one. Of the caller's environment only
-    what a process needs is passed on, so that a developer's settings cannot change the result.
+    The arguments go to this Python; `python=` names another one. A script may be named from the
+    root of the repository wherever it runs. Of the caller's environment only what a process needs
+    is passed on, so that a developer's settings cannot change the result.
     Scripts and modules run in a process that has libraries imported (`preloaded`), unless `fresh`;
     code after ``-c``, which may be about imports, only if `fresh` is False.
     """
@@ -139,6 +142,8 @@ def run_cli(server: preloaded.Server) -> RunCli:
         **env: str,
     ) -> Done:
         words = [*map(str, args)]
+        if (ROOT / words[0]).is_file() and not Path(cwd, words[0]).exists():
+            words[0] = str(ROOT / words[0])
         env = {**preloaded.basic_environment(), **env}
         if env.get("PYTHON") == sys.executable:  # of a shell script
             env["PYTHON"] = server.python
@@ -166,6 +171,16 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def pack(path: Path, files: Mapping[str, bytes]) -> Path:
+    """Write a .tar.gz archive."""
+    with tarfile.open(path, "w:gz") as tar:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return path
 
 
 def run_verb(name: str, *words: str | Path) -> None:

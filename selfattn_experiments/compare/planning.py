@@ -71,18 +71,18 @@ def seeds_needed(
     return fewest if fewest <= MOST_SEEDS else None
 
 
-def spread_limit(sx: float, sy: float, n: int, m: int, confidence: float = 0.8) -> float:
-    """The factor from observed standard deviations to the upper confidence limit of both together.
+def spread_limit(sx: float, sy: float, n: int, m: int) -> float:
+    """The factor from observed standard deviations to the upper 80 % limit of both together.
 
     A spread seen in few runs is often too small, and the number of seeds that follows from it too;
-    Browne 1995 plans with the upper 80 % limit. For unequal spreads it is that of the sum of both
+    Browne 1995 plans with this limit. For unequal spreads it is that of the sum of both
     variances, with Satterthwaite's (1946) degrees of freedom.
     """
     v, w = sx * sx, sy * sy
     if v + w == 0:
         return 1.0
     freedom = (v + w) ** 2 / (v * v / (n - 1) + w * w / (m - 1))
-    return math.sqrt(freedom / float(scipy_stats().chi2.ppf(1 - confidence, freedom)))
+    return math.sqrt(freedom / float(scipy_stats().chi2.ppf(0.2, freedom)))
 
 
 def detectable(sx: float, sy: float, n: int, m: int, alpha: float, wanted: float = 0.8) -> float:

@@ -52,10 +52,10 @@ def lines(count: int) -> list[dict[str, str]]:
     ]
 
 
-def encoded(figure: Any, dpi: int = 120) -> bytes:
+def encoded(figure: Any) -> bytes:
     """A picture as PNG, for a page."""
     file = io.BytesIO()
-    figure.savefig(file, dpi=dpi)
+    figure.savefig(file, dpi=120)
     return file.getvalue()
 
 

@@ -17,14 +17,13 @@ def test_held_out_pairs_are_halved_and_the_grid_takes_them(tmp_path, run_cli, re
         text = "".join(f"{pair.title()}\n" for pair in pairs)
         (raw / f"{split}.de.gz").write_bytes(gzip.compress(text.encode()))
     (raw / "valid.en.gz").write_bytes(gzip.compress(b"an older copy\n"))  # not taken
-    folder = repo_root / "examples/mix_en_de"
-    call = [folder / "prepare.sh", raw, tmp_path / "data-bin/mix", "60"]
+    call = ["examples/mix_en_de/prepare.sh", raw, tmp_path / "data-bin/mix", "60"]
     run_cli(call, python="bash", PYTHON=sys.executable).ok()
     held_out = (raw / "valid.en").read_text().splitlines()
     prepared = tmp_path / "data-bin/mix/raw"
     assert (prepared / "valid.en").read_text().splitlines() == held_out[::2]
     assert (prepared / "test.en").read_text().splitlines() == held_out[1::2]
     assert (prepared / "test.de").read_text().splitlines() == [s.title() for s in held_out[1::2]]
-    grid = [repo_root / "scripts/run_seeds.py", folder / "grid.yaml", "--dry-run"]
-    done = run_cli(grid, cwd=tmp_path)
+    grid = repo_root / "examples/mix_en_de/grid.yaml"
+    done = run_cli(["scripts/run_seeds.py", grid, "--dry-run"], cwd=tmp_path)
     assert done.stdout.count("fairseq_cli.train") == 16, done.stderr

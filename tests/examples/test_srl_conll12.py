@@ -53,9 +53,9 @@ def english(part):
 
 
 @pytest.fixture
-def check(data, run_cli, repo_root):
+def check(data, run_cli):
     def run(*flags):
-        script = repo_root / "examples/srl_conll12/check_data.py"
+        script = "examples/srl_conll12/check_data.py"
         folders = [word for part in SIZES for word in (f"--{part}", english(part))]
         return run_cli([script, *folders, *flags], cwd=data)
 
@@ -92,7 +92,7 @@ def test_a_malformed_sentence_is_named(check, data):
     assert done.returncode == 2 and "dev_0000.v4_gold_conll, line " in done.stderr
 
 
-def test_words_that_were_not_filled_in(check, data, run_cli, repo_root):
+def test_words_that_were_not_filled_in(check, data, run_cli):
     """The check names the file, `selfattn prepare srl` and `predict` what they were given."""
     for path in (data / english("train")).rglob("*.v4_gold_conll"):
         found = conll.read(path)
@@ -102,24 +102,20 @@ def test_words_that_were_not_filled_in(check, data, run_cli, repo_root):
     assert done.returncode == 2
     assert done.stderr.endswith(f"/train/00/train_0000.v4_gold_conll: {message}")
     files = ["--train", english("train"), "--valid", english("dev"), "--dest", "data-bin"]
-    done = run_cli([repo_root / "scripts/prepare_srl.py", *files], cwd=data)
+    done = run_cli(["scripts/prepare_srl.py", *files], cwd=data)
     assert done.returncode == 2 and done.stderr.endswith(f"{english('train')}: {message}")
     with pytest.raises(UserError, match=r"every word is \[WORD\]"):
         read_queries(data / english("train"))
 
 
 @pytest.mark.fairseq
-def test_from_the_files_to_the_score(data, run_cli, repo_root):
+def test_from_the_files_to_the_score(data, run_cli):
     vectors = data / "vectors.txt"
     vectors.write_text("the " + " ".join(["0.1"] * 16) + "\nkettle" + " 0.2" * 16 + "\n")
-    scripts = repo_root / "examples/srl_conll12"
+    options = {"python": "bash", "cwd": data, "PYTHON": sys.executable, "ANY_COUNTS": "1"}
 
     def run(name, *words):
-        done = run_cli(
-            [scripts / name, *words], python="bash", cwd=data, PYTHON=sys.executable,
-            ANY_COUNTS="1",
-        ).ok()  # fmt: skip
-        return done.stdout
+        return run_cli([f"examples/srl_conll12/{name}", *words], **options).ok().stdout
 
     said = run("prepare.sh", *map(english, SIZES), "data-bin")
     assert "valid       18 sentences" in said

@@ -53,9 +53,9 @@ def batch() -> dict[str, torch.Tensor]:
     }
 
 
-def loss_and_gradients(model, batch, seed: int = 3):
+def loss_and_gradients(model, batch):
     """A loss of the decoder's output under a fixed seed, and all gradients."""
-    torch.manual_seed(seed)
+    torch.manual_seed(3)
     loss = model(**batch)[0].float().log_softmax(-1)[..., 4].mean()
     loss.backward()
     return loss.detach(), {n: p.grad for n, p in model.named_parameters() if p.grad is not None}

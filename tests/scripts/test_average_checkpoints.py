@@ -1,20 +1,14 @@
 """scripts/average_checkpoints.py as a user runs it; it needs no fairseq."""
 
 import argparse
-from pathlib import Path
 
 import pytest
 import torch
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "average_checkpoints.py"
-
 
 @pytest.fixture
 def average(run_cli):
-    def run(*args, cwd):
-        return run_cli([SCRIPT, *args], cwd=cwd)
-
-    return run
+    return lambda *args, cwd: run_cli(["scripts/average_checkpoints.py", *args], cwd=cwd)
 
 
 @pytest.fixture

@@ -42,12 +42,12 @@ METHODS = [
 
 
 @pytest.fixture(scope="module")
-def bench(run_cli, repo_root, tmp_path_factory):
+def bench(run_cli, tmp_path_factory):
     folder = tmp_path_factory.mktemp("bench")
     (folder / "own.py").write_text(OWN_METHODS)
 
     def run(*args):
-        return run_cli([repo_root / SCRIPT, *args], cwd=folder, timeout=900)
+        return run_cli([SCRIPT, *args], cwd=folder, timeout=900)
 
     run.folder = folder
     return run

@@ -13,15 +13,15 @@ from selfattn_experiments.commands.verbs import run_script
 SCRIPT = "scripts/bench_training.py"
 
 
-def measure(run_cli, repo_root, folder, *args):
+def measure(run_cli, folder, *args):
     flags = ["--quick", "--no-memory", "--csv", "rows.csv", *args]
-    run_cli([repo_root / SCRIPT, *flags], cwd=folder, timeout=900).ok()
+    run_cli([SCRIPT, *flags], cwd=folder, timeout=900).ok()
     with (folder / "rows.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
 
-def test_encoder_layers(run_cli, repo_root, tmp_path):
-    rows = measure(run_cli, repo_root, tmp_path, "--methods", "mtsa:srl", "--layers", "2")
+def test_encoder_layers(run_cli, tmp_path):
+    rows = measure(run_cli, tmp_path, "--methods", "mtsa:srl", "--layers", "2")
     assert [(row["method"], row["length"]) for row in rows] == [
         ("mtsa:srl", "16"),
         ("mtsa:srl", "64"),
@@ -34,9 +34,9 @@ def test_encoder_layers(run_cli, repo_root, tmp_path):
 
 
 @pytest.mark.fairseq
-def test_whole_fairseq_updates(run_cli, repo_root, tmp_path):
+def test_whole_fairseq_updates(run_cli, tmp_path):
     args = ["--level", "fairseq", "--layers", "1", "--methods", "mtsa:nmt"]
-    rows = measure(run_cli, repo_root, tmp_path, *args)
+    rows = measure(run_cli, tmp_path, *args)
     assert [(row["status"], row["length"]) for row in rows] == [("ok", "16"), ("ok", "64")]
     linear, norm = 64 * 64 + 64, 2 * 64
     encoder, decoder = 6 * linear + 2 * norm, 10 * linear + 3 * norm

@@ -45,10 +45,9 @@ def folder(made):  # noqa: F811
 
 
 @pytest.fixture
-def compare(run_cli, repo_root, folder):
+def compare(run_cli, folder):
     def run(*args, base="runs/base-*/one.out", system="runs/good-*/one.out", ref="one.de", **env):
-        script = repo_root / "scripts" / "compare_bleu.py"
-        start = [script, "--baseline", base, "--system", system, "--ref", ref]
+        start = ["scripts/compare_bleu.py", "--baseline", base, "--system", system, "--ref", ref]
         return run_cli([*start, "--samples", "200", *args], cwd=folder, **{"COLUMNS": "80", **env})
 
     return run
@@ -120,7 +119,7 @@ def check_markdown(text, report):
         assert len({line.count("|") for line in block.splitlines()}) == 1
 
 
-def test_semantic_roles(run_cli, repo_root, tmp_path):
+def test_semantic_roles(run_cli, tmp_path):
     gold = "We - (A0*)\npoured pour (V*)\ntea - (A1*)\n\n"
     wrong = gold.replace("(A1*)", "(A2*)")
     (tmp_path / "gold.conll").write_text(gold * 9)
@@ -129,8 +128,7 @@ def test_semantic_roles(run_cli, repo_root, tmp_path):
         (tmp_path / f"b{seed}.props").write_text(gold * (seed + 5) + wrong * (4 - seed))
     flags = "--baseline a*.props --system b*.props --ref gold.conll --samples 200 --json r.json"
     flags += " --no-cache"
-    script = repo_root / "scripts" / "compare_bleu.py"
-    run_cli([script, *flags.split()], cwd=tmp_path).ok()
+    run_cli(["scripts/compare_bleu.py", *flags.split()], cwd=tmp_path).ok()
     assert not list(tmp_path.glob(".*"))
     report = json.loads((tmp_path / "r.json").read_text())
     assert report["settings"]["task"] == "srl"

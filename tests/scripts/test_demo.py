@@ -31,12 +31,10 @@ def place(tmp_path_factory, sentences):
 
 
 @pytest.fixture(scope="module")
-def demo(run_cli, repo_root, place):
+def demo(run_cli, place):
     def run(*args, pair=True):
         text = ["--pair", "my.en", "my.de"] if pair else []
-        return run_cli(
-            [repo_root / "scripts" / "demo.py", *text, "--dir", "out", *args], cwd=place, **OFFLINE
-        )
+        return run_cli(["scripts/demo.py", *text, "--dir", "out", *args], cwd=place, **OFFLINE)
 
     return run
 

@@ -12,18 +12,14 @@ CORRELATION = '2026 | INFO | valid | {"valid_pearson": "-0.1234", "valid_num_upd
 
 
 @pytest.fixture
-def plot(run_cli, repo_root, tmp_path):
+def plot(run_cli, tmp_path):
     for name in ("mtsa", "multihead"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "train.log").write_text(LINE)
     (tmp_path / "cut" / "fold0").mkdir(parents=True)
     (tmp_path / "cut" / "fold0" / "train.log").write_text(LINE + CORRELATION)
     (tmp_path / "other.log").write_text("nothing here\n")
-
-    def run(*args):
-        return run_cli([repo_root / "scripts" / "plot_curves.py", *args], cwd=tmp_path)
-
-    return run
+    return lambda *args: run_cli(["scripts/plot_curves.py", *args], cwd=tmp_path)
 
 
 def test_two_runs_in_one_picture(plot, tmp_path):

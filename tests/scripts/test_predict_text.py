@@ -29,10 +29,10 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def predict(folder, run_cli, repo_root):
+def predict(folder, run_cli):
     def run(*args, **options):
-        script = repo_root / "scripts/predict_srl.py"
-        return run_cli([script, "--model", folder, *args], cwd=folder, **options)
+        command = ["scripts/predict_srl.py", "--model", folder, *args]
+        return run_cli(command, cwd=folder, **options)
 
     return run
 
@@ -163,9 +163,9 @@ def test_a_person_is_told_to_type_sentences(monkeypatch, capsys, typed):
     assert capsys.readouterr().err == "Type sentences, one a line; Ctrl-D ends.\n"
 
 
-def test_the_translation_model_that_comes_with_the_package(run_cli, repo_root, tmp_path):
+def test_the_translation_model_that_comes_with_the_package(run_cli, tmp_path):
     pytest.importorskip("transformers")
-    command = [repo_root / "scripts/predict_srl.py", "--model", "translation-en-de-small"]
+    command = ["scripts/predict_srl.py", "--model", "translation-en-de-small"]
     done = run_cli(command, cwd=tmp_path, stdin="Save changes\n\nYour password is wrong.\n").ok()
     assert done.stdout == "Änderungen speichern\n\nDein Passwort ist falsch.\n"
     assert done.stderr.startswith("3 lines in "), done.stderr
@@ -181,22 +181,21 @@ def test_the_translation_model_that_comes_with_the_package(run_cli, repo_root, t
         (["A dog runs."], "'A dog runs.' is no checkpoint; a text needs --model MODEL before it"),
     ],
 )
-def test_a_text_is_neither_a_file_nor_a_checkpoint(given, message, run_cli, repo_root, tmp_path):
+def test_a_text_is_neither_a_file_nor_a_checkpoint(given, message, run_cli, tmp_path):
     (tmp_path / "text.txt").write_text("The cat chased a mouse.\n")
-    done = run_cli([repo_root / "scripts/predict_srl.py", *given], cwd=tmp_path)
+    done = run_cli(["scripts/predict_srl.py", *given], cwd=tmp_path)
     assert done.returncode != 0 and message in done.stderr
 
 
-def test_the_model_that_comes_with_the_package(run_cli, repo_root, tmp_path):
+def test_the_model_that_comes_with_the_package(run_cli, tmp_path):
     pytest.importorskip("safetensors")
-    script = repo_root / "scripts/predict_srl.py"
-    done = run_cli(
-        [script, "--model", "srl-en-small", "The cat chased a mouse. It got away."], cwd=tmp_path
-    ).ok()
+    text = "The cat chased a mouse. It got away."
+    done = run_cli(["scripts/predict_srl.py", "--model", "srl-en-small", text], cwd=tmp_path).ok()
     assert done.stdout.split("\n")[:2] == [
         "The  cat  chased  a  mouse  .",
         "[A0----]  [V---]  [A1----]",
     ]
     (tmp_path / "srl-en-small").mkdir()  # what is there comes first
-    done = run_cli([script, "--model", "srl-en-small", "The cat."], cwd=tmp_path)
+    command = ["scripts/predict_srl.py", "--model", "srl-en-small", "The cat."]
+    done = run_cli(command, cwd=tmp_path)
     assert "srl-en-small holds no checkpoint_best.pt" in done.stderr

@@ -1,15 +1,14 @@
 """scripts/prepare_conll05.py on a tiny Treebank and tiny archives of the real layout."""
 
 import gzip
-import io
 import json
 import shutil
 import sys
-import tarfile
 
 import pytest
 
 from selfattn_tasks.srl.formats import conll
+from tests.conftest import pack
 from tests.scripts import conftest
 
 # A tree with a trace, and one with a parenthesis and a slash; their words and their propositions.
@@ -61,24 +60,18 @@ def layout(tmp_path):
     return {"conll05st-release.tar.gz": release, "conll05st-tests.tar.gz": tests}
 
 
-def pack(layout, folder):
-    """Write the archives."""
+def write_archives(layout, folder):
     for archive, files in layout.items():
-        with tarfile.open(folder / archive, "w:gz") as tar:
-            for name, text in files.items():
-                data = gzip.compress(text.encode())
-                info = tarfile.TarInfo(f"conll05st-release/{name}")
-                info.size = len(data)
-                tar.addfile(info, io.BytesIO(data))
+        packed = {f"conll05st-release/{n}": gzip.compress(t.encode()) for n, t in files.items()}
+        pack(folder / archive, packed)
 
 
 @pytest.fixture
-def build(layout, tmp_path, run_cli, repo_root):
+def build(layout, tmp_path, run_cli):
     def run(*args, treebank=("--treebank", "treebank")):
-        pack(layout, tmp_path)
-        archives = ["--archive", *layout]
-        script = repo_root / "scripts" / "prepare_conll05.py"
-        return run_cli([script, *treebank, *archives, "--dest", "out", *args], cwd=tmp_path)
+        write_archives(layout, tmp_path)
+        words = [*treebank, "--archive", *layout, "--dest", "out", *args]
+        return run_cli(["scripts/prepare_conll05.py", *words], cwd=tmp_path)
 
     return run
 
@@ -204,38 +197,34 @@ def test_what_does_not_fit_is_named_and_nothing_is_written(build, layout, tmp_pa
     ],
     ids=["none", "text", "gzip"],
 )
-def test_bad_archives_are_named(run_cli, tmp_path, repo_root, content, words):
+def test_bad_archives_are_named(run_cli, tmp_path, content, words):
     if content is not None:
         (tmp_path / "bad").write_bytes(content)
-    script = repo_root / "scripts" / "prepare_conll05.py"
+    script = "scripts/prepare_conll05.py"
     done = run_cli([script, "--archive", "bad", "--dest", "out"], cwd=tmp_path)
     refused(done, tmp_path, "--archive: ", words)
 
 
-def test_a_download_that_broke_off_is_named(build, tmp_path, run_cli, repo_root):
+def test_a_download_that_broke_off_is_named(build, tmp_path, run_cli):
     build("--any-counts", "--dest", "first").ok()
     archive = tmp_path / "conll05st-release.tar.gz"
     content = archive.read_bytes()
     archive.write_bytes(content[: len(content) // 2])
-    script = repo_root / "scripts" / "prepare_conll05.py"
+    script = "scripts/prepare_conll05.py"
     done = run_cli([script, "--archive", archive.name, "--dest", "out"], cwd=tmp_path)
     refused(done, tmp_path, "conll05st-release.tar.gz cannot be read as a whole .tar.gz archive")
 
 
 @pytest.mark.slow
 @pytest.mark.fairseq
-def test_the_example_from_archives_to_scores(layout, tmp_path, run_cli, repo_root):
+def test_the_example_from_archives_to_scores(layout, tmp_path, run_cli):
     """The scripts of examples/srl_conll05 with a smaller model."""
-    pack(layout, tmp_path)
+    write_archives(layout, tmp_path)
     (tmp_path / "glove.txt").write_text("tea 0.1 0.2\nbaker 0.3 -0.1\n")
-    example = repo_root / "examples" / "srl_conll05"
+    options = {"python": "bash", "cwd": tmp_path, "PYTHON": sys.executable, "ANY_COUNTS": "1"}
 
     def run(script, *args):
-        done = run_cli(
-            [example / script, *args], python="bash", cwd=tmp_path, PYTHON=sys.executable,
-            ANY_COUNTS="1",
-        ).ok()  # fmt: skip
-        return done.stdout
+        return run_cli([f"examples/srl_conll05/{script}", *args], **options).ok().stdout
 
     run("prepare.sh", "treebank", ".")
     smaller = "--encoder-layers 1 --encoder-embed-dim 16 --encoder-attention-heads 2"

@@ -37,11 +37,10 @@ def place(tmp_path):
 
 
 @pytest.fixture
-def prepare(run_cli, place, repo_root):
+def prepare(run_cli, place):
     def run(line, dest="data"):
-        script = repo_root / "scripts" / "prepare_sentences.py"
         words = [f"corpus/{w[1:]}" if w.startswith("@") else w for w in line.split()]
-        return run_cli([script, *words, "--dest", dest], cwd=place)
+        return run_cli(["scripts/prepare_sentences.py", *words, "--dest", dest], cwd=place)
 
     return run
 

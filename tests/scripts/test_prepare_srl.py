@@ -44,11 +44,10 @@ def corpus(tmp_path):
 
 
 @pytest.fixture
-def prepare(run_cli, corpus, repo_root):
+def prepare(run_cli, corpus):
     def run(*args, dest="data"):
-        script = repo_root / "scripts" / "prepare_srl.py"
         files = ["--train", "corpus/train", "--valid", "corpus/valid"]
-        return run_cli([script, *files, "--dest", dest, *args], cwd=corpus.parent)
+        return run_cli(["scripts/prepare_srl.py", *files, "--dest", dest, *args], cwd=corpus.parent)
 
     return run
 

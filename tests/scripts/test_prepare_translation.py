@@ -15,11 +15,11 @@ LANGUAGES = ["--source-lang", "en", "--target-lang", "de"]
 
 
 @pytest.fixture
-def prepare(run_cli, corpus, repo_root):
+def prepare(run_cli, corpus):
     def run(*args, given=True):
         files = ["--train", "corpus/train", "--valid", "corpus/valid", "--test", "corpus/test"]
-        script = repo_root / "scripts" / "prepare_translation.py"
-        return run_cli([script, *LANGUAGES, *(files if given else []), *args], cwd=corpus.parent)
+        words = [*LANGUAGES, *(files if given else []), *args]
+        return run_cli(["scripts/prepare_translation.py", *words], cwd=corpus.parent)
 
     return run
 

@@ -13,12 +13,12 @@ GOLD = "sentence_A\tsentence_B\trelatedness\tentailment\n" + "".join(
 
 
 @pytest.fixture
-def score(run_cli, tmp_path, repo_root):
+def score(run_cli, tmp_path):
     def run(predicted, *args):
         (tmp_path / "gold.tsv").write_text(GOLD)
         (tmp_path / "predicted.tsv").write_text("prediction\n" + predicted)
-        script = repo_root / "scripts" / "score_sentences.py"
-        return run_cli([script, "gold.tsv", "predicted.tsv", *args], cwd=tmp_path)
+        words = ["scripts/score_sentences.py", "gold.tsv", "predicted.tsv", *args]
+        return run_cli(words, cwd=tmp_path)
 
     return run
 

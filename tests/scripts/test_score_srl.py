@@ -18,12 +18,11 @@ PREDICTED = "- (A0*) (A0*)\npour (V*) *\n- (A1* *\n- *) *\ndrink (AM-TMP*) (V*)\
 
 
 @pytest.fixture
-def score(run_cli, tmp_path, repo_root):
+def score(run_cli, tmp_path):
     def run(*args, gold=GOLD, predicted=PREDICTED):
         (tmp_path / "gold").write_text(gold)
         (tmp_path / "predicted").write_text(predicted)
-        script = repo_root / "scripts" / "score_srl.py"
-        return run_cli([script, "gold", "predicted", *args], cwd=tmp_path)
+        return run_cli(["scripts/score_srl.py", "gold", "predicted", *args], cwd=tmp_path)
 
     return run
 

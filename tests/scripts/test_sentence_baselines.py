@@ -29,18 +29,17 @@ SCORES = "sentence_A\tsentence_B\trelatedness\nx\ty\t1.0\nx\tz\t2.0\nx\tw\t4.5\n
 
 
 @pytest.fixture
-def apply(run_cli, tmp_path, repo_root):
+def apply(run_cli, tmp_path):
     def run(task, train, test, *prepare):
         (tmp_path / "train").write_text(train)
         (tmp_path / "test").write_text(test)
-        scripts = repo_root / "scripts"
         parts = prepare or ("--valid", "test")
         for name, *words in (
             ("prepare", "--task", task, "--train", "train", *parts, "--dest", "data"),
             ("predict", "--baseline", "data", "--input", "test", "--output", "out.tsv"),
             ("score", "test", "out.tsv", "--task", task, "--json"),
         ):
-            done = run_cli([scripts / f"{name}_sentences.py", *words], cwd=tmp_path).ok()
+            done = run_cli([f"scripts/{name}_sentences.py", *words], cwd=tmp_path).ok()
         rows = (tmp_path / "out.tsv").read_text().splitlines()
         return rows, json.loads(done.stdout)
 
@@ -91,8 +90,7 @@ def test_of_folds_all_parts_are_the_training(apply):
         (["--baseline", ".", "--input", "x", "--tokenized"], "--tokenized is for texts; leave it"),
     ],
 )
-def test_mistakes(words, sentence, run_cli, tmp_path, repo_root):
-    script = repo_root / "scripts" / "predict_sentences.py"
+def test_mistakes(words, sentence, run_cli, tmp_path):
     typed = [] if "--input" in words else ["--sentence", "x"]
-    done = run_cli([script, *words, *typed], cwd=tmp_path)
+    done = run_cli(["scripts/predict_sentences.py", *words, *typed], cwd=tmp_path)
     assert done.returncode == 2 and sentence in done.stderr and "Traceback" not in done.stderr

@@ -52,8 +52,8 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def show(folder, run_cli, repo_root):
-    return lambda *args: run_cli([repo_root / "scripts/show_attention.py", *args], cwd=folder)
+def show(folder, run_cli):
+    return lambda *args: run_cli(["scripts/show_attention.py", *args], cwd=folder)
 
 
 def test_a_tagger_s_layers_as_pictures_and_numbers(show, folder):

@@ -9,11 +9,8 @@ from selfattn_experiments.compare.simulation import WORLDS
 
 
 @pytest.fixture
-def simulate(run_cli, repo_root, tmp_path):
-    def run(*args):
-        return run_cli([repo_root / "scripts" / "simulate_tests.py", *args], cwd=tmp_path)
-
-    return run
+def simulate(run_cli, tmp_path):
+    return lambda *args: run_cli(["scripts/simulate_tests.py", *args], cwd=tmp_path)
 
 
 def test_the_table_is_printed_and_written_and_drawn(simulate, tmp_path):

@@ -47,7 +47,7 @@ WORDS = """\
 
 
 @pytest.fixture
-def build(tmp_path, run_cli, repo_root):
+def build(tmp_path, run_cli):
     name = "answers/00/x_ans.xml"
     skeleton = tmp_path / "propbank" / "data" / "google" / "ewt" / f"{name}.gold_skel"
     words = tmp_path / "words" / "not-to-release" / "sources" / "answers" / "x_ans.xml.conllu"
@@ -59,7 +59,7 @@ def build(tmp_path, run_cli, repo_root):
     listed.write_text(f"{name}.conllu\n")
 
     def run(*flags):
-        script = repo_root / "examples" / "srl_ewt" / "build_data.py"
+        script = "examples/srl_ewt/build_data.py"
         args = ["--propbank", "propbank", "--words", "words", "--dest", "out", "--splits", "dev"]
         return run_cli([script, *args, *flags], cwd=tmp_path)
 

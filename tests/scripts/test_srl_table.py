@@ -13,7 +13,7 @@ HALF = "- (A0*)\npour (V*)\n- (A2*)\n"
 
 
 @pytest.fixture
-def table(run_cli, tmp_path, repo_root):
+def table(run_cli, tmp_path):
     (tmp_path / "data").mkdir()
     for part in ("valid", "test", "test1"):
         (tmp_path / "data" / f"{part}.conll").write_text(GOLD)
@@ -22,10 +22,8 @@ def table(run_cli, tmp_path, repo_root):
         for part, props in zip(("valid", "test", "test1"), parts, strict=True):
             (tmp_path / name / f"{part}.props").write_text(props)
 
-    def run(*args):
-        return run_cli([repo_root / "scripts/srl_table.py", "--gold", "data", *args], cwd=tmp_path)
-
-    return run
+    words = ["scripts/srl_table.py", "--gold", "data"]
+    return lambda *args: run_cli([*words, *args], cwd=tmp_path)
 
 
 def cells(text, name):
@@ -96,7 +94,7 @@ def test_the_published_rows():
                 assert abs(2 * p * r / (p + r) - float(f)) < 0.11, row
 
 
-def test_steps_of_a_grid(run_cli, tmp_path, repo_root):
+def test_steps_of_a_grid(run_cli, tmp_path):
     f1 = {"words": (60.0, 61.0, 62.0), "words+late": (63.0, 64.0, 65.0), "words+late+crf": ()}
     runs = [
         {"system": name, "scores": {"dev F1": value, "dev Comp.": 40.0}, "train_seconds": 5400}
@@ -105,7 +103,7 @@ def test_steps_of_a_grid(run_cli, tmp_path, repo_root):
     ]
     summary = {"runs": runs, "systems": dict.fromkeys(f1)}
     (tmp_path / "summary.json").write_text(json.dumps(summary))
-    done = run_cli([repo_root / "scripts/srl_table.py", "--steps", tmp_path]).ok()
+    done = run_cli(["scripts/srl_table.py", "--steps", tmp_path]).ok()
     assert cells(done.stdout, "words") == ["3", "61.00", "40.00", "-", "-", "1.5"]
     # Both sides have variance 1: 3 points, and 2.776 (Student, 4 degrees) times sqrt(2 / 3).
     gain = ["+3.00", "+0.73 to +5.27"]
@@ -114,8 +112,8 @@ def test_steps_of_a_grid(run_cli, tmp_path, repo_root):
     for run in runs:
         run["scores"] = {"test BLEU": 30.0}
     (tmp_path / "summary.json").write_text(json.dumps(summary))
-    done = run_cli([repo_root / "scripts/srl_table.py", "--steps", tmp_path])
+    done = run_cli(["scripts/srl_table.py", "--steps", tmp_path])
     assert done.returncode == 2 and "has no F1, but test BLEU\n" in done.stderr
     (tmp_path / "summary.json").unlink()
-    done = run_cli([repo_root / "scripts/srl_table.py", "--steps", tmp_path])
+    done = run_cli(["scripts/srl_table.py", "--steps", tmp_path])
     assert done.returncode == 2 and "holds no summary.json" in done.stderr

@@ -1,18 +1,17 @@
 """examples/wmt14_en_de from archives of the real layout to the table, without a network."""
 
 import hashlib
-import io
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import pack
 from tests.scripts.conftest import refused
 
 pytest.importorskip("sentencepiece")
@@ -81,12 +80,7 @@ def archives(layout, tmp_path_factory):
             place = FOLDERS[corpus["name"]] + name
             contents[corpus["archive"]] = {place: data, **contents[corpus["archive"]]}
     for archive, files in contents.items():
-        path = folder / archive
-        with tarfile.open(path, "w:gz") as tar:
-            for name, data in files.items():
-                info = tarfile.TarInfo(name)
-                info.size = len(data)
-                tar.addfile(info, io.BytesIO(data))
+        path = pack(folder / archive, files)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         sources["archives"][archive] |= {
             "bytes": path.stat().st_size,

@@ -87,7 +87,7 @@ def test_errors_name_the_command_as_it_was_typed(selfattn, run_cli, repo_root, t
     for words in (["--dir", "x"], ["--dir", "none", "--last", "2"]):
         words += ["--output", "y"]
         module = selfattn("average", *words)
-        script = run_cli([repo_root / "scripts/average_checkpoints.py", *words], cwd=tmp_path)
+        script = run_cli(["scripts/average_checkpoints.py", *words], cwd=tmp_path)
         folder = run_cli([repo_root / "selfattn_experiments", "average", *words], cwd=tmp_path)
         last = [done.stderr.splitlines()[-1] for done in (module, script, folder)]
         message = last[1].removeprefix("average_checkpoints.py: error: ")

@@ -72,13 +72,13 @@ def replace_punctuation(sentences: Sequence[str]) -> list[str]:
     return [str(normaliser.replace_unicode_punct(sentence)) for sentence in sentences]
 
 
-def tokenise(sentences: Sequence[str], language: str = "de") -> list[str]:
-    """Moses tokens, separated by spaces.
+def tokenise(sentences: Sequence[str]) -> list[str]:
+    """German Moses tokens, separated by spaces.
 
     Raises:
         UserError: if sacremoses is not installed.
     """
-    tokenizer = needed("sacremoses").MosesTokenizer(lang=language)
+    tokenizer = needed("sacremoses").MosesTokenizer(lang="de")
     return [str(tokenizer.tokenize(sentence, return_str=True)) for sentence in sentences]
 
 

@@ -1,22 +1,13 @@
 """Reading out of archives, and the SGML of test sets."""
 
-import io
 import tarfile
 
 import pytest
 
 from selfattn.errors import UserError
+from tests.conftest import pack
 from wmt14.archive import line_pairs, member_lines
 from wmt14.sgm import segment_pairs, segments
-
-
-def pack(path, files):
-    with tarfile.open(path, "w:gz") as tar:
-        for name, data in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
-    return path
 
 
 def test_lines_end_at_newlines_only(tmp_path):

@@ -8,13 +8,13 @@ from selfattn.errors import UserError
 from selfattn_tasks.translation.split import count_overlap, sentence_key, split_pairs
 
 
-def near_duplicates(count=400):
+def near_duplicates():
     """Pairs of which many share a side, or differ from another in case, digits or dots only."""
     rng = random.Random(5)
     nouns = ["lamp", "door", "window", "pump", "heater", "sensor", "valve", "fan"]
     verbs = ["open", "close", "check", "start", "stop", "reset", "name", "move", "find", "sell"]
     pairs = []
-    for _ in range(count):
+    for _ in range(400):
         english = f"{rng.choice(verbs)} the {rng.choice(nouns)} and the {rng.choice(nouns)}"
         german = english[::-1]
         ending = rng.choice(["", ".", " 1", " 2!"])
