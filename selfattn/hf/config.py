@@ -16,6 +16,7 @@ LEAST = {
     **dict.fromkeys(("max_position_embeddings", "decoder_attention_heads", "decoder_ffn_dim"), 1),
     **dict.fromkeys(("num_hidden_layers", "decoder_layers"), 0),
 }
+SWITCHED = ("norm_first", "embedding_norm", "scale_embedding", "decoder_norm_first")
 # What torch and other models call our arguments.
 SYNONYMS = {
     **dict.fromkeys(("d_model", "embed_dim", "n_embd"), "hidden_size"),
@@ -127,6 +128,11 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
         choices = {"positions": POSITIONS, "share_embeddings": SHARED, "hidden_act": ACT2FN}
         for name, allowed in choices.items():
             check_choice(name, getattr(self, name), allowed)
+        for name in ("tie_word_embeddings", *SWITCHED):
+            value = getattr(self, name)
+            inherited = name == "decoder_norm_first" and value is None
+            if not (isinstance(value, bool) or inherited):  # "false" would be true
+                raise UserError(f"{name} {value!r} is not allowed; it must be True or False")
         if not self.tie_word_embeddings:
             self.share_embeddings = "none"
         self.tie_word_embeddings = self.share_embeddings != "none"
@@ -185,7 +191,13 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
     def attention_config(self) -> AttentionConfig:
         """The attention's own configuration, validated."""
         check_choice("attention", self.attention, CONFIGS)
-        switches = {"attention_dropout": self.attention_dropout, **(self.switches or {})}
+        given = {} if self.switches is None else self.switches
+        if not isinstance(given, dict) or not all(isinstance(name, str) for name in given):
+            raise UserError(
+                f"switches {given!r} is not allowed; it must be a dict of names and values, such "
+                "as {'window': 3}"
+            )
+        switches = {"attention_dropout": self.attention_dropout, **given}
         return CONFIGS[self.attention].make(self.preset, **switches)
 
 

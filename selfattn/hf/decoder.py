@@ -74,10 +74,11 @@ class DecoderAttention(nn.Module):
             if cache is not None:
                 kept = cache.cross_attention_cache if self.crossed else cache.self_attention_cache
                 k, v = kept.update(k, v, self.index)
-                if visible is not None:
-                    k, v = (t[:, :, : visible.shape[-1]] for t in (k, v))
                 if self.crossed:
                     cache.is_updated[self.index] = True
+        # A static cache may have more room, which is not to be attended to.
+        length = None if visible is None else visible.shape[-1]
+        k, v = (t[:, :, : source.shape[1] if self.crossed else length] for t in (k, v))
         dropout = self.dropout if self.training else 0.0
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=dropout)
         if beams > 1:

@@ -7,6 +7,8 @@ import torch
 
 pytest.importorskip("transformers")
 
+from transformers import EncoderDecoderCache, StaticCache
+
 from selfattn.errors import UserError
 from selfattn.hf import SelfattnForConditionalGeneration
 from selfattn.hf.cache import CACHE
@@ -42,6 +44,22 @@ def test_a_cache_has_two_names_and_no_third():
         torch.testing.assert_close(model(**call).logits, expected)
     with pytest.raises(UserError, match="kept is a cache, but this model takes none by that name"):
         model(input_ids=IDS, decoder_input_ids=tokens, kept=first[CACHE])
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_a_static_cache_with_more_room_than_the_source(masked):
+    """Room that is left is no key, in the first call and in later ones."""
+    torch.manual_seed(3)
+    model = SelfattnForConditionalGeneration(config()).eval()
+    tokens = torch.tensor([[2, 7, 8], [2, 9, 9]])
+    source = {"encoder_outputs": model.encoder(IDS)}
+    if masked:
+        source["attention_mask"] = IDS != 1
+    expected = model(**source, decoder_input_ids=tokens).logits
+    caches = (StaticCache(model.config, max_cache_len=9) for _ in range(2))
+    kept = {CACHE: EncoderDecoderCache(*caches)}
+    found = [model(**source, decoder_input_ids=part, **kept).logits for part in tokens.split(2, 1)]
+    torch.testing.assert_close(torch.cat(found, 1), expected)
 
 
 @pytest.mark.parametrize("early", [True, False])

@@ -37,6 +37,12 @@ from selfattn.hf import SelfattnConfig
         ({"dropout_rate": 0.3}, "'dropout_rate'; do you mean 'dropout'"),
         ({"hidden_dropout_prob": 0.1}, "do you mean 'dropout'"),
         ({"dropout": "0.1"}, "dropout '0.1' is not allowed"),
+        ({"attention": ["mtsa"]}, r"attention \['mtsa'\] is unknown; allowed are multihead, mtsa"),
+        ({"switches": "window=3"}, "switches 'window=3' is not allowed; it must be a dict"),
+        ({"switches": {3: 5}}, "switches {3: 5} is not allowed; it must be a dict of names"),
+        ({"norm_first": "false"}, "norm_first 'false' is not allowed; it must be True or False"),
+        ({"decoder_norm_first": 0}, "decoder_norm_first 0 is not allowed; it must be True"),
+        ({"tie_word_embeddings": "no"}, "tie_word_embeddings 'no' is not allowed"),
     ],
 )
 def test_mistakes_in_a_configuration(wrong, message):
