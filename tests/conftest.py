@@ -40,6 +40,12 @@ class Done(subprocess.CompletedProcess[str]):
 
 RunCli = Callable[..., Done]
 
+# Over a minute of CPU time each. They run first: at the end other processes would wait for them.
+LONGEST = (
+    "selfattn_tasks/test_exported.py", "test_readme_commands.py", "test_tutorials.py",
+    "selfattn/layers/test_readme.py",
+)  # fmt: skip
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -69,8 +75,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for marker, reason in missing.items():
             if item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
-    # The longest test first: at the end the other processes would wait for it.
-    items.sort(key=lambda item: item.path.name != "test_readme_commands.py")
+    places = {preloaded.TESTS / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
