@@ -1,8 +1,10 @@
 """The encoder with a decoder: translation."""
 
 import copy
+import math
 from collections.abc import Mapping
 from contextvars import ContextVar
+from numbers import Real
 from typing import Any
 
 import torch
@@ -100,8 +102,8 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             hidden states of both sides if they are asked for.
 
         Raises:
-            UserError: if there is no target, its padding is not on the right, or attention weights
-                are asked for.
+            UserError: if there is no target, its padding is not on the right, attention weights
+                are asked for, or the cache is of another kind.
         """
         self.refuse(others)
         asked = others.get("output_hidden_states")
@@ -120,6 +122,11 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
                 raise UserError("give labels or decoder_input_ids, or call generate()")
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
         cache = past_key_values if cache is None else cache
+        if cache is not None and not isinstance(cache, EncoderDecoderCache):
+            raise UserError(
+                f"{CACHE} is a {type(cache).__name__}; it must be an EncoderDecoderCache, as an "
+                "earlier call returns it"
+            )
         if use_cache and cache is None:
             cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
         padding = padding_of(input_ids, attention_mask, self.config.pad_token_id, source)
@@ -177,7 +184,8 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             **kwargs: whatever transformers takes.
 
         Raises:
-            UserError: if there is no source.
+            UserError: if there is no source, or ``max_len_a`` or ``max_len_b`` is no number, or the
+                first is given alone.
 
         Note:
             fairseq-generate takes n from the longest sentence of a batch; here no translation
@@ -188,7 +196,13 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         # As transformers has it, what the caller leaves open is the model's.
         stored = self.generation_config.to_dict()
         config.update(**stored, defaults_only=True, allow_custom_entries=True)
+        alone = kwargs.get("max_len_a") is not None
         a, b = (kwargs.pop(x, getattr(config, x, None)) for x in ("max_len_a", "max_len_b"))
+        for name, value in (("max_len_a", a), ("max_len_b", b)):
+            if value is not None and not (isinstance(value, Real) and math.isfinite(value)):
+                raise UserError(f"{name} {value!r} is not allowed; it must be a finite number")
+        if alone and b is None:
+            raise UserError(f"max_len_a {a!r} has no effect alone; give max_len_b, too")
 
         def setting(name: str) -> Any:
             places = kwargs.get(name), getattr(config, name), getattr(self.config, name, None)

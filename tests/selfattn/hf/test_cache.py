@@ -7,7 +7,7 @@ import torch
 
 pytest.importorskip("transformers")
 
-from transformers import EncoderDecoderCache, StaticCache
+from transformers import DynamicCache, EncoderDecoderCache, StaticCache
 
 from selfattn.errors import UserError
 from selfattn.hf import SelfattnForConditionalGeneration
@@ -44,6 +44,9 @@ def test_a_cache_has_two_names_and_no_third():
         torch.testing.assert_close(model(**call).logits, expected)
     with pytest.raises(UserError, match="kept is a cache, but this model takes none by that name"):
         model(input_ids=IDS, decoder_input_ids=tokens, kept=first[CACHE])
+    for wrong in (DynamicCache(), ()):
+        with pytest.raises(UserError, match=f"is a {type(wrong).__name__}; it must be an Encoder"):
+            model(input_ids=IDS, decoder_input_ids=tokens, past_key_values=wrong)
 
 
 @pytest.mark.parametrize("masked", [True, False])

@@ -50,6 +50,20 @@ def test_no_source_is_said(limits):
         model.generate(IDS[:0], **limits)
 
 
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"max_len_a": 1.2}, "max_len_a 1.2 has no effect alone; give max_len_b, too"),
+        ({"max_len_a": float("nan"), "max_len_b": 3}, "max_len_a nan is not allowed; it must be a"),
+        ({"max_len_b": "10"}, "max_len_b '10' is not allowed; it must be a finite number"),
+    ],
+)
+def test_limits_that_are_none(limits, message):
+    model = SelfattnForConditionalGeneration(config()).eval()
+    with pytest.raises(UserError, match=message):
+        model.generate(IDS, **limits)
+
+
 def test_learned_positions_end_a_translation_of_whatever_length():
     sizes = config(positions="learned", max_position_embeddings=8)
     model = SelfattnForConditionalGeneration(sizes).eval()
