@@ -24,6 +24,7 @@ SCRIPTS = HERE.parents[1] / "scripts"
 SYSTEMS = ("multihead", "mtsa", "biblosa", "lstm", "none")
 ARCH = {
     "multihead-masks": "multihead --multihead-masks forward_backward",  # as MTSA has them
+    "multihead-elu": "multihead --activation-fn elu",
     "mtsa-relu": "mtsa --activation-fn relu",  # for inference its default is elu
     "biblosa-relu": "biblosa --activation-fn relu",
 }
