@@ -7,9 +7,13 @@ This tree has two distributions: `selfattn`, the package of that name alone, is 
 the commands, so that one call and one entry in `pip list` stand for the clone.
 """
 
+import shutil
 import sys
 
 from setuptools import find_packages, setup
+
+# pip builds in the clone, and setuptools adds to what the last build left: modules gone since then.
+shutil.rmtree("build/lib", ignore_errors=True)
 
 if "editable_wheel" in sys.argv:
     plugin = find_packages(include=["plugin", "plugin.*"])

@@ -38,6 +38,16 @@ def disk_full_sentence(error: OSError) -> str:
     )
 
 
+def fairseq_command(name: str, *words: str) -> list[str]:
+    """``fairseq-NAME WORDS`` as a command line for another process of this Python.
+
+    Like fairseq's installed commands, it imports nothing from the working folder: -m alone would
+    take a user's own tokenize.py or random.py for Python's. Python 3.10 has no -P.
+    """
+    flag = "-Pm" if sys.version_info >= (3, 11) else "-m"
+    return [sys.executable, flag, f"fairseq_cli.{name}", *words]
+
+
 def raise_if_disk_full(output: str, place: Path) -> None:
     """Raise the OSError that a process named in its output, if no other could go on either."""
     for number in _DISK_FULL:

@@ -115,7 +115,7 @@ def can_run(args: Sequence[str], env: Mapping[str, str], code: bool = False) -> 
     names = {name for name in {*ours, *env} - TAKEN_OVER if name.startswith(AT_START)}
     same = all(env.get(name) == ours.get(name) for name in names)
     first = args[args[:1] == ["-u"] :][:1]
-    allowed = ["-m", "-c"] if code else ["-m"]
+    allowed = ["-m", "-Pm", "-c"] if code else ["-m", "-Pm"]
     return same and bool(first) and (first[0] in allowed or not first[0].startswith("-"))
 
 
@@ -220,9 +220,9 @@ def command(asked: dict[str, Any], fds: Sequence[int]) -> None:
     first, *rest = asked["args"][asked["args"][0] == "-u" :]
     code: object = None
     try:
-        if first == "-m":
+        if first in ("-m", "-Pm"):
             sys.argv = rest
-            sys.path[0] = asked["cwd"]
+            sys.path[:1] = [asked["cwd"]] if first == "-m" else []
             runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
         elif first == "-c":
             sys.argv = ["-c", *rest[1:]]

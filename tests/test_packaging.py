@@ -42,6 +42,10 @@ def tree(repo_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copytree(repo_root / name, copy / name, ignore=ignore, symlinks=True)
         elif (repo_root / name).exists():
             shutil.copy(repo_root / name, copy)
+    for name, folder in FOLDERS.items():  # of an earlier build, and gone since then
+        package = copy / folder / "build" / "lib" / next(iter(FLOORS[name].values()))
+        package.mkdir(parents=True)
+        (package / "gone.py").touch()
     return copy
 
 

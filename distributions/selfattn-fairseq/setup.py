@@ -9,6 +9,7 @@ would give another wheel than the released one.
 """
 
 import re
+import shutil
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -17,6 +18,9 @@ from setuptools import find_packages, setup
 FOUND = re.search(r'^__version__ = "(.+)"$', Path("version.py").read_text("utf-8"), re.MULTILINE)
 assert FOUND is not None
 VERSION = FOUND[1]
+
+# As in the root's setup.py: nothing of an earlier build.
+shutil.rmtree("build/lib", ignore_errors=True)
 
 setup(
     version=VERSION,

@@ -14,9 +14,9 @@ import argparse
 import importlib.util
 import os
 import shlex
-import sys
 
 from selfattn.errors import UserError
+from selfattn_tasks.cli import fairseq_command
 
 from ..process import plugin_folder
 
@@ -37,4 +37,5 @@ def main(args: argparse.Namespace) -> None:
         return
     if importlib.util.find_spec("fairseq") is None:
         raise UserError("training needs fairseq: `selfattn info` says how to get it")
-    os.execv(sys.executable, [sys.executable, "-m", "fairseq_cli.train", *words])
+    command = fairseq_command("train", *words)
+    os.execv(command[0], command)

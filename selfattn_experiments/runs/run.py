@@ -1,6 +1,5 @@
 """One run in its folder: what is done in it, and what is left to do."""
 
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from selfattn.errors import UserError
 from selfattn_tasks import checkpoints
+from selfattn_tasks.cli import fairseq_command
 from selfattn_tasks.files import read_json, write_json
 from selfattn_tasks.folder import sha256_of
 from selfattn_tasks.task import Scores
@@ -139,13 +139,13 @@ class Run:
     def train_command(self, slot: Slot) -> list[str]:
         """fairseq-train; when started again, it resumes from its last checkpoint."""
         grid, folder = self.grid, self.folder
-        return [
-            sys.executable, "-m", "fairseq_cli.train", str(grid.data),
+        return fairseq_command(
+            "train", str(grid.data),
             "--user-dir", str(grid.user_dir), *grid.task.train_flags, *grid.systems[self.system],
             *self._fold_flags, "--seed", str(self.seed), "--save-dir", str(folder / "checkpoints"),
             "--tensorboard-logdir", str(folder / "tensorboard"), "--log-format", "json",
             *([] if slot.gpus else ["--cpu"]),
-        ]  # fmt: skip
+        )  # fmt: skip
 
     def generate_command(self, slot: Slot, test: str) -> list[str]:
         """fairseq-generate: what a model makes of a test set, to standard output."""
@@ -153,12 +153,12 @@ class Run:
         for name in ("--source-lang", "--target-lang"):
             if name in flags and name not in grid.generate:
                 words += [name, *flags[name]]
-        return [
-            sys.executable, "-m", "fairseq_cli.generate", str(grid.data),
+        return fairseq_command(
+            "generate", str(grid.data),
             "--user-dir", str(grid.user_dir), "--path", str(self.checkpoint),
             "--gen-subset", test, *words, *grid.generate, "--seed", str(self.seed),
             *([] if slot.gpus else ["--cpu"]),
-        ]  # fmt: skip
+        )  # fmt: skip
 
     def predict_command(self, slot: Slot, test: str) -> list[str]:
         """The project's own command of a task: what a model makes of a test set, into a file."""

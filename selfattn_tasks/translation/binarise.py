@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib.util
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 from selfattn.errors import UserError
 
-from ..cli import raise_if_disk_full
+from ..cli import fairseq_command, raise_if_disk_full
 
 
 def preprocess(
@@ -38,12 +37,12 @@ def preprocess(
     """
     if importlib.util.find_spec("fairseq_cli") is None:
         raise UserError("fairseq is not installed: `selfattn info` says what to do about it")
-    command = [
-        sys.executable, "-m", "fairseq_cli.preprocess",
+    command = fairseq_command(
+        "preprocess",
         "--source-lang", languages[0], "--target-lang", languages[1],
         "--trainpref", str(encoded / "train"), "--validpref", str(encoded / "valid"),
         "--destdir", str(destination), "--joined-dictionary", "--workers", str(workers),
-    ]  # fmt: skip
+    )  # fmt: skip
     if tests:
         command += ["--testpref", ",".join(str(encoded / name) for name in tests)]
     if dictionary is not None:

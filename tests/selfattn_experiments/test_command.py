@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from selfattn_experiments.commands.verbs import VERBS
-from selfattn_tasks.cli import relative_command, typed_command
+from selfattn_tasks.cli import fairseq_command, relative_command, typed_command
 
 # Scripts that are no verbs: they set a clone up, and show it.
 OF_A_CLONE = {"demo.py", "setup_env.py", "_setup_checks.py", "_verb.py"}
@@ -125,6 +125,7 @@ def test_train_becomes_fairseq_train(monkeypatch, run_cli, capsys):
     assert capsys.readouterr().out.startswith(f"fairseq-train {' '.join(words)} --user-dir ")
     ((program, (first, *rest)),) = became
     assert program == first == sys.executable
+    assert rest[:2] == fairseq_command("train")[1:]
     done = run_cli(rest)
     assert done.returncode == 1 and "no-such-folder" in done.stderr
 

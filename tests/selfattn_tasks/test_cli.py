@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from selfattn.errors import UserError, needed
+from selfattn_tasks.cli import fairseq_command
 
 SCRIPT = """
 import errno, os, sys, time
@@ -193,3 +194,16 @@ def test_matmul_precision_of_the_environment(tmp_path, monkeypatch):
         "tool: error: SELFATTN_MATMUL_PRECISION=low is not allowed; "
         "it must be one of highest, high, medium\n"
     )
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no -P")
+def test_fairseqs_commands_take_no_module_from_the_working_folder(tmp_path, monkeypatch):
+    package = tmp_path / "site" / "fairseq_cli"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "train.py").write_text("import sys, tokenize\nprint(sys.argv[1:], 'theirs')\n")
+    (tmp_path / "tokenize.py").write_text("raise SystemExit('mine')\n")
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+    command = fairseq_command("train", "data", "--cpu")
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("['data', '--cpu'] theirs\n", "")

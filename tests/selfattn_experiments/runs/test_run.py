@@ -15,6 +15,7 @@ from selfattn_experiments.runs.grid import read_grid
 from selfattn_experiments.runs.identity import Identity
 from selfattn_experiments.runs.run import Run
 from selfattn_tasks import saved
+from selfattn_tasks.cli import fairseq_command
 
 GRID = """
 task: translation
@@ -69,8 +70,9 @@ def test_languages_may_be_given_by_their_letters(grid, tmp_path):
     grid.file.write_text(text)
     grid = read_grid(grid.file)
     assert grid.tests == {"test": tmp_path / "raw/test.en"}
-    command = " ".join(new_run(grid, 1).generate_command(Slot(), "test"))
-    assert "--source-lang de --target-lang en" in command
+    command = new_run(grid, 1).generate_command(Slot(), "test")
+    assert "--source-lang de --target-lang en" in " ".join(command)
+    assert command[:3] == fairseq_command("generate")
 
 
 @pytest.mark.parametrize("key", ["identity", "hypotheses", "scores", "updates", "attempts"])
