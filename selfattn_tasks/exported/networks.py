@@ -183,7 +183,8 @@ class StepGraph(nn.Module):
             ``(B, V)``, and the past of the next step ``(L, 2, B, H, T + 1, D)``.
         """
         cache = _Cache(past, memory)
-        x = self.decoder(token, memory[0, 0], source == self.padding, cache)
+        length_alone = memory[0, 0, :, 0]  # (B, S, D): keys and values are made already
+        x = self.decoder(token, length_alone, source == self.padding, cache)
         return torch.log_softmax(self.head(x[:, 0]), -1), torch.stack(cache.present)
 
 
