@@ -7,17 +7,27 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any, TextIO
 
-from tqdm import tqdm
+from selfattn.errors import needed
 
 Show = Callable[[str], None]
 
 SECONDS_BETWEEN_LINES = 10.0
 
 
-class Progress(tqdm):  # type: ignore[misc]
+@cache
+def _bar() -> Any:
+    """tqdm's class, imported when first needed: commands that show no progress do without it."""
+
+    class Bar(needed("tqdm").tqdm):  # type: ignore[misc]
+        monitor_interval = 0  # no thread in a process that may fork
+
+    return Bar
+
+
+class Progress:
     """A count with its rate and the time left, displayed by tqdm.
 
     Args:
@@ -29,9 +39,10 @@ class Progress(tqdm):  # type: ignore[misc]
         start: the initial count, for work that was partly done before.
         stream: used without ``show``. Default: stdout.
         **options: further arguments of tqdm.
-    """
 
-    monitor_interval = 0  # no thread in a process that may fork
+    Raises:
+        UserError: if tqdm is not installed.
+    """
 
     def __init__(
         self,
@@ -50,14 +61,24 @@ class Progress(tqdm):  # type: ignore[misc]
             lines = _Lines(show or partial(print, file=stream, flush=True))
             how = {"file": lines, "mininterval": SECONDS_BETWEEN_LINES}
             how |= {"delay": SECONDS_BETWEEN_LINES, "leave": False, "position": 0}
-        super().__init__(
+        self._bar = _bar()(
             desc=label, total=total, unit=f" {unit}", initial=start, miniters=1, smoothing=0,
             unit_scale=unit == "bytes", **how | options,
         )  # fmt: skip
 
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+    def update(self, count: int = 1) -> None:
+        """Advance the bar by ``count``."""
+        self._bar.update(count)
+
     def to(self, count: int) -> None:
         """Advance the bar to ``count``."""
-        self.update(count - self.n)
+        self._bar.update(count - self._bar.n)
 
 
 class _Lines:
@@ -100,4 +121,4 @@ def ticking(show: Show, label: str) -> Iterator[None]:
 
 def clock(seconds: float) -> str:
     """``seconds`` as minutes and seconds (``07:05``), with hours from one hour on (``1:07:05``)."""
-    return str(tqdm.format_interval(round(seconds)))
+    return str(needed("tqdm").tqdm.format_interval(round(seconds)))

@@ -95,7 +95,10 @@ from tests.hidden import hide
 hide("fairseq", "fairseq_cli", "plugin", "selfattn_fairseq", "sentencepiece", "sacrebleu",
      "scipy", "matplotlib", "seqeval", "tensorboard", "tensorboardX", "omegaconf",
      "hydra", "triton", "transformers", "accelerate")
-import importlib
+import importlib, sys
+sys.modules.update(dict.fromkeys(  # torch looks for some of them itself, and may
+    "tqdm tabulate yaml nltk sacremoses safetensors tokenizers onnx onnxruntime gradio".split()
+))
 for name in {names!r}:
     importlib.import_module(name)
 print("all loaded")

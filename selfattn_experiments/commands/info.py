@@ -40,6 +40,9 @@ PACKAGES = (
     ("seqeval", "to score tagging"),
     ("tensorboard", "to look at training curves"),
     ("matplotlib", "to draw the demo's learning curve"),
+    ("PyYAML", "to train several seeds"),
+    ("tabulate", "to print comparisons"),
+    ("tqdm", "to show progress"),
 )
 SECTIONS = ("Versions", "Devices", "Attention backends", "fairseq plugin", "Commands")
 

@@ -48,6 +48,7 @@ def test_json_and_screen_say_the_same(run_cli):
     assert core.render(info.grouped(records)) == text.rstrip("\n")
     names = [record.name for record in records]
     wanted = "selfattn python torch numpy fairseq-fixed sacrebleu sentencepiece seqeval matplotlib"
+    wanted += " PyYAML tabulate tqdm"
     assert set(wanted.split()) <= set(names)
     assert {"triton", "CPU", "perl", "--user-dir"} <= set(names)
 

@@ -3,8 +3,7 @@
 import textwrap
 from collections.abc import Iterator
 
-from tabulate import tabulate
-
+from selfattn.errors import needed
 from selfattn_tasks.files import csv_text
 
 from ..results import Comparison, Report, Summary
@@ -214,7 +213,9 @@ def _aligned(table: Table, rows: list[list[str]]) -> list[str]:
     sides = ["left"] * table.left + ["right"] * (len(table.header) - table.left)
     # As a row, because tabulate makes the column of a header wider than the header.
     lines = [table.header, *rows]
-    text = tabulate(lines, tablefmt="plain", colalign=sides, disable_numparse=True)
+    text = needed("tabulate").tabulate(
+        lines, tablefmt="plain", colalign=sides, disable_numparse=True
+    )
     return [f"  {line.rstrip()}" for line in text.splitlines()]
 
 
