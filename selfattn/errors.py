@@ -98,6 +98,16 @@ def check_rate(name: str, value: Any) -> float:
     return float(value)
 
 
+def check_boolean(name: str, value: Any) -> None:
+    """Refuse what is no bool: ``"false"`` and 0 would be taken for something else.
+
+    Raises:
+        UserError: if it is no bool.
+    """
+    if not isinstance(value, bool):
+        raise UserError(f"{name} {value!r} is not allowed; it must be True or False")
+
+
 def check_choice(name: str, value: Any, allowed: Collection[str]) -> None:
     """Refuse a value of the flag or argument ``name`` that is none of the names ``allowed``.
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .errors import UserError, check_choice, check_integer
+from .errors import UserError, check_boolean, check_choice, check_integer
 
 # Beyond every length, and offsets that far fit into the 32 bits of kernels on GPUs.
 LONGEST_WINDOW = 1 << 29
@@ -238,10 +238,7 @@ class PositionalMask:
 
     def __post_init__(self) -> None:
         check_choice("mask direction", self.direction, DIRECTIONS)
-        if not isinstance(self.include_self, bool):
-            raise UserError(
-                f"mask include_self {self.include_self!r} is not allowed; it must be True or False"
-            )
+        check_boolean("mask include_self", self.include_self)
         if self.window is not None:
             window = check_integer("mask window", self.window, most=LONGEST_WINDOW)
             object.__setattr__(self, "window", window)

@@ -10,7 +10,7 @@ from dataclasses import Field, dataclass, field, fields, replace
 from numbers import Real
 from typing import Any, ClassVar, ParamSpec, TypeVar, get_type_hints
 
-from ..errors import LARGEST, UserError, check_integer, check_rate, meant
+from ..errors import LARGEST, UserError, check_boolean, check_integer, check_rate, meant
 
 ACTIVATIONS = ("none", "relu", "elu", "gelu", "tanh")
 BACKENDS = ("auto", "fused", "eager", "reference")
@@ -158,8 +158,8 @@ class AttentionConfig:
                     f"{f.name} {value!r} is not allowed for attention {self.name!r}; allowed are "
                     f"{', '.join(map(str, choices))}"
                 )
-            if isinstance(f.default, bool) and not isinstance(value, bool):
-                raise UserError(f"{f.name} {value!r} is not allowed; it must be True or False")
+            if isinstance(f.default, bool):
+                check_boolean(f.name, value)
             if is_constant(f) or (value is None and f.default is None):
                 continue
             if types[f.name] in (int, int | None) and "least" in f.metadata:

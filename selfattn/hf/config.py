@@ -7,7 +7,7 @@ from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
 from ..config import CONFIGS, AttentionConfig
-from ..errors import UserError, check_choice, check_integer, check_rate, meant
+from ..errors import UserError, check_boolean, check_choice, check_integer, check_rate, meant
 
 POSITIONS = ("sinusoidal", "learned", "none")
 SHARED = ("all", "output", "none")
@@ -16,7 +16,7 @@ LEAST = {
     **dict.fromkeys(("max_position_embeddings", "decoder_attention_heads", "decoder_ffn_dim"), 1),
     **dict.fromkeys(("num_hidden_layers", "decoder_layers"), 0),
 }
-SWITCHED = ("norm_first", "embedding_norm", "scale_embedding", "decoder_norm_first")
+SWITCHED = ("norm_first", "embedding_norm", "scale_embedding", "tie_word_embeddings")
 # What torch and other models call our arguments.
 SYNONYMS = {
     **dict.fromkeys(("d_model", "embed_dim", "n_embd"), "hidden_size"),
@@ -128,11 +128,10 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
         choices = {"positions": POSITIONS, "share_embeddings": SHARED, "hidden_act": ACT2FN}
         for name, allowed in choices.items():
             check_choice(name, getattr(self, name), allowed)
-        for name in ("tie_word_embeddings", *SWITCHED):
-            value = getattr(self, name)
-            inherited = name == "decoder_norm_first" and value is None
-            if not (isinstance(value, bool) or inherited):  # "false" would be true
-                raise UserError(f"{name} {value!r} is not allowed; it must be True or False")
+        for name in SWITCHED:
+            check_boolean(name, getattr(self, name))
+        if self.decoder_norm_first is not None:  # as the encoder has it
+            check_boolean("decoder_norm_first", self.decoder_norm_first)
         if not self.tie_word_embeddings:
             self.share_embeddings = "none"
         self.tie_word_embeddings = self.share_embeddings != "none"

@@ -76,9 +76,9 @@ class DecoderAttention(nn.Module):
                 k, v = kept.update(k, v, self.index)
                 if self.crossed:
                     cache.is_updated[self.index] = True
-        # A static cache may have more room, which is not to be attended to.
-        length = None if visible is None else visible.shape[-1]
-        k, v = (t[:, :, : source.shape[1] if self.crossed else length] for t in (k, v))
+        if cache is not None:  # a static one may have more room, which is not to be attended to
+            length = None if visible is None else visible.shape[-1]
+            k, v = (t[:, :, : source.shape[1] if self.crossed else length] for t in (k, v))
         dropout = self.dropout if self.training else 0.0
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=dropout)
         if beams > 1:
