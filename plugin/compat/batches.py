@@ -18,6 +18,10 @@ from selfattn.errors import UserError
 
 from ._patch import check_flags, wrap
 
+EMPTY = (
+    "no sentence is left to make a batch of: there is none, or all are longer than "
+    "--max-source-positions, --max-target-positions, --tokens-per-sample or --max-tokens allows"
+)
 _NUMBER = (int, float, torch.Tensor)
 
 
@@ -27,16 +31,13 @@ def keep_last_batch(original: Any, indices: Any, *args: Any, **kwargs: Any) -> A
 
     Break: fairseq/data/data_utils.py, batch_by_size, silently drops it, so up to 7 sentences are
     never trained on, validated or translated, and BLEU is computed without them. Fix: append what
-    is missing.
+    is missing. That nothing is left fails there, too; it may where sentences are typed, which have
+    no such multiple.
     """
     if not isinstance(indices, np.ndarray):
         indices = np.fromiter(indices, dtype=np.int64, count=-1)
-    if not len(indices):
-        raise UserError(
-            "no sentence is left to make a batch of: there is none, or all are longer than "
-            "--max-source-positions, --max-target-positions, --tokens-per-sample or "
-            "--max-tokens allows"
-        )
+    if not len(indices) and kwargs.get("required_batch_size_multiple", 1) > 1:
+        raise UserError(EMPTY)
     batches = original(indices, *args, **kwargs)
     if kwargs.get("fixed_shapes") is not None:  # for TPUs, in another order
         return batches
@@ -80,6 +81,18 @@ def resume_with_same_batches(original: Any, self: FairseqTask, *args: Any, **kwa
     iterator = original(*call.args, **call.kwargs)
     iterator.seed = seed
     return iterator
+
+
+@wrap(iterators.EpochBatchIterator, "__init__")
+def tell_workers_the_epoch(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+    """Start the processes that load data anew in each epoch.
+
+    Break: fairseq/data/iterators.py, EpochBatchIterator, keeps them, and they their copy of the
+    dataset, whose ``set_epoch`` is never called: with ``--num-workers 1``, the default, masks stay
+    those of the first epoch, or of that in which a training is resumed. Fix: keep none.
+    """
+    original(self, *args, **kwargs)
+    self.persistent_workers = False
 
 
 @wrap(iterators.EpochBatchIterator, "_get_iterator_for_epoch")

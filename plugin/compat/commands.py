@@ -11,6 +11,7 @@ from selfattn.errors import UserError
 from selfattn_tasks.cli import disk_full_sentence, is_disk_full
 
 from ._patch import wrap
+from .batches import EMPTY
 
 _CLI = "fairseq_cli"  # the folder of fairseq's commands
 # How a spawned process's exception looks in its parent: as text.
@@ -64,6 +65,8 @@ def explain(error: BaseException) -> str | None:
             "another process of this training has ended, and its own output says why; the same "
             "command for each process goes on from the last checkpoint"
         )
+    if str(error).startswith("The dataset is empty."):  # with --required-batch-size-multiple 1
+        return EMPTY
     if isinstance(error, KeyError):
         return _unknown_metric(error)
     if isinstance(error, AssertionError):

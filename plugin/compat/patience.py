@@ -75,6 +75,16 @@ def skip_nan(
     return original(cfg, trainer, epoch_itr, val_loss)
 
 
+@wrap(checkpoint_utils, "checkpoint_paths")
+def find_negative_scores(original: Any, path: str, pattern: str, *args: Any, **kwargs: Any) -> Any:
+    r"""Let ``--keep-best-checkpoints`` find those whose score is below 0, as a reward is.
+
+    Break: fairseq/checkpoint_utils.py, save_checkpoint, looks for ``\d+`` in their names: it keeps
+    each that was the best once, and none of those that follow it. Fix: allow a sign.
+    """
+    return original(path, pattern.replace(r"(\d+\.", r"(-?\d+\."), *args, **kwargs)
+
+
 def _counted() -> dict[str, Any]:
     """The best validation so far, and the number of those since; empty without ``--patience``."""
     modules = (sys.modules.get(name) for name in ("__main__", "fairseq_cli.train"))

@@ -74,6 +74,7 @@ class PolicyPhases:
         for layer in layers:
             layer.select_all = self.phase is Phase.SUPERVISED
             layer.has_policy = True
+            layer.take_choice()  # of a generation (--eval-bleu), if --encoder-layerdrop comes next
 
     def freeze(self, model: torch.nn.Module) -> None:
         """Drop the zero gradients of fixed weights of ``model``, which momentum could move."""

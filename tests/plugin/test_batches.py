@@ -63,6 +63,23 @@ def test_epochs_behind_the_curriculum_are_shuffled_as_after_a_resume():
     assert epochs(first=4) == {4: whole[4]}
 
 
+class Epochs(Numbers):
+    """The number of the epoch, thirty-two times."""
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __getitem__(self, index):
+        return self.epoch
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_every_process_that_loads_data_knows_the_epoch(workers):
+    """Masks differ from epoch to epoch, and do not depend on where a training was resumed."""
+    batches = FairseqTask(None).get_batch_iterator(Epochs(), 32, 32, num_workers=workers)
+    assert [list(batches.next_epoch_itr()) for _ in range(3)] == [[[n] * 32] for n in (1, 2, 3)]
+
+
 def test_batches_that_fill_up_an_epoch_do_not_count(monkeypatch):
     """Those of a process that has fewer than others, in an update of several (--update-freq)."""
     monkeypatch.setattr(fairseq_update, "WORDS", 40)

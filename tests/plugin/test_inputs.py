@@ -81,6 +81,12 @@ def test_interactive_long_line(interactive):
     assert "H-0" in done.stdout
 
 
+def test_interactive_leaves_a_long_line_out(interactive):
+    flags = ("--max-source-positions", "20", "--skip-invalid-size-inputs-valid-test")
+    done = interactive("a1 b2\n" + "a1 " * 30 + "\nb2\n", *flags).ok()
+    assert "H-0" in done.stdout and "H-1" not in done.stdout and "H-2" in done.stdout
+
+
 def test_generate_long_sentence(toy_run, toy_generate):
     done = toy_generate(toy_run / "checkpoint_best.pt", ["--max-source-positions", "4"])
     line = sentence(done, "fairseq-generate")

@@ -275,6 +275,17 @@ def test_a_batch_whose_layers_were_all_dropped_counts_for_nothing():
         )
 
 
+@pytest.mark.parametrize("size", [3, 4, 6])
+def test_a_dropped_layer_has_forgotten_what_it_selected_in_a_generation(size):
+    """Validation with --eval-bleu reads other sentences, and takes no choice."""
+    criterion, model = built(select_all_updates=0), Reward()
+    sample = {"net_input": {"x": torch.randn(3, 6, 8)}, "target": torch.randint(5, (3, 6))}
+    model.layer.select_all = False
+    model.layer(torch.randn(size, 6, 8))
+    model.forward = lambda x: model.classifier(x)  # without the layer
+    assert criterion(model, sample)[2]["policy_sentences"] == 0
+
+
 @pytest.mark.parametrize("baseline", ["none", "select_all"])
 @pytest.mark.parametrize("penalty", ["product", "sum"])
 def test_the_loss_is_that_of_the_paper(penalty, baseline):

@@ -167,6 +167,31 @@ def test_a_validation_of_nan_is_never_the_best(scores, best, monkeypatch, tmp_pa
     assert fairseq_train.should_stop_early.best == 31.0
 
 
+@pytest.mark.parametrize("above", [0.0, 3.0])
+def test_the_best_checkpoints_are_kept_whatever_their_sign(above, monkeypatch, tmp_path):
+    function = checkpoint_utils.save_checkpoint
+    monkeypatch.setattr(checkpoint_utils, "save_checkpoint", lambda *args: function(*args))
+    trainer = SimpleNamespace(
+        data_parallel_rank=0,
+        should_save_checkpoint_on_current_rank=True,
+        checkpoint_suffix="",
+        task=None,
+        consolidate_optimizer=lambda: None,
+        get_num_updates=lambda: 1,
+        save_checkpoint=lambda path, state: Path(path).touch(),
+    )
+    options = CheckpointConfig(
+        save_dir=str(tmp_path), no_epoch_checkpoints=True, no_last_checkpoints=True,
+        best_checkpoint_metric="reward", maximize_best_checkpoint_metric=True,
+        keep_best_checkpoints=2,
+    )  # fmt: skip
+    epoch = SimpleNamespace(epoch=1, end_of_epoch=lambda: True, state_dict=dict)
+    for score in (-3.0, -1.0, -2.0, -0.5):
+        checkpoint_utils.save_checkpoint(options, trainer, epoch, score + above)
+    kept = {float(path.name[23:-4]) for path in tmp_path.glob("checkpoint.best_*")}
+    assert kept == {above - 1, above - 0.5}
+
+
 def moments(state: dict) -> list[torch.Tensor]:
     """Adam's averages."""
     per_weight = state["last_optimizer_state"]["state"].values()
