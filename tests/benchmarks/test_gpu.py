@@ -221,6 +221,25 @@ def test_a_stage_goes_on_from_what_was_carried(repo_root, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+def test_wheels_travel_beside_what_was_not_moved_away(repo_root, tmp_path):
+    """gpu.sh itself asks to move a folder whose files git still lists."""
+    script, folder = tmp_path / "benchmarks" / "gpu.sh", tmp_path / "wheels"
+    script.parent.mkdir()
+    folder.mkdir()
+    shutil.copy(repo_root / "benchmarks" / "gpu.sh", script)
+    shutil.copytree(repo_root / "requirements", tmp_path / "requirements")
+    (tmp_path / "moved").touch()
+    for words in (["init"], ["add", "moved", "benchmarks"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True, capture_output=True)
+    (tmp_path / "moved").unlink()
+    (folder / "fairseq_fixed-1.whl").touch()
+    (tmp_path / "zip").symlink_to("/bin/true")
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHON": "true"}
+    done = subprocess.run([script, "wheels", folder], env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "0 MiB of tracked files and 0 MiB of wheels\n"
+
+
 def test_rows_have_the_commit_that_git_does_not_know(tmp_path, monkeypatch):
     monkeypatch.setattr(stage_results, "facts", lambda device: {"commit": ""})
     monkeypatch.setenv("COMMIT", "8949e4d7b2")

@@ -101,7 +101,7 @@ class _Eager(DiSACall):
         for group in tiling.groups(self.masks, x.shape[2], apart=distance is not None):
             part = Part(group, inputs, self.c, dropout, distance, buffers)
             width = group.features.stop - group.features.start
-            yield group.features, part, tiling.blocks(group.mask, *spans, width)
+            yield group.features, part, tiling.blocks(group.mask, *spans, width, x.device)
 
 
 disa_eager = functools.partial(attend, autograd.run, _Eager)

@@ -83,7 +83,7 @@ class Part:
         if self._distance is not None:
             near = self._near(self._distance, block)
         query = self._query[block.rows, block.queries]
-        for lo, hi in block.runs(query.shape[-1]):
+        for lo, hi in block.runs(query.shape[-1], query.device):
             here = slice(lo - block.lo, hi - block.lo)
             pair, by_distance = (None if t is None else t[:, :, here] for t in (pairs, near))
             key = self._key[block.rows, :, lo:hi]

@@ -17,6 +17,7 @@ from ..common.tiling import runs
 
 # Two such buffers stay in a second-level cache of 2 MiB together with what is read beside them.
 TILE_ELEMENTS = 160_000
+TILE_ELEMENTS_ON_GPU = 1 << 24  # where a launch takes longer than what it does to so small a tile
 # Queries per block: few, because the block computes all keys that at least one of them sees.
 BLOCK_SIZE = 16
 
@@ -36,11 +37,11 @@ class Block(NamedTuple):
         """The queries."""
         return slice(self.start, self.stop)
 
-    def runs(self, width: int) -> Iterator[tuple[int, int]]:
-        """The keys in even runs ``[lo, hi)`` that make tiles of at most ``TILE_ELEMENTS``."""
+    def runs(self, width: int, device: torch.device) -> Iterator[tuple[int, int]]:
+        """The keys in even runs ``[lo, hi)`` that make tiles of at most ``tile_elements``."""
         keys = self.hi - self.lo
         pairs = (self.rows.stop - self.rows.start) * (self.stop - self.start)  # for each key
-        most = max(1, TILE_ELEMENTS // (pairs * width))
+        most = max(1, tile_elements(device) // (pairs * width))
         step = -(-keys // -(-keys // most))
         for lo in range(self.lo, self.hi, step):
             yield lo, min(lo + step, self.hi)
@@ -95,7 +96,14 @@ def spans(
     return queries, queries if unseen is None else Spans(unseen, batch, length)
 
 
-def blocks(mask: PositionalMask, queries: Spans, keys: Spans, width: int) -> Iterator[Block]:
+def tile_elements(device: torch.device) -> int:
+    """How many scores a tile has at most."""
+    return TILE_ELEMENTS if device.type == "cpu" else TILE_ELEMENTS_ON_GPU
+
+
+def blocks(
+    mask: PositionalMask, queries: Spans, keys: Spans, width: int, device: torch.device
+) -> Iterator[Block]:
     """All blocks of a group that hold a real query and a visible key, always in the same order."""
     length = queries.length
     for start in range(0, length, BLOCK_SIZE):
@@ -103,7 +111,7 @@ def blocks(mask: PositionalMask, queries: Spans, keys: Spans, width: int) -> Ite
         lo, hi = mask.key_range(start, stop, length)
         if lo == hi:
             continue
-        step = max(1, TILE_ELEMENTS // ((stop - start) * (hi - lo) * width))
+        step = max(1, tile_elements(device) // ((stop - start) * (hi - lo) * width))
         for first in range(0, queries.batch, step):
             rows = slice(first, min(first + step, queries.batch))
             real_start, real_stop, _ = queries.clip(rows, start, stop)
@@ -143,7 +151,7 @@ def dropout_factors(
     scales = torch.zeros_like(x)
     for mask, parts, part in groups(masks, features, apart):
         scales[..., part] = dropout.factor(torch.empty_like(scales[..., part]))
-        for block in blocks(mask, *bounds, part.stop - part.start):
+        for block in blocks(mask, *bounds, part.stop - part.start, x.device):
             drawn = pair_factor(dropout, x, block).movedim(-1, 1)  # (b, 1, n_q, n_k)
             rows, seen = slice(block.start, block.stop), slice(block.lo, block.hi)
             pairs[block.rows, parts, rows, seen] = drawn

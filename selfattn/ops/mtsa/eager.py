@@ -61,7 +61,7 @@ class _Eager(MTSACall):
         """All parts; the stream of dropout factors is the same in both passes."""
         q, seed = inputs[0], inputs[-1]
         dropout = None if seed is None else FactorDropout(self.dropout_p, int(seed), q.device)
-        for part in parts(self.masks, len(q), q.shape[2]):
+        for part in parts(self.masks, len(q), q.shape[2], q.device):
             yield Block(part, inputs, self.sigma_t, dropout, distance)
 
 

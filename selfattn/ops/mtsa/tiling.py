@@ -17,8 +17,10 @@ from ..common.dropout import FactorDropout
 from ..common.tiling import runs
 
 # The scores of one tile for all rows of a part: half of a common second-level cache, because the
-# gradient of the scores lies beside them.
+# gradient of the scores lies beside them. On a GPU, what counts are thirty launches for each tile
+# and the wait for its smallest denominator, which take longer than the products.
 PART_BYTES = 1 << 19
+PART_BYTES_ON_GPU = 1 << 26
 
 
 class Tile(NamedTuple):
@@ -90,12 +92,15 @@ def tiles(mask: PositionalMask, length: int) -> list[Tile]:
     ]
 
 
-def parts(masks: Sequence[PositionalMask], batch: int, length: int) -> Iterator[Part]:
+def parts(
+    masks: Sequence[PositionalMask], batch: int, length: int, device: torch.device
+) -> Iterator[Part]:
     """All sentences and heads, in parts whose scores for one tile fill about ``PART_BYTES``.
 
     Few sentences and many heads, because the heads of a token lie side by side in memory.
     """
-    rows = max(1, PART_BYTES // (4 * max(1, min(block_size(length), length) * length)))
+    size = PART_BYTES if device.type == "cpu" else PART_BYTES_ON_GPU
+    rows = max(1, size // (4 * max(1, min(block_size(length), length) * length)))
     groups = list(runs(masks))
     sentences = max(1, rows // max(run.stop - run.start for _, run in groups))
     for first in range(0, batch, sentences):
@@ -117,7 +122,7 @@ def dropout_factors(
     dropout = FactorDropout(dropout_p, seed, q.device)
     pairs = torch.zeros(batch, heads, length, length, dtype=dtype, device=q.device)
     features = torch.zeros(batch, heads, length, width, dtype=dtype, device=q.device)
-    for part in parts(masks, batch, length):
+    for part in parts(masks, batch, length, q.device):
         target = part.of(features)
         target.copy_(dropout.factor(target.new_empty(part.rows, length, width)).view_as(target))
         for tile in tiles(part.mask, length):

@@ -77,6 +77,15 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(tiling, "TILE_ELEMENTS", 256)
 
 
+def test_a_gpu_is_not_kept_waiting_for_small_tiles():
+    """Each of them is ten launches or more."""
+    spans, counts = tiling.spans(None, None, 64, 64), []
+    for device in map(torch.device, ("cpu", "cuda")):
+        blocks = tiling.blocks(PositionalMask("forward"), *spans, 256, device)
+        counts.append(sum(len(list(block.runs(256, device))) for block in blocks))
+    assert counts[1] == 4 < counts[0]
+
+
 @pytest.mark.parametrize("backend", ["reference", "eager", "fused"])
 def test_golden_values(backend):
     """W1 = W2 = identity without bias, c = 5: computed by hand from eq. 9."""

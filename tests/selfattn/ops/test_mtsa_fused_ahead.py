@@ -72,7 +72,8 @@ def test_small_tiles_fit_the_shared_memory_of_small_gpus(run_cli, tmp_path):
 
 # A driver that only names its GPU, and launches that end after compiling.
 DRIVER = """
-import torch, triton
+import torch, triton, warnings
+warnings.filterwarnings("error", message=".*FP_FUSION")
 from triton.backends.compiler import GPUTarget
 from triton.runtime.jit import JITFunction
 class Driver:

@@ -196,7 +196,6 @@ class _Launch:
             self.arguments | sizes,
             num_warps=tile.warps,
             num_stages=tile.stages,
-            enable_fp_fusion=True,
         )
 
 
