@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from selfattn.errors import UserError
 from selfattn_experiments.compare.rendering.cells import markdown as as_markdown
+from selfattn_experiments.compare.rendering.cells import signed, span
 from selfattn_experiments.compare.rendering.files import COLUMNS
 from selfattn_tasks.cli import run
 from selfattn_tasks.text import iter_lines
@@ -47,7 +48,7 @@ def main() -> None:
         (f"{first} x {second}", (1, -1, -1, 1)),
     ):
         effect, low, high = contrast(cells, weights)
-        rows.append([name, f"{effect:+.2f}", f"{low:+.2f} to {high:+.2f}"])
+        rows.append([name, signed(effect), span((low, high))])
     print("\n".join(as_markdown([args.metric, "effect", "95 % interval"], rows, left=1)))
 
 

@@ -61,8 +61,8 @@ def unlike_runs(found: Sequence[Found], system: str) -> list[str]:
 
 def _is_changed(run: Found) -> bool:
     entries = map(_mapping, _mapping(run.record.get("hypotheses")).values())
-    hashes = {entry.get("sha256") for entry in entries if entry.get("file") == run.path.name}
-    return bool(hashes - {None}) and sha256_of(run.path) not in hashes
+    hashes = [entry.get("sha256") for entry in entries if entry.get("file") == run.path.name]
+    return any(hashes) and sha256_of(run.path) not in hashes
 
 
 def _apart(found: Sequence[Found], part: str) -> str:

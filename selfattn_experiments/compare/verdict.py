@@ -60,7 +60,8 @@ def judge(found: Comparison, settings: Settings) -> tuple[str, str]:
         return (BETTER if up else WORSE), numbers + trivial + _other_sentences(found, settings)
     if same:
         words = _equivalence_words(found, settings)
-        return EQUIVALENT, f"{numbers}; {words}{_other_test_sets(found, settings)}"
+        p = found.both_levels and found.both_levels.equivalence
+        return EQUIVALENT, f"{numbers}; {words}{_other_test_sets(p, settings)}"
     return UNDECIDED, f"{numbers}; {_planning_words(found, settings)}"
 
 
@@ -76,20 +77,19 @@ def _why_no_test(found: Comparison) -> str:
 
 def _other_sentences(found: Comparison, settings: Settings) -> str:
     if found.sentence.bootstrap_p < settings.alpha:
-        return ""
+        # Other sentences alone may leave it, and other seeds; what of both together?
+        return _other_test_sets(found.both_levels and found.both_levels.p, settings)
     return (
         f"; on another test set it may vanish (bootstrap over sentences "
         f"{equals(found.sentence.bootstrap_p)})"
     )
 
 
-def _other_test_sets(found: Comparison, settings: Settings) -> str:
-    both = found.both_levels
-    if both is None or both.equivalence < settings.alpha:
+def _other_test_sets(p: float | None, settings: Settings) -> str:
+    if p is None or p < settings.alpha:
         return ""
     return (
-        f"; on another test set this is not shown (bootstrap over seeds and sentences "
-        f"{equals(both.equivalence)})"
+        f"; on another test set this is not shown (bootstrap over seeds and sentences {equals(p)})"
     )
 
 

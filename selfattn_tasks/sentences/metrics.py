@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,7 +19,8 @@ _SCALES = {
     ACCURACY: Scale(right_or_wrong=True),
     PEARSON: Scale(4, (-1.0, 1.0), relevant=0.01),
     SPEARMAN: Scale(4, (-1.0, 1.0), relevant=0.01),
-    MSE: Scale(4, (0.0, (HIGHEST - LOWEST) ** 2), relevant=0.01, says_error="is an error"),
+    # Another program's predictions may lie far outside the scores.
+    MSE: Scale(4, (0.0, math.inf), relevant=0.01, says_error="is an error"),
 }
 # Scores are counted from here: sums of squares lose fewer digits.
 _MIDDLE = (LOWEST + HIGHEST) / 2

@@ -27,6 +27,8 @@ from selfattn_tasks.sentences.metrics import figures, scale
 from selfattn_tasks.sentences.record import Kind
 from selfattn_tasks.sentences.task import Sentences
 
+from ...compare.rendering.cells import score
+
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
@@ -59,5 +61,5 @@ def main(args: argparse.Namespace) -> None:
         print(json.dumps({name.lower(): value for name, value in found.items()}, indent=2))
         return
     for name, value in found.items():
-        shown = "not defined" if value is None else f"{value:.{scale(name).digits}f}"
+        shown = "not defined" if value is None else score(value, scale(name).digits)
         print(f"{name:<8}  {shown}")

@@ -20,7 +20,7 @@ def points(value: float, digits: int = 2) -> str:
 
 def score(value: float | None, digits: int = 2) -> str:
     """A score, ``-`` for None."""
-    return "-" if value is None else f"{value:.{digits}f}"
+    return "-" if value is None else signed(value, digits).removeprefix("+")
 
 
 def signed(value: float, digits: int = 2) -> str:
@@ -60,7 +60,7 @@ def span(
 
 def effect(g: float | None, digits: int = 1) -> str:
     """An effect, of one digit: more are never known."""
-    return "-" if g is None else f"{g:+.{digits}f}"
+    return "-" if g is None else signed(g, digits)
 
 
 def share(value: float | None) -> str:

@@ -165,8 +165,8 @@ def _beside(report: Report) -> Table:
         "smallest p that so many runs can reach.\n"
         "order: almost stochastic order (del Barrio et al. 2018, Dror et al. 2019), upper 95 % "
         "limit of epsilon: 0 if each quantile of the runs with the higher mean lies above the "
-        "other side's, 0.5 without any order. Below 0.2 counts as better (Ulmer et al. 2022), yet "
-        "with five runs equal systems get there in 10 to 18 % of studies.\n"
+        "other side's, 0.5 without any order. Below 0.2 these count as the higher ones (Ulmer et "
+        "al. 2022), yet with five runs equal systems get there in 10 to 18 % of studies.\n"
         "both: bootstrap over seeds and sentences (Sellam et al. 2022): what other seeds and "
         "another test set would give together; with few seeds it is too narrow.",
     )
@@ -178,7 +178,7 @@ def _planning(report: Report) -> Table:
     wanted = cells.asked_share(settings.power)
     columns: Columns = {
         "Hedges' g": lambda c: cells.effect(c.effect and c.effect.g),
-        "95 % interval": lambda c: cells.span(c.effect and c.effect.interval, 1, cells.effect),
+        "95 % interval": lambda c: cells.span(c.effect and c.effect.interval, 1),
         "equiv.": lambda c: cells.probability(c.equivalence_holm),
         "detectable": lambda c: cells.score(c.planning and c.planning.detectable, digits(c.metric)),
         f"runs for {relevant}": seeds_words,

@@ -273,12 +273,22 @@ def test_a_run_json_of_another_program_is_no_record(folder, content):
     assert [run.seed for run in report.runs[:3]] == ["1", "2", "3"] and report.warnings == []
 
 
-@pytest.mark.parametrize("attempts", [3, [3], [{"step": "train", "versions": {}}]])
+@pytest.mark.parametrize(
+    "attempts", [3, [3], [{"step": "train", "versions": {}}], [{"step": "train", "versions": None}]]
+)
 def test_a_record_that_was_edited_tells_no_origin(folder, attempts):
     for seed in (1, 2, 3):
         record = {"system": "base", "seed": seed, "attempts": attempts, "commits": seed}
         (folder / f"runs/base-{seed}/run.json").write_text(json.dumps(record))
     assert found().warnings == []
+
+
+def test_a_record_without_a_seed_leaves_it_to_the_path(folder):
+    for seed in (1, 2, 3):
+        record = {"system": "base", "seed": None, "protocol": None}
+        (folder / f"runs/base-{seed}/run.json").write_text(json.dumps(record))
+    report = found()
+    assert [run.seed for run in report.runs[:3]] == ["1", "2", "3"] and report.warnings == []
 
 
 def test_references_that_are_not_those_of_the_runs_are_warned_about(folder):

@@ -27,6 +27,8 @@ def test_an_interval_beyond_the_metric_is_warned_of_and_cut(folder):
     assert warning.startswith(f"{system} on one: the 95 % interval of BLEU, {low:.2f} to ")
     for figure, axis in ((_runs(report), "y"), (_differences(report), "x")):
         assert "cut where it holds scores that do not exist" in figure.get_suptitle()
+        figure.draw_without_rendering()
+        assert figure._suptitle.get_window_extent().width <= figure.bbox.width
         (axes,) = figure.axes
         drawn = np.concatenate([getattr(line, f"get_{axis}data")() for line in axes.lines])
         shift = report.summary("one", report.baseline, "BLEU").mean if axis == "x" else 0.0

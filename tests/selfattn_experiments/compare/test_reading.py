@@ -109,6 +109,10 @@ def test_a_record_that_somebody_has_written_by_hand_says_nothing(folder, part):
     record["hypotheses"] = {"test": {"file": "out"}, "other": part}
     (folder / "a1" / "run.json").write_text(json.dumps(record))
     assert doubts(run(folder, "a1/out", "b*.out")) == []
+    record["hypotheses"]["test"]["sha256"] = ["of", "two"]
+    (folder / "a1" / "run.json").write_text(json.dumps(record))
+    (doubt,) = doubts(run(folder, "a1/out", "b*.out"))
+    assert doubt.endswith("out is not the file that run.json beside it was written for")
 
 
 def test_runs_that_differ_in_blanks_only_are_one(folder):

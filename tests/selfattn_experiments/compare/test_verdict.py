@@ -5,7 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from selfattn_experiments.compare.rendering.cells import points, probability, score, signed, span
+from selfattn_experiments.compare.rendering.cells import (
+    effect,
+    points,
+    probability,
+    score,
+    signed,
+    span,
+)
 from selfattn_experiments.compare.results import Comparison, Planning, Settings
 from selfattn_experiments.compare.run_level import Permutation, TTest
 from selfattn_experiments.compare.sentence_level import BothLevels, SentenceTests
@@ -84,6 +91,11 @@ def test_holm_rejects_what_its_steps_reject():
             "better",
             "on another test set it may vanish (bootstrap over sentences p = 0.20)",
         ),
+        (
+            replace(FOUND, both_levels=BothLevels(0.079, (-0.1, 0.9), 0.3)),
+            "better",
+            "; on another test set this is not shown (bootstrap over seeds and sentences p = 0.079",
+        ),
     ],
 )
 def test_verdicts(found, verdict, words):
@@ -147,6 +159,8 @@ def test_p_values_are_short_and_never_cross_the_level(p, text):
 def test_a_difference_of_nothing_has_no_sign():
     assert signed(-0.001) == signed(0.0) == "0.00" and signed(-0.2) == "-0.20"
     assert not math.copysign(1, float(signed(-0.0))) < 0
+    assert score(-0.00001, 4) == "0.0000" and score(-0.2) == "-0.20" and score(37.7) == "37.70"
+    assert effect(-0.03) == effect(0.03) == "0.0" and effect(0.5) == "+0.5" and effect(None) == "-"
 
 
 def test_digits():
@@ -158,5 +172,7 @@ def test_digits():
 
 def test_reservations_are_said_only_where_there_are_some():
     assert "may vanish" not in judge(FOUND, SETTINGS)[1]
+    sure = replace(FOUND, both_levels=BothLevels(0.03, (0.1, 0.8), 0.3))
+    assert "another test set" not in judge(sure, SETTINGS)[1]
     equivalent = replace(NOT, equivalence_holm=0.03, both_levels=BothLevels(0.9, (-0.6, 0.6), 0.01))
     assert "not shown" not in judge(equivalent, SETTINGS)[1]

@@ -11,6 +11,7 @@ from selfattn_tasks.sentences.metrics import (
     figures,
     names_of,
     ranked,
+    scale,
 )
 from tests.conftest import run_verb
 
@@ -35,6 +36,8 @@ def test_perfect_and_reversed():
     up, down = ranked([1.0, 2.5, 5.0]), ranked([5.0, 2.5, 1.0])
     assert figures(up, up) == {"Pearson": 1.0, "Spearman": 1.0, "MSE": 0.0}
     assert figures(up, down)["Spearman"] == pytest.approx(-1)
+    low, high = scale("MSE").limits
+    assert low <= figures(up, ranked([20.0, 50.0, 100.0]))["MSE"] <= high  # of another scale
 
 
 @pytest.mark.parametrize("size", [2, 97])
