@@ -17,9 +17,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from selfattn.errors import UserError
+from selfattn.errors import UserError, needed
 from selfattn_experiments.commands.flags import check_least
-from selfattn_experiments.compare.run_level import scipy_stats
 from selfattn_tasks.cli import run, script_parser
 
 HEADER = (
@@ -51,7 +50,7 @@ def draw(shape: tuple[int, int], spread: float, skew: bool, rng: np.random.Gener
 
 def verdicts(x: Any, y: Any, margin: float, level: float) -> tuple[Any, Any]:
     """Which experiments, rows of scores, end with a difference, and which with equivalence."""
-    test, unequal = scipy_stats().ttest_ind, {"axis": 1, "equal_var": False}
+    test, unequal = needed("scipy.stats").ttest_ind, {"axis": 1, "equal_var": False}
     different = test(y, x, **unequal).pvalue < level
     above = test(y + margin, x, alternative="greater", **unequal).pvalue
     below = test(y - margin, x, alternative="less", **unequal).pvalue

@@ -15,8 +15,7 @@ from selfattn_tasks.srl.decode import bio_constraints
 from selfattn_tasks.srl.tags import WORD_BY_WORD
 
 from .._flags import flag
-from ._scaffold import ScaffoldConfig, log_scaffold
-from ._sums import log_mean
+from ._scaffold import ScaffoldConfig
 from .bio_tagging import IGNORED, BIOTaggingCriterion
 
 
@@ -86,9 +85,3 @@ class BIOCRFCriterion(BIOTaggingCriterion):
         words, loss = int(counted.sum()), losses.sum()
         logged = self.logged(loss, sample, words, **more_logged)
         return loss + more if reduce else losses, words, logged
-
-    @staticmethod
-    def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:
-        """Log the mean losses in nats per word."""
-        log_mean(logging_outputs, "loss")
-        log_scaffold(logging_outputs)

@@ -58,10 +58,6 @@ class PiecewiseSchedule(FairseqLRScheduler):
             raise UserError(f"--lr-factor {cfg.lr_factor} is not allowed; it must be above 0")
         self.step_update(0)
 
-    def step_begin_epoch(self, epoch: int) -> float:
-        """Keep the rate, which does not depend on the epoch."""
-        return float(self.optimizer.get_lr())
-
     def step_update(self, num_updates: int) -> float:
         """Set the learning rate for the update after ``num_updates``."""
         passed = sum(num_updates >= boundary for boundary in self.boundaries)

@@ -132,7 +132,5 @@ class SentenceLanguageModel(BaseFairseqModel):
         return self.map(h) @ self.network.table.trained.weight.T + self.bias, {}
 
 
-@register_model_architecture("sentence_lm", "sentence_lm")
-def sentence_lm(args: Namespace) -> None:
-    """The sizes of ``sentence_encoder``."""
-    sentence_encoder(args)
+# The sizes of ``sentence_encoder``.
+register_model_architecture("sentence_lm", "sentence_lm")(sentence_encoder)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from selfattn import __version__
-from selfattn.errors import UserError
+from selfattn.errors import UserError, needed
 from selfattn_tasks.folder import sha256_of
 from selfattn_tasks.metric import Metric
 from selfattn_tasks.registry import TASKS
@@ -53,7 +53,7 @@ def compare(request: Request, say: Say = lambda text: None) -> Report:
     Raises:
         UserError: for files that cannot be compared, with the reason.
     """
-    run_level.scipy_stats()  # before minutes of scoring
+    needed("scipy.stats")  # before minutes of scoring
     read = [read_gold(path, request.task) for _, path in request.references]
     tasks = {task for task, _ in read}
     if len(tasks) > 1:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from selfattn.errors import UserError
+from selfattn.errors import UserError, needed
 
 from .results import Planning
-from .run_level import TOLERANCE, below, scipy_stats, spread
+from .run_level import TOLERANCE, below, spread
 
 MOST_SEEDS = 100_000
 _NODES = 32  # 16 give five digits, also with 2 runs a side
@@ -39,7 +39,7 @@ def power(difference: float, sx: float, sy: float, n: int, m: int, alpha: float)
     a, b = sx**2 / n, sy**2 / m
     if a + b == 0:
         return 1.0 if difference else alpha
-    stats, freedom = scipy_stats(), n + m - 2
+    stats, freedom = needed("scipy.stats"), n + m - 2
     noncentrality = abs(difference) / math.sqrt(a + b)
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     share = stats.beta.ppf((nodes + 1) / 2, (n - 1) / 2, (m - 1) / 2)
@@ -82,7 +82,7 @@ def spread_limit(sx: float, sy: float, n: int, m: int) -> float:
     if v + w == 0:
         return 1.0
     freedom = (v + w) ** 2 / (v * v / (n - 1) + w * w / (m - 1))
-    return math.sqrt(freedom / float(scipy_stats().chi2.ppf(0.2, freedom)))
+    return math.sqrt(freedom / float(needed("scipy.stats").chi2.ppf(0.2, freedom)))
 
 
 def detectable(sx: float, sy: float, n: int, m: int, alpha: float, wanted: float = 0.8) -> float:

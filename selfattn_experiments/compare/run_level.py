@@ -60,15 +60,6 @@ class Order:
     limit: float  # upper 95 % limit of epsilon
 
 
-def scipy_stats() -> Any:
-    """The module scipy.stats.
-
-    Raises:
-        UserError: if SciPy is not installed.
-    """
-    return needed("scipy.stats")
-
-
 def mean_interval(scores: Sequence[float]) -> Interval | None:
     """Student's 95 % interval of the mean over seeds; None for one run."""
     if len(scores) < 2:
@@ -129,7 +120,7 @@ def _t_test(name: str, *sides: Any, **options: Any) -> Any:
     with warnings.catch_warnings():
         # SciPy fears for the digits of a side whose runs score alike: they have nothing to lose.
         warnings.simplefilter("ignore", RuntimeWarning)
-        return getattr(scipy_stats(), name)(*sides, **options)
+        return getattr(needed("scipy.stats"), name)(*sides, **options)
 
 
 def _limits(found: Any, level: float = 0.95) -> Interval:
@@ -207,7 +198,7 @@ def _noncentrality(t: float, freedom: float, share: float) -> float:
 
 def below(t: float, freedom: float, noncentrality: float) -> float:
     """The probability of a smaller value under the noncentral t distribution."""
-    stats = scipy_stats()
+    stats = needed("scipy.stats")
     found = float(stats.nct.cdf(t, freedom, noncentrality))
     if not math.isnan(found):
         return found
@@ -245,7 +236,7 @@ def stochastic_order(
         low[rng.integers(n, size=(samples, n))], high[rng.integers(m, size=(samples, m))]
     )
     # The factors sqrt(nm / (n + m)) of the statistic and of its limit cancel.
-    limit = violation + float(scipy_stats().norm.ppf(0.95)) * float(np.std(drawn))
+    limit = violation + float(needed("scipy.stats").norm.ppf(0.95)) * float(np.std(drawn))
     return Order(violation, min(1.0, limit))
 
 

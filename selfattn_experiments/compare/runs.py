@@ -58,7 +58,7 @@ class Found:
 
         Empty without a record, and where a task has one protocol only.
         """
-        return str(self.record.get("protocol", ""))
+        return str(self.record.get("protocol") or "")
 
     @property
     def origin(self) -> dict[str, str]:
@@ -69,13 +69,15 @@ class Found:
         if not trained:
             return {}
 
+        versions = [a.get("versions") for a in trained]
+
         def all_of(values: Iterable[object]) -> str:
             return ", ".join(dict.fromkeys(str(value) for value in values if value))
 
         return {
             "commit": all_of(commits if isinstance(commits, list) else []),
             "processor": str(self.record.get("gpu") or all_of(a.get("cpu") for a in trained)),
-            "torch": all_of(a.get("versions", {}).get("torch") for a in trained),
+            "torch": all_of(v.get("torch") for v in versions if isinstance(v, dict)),
         }
 
 
@@ -208,10 +210,8 @@ def find_runs(system: System, test_set: str, several: bool) -> tuple[list[Found]
 
 
 def _log_beside(path: Path) -> Path | None:
-    for folder in (path.parent, path.parent.parent):
-        if (folder / LOG_NAME).is_file():
-            return folder / LOG_NAME
-    return None
+    logs = (folder / LOG_NAME for folder in (path.parent, path.parent.parent))
+    return next(filter(Path.is_file, logs), None)
 
 
 def _seeds(
@@ -222,7 +222,7 @@ def _seeds(
     It is the one in the grid's note, else in the log, else that of ``seedN`` in the path, else the
     one number in which the paths differ.
     """
-    if all("seed" in record for record in records):
+    if all(record.get("seed") is not None for record in records):
         return [str(record["seed"]) for record in records], True
     if len(set(logs)) == len(logs) and None not in logs:
         logged = [_SEED_LOGGED.findall(_text(log)) for log in logs if log is not None]

@@ -11,9 +11,10 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from selfattn.errors import needed
 from selfattn_tasks.metric import Counts
 
-from .run_level import TOLERANCE, Interval, scipy_stats
+from .run_level import TOLERANCE, Interval
 
 Scorer = Callable[[Counts], Counts]
 # Draws times sentences at a time, and sentences that are multiplied: some 120 MB beside the counts.
@@ -212,7 +213,7 @@ def mcnemar(baseline: NDArray[Any], system: NDArray[Any]) -> float:
     found = []
     for x, y in zip(baseline.astype(bool), system.astype(bool), strict=False):
         only_x, only_y = int((x & ~y).sum()), int((y & ~x).sum())
-        test = scipy_stats().binomtest
+        test = needed("scipy.stats").binomtest
         found.append(float(test(only_y, only_x + only_y).pvalue) if only_x + only_y else 1.0)
     return found[0] if len(found) == 1 else min(1.0, 2 * float(np.median(found)))
 

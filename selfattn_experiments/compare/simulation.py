@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from selfattn.errors import needed
 from selfattn_tasks.metric import Counts
 from selfattn_tasks.translation.metrics import bleu_scores
 
@@ -178,7 +179,7 @@ def simulate(
     Yields:
         One rate for each world and test.
     """
-    stats = run_level.scipy_stats()
+    stats = needed("scipy.stats")
     for number, world in enumerate(worlds):
         rng = np.random.default_rng([seed, number])
         n, levels = world.runs[0], (LEVEL, STRICT)

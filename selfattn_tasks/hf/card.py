@@ -111,10 +111,8 @@ def of_words(config: Mapping[str, Any], parameters: int) -> About:
 
 def find_record(checkpoint: Path) -> Path | None:
     """The ``run.json`` of `selfattn runs` beside a checkpoint, or above its folder."""
-    for folder in checkpoint.absolute().parents[:2]:
-        if (folder / RECORD).is_file():
-            return folder / RECORD
-    return None
+    records = (folder / RECORD for folder in checkpoint.absolute().parents[:2])
+    return next(filter(Path.is_file, records), None)
 
 
 # What a record says of the training, and the lines of its table of scores.

@@ -29,10 +29,11 @@ def importable(monkeypatch, repo_root):
     monkeypatch.setenv("PYTHONPATH", str(repo_root))
 
 
-def end_of(tmp_path, body):
+def end_of(tmp_path, body, *words, stdout=subprocess.PIPE, **options):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(body="    " + body))
-    return subprocess.run([sys.executable, script], capture_output=True, text=True)
+    options |= {"stdout": stdout, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.run([sys.executable, script, *words], **options)
 
 
 @pytest.mark.parametrize(
@@ -110,39 +111,23 @@ def test_sigterm_runs_finally_blocks(tmp_path):
 )
 def test_closed_pipe_is_silent(tmp_path, body, monkeypatch):
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(body=f"    {body}"))
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run(
-        [sys.executable, script], stdout=writer, stderr=subprocess.PIPE, text=True
-    )
+    done = end_of(tmp_path, body, stdout=writer)
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_an_argument_that_is_no_text_is_refused(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(body="    print(0)"))
-    done = subprocess.run([sys.executable, script, b"caf\xff"], capture_output=True, text=True)
+    done = end_of(tmp_path, "print(0)", b"caf\xff")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "tool: error: the argument caf\\xff is not UTF-8 text\n"
 
 
 def test_text_that_the_locale_cannot_read_is_not_called_wrong(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(body="    print(0)"))
-    done = subprocess.run(
-        [sys.executable, script, "caf\u00e9".encode()],
-        capture_output=True,
-        text=True,
-        env={
-            "PATH": os.environ["PATH"],
-            "LC_ALL": "C",
-            "PYTHONUTF8": "0",
-            "PYTHONPATH": os.environ["PYTHONPATH"],
-        },
-    )
+    env = {name: os.environ[name] for name in ("PATH", "PYTHONPATH")}
+    env |= {"LC_ALL": "C", "PYTHONUTF8": "0"}
+    done = end_of(tmp_path, "print(0)", "caf\u00e9".encode(), env=env)
     assert (done.returncode, done.stdout) == (2, "")
     assert "the argument caf\\xe9 cannot be read in this locale; set LC_ALL=C.UTF-8" in done.stderr
 

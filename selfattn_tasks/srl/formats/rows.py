@@ -17,7 +17,7 @@ from .brackets import BracketError, parse_brackets
 NO_PREDICATE = "-"
 
 # Not str.split(): a word may hold a no-break space.
-_FIELD = re.compile(r"[^ \t\r\n\f\v]+")
+fields = re.compile(r"[^ \t\r\n\f\v]+").findall
 # CoNLL-U's rows other than words: 2-3 is a contraction of two words, 8.1 an elided word.
 NO_WORD = re.compile(r"[0-9]+[-.][0-9]+")
 
@@ -56,11 +56,6 @@ class Block:
     def error(self, row: int, message: str) -> UserError:
         """An error whose message names a row, counted from 0, by file and line."""
         return UserError(f"{self.path}, line {self.line + row}: {message}")
-
-
-def fields(line: str) -> list[str]:
-    """Split ``line`` into its columns."""
-    return _FIELD.findall(line)
 
 
 def read_blocks(path: Path) -> list[Block]:
