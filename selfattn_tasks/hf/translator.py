@@ -104,5 +104,8 @@ class Translator:
         rows = {"input_ids": [numbers[place] for place in places]}
         batch = self.tokenizer.pad(rows, return_tensors="pt").to(self.model.device)
         found = self.model.generate(batch["input_ids"], attention_mask=batch["attention_mask"])
-        words: list[str] = self.tokenizer.batch_decode(found, skip_special_tokens=True)
+        # As fairseq-generate prints it, with <unk>: without, a word would be missing unnoticed.
+        ends = {*self.tokenizer.all_special_ids} - {self.tokenizer.unk_token_id}
+        kept = [[token for token in row if token not in ends] for row in found.tolist()]
+        words: list[str] = self.tokenizer.batch_decode(kept)
         return words

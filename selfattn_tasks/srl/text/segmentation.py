@@ -8,6 +8,8 @@ from itertools import zip_longest
 
 from selfattn.errors import needed
 
+from ...text import clean_line
+
 # The first and last (exclusive) character of a word or sentence.
 Range = tuple[int, int]
 
@@ -25,8 +27,9 @@ _ADDRESS = re.compile(r"(?:https?://|www\.)\S*[\w/]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+
 # What also ends sentences, but none if a small letter follows; and, before a digit, numbers.
 _ABBREVIATED = re.compile(r"(?:^|[\s(])(?:(?:[A-Za-z]\.){2,}|(?:Ph\.D|etc|Inc|al|approx)\.)$")
 _NUMBER = re.compile(r"(?:^|[\s(])(?:No|Art|pp)\.$")
-# As many characters: the offsets stay.
-_PLAIN = str.maketrans("’‘“”", "''\"\"")
+# As many characters: the offsets stay. The last three: an apostrophe that is a letter, and the
+# hyphens of Unicode, of which web pages and PDFs have the one that does not break.
+_PLAIN = str.maketrans("’‘“”\u02bc\u2010\u2011", "''\"\"'--")
 # NLTK's rules take the square of the time for words without end, such as encoded pictures.
 _LONGEST_WORD = 200
 # NLTK gives up after 5 seconds in one text.
@@ -147,7 +150,9 @@ def cut(words: Sequence[Range]) -> Iterator[list[Range]]:
 def treebank_forms(
     words: Sequence[str], known: Container[str], text: str = "", ranges: Sequence[Range] = ()
 ) -> tuple[str, ...]:
-    """Words as the training data writes them: brackets, quotes and apostrophes.
+    """Words as the training data writes them: brackets, quotes, apostrophes, hyphens.
+
+    What nobody sees, such as a soft hyphen or an accent apart from its letter, makes no other word.
 
     Args:
         words: of one sentence.
@@ -169,7 +174,7 @@ def treebank_forms(
         if word == '"':
             is_open = _opens(text, place, not is_open)
             forms = ("``",) if is_open else ("''",)
-        plain = word if word in _FORMS else word.translate(_PLAIN)
+        plain = word if word in _FORMS else clean_line(word.translate(_PLAIN)) or word
         tried = (word, plain, *forms)
         found.append(next((f for f in tried if f in known or f.lower() in known), plain))
     return tuple(found)

@@ -49,6 +49,7 @@ def test_hyphens_are_words_where_the_corpus_has_them_so():
     assert shown(text, Segmenter(hyphens=True)(text)) == [
         "a well - known 15 - year - old -x co- F - 16"
     ]
+    assert shown("mid\u2011June", Segmenter(hyphens=True)("mid\u2011June")) == ["mid \u2011 June"]
 
 
 def test_a_text_that_is_one_sentence(segmenter):
@@ -89,6 +90,16 @@ def test_words_take_the_form_that_training_saw():
     assert lower == ("-LRB-", "No", "-RRB-")
     web = {'"', "(", ")", "isn’t"}
     assert treebank_forms(words, web) == ('"', "Yes", '"', "(", "it", "isn’t", ")", '"', "x", '"')
+
+
+def test_what_nobody_sees_makes_no_other_word(segmenter):
+    """Soft hyphens and the like of web pages and PDFs, accents apart from their letters."""
+    text = "\ufeffShe didn\u02bct see a bud\u00adget\u200b, cafe\u0301 or mid\u2011June"
+    (words,) = segmenter(text)
+    assert treebank_forms([text[a:b] for a, b in words], {"caf\u00e9"}) == (
+        "She", "did", "n't", "see", "a", "budget", ",", "caf\u00e9", "or", "mid-June"
+    )  # fmt: skip
+    assert treebank_forms(("\u200b",), ()) == ("\u200b",)
 
 
 def test_a_quotation_may_go_on_behind_its_sentence(segmenter):

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
+import torch
 import yaml
 from transformers import GenerationConfig
 
@@ -41,6 +42,14 @@ def test_a_text_that_looks_like_a_special_token_is_text():
     said = "".join(translate.tokenizer.convert_ids_to_tokens(numbers[:-1])).replace("\u2581", " ")
     assert said.split() == ["<s>Old</s>", "<pad>"]
     assert list(translate.stream("")) == [""]  # one text, not its letters
+
+
+def test_an_unknown_word_shows_as_in_fairseq(monkeypatch):
+    translate = Translator.from_pretrained("translation-en-de-small")
+    das, licht, end = translate.encode(["Das Licht"])["input_ids"][0]
+    found = torch.tensor([[end, das, 3, licht, end, 1]])
+    monkeypatch.setattr(translate.model, "generate", lambda *_, **__: found)
+    assert translate("any") == "Das<unk> Licht"
 
 
 def test_both_texts_of_a_pair_have_an_end():
