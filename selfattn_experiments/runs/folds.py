@@ -132,6 +132,7 @@ def _over_folds(folds: Folds, parts: Sequence[dict[str, Any]]) -> dict[str, Any]
     for part in parts:
         seconds.update(part["seconds"])
     best = [part["best_valid"] for part in parts if part["best_valid"]]
+    gpus = [name for part in parts if part["gpu"] for name in part["gpu"].split(" and ")]
     figures = [next(iter(part["scores"].values())) for part in parts]
     scores = {name: [f[name] for f in figures] for name in figures[0]}
     return {
@@ -144,7 +145,7 @@ def _over_folds(folds: Folds, parts: Sequence[dict[str, Any]]) -> dict[str, Any]
         }
         or None,
         "parameters": parts[0]["parameters"],
-        "gpu": parts[0]["gpu"],
+        "gpu": " and ".join(dict.fromkeys(gpus)) or None,
         "seconds": {step: round(value, 1) for step, value in seconds.items()},
         "commits": sorted({commit for part in parts for commit in part["commits"]}),
         "attempts": [attempt for part in parts for attempt in part["attempts"]],

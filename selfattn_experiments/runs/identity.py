@@ -10,7 +10,7 @@ from typing import Any
 from selfattn.errors import UserError
 from selfattn_tasks.folder import sha256_of
 
-from .flags import difference, parse
+from .flags import Flags, difference, parse
 from .grid import Grid
 
 # Enough to tell two corpora apart without reading gigabytes at every start.
@@ -48,7 +48,10 @@ class Identity:
 
         Not a part of the identity, which is then the same wherever the grid is.
         """
-        values = [Path(v) for given in self.grid.flags(system).values() for v in given]
+        return self._files(self.grid.flags(system))
+
+    def _files(self, flags: Flags) -> dict[str, str]:
+        values = [Path(v) for given in flags.values() for v in given]
         for path in values:
             # Path.is_file would raise for a value that is too long for a name.
             if path not in self._hashes and os.path.isfile(path):
@@ -58,13 +61,16 @@ class Identity:
     def test(self) -> dict[str, Any]:
         """What decides the scores of given weights."""
         grid = self.grid
-        return {
-            "flags": parse(grid.generate, "generate"),
+        flags = parse(grid.generate, "generate")
+        found = {
+            "flags": flags,
             "average": grid.average,
             "checkpoint": None if grid.average else grid.checkpoint,
             "lowercase": grid.lowercase,
             "tests": self._tests,
         }
+        files = self._files(flags)  # such as --lm-path's
+        return found | {"files": files} if files else found
 
 
 def digest(identity: dict[str, Any]) -> str:

@@ -191,7 +191,7 @@ class Run:
                 "best_valid": best
                 and {"metric": follower.metric, "update": best[0], "value": best[1]},
                 "parameters": follower.parameters,
-                "gpu": follower.gpu,
+                "gpu": " and ".join(follower.gpus) or None,
             },
         )
 

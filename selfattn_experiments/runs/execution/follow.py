@@ -38,7 +38,7 @@ class Follower:
         # Update and value of the best validation of which a checkpoint was saved.
         self.best: tuple[int, float] | None = None
         self.parameters: int | None = None  # of the model
-        self.gpu: str | None = None
+        self.gpus: list[str] = []  # of all attempts, which may have run on different machines
         self._read_bytes = 0
         self._curves = Curves()
         self._saved: set[int] = set()
@@ -74,8 +74,8 @@ class Follower:
     def _take(self, line: str) -> None:
         if found := _PARAMETERS.search(line):
             self.parameters = int(found[1].replace(",", ""))
-        if found := _GPU.search(line):
-            self.gpu = found[1]
+        if (found := _GPU.search(line)) and found[1] not in self.gpus:
+            self.gpus.append(found[1])
         if found := _SAVED.search(line):
             self._saved.add(int(found[1]))
         record = parse_line(line)

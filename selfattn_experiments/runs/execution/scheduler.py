@@ -92,7 +92,7 @@ class Scheduler:
         """Look at every process, and start what there is room for."""
         for job in self.jobs:
             if job.running:
-                self._look(job)
+                self._guarded(job, self._look)
         for job in self.jobs:
             if not self._free:
                 break
@@ -165,6 +165,9 @@ class Scheduler:
         except (UserError, OSError) as error:
             if isinstance(error, OSError) and is_disk_full(error):
                 raise  # the others could not continue either
+            if job.child is not None:  # a process that nobody looks at must not run on
+                stop_all([job.child])
+                job.child = None
             job.reason = str(error)
             self.say(f"{job.work.name}: {error}")
             self._end(job, "failed")

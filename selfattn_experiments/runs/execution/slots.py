@@ -8,6 +8,9 @@ from selfattn.errors import UserError
 
 from ...process import frugal
 
+# How a GPU's name begins; -1 and NoDevFiles, which is SLURM's word, stand for none.
+_NAMES = (*"0123456789", "GPU-", "MIG-")
+
 
 @dataclass(frozen=True)
 class Slot:
@@ -75,12 +78,18 @@ def find_slots(
         cpus_per_run: cores and threads of a run; on a CPU, 1 by default.
 
     Raises:
-        UserError: if GPUs are needed and torch finds too few.
+        UserError: if GPUs are needed or given, and torch finds too few.
     """
     if device != "cpu":
         import torch
 
         gpus = visible_gpus(torch.cuda.device_count())
+        given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        if not gpus and device == "auto" and given.startswith(_NAMES):
+            raise UserError(
+                f"CUDA_VISIBLE_DEVICES is {given}, but torch finds no GPU here: repair that, or "
+                "give --device cpu"
+            )
         if device == "cuda" or gpus or gpus_per_run > 1:
             return gpu_slots(gpus, gpus_per_run, runs_per_gpu, cpus_per_run)
     elif gpus_per_run > 1:

@@ -52,6 +52,15 @@ def test_the_best_validation_is_that_of_the_checkpoint(tmp_path):
     assert follower.best == (30, 2.0)
 
 
+def test_every_kind_of_gpu_is_named(tmp_path):
+    """A requeued task may resume on another host; two ranks of one kind are one name."""
+    follower = Follower(tmp_path / "log", parse(["--max-update", "30"], ""))
+    line = "rank   {}: capabilities =  8.0  ; total memory = 79.1 GB ; name = {:40s}\n".format
+    (tmp_path / "log").write_text(line(0, "A100") + line(1, "A100") + line(0, "V100"))
+    follower.read()
+    assert follower.gpus == ["A100", "V100"]
+
+
 def test_what_is_not_a_number_is_not_the_best(tmp_path):
     """fairseq writes no checkpoint_best.pt for it."""
     follower = Follower(tmp_path / "log", parse(["--max-update", "30"], ""))

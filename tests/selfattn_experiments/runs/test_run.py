@@ -202,6 +202,19 @@ def test_word_vectors_of_the_same_name_are_not_mixed(grid, tmp_path):
     Run(Identity(grid), "base", 1).check()
 
 
+def test_a_run_is_tested_again_with_another_file_of_the_same_name(grid, tmp_path):
+    model = tmp_path / "elsewhere" / "lm.pt"
+    model.parent.mkdir()
+    model.write_text("one")
+    grid = replace(grid, generate=("--lm-path", str(model)))
+    assert done_run(grid, 1).state() == "done"
+    model.write_text("two")
+    again = Run(Identity(grid), "base", 1)
+    again.check()
+    assert again.record() is None
+    assert [step.name for step in again.steps(Slot())] == ["test"]
+
+
 def test_a_value_may_be_longer_than_the_name_of_a_file(grid):
     grid.file.write_text(grid.file.read_text().replace("--arch", f"--notes {'x' * 300} --arch"))
     new_run(read_grid(grid.file), 1).check()

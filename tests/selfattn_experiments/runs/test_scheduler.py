@@ -11,7 +11,7 @@ import pytest
 from selfattn.errors import UserError
 from selfattn_experiments.runs.execution.child import stop_all
 from selfattn_experiments.runs.execution.scheduler import Job, Scheduler
-from selfattn_experiments.runs.execution.slots import Slot
+from selfattn_experiments.runs.execution.slots import Slot, find_slots
 from tests.selfattn_experiments.runs.fakes import FakeRun
 
 
@@ -65,6 +65,18 @@ def test_a_file_that_cannot_be_read_ends_its_run_alone(tmp_path, work_off, monke
     assert said == "a-1: [Errno 22] Invalid argument" and jobs[0].reason in said
 
 
+@pytest.mark.parametrize("file", ["a-1.json", "a-1.train"])
+def test_a_file_that_cannot_be_read_any_more_ends_its_run_alone(tmp_path, work_off, file):
+    file = tmp_path / file
+    command = f"until [ -e {file} ]; do sleep 0.05; done; rm {file}; mkdir {file}; sleep 60"
+    bad = FakeRun(tmp_path, "a-1", train=command.replace("sleep 60", "true"))
+    if file.suffix == ".train":
+        bad.commands["train"] = command  # the runner reads the log while it grows
+    jobs, said = work_off(bad, FakeRun(tmp_path, "b-1", train=":"), slots=2)
+    assert [job.state for job in jobs] == ["failed", "done"]
+    assert "Is a directory" in said and not jobs[0].running
+
+
 def test_a_record_that_cannot_be_written_starts_nothing(tmp_path, work_off):
     (tmp_path / "a-1.json").symlink_to("no/such/folder")
     bad = FakeRun(tmp_path, "a-1", train=f"touch {tmp_path}/started")
@@ -103,6 +115,17 @@ def test_a_slot_gives_its_environment(tmp_path, monkeypatch):
     Scheduler(jobs, slots).run()
     logs = [(tmp_path / f"a-{seed}.train").read_text().splitlines()[-1] for seed in (1, 2)]
     assert logs == ["3:", "5,GPU-7:2"]
+
+
+def test_a_gpu_that_was_given_but_is_not_found_is_not_replaced_by_a_cpu(monkeypatch):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    for none in ("", "-1", "NoDevFiles"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", none)
+        assert find_slots("auto")[0].gpus == ()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert find_slots("cpu")[0].gpus == ()
+    with pytest.raises(UserError, match="CUDA_VISIBLE_DEVICES is 0, but torch finds no GPU here"):
+        find_slots("auto")
 
 
 def test_a_crash_is_tried_again_and_shown(tmp_path, work_off):

@@ -91,6 +91,13 @@ def test_capital_sigmas_become_small_as_in_training(text):
     assert cleaning.normalize_str(text) == clean_line(text, lowercase=True)
 
 
+def test_the_shipped_tokenizer_cleans_as_today():
+    """An accent behind a soft hyphen joins its letter when that is gone."""
+    shipped = Translator.from_pretrained("translation-en-de-small").tokenizer.backend_tokenizer
+    text = "cafe\u00ad\u0301"
+    assert shipped.normalizer.normalize_str(text) == clean_line(text) == "caf\u00e9"
+
+
 def test_the_folder_above_is_found_from_within_a_folder(tmp_path, monkeypatch):
     inside = tmp_path / "inside"
     inside.mkdir()
