@@ -133,61 +133,57 @@ def test_what_has_stopped_early_is_not_trained_on(toy_run, toy_train, tmp_path):
 NAN = float("nan")
 
 
+@pytest.fixture
+def save(monkeypatch):
+    """``save(options, score, write)``: what fairseq-train saves after a validation."""
+    function = checkpoint_utils.save_checkpoint
+    # It counts in attributes of its own, which other tests have perhaps set.
+    monkeypatch.setattr(checkpoint_utils, "save_checkpoint", lambda *args: function(*args))
+    epoch = SimpleNamespace(epoch=1, end_of_epoch=lambda: True, state_dict=dict)
+
+    def save(options, score, write):
+        trainer = SimpleNamespace(
+            data_parallel_rank=0,
+            should_save_checkpoint_on_current_rank=True,
+            checkpoint_suffix="",
+            task=None,
+            consolidate_optimizer=lambda: None,
+            get_num_updates=lambda: 1,
+            save_checkpoint=write,
+        )
+        checkpoint_utils.save_checkpoint(options, trainer, epoch, score)
+
+    return save
+
+
 @pytest.mark.parametrize(
     ("scores", "best"),
     [([30.0, NAN, 5.0, 31.0], [30.0, 31.0]), ([NAN, 5.0, 31.0, 30.0], [5.0, 31.0])],
 )
-def test_a_validation_of_nan_is_never_the_best(scores, best, monkeypatch, tmp_path):
+def test_a_validation_of_nan_is_never_the_best(scores, best, monkeypatch, tmp_path, save):
     """What fairseq-train does after each validation: ask patience, then save."""
-    for module, name in (
-        (checkpoint_utils, "save_checkpoint"),
-        (fairseq_train, "should_stop_early"),
-    ):
-        # Both count in attributes of their own, which other tests have perhaps set.
-        function = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda *args, function=function: function(*args))
+    function = fairseq_train.should_stop_early  # counts as save_checkpoint does
+    monkeypatch.setattr(fairseq_train, "should_stop_early", lambda *args: function(*args))
     saved = []
-    trainer = SimpleNamespace(
-        data_parallel_rank=0,
-        should_save_checkpoint_on_current_rank=True,
-        checkpoint_suffix="",
-        task=None,
-        consolidate_optimizer=lambda: None,
-        get_num_updates=lambda: 1,
-        save_checkpoint=lambda path, state: saved.append((Path(path).name, state["best"])),
-    )
     options = CheckpointConfig(save_dir=str(tmp_path), no_epoch_checkpoints=True)
     options.no_last_checkpoints = options.maximize_best_checkpoint_metric = True
     options.patience = 3
-    epoch = SimpleNamespace(epoch=1, end_of_epoch=lambda: True, state_dict=dict)
     for score in scores:
         assert not fairseq_train.should_stop_early(SimpleNamespace(checkpoint=options), score)
-        checkpoint_utils.save_checkpoint(options, trainer, epoch, score)
+        save(options, score, lambda path, state: saved.append((Path(path).name, state["best"])))
     assert saved == [("checkpoint_best.pt", score) for score in best]
     assert fairseq_train.should_stop_early.best == 31.0
 
 
 @pytest.mark.parametrize("above", [0.0, 3.0])
-def test_the_best_checkpoints_are_kept_whatever_their_sign(above, monkeypatch, tmp_path):
-    function = checkpoint_utils.save_checkpoint
-    monkeypatch.setattr(checkpoint_utils, "save_checkpoint", lambda *args: function(*args))
-    trainer = SimpleNamespace(
-        data_parallel_rank=0,
-        should_save_checkpoint_on_current_rank=True,
-        checkpoint_suffix="",
-        task=None,
-        consolidate_optimizer=lambda: None,
-        get_num_updates=lambda: 1,
-        save_checkpoint=lambda path, state: Path(path).touch(),
-    )
+def test_the_best_checkpoints_are_kept_whatever_their_sign(above, tmp_path, save):
     options = CheckpointConfig(
         save_dir=str(tmp_path), no_epoch_checkpoints=True, no_last_checkpoints=True,
         best_checkpoint_metric="reward", maximize_best_checkpoint_metric=True,
         keep_best_checkpoints=2,
     )  # fmt: skip
-    epoch = SimpleNamespace(epoch=1, end_of_epoch=lambda: True, state_dict=dict)
     for score in (-3.0, -1.0, -2.0, -0.5):
-        checkpoint_utils.save_checkpoint(options, trainer, epoch, score + above)
+        save(options, score + above, lambda path, state: Path(path).touch())
     kept = {float(path.name[23:-4]) for path in tmp_path.glob("checkpoint.best_*")}
     assert kept == {above - 1, above - 0.5}
 
