@@ -177,10 +177,11 @@ def start(python: str, path: Path, *args: str) -> subprocess.Popen:
     )  # fmt: skip
 
 
-def wait_for(log: Path, text: str) -> None:
-    """Wait until a text stands in a log."""
+def wait_for(log: Path, text: str, runner: subprocess.Popen) -> None:
+    """Wait until a text stands in a log, as long as the runner runs."""
     end = time.monotonic() + 1500
     while not log.is_file() or text not in log.read_text(errors="replace"):
+        assert runner.poll() is None, runner.communicate()[0]
         assert time.monotonic() < end, f"{text} never came"
         time.sleep(0.01)
 
@@ -204,10 +205,10 @@ def test_killed_and_resumed_equals_uninterrupted(whole, place, seeds, server):
     path = write_grid(place, "killed")
     run = place / "killed" / "mtsa-3"
     runner = start(server.python, path, "--only", "mtsa-3")
-    wait_for(run / "train.log", "@ 8 updates, score")
+    wait_for(run / "train.log", "@ 8 updates, score", runner)
     (trainer,) = trainers_of(run)
     os.kill(trainer, signal.SIGKILL)
-    wait_for(run / "train.log", "Loaded checkpoint")
+    wait_for(run / "train.log", "Loaded checkpoint", runner)
     runner.kill()
     said = runner.communicate()[0]
     assert "mtsa-3: fairseq-train was killed by signal 9" in said and "1 of 2 times" in said
@@ -215,7 +216,7 @@ def test_killed_and_resumed_equals_uninterrupted(whole, place, seeds, server):
 
     # At once: it waits for what the other left.
     runner = start(server.python, path, "--only", "mtsa-3")
-    wait_for(run / "train.log", "@ 24 updates, score")
+    wait_for(run / "train.log", "@ 24 updates, score", runner)
     assert len(trainers_of(run)) == 1
     runner.terminate()
     assert runner.wait(600) == 143, runner.communicate()[0]
