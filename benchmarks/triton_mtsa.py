@@ -19,9 +19,9 @@ from .triton_ahead import Usage, parser_of, report, usage
 
 _MODULES = {
     "mtsa.fused.forward": ("forward",),
-    "mtsa.fused.backward": ("query", "key", "value"),
+    "mtsa.fused.backward": ("query", "key"),
     "mtsa.fused.exact": ("exact_forward", "exact_query", "exact_key"),
-    "mtsa.fused.prepare": ("drop", "ratio"),
+    "mtsa.fused.prepare": ("shift", "weights"),
     "common.triton_tools": ("bounds",),
 }
 KERNELS = tuple(itertools.chain(*_MODULES.values()))
@@ -59,7 +59,7 @@ class Job(NamedTuple):
     @property
     def tile(self) -> configs.Tile:
         """The tile of this kernel."""
-        if self.kernel in ("drop", "ratio", "bounds"):
+        if self.kernel in ("shift", "weights", "bounds"):
             return configs.Tile(self.tiles.forward.queries, 0, 4, 3)
         name = "exact" if self.kernel.startswith("exact") else self.kernel
         found: configs.Tile = getattr(self.tiles, name)
@@ -106,8 +106,7 @@ def compiled(job: Job, capability: int) -> Usage:
     size = configs.padded(job.width)
     constants = {
         "DK": job.width, "DV": job.width, "SK": size, "SV": size,
-        "BM": tile.queries, "BN": tile.keys, "BF": job.tiles.forward.queries,
-        "SC": min(size, tile.features),
+        "BM": tile.queries, "BN": tile.keys, "BF": configs.FLAG_ROWS,
         "HAS_PADDING": True, "LOGSIGMOID": job.logsigmoid, "DROPOUT": job.dropout,
         "SAVE": True, "HALF": half, "SCORES": scores, "PRODUCTS": products,
         "ROWS": configs.PREPARE_ROWS, "SIZE": KEYS_AT_A_TIME,
@@ -115,7 +114,7 @@ def compiled(job: Job, capability: int) -> Usage:
     own = f"*{_TYPE_NAMES[job.dtype]}"
     kinds = (
         dict.fromkeys((*_OWN_TYPE, *_GRADS), own)
-        | dict.fromkeys(("dnum_ptr", "dden_ptr"), "*bf16" if half else "*fp32")
+        | dict.fromkeys(("e_ptr", "u_ptr", "dnum_ptr", "dden_ptr"), "*bf16" if half else "*fp32")
         | dict.fromkeys(_INTEGERS, "*i32")
         | dict.fromkeys(_FLOATS, "fp32")
     )

@@ -87,13 +87,13 @@ def _checks(device: str, dry: bool) -> list[tuple[str, Callable[[], tuple[float,
         ("mtsa, more than 2^31 elements", partial(_huge, mtsa, 4, huge, device)),
         ("disa, more than 2^31 elements", partial(_huge, disa, 3, disa_huge, device)),
         ("CUDA graph of a layer", partial(_graph, device, 16 if dry else 1024)),
-        ("compute-sanitizer", partial(_sanitized, device)),
         *((f"mtsa, {name}, {width} wide, {variant}",
            partial(_variant, (2, 2, tokens, width), DTYPES[name], variant, device))
           for name, width, variant in itertools.product(DTYPES, widths, variants)),
         *((f"flagged tiles of srl-en-small, batches from {first:,}",
            partial(_flagged, device, first, batches, sentences))
           for first in range(0, batches if dry else 10_000, batches)),
+        ("compute-sanitizer", partial(_sanitized, device)),  # takes minutes
     ]  # fmt: skip
 
 

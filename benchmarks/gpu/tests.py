@@ -1,6 +1,8 @@
 """All tests with ``--device cuda``, a group at a time, kernels first."""
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -54,11 +56,14 @@ def _counts(group: str, device: str, log: Path) -> dict[str, object]:
         parallel = () if device == "cpu" else spread
         command = [sys.executable, "-m", "pytest", *group.split(), *flags, *parallel]
         env = {**os.environ, "OMP_NUM_THREADS": "1"}  # the processes fill the cores
+        running = subprocess.Popen(command, cwd=_ROOT, env=env, stdout=said, stderr=said)
         try:
-            code = subprocess.run(
-                command, cwd=_ROOT, env=env, timeout=_LONGEST, stdout=said, stderr=said
-            ).returncode
+            code = running.wait(_LONGEST)
         except subprocess.TimeoutExpired:
+            running.send_signal(signal.SIGINT)  # pytest says what has failed so far
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                running.wait(20)
+            running.kill()
             return {"names": f"stopped after {_LONGEST} s"}
         if not report.exists():
             return {"names": f"pytest ended with code {code} and wrote no report"}

@@ -1,8 +1,7 @@
 """Tiles of both operators' kernels timed, and the fastest written where they are chosen.
 
-MTSA's kernels are separate launches, so each ladder is searched alone: forward first, because the
-flags of its query tiles bind those of backward. Steps are compiled ahead in several processes.
-DiSA has one tile, for both kernels.
+MTSA's kernels are separate launches, so each ladder is searched alone. Steps are compiled ahead in
+several processes. DiSA has one tile, for both kernels.
 """
 
 import itertools
@@ -33,7 +32,7 @@ SHOWN = ("dtype", "width", "variant", "kernel", "step", "tile", "status", "secon
 _SEARCHED = (64, 32, 128)  # head widths, the most usual first
 _BROKEN = "broke the GPU's context, or the compiler"
 _BOUND = 3e-2  # of the norm: half precision rounds in another order
-_SAMPLE = 0.02  # seconds; the first samples also wake the GPU's clock up
+_SAMPLE = 0.01  # seconds; the first samples also wake the GPU's clock up
 _DISA = [launch.Tile(*t) for t in itertools.product((64, 32, 16), (64, 32), (8, 4))]
 
 
@@ -113,15 +112,11 @@ def _search(results: Results, dtype: str, width: int, variant: str, ahead: Ahead
     current = configs.STEPS[DTYPES[dtype], width]
     steps = {name: int(s[index], 16) for name, s in zip(configs.LADDERS, current, strict=True)}
     for kernel, ladder in configs.LADDERS.items():
-        queries = configs.LADDERS["forward"][steps["forward"]].queries
-        fitting = [
-            i for i, t in enumerate(ladder) if not queries % t.queries or kernel == "forward"
-        ]
-        fitting.sort(key=lambda i, shipped=steps[kernel]: i != shipped)  # type: ignore[misc]
+        order = sorted(range(len(ladder)), key=lambda i: i != steps[kernel])
         shape = (1, 1, 16) if results.dry else (32, 8, 2048)
         jobs = [
             Job(dtype, width, variant, kernel, {**steps, kernel: i}, shape, results.device)
-            for i in (fitting[-1:] if results.dry else fitting)
+            for i in (order[-1:] if results.dry else order)
         ]
         keys = {"dtype": dtype, "width": width, "variant": variant, "kernel": kernel}
         _keep_best(results, keys, _timed, jobs, (1, 1, 256), ahead)
@@ -162,7 +157,7 @@ def _keep_best(
     for job in jobs:
         if any(row["tile"] == str(tuple(job.tile)) for row in broken):
             continue
-        rows.append(timed(job, 1 if results.dry else 10, first))
+        rows.append(timed(job, 1 if results.dry else 5, first))
         try:
             _synchronize(results.device)
         except Exception:
@@ -265,8 +260,7 @@ def write(
 ) -> None:
     """Put the fastest into the tables ``STEPS`` of ``configs.py`` and ``TILES`` of DiSA's launch.
 
-    Steps of MTSA are taken where all ladders were searched: the tiles of one must fit those of
-    another, or gradients would be wrong.
+    Steps of MTSA are taken where all ladders were searched.
 
     Args:
         results: of a search.

@@ -125,7 +125,7 @@ def _measure(results: Results, part: Part) -> None:
         setup=setup,
         shapes=[(n, max(1, tokens // n)) for n in part.lengths],
         threads=1 if results.dry else 8,  # for the reference forms, which run on the CPU
-        effort=quick if results.dry else Effort(seconds=1.0, sample=0.02, least=5, most=30),
+        effort=quick if results.dry else Effort(seconds=0.5, sample=0.02, least=5, most=30),
         longest=5.0,
         memory_limit=None,
         # Of layers, once: it is much the same in other modes and dtypes.

@@ -24,7 +24,7 @@ def test_the_fastest_steps_are_written_where_kernels_look_for_them(tmp_path, mon
     for row in dry("tiles", tmp_path / "dry"):
         assert row["status"] == "ok" and row["seconds"] > 0, row
 
-    # As if 64 x 32 tiles were the fastest: forward's bind the others, which must lie inside.
+    # As if 64 x 32 tiles were the fastest.
     def timed(job, samples, first=None):
         step = job.steps[job.kernel]
         tile = configs.LADDERS[job.kernel][step]
@@ -40,7 +40,7 @@ def test_the_fastest_steps_are_written_where_kernels_look_for_them(tmp_path, mon
     best = {row["kernel"]: row["step"] for row in results.find(best=True, width=64)}
     assert set(best) == set(configs.LADDERS)
     assert configs.LADDERS["forward"][best["forward"]].queries == 64
-    assert configs.LADDERS["query"][best["query"]].queries in (16, 32, 64)
+    assert configs.LADDERS["query"][best["query"]].queries == 64
     again = []
     monkeypatch.setattr(
         tiles, "_timed", lambda job, samples, first: again.append(job) or timed(job, samples)
@@ -65,10 +65,10 @@ def test_the_fastest_steps_are_written_where_kernels_look_for_them(tmp_path, mon
 
 
 def test_a_search_that_was_stopped_writes_nothing(tmp_path):
-    """Tiles of one ladder must fit those of the others."""
+    """Times of one ladder are of kernels beside those of the others."""
     keys = {"dtype": "bf16", "width": 64, "variant": "plain", "best": True}
     results = Results(tmp_path, "tiles", "cpu")
-    results.add(*({"kernel": name, "step": 1, **keys} for name in list(configs.LADDERS)[:3]))
+    results.add(*({"kernel": name, "step": 1, **keys} for name in list(configs.LADDERS)[:2]))
     copy = Path(shutil.copy(configs.__file__, tmp_path / "configs.py"))
     disa = Path(shutil.copy(launch.__file__, tmp_path / "launch.py"))
     tiles.write(results, copy, disa)

@@ -92,11 +92,43 @@ def dot(a, b, acc, PRECISION: tl.constexpr):
 def dropout_factor(seed, row, column, lane, STREAM: tl.constexpr, threshold, scale):
     """0 or ``scale`` at (row, column) of a lane, the same wherever and whenever it is asked for.
 
-    Philox with 7 rounds; the position is the counter and the seed is the key. ``threshold`` is the
-    probability of keeping times 2^31.
+    Philox with 7 rounds; the seed is the key, and the position the counter: a call draws numbers
+    for four columns. ``threshold`` is the probability of keeping times 2^31.
     """
-    drawn, _, _, _ = tl.philox(seed, column, row, lane, STREAM, n_rounds=7)
+    first, second, third, fourth = tl.philox(seed, column // 4, row, lane, STREAM, n_rounds=7)
+    low = tl.where(column % 2 == 0, first, second)
+    high = tl.where(column % 2 == 0, third, fourth)
+    drawn = tl.where(column % 4 < 2, low, high)
     return tl.where((drawn >> 1).to(tl.int32) < threshold, scale, 0.0)
+
+
+@inline
+def dropout_tile(
+    seed, rows, first, COLUMNS: tl.constexpr, TRANSPOSED: tl.constexpr, lane,
+    STREAM: tl.constexpr, threshold, scale,
+):  # fmt: skip
+    """The factors of ``rows`` and ``COLUMNS`` columns from ``first``, a multiple of 4.
+
+    ``(rows, columns)``, or ``(columns, rows)`` if TRANSPOSED: the four numbers of each call serve
+    four neighbours.
+    """
+    groups = first // 4 + tl.arange(0, COLUMNS // 4)
+    SIZE: tl.constexpr = rows.shape[0]
+    if TRANSPOSED:
+        a, b, c, d = tl.philox(seed, groups[:, None], rows[None, :], lane, STREAM, n_rounds=7)
+    else:
+        a, b, c, d = tl.philox(seed, groups[None, :], rows[:, None], lane, STREAM, n_rounds=7)
+    # As bytes, of which fewer are moved between threads.
+    a = ((a >> 1).to(tl.int32) < threshold).to(tl.int8)
+    b = ((b >> 1).to(tl.int32) < threshold).to(tl.int8)
+    c = ((c >> 1).to(tl.int32) < threshold).to(tl.int8)
+    d = ((d >> 1).to(tl.int32) < threshold).to(tl.int8)
+    kept = tl.join(tl.join(a, c), tl.join(b, d))  # the last two dimensions: a, b, c, d
+    if TRANSPOSED:
+        kept = tl.reshape(tl.permute(kept, (0, 2, 3, 1)), (COLUMNS, SIZE))
+    else:
+        kept = tl.reshape(kept, (SIZE, COLUMNS))
+    return tl.where(kept != 0, scale, 0.0)
 
 
 @inline

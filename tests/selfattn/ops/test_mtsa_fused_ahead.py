@@ -27,12 +27,12 @@ def compile_ahead(run_cli, tmp_path_factory):
 @pytest.mark.parametrize(
     ("width", "kernels", "variants"),
     [
-        ("64", ["forward", "query", "key", "value"], ["plain"]),
+        ("64", ["forward", "query", "key"], ["plain"]),
         ("64", ["forward", "query"], ["both"]),
-        ("128", ["key", "value"], ["plain"]),
+        ("128", ["key"], ["plain"]),
     ],
 )
-def test_nothing_spills_and_tensor_cores_are_used(compile_ahead, width, kernels, variants):
+def test_little_spills_and_tensor_cores_are_used(compile_ahead, width, kernels, variants):
     args = ("--dtype", "bf16", "--width", width, "--kernel", *kernels, "--variant", *variants)
     done = compile_ahead(*args).ok()
     rows = [line.split() for line in done.stdout.splitlines()[1:]]
@@ -40,7 +40,8 @@ def test_nothing_spills_and_tensor_cores_are_used(compile_ahead, width, kernels,
     for row in rows:
         registers, spilled, shared, wgmma = map(int, row[-4:])
         assert 0 < registers <= 255, row
-        assert spilled == 0, row
+        # On a GPU, a few bytes were faster than the smaller tiles that spill none.
+        assert spilled <= 64, row
         assert shared <= 227 * 1024, row
         assert wgmma > 0, row
 
@@ -83,8 +84,9 @@ class Driver:
 triton.runtime.driver.set_active(Driver())
 run = JITFunction.run
 def compile_only(self, *args, grid, warmup, **kwargs):
-    print(self.fn.__name__)
-    return run(self, *args, grid=grid, warmup=True, **kwargs)
+    kernel = run(self, *args, grid=grid, warmup=True, **kwargs)
+    print(self.fn.__name__, kernel.asm["ttir"].count("tt.dot"))
+    return kernel
 JITFunction.run = compile_only
 from selfattn.masks import PositionalMask
 """
@@ -101,11 +103,17 @@ call.backward(x[2], inputs, call.forward(inputs))
 
 @pytest.mark.slow
 def test_every_launch_compiles_with_its_own_arguments(run_cli, tmp_path):
-    """What the interpreter does not see: types of the arguments, and Triton's own compiler."""
+    """What the interpreter does not see: types of the arguments, and Triton's own compiler.
+
+    It must not make matrix products, which are tf32, of the sums of exact kernels.
+    """
     done = run_cli(["-c", LAUNCH], TRITON_CACHE_DIR=str(tmp_path), fresh=False).ok()
-    forward = ["drop", "bounds", "forward", "exact_forward"]
-    backward = ["drop", "ratio", "query", "key", "value", "exact_query", "exact_key"]
-    assert done.stdout.split() == [f"{name}_kernel" for name in forward + backward]
+    products = dict(line.split() for line in done.stdout.splitlines())
+    forward = ["bounds", "shift", "weights", "forward", "exact_forward"]
+    backward = ["query", "key", "exact_query", "exact_key"]
+    assert list(products) == [f"{name}_kernel" for name in forward + backward]
+    for name, count in products.items():
+        assert (count != "0") == (name.split("_")[0] in ("forward", "query", "key")), name
 
 
 DISA = f"""{DRIVER}

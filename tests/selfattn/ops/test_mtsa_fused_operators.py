@@ -60,19 +60,18 @@ def test_torch_finds_no_fault_with_the_operators(device):
 def test_shapes_are_known_without_running(dtype):
     with FakeTensorMode():
         x = [torch.empty(3, 70, 2, 25, dtype=dtype).transpose(1, 2) for _ in range(4)]
-        out, flags, bounds, den, row_max, shift = FORWARD(
-            *x, None, torch.zeros(3, 70, dtype=torch.bool), None, *SWITCHES, True
-        )
+        saved = FORWARD(*x, None, torch.zeros(3, 70, dtype=torch.bool), None, *SWITCHES, True)
+        out, flags, bounds, den, row_max, shift, *weights = saved
         assert out.shape == x[2].shape
         assert out.dtype == dtype
         assert out.transpose(1, 2).is_contiguous()
         assert bounds.shape == (3, 3)
         assert den.shape == (6, 70, 25)
         assert row_max.shape == (6, 70)
-        assert shift.shape == (*flags.shape, 25)
-        grads = BACKWARD(
-            out, [out, flags, bounds, den, row_max, shift], *x, None, None, None, *SWITCHES, True
-        )
+        assert flags.shape == (6, 1)
+        assert shift.shape == (6, 25)
+        assert [(t.shape, t.dtype) for t in weights] == [((6, 70, 25), dtype)] * 2
+        grads = BACKWARD(out, list(saved), *x, None, None, None, *SWITCHES, True)
         assert [(g.shape, g.dtype) for g in grads] == [(t.shape, t.dtype) for t in x]
         nothing = FORWARD(*x, None, None, None, *SWITCHES, False)
         assert not any(t.numel() for t in nothing[2:]), "kept for a backward that never comes"
@@ -275,31 +274,30 @@ def test_offsets_outlive_a_graph_that_the_caller_allocates_for():
     assert made[0] != threading.get_ident()
 
 
-def test_choices_are_for_tiles_that_fit_each_other():
-    """Flags and shifts belong to query tiles of forward: those of backward must lie inside."""
+def test_tiles_of_queries_lie_within_a_flag():
     for dtype in DTYPES:
         for width in (3, 16, 25, 64, 100, 128):
             for logsigmoid in (False, True):
                 for dropped in (False, True):
                     tiles = configs.choose(dtype, (width, 16), logsigmoid, dropped)
-                    small = configs.small(tiles)
-                    for tile in (*tiles, *small):
-                        assert tiles.forward.queries % tile.queries == 0
-                    assert small.forward.queries == tiles.forward.queries
+                    for tile in (*tiles, *configs.small(tiles)):
+                        assert configs.FLAG_ROWS % tile.queries == 0
 
 
-@pytest.mark.parametrize(("capability", "stages"), [((8, 0), 2), ((8, 9), 1), ((9, 0), 2)])
-def test_tiles_are_smaller_where_shared_memory_is(monkeypatch, capability, stages):
+@pytest.mark.parametrize(
+    ("capability", "small"), [((8, 0), False), ((8, 9), True), ((9, 0), False)]
+)
+def test_tiles_are_smaller_where_shared_memory_is(monkeypatch, capability, small):
     with FakeTensorMode():
         x = [torch.empty(1, 2, 9, 64, dtype=torch.bfloat16, device="cuda") for _ in range(4)]
         call = launch.Triton(MASKS, "identity", 0.0, True)
-        shapes = [t.shape for t in call.room((*x, None, None, None))]  # on whatever machine
+        usual = call._tiles(x)  # on whatever machine
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
         tiles = call._tiles(x)
-        assert [t.shape for t in call.room((*x, None, None, None))] == shapes
-    assert tiles.query.queries == 64 * stages
-    assert {tile.stages for tile in tiles[:4]} == {stages}
+    assert tiles == (configs.small(usual) if small else usual)
+    assert configs.small(usual).query.queries == usual.query.queries // 2
+    assert {tile.stages for tile in configs.small(usual)} == {1}
 
 
 @pytest.mark.gpu

@@ -14,10 +14,24 @@ from .tile import (
     own_tile,
     pair_factor,
     real_keys,
-    slope,
     store_rows,
-    token2token,
 )
+
+
+@inline
+def token2token(x, LOGSIGMOID: tl.constexpr):
+    """sigma_t of eq. 10; x and the result are in units of log 2."""
+    if LOGSIGMOID:
+        return tl.minimum(x, 0.0) - tl.log2(1.0 + tl.exp2(-tl.abs(x)))
+    else:
+        return x
+
+
+@inline
+def slope(x):
+    """Derivative of the log-sigmoid, sigmoid(-x), without overflow for any x (units of log 2)."""
+    small = tl.exp2(-tl.abs(x))
+    return tl.where(x >= 0.0, small, 1.0) / (1.0 + small)
 
 
 @inline
@@ -44,10 +58,11 @@ def exact_forward_kernel(
     lane, begin = own_tile(length, BF)
     if tl.load(flag_ptr + lane * tl.cdiv(length, BF) + begin // BF) == 0:
         return
-    batch, b, h, q_ptr, k_ptr, v_ptr, s_ptr, left, right = own_head(
-        lane, heads, q_ptr, k_ptr, v_ptr, s_ptr, left_ptr, right_ptr,
-        q_b, q_h, k_b, k_h, v_b, v_h, s_b, s_h,
-    )  # fmt: skip
+    batch, b, h, q_ptr, k_ptr, left, right = own_head(
+        lane, heads, q_ptr, k_ptr, left_ptr, right_ptr, q_b, q_h, k_b, k_h
+    )
+    v_ptr += b * v_b + h * v_h
+    s_ptr += b * s_b + h * s_h
     out_ptr += b * length * heads * DV + h * DV
     row = lane.to(tl.int64) * length
     seed = tl.load(seed_ptr) if DROPOUT else 0
@@ -80,6 +95,8 @@ def exact_forward_kernel(
             k = load_rows(k_ptr, start, k_t, real, BN, DK, SK, True).to(tl.float32)
             s = load_rows(s_ptr, start, s_t, real, BN, DV, SV, True).to(tl.float32)
             v = load_rows(v_ptr, start, v_t, real, BN, DV, SV, True).to(tl.float32)
+            if DROPOUT:
+                v *= key_factor(seed, lane, keys, SV, threshold, 1.0)
             r, x = pair_scores(q, k, rows, keys, real, left, right, scale, LOGSIGMOID)
             z = (r - m[:, None])[:, :, None] + (s[None, :, :] - y[:, None, :]) * LOG2E
             w = tl.exp2(z)  # eq. 11, before the division
@@ -132,10 +149,11 @@ def exact_query_kernel(
     lane, begin = own_tile(length, BF)
     if tl.load(flag_ptr + lane * tl.cdiv(length, BF) + begin // BF) == 0:
         return
-    batch, b, h, q_ptr, k_ptr, v_ptr, s_ptr, left, right = own_head(
-        lane, heads, q_ptr, k_ptr, v_ptr, s_ptr, left_ptr, right_ptr,
-        q_b, q_h, k_b, k_h, v_b, v_h, s_b, s_h,
-    )  # fmt: skip
+    batch, b, h, q_ptr, k_ptr, left, right = own_head(
+        lane, heads, q_ptr, k_ptr, left_ptr, right_ptr, q_b, q_h, k_b, k_h
+    )
+    v_ptr += b * v_b + h * v_h
+    s_ptr += b * s_b + h * s_h
     seed = tl.load(seed_ptr) if DROPOUT else 0
     row = lane.to(tl.int64) * length
     whole = b * length * heads * DV + h * DV
@@ -151,19 +169,23 @@ def exact_query_kernel(
         out = load_rows(out_ptr + whole, first, heads * DV, real_rows, BM, DV, SV, True)
         log_den = load_rows(den_ptr + row * DV, first, DV, real_rows, BM, DV, SV, True)
         m = tl.load(row_max_ptr + row + rows, mask=real_rows, other=float("inf"))
-        dq = tl.zeros([BM, SK], tl.float32)
+        # Summed over the keys of a step at the end: within the loop, Triton 3.6 would make it a
+        # matrix product in tf32, and a wrong one of as few keys.
+        dq = tl.zeros([BM, BN, SK], tl.float32)
         for start in range(lo, hi, BN):
             keys = start + tl.arange(0, BN)
             real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
             k = load_rows(k_ptr, start, k_t, real, BN, DK, SK, True).to(tl.float32)
             s = load_rows(s_ptr, start, s_t, real, BN, DV, SV, True).to(tl.float32)
             v = load_rows(v_ptr, start, v_t, real, BN, DV, SV, True).to(tl.float32)
+            if DROPOUT:
+                v *= key_factor(seed, lane, keys, SV, threshold, 1.0)
             dr, dv_pair, ds_pair = exact_pair(
                 q, k, v, s, grad, out.to(tl.float32), log_den, m, rows, keys, real, left, right,
                 scale, seed, lane, threshold, pair_scale, SV, LOGSIGMOID, DROPOUT,
             )  # fmt: skip
-            dq += tl.sum(dr[:, :, None] * k[None, :, :], 1)
-        store_rows(dq_ptr, first, heads * DK, real_rows, dq * gain, BM, DK, SK)
+            dq += dr[:, :, None] * k[None, :, :]
+        store_rows(dq_ptr, first, heads * DK, real_rows, tl.sum(dq, 1) * gain, BM, DK, SK)
 
 
 @kernel
@@ -178,10 +200,11 @@ def exact_key_kernel(
 ):  # fmt: skip
     """Adds to the gradients of k, v and s what the queries of flagged tiles contribute."""
     lane, begin = own_tile(length, BF)
-    batch, b, h, q_ptr, k_ptr, v_ptr, s_ptr, left, right = own_head(
-        lane, heads, q_ptr, k_ptr, v_ptr, s_ptr, left_ptr, right_ptr,
-        q_b, q_h, k_b, k_h, v_b, v_h, s_b, s_h,
-    )  # fmt: skip
+    batch, b, h, q_ptr, k_ptr, left, right = own_head(
+        lane, heads, q_ptr, k_ptr, left_ptr, right_ptr, q_b, q_h, k_b, k_h
+    )
+    v_ptr += b * v_b + h * v_h
+    s_ptr += b * s_b + h * s_h
     end = tl.minimum(begin + BF, length)
     lo, hi, _, _ = key_span(begin, end, -right, -left, length, bounds_ptr, batch, False)
     flags = flag_ptr + lane * tl.cdiv(length, BF)
@@ -204,6 +227,8 @@ def exact_key_kernel(
         k = load_rows(k_ptr, first, k_t, real, BN, DK, SK, True).to(tl.float32)
         s = load_rows(s_ptr, first, s_t, real, BN, DV, SV, True).to(tl.float32)
         v = load_rows(v_ptr, first, v_t, real, BN, DV, SV, True).to(tl.float32)
+        if DROPOUT:
+            v *= key_factor(seed, lane, keys, SV, threshold, 1.0)
         dk = tl.zeros([BN, SK], tl.float32)
         dv = tl.zeros([BN, SV], tl.float32)
         ds = tl.zeros([BN, SV], tl.float32)

@@ -18,18 +18,20 @@ from . import configs
 
 
 class Forward(NamedTuple):
-    """What forward hands to backward; the last five are empty where nothing is saved.
+    """What forward hands to backward; the last six are empty where nothing is saved.
 
     ``den`` holds denominators relative to the two maxima, and in flagged tiles the logarithm of the
     whole normaliser relative to the row maximum.
     """
 
     out: Tensor  # (B, H, T, D), in memory (B, T, H, D)
-    flags: Tensor  # int32 (B * H, query tiles)
+    flags: Tensor  # int32 (B * H, tiles of FLAG_ROWS queries)
     bounds: Tensor  # int32 (B, 3): span of the real keys
     den: Tensor  # float32 (B * H, T, D)
     row_max: Tensor  # float32 (B * H, T), in units of log 2
-    shift: Tensor  # float32 (B * H, query tiles, D): maxima of the features
+    shift: Tensor  # float32 (B * H, D): maxima of the features
+    e: Tensor  # (B * H, T, D): exp(s - shift), bfloat16 or float32
+    u: Tensor  # (B * H, T, D): the same times v
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Triton(MTSACall):
         v, padding = inputs[2], inputs[5]
         batch, heads, length, width = v.shape
         lanes = batch * heads
-        tiles = -(-length // self._tiles(inputs).forward.queries)
+        tiles = -(-length // configs.FLAG_ROWS)
         kept = lanes if self.save else 0
 
         def new(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -56,7 +58,7 @@ class Triton(MTSACall):
             bounds=new(0 if padding is None else batch, 3, dtype=torch.int32),
             den=new(kept, length, width),
             row_max=new(kept, length),
-            shift=new(kept, tiles, width),
+            **_weights(v, kept),
         )
 
     def gradients(self, inputs: Sequence[Any]) -> Outputs:
@@ -64,41 +66,43 @@ class Triton(MTSACall):
 
     def forward(self, inputs: Sequence[Any]) -> Forward:
         from ...common import triton_tools
-        from . import exact, forward
+        from . import exact, forward, prepare
 
         done = self.room(inputs)
-        launch = self._launch(inputs, done)
+        # Where nothing is saved, the weights of keys live as long as this call.
+        weights = {} if self.save else _weights(inputs[2], inputs[2].shape[:2].numel())
+        launch = self._launch(inputs, done._replace(**weights))
         tiles = self._tiles(inputs)
         with torch.cuda.device_of(inputs[0]):
             if inputs[5] is not None:
                 common.launch(triton_tools.bounds_kernel, len(done.bounds), launch.arguments)
+            launch.arguments["shift_ptr"].fill_(-1e30)  # less than any score
+            done.flags.zero_()
+            programs = launch.programs(configs.PREPARE_ROWS)
+            for kernel in (prepare.shift_kernel, prepare.weights_kernel):
+                common.launch(kernel, programs, launch.arguments)
             launch.run(forward.forward_kernel, tiles.forward, tiles.forward.queries)
-            launch.run(exact.exact_forward_kernel, tiles.exact, tiles.forward.queries)
+            launch.run(exact.exact_forward_kernel, tiles.exact, configs.FLAG_ROWS)
         return done
 
     def backward(self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]) -> Outputs:
-        from . import backward, exact, prepare
+        from . import backward, exact
 
         # Whoever kept out in between, such as vmap, may have brought it into another order.
         done = Forward(outputs[0].transpose(1, 2).contiguous(), *outputs[1:])
         grad = rows(grad)
         found = dq, dk, dv, ds = self.gradients(inputs)
-        half = inputs[0].dtype == torch.bfloat16
-        dnum = torch.empty_like(done.den, dtype=torch.bfloat16 if half else torch.float32)
+        dnum = torch.empty_like(done.e)
         launch = self._launch(inputs, done)
         launch.arguments |= {"dq_ptr": dq, "dk_ptr": dk, "dv_ptr": dv, "ds_ptr": ds}
         launch.arguments |= {"dnum_ptr": dnum, "dden_ptr": torch.empty_like(dnum)}
         launch.arguments |= _view("g", grad)
         tiles = self._tiles(inputs)
         with torch.cuda.device_of(inputs[0]):
-            flags = tiles.forward.queries
-            arguments = launch.arguments | {"BM": flags}
-            common.launch(prepare.ratio_kernel, launch.programs(configs.PREPARE_ROWS), arguments)
             launch.run(backward.query_kernel, tiles.query, tiles.query.queries)
             launch.run(backward.key_kernel, tiles.key, tiles.key.keys)
-            launch.run(backward.value_kernel, tiles.value, tiles.value.keys)
-            launch.run(exact.exact_query_kernel, tiles.exact, flags)
-            launch.run(exact.exact_key_kernel, tiles.exact, flags)
+            launch.run(exact.exact_query_kernel, tiles.exact, configs.FLAG_ROWS)
+            launch.run(exact.exact_key_kernel, tiles.exact, configs.FLAG_ROWS)
         return found
 
     def factors(self, inputs: Sequence[Any]) -> Outputs:
@@ -136,6 +140,8 @@ class Triton(MTSACall):
             "den_ptr": done.den,
             "row_max_ptr": done.row_max,
             "shift_ptr": done.shift,
+            "e_ptr": done.e,
+            "u_ptr": done.u,
             "heads": heads,
             "length": length,
             "scale": key_width**-0.5 * LOG2E,
@@ -156,12 +162,9 @@ class Triton(MTSACall):
             "SAVE": self.save,
             "SIZE": common.KEYS_AT_A_TIME,
             "ROWS": configs.PREPARE_ROWS,
-            "BF": self._tiles(inputs).forward.queries,  # of the tiles of flags and shifts
+            "BF": configs.FLAG_ROWS,
         }
-        launch = _Launch(batch * heads, length, arguments)
-        if seed is not None:
-            launch.drop_values(v)
-        return launch
+        return _Launch(batch * heads, length, arguments)
 
 
 @dataclass
@@ -176,20 +179,9 @@ class _Launch:
         """One for each tile of that many rows."""
         return self.lanes * -(-self.length // size)
 
-    def drop_values(self, v: Tensor) -> None:
-        """Put 0 where the factor of v is 0, in a copy; not scaled, so that it stays exact."""
-        from .prepare import drop_kernel
-
-        kept = empty_heads(v)
-        with torch.cuda.device_of(v):
-            programs = self.programs(configs.PREPARE_ROWS)
-            common.launch(drop_kernel, programs, self.arguments | {"out_ptr": kept})
-        self.arguments |= _view("v", kept)
-
     def run(self, kernel: Any, tile: configs.Tile, size: int) -> None:
         """Run a kernel with a program for each ``size`` queries or keys."""
-        features = min(tile.features, self.arguments["SV"])
-        sizes = {"BM": tile.queries, "BN": tile.keys, "SC": features}
+        sizes = {"BM": tile.queries, "BN": tile.keys}
         common.launch(
             kernel,
             self.programs(size),
@@ -197,6 +189,17 @@ class _Launch:
             num_warps=tile.warps,
             num_stages=tile.stages,
         )
+
+
+def _weights(v: Tensor, lanes: int) -> dict[str, Tensor]:
+    """Room for what ``weights_kernel`` computes."""
+    dtype = torch.bfloat16 if v.dtype == torch.bfloat16 else torch.float32
+    shape = (lanes, *v.shape[2:])
+    return {
+        "shift": torch.empty(lanes, v.shape[3], device=v.device),
+        "e": torch.empty(shape, dtype=dtype, device=v.device),
+        "u": torch.empty(shape, dtype=dtype, device=v.device),
+    }
 
 
 def _view(name: str, t: Tensor) -> dict[str, Any]:

@@ -1,52 +1,49 @@
 # mypy: ignore-errors
-"""Small kernels before the large ones: dropped values, gradients of the ratio."""
+"""The kernels before the others: weights of keys, relative to the largest score of the sentence."""
 
-from ...common.triton_tools import kernel, narrow, tl
-from .tile import key_factor, load_rows, own_tile, store_rows
+from ...common.triton_tools import LOG2E, kernel, tl
+from .tile import key_factor, load_rows, own_tile, real_keys, store_rows
 
 
 @kernel
-def ratio_kernel(
-    g_ptr, out_ptr, den_ptr, row_max_ptr, flag_ptr, dnum_ptr, dden_ptr,
-    g_b, g_h, g_t, heads, length,
-    DV: tl.constexpr, SV: tl.constexpr, BM: tl.constexpr, ROWS: tl.constexpr,
+def shift_kernel(
+    s_ptr, padding_ptr, shift_ptr, s_b, s_h, s_t, heads, length,
+    DV: tl.constexpr, SV: tl.constexpr, ROWS: tl.constexpr, HAS_PADDING: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of numerator and denominator: dN = G / den and dD = -dN * H.
+    """Maximum c of each feature over the real keys of a lane; a NaN does not count."""
+    lane, first = own_tile(length, ROWS)
+    batch = lane // heads
+    real = real_keys(first + tl.arange(0, ROWS), padding_ptr, batch, length, HAS_PADDING)
+    s_ptr += batch.to(tl.int64) * s_b + (lane % heads).to(tl.int64) * s_h
+    s = load_rows(s_ptr, first, s_t, real, ROWS, DV, SV, True).to(tl.float32)
+    top = tl.max(tl.where(real[:, None] & (s == s), s, -1e30), 0)
+    features = tl.arange(0, SV)
+    tl.atomic_max(shift_ptr + lane.to(tl.int64) * DV + features, top, mask=features < DV)
 
-    Both are 0 where the fast kernels have nothing to add: queries without a visible key, and tiles
-    that exact.py computes.
+
+@kernel
+def weights_kernel(
+    s_ptr, v_ptr, padding_ptr, seed_ptr, e_ptr, u_ptr, shift_ptr,
+    s_b, s_h, s_t, v_b, v_h, v_t, heads, length, threshold,
+    DV: tl.constexpr, SV: tl.constexpr, ROWS: tl.constexpr,
+    HAS_PADDING: tl.constexpr, DROPOUT: tl.constexpr,
+):  # fmt: skip
+    """E = exp(s - c) and U = v * E; 0 at padded keys.
+
+    Under dropout v is 0 where its factor is; the scale of that factor is in the one of pairs.
     """
     lane, first = own_tile(length, ROWS)
-    rows = first + tl.arange(0, ROWS)
-    b, h = (lane // heads).to(tl.int64), (lane % heads).to(tl.int64)
-    real = rows < length
-    m = tl.load(row_max_ptr + lane.to(tl.int64) * length + rows, mask=real, other=-1e30)
-    flag = tl.load(flag_ptr + lane * tl.cdiv(length, BM) + rows // BM, mask=real, other=1)
-    use = ((m > -1e29) & (flag == 0))[:, None]
-    grad = load_rows(g_ptr + b * g_b + h * g_h, first, g_t, real, ROWS, DV, SV, True).to(tl.float32)
-    whole = b * length * heads * DV + h * DV
-    out = load_rows(out_ptr + whole, first, heads * DV, real, ROWS, DV, SV, True).to(tl.float32)
+    batch = lane // heads
+    b, h = batch.to(tl.int64), (lane % heads).to(tl.int64)
+    keys = first + tl.arange(0, ROWS)
+    real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
+    s = load_rows(s_ptr + b * s_b + h * s_h, first, s_t, real, ROWS, DV, SV, True).to(tl.float32)
+    v = load_rows(v_ptr + b * v_b + h * v_h, first, v_t, real, ROWS, DV, SV, True).to(tl.float32)
+    features = tl.arange(0, SV)
+    c = tl.load(shift_ptr + lane.to(tl.int64) * DV + features, mask=features < DV, other=0.0)
+    e = tl.where(real[:, None], tl.exp2((s - c[None, :]) * LOG2E), 0.0)
+    if DROPOUT:
+        v = tl.where(key_factor(tl.load(seed_ptr), lane, keys, SV, threshold, 1.0) > 0.0, v, 0.0)
     row = lane.to(tl.int64) * length * DV
-    den = load_rows(den_ptr + row, first, DV, real, ROWS, DV, SV, True)
-    dnum = tl.where(use, grad / tl.where(use & (den != 0.0), den, 1.0), 0.0)
-    # From the rounded dN: its error then meets v - H, and not v and H apart.
-    dnum = narrow(dnum, dnum_ptr.dtype.element_ty).to(tl.float32)
-    dden = tl.where(use, -dnum * out, 0.0)
-    store_rows(dnum_ptr + row, first, DV, real, dnum, ROWS, DV, SV)
-    store_rows(dden_ptr + row, first, DV, real, dden, ROWS, DV, SV)
-
-
-@kernel
-def drop_kernel(
-    v_ptr, out_ptr, seed_ptr, v_b, v_h, v_t, heads, length, threshold,
-    DV: tl.constexpr, SV: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
-    """v with 0 where the factor on (key, feature) is 0; pairs carry the scale of both factors."""
-    lane, first = own_tile(length, ROWS)
-    rows = first + tl.arange(0, ROWS)
-    b, h = (lane // heads).to(tl.int64), (lane % heads).to(tl.int64)
-    v = load_rows(v_ptr + b * v_b + h * v_h, first, v_t, rows < length, ROWS, DV, SV, True)
-    kept = key_factor(tl.load(seed_ptr), lane, rows, SV, threshold, 1.0) > 0.0
-    v = tl.where(kept, v.to(tl.float32), 0.0)
-    whole = b * length * heads * DV + h * DV
-    store_rows(out_ptr + whole, first, heads * DV, rows < length, v, ROWS, DV, SV)
+    store_rows(e_ptr + row, first, DV, keys < length, e, ROWS, DV, SV)
+    store_rows(u_ptr + row, first, DV, keys < length, v * e, ROWS, DV, SV)

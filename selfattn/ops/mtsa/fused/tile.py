@@ -1,27 +1,22 @@
 # mypy: ignore-errors
-"""Small functions that the kernels of MTSA share: which keys, which scores, which factors.
+"""Small functions that the kernels of MTSA share: which keys, which weights, which factors.
 
-Scores of pairs are kept in units of log 2, so that ``exp2`` needs no further multiplication; scores
-of keys stay natural until the shift is subtracted, which is then exact for the keys that matter.
+The scale of scores of pairs has log2(e) in it, so that ``exp2`` needs no further multiplication.
 """
 
-from ...common.triton_tools import LOG2E, at_most, dropout_factor, inline, narrow, tl
+from ...common.triton_tools import dropout_factor, dropout_tile, inline, narrow, tl
 
 
 @inline
-def token2token(x, LOGSIGMOID: tl.constexpr):
-    """sigma_t of eq. 10; x and the result are in units of log 2."""
+def pair_weights(x, m, scale, LOGSIGMOID: tl.constexpr):
+    """exp(sigma_t(R)) of eq. 10 of products q k^T, 0 where x is -inf.
+
+    Relative to a maximum m in units of log 2; the sigmoid, at most 1 anyway, needs none.
+    """
     if LOGSIGMOID:
-        return tl.minimum(x, 0.0) - tl.log2(1.0 + tl.exp2(-tl.abs(x)))
+        return 1.0 / (1.0 + tl.exp2(-x * scale))
     else:
-        return x
-
-
-@inline
-def slope(x):
-    """Derivative of the log-sigmoid, sigmoid(-x), without overflow for any x (units of log 2)."""
-    small = tl.exp2(-tl.abs(x))
-    return tl.where(x >= 0.0, small, 1.0) / (1.0 + small)
+        return tl.exp2(x * scale - m)
 
 
 @inline
@@ -32,23 +27,18 @@ def own_tile(length, SIZE: tl.constexpr):
 
 
 @inline
-def own_head(
-    lane, heads, q_ptr, k_ptr, v_ptr, s_ptr, left_ptr, right_ptr,
-    q_b, q_h, k_b, k_h, v_b, v_h, s_b, s_h,
-):  # fmt: skip
-    """Sentence and head of a lane, where its q, k, v and s begin, and the offsets of its mask.
+def own_head(lane, heads, q_ptr, k_ptr, left_ptr, right_ptr, q_b, q_h, k_b, k_h):
+    """Sentence and head of a lane, where its q and k begin, and the offsets of its mask.
 
     Returns:
-        ``batch, b, h, q_ptr, k_ptr, v_ptr, s_ptr, left, right``; b and h count in 64 bits.
+        ``batch, b, h, q_ptr, k_ptr, left, right``; b and h count in 64 bits.
     """
     batch, head = lane // heads, lane % heads
     b, h = batch.to(tl.int64), head.to(tl.int64)
     q_ptr += b * q_b + h * q_h
     k_ptr += b * k_b + h * k_h
-    v_ptr += b * v_b + h * v_h
-    s_ptr += b * s_b + h * s_h
     left, right = tl.load(left_ptr + head), tl.load(right_ptr + head)
-    return batch, b, h, q_ptr, k_ptr, v_ptr, s_ptr, left, right
+    return batch, b, h, q_ptr, k_ptr, left, right
 
 
 @inline
@@ -129,14 +119,16 @@ def operand(x, HALF: tl.constexpr):
 
 
 @inline
-def feature_weight(s, shift):
-    """exp(s - shift), at most 1; the bound matters only for keys that no query of the tile sees."""
-    return tl.exp2(at_most(s - shift[None, :], 0.0) * LOG2E)
+def pair_factors(
+    seed, lane, rows, first, KEYS: tl.constexpr, TRANSPOSED: tl.constexpr, threshold, scale
+):  # fmt: skip
+    """Dropout on pairs: factors of P of a tile of queries and keys, transposed where P is."""
+    return dropout_tile(seed, rows, first, KEYS, TRANSPOSED, lane, 0, threshold, scale)
 
 
 @inline
 def pair_factor(seed, lane, queries, keys, threshold, scale):
-    """Dropout on pairs: factor of P at the broadcast positions."""
+    """The same at any broadcast positions, for four times the work."""
     return dropout_factor(seed, queries, keys, lane, 0, threshold, scale)
 
 
