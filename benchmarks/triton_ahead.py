@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 
 from selfattn.errors import UserError
 
+# Bytes of a thread: kernels that spill so much (Triton 3.9; 3.6 a third) were faster on a GPU than
+# those of smaller tiles.
+TOLERATED = 160
 # What both operators have; every other pointer is to float32.
 POINTERS = {"padding_ptr": "*u8", "seed_ptr": "*i64", "bounds_ptr": "*i32"}
 
@@ -96,7 +99,7 @@ def parser_of(module: str, what: str, example: str) -> argparse.ArgumentParser:
 
 
 def report(header: str, found: Iterable[tuple[str, Usage]]) -> int:
-    """Print a line for each kernel as it is compiled; 1 if one spills, else 0.
+    """Print a line for each kernel as it is compiled; 1 if one spills much, else 0.
 
     Args:
         header: of the columns that say which kernel it is.
@@ -105,7 +108,7 @@ def report(header: str, found: Iterable[tuple[str, Usage]]) -> int:
     print(f"{header}  registers  spilled bytes  shared bytes  wgmma")
     spilling = 0
     for words, used in found:
-        spilling += used.stack > 0
+        spilling += used.stack > TOLERATED
         numbers = f"{used.registers:10} {used.stack:14} {used.shared:13} {used.wgmma:6}"
         print(words, numbers, flush=True)
     return min(spilling, 1)

@@ -1,6 +1,6 @@
 """Compile the kernels of DiSA ahead of time and print the resources they use; no GPU is needed.
 
-``python -m benchmarks.triton_disa --capability 90``. A kernel that spills registers to
+``python -m benchmarks.triton_disa --capability 90``. A kernel that spills many registers to
 memory is slow; the table shows it before a GPU does, and the command fails.
 """
 
@@ -57,7 +57,7 @@ def compiled(job: Job, capability: int) -> Usage:
 
 
 def main() -> int:
-    """Entry of ``python -m benchmarks.triton_disa``; 1 if a kernel spills."""
+    """Entry of ``python -m benchmarks.triton_disa``; 1 if a kernel spills much."""
     what = "DiSA ahead; print registers, spills, shared memory."
     capability = parser_of("triton_disa", what, "--capability 90").parse_args().capability
     found = (

@@ -1,6 +1,6 @@
 """Compile the kernels of MTSA ahead of time and print the resources they use; no GPU is needed.
 
-``python -m benchmarks.triton_mtsa --capability 90``. A kernel that spills registers to
+``python -m benchmarks.triton_mtsa --capability 90``. A kernel that spills many registers to
 memory is slow; the table shows it before a GPU does, and the command fails.
 """
 
@@ -129,7 +129,7 @@ def compiled(job: Job, capability: int) -> Usage:
 
 
 def main() -> int:
-    """Entry of ``python -m benchmarks.triton_mtsa``; 1 if a kernel spills."""
+    """Entry of ``python -m benchmarks.triton_mtsa``; 1 if a kernel spills much."""
     what = (
         "MTSA ahead; print registers, spills, shared memory. All of them take about a quarter of "
         "an hour."

@@ -244,7 +244,8 @@ def take_over(env: Mapping[str, str]) -> None:
     """What Python does at its start with these variables."""
     sys.path[1:1] = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
     if "PYTHONWARNINGS" in env:
-        warnings.simplefilter(env["PYTHONWARNINGS"])  # type: ignore[arg-type]
+        options = env["PYTHONWARNINGS"].split(",")
+        warnings._processoptions(options)  # type: ignore[attr-defined]
     names = ("stdin", "stdout", "stderr")
     for fd, name in enumerate(names):
         old = getattr(sys, name)  # remembers the file that it was made for

@@ -20,8 +20,9 @@ DTYPES = ("bfloat16", "float16", "float32")
 # Of each level what the goals are about, then the rest.
 METHODS = {
     "operator": (
-        ("mtsa", "sdpa:directed", "disa", "mtsa:undirected"),
-        ("sdpa", "sdpa:cudnn", "mtsa:flex", "flex", "flex:directed", "mtsa:algorithm1"),
+        ("mtsa", "sdpa:cudnn"),
+        ("sdpa", "sdpa:directed", "mtsa:undirected", "disa")
+        + ("mtsa:flex", "flex", "flex:directed", "mtsa:algorithm1"),
     ),
     "layer": (
         ("mtsa:srl", "mtsa:paper", "multihead:layer"),

@@ -1,9 +1,9 @@
 """Dot-product attention under positional masks and a bias by distance, for all heads at once.
 
-Without masks and bias it is PyTorch's operator. A strict direction is causal attention of every
-query on the keys before it (or behind it, on reversed tensors): on a GPU, flash attention on half
-of the pairs. Everything else, and all of it on a CPU, is the operator of MTSA with source2token
-scores of 0, where every feature has the softmax of the dot products.
+Without masks and bias it is PyTorch's operator. Everything else is the operator of MTSA with
+source2token scores of 0, where every feature has the softmax of the dot products. Only where MTSA
+has no fast kernel, a strict direction is causal attention of every query on the keys before it (or
+behind it, on reversed tensors), for which PyTorch's kernels compute half of the pairs.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..masks import PositionalMask, visible_pairs
+from .common import dispatch
 from .common.distance import by_position
 from .common.tiling import runs, with_graph
 from .mtsa import mtsa
@@ -54,7 +55,7 @@ def dot_product(
     strict = distance_bias is None and all(
         m.direction != "none" and m.window is None and not m.include_self for m in masks
     )
-    if strict and (q.is_cuda or dropout_p):
+    if strict and (dropout_p or (q.is_cuda and not _fast_on_gpu(q, v))):
         return strictly_directed(q, k, v, masks, padding_mask, dropout_p)
     if dropout_p:
         return _with_matrix(q, k, v, masks, padding_mask, distance_bias, dropout_p)
@@ -62,6 +63,12 @@ def dot_product(
     return mtsa(
         q, k, v, none, masks=masks, padding_mask=padding_mask, distance_bias=distance_bias
     )  # fmt: skip
+
+
+def _fast_on_gpu(q: Tensor, v: Tensor) -> bool:
+    """Whether MTSA's kernel was faster than causal attention, which copies all that it reverses."""
+    widths = q.shape[-1], v.shape[-1]
+    return q.dtype == torch.bfloat16 and dispatch.refusal("mtsa", "cuda", q.dtype, *widths) is None
 
 
 def not_padding(padding_mask: Tensor) -> Tensor:

@@ -4,11 +4,13 @@ import math
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from benchmarks.testing import LargestTensor, assert_close, noisy, padding_mask, run_with_grads
 from selfattn.errors import UserError
 from selfattn.layers import build_attention
 from selfattn.masks import head_masks
+from selfattn.ops import dot_product as module
 from selfattn.ops.dot_product import dot_product, strictly_directed
 
 HEADS, WIDTH = 4, 24
@@ -175,6 +177,24 @@ def test_causal_attention_is_the_same_operator(layout, kind, length):
     for name, want, got in zip(("output", *"qkv"), usual, causal, strict=True):
         assert_close(name, want, got, 1e-12)
     assert ((usual[0] == 0) == (causal[0] == 0)).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("refused", [None, "no Triton"])
+@pytest.mark.parametrize("dropout_p", [0.0, 0.1])
+def test_a_gpu_takes_causal_attention_where_mtsas_kernel_is_no_faster(
+    monkeypatch, dtype, refused, dropout_p
+):
+    taken = []
+    for name in ("mtsa", "strictly_directed"):
+        monkeypatch.setattr(module, name, lambda *_, name=name, **__: taken.append(name))
+    monkeypatch.setattr(module.dispatch, "refusal", lambda *_: refused)
+    with FakeTensorMode():
+        q = torch.empty(2, HEADS, 5, 8, dtype=dtype, device="cuda")
+        masks = head_masks("forward_backward", HEADS)
+        dot_product(q, q, q, masks=masks, dropout_p=dropout_p)
+    fast = dtype == torch.bfloat16 and refused is None and not dropout_p
+    assert taken == ["mtsa" if fast else "strictly_directed"]
 
 
 @pytest.mark.parametrize(

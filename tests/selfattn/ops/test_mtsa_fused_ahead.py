@@ -6,6 +6,8 @@ import importlib.util
 
 import pytest
 
+from benchmarks.triton_ahead import TOLERATED
+
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="Triton is not installed"
 )
@@ -40,8 +42,7 @@ def test_little_spills_and_tensor_cores_are_used(compile_ahead, width, kernels, 
     for row in rows:
         registers, spilled, shared, wgmma = map(int, row[-4:])
         assert 0 < registers <= 255, row
-        # On a GPU, a few bytes were faster than the smaller tiles that spill none.
-        assert spilled <= 64, row
+        assert spilled <= (TOLERATED if row[0] == "key" else 0), row
         assert shared <= 227 * 1024, row
         assert wgmma > 0, row
 

@@ -219,9 +219,8 @@ def _offsets(ends: tuple[int, ...], device: torch.device) -> Tensor:
 
 def empty_heads(like: Tensor) -> Tensor:
     """Empty ``(B, H, T, D)`` whose heads lie side by side in memory, as ``join_heads`` wants."""
-    batch, heads, length, width = like.shape
-    shape = (batch, length, heads, width)
-    return torch.empty(shape, dtype=like.dtype, device=like.device).transpose(1, 2)
+    _, heads, length, width = like.shape
+    return like.new_empty_strided(like.shape, (length * heads * width, width, heads * width, 1))
 
 
 run = operators.register("mtsa_fused", Triton, outputs=len(Forward._fields))
