@@ -55,7 +55,7 @@ def dot_product(
     strict = distance_bias is None and all(
         m.direction != "none" and m.window is None and not m.include_self for m in masks
     )
-    if strict and (dropout_p or (q.is_cuda and not _fast_on_gpu(q, v))):
+    if strict and (dropout_p or (q.is_cuda and not _fast_on_gpu(q, k, v))):
         return strictly_directed(q, k, v, masks, padding_mask, dropout_p)
     if dropout_p:
         return _with_matrix(q, k, v, masks, padding_mask, distance_bias, dropout_p)
@@ -65,10 +65,11 @@ def dot_product(
     )  # fmt: skip
 
 
-def _fast_on_gpu(q: Tensor, v: Tensor) -> bool:
+def _fast_on_gpu(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """Whether MTSA's kernel was faster than causal attention, which copies all that it reverses."""
-    widths = q.shape[-1], v.shape[-1]
-    return q.dtype == torch.bfloat16 and dispatch.refusal("mtsa", "cuda", q.dtype, *widths) is None
+    if not q.dtype == k.dtype == v.dtype == torch.bfloat16 or dispatch.unfit(q):
+        return False
+    return dispatch.refusal("mtsa", "cuda", q.dtype, q.shape[-1], v.shape[-1]) is None
 
 
 def not_padding(padding_mask: Tensor) -> Tensor:

@@ -16,8 +16,9 @@ from .dropout import keep_probability
 OLDEST_CAPABILITY = (8, 0)  # bfloat16 and tf32 matrix products
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 KEYS_AT_A_TIME = 1024  # where a program looks for padding
-# There Triton is 3.2, whose compiler ends the process. Compared once: it would cost 9 us a call.
-_TOO_OLD = torch.__version__ < "2.7"
+# Triton 3.2 ends the process, and 3.3 cannot compile MTSA's dropout. Compared once: it would cost
+# 9 us a call.
+_TOO_OLD = torch.__version__ < "2.8"
 
 
 def refusal(device: torch.device | str, dtype: torch.dtype) -> str | None:
@@ -35,7 +36,7 @@ def refusal(device: torch.device | str, dtype: torch.dtype) -> str | None:
         if torch.version.hip or not torch.cuda.is_available():
             return "no NVIDIA GPU is available"
         if _TOO_OLD:
-            return f"torch is {torch.__version__}; 2.7 is needed"
+            return f"torch is {torch.__version__}; 2.8 is needed"
         found = torch.cuda.get_device_capability(device)
         if found < OLDEST_CAPABILITY:
             return f"the GPU has compute capability {found[0]}.{found[1]}; 8.0 is needed"

@@ -189,6 +189,7 @@ def test_a_gpu_takes_causal_attention_where_mtsas_kernel_is_no_faster(
     for name in ("mtsa", "strictly_directed"):
         monkeypatch.setattr(module, name, lambda *_, name=name, **__: taken.append(name))
     monkeypatch.setattr(module.dispatch, "refusal", lambda *_: refused)
+    monkeypatch.setattr(module.dispatch, "unfit", lambda _: {})  # the tensor is no real one
     with FakeTensorMode():
         q = torch.empty(2, HEADS, 5, 8, dtype=dtype, device="cuda")
         masks = head_masks("forward_backward", HEADS)

@@ -208,6 +208,13 @@ def test_large_scores(device, scale, sigma_t):
     compare(x, upstream, [BACKWARD, NONE], padding_mask("left", BATCH, 40), sigma_t)
 
 
+def test_saturated_sigmoids_have_a_slope(device):
+    """1 - p for p near 1: scores of pairs are near 12, where 1 - p is 6e-6."""
+    x, upstream = inputs(device, 40, heads=2)
+    x[0], x[1] = 3.5 + 0.01 * x[0], 3.5 + 0.01 * x[1]
+    compare(x, upstream, [FORWARD, NONE], None, "logsigmoid", 5e-5)
+
+
 def test_sigmoids_that_underflow(device):
     """The fast kernels subtract no maximum from a log-sigmoid: the exact ones redo its tiles."""
     x, upstream = inputs(device, 40, heads=2)
@@ -256,15 +263,27 @@ def test_flagged_and_ordinary_tiles_add_up(device):
     compare(x, upstream, [FORWARD, BACKWARD], padding_mask("right", BATCH, length))
 
 
-def equation(q, k, v, s, visible, pairs, features):
+def test_scores_of_any_size_leave_numbers(device):
+    """What a query sees lies far below other keys; at 3e38, float64 loses the scores of pairs."""
+    for huge in (1e11, 3e38):
+        x, upstream = inputs(device, 40, heads=2)
+        x[3][:, :, :5] = -huge
+        expected, got = both(x, upstream, [FORWARD, NONE], None, "identity")
+        assert huge > 1e11 or error_ratio(expected[0], got[0]) < 1e-5
+        assert all(found.isfinite().all() for found in got)
+
+
+def equation(q, k, v, s, visible, pairs, features, sigma_t):
     """Equation 11 with dropout on the numerator alone."""
     r = q @ k.mT * q.shape[-1] ** -0.5
+    r = torch.nn.functional.logsigmoid(r) if sigma_t == "logsigmoid" else r
     score = (r[..., None] + s[:, :, None]).masked_fill(~visible[..., None], float("-inf"))
     p = score.softmax(-2) * pairs[..., None] * features[:, :, None]
     return (p * v[:, :, None]).sum(-2)
 
 
-def test_dropout_is_the_factors_of_its_seed(device, monkeypatch):
+@pytest.mark.parametrize("sigma_t", ["identity", "logsigmoid"])
+def test_dropout_is_the_factors_of_its_seed(sigma_t, device, monkeypatch):
     masks = [PositionalMask("forward", include_self=True), NONE]
     x, upstream = inputs(device, 40, heads=2, width=25)
     x[3][1] *= 40.0  # this sentence is handed to the exact kernels
@@ -275,11 +294,11 @@ def test_dropout_is_the_factors_of_its_seed(device, monkeypatch):
     pairs, features = dropout_factors(seed, tuple(x[2].shape), 0.3)
     visible = torch.stack([m.allowed(40, device) for m in masks])
     expected = run_with_grads(
-        lambda *t: equation(*t, visible, pairs.double(), features.double()),
+        lambda *t: equation(*t, visible, pairs.double(), features.double(), sigma_t),
         [t.double() for t in x],
         upstream,
     )
-    got = run_with_grads(lambda *t: mtsa_fused(*t, masks, None, "identity", 0.3), x, upstream)
+    got = run_with_grads(lambda *t: mtsa_fused(*t, masks, None, sigma_t, 0.3), x, upstream)
     for name, want, found in zip(NAMES, expected, got, strict=True):
         for sentence in range(BATCH):
             assert_close(f"{name} of {sentence}", want[sentence], found[sentence], 5e-6)

@@ -16,6 +16,7 @@ from .tile import (
     pair_factors,
     pair_weights,
     real_keys,
+    slope,
     store_rows,
     tile_span,
 )
@@ -89,8 +90,8 @@ def query_kernel(
             if DROPOUT:
                 dp *= pair_factors(seed, lane, rows, start, BN, False, threshold, pair_scale)
             dp = dot(dden, tl.trans(e), dp, PRODUCTS)  # + gD E^T
-            if LOGSIGMOID:  # whose derivative is the sigmoid of -x
-                p *= 1.0 - p
+            if LOGSIGMOID:
+                p *= slope(x, p, scale)
             dq = dot(operand(p * dp, HALF), k, dq, PRODUCTS)  # through eq. 8
     dq_ptr += b * length * heads * DK + h * DK
     store_rows(dq_ptr, first, heads * DK, real_rows, dq * gain, BM, DK, SK)
@@ -172,7 +173,7 @@ def key_kernel(
                 du = dot(operand(p, HALF), dnum, du, PRODUCTS)
             dp = dot(e, tl.trans(dden), dp, PRODUCTS)
             if LOGSIGMOID:
-                p *= 1.0 - p
+                p *= slope(x, p, scale)
             dk = dot(operand(p * dp, HALF), q, dk, PRODUCTS)
     dk_ptr += b * length * heads * DK + h * DK
     store_rows(dk_ptr, first, heads * DK, exist, dk * gain, BN, DK, SK)

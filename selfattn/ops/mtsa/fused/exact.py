@@ -28,7 +28,7 @@ def token2token(x, LOGSIGMOID: tl.constexpr):
 
 
 @inline
-def slope(x):
+def exact_slope(x):
     """Derivative of the log-sigmoid, sigmoid(-x), without overflow for any x (units of log 2)."""
     small = tl.exp2(-tl.abs(x))
     return tl.where(x >= 0.0, small, 1.0) / (1.0 + small)
@@ -41,6 +41,12 @@ def pair_scores(q, k, rows, keys, real, left, right, scale, LOGSIGMOID: tl.const
     offset = keys[None, :] - rows[:, None]
     seen = (offset >= left) & (offset <= right) & real[None, :]
     return tl.where(seen, token2token(x, LOGSIGMOID), float("-inf")), x
+
+
+@inline
+def seen_weights(z, r):
+    """2^z where r is a score; a hidden key's s may be infinitely far from the others."""
+    return tl.where((r == float("-inf"))[:, :, None], 0.0, tl.exp2(z))
 
 
 @kernel
@@ -74,7 +80,7 @@ def exact_forward_kernel(
         q = load_rows(q_ptr, first, q_t, real_rows, BM, DK, SK, True).to(tl.float32)
 
         m = tl.full([BM], -1e30, tl.float32)
-        y = tl.full([BM, SV], -1e30, tl.float32)
+        y = tl.full([BM, SV], float("-inf"), tl.float32)
         for start in range(lo, hi, BN):
             keys = start + tl.arange(0, BN)
             real = real_keys(keys, padding_ptr, batch, length, HAS_PADDING)
@@ -82,10 +88,10 @@ def exact_forward_kernel(
             s = load_rows(s_ptr, start, s_t, real, BN, DV, SV, True).to(tl.float32)
             r, x = pair_scores(q, k, rows, keys, real, left, right, scale, LOGSIGMOID)
             m = tl.maximum(m, tl.max(tl.where(r == r, r, float("inf")), 1))  # as in forward.py
-            y = tl.maximum(y, tl.max(r[:, :, None] + (s * LOG2E)[None, :, :], 1))
+            y = tl.maximum(y, tl.max((r / LOG2E)[:, :, None] + s[None, :, :], 1))
         live = (m > -1e29) & real_rows
         # y becomes a score that a key at the maximum has beside the row maximum, in natural units.
-        y = tl.where(live[:, None], (y - m[:, None]) / LOG2E, 0.0)
+        y = tl.where(live[:, None], y - (m / LOG2E)[:, None], 0.0)
 
         num = tl.zeros([BM, SV], tl.float32)
         den = tl.zeros([BM, SV], tl.float32)
@@ -99,7 +105,7 @@ def exact_forward_kernel(
                 v *= key_factor(seed, lane, keys, SV, threshold, 1.0)
             r, x = pair_scores(q, k, rows, keys, real, left, right, scale, LOGSIGMOID)
             z = (r - m[:, None])[:, :, None] + (s[None, :, :] - y[:, None, :]) * LOG2E
-            w = tl.exp2(z)  # eq. 11, before the division
+            w = seen_weights(z, r)  # eq. 11, before the division
             den += tl.sum(w, 1)
             if DROPOUT:
                 pair = pair_factor(seed, lane, rows[:, None], keys[None, :], threshold, pair_scale)
@@ -123,7 +129,7 @@ def exact_pair(
     """Gradients at each pair: of R [query, key], and of v and s [query, key, feature]."""
     r, x = pair_scores(q, k, rows, keys, real, left, right, scale, LOGSIGMOID)
     z = (r - m[:, None])[:, :, None] + (s[None, :, :] - log_den[:, None, :]) * LOG2E
-    weighted = tl.exp2(z) * grad[:, None, :]  # p G
+    weighted = seen_weights(z, r) * grad[:, None, :]  # p G
     kept = weighted
     if DROPOUT:
         pair = pair_factor(seed, lane, rows[:, None], keys[None, :], threshold, pair_scale)
@@ -131,7 +137,7 @@ def exact_pair(
     ds = kept * v[None, :, :] - weighted * out[:, None, :]
     dr = tl.sum(ds, 2)
     if LOGSIGMOID:
-        dr *= slope(x)
+        dr *= exact_slope(x)
     return dr, kept, ds
 
 

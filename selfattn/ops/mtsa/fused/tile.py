@@ -20,6 +20,12 @@ def pair_weights(x, m, scale, LOGSIGMOID: tl.constexpr):
 
 
 @inline
+def slope(x, p, scale):
+    """Derivative of the log-sigmoid, 1 - p for its p, without cancellation where p is near 1."""
+    return p * tl.minimum(tl.exp2(-x * scale), 1e38)  # p exp(-R); 0 where p is
+
+
+@inline
 def own_tile(length, SIZE: tl.constexpr):
     """What this program computes: its (sentence, head) lane, and the first row of its tile."""
     tiles = tl.cdiv(length, SIZE)
