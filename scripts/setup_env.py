@@ -147,9 +147,12 @@ def explain(log: str, step: Step) -> str:
 
 
 def clean_environment() -> "dict[str, str]":
-    """The caller's environment without what would send the packages elsewhere."""
+    """The caller's environment without what would send the packages elsewhere; a quick compiler."""
     kept = {name: value for name, value in os.environ.items() if name not in UNWANTED}
     kept.setdefault("PIP_RETRIES", "2")  # without a network, fail within seconds
+    # Without debug symbols, fairseq-fixed is compiled in two thirds of the time.
+    kept["CFLAGS"] = f"-g0 {kept.get('CFLAGS', '')}".strip()
+    kept.setdefault("DIST_EXTRA_CONFIG", str(ROOT / "requirements" / "build.cfg"))
     return dict(kept, PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_NO_INPUT="1", PYTHONUNBUFFERED="1")
 
 
