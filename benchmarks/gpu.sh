@@ -13,7 +13,8 @@
 #   wheels     not a stage: collect in FOLDER what a machine without network needs beside torch (WHEELS=FOLDER
 #              installs it there first)
 # DEVICE=cpu makes a dry run at tiny sizes. PYTHON=... is another Python, LIMIT=... other seconds, COMMIT=... what
-# the rows say where git does not know. Where $OUT is emptied before each command, a stage goes on from runs/gpu.
+# the rows say: of a copy on another machine, git may know nothing, or an older commit. Where $OUT is emptied
+# before each command, a stage goes on from runs/gpu.
 set -euo pipefail
 usage="usage: gpu.sh tests|sizes|kernels|timings|tiles|grid|processes|wheels [FOLDER]"
 stage=${1:?$usage}

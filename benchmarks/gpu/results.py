@@ -34,7 +34,7 @@ class Results:
     def _facts(self) -> dict[str, str]:
         """Asked for with the first row: tiles are also written where there is no GPU."""
         found = facts(self.device) | {"command": f"benchmarks/gpu.sh {self._path.stem}"}
-        return found | {"commit": found["commit"] or os.environ.get("COMMIT", "")}
+        return found | {"commit": os.environ.get("COMMIT") or found["commit"]}
 
     def find(self, **values: Any) -> list[Row]:
         """The rows with these values."""

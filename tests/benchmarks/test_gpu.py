@@ -240,8 +240,10 @@ def test_wheels_travel_beside_what_was_not_moved_away(repo_root, tmp_path):
     assert done.stdout == "0 MiB of tracked files and 0 MiB of wheels\n"
 
 
-def test_rows_have_the_commit_that_git_does_not_know(tmp_path, monkeypatch):
-    monkeypatch.setattr(stage_results, "facts", lambda device: {"commit": ""})
+@pytest.mark.parametrize("known", ["", "ad55ba3962+"])
+def test_rows_have_the_commit_that_git_does_not_know(known, tmp_path, monkeypatch):
+    """Nothing, or an older one."""
+    monkeypatch.setattr(stage_results, "facts", lambda device: {"commit": known})
     monkeypatch.setenv("COMMIT", "8949e4d7b2")
     results = Results(tmp_path, "sizes", "cpu")
     results.add({"check": "one"})
