@@ -118,7 +118,7 @@ class Triton(MTSACall):
         return configs.small(tiles) if small else tiles
 
     def _launch(self, inputs: Sequence[Any], done: Forward) -> "_Launch":
-        """The arguments of a call; q stands for what is not there."""
+        """The arguments of a call; None is what is not there."""
         q, k, v, s = (rows(t) for t in inputs[:4])
         padding, seed = inputs[5:]
         batch, heads, length, width = v.shape
@@ -130,13 +130,13 @@ class Triton(MTSACall):
             **_view("k", k),
             **_view("v", v),
             **_view("s", s),
-            "padding_ptr": q if padding is None else padding.contiguous().view(torch.uint8),
-            "seed_ptr": q if seed is None else seed,
+            "padding_ptr": None if padding is None else padding.contiguous().view(torch.uint8),
+            "seed_ptr": seed,
             "left_ptr": left,
             "right_ptr": right,
             "out_ptr": done.out,
             "flag_ptr": done.flags,
-            "bounds_ptr": done.bounds,
+            "bounds_ptr": None if padding is None else done.bounds,
             "den_ptr": done.den,
             "row_max_ptr": done.row_max,
             "shift_ptr": done.shift,
