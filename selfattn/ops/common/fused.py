@@ -1,11 +1,10 @@
-"""What all Triton kernels share on the host: refusals, offsets, and the seed of dropout.
+"""What all Triton kernels share on the host: refusals, launches, and the seed of dropout.
 
 Nothing here imports Triton; ``triton_tools`` holds what the kernels themselves share.
 """
 
 import importlib.util
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -19,6 +18,10 @@ KEYS_AT_A_TIME = 1024  # where a program looks for padding
 # Triton 3.2 ends the process, and 3.3 cannot compile MTSA's dropout. Compared once: it would cost
 # 9 us a call.
 _TOO_OLD = torch.__version__ < "2.8"
+# Arguments for whose values no kernel is compiled anew: of lengths, masks and dropout.
+VARYING = ("heads", "length", "left", "right", "groups", "group", "column", "threshold")
+# What Triton compiled: by names, constants, dtypes and device, then by kernel and options.
+_COMPILED: dict[tuple[Any, ...], dict[tuple[Any, ...], Any]] = {}
 
 
 def refusal(device: torch.device | str, dtype: torch.dtype) -> str | None:
@@ -46,13 +49,48 @@ def refusal(device: torch.device | str, dtype: torch.dtype) -> str | None:
     return None
 
 
-def launch(kernel: Any, programs: int, arguments: Mapping[str, Any], **options: Any) -> None:
-    """Run so many programs of a kernel; among the arguments may be others than its own.
+class Arguments:
+    """The arguments that kernels of a call share, by the names that the kernels give them.
 
-    Products and sums are fused as when compiled ahead; Triton 3.9 warns that 3.10 would not.
+    At each launch Triton looks at each argument, to find what it compiled for such ones; that can
+    take longer than the kernel. Here they are looked at once, and a compiled kernel is launched
+    with their addresses, if pointers and strides are multiples of 16, as nearly all are.
+
+    Attributes:
+        given: tensors, numbers and None; names in capitals are constants of the compiled kernels,
+            of which there may be others than a kernel's own.
     """
-    named = {name: arguments[name] for name in kernel.arg_names}
-    kernel[(programs,)](**named, enable_fp_fusion=True, **options)
+
+    def __init__(self, **given: Any) -> None:
+        self.given = given
+        self._direct = dict(given)  # tensors by their addresses
+        key: list[Any] = [*given]
+        usual = True
+        for name, value in given.items():
+            if isinstance(value, Tensor):
+                self._direct[name] = address = value.data_ptr()
+                key += value.dtype, value.device
+                usual &= address % 16 == 0
+            elif value is None or name.isupper():
+                key.append(value)
+            elif isinstance(value, int):
+                usual &= value < 1 << 31 and (name in VARYING or value % 16 == 0)
+        self._compiled = _COMPILED.setdefault(tuple(key), {}) if usual else {}
+
+    def launch(self, kernel: Any, programs: int, **options: Any) -> None:
+        """Run so many programs; options are those of Triton, or other constants of the kernel.
+
+        Products and sums are fused as when compiled ahead; Triton 3.9 warns that 3.10 would not.
+        """
+        place = id(kernel), *options.values()
+        compiled = self._compiled.get(place)
+        if compiled is None:
+            named = {name: self.given[name] for name in kernel.arg_names if name in self.given}
+            compiled = kernel[programs,](**named, enable_fp_fusion=True, **options)
+            self._compiled[place] = compiled  # the interpreter gives None
+        else:
+            values = self._direct | options
+            compiled[programs, 1, 1](*[values[name] for name in kernel.arg_names])
 
 
 def draw_seed(device: torch.device) -> Tensor:

@@ -10,6 +10,8 @@ therefore written out here and not left to an option of ``tl.dot`` that the inte
 
 import types
 
+from .fused import VARYING
+
 try:
     import triton
     import triton.language as tl
@@ -26,12 +28,9 @@ LOG2E = tl.constexpr(1.4426950408889634)
 inline = (lambda function: function) if _INTERPRETED else jit
 
 
-_VARYING = ["heads", "length", "left", "right", "groups", "group", "column", "threshold"]
-
-
 def kernel(function):
     """Decorator of kernels: they are not compiled anew for each length, mask or dropout."""
-    return function if triton is None else jit(function, do_not_specialize=_VARYING)
+    return function if triton is None else jit(function, do_not_specialize=VARYING)
 
 
 @inline

@@ -72,23 +72,26 @@ def test_small_tiles_fit_the_shared_memory_of_small_gpus(run_cli, tmp_path):
     assert len(sizes) == 2 and all(0 < size <= 99 * 1024 for size in sizes), done.stdout
 
 
-# A driver that only names its GPU, and launches that end after compiling.
+# A driver that only names its GPU, and launches that are only written down.
 DRIVER = """
 import torch, triton, warnings
 warnings.filterwarnings("error", message=".*FP_FUSION")
 from triton.backends.compiler import GPUTarget
-from triton.runtime.jit import JITFunction
+from triton.compiler.compiler import CompiledKernel
 class Driver:
     get_current_device = staticmethod(lambda: 0)
     get_current_stream = staticmethod(lambda device: 0)
     get_current_target = staticmethod(lambda: GPUTarget("cuda", 90, 32))
 triton.runtime.driver.set_active(Driver())
-run = JITFunction.run
-def compile_only(self, *args, grid, warmup, **kwargs):
-    kernel = run(self, *args, grid=grid, warmup=True, **kwargs)
-    print(self.fn.__name__, kernel.asm["ttir"].count("tt.dot"))
-    return kernel
-JITFunction.run = compile_only
+launches = []
+def write_down(kernel):
+    def run(x, y, z, stream, function, metadata, launch_metadata, enter, leave, *values):
+        launches.append((kernel, (x, y, z), values))
+    return run
+CompiledKernel._init_handles = lambda self: None
+CompiledKernel.launch_metadata = lambda self, *given: None
+CompiledKernel.function = CompiledKernel.packed_metadata = None
+CompiledKernel.run = property(write_down)
 from selfattn.masks import PositionalMask
 """
 LAUNCH = f"""{DRIVER}
@@ -99,6 +102,8 @@ masks = PositionalMask("forward"), PositionalMask("backward", window=5)
 call = launch.Triton(masks, "logsigmoid", 0.3, True)
 inputs = (*x, None, padding, seed)
 call.backward(x[2], inputs, call.forward(inputs))
+for kernel, _, _ in launches:
+    print(kernel.name, kernel.asm["ttir"].count("tt.dot"))
 """
 
 
@@ -115,6 +120,57 @@ def test_every_launch_compiles_with_its_own_arguments(run_cli, tmp_path):
     assert list(products) == [f"{name}_kernel" for name in forward + backward]
     for name, count in products.items():
         assert (count != "0") == (name.split("_")[0] in ("forward", "query", "key")), name
+
+
+AGAIN = f"""{DRIVER}
+from selfattn.ops.common import fused
+from selfattn.ops.mtsa.fused import launch, prepare
+def launched(v, s, warps=4):
+    "Kernels, grids, numbers, where the inputs are; and whether pointers are given as addresses."
+    inputs = (v, v, v, s, None, None, torch.tensor([1]))
+    call = launch.Triton((PositionalMask("forward"),) * v.shape[1], "identity", 0.1, True)
+    arguments = call._arguments(inputs, call.room(inputs))
+    launches.clear()
+    for kernel in (prepare.shift_kernel, prepare.weights_kernel):
+        arguments.launch(kernel, 7, num_warps=warps)
+    found, direct = [], set()
+    for kernel, grid, values in launches:
+        named = dict(zip(kernel.src.fn.arg_names, values, strict=True))
+        for name in ("v_ptr", "s_ptr", "seed_ptr", "shift_ptr", "e_ptr", "u_ptr"):
+            pointer = named.pop(name, 0)
+            direct.add(isinstance(pointer, int))
+            if name in ("v_ptr", "s_ptr"):
+                named[name] = pointer if isinstance(pointer, int) else pointer.data_ptr()
+        found.append((kernel.hash, grid, named))
+    return found, direct
+x = torch.zeros(2, 2, 16, 24, dtype=torch.bfloat16)
+plain = x[..., :16].contiguous()
+kinds = {{
+    "plain": (plain, plain),
+    "longer": (x.new_zeros(3, 2, 40, 16),) * 2,
+    "warps": (plain, plain, 8),
+    "scores": (plain, plain.float()),
+    "strides": (x[..., :16],) * 2,
+    "address": (x.flatten()[1:][: plain.numel()].view_as(plain),) * 2,
+}}
+for name in (*kinds, *kinds):
+    found, direct = launched(*kinds[name])
+    known = dict(fused._COMPILED)
+    fused._COMPILED.clear()
+    expected, _ = launched(*kinds[name])
+    fused._COMPILED.update(known)
+    print(name, found == expected, direct)
+"""
+
+
+@pytest.mark.slow
+def test_a_compiled_kernel_is_launched_as_triton_would(run_cli, tmp_path):
+    """Without Triton's look at the arguments, of which only usual ones do without it."""
+    done = run_cli(["-c", AGAIN], TRITON_CACHE_DIR=str(tmp_path), fresh=False).ok()
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert [row[1] for row in rows] == ["True"] * 12, done.stdout
+    direct = [row[0] for row in rows if row[2] == "{True}"]
+    assert direct == ["longer", "plain", "longer", "warps", "scores"], done.stdout
 
 
 DISA = f"""{DRIVER}

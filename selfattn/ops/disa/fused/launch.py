@@ -81,7 +81,7 @@ class Triton(DiSACall):
         with torch.cuda.device_of(x):
             for mask, bounds in zip(hidden, done.bounds, strict=False):
                 spans = {**arguments, "padding_ptr": _bytes(mask), "bounds_ptr": bounds}
-                common.launch(bounds_kernel, len(x), spans)
+                common.Arguments(**spans).launch(bounds_kernel, len(x))
             tensors = {"out": done.out, "mean": done.mean, "den": done.den, "change": done.change}
             arguments |= {"bounds_ptr": done.bounds[:1], "HALF": x.dtype != torch.float32}
             self._launch(forward_kernel, inputs, tensors, arguments)
@@ -150,7 +150,7 @@ class Triton(DiSACall):
                 own[f"{name}_ptr"] = t[..., features]
                 own[f"{name}_b"], own[f"{name}_t"] = t.stride()[:2]
             programs = batch * -(-length // tile.tokens) * -(-width // tile.features)
-            common.launch(kernel, programs, arguments | own, num_warps=tile.warps)
+            common.Arguments(**arguments, **own).launch(kernel, programs, num_warps=tile.warps)
 
 
 def dropout_factors(

@@ -71,18 +71,17 @@ class Triton(MTSACall):
         done = self.room(inputs)
         # Where nothing is saved, the weights of keys live as long as this call.
         weights = {} if self.save else _weights(inputs[2], inputs[2].shape[:2].numel())
-        launch = self._launch(inputs, done._replace(**weights))
+        call = self._arguments(inputs, done._replace(**weights))
         tiles = self._tiles(inputs)
         with torch.cuda.device_of(inputs[0]):
             if inputs[5] is not None:
-                common.launch(triton_tools.bounds_kernel, len(done.bounds), launch.arguments)
-            launch.arguments["shift_ptr"].fill_(-1e30)  # less than any score
+                call.launch(triton_tools.bounds_kernel, len(done.bounds))
+            call.given["shift_ptr"].fill_(-1e30)  # less than any score
             done.flags.zero_()
-            programs = launch.programs(configs.PREPARE_ROWS)
             for kernel in (prepare.shift_kernel, prepare.weights_kernel):
-                common.launch(kernel, programs, launch.arguments)
-            launch.run(forward.forward_kernel, tiles.forward, tiles.forward.queries)
-            launch.run(exact.exact_forward_kernel, tiles.exact, configs.FLAG_ROWS)
+                call.launch(kernel, call.programs(configs.PREPARE_ROWS))
+            call.run(forward.forward_kernel, tiles.forward, tiles.forward.queries)
+            call.run(exact.exact_forward_kernel, tiles.exact, configs.FLAG_ROWS)
         return done
 
     def backward(self, grad: Tensor, inputs: Sequence[Any], outputs: Sequence[Any]) -> Outputs:
@@ -93,16 +92,15 @@ class Triton(MTSACall):
         grad = rows(grad)
         found = dq, dk, dv, ds = self.gradients(inputs)
         dnum = torch.empty_like(done.e)
-        launch = self._launch(inputs, done)
-        launch.arguments |= {"dq_ptr": dq, "dk_ptr": dk, "dv_ptr": dv, "ds_ptr": ds}
-        launch.arguments |= {"dnum_ptr": dnum, "dden_ptr": torch.empty_like(dnum)}
-        launch.arguments |= _view("g", grad)
+        own = {"dq_ptr": dq, "dk_ptr": dk, "dv_ptr": dv, "ds_ptr": ds}
+        own |= {"dnum_ptr": dnum, "dden_ptr": torch.empty_like(dnum), **_view("g", grad)}
+        call = self._arguments(inputs, done, own)
         tiles = self._tiles(inputs)
         with torch.cuda.device_of(inputs[0]):
-            launch.run(backward.query_kernel, tiles.query, tiles.query.queries)
-            launch.run(backward.key_kernel, tiles.key, tiles.key.keys)
-            launch.run(exact.exact_query_kernel, tiles.exact, configs.FLAG_ROWS)
-            launch.run(exact.exact_key_kernel, tiles.exact, configs.FLAG_ROWS)
+            call.run(backward.query_kernel, tiles.query, tiles.query.queries)
+            call.run(backward.key_kernel, tiles.key, tiles.key.keys)
+            call.run(exact.exact_query_kernel, tiles.exact, configs.FLAG_ROWS)
+            call.run(exact.exact_key_kernel, tiles.exact, configs.FLAG_ROWS)
         return found
 
     def factors(self, inputs: Sequence[Any]) -> Outputs:
@@ -117,75 +115,72 @@ class Triton(MTSACall):
         small = there and torch.cuda.get_device_capability(q.device) in configs.SMALL
         return configs.small(tiles) if small else tiles
 
-    def _launch(self, inputs: Sequence[Any], done: Forward) -> "_Launch":
-        """The arguments of a call; None is what is not there."""
+    def _arguments(
+        self, inputs: Sequence[Any], done: Forward, own: dict[str, Any] | None = None
+    ) -> "_Arguments":
+        """The arguments of a call, and its ``own``; None is what is not there."""
         q, k, v, s = (rows(t) for t in inputs[:4])
         padding, seed = inputs[5:]
-        batch, heads, length, width = v.shape
+        heads, length, width = v.shape[1:]
         left, right = (_offsets(tuple(t), q.device) for t in operators.offsets(self.masks))
         key_width = q.shape[-1]
         scores, products = configs.precision(q.dtype)
-        arguments = {
+        return _Arguments(
             **_view("q", q),
             **_view("k", k),
             **_view("v", v),
             **_view("s", s),
-            "padding_ptr": None if padding is None else padding.contiguous().view(torch.uint8),
-            "seed_ptr": seed,
-            "left_ptr": left,
-            "right_ptr": right,
-            "out_ptr": done.out,
-            "flag_ptr": done.flags,
-            "bounds_ptr": None if padding is None else done.bounds,
-            "den_ptr": done.den,
-            "row_max_ptr": done.row_max,
-            "shift_ptr": done.shift,
-            "e_ptr": done.e,
-            "u_ptr": done.u,
-            "heads": heads,
-            "length": length,
-            "scale": key_width**-0.5 * LOG2E,
-            "gain": key_width**-0.5,  # of eq. 8
-            "threshold": common.threshold(self.dropout_p),
+            padding_ptr=None if padding is None else padding.contiguous().view(torch.uint8),
+            seed_ptr=seed,
+            left_ptr=left,
+            right_ptr=right,
+            out_ptr=done.out,
+            flag_ptr=done.flags,
+            bounds_ptr=None if padding is None else done.bounds,
+            den_ptr=done.den,
+            row_max_ptr=done.row_max,
+            shift_ptr=done.shift,
+            e_ptr=done.e,
+            u_ptr=done.u,
+            heads=heads,
+            length=length,
+            scale=key_width**-0.5 * LOG2E,
+            gain=key_width**-0.5,  # of eq. 8
+            threshold=common.threshold(self.dropout_p),
             # The scale of both factors: v is only set to 0 where it is dropped.
-            "pair_scale": 1.0 / (1.0 - self.dropout_p),
-            "DK": key_width,
-            "DV": width,
-            "SK": configs.padded(key_width),
-            "SV": configs.padded(width),
-            "HALF": products == "half",
-            "SCORES": scores,
-            "PRODUCTS": products,
-            "HAS_PADDING": padding is not None,
-            "LOGSIGMOID": self.sigma_t == "logsigmoid",
-            "DROPOUT": self.dropout_p > 0,
-            "SAVE": self.save,
-            "SIZE": common.KEYS_AT_A_TIME,
-            "ROWS": configs.PREPARE_ROWS,
-            "BF": configs.FLAG_ROWS,
-        }
-        return _Launch(batch * heads, length, arguments)
+            pair_scale=1.0 / (1.0 - self.dropout_p),
+            DK=key_width,
+            DV=width,
+            SK=configs.padded(key_width),
+            SV=configs.padded(width),
+            HALF=products == "half",
+            SCORES=scores,
+            PRODUCTS=products,
+            HAS_PADDING=padding is not None,
+            LOGSIGMOID=self.sigma_t == "logsigmoid",
+            DROPOUT=self.dropout_p > 0,
+            SAVE=self.save,
+            SIZE=common.KEYS_AT_A_TIME,
+            ROWS=configs.PREPARE_ROWS,
+            BF=configs.FLAG_ROWS,
+            **(own or {}),
+        )
 
 
-@dataclass
-class _Launch:
-    """The arguments that the kernels of a call share, by the names that the kernels give them."""
-
-    lanes: int
-    length: int
-    arguments: dict[str, Any]
+class _Arguments(common.Arguments):
+    """The same, for kernels with tiles."""
 
     def programs(self, size: int) -> int:
-        """One for each tile of that many rows."""
-        return self.lanes * -(-self.length // size)
+        """One for each ``size`` rows of each lane."""
+        return len(self.given["shift_ptr"]) * -(-self.given["length"] // size)
 
     def run(self, kernel: Any, tile: configs.Tile, size: int) -> None:
         """Run a kernel with a program for each ``size`` queries or keys."""
-        sizes = {"BM": tile.queries, "BN": tile.keys}
-        common.launch(
+        self.launch(
             kernel,
             self.programs(size),
-            self.arguments | sizes,
+            BM=tile.queries,
+            BN=tile.keys,
             num_warps=tile.warps,
             num_stages=tile.stages,
         )
