@@ -39,7 +39,10 @@ if [ "$device" = cuda ]; then
     bench fairseq-training bench_training.py --level fairseq --dtype bfloat16 --batch 1024 \
         --max-tokens 25000 "$@"
 else
-    bench layer-training bench_attention.py --lengths 16 64 128 256 512 1024 2048 --max-tokens 8192 --seconds 4 "$@"
+    for mode in training inference; do
+        bench layer-$mode bench_attention.py --mode $mode --lengths 16 64 128 256 512 1024 2048 \
+            --max-tokens 8192 --seconds 4 "$@"
+    done
     own='multihead:layer multihead:masks mtsa:srl mtsa:paper mtsa:nmt'
     # shellcheck disable=SC2086
     bench layer-own bench_attention.py --reference multihead:layer --lengths 64 128 256 512 1024 2048 \
@@ -48,7 +51,6 @@ else
     # shellcheck disable=SC2086
     bench encoder-own bench_training.py --reference multihead:layer --lengths 30 64 --max-tokens 2048 \
         --seconds 8 --methods $own "$@"
-    bench layer-inference bench_attention.py --mode inference "$@"
     bench operator-training bench_attention.py --level operator --lengths 64 128 256 1024 \
         --max-tokens 4096 --seconds 4 "$@"
     for threads in 1 2; do # elapsed time: leave the machine alone

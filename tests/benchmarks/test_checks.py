@@ -1,5 +1,7 @@
 """Each method that is timed computes what it should, and a wrong one is found out."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -15,9 +17,10 @@ SMALL = Setup(embed_dim=16, heads=4, ffn_dim=24)
 EVERY = [pytest.param(m, id=f"{m.level}-{m.name}") for m in all_methods() if not m.gpu_only]
 
 
+@pytest.mark.parametrize("mode", ["training", "inference"])
 @pytest.mark.parametrize("method", EVERY)
-def test_every_method_passes_its_check(method):
-    method.check(SMALL, 9)
+def test_every_method_passes_its_check(method, mode):
+    method.check(replace(SMALL, mode=mode), 9)
 
 
 @pytest.mark.parametrize("method", EVERY)
@@ -54,6 +57,13 @@ class InfiniteGradient(nn.Module):
         return x + torch.sqrt(x - x)
 
 
+class Spare(nn.Linear):
+    """A bias that takes no part."""
+
+    def forward(self, x, padding_mask=None):
+        return x @ self.weight
+
+
 def other_weights(module, setup):
     torch.manual_seed(7)
     return MultiHeadAround(setup.embed_dim, setup.heads, Explicit())
@@ -64,6 +74,7 @@ def other_weights(module, setup):
     [
         (lambda s: Leaky(), None, "beside another sentence"),
         (lambda s: InfiniteGradient(), None, "gradient of input 0 is not finite"),
+        (lambda s: Spare(16, 16), None, "gradient of bias is missing"),
         (lambda s: TorchMultiHead(16, 4), other_weights, "output, padding none, against the ref"),
     ],
 )
