@@ -31,7 +31,8 @@ def check_module(
     1. Outputs and gradients of its inputs against its reference form in float64, with and without
        padding, up to ``REFERENCE_LENGTH`` tokens.
     2. A sentence's output does not depend on its batch mates and on what lies in the padding.
-    3. Outputs and gradients are finite, those of the parameters included. In training each has one.
+    3. Outputs and gradients are finite, those of the parameters included; in training, no
+       parameter is without a gradient.
 
     Without ``against_reference`` the first, the slow one, is left out.
 
@@ -113,9 +114,11 @@ def _finite(method: Method, module: nn.Module, setup: Setup, length: int) -> Non
     y = module(*leaves, None)
     y.backward(torch.ones_like(y))
     found = [("output", y), *((f"gradient of input {i}", x.grad) for i, x in enumerate(leaves))]
-    for name, p in module.named_parameters():
-        if p.grad is not None or setup.mode == "training":  # ReSA's samplers wait to be trained
-            found.append((f"gradient of {name}", p.grad))
+    found += [
+        (f"gradient of {name}", p.grad)
+        for name, p in module.named_parameters()
+        if p.grad is not None or setup.mode == "training"  # ReSA's samplers wait to be trained
+    ]
     for name, tensor in found:
         if tensor is None:
             raise CheckFailed(f"{name} is missing")

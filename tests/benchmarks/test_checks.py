@@ -27,7 +27,7 @@ def test_every_method_passes_its_check(method, mode):
 def test_a_step_runs_in_both_modes_and_leaves_no_gradient(method):
     for mode in ("training", "inference"):
         torch.manual_seed(0)
-        case = method.case(Setup(embed_dim=16, heads=4, ffn_dim=24, mode=mode), 2, 5)
+        case = method.case(replace(SMALL, mode=mode), 2, 5)
         case.step()
         assert case.parameters == sum(p.numel() for p in method.build(SMALL).parameters())
 
