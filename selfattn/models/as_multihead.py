@@ -14,6 +14,10 @@ def _same(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors are one, or aliases of one, which backward hooks make of an argument."""
     if one is other:
         return True
+    # A view from another function, or with a hook, may have a gradient of its own.
+    hooks = [(t._backward_hooks, t._post_accumulate_grad_hooks) for t in (one, other)]
+    if one.grad_fn is not other.grad_fn or any(map(any, hooks)):
+        return False
     try:
         place = one.data_ptr()
         kinds = [(t.shape, t.stride(), t.dtype, t.requires_grad) for t in (one, other)]

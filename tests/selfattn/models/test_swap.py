@@ -170,10 +170,28 @@ def test_aliases_of_the_query_are_the_query(way):
     assert seen == [1] * (way == "hook")
 
 
-def test_what_is_detached_is_no_alias():
-    """Its gradient would be another function's."""
+class Reversed(torch.autograd.Function):
+    """The same numbers with another gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return -grad
+
+
+def test_what_has_a_gradient_of_its_own_is_no_alias():
     layer, x = EncoderLayer(WIDTH, HEADS, dropout=0.0).self_attn, tokens().requires_grad_()
-    for query, other in ((x, x.detach()), (x.detach(), x)):
+    same, hooked, accumulating = (x.detach().requires_grad_() for _ in range(3))
+    layer(same, x, x)  # as in a checkpoint's second pass
+    hooked.register_hook(torch.neg)
+    accumulating.register_post_accumulate_grad_hook(print)
+    pairs = [(x, x.detach()), (x.detach(), x), (x, hooked), (hooked, x), (x, accumulating)]
+    h = x * 1
+    pairs += [(h, Reversed.apply(h)), (Reversed.apply(h), h), (h, h.view_as(h))]
+    for query, other in pairs:
         with pytest.raises(UserError, match="key and value must be the query"):
             layer(query, other, other)
 
