@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from selfattn.errors import UserError
-from selfattn_tasks.checkpoints import Distinct, is_weight, model_flags, read
+from selfattn_tasks.checkpoints import Distinct, criterion, is_weight, model_flags, read
 
 _PATTERNS = {
     "epoch": re.compile(r"checkpoint(\d+)\.pt"),
@@ -61,8 +61,8 @@ def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
         keep their dtype; integer tensors are the last checkpoint's; shared tensors stay shared.
 
     Raises:
-        UserError: if there is no file, one cannot be read, their weights, model flags or
-            vocabularies differ, or two hold the same weights.
+        UserError: if there is no file, one cannot be read, their weights, model flags, vocabularies
+            or ``bio_crf`` and another criterion differ, or two hold the same weights.
     """
     if not paths:
         raise UserError("there is no checkpoint to average: at least 1 is needed")
@@ -127,6 +127,9 @@ def _differences(state: dict[str, Any], other: dict[str, Any]) -> Iterator[str]:
         if (flags.get(name) or 0) != (other_flags.get(name) or 0):
             flag = "--" + name.replace("_", "-")
             yield f"{flag} was {other_flags.get(name)} against {flags.get(name)}"
+    criterions = {criterion(other), criterion(state)}
+    if len(criterions) == 2 and "bio_crf" in criterions:  # of whole sequences: it needs Viterbi
+        yield f"--criterion was {criterion(other)} against {criterion(state)}"
     words, other_words = _vocabularies(state), _vocabularies(other)
     for name in sorted(set(words) & set(other_words)):
         if words[name] != other_words[name]:

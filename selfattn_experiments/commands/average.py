@@ -49,8 +49,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="of a tagger: keep the vectors of N words that training lacks, the first in their "
         "file")  # fmt: skip
     add("--calibrate", type=Path, metavar="GOLD",
-        help="of a tagger: store the temperature with which confidences of spans fit this file "
-        "best")  # fmt: skip
+        help="of a tagger: store the temperature, from 0.5 to 3, with which confidences of spans "
+        "fit this file best")  # fmt: skip
     add("--output", required=True, type=Path, metavar="FILE")
 
 
@@ -118,7 +118,7 @@ def _gold(path: Path) -> list[Sentence]:
 def _calibrated(state: dict[str, Any], output: Path, gold: Sequence[Sentence]) -> float:
     """The temperature of what will be written, with rounded weights."""
     from selfattn_tasks.srl.tagger.predictor import Predictor
-    from selfattn_tasks.srl.tagger.reliability import fit_temperature
+    from selfattn_tasks.srl.tagger.reliability import TEMPERATURES, fit_temperature
 
     draft = output.with_name(f".{output.name}.draft")  # beside it: so may a frozen encoder be
     try:
@@ -128,4 +128,11 @@ def _calibrated(state: dict[str, Any], output: Path, gold: Sequence[Sentence]) -
         draft.unlink(missing_ok=True)
     total = sum(len(sentence.propositions) for sentence in gold)
     with Progress(None, "calibrating", total, "propositions", stream=sys.stderr) as bar:
-        return fit_temperature(predictor, gold, progress=bar.to)
+        fitted = fit_temperature(predictor, gold, progress=bar.to)
+    if fitted in (TEMPERATURES[0], TEMPERATURES[-1]):
+        print(
+            f"warning: the temperature {fitted} is the last of those tried, {TEMPERATURES[0]} to "
+            f"{TEMPERATURES[-1]}; one beyond may fit better",
+            file=sys.stderr,
+        )
+    return fitted

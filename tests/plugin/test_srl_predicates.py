@@ -229,6 +229,12 @@ def test_a_temperature_is_fitted_and_stored(trained, corpus, run_cli, tmp_path):
         done = run_cli([*command[:2], small, "--output", output, "--calibrate", file])
         assert message in sentence(done, "average_checkpoints.py")
     state = checkpoints.read(small)
+    for part in ("weight", "bias"):  # as sure as at ten times the temperature
+        state["model"][f"tagger.classifier.{part}"].mul_(0.1)
+    saved.write(state, again)
+    flat = tmp_path / "flat.pt"
+    done = run_cli([*command[:1], "--inputs", again, "--output", flat, "--calibrate", gold]).ok()
+    assert "warning: the temperature 0.5 is the last of those tried, 0.5 to 3.0" in done.stderr
     next(iter(state["model"].values())).mul_(1.5)
     saved.write(state, again)
     for inputs in ([small, again], [again, small]):  # it was that of another distribution

@@ -25,6 +25,10 @@ def run_folder(tmp_path):
         torch.save(state, tmp_path / f"checkpoint{epoch}.pt")
     state["model"] = {"weight": torch.full((2, 2), 1e5)}
     torch.save(state, tmp_path / "large.pt")
+    for name, weight in (("bio_crf", 1.0), ("bio_tagging", 2.0)):
+        state["cfg"]["criterion"] = argparse.Namespace(_name=name)
+        state["model"] = {"weight": torch.full((2, 2), weight)}
+        torch.save(state, tmp_path / f"{name}.pt")
     return tmp_path
 
 
@@ -77,8 +81,13 @@ def test_updates_whose_last_ends_an_epoch(average, run_folder):
         (["--inputs", "checkpoint1.pt", "--keep-vectors", "9"], "checkpoint1.pt is not a tagger"),
         (["--inputs", "checkpoint1.pt", "--keep-vectors", "-1"], "--keep-vectors is -1, but must"),
         (["--inputs", "large.pt", "--half"], "the weight weight is too large for half precision"),
+        (
+            ["--inputs", "bio_crf.pt", "bio_tagging.pt"],
+            "bio_crf.pt cannot be averaged with bio_tagging.pt: --criterion was bio_crf against "
+            "bio_tagging",
+        ),
     ],
-    ids="too-many no-number missing by overwritten twice other minus large".split(),
+    ids="too-many no-number missing by overwritten twice other minus large criterion".split(),
 )
 def test_mistakes(average, args, message, run_folder):
     done = average(*args, "--output", "average.pt", cwd=run_folder)
