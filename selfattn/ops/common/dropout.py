@@ -32,6 +32,8 @@ class FactorDropout:
         self.keep = keep_probability(dropout_p)
         self._generator = torch.Generator(device).manual_seed(seed)
 
-    def factor(self, out: Tensor) -> Tensor:
-        """Fill a tensor with 0 and 1 / keep; successive calls continue the stream."""
+    def factor(self, like: Tensor, *shape: int) -> Tensor:
+        """0 and 1 / keep in a shape, or that of a tensor; successive calls continue the stream."""
+        # Contiguous: numbers are drawn in the order of memory, and a replay has strides of its own.
+        out = like.new_empty(shape or like.shape)
         return out.bernoulli_(self.keep, generator=self._generator).div_(self.keep)

@@ -70,9 +70,9 @@ def disa(
         keys: bool ``(B, T)``, True = may be attended to (its dependents); default: all.
         c: scores lie in ``(-c, c)``; no unit.
         dropout_p: attention dropout. The numerator's term of query j, key i and feature l is kept
-            with probability ``1 - dropout_p``, as two factors, one for each (j, i) and one for each
-            (i, l), kept with ``sqrt(1 - dropout_p)``; the denominator is not dropped. Draws from
-            torch's global generator.
+            with probability ``1 - dropout_p``, as two factors, one for each (j, i) of each of the G
+            parts and one for each (i, l), kept with ``sqrt(1 - dropout_p)``; the denominator is not
+            dropped. Draws from torch's global generator.
         distance_bias: ``(G, T)``, finite, added to the scores outside of ``c tanh``, where eq. 9
             adds the mask: ``distance_bias[g, t]`` for keys at t positions from the query.
         backend: ``"reference"`` builds the ``T x T x C`` tensor; ``"eager"`` runs in tiles of

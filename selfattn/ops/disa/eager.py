@@ -85,11 +85,8 @@ class _Eager(DiSACall):
         return grads if distance is None else (*grads, distance.gradient().to(inputs[3].dtype))
 
     def factors(self, inputs: Sequence[Any]) -> Outputs:
-        x, _, _, bias, hidden, unseen, seed = inputs
-        apart = bias is not None
-        return tiling.dropout_factors(
-            x, self.masks, hidden, self.dropout_p, int(seed), unseen, apart
-        )
+        x, _, _, _, hidden, unseen, seed = inputs
+        return tiling.dropout_factors(x, self.masks, hidden, self.dropout_p, int(seed), unseen)
 
     def _parts(
         self, inputs: Sequence[Any], distance: DistanceTable | None, buffers: int
@@ -98,7 +95,8 @@ class _Eager(DiSACall):
         x, _, _, _, hidden, unseen, seed = inputs
         dropout = None if seed is None else FactorDropout(self.dropout_p, int(seed), x.device)
         spans = tiling.spans(hidden, unseen, *x.shape[:2])
-        for group in tiling.groups(self.masks, x.shape[2], apart=distance is not None):
+        apart = distance is not None or dropout is not None
+        for group in tiling.groups(self.masks, x.shape[2], apart):
             part = Part(group, inputs, self.c, dropout, distance, buffers)
             width = group.features.stop - group.features.start
             yield group.features, part, tiling.blocks(group.mask, *spans, width, x.device)

@@ -16,7 +16,6 @@ from ..common.autograd import Outputs
 from ..common.distance import by_position
 from ..common.dropout import draw_factors
 from ..common.operators import KernelCall
-from ..common.tiling import runs
 from .reference import disa_reference
 
 # exp(-2c s) loses 2c * 6e-8 of a weight to rounding in float32: above this c, float64 is used.
@@ -147,10 +146,3 @@ def refuse_c(c: float) -> str | None:
     if c <= LARGEST_C_FLOAT32:
         return None
     return f"c {c} is above {LARGEST_C_FLOAT32}, the largest that float32 sums allow"
-
-
-def share_pairs(pairs: Tensor, masks: Sequence[PositionalMask]) -> Tensor:
-    """Dropout factors ``(B, G, T, T)``, where neighbours with one mask have those of the first."""
-    for _, parts in runs(masks):
-        pairs[:, parts] = pairs[:, parts.start, None]
-    return pairs

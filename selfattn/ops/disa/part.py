@@ -64,7 +64,7 @@ class Part:
             query = (query * (2.0 / c)).clamp_(-largest, largest).exp_().mul_(-0.5 / c)
         self.scale = None
         if dropout is not None:
-            self.scale = dropout.factor(torch.empty_like(value))  # before those of pairs
+            self.scale = dropout.factor(value)  # before those of pairs
             value = value * self.scale
         self.masks = group.parts
         self._group, self._c, self._dropout, self._distance = group, c, dropout, distance

@@ -56,7 +56,10 @@ class Group(NamedTuple):
 
 
 def groups(masks: Sequence[PositionalMask], features: int, apart: bool = False) -> Iterator[Group]:
-    """Equal parts of the features, neighbours with the same mask as one unless kept apart."""
+    """Equal parts of the features, one for each mask; neighbours with the same mask as one part.
+
+    ``apart`` keeps those apart, too: dropout and distances differ between them.
+    """
     width = features // len(masks)
     numbers = range(len(masks)) if apart else [0] * len(masks)
     for (mask, _), parts in runs(list(zip(masks, numbers, strict=True))):
@@ -123,8 +126,7 @@ def blocks(
 def pair_factor(dropout: FactorDropout, like: Tensor, block: Block) -> Tensor:
     """The dropout factor on (query, key) pairs of a block ``(sentences, queries, keys, 1)``."""
     sentences = block.rows.stop - block.rows.start
-    shape = (sentences, block.stop - block.start, block.hi - block.lo, 1)
-    return dropout.factor(like.new_empty(shape))
+    return dropout.factor(like, sentences, block.stop - block.start, block.hi - block.lo, 1)
 
 
 def dropout_factors(
@@ -134,11 +136,8 @@ def dropout_factors(
     dropout_p: float,
     seed: int,
     hidden_keys: Tensor | None = None,
-    apart: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """The factors that ``disa_eager`` draws from the same seed, as whole tensors, for references.
-
-    ``apart`` as in ``groups``.
 
     Returns:
         The factor on (query, key) pairs ``(B, G, T, T)``, one for each mask, and the one on
@@ -149,8 +148,8 @@ def dropout_factors(
     bounds = spans(padding, hidden_keys, batch, length)
     pairs = x.new_zeros(batch, len(masks), length, length)
     scales = torch.zeros_like(x)
-    for mask, parts, part in groups(masks, features, apart):
-        scales[..., part] = dropout.factor(torch.empty_like(scales[..., part]))
+    for mask, parts, part in groups(masks, features, apart=True):
+        scales[..., part] = dropout.factor(scales[..., part])
         for block in blocks(mask, *bounds, part.stop - part.start, x.device):
             drawn = pair_factor(dropout, x, block).movedim(-1, 1)  # (b, 1, n_q, n_k)
             rows, seen = slice(block.start, block.stop), slice(block.lo, block.hi)

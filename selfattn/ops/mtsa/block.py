@@ -60,7 +60,7 @@ class Block:
         self.ve = self._v * self.e
         self.drop: Tensor | None = None
         if dropout is not None:
-            self.drop = dropout.factor(torch.empty_like(self.ve))
+            self.drop = dropout.factor(self.ve)
             self.ve.mul_(self.drop)
 
     def weights(self, tile: Tile) -> tuple[Tensor, Tensor | None]:
@@ -91,7 +91,7 @@ class Block:
 
     def pair_dropout(self, p: Tensor) -> Tensor | None:
         """The dropout factor on (query, key) pairs of a tile, like its P; continues the stream."""
-        return None if self._dropout is None else self._dropout.factor(torch.empty_like(p))
+        return None if self._dropout is None else self._dropout.factor(p)
 
     def add_distance_gradient(self, tile: Tile, grad: Tensor) -> None:
         """Pass on the gradient of the scores of a tile ``(rows, n_q, n_k)``."""

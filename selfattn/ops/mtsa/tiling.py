@@ -124,9 +124,8 @@ def dropout_factors(
     features = torch.zeros(batch, heads, length, width, dtype=dtype, device=q.device)
     for part in parts(masks, batch, length, q.device):
         target = part.of(features)
-        target.copy_(dropout.factor(target.new_empty(part.rows, length, width)).view_as(target))
+        target.copy_(dropout.factor(target, part.rows, length, width).view_as(target))
         for tile in tiles(part.mask, length):
             target = part.of(pairs)[..., tile.queries, tile.keys]
-            drawn = target.new_empty(part.rows, *target.shape[2:])
-            target.copy_(dropout.factor(drawn).view_as(target))
+            target.copy_(dropout.factor(target, part.rows, *target.shape[2:]).view_as(target))
     return pairs, features

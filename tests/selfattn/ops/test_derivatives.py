@@ -33,7 +33,7 @@ def inputs(name, dtype, bias=True, length=LENGTH, batch=BATCH):
     return [torch.randn(s, generator=generator).to(dtype) for s in shapes]
 
 
-def attend(name, backend, hidden=None, dropout_p=0.0):
+def attend(name, backend, hidden=None, dropout_p=0.0, masks=MASKS):
     """The operator as a function of its tensors; the bias by distance may be among them."""
     options = {"padding_mask": hidden, "dropout_p": dropout_p, "backend": backend}
 
@@ -41,8 +41,8 @@ def attend(name, backend, hidden=None, dropout_p=0.0):
         torch.manual_seed(3)
         if name == "mtsa":
             bias = t[4] if len(t) > 4 else None
-            return mtsa(*t[:4], masks=MASKS, sigma_t="logsigmoid", distance_bias=bias, **options)
-        return disa(*t[:3], masks=MASKS, distance_bias=t[3] if len(t) > 3 else None, **options)
+            return mtsa(*t[:4], masks=masks, sigma_t="logsigmoid", distance_bias=bias, **options)
+        return disa(*t[:3], masks=masks, distance_bias=t[3] if len(t) > 3 else None, **options)
 
     return run
 
@@ -106,6 +106,22 @@ def test_a_gradient_penalty_is_that_of_the_equation(name, backend, padding, drop
     for place, (want, found) in enumerate(zip(expected, got, strict=True)):
         assert found.dtype == dtype and want.norm() > 0
         assert_close(f"input {place}", want, found, ratio)
+
+
+@operators
+@both
+@pytest.mark.parametrize("padding", ["none", "left"])
+def test_dropout_is_the_same_in_every_order_of_memory(name, backend, padding):
+    """A replay, as of a second derivative, has other strides than the first pass."""
+    dtype, ratio = FORMS[backend]
+    batch, axes = (1, (1, 2)) if name == "mtsa" else (BATCH, (0, 1))  # time first
+    values = inputs(name, dtype, bias=False, batch=batch)
+    turned = [t.transpose(*axes).contiguous().transpose(*axes) for t in values]
+    hidden = padding_mask(padding, batch, LENGTH)
+    run = attend(name, backend, hidden, 0.3, masks=MASKS[:1] * 2)  # whose heads are one part
+    assert_close("output", run(*values), run(*turned), ratio)
+    for want, found in zip(by_autograd(run, values), by_autograd(run, turned), strict=True):
+        assert_close("gradient", want, found, ratio)
 
 
 @operators

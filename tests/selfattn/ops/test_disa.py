@@ -255,6 +255,16 @@ def test_dropout_keeps_the_mean_and_follows_the_seed(backend):
     assert (mean - plain).abs().max() < 0.15
 
 
+@pytest.mark.parametrize("backend", ["reference", "eager", FUSED])
+def test_every_head_has_dropout_of_its_own(backend):
+    """One key: all features of a head are 0 where its pair of query and key is dropped."""
+    x = torch.ones(200, 1, 2 * 32)
+    torch.manual_seed(0)
+    out = disa(x, x, x, masks=(NONE, NONE), dropout_p=0.5, backend=backend)
+    first, second = (out.view(200, 2, 32) == 0).all(-1).unbind(1)
+    assert first.any() and second.any() and not torch.equal(first, second)
+
+
 def test_memory_grows_linearly(monkeypatch):
     """No tensor with a query and a key axis is larger than a tile."""
     monkeypatch.setattr(tiling, "TILE_ELEMENTS", 1 << 12)

@@ -234,7 +234,7 @@ def compare_disa(x, hidden, ratio, **options):
     if "dropout_p" in options:
         torch.manual_seed(9)
         drawn = (options["dropout_p"], int(torch.randint(1 << 62, ())))
-        factors = disa_tiling.dropout_factors(x[0], DISA_MASKS, hidden, *drawn, apart=True)
+        factors = disa_tiling.dropout_factors(x[0], DISA_MASKS, hidden, *drawn)
 
         def reference(*t):
             return disa_equation(*t, hidden, None, DISA_MASKS, 3.0, factors)

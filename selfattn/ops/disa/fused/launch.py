@@ -13,7 +13,7 @@ from ...common import operators
 from ...common.autograd import Outputs
 from ...common.dropout import keep_probability
 from ...common.tiling import LOG2E, rows
-from ..equation import DiSACall, share_pairs
+from ..equation import DiSACall
 from ..tiling import groups
 
 
@@ -141,7 +141,7 @@ class Triton(DiSACall):
         tensors = {"x": x, "a": a, "b": b, **tensors}
         tile = TILES[self.dropout_p > 0]
         batch, length, _ = x.shape
-        for mask, parts, features in groups(self.masks, x.shape[2]):
+        for mask, parts, features in groups(self.masks, x.shape[2], apart=self.dropout_p > 0):
             width = features.stop - features.start
             (left,), (right,) = operators.offsets([mask])
             own = {"width": width, "group": parts.start, "column": features.start}
@@ -160,7 +160,7 @@ def dropout_factors(
     batch, length, features = x.shape
     pairs, _ = common.dropout_factors(seed, (batch, len(masks), length, 1), dropout_p)
     _, scales = common.dropout_factors(seed, (batch, 1, length, features), dropout_p)
-    return share_pairs(pairs, masks), scales[:, 0]
+    return pairs, scales[:, 0]
 
 
 def _bytes(mask: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from ...common.dropout import keep_probability
 from ...common.native import dropout
 from ...common.tiling import LOG2E
 from .. import tiling
-from ..equation import DiSACall, attend, share_pairs
+from ..equation import DiSACall, attend
 
 HERE = Path(__file__).parent
 refusal = functools.partial(native.refusal, HERE)
@@ -60,7 +60,7 @@ class _Native(DiSACall):
         """Pass everything to C; backward has gradients."""
         x, a, b, _, padding, unseen, seed = inputs
         batch, length, features = x.shape
-        groups = list(tiling.groups(self.masks, features))
+        groups = list(tiling.groups(self.masks, features, apart=seed is not None))
         left, right = operators.offsets([group.mask for group in groups])
         task = _Task(
             batch=batch,
@@ -92,4 +92,4 @@ def dropout_factors(
     batch, length, features = x.shape
     pairs = dropout.factors((batch, len(masks), length), length, dropout.PAIRS, dropout_p, seed)
     scales = dropout.factors((batch, length), features, dropout.FEATURES, dropout_p, seed)
-    return share_pairs(pairs, masks), scales
+    return pairs, scales
