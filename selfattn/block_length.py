@@ -2,7 +2,7 @@
 
 import math
 
-from .errors import UserError
+from .errors import UserError, check_integer
 
 
 def block_length(tokens: float, extra: int = 0) -> int:
@@ -12,13 +12,13 @@ def block_length(tokens: float, extra: int = 0) -> int:
 
     Args:
         tokens: length n of a sentence in tokens, above 0; may be a mean.
-        extra: added to r.
+        extra: added to r, at least 0.
 
     Returns:
         r in tokens, at least 1.
 
     Raises:
-        UserError: if n is not above 0.
+        UserError: if n is not above 0, or ``extra`` below it.
 
     Differs:
         The authors' code takes ``extra=1`` for blocks from statistics, the paper nothing.
@@ -31,7 +31,7 @@ def block_length(tokens: float, extra: int = 0) -> int:
         raise UserError(f"a length of {tokens} tokens is not allowed; it must be above 0")
     volume = 2 * tokens
     root = round(volume ** (1 / 3))  # exact where 2 n is a cube: a power may come out just above
-    return root + (root**3 < volume) + extra
+    return root + (root**3 < volume) + check_integer("extra", extra, 0)
 
 
 def longest_of_a_batch(mean: float, deviation: float, sentences: float) -> float:

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from ..errors import check_integer, check_rate
 from .dropout import Dropout
 from .linear import PerHeadLinear
 
@@ -17,18 +18,22 @@ class FusionGate(nn.Module):
         biases: how many biases are summed. The authors' code of DiSA has 3: those of the maps of
             v and of s, and one more; it needs them only to have the published parameter counts.
         maps: matrices that W is drawn as: 1, or 2 where v and s have a matrix each (BB eq. 14).
+
+    Raises:
+        UserError: if a number is out of range.
     """
 
     def __init__(
         self, num_heads: int, width: int, dropout: float = 0.0, *, biases: int = 1, maps: int = 1
     ) -> None:
         super().__init__()
-        self.dropout = Dropout(dropout)
+        num_heads, width = check_integer("num_heads", num_heads), check_integer("width", width)
+        self.dropout = Dropout(check_rate("dropout", dropout))
         self.linear = PerHeadLinear(num_heads, 2 * width, width)
-        if maps == 2:
+        if check_integer("maps", maps, most=2) == 2:
             for part in self.linear.weight.data.view(-1, width, width):
                 nn.init.xavier_uniform_(part)
-        more = torch.zeros(biases - 1, num_heads, 1, width)
+        more = torch.zeros(check_integer("biases", biases) - 1, num_heads, 1, width)
         self.more_biases = nn.Parameter(more) if biases > 1 else None
 
     def forward(self, v: Tensor, s: Tensor) -> Tensor:

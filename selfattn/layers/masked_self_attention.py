@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from ..config.base import BACKENDS
 from ..config.disa import DiSAConfig
-from ..errors import check_integer
+from ..errors import check_choice, check_integer, check_rate
 from ..masks import PositionalMask, as_masks, check_selections, visible_pairs
 from ..ops.common.autograd import has_values
 from ..ops.common.distance import by_position
@@ -34,7 +35,7 @@ class MaskedSelfAttention(nn.Module):
         backend: see ``selfattn.ops.disa``.
 
     Raises:
-        UserError: if c is out of range or the distance unknown.
+        UserError: if c or a rate is out of range, or the distance or the backend unknown.
     """
 
     def __init__(
@@ -53,10 +54,11 @@ class MaskedSelfAttention(nn.Module):
         self.masks = as_masks(masks)
         self.width = check_integer("width", width)
         self.c = c
-        self.attention_dropout = attention_dropout
+        self.attention_dropout = check_rate("attention_dropout", attention_dropout)
         self.distance = distance_bias(self.masks, distance)
+        check_choice("backend", backend, BACKENDS)
         self.backend = backend
-        self.dropout = Dropout(dropout)
+        self.dropout = Dropout(check_rate("dropout", dropout))
         heads = len(self.masks)
         self.k_proj = PerHeadLinear(heads, width, width, bias=False)  # W1
         self.q_proj = PerHeadLinear(heads, width, width)  # W2 and b1

@@ -37,5 +37,7 @@ def test_impossible_lengths_are_refused():
     for tokens in (0, -3.0, math.nan, math.inf):
         with pytest.raises(UserError, match="tokens is not allowed"):
             block_length(tokens)
+    with pytest.raises(UserError, match="extra -9 is not allowed; it must be at least 0"):
+        block_length(4, -9)
     with pytest.raises(UserError, match=r"batch of 0\.5 sentences"):
         longest_of_a_batch(10, 3, 0.5)

@@ -184,6 +184,9 @@ def test_the_bare_attention_takes_one_mask_and_refuses_its_name():
     assert all(p.grad.isfinite().all() for p in layer.parameters())
     with pytest.raises(UserError, match="masks holds 'f'; it must hold PositionalMask alone"):
         MaskedSelfAttention("forward", 8)
+    for name, value in (("attention_dropout", 1.5), ("dropout", -1), ("backend", "x")):
+        with pytest.raises(UserError, match=f"{name} '?{value}'? is "):
+            MaskedSelfAttention(PositionalMask(), 8, **{name: value})
 
 
 @pytest.mark.parametrize("name", ["queries", "keys"])

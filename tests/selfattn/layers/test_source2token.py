@@ -106,6 +106,18 @@ def test_the_gate_sums_its_biases(biases):
     assert sum(p.numel() for p in gate.parameters()) == 2 * (2 * 3 * 3 + biases * 3)
 
 
+def test_a_gate_of_wrong_numbers_is_refused():
+    for name, value in (
+        ("num_heads", 2.0),
+        ("width", 0),
+        ("dropout", 1.5),
+        ("biases", 0),
+        ("maps", 3),
+    ):
+        with pytest.raises(UserError, match=f"{name} {value} is not allowed"):
+            FusionGate(**{"num_heads": 2, "width": 3, name: value})
+
+
 def test_two_maps_are_each_drawn_as_their_own():
     torch.manual_seed(0)
     one, two = (FusionGate(1, 200, maps=maps).linear.weight.abs().max() for maps in (1, 2))
