@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from ..config import AttentionConfig, attention_config
 from ..errors import UserError
@@ -70,15 +71,16 @@ def swap(
         model: any module that holds such attentions.
         attention: a name in ``selfattn.layers.ATTENTIONS`` or a configuration.
         preset: a published form of the attention.
-        only: names of attentions to replace, with ``*`` for any part, such as ``"encoder.*"``.
+        only: names of attentions to replace, with ``*`` for any part, such as ``"encoder.*"``. A
+            layer with several names is found, and reported once, by each of them.
         **switches: of the attention.
 
     Returns:
         What was replaced, what was kept and why; ``print`` shows it line by line.
 
     Raises:
-        UserError: if the model is no module or is wrapped in DDP or FSDP, or nothing was replaced;
-            it is as it was then.
+        UserError: if the model is no module or is wrapped in DDP or FSDP, ``only`` holds something
+            else than names, or nothing was replaced; it is as it was then.
 
     Example:
         >>> model = nn.TransformerEncoderLayer(64, 4, batch_first=True)
@@ -96,19 +98,22 @@ def swap(
             )
     config = attention_config(attention, preset, **switches)
     own_dropout = isinstance(attention, AttentionConfig) or "attention_dropout" in switches
-    patterns = [only] if isinstance(only, str) else list(only)
+    patterns = _patterns(only)
     replaced: dict[str, Weights] = {}
     kept: dict[str, str] = {}
     new: dict[nn.MultiheadAttention, tuple[AsMultihead, Weights]] = {}  # one may have more places
     places: list[tuple[nn.Module, str, AsMultihead]] = []
-    found, holders = list(_attentions(model)), _holders(model)
+    found, holders = _attentions(model), _holders(model)
+    every = [name for names in found.values() for name in names]
     for pattern in patterns:
-        if found and not any(fnmatchcase(name, pattern) for name, *_ in found):
-            names = ", ".join(name for name, *_ in found[:5]) + (", ..." if found[5:] else "")
-            raise UserError(f"only {pattern!r} names no attention of the model, which has {names}")
-    for name, parent, child, old in found:
+        if found and not any(fnmatchcase(name, pattern) for name in every):
+            known = ", ".join(every[:5]) + (", ..." if every[5:] else "")
+            raise UserError(f"only {pattern!r} names no attention of the model, which has {known}")
+    for (parent, child, old), names in found.items():
+        asked = [name for name in names if any(fnmatchcase(name, p) for p in patterns)]
+        name = (asked or names)[0]
         try:
-            if not any(fnmatchcase(name, pattern) for pattern in patterns):
+            if not asked:
                 raise UserError(f"only {', '.join(patterns) or 'none'} was asked for")
             _check(parent, child, old, config, holders)
             if old not in new:
@@ -133,16 +138,26 @@ def swap(
     return SwapReport(replaced, kept)
 
 
+def _patterns(only: str | Iterable[str]) -> list[str]:
+    """Names of attentions, as ``swap`` takes them."""
+    patterns = [only] if isinstance(only, str) or not isinstance(only, Iterable) else list(only)
+    if not all(isinstance(pattern, str) for pattern in patterns):
+        raise UserError(f"only is {only!r}; it must be a name, such as 'encoder.*', or names")
+    return patterns
+
+
 def _attentions(
     model: nn.Module,
-) -> Iterator[tuple[str, nn.Module, str, nn.MultiheadAttention]]:
-    """Name, parent and name there of each ``nn.MultiheadAttention``, wherever it occurs."""
+) -> dict[tuple[nn.Module, str, nn.MultiheadAttention], list[str]]:
+    """Parent, name there and names in the model of each ``nn.MultiheadAttention``."""
     if isinstance(model, nn.MultiheadAttention):
         raise UserError("the model is an nn.MultiheadAttention itself; give a module that holds it")
-    for path, parent in model.named_modules():
+    found = defaultdict(list)
+    for path, parent in model.named_modules(remove_duplicate=False):
         for child, module in parent._modules.items():
             if isinstance(module, nn.MultiheadAttention):
-                yield f"{path}.{child}" if path else child, parent, child, module
+                found[parent, child, module].append(f"{path}.{child}" if path else child)
+    return found
 
 
 def _check(
@@ -161,7 +176,7 @@ def _check(
         raise UserError("it adds keys of its own (add_bias_kv, add_zero_attn)")
     if not isinstance(getattr(old.out_proj, "weight", None), Tensor):
         raise UserError(f"its out_proj, {type(old.out_proj).__name__}, has no weight")
-    if has_hooks(old):
+    if has_hooks(old) or any(_hooks(old)):
         raise UserError("it has hooks, which would be lost: remove them, swap, add them again")
     if isinstance(parent, nn.TransformerDecoderLayer):
         if child != "self_attn":
@@ -176,6 +191,17 @@ def _check(
         for name, holder in holders[weight]:
             if holder not in inside:  # a copy would untie the weight
                 raise UserError(f"it shares weights with {name}")
+
+
+def _hooks(old: nn.Module) -> Iterator[object]:
+    """Hooks of its weights' gradients, and of what it saves and loads."""
+    for weight in old.parameters():
+        yield from (weight._backward_hooks, weight._post_accumulate_grad_hooks)
+    for module in old.modules():
+        yield from (module._state_dict_hooks, module._state_dict_pre_hooks)
+        yield module._load_state_dict_post_hooks
+        if not is_parametrized(module):  # torch's weight norm has such a hook of its own
+            yield module._load_state_dict_pre_hooks
 
 
 def _holders(model: nn.Module) -> Holders:

@@ -1,6 +1,7 @@
 """swap: other attentions in models of torch.nn that exist."""
 
 import copy
+import re
 
 import pytest
 import torch
@@ -120,16 +121,7 @@ def test_swap_keeps_what_is_no_self_attention():
     model = Mixed()
     report = swap(model)
     assert list(report.replaced) == ["own", "again"] and model.own is model.again
-    assert list(report.kept) == [
-        "wide",
-        "more",
-        "zero",
-        "odd",
-        "strange",
-        "hooked",
-        "patched",
-        "bare",
-    ]
+    assert " ".join(report.kept) == "wide more zero odd strange hooked patched bare"
     for why, sentence in zip(
         report.kept.values(),
         (
@@ -233,6 +225,29 @@ def test_vmap_wants_bool_masks():
             torch.func.vmap(lambda x, p, f=function: f(x, src_key_padding_mask=p))(x, padding)
 
 
+def test_swap_keeps_what_has_a_hook_on_a_weight_or_its_state():
+    model = nn.ModuleList(nn.MultiheadAttention(WIDTH, HEADS) for _ in range(7))
+    model[0].in_proj_weight.register_hook(torch.neg)
+    model[1].out_proj.bias.register_post_accumulate_grad_hook(print)
+    model[2].register_state_dict_post_hook(lambda *_: None)
+    model[3].register_state_dict_pre_hook(print)
+    model[4].out_proj.register_load_state_dict_pre_hook(print)
+    model[5].register_load_state_dict_post_hook(print)
+    report = swap(model)
+    assert list(report.replaced) == ["6"]
+    assert all("it has hooks, which would be lost" in why for why in report.kept.values())
+
+
+def test_swap_knows_a_shared_layer_by_each_of_its_names():
+    layer = nn.TransformerEncoderLayer(**SIZES)
+    for only, name in (("*", "first.self_attn"), ("second.*", "second.self_attn")):
+        model = nn.ModuleDict({"first": copy.deepcopy(layer)})
+        model["second"] = model["first"]
+        report = swap(model, only=only)
+        assert list(report.replaced) == [name] and not report.kept
+        assert isinstance(model["first"].self_attn, AsMultihead)
+
+
 def test_swap_keeps_what_shares_weights():
     model = nn.ModuleDict({name: nn.MultiheadAttention(WIDTH, HEADS) for name in "abcd"})
     model["b"].in_proj_weight = model["a"].in_proj_weight
@@ -251,6 +266,10 @@ def test_swap_without_anything_to_swap():
         (nn.Linear(2, 2), {}, "Linear has no self-attention .* there is none in it"),
         (Mixed(), {"only": "wide"}, "own: only wide was asked for; .* wide: it is cross-"),
         (Mixed(), {"only": ["own", "wid"]}, "only 'wid' names no attention .* which has own, ag"),
+        *(
+            (Mixed(), {"only": only}, rf"^only is {re.escape(repr(only))}; it must be a name, such")
+            for only in (None, 3, [3], b"own")
+        ),
         (nn.MultiheadAttention(WIDTH, HEADS), {}, "is an nn.MultiheadAttention itself"),
         (nn.TransformerEncoderLayer(9, 3), {}, "self_attn: masks 'forward_backward' .* be even"),
     ):
