@@ -19,6 +19,15 @@ _FROM_WORKER = re.compile(r"^selfattn\.errors\.UserError: (.+?)\s*\Z", re.MULTIL
 # What fairseq/registry.py says of a choice without a default, and hydra of a number without one.
 _MISSING = re.compile(r"(\w+) is required!|Error merging override (?:\w+\.)?(\w+)=null")
 _OWN = re.compile(r"^--|requires a FairseqMultiModel architecture")
+# What fairseq asserts of flags, by how it begins: the sentence for it.
+_ASSERTED = {
+    "Must specify batch size": "a batch size is missing: give --max-tokens or --batch-size",
+    "--temperature must": "--temperature must be greater than 0",
+    "min_len cannot be larger": (
+        "--min-len is more than --max-len-a and --max-len-b allow for a sentence: lower it, or "
+        "raise them"
+    ),
+}
 # How gloo says that the process at the other end of a connection is gone.
 _LOST = re.compile(r"gloo/transport/.*(?:[Cc]onnection|Broken pipe)", re.DOTALL)
 
@@ -85,9 +94,10 @@ def explain(error: BaseException) -> str | None:
 
 
 def _assertion(said: str, file: Path) -> str | None:
-    """The sentence for what fairseq's commands assert themselves, which is about their flags."""
-    if said.startswith("Must specify batch size"):
-        return "a batch size is missing: give --max-tokens or --batch-size"
+    """The sentence for what is asserted of flags, as all is that fairseq's commands assert."""
+    for beginning, sentence in _ASSERTED.items():
+        if said.startswith(beginning):
+            return sentence
     return said if said and file.parent.name == _CLI else None
 
 

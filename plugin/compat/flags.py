@@ -30,9 +30,11 @@ _LOSSES = ("loss", "ppl", "mse")
 # What numbers may be, by their flags: at least, and at most.
 _RANGES: dict[str, tuple[int, float]] = {
     **dict.fromkeys(("update_freq", "log_interval", "beam", "nbest"), (1, math.inf)),
+    **dict.fromkeys(("encoder_embed_dim", "decoder_embed_dim"), (1, math.inf)),
     **dict.fromkeys(("lr", "warmup_updates"), (0, math.inf)),
     **dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), (0, 1)),
     "label_smoothing": (0, 1),
+    "seed": (0, 2**32 - 1),
 }
 _TASKS = {  # of criterions that read what only these tasks put into a batch
     "bio_tagging": "srl_tagging",
@@ -110,6 +112,8 @@ def check_named_files(flags: Namespace) -> None:
         value = getattr(flags, name, None)
         if value is not None and not _is_json(value):
             raise UserError(f'{option(name)} is {value!r}, but must be JSON such as {{"beam": 1}}')
+        if value is not None:
+            check_numbers(Namespace(**json.loads(value)))
 
 
 def _is_json(text: str) -> bool:

@@ -23,9 +23,12 @@ def check_precision(flags: Namespace) -> None:
     Break 1: fairseq/options.py, parse_args_and_arch, takes ``--bf16`` for a TPU and fails without
     torch_xla, though its trainer handles bfloat16 on every device. Fix: no TPU without torch_xla.
     Break 2: fairseq/optim/fp16_optimizer.py needs CUDA for ``--fp16`` and fails with a traceback.
-    Fix: refuse it. Break 3: torch switches ``--amp`` off without CUDA. Fix: one clear warning.
+    Fix: refuse it, and ``--tpu`` without torch_xla. Break 3: torch switches ``--amp`` off without
+    CUDA. Fix: one clear warning.
     """
-    if getattr(flags, "bf16", False) and importlib.util.find_spec("torch_xla") is None:
+    if getattr(flags, "tpu", False) and importlib.util.find_spec("torch_xla") is None:
+        if not flags.bf16:
+            raise UserError("--tpu needs torch_xla, which is not installed; leave the flag out")
         flags.tpu = False
     on_cpu = getattr(flags, "cpu", False) or not torch.cuda.is_available()
     if not on_cpu or not hasattr(flags, "lr"):  # only fairseq-train has a learning rate

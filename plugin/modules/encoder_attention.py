@@ -8,6 +8,8 @@ from selfattn.errors import UserError
 from selfattn.layers import ReSA, SelfAttention
 from selfattn.models import AsMultihead
 
+_LAYERS = "leave out layers instead, by --model-overrides \"{'encoder_layers_to_keep': '0,2'}\""
+
 
 class EncoderAttention(AsMultihead):
     """What torch calls, which fairseq calls in the same way, time first; and fairseq's own hooks.
@@ -57,10 +59,10 @@ class EncoderAttention(AsMultihead):
         self._refuse("ONNX export", "run the model in Python, or export multihead")
 
     def _get_reserve_head_index(self, num_heads_to_keep: int) -> NoReturn:
-        self._refuse("head pruning", "prune layers with --encoder-layers-to-keep instead")
+        self._refuse("head pruning", _LAYERS)
 
     def _adaptive_prune_heads(self, reserve_head_index: Any) -> NoReturn:
-        self._refuse("head pruning", "prune layers with --encoder-layers-to-keep instead")
+        self._refuse("head pruning", _LAYERS)
 
     def _refuse(self, what: str, advice: str) -> NoReturn:
         raise UserError(f"{what} does not work with the encoder's attention {self.name}; {advice}")

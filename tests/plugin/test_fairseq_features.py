@@ -202,6 +202,7 @@ def test_exports_and_pruning_are_refused(batch):
     for what, attempt in attempts.items():
         with pytest.raises(UserError, match=what) as refused:
             attempt()
+        assert "--encoder-layers-to-keep" not in str(refused.value)  # refused in training
         assert "mtsa" in str(refused.value)
         assert str(refused.value).count("\n") == 0
 
@@ -278,6 +279,10 @@ def test_layers_can_be_left_out_at_generation(train, tmp_path):
     train(tmp_path, *"--encoder-layers 2 --encoder-layerdrop 0.3 --max-update 2".split())
     path = str(tmp_path / "checkpoint_last.pt")
     stored = checkpoint_utils.load_checkpoint_to_cpu(path)["model"]
+    with pytest.raises(UserError, match="encoder_layers_to_keep is '2', but .* the layers 0, 1$"):
+        checkpoint_utils.load_model_ensemble_and_task(
+            [path], arg_overrides={"encoder_layers_to_keep": "2"}
+        )
     overrides = {"encoder_layers_to_keep": "1"}
     (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([path], arg_overrides=overrides)
     kept = model.state_dict()

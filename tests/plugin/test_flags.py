@@ -5,7 +5,7 @@ import re
 import pytest
 
 from selfattn.errors import UserError
-from tests.plugin.helpers import parsed
+from tests.plugin.helpers import parsed, sentence
 
 CASES = {
     "odd heads": (
@@ -95,6 +95,20 @@ PARSED = {
         ("--update-freq", "1,0"),
         "--update-freq 0 is not allowed; it must be at least 1",
     ),
+    "a seed below 0": (("--seed", "-1"), "--seed -1 is not allowed; it must be 0 to 4294967295"),
+    "no width": (
+        ("--encoder-embed-dim", "0"),
+        "--encoder-embed-dim 0 is not allowed; it must be at least 1",
+    ),
+    "a validation without a beam": (
+        ("--eval-bleu", "--eval-bleu-args", '{"beam": 0}'),
+        "--beam 0 is not allowed; it must be at least 1",
+    ),
+    "a TPU without the package for it": (("--tpu",), "--tpu needs torch_xla, which is not inst"),
+    "layers left out of a training": (
+        ("--encoder-layers-to-keep", "0"),
+        "--encoder-layers-to-keep is not for training, where fairseq cannot read it: leave layers",
+    ),
     "a rate that climbs": (("--lr", "-0.1"), "--lr -0.1 is not allowed; it must be at least 0"),
     "checkpoints beside the training without the package for it": (
         ("--write-checkpoints-asynchronously",),
@@ -131,6 +145,9 @@ def test_data_of_another_task_is_named(task, tmp_path):
         ("{1: 2}", "but must be a dictionary such as"),
         ("{'mtsa_maks': 'none'}", "names mtsa_maks, which is no flag of an attention"),
         ("{'mtsa_preset': 'nmt'}", "names mtsa_preset, which is fixed by training"),
+        ("{'encoder_attention': 'disa'}", "names encoder_attention, which is fixed by training"),
+        ("{'encoder_layers_to_keep': 'a'}", "encoder_layers_to_keep 'a', but must name layers"),
+        ("{'decoder_layers_to_keep': [0]}", r"decoder_layers_to_keep \[0\], but must name layers"),
     ],
 )
 def test_overrides_that_change_nothing_are_refused(overrides, message):
@@ -176,6 +193,18 @@ def test_what_fairseq_has_no_default_for_is_named(flags, message, toy_data, run_
 def test_validation_limits_tokens_only_without_a_batch_size(flags, tokens):
     found = parsed("data", "--path", "x.pt", *flags.split(), command="validation")
     assert (found.max_tokens, found.task) == (tokens, "translation")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--temperature 0", "--temperature must be greater than 0"),
+        ("--min-len 9 --max-len-a 0 --max-len-b 5", "--min-len is more than --max-len-a and"),
+    ],
+)
+def test_what_a_search_asserts_of_its_flags_is_one_sentence(flags, message, toy_run, toy_generate):
+    done = toy_generate(toy_run / "checkpoint_best.pt", flags.split())
+    assert done.returncode == 1 and message in sentence(done, "fairseq-generate")
 
 
 def test_help_needs_no_architecture(run_module):
