@@ -1,6 +1,6 @@
 """Steps of a grid: what each adds to the one before it, and what it costs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -10,6 +10,7 @@ from selfattn_tasks.files import read_json
 
 from .rendering.cells import points, signed, span
 from .run_level import welch
+from .runs import RECORD_NAME
 
 
 def steps(folder: Path, metric: str) -> list[list[str]]:
@@ -19,35 +20,39 @@ def steps(folder: Path, metric: str) -> list[list[str]]:
     interval over runs, not corrected for the number of steps.
 
     Args:
-        folder: the grid's ``output``, with ``summary.json``.
+        folder: the grid's ``output``, or what ``examples/evidence.sh`` kept of it.
         metric: the end of a score's name, ``F1`` of ``dev F1``, for the gain.
 
     Raises:
-        UserError: if there is no such file, or no finished run with such a score in it.
+        UserError: if there is no finished run, or none with such a score.
     """
-    summary = read_json(folder / "summary.json", "runs", "systems") or {"runs": []}
-    runs = [run for run in summary["runs"] if run["scores"]]
+    paths = sorted(folder.glob(f"*/{RECORD_NAME}"))
+    runs = [run for path in paths if (run := read_json(path, "system", "scores", "seconds"))]
     if not runs:
-        raise UserError(f"{folder} holds no summary.json of `selfattn runs` with a finished run")
+        raise UserError(f"{folder} holds no finished run of `selfattn runs`, RUN/{RECORD_NAME}")
+    for run in runs:
+        scores = run["scores"].items()
+        run["scores"] = {f"{t} {name}": x for t, found in scores for name, x in found.items()}
     names = list(runs[0]["scores"])
     if not any(name.endswith(metric) for name in names):
         raise UserError(f"{folder} has no {metric}, but {', '.join(names)}")
     heads = ["system", "runs", *names, f"gain in {metric}", "95 % interval", "training, hours"]
-    return [heads, *(_row(system, runs, names, metric) for system in summary["systems"])]
+    systems = sorted({run["system"] for run in runs})  # a step after the one it is from
+    return [heads, *(_row(system, runs, names, metric) for system in systems)]
 
 
-def _row(system: str, runs: list[Mapping[str, Any]], names: list[str], metric: str) -> list[str]:
+def _row(
+    system: str, runs: Sequence[Mapping[str, Any]], names: list[str], metric: str
+) -> list[str]:
     def of(name: str, key: str) -> list[float]:
         return [float(run["scores"][key]) for run in runs if run["system"] == name]
 
     own = [run for run in runs if run["system"] == system]
-    if not own:
-        return [system, "0", *["-"] * (len(names) + 3)]
     main = next(name for name in names if name.endswith(metric))
     values, before = of(system, main), of(system.rpartition("+")[0], main)
     test = welch(before, values) if before else None
     return [
         system, str(len(own)), *(points(fmean(of(system, name))) for name in names),
         signed(fmean(values) - fmean(before)) if before else "-", span(test and test.interval),
-        points(fmean(run["train_seconds"] for run in own) / 3600),
+        points(fmean(run["seconds"].get("train", 0.0) for run in own) / 3600),
     ]  # fmt: skip

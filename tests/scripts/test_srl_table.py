@@ -5,6 +5,7 @@ import json
 import pytest
 
 from selfattn_experiments.commands.score.srl_table import PUBLISHED, published_rows
+from selfattn_experiments.compare.steps import steps
 
 # One proposition a file: We poured tea.
 GOLD = "We - (A0*)\npoured pour (V*)\ntea - (A1*)\n"
@@ -95,25 +96,34 @@ def test_the_published_rows():
 
 
 def test_steps_of_a_grid(run_cli, tmp_path):
-    f1 = {"words": (60.0, 61.0, 62.0), "words+late": (63.0, 64.0, 65.0), "words+late+crf": ()}
-    runs = [
-        {"system": name, "scores": {"dev F1": value, "dev Comp.": 40.0}, "train_seconds": 5400}
-        for name, values in f1.items()
-        for value in values
-    ]
-    summary = {"runs": runs, "systems": dict.fromkeys(f1)}
-    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    f1 = {"words": (60.0, 61.0, 62.0), "words+late": (63.0, 64.0, 65.0)}
+    for name, values in f1.items():
+        for seed, value in enumerate(values):
+            scores = {"dev": {"F1": value, "Comp.": 40.0}}
+            record = {"system": name, "scores": scores, "seconds": {"train": 5400, "test": 9}}
+            (tmp_path / f"{name}-{seed}").mkdir()
+            (tmp_path / f"{name}-{seed}" / "run.json").write_text(json.dumps(record))
     done = run_cli(["scripts/srl_table.py", "--steps", tmp_path]).ok()
     assert cells(done.stdout, "words") == ["3", "61.00", "40.00", "-", "-", "1.5"]
     # Both sides have variance 1: 3 points, and 2.776 (Student, 4 degrees) times sqrt(2 / 3).
     gain = ["+3.00", "+0.73 to +5.27"]
     assert cells(done.stdout, "words+late") == ["3", "64.00", "40.00", *gain, "1.5"]
-    assert cells(done.stdout, "words+late+crf") == ["0", *["-"] * 5]
-    for run in runs:
-        run["scores"] = {"test BLEU": 30.0}
-    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    record["scores"] = {"test": {"BLEU": 30.0}}
+    (tmp_path / "words+late-0" / "run.json").write_text(json.dumps(record))
     done = run_cli(["scripts/srl_table.py", "--steps", tmp_path])
     assert done.returncode == 2 and "has no F1, but test BLEU\n" in done.stderr
-    (tmp_path / "summary.json").unlink()
-    done = run_cli(["scripts/srl_table.py", "--steps", tmp_path])
-    assert done.returncode == 2 and "holds no summary.json" in done.stderr
+    done = run_cli(["scripts/srl_table.py", "--steps", tmp_path / "words-0"])
+    assert done.returncode == 2 and "holds no finished run" in done.stderr
+
+
+def test_the_committed_records_give_the_published_steps(repo_root):
+    folder = repo_root / "examples" / "srl_ewt"
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    published = readme.partition("\n## Steps\n")[2].partition("\n```\n")[0]
+    _, *rows = steps(folder / "evidence" / "steps", "F1")
+    assert len(rows) == 8
+    for _, count, f1, _, _, perfect, gain, interval, hours in rows:
+        (line,) = [line for line in published.splitlines() if f" | {count} | {f1} " in line]
+        assert f" | {float(perfect):.1f} " in line and line.endswith(f" | {hours} |")
+        assert gain == "-" or f" | {gain} " in line
+        assert interval == "-" or f" ({interval}) | " in line
