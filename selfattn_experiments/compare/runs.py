@@ -146,7 +146,8 @@ def _distinct_parts(patterns: Sequence[str]) -> list[str]:
     if all(map(glob.has_magic, patterns)) and len(set(folders)) == len(patterns):
         return folders
     # A file's ending is no part of a name, if there is a name: "." has none.
-    parts = [(path.parent / path.stem).parts for path in map(Path, patterns)]
+    absolute = map(Path, map(os.path.abspath, patterns))
+    parts = [(path.parent / path.stem).parts for path in absolute]
     for place in range(min(map(len, parts))):
         names = [_clean(part[place]) for part in parts]
         if all(names) and len(set(names)) == len(set(patterns)) > 1:

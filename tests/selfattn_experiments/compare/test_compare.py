@@ -333,6 +333,11 @@ def test_names_of_systems(arguments, names):
     assert [system.name for system in name_systems(arguments)] == names
 
 
+def test_one_of_two_patterns_may_be_absolute():
+    systems = name_systems(["base/t.out", f"{Path.cwd()}/good/t.out"])
+    assert [system.name for system in systems] == ["base", "good"]
+
+
 def test_names_given_twice_and_unknown_ones_are_refused():
     with pytest.raises(UserError, match="two systems have the name 'x'"):
         name_systems(["x=a/*", "x=b/*"])
