@@ -62,6 +62,8 @@ def test_detectable_is_where_power_reaches_what_is_wanted():
     assert detectable(0, 0, 5, 5, 0.05) == 0
     assert detectable(1, 1, 5, 5, 0.05, wanted=0.01) == 0
     assert detectable(1, 1, 5, 5, 1e-6, wanted=0.999) > 5
+    # There SciPy alone takes minutes; with about one degree of freedom it grows as 1 / alpha.
+    assert 1e6 < detectable(0.3, 0.4, 2, 2, 1e-8) < 1e7
     # Where one side spreads more, Welch's test finds a difference of 0 in more than alpha.
     assert power(0, 0.05, 0.19, 5, 5, 0.05) > 0.053
     assert detectable(0.05, 0.19, 5, 5, 0.05, wanted=0.052) == 0
