@@ -22,7 +22,7 @@ _SCALES = {
     # Another program's predictions may lie far outside the scores.
     MSE: Scale(4, (0.0, math.inf), relevant=0.01, says_error="is an error"),
 }
-# Scores are counted from here: sums of squares lose fewer digits.
+# An error's scores are counted from here: sums of squares lose fewer digits.
 _MIDDLE = (LOWEST + HIGHEST) / 2
 # Less variance than this share of the mean square is rounding.
 _CONSTANT = 1e-12
@@ -86,13 +86,13 @@ class SentenceMetric(Metric):
     examples with these ranks and does not rank anew what it drew.
 
     Args:
-        name: one of NAMES; Pearson and MSE are read off the same statistics.
+        name: one of NAMES.
     """
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.higher_is_better = name != MSE
-        self.source = {ACCURACY: "answers", SPEARMAN: "ranks"}.get(name, "scores")
+        self.source = name
         # A run's record adds its ``selection``.
         how = {SPEARMAN: "|ties:mean", MSE: "|scale:1-5"}.get(name, "")
         self.signature = f"{name}{how}|version:selfattn-{__version__}"
@@ -120,8 +120,10 @@ class SentenceMetric(Metric):
     def _numbers(self, answers: Sequence[Answer]) -> Counts:
         if self.name == SPEARMAN:
             return np.array([answer.rank for answer in answers])
-        values = [_MIDDLE if answer.value is None else answer.value for answer in answers]
-        return np.array(values, dtype=np.float64) - _MIDDLE
+        values = np.array([answer.value for answer in answers], dtype=np.float64)  # None is NaN
+        # A correlation may be of scores that hardly differ and lie far from 0.
+        centre = np.nanmean(values) if self.name == PEARSON else _MIDDLE
+        return np.nan_to_num(values - centre)
 
     def scores(self, sums: Counts) -> Counts:
         """Accuracy in percent, a correlation, or the squared error."""

@@ -32,6 +32,12 @@ def test_scores_equal_scipys():
     assert ranks == stats.rankdata(GUESS).tolist()
 
 
+@pytest.mark.parametrize(("start", "step"), [(5.0, 1e-6), (9000.0, 1e-3)])
+def test_scores_that_hardly_differ_have_a_correlation(start, step):
+    found = figures(ranked([1.0, 2.0, 3.0]), ranked([start, start + step, start + 2 * step]))
+    assert found["Pearson"] == pytest.approx(1, abs=1e-6)
+
+
 def test_perfect_and_reversed():
     up, down = ranked([1.0, 2.5, 5.0]), ranked([5.0, 2.5, 1.0])
     assert figures(up, up) == {"Pearson": 1.0, "Spearman": 1.0, "MSE": 0.0}
