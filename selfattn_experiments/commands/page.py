@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import base64
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -183,6 +184,8 @@ def respond(model: Model, *typed: str | None) -> tuple[str, str]:
         for name, text in zip(model.boxes, texts, strict=True):
             if len(text) > LONGEST:
                 raise UserError(f"{name}: {len(text):,} characters; at most {LONGEST:,} are taken.")
+            if half := re.search("[\ud800-\udfff]", text):
+                raise UserError(f"{name}: {half[0]!a} is half a character, which is no text.")
         if not texts[0].strip():
             raise UserError("There is no text; type one word at least.")
         page, look = model.answer(*texts)

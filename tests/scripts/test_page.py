@@ -37,6 +37,7 @@ def answer(tagger):
     [
         ((" \n", "", "last"), "There is no text"),
         ((None, None, "last"), "There is no text"),
+        (("A \ud800", "", "last"), "ud800&#x27; is half a character, which is no text."),
         (("a" * 2001, "", "last"), "Text: 2,001 characters; at most 2,000 are taken."),
         (("A mouse.", "<cat>", "last"), "predicates &lt;cat&gt; is neither a word of the text"),
     ],
