@@ -95,7 +95,8 @@ class AsMultihead(nn.Module):
         if not all(other is None or _same(other, query) for other in (key, value)):
             raise UserError(
                 f"attention {self.name!r} is self-attention; key and value must be the query, the "
-                "same object: leave cross-attention as it was, swap(..., only=...)"
+                "same object: leave cross-attention as it was, swap(..., only=...); FSDP's mixed "
+                "precision makes three of them: shard whole layers"
             )
         if query.is_nested:
             raise UserError(
@@ -122,11 +123,11 @@ class AsMultihead(nn.Module):
         hidden = from_additive(pairs.triu(1) if attn_mask is None else attn_mask, "attn_mask")
         # Where a layer has no masks of its own, blocks or samplers look beyond each pair of tokens.
         masks: Sequence[PositionalMask] = getattr(self.attention, "masks", ())
-        seen = [mask.allowed(len(pairs), x.device) for mask in set(masks)] or [pairs]
+        seen = [mask.allowed(x.shape[1], x.device) for mask in set(masks)] or [pairs]
         visible = torch.stack(seen).any(0)
         assert hidden is not None  # for the type checker
         # H may be that of the layer that this one stands for.
-        one_each = hidden.dim() == 3 and len(hidden) % max(len(x), 1) == 0
+        one_each = hidden.dim() == 3 and hidden.shape[0] % max(x.shape[0], 1) == 0
         if hidden.shape[-2:] != pairs.shape or not (hidden.dim() == 2 or one_each):
             raise UserError(
                 f"attn_mask has shape {tuple(hidden.shape)}; it must be (T, T) or (B * H, T, T)"

@@ -131,3 +131,17 @@ class EncoderLayer(nn.TransformerEncoderLayer):
             return x + self._ff_block(self.norm2(x))
         x = self.norm1(src + self._sa_block(src, *masks))
         return self.norm2(x + self._ff_block(x))
+
+    def _sa_block(
+        self,
+        x: Tensor,
+        attn_mask: Tensor | None,
+        key_padding_mask: Tensor | None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """torch's hook. FSDP would cast a query, key and value each, which were no longer one."""
+        if not isinstance(self.self_attn, AsMultihead):
+            return super()._sa_block(x, attn_mask, key_padding_mask, is_causal)
+        masks = {"attn_mask": attn_mask, "key_padding_mask": key_padding_mask}
+        y: Tensor = self.self_attn(x, **masks, is_causal=is_causal, need_weights=False)[0]
+        return self.dropout1(y)

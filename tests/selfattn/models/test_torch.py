@@ -6,12 +6,14 @@ import itertools
 import pytest
 import torch
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from benchmarks.testing import assert_close, noisy
 from selfattn.config import MTSAConfig, MultiHeadConfig
 from selfattn.errors import UserError
 from selfattn.layers import ATTENTIONS
-from selfattn.models import Encoder, EncoderLayer
+from selfattn.models import Encoder, EncoderLayer, swap
 
 WIDTH, HEADS = 16, 4
 PADDING = torch.tensor([[0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1], [0, 1, 1, 1, 1, 1]]).bool()
@@ -201,6 +203,44 @@ def test_a_graph_checks_masks_too():
         graph(x, CAUSAL, additive.clamp_min(-1e9))
     with pytest.raises(RuntimeError, match="attn_mask hides keys that attention 'mtsa' sees"):
         graph(x, CAUSAL.T, additive)
+
+
+@pytest.mark.parametrize("rows", [(), (HEADS,)], ids=["pairs", "heads"])
+def test_an_export_with_a_mask_leaves_batch_and_length_open(rows):
+    layer = EncoderLayer(**SIZES, batch_first=True, masks="forward").eval()
+
+    def inputs(batch, length):
+        mask = torch.ones(*(batch * n for n in rows), length, length, dtype=torch.bool)
+        return torch.randn(batch, length, WIDTH), mask.triu(1)
+
+    batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
+    shapes = {0: batch, 1: length}, dict(enumerate([*(batch * n for n in rows), length, length]))
+    program = torch.export.export(layer, inputs(3, 6), dynamic_shapes=shapes).module()
+    other = inputs(5, 9)
+    torch.testing.assert_close(program(*other), layer(*other))
+
+
+@pytest.mark.filterwarnings("ignore:FSDP2-wrapped module")
+@pytest.mark.parametrize("attention", ["multihead", "mtsa"])
+def test_fsdp_may_cast_what_an_attention_takes(attention, tmp_path):
+    """It casts query, key and value each by itself."""
+    layer = EncoderLayer(**SIZES, batch_first=True, attention=attention)
+    expected = layer(tokens(), src_key_padding_mask=PADDING)
+    store = f"file://{tmp_path / 'store'}"
+    torch.distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+    try:
+        policy = MixedPrecisionPolicy(torch.bfloat16, output_dtype=torch.float32)
+        mesh = init_device_mesh("cpu", (1,))
+        fully_shard(layer.self_attn, mesh=mesh, mp_policy=policy)
+        y = layer(tokens(), src_key_padding_mask=PADDING)
+    finally:
+        torch.distributed.destroy_process_group()
+    torch.testing.assert_close(y, expected, atol=0.05, rtol=0)
+    swapped = nn.TransformerEncoderLayer(**SIZES, batch_first=True)
+    swap(swapped)
+    swapped.self_attn.register_forward_pre_hook(lambda _, args: tuple(x.bfloat16() for x in args))
+    with pytest.raises(UserError, match="FSDP's mixed precision .* shard whole layers"):
+        swapped(tokens())
 
 
 def test_from_torch_drops_nothing_that_an_encoder_calls():
