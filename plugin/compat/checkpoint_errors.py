@@ -3,6 +3,7 @@
 import inspect
 import logging
 import os
+from argparse import Namespace
 from typing import Any
 
 import torch
@@ -11,10 +12,12 @@ from fairseq.file_io import PathManager
 from fairseq.models import BaseFairseqModel
 from fairseq.trainer import Trainer
 
+from selfattn.config import CONFIGS
 from selfattn.errors import UserError
 from selfattn_tasks import checkpoints
 
 from .._flags import option
+from ..args import BASELINE, store_switches
 from . import vocabulary, warm_start
 from ._patch import wrap
 
@@ -114,12 +117,21 @@ def _start_average(cfg: Any, state: dict[str, Any]) -> None:
 
 def _other_flags(flags: dict[str, Any]) -> str:
     """Up to three flags that differ from those of the checkpoint that was read last."""
+    flags, stored = _with_switches(flags), _with_switches(_Reading.flags)
     found = [
-        f"{option(name)} is {value} here and {_Reading.flags[name]}"
+        f"{option(name)} is {value} here and {stored[name]}"
         for name, value in sorted(flags.items())
-        if name in _Reading.flags and value != _Reading.flags[name]
+        if name in stored and value != stored[name]
     ]
     return ", ".join(found[:3])
+
+
+def _with_switches(flags: dict[str, Any]) -> dict[str, Any]:
+    """Flags with the switches of the baseline, which stores none if none is given."""
+    plain = Namespace()
+    if flags.get("encoder_attention") == BASELINE:
+        store_switches(plain, CONFIGS[BASELINE].make())
+    return {**vars(plain), **flags}
 
 
 @wrap(checkpoint_utils, "load_model_ensemble_and_task")

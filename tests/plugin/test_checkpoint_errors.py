@@ -72,6 +72,19 @@ def test_resume_with_another_model(flags, message, toy_train, run_folder):
     assert (run_folder / "checkpoint_last.pt").read_bytes() == before
 
 
+def test_resume_multihead_with_another_switch(toy_train, tmp_path):
+    """A checkpoint of fairseq's own attention stores none, and a command without one gives none."""
+    plain = ["--save-dir", tmp_path, "--encoder-attention", "multihead"]
+    masked = [*plain, "--multihead-masks", "forward_backward"]
+    for flags, other, message in (
+        (plain, masked, "--multihead-masks is forward_backward here and none in"),
+        (masked, plain, "--multihead-masks is none here and forward_backward in"),
+    ):
+        toy_train([*flags, "--max-update", "1"]).ok()
+        assert message in sentence(toy_train(other))
+        (tmp_path / "checkpoint_last.pt").unlink()
+
+
 def test_finetuning_with_other_switches_warns(toy_run, toy_train, tmp_path):
     old = toy_run / "checkpoint_best.pt"
     flags = ["--finetune-from-model", old, "--save-dir", tmp_path, "--decoder-attention-heads", "4"]
