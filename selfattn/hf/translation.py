@@ -235,6 +235,11 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
             processors.append(Limits(ends, setting("pad_token_id"), setting("eos_token_id")))
         return super().generate(inputs, generation_config, processors, **kwargs)
 
+    def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
+        """As of transformers, which would read no ``max_len_a`` of a new model again."""
+        self.generation_config._from_model_config = False
+        super().save_pretrained(*args, **kwargs)
+
     def _next(
         self,
         tokens: Tensor,

@@ -106,6 +106,18 @@ def test_a_caller_s_search_leaves_the_rest_to_the_model_s():
         model.generation_config = copied
 
 
+def test_a_folder_keeps_limits(tmp_path):
+    model = SelfattnForConditionalGeneration(config())
+    for limit in (1, 2):  # of a new model, and of one whose folder had no limits
+        model.generation_config.max_len_a, model.generation_config.max_len_b = 0.5, limit
+        model.save_pretrained(tmp_path)
+        model = SelfattnForConditionalGeneration.from_pretrained(tmp_path)
+        assert model.generation_config.max_len_a == 0.5
+        assert model.generation_config.max_len_b == limit
+        (tmp_path / "generation_config.json").unlink()
+        model = SelfattnForConditionalGeneration.from_pretrained(tmp_path)
+
+
 def test_a_least_length_comes_before_the_limit():
     torch.manual_seed(3)
     model = SelfattnForConditionalGeneration(config()).eval()
