@@ -118,7 +118,7 @@ def _pairs(input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
     if token_type_ids is None or not token_type_ids.any(1).all():
         raise UserError(
             "this model compares two sentences: give input_ids of 3 dimensions, or token_type_ids "
-            "that are 1 at the second"
+            "that are 1 at the second; if truncation cut it off, a larger max_length"
         )
     rows = [
         [row[(kinds == side) & (row != PADDING)].cpu().numpy() for side in (0, 1)]

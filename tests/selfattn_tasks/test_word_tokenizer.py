@@ -114,3 +114,6 @@ def test_what_a_pipeline_cannot_do_is_said(tmp_path):
         classify.model(classify.tokenizer("a goat", return_tensors="pt")["input_ids"])
     with pytest.raises(UserError, match="compares two sentences"):
         classify("a goat")
+    cut = classify.tokenizer("a goat", "a", return_tensors="pt", truncation=True, max_length=1)
+    with pytest.raises(UserError, match="if truncation cut it off, a larger max_length"):
+        classify.model(**cut)

@@ -67,7 +67,8 @@ def refuse_tracing(name: str) -> None:
     """Refuse torch.jit.trace, if it is under way."""
     if torch.jit.is_tracing():
         raise UserError(
-            f"attention {name!r} cannot be traced: blocks depend on the length; run it in Python"
+            f"the operator {name!r} cannot be traced: what it runs may depend on the length; use "
+            "torch.export instead of torch.jit.trace, or run it in Python"
         )
 
 
