@@ -79,7 +79,8 @@ def write(path: Path, rows: Sequence[Row]) -> None:
 
 
 def _cell(value: object) -> object:
-    return f"{value:.4g}" if isinstance(value, float) else value
+    # Two digits more than tables show: rounded twice, their last one could differ.
+    return f"{value:.6g}" if isinstance(value, float) else value
 
 
 def read(path: Path, flag: str = "--compare") -> list[Row]:

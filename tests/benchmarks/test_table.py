@@ -30,6 +30,14 @@ def test_rows_survive_a_file(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["rows.csv"]
 
 
+def test_a_file_gives_the_table_that_its_rows_gave(tmp_path):
+    rows = [replace(ROW, ratio=1.68496, memory_ratio=21.0496)]
+    table.write(tmp_path / "rows.csv", rows)
+    facts = table.read(tmp_path / "rows.csv")[0].facts
+    shown = table.markdown([replace(rows[0], facts=facts)])
+    assert "| 1.68 |" in shown and table.markdown(table.read(tmp_path / "rows.csv")) == shown
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
