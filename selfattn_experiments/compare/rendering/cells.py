@@ -58,9 +58,9 @@ def span(
     return "-" if interval is None else " to ".join(form(limit, digits) for limit in interval)
 
 
-def effect(g: float | None, digits: int = 1) -> str:
+def effect(g: float | None) -> str:
     """An effect, of one digit: more are never known."""
-    return "-" if g is None else signed(g, digits)
+    return "-" if g is None else signed(g, 1)
 
 
 def share(value: float | None) -> str:
