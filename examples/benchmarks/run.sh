@@ -21,6 +21,7 @@ bench() { # NAME SCRIPT FLAGS...: rows, tables and pictures; goes on after a ref
     python "scripts/$script" --device "$device" --csv "$out/$name.csv" $plots "$@" \
         > "$out/$name.tmp" || code=$?
     [ $code -eq 0 ] || failed="$failed $name"
+    rm -f "$out/$name"-*.svg # large, and no page shows them
     if [ $code -lt 128 ] && [ -s "$out/$name.tmp" ]; then # else it was stopped, or never began
         mv "$out/$name.tmp" "$out/$name.md"
     else
