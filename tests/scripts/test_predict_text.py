@@ -3,17 +3,20 @@
 import html.parser
 import io
 import json
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
+from types import SimpleNamespace
 
 import pytest
 
 from selfattn.errors import UserError
+from selfattn_experiments.commands import predict as predict_command
 from selfattn_experiments.commands.predict import put
 from selfattn_experiments.commands.predict import texts as texts_of
 from selfattn_experiments.commands.predict_sentences import wanted
 from selfattn_tasks.sentences.record import Kind
 from selfattn_tasks.sentences.tokens import Tokens
 from selfattn_tasks.srl import Text, read
+from selfattn_tasks.srl.text.segmentation import Segmenter
 from tests.scripts.test_show_attention import save_tagger
 
 pytest.importorskip("nltk")
@@ -62,6 +65,19 @@ def test_a_text_as_text_and_columns(predict, folder):
     first, second = read(folder / "out.conll", lenient=True)
     assert first.words[:3] == ("The", "old", "cat")
     assert [p.predicate for p in (*first.propositions, *second.propositions)] == [3, 9]
+
+
+def test_the_speed_does_not_count_loading(folder, monkeypatch):
+    calls = []
+    clock = SimpleNamespace(perf_counter=lambda: calls.append("clock") or float(len(calls)))
+    monkeypatch.setattr(predict_command, "time", clock)
+    made = lambda **given: calls.append("segmenter") or Segmenter(**given)  # noqa: E731
+    monkeypatch.setattr("selfattn_tasks.srl.text.model.Segmenter", made)
+    parser = ArgumentParser()
+    predict_command.add_flags(parser)
+    words = ["--model", str(folder), TEXT, "--predicates", "chased"]
+    predict_command.main(parser.parse_args(words))
+    assert calls == ["segmenter", "clock", "clock"]
 
 
 def test_a_standard_output_that_is_closed(monkeypatch):
