@@ -164,10 +164,13 @@ def _propositions(block: Block, column: int, lenient: bool) -> tuple[Proposition
     predicates = [i for i, row in enumerate(block.rows) if row[column] != NO_PREDICATE]
     expected = column + 1 + len(predicates)
     if found != expected:
+        place = f"column {column + 1}"
+        if predicates:
+            place += f", of which the first is {block.rows[predicates[0]][column]!r},"
         raise block.error(
             0,
-            f"this sentence has {found} columns, but its {len(predicates)} predicates in column "
-            f"{column + 1} need {expected}: those up to the predicates and one per predicate",
+            f"this sentence has {found} columns, but its {len(predicates)} predicates in {place} "
+            f"need {expected}: those up to the predicates and one per predicate",
         )
     return tuple(
         Proposition(i, block.rows[i][column], parse_column(block, column + 1 + k, i, lenient))

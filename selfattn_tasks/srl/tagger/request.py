@@ -11,7 +11,7 @@ from selfattn.errors import UserError
 from ...text import iter_lines
 from ..formats import conll, conll12
 from ..formats.brackets import looks_like_brackets
-from ..formats.conllu import read_trees
+from ..formats.conllu import Tree, read_trees
 from ..formats.rows import NO_PREDICATE, counts_words, read_blocks
 from ..propositions import Proposition, Sentence
 from ..text.documents import Text
@@ -42,13 +42,22 @@ def read_queries(
     Raises:
         UserError: for a bad file, and for one without words or without a predicate.
     """
-    bare = None
-    if props is None and word_column is None and not path.is_dir():
-        if may_lack_predicates:
-            with suppress(UserError):  # another format, whose reader says what is wrong
-                return [Sentence(tree.words) for tree in read_trees(path)]
-        bare = _without_brackets(path, may_lack_predicates)
-    sentences = bare or conll.read(path, props, lenient=True, word_column=word_column)
+    trees: list[Tree] = []
+    is_plain = props is None and word_column is None and not path.is_dir()
+    if is_plain:
+        with suppress(UserError):  # another format, whose reader says what is wrong
+            trees = read_trees(path)
+    if trees and may_lack_predicates:
+        return [Sentence(tree.words) for tree in trees]
+    try:
+        bare = _without_brackets(path, may_lack_predicates) if is_plain else None
+        sentences = bare or conll.read(path, props, lenient=True, word_column=word_column)
+    except UserError:
+        if not trees:
+            raise
+        raise UserError(
+            f"{path} is CoNLL-U, which names no predicate; give --find-predicates"
+        ) from None
     if not any(sentence.has_words for sentence in sentences):
         raise UserError(f"{path} holds no words; give the words file before it")
     conll12.check_words(sentences, path)

@@ -85,6 +85,15 @@ def test_words_alone_where_predicates_are_found(tmp_path):
     rows = ("# text = Don't", "1-2\tDon't", "1\tDo", "2\tn't", "2.1\tgo")
     path.write_text("\n".join(row + ("\t_" * 8 if row[0] != "#" else "") for row in rows))
     assert read_queries(path, may_lack_predicates=True) == [Sentence(("Do", "n't"))], "CoNLL-U"
+    with pytest.raises(UserError, match="is CoNLL-U, which names no predicate; give --find-pred"):
+        read_queries(path)
+
+
+def test_columns_of_another_format_are_shown(tmp_path):
+    path = tmp_path / "tags.txt"
+    path.write_text("1 Ann - B-A0\n2 saw see B-V\n")
+    with pytest.raises(UserError, match="2 predicates in column 4, of which the first is 'B-A0', "):
+        read_queries(path)
 
 
 SENTENCE = Sentence(
