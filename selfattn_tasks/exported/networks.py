@@ -223,7 +223,7 @@ def _tagger(path: Path) -> Exported:
         inputs |= {"spellings": torch.full((5, 7), UNKNOWN), "places": torch.zeros_like(words)}
         axes |= {"spellings": ("different", "characters"), "places": _WORDS}
     axes["log_probs"] = (*_WORDS, len(vocabulary.labels))
-    facts = {"kind": "tagger", **_facts(vocabulary)}
+    facts = {"kind": "tagger", "needs_viterbi": loaded.needs_viterbi, **_facts(vocabulary)}
     return Exported([Network("tagger", TaggerGraph(tagger), inputs, axes, block)], facts)
 
 

@@ -18,7 +18,7 @@ from torch import nn
 from selfattn.config import CONFIGS
 from selfattn.errors import UserError
 from selfattn.layers import build_attention
-from selfattn_tasks import saved
+from selfattn_tasks import checkpoints, saved
 from selfattn_tasks.exported import graphs, networks
 from selfattn_tasks.sentences.model import state as sentences
 from selfattn_tasks.sentences.model.network import SentenceModel, SentenceModelConfig
@@ -178,6 +178,7 @@ def test_a_tagger(tagger, tmp_path):
     described = facts["files"]["tagger.onnx"]
     assert [i.name for i in session.get_inputs()] == list(described["inputs"])
     assert [o.name for o in session.get_outputs()] == list(described["outputs"]) == ["log_probs"]
+    assert facts["needs_viterbi"] is False
     assert facts["words"] == {"the": 2, "cat": 3, "Tea": 4, "tea": 5, "milk": 6}
     texts = [["the", "cat", "drinks", "tea"], ["milk"]]
     rows = [[facts["words"].get(w, facts["unknown"]) for w in text] for text in texts]
@@ -189,6 +190,11 @@ def test_a_tagger(tagger, tmp_path):
     want = torch.log_softmax(module(words, indicator, words == 0, **more), -1)
     (found,) = run(session, words=words, predicate=predicate, **more)
     close(want, found, words == 0)
+    state = checkpoints.read(path)
+    state["cfg"] = {"criterion": {"_name": "bio_crf"}}
+    saved.write(state, path)
+    export("--to", "onnx", "--overwrite", path, tmp_path / "out")
+    assert json.loads((tmp_path / "out/export.json").read_text())["needs_viterbi"] is True
 
 
 @pytest.fixture
