@@ -117,8 +117,8 @@ def test_importing_the_plugin_prints_nothing(run_cli):
 OPERATORS = {"disa", "mtsa"}
 
 
-def ops_imports(source: str, package: str) -> set[str]:
-    """Packages and modules of ``selfattn.ops`` that a source in a package imports by name."""
+def names_below(above: str, source: str, package: str) -> set[str]:
+    """Packages and modules right below one that a source in a package imports by name."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -129,8 +129,8 @@ def ops_imports(source: str, package: str) -> set[str]:
             names = [f"{module}.{alias.name}" for alias in node.names]
         else:
             continue
-        parts = [name.split(".") for name in names]
-        found |= {part[2] for part in parts if part[:2] == ["selfattn", "ops"] and len(part) > 2}
+        below = [name.removeprefix(f"{above}.") for name in names if name.startswith(f"{above}.")]
+        found |= {name.split(".")[0] for name in below}
     return found
 
 
@@ -145,7 +145,8 @@ from ...masks import PositionalMask
 from ..other.tiling import runs
 """
     expected = {"mtsa", "disa", "common", "dot_product", "other"}
-    assert ops_imports(source, "selfattn.ops.mtsa") == expected
+    assert names_below("selfattn.ops", source, "selfattn.ops.mtsa") == expected
+    assert names_below("selfattn", source, "selfattn.ops.mtsa") == {"ops", "masks"}
 
 
 @pytest.mark.parametrize("package", ["common", *sorted(OPERATORS)])
@@ -157,8 +158,39 @@ def test_operators_do_not_know_each_other(package):
     wrong = []
     for path in files:
         inside = ".".join(path.parent.relative_to(ROOT).parts)
-        found = others & ops_imports(path.read_text(encoding="utf-8"), inside)
+        found = others & names_below("selfattn.ops", path.read_text(encoding="utf-8"), inside)
         wrong += [f"{path.relative_to(ROOT)} imports {name}" for name in found]
+    assert not wrong, "\n".join(wrong)
+
+
+def arrows() -> dict[str, dict[str, set[str]]]:
+    """Floor -> folder -> what it may import, as docs/extending.md draws it."""
+    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    found: dict[str, dict[str, set[str]]] = {}
+    for line in page.split("```text\n")[1].split("\n```")[0].split("\n"):
+        floor, chains = line.split(maxsplit=1)
+        found[floor] = {}
+        for chain in chains.split(";"):
+            below: set[str] = set()
+            for folders in (part.strip().split(", ") for part in chain.split("<-")):
+                for folder in folders:
+                    found[floor].setdefault(folder, set()).update(below)
+                below.update(folders)
+    return found
+
+
+@pytest.mark.parametrize("floor", ["selfattn", "plugin", "selfattn_experiments"])
+def test_folders_of_a_floor_import_in_one_direction(floor):
+    allowed = arrows()[floor]
+    assert all(python_files(f"{floor}/{folder}") for folder in allowed)
+    folders = {path.parent.name for path in (ROOT / floor).glob("*/__init__.py")}
+    wrong = []
+    for folder in sorted(folders):
+        for path in python_files(f"{floor}/{folder}"):
+            inside = ".".join(path.parent.relative_to(ROOT).parts)
+            found = folders & names_below(floor, path.read_text(encoding="utf-8"), inside)
+            more = found - allowed.get(folder, set()) - {folder}
+            wrong += [f"{path.relative_to(ROOT)} imports {name}" for name in sorted(more)]
     assert not wrong, "\n".join(wrong)
 
 

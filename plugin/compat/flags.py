@@ -14,10 +14,10 @@ from fairseq.data.encoders import TOKENIZER_REGISTRY
 
 from selfattn.errors import UserError
 from selfattn_tasks.sentences.folder import META, Folder
+from selfattn_tasks.sentences.record import Kind
 from selfattn_tasks.srl.prepare import LABELS
 
 from .._flags import option
-from ..criterions.sentences import criterion_of
 from ._patch import check_flags, wrap
 from .literals import literal
 
@@ -220,6 +220,11 @@ def complete_help(parser: ArgumentParser, given: Sequence[str]) -> None:
         return found
 
     parser.parse_known_args = first  # type: ignore[assignment, method-assign]
+
+
+def criterion_of(kind: Kind) -> str:
+    """The name of the criterion for what is asked of sentences."""
+    return "sentence_relatedness" if kind.target == "score" else "sentence_classification"
 
 
 @_before_parsing

@@ -13,7 +13,7 @@ from selfattn_tasks.srl.tagger.network import sentences_of
 
 from .._flags import flag
 from ..compat import warm_start
-from ..tasks._shared import outputs_of
+from ..modules.outputs import outputs_of
 from ._scaffold import ScaffoldConfig, build_scaffold, log_scaffold
 from ._sums import SummingCriterion, log_mean
 

@@ -33,11 +33,6 @@ LOSS_HELP = (
 UNSEEN = -100
 
 
-def criterion_of(kind: Kind) -> str:
-    """The name of the criterion for what is asked of sentences."""
-    return "sentence_relatedness" if kind.target == "score" else "sentence_classification"
-
-
 class SentenceCriterion(SummingCriterion):
     """A loss of each example, and ``--l2``.
 

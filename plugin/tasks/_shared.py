@@ -1,12 +1,10 @@
 """What the tasks of this folder share."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from fairseq.tasks import FairseqTask
-from torch import nn
 
 from selfattn.errors import UserError
 from selfattn_tasks.words.embeddings import WordVectors
@@ -90,14 +88,3 @@ def generate_nothing(task: FairseqTask, *args: Any, **kwargs: Any) -> NoReturn:
     raise UserError(
         f"{type(task).__name__} has no text to generate; give its checkpoints to `selfattn predict`"
     )
-
-
-@contextmanager
-def outputs_of(model: nn.Module) -> Iterator[list[Any]]:
-    """Collects what a model returns within the block, which the criterion keeps to itself."""
-    found: list[Any] = []
-    hook = model.register_forward_hook(lambda *call: found.append(call[-1]))
-    try:
-        yield found
-    finally:
-        hook.remove()

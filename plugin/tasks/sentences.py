@@ -27,9 +27,11 @@ from selfattn_tasks.words.embeddings import WordVectors, read_vectors
 from selfattn_tasks.words.vocabulary import Vocabulary, differences
 
 from .._flags import flag
-from ..criterions.sentences import UNSEEN, criterion_of
+from ..compat.flags import criterion_of
+from ..criterions.sentences import UNSEEN
 from ..data.sentences import Encoded, SentenceDataset
-from ._shared import generate_nothing, is_training, outputs_of, short_enough, with_vectors
+from ..modules.outputs import outputs_of
+from ._shared import generate_nothing, is_training, short_enough, with_vectors
 
 logger = logging.getLogger(__name__)
 _VALIDATION = "_validation"

@@ -32,8 +32,9 @@ from .._flags import flag
 from ..compat import warm_start
 from ..criterions.bio_tagging import IGNORED, BIOTaggingCriterion
 from ..data.propositions import Example, PropositionDataset
+from ..modules.outputs import outputs_of
 from . import srl_counts
-from ._shared import generate_nothing, is_training, outputs_of, short_enough, with_vectors
+from ._shared import generate_nothing, is_training, short_enough, with_vectors
 
 
 @dataclass
