@@ -74,7 +74,7 @@ class AsMultihead(nn.Module):
 
         Args:
             query: ``(B, T, C)``, or ``(T, B, C)`` without ``batch_first``, or ``(T, C)``.
-            key: the same tensor, or an alias of it.
+            key: the same tensor, or an alias of it of the same autograd node and without hooks.
             value: the same tensor.
             key_padding_mask: ``(B, T)``, or ``(T,)``: bool, True = padding, or floating, -inf =
                 padding and 0 elsewhere.
