@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from ..ops.common.autograd import is_transformed
+from ..ops.common.autograd import is_traced, is_transformed
 
 _STEPS = 2**16
 
@@ -12,13 +12,13 @@ class Dropout(nn.Dropout):
     """``nn.Dropout`` with cheaper random numbers on a CPU: 16 bits an entry instead of a float.
 
     The probability is rounded to a multiple of 2^-16 and the scale fits the rounded one, so that
-    the expectation is exact. It is torch's own elsewhere, compiled, and under ``torch.func``.
+    the expectation is exact. It is torch's own elsewhere, recorded, and under ``torch.func``.
     """
 
     def forward(self, input: Tensor) -> Tensor:
         """Zero entries of a tensor of any shape, scale the rest; the identity in evaluation."""
         dropped = round(self.p * _STEPS)
-        own = torch.compiler.is_compiling() or is_transformed()  # vmap has its own randomness
+        own = is_traced(input) or is_transformed()  # vmap has its own randomness
         plain = input.device.type != "cpu" or self.inplace or own
         if plain or not self.training or dropped in (0, _STEPS):
             return super().forward(input)

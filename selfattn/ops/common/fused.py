@@ -116,7 +116,7 @@ def dropout_factors(
     batch, heads, length, width = shape
     found = []
     for stream, columns in ((0, length), (1, width)):
-        factor = torch.empty(batch, heads, length, columns, device=seed.device)
+        factor = torch.empty(batch, heads, length, columns, dtype=torch.float32, device=seed.device)
         with torch.cuda.device_of(seed):
             factor_kernel[(batch * heads * length,)](
                 seed, factor, length, columns, threshold(dropout_p),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from selfattn.layers.dropout import Dropout
 
@@ -51,6 +52,12 @@ def test_strided_input_and_inplace() -> None:
     assert set(Dropout(0.5)(x).unique().tolist()) == {0.0, 2.0}
     inplace = torch.ones(64, 32)
     assert Dropout(0.5, inplace=True)(inplace) is inplace
+
+
+def test_a_recording_has_torchs_own() -> None:
+    x = torch.ones(999)
+    graph = make_fx(Dropout(0.5))(x)
+    assert 0.4 < graph(x).eq(0).double().mean() < 0.6
 
 
 @pytest.mark.parametrize("randomness", ["different", "same"])

@@ -95,6 +95,22 @@ def test_short_sentences(device, length, padding):
     compare(x, upstream, [FORWARD, BACKWARD, NONE], padding_mask(padding, BATCH, length))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_torchs_default_dtype_changes_nothing(device, dtype):
+    x, upstream = inputs(device, 9, heads=2)
+    options = {"masks": [FORWARD, NONE], "padding_mask": None, "sigma_t": "identity"}
+    run = partial(mtsa_fused, dropout_p=0.0, **options)
+    expected = run_with_grads(run, x, upstream)
+    torch.set_default_dtype(dtype)
+    try:
+        got = run_with_grads(run, x, upstream)
+        factors = dropout_factors(draw_seed(device), (1, 2, 3, 4), 0.3)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert all(torch.equal(a, b) for a, b in zip(expected, got, strict=True))
+    assert {t.dtype for t in factors} == {torch.float32}
+
+
 def test_several_tiles(device):
     """Without padding: test_flags_are_set_where_weights_would_be_lost."""
     x, upstream = inputs(device, 40, heads=len(MASKS))

@@ -6,6 +6,7 @@ The sources are plain C without dependencies, so that compiling takes seconds; `
 import ctypes
 import functools
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from . import build
 
 logger = logging.getLogger(__name__)
 
+_BORN = os.getpid()
 # Half precision is computed in float32 and rounded once.
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -102,7 +104,9 @@ def library(folder: Path) -> ctypes.CDLL:
 def _load(folder: Path) -> tuple[ctypes.CDLL | None, str | None]:
     """The library, or the reason why there is none."""
     try:
-        return build.kernel(folder), None
+        loaded = build.kernel(folder)
+        ctypes.c_int.in_dll(loaded, "born").value = _BORN  # a forked child may be the first to load
+        return loaded, None
     except build.BuildError as error:
         reason = str(error)
     except OSError as error:

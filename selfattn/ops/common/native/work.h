@@ -37,9 +37,9 @@ extern void GOMP_parallel(void (*)(void *), void *, unsigned, unsigned) __attrib
 static void (*const GOMP_parallel)(void (*)(void *), void *, unsigned, unsigned) = NULL;
 #endif
 
-/* OpenMP's threads do not survive a fork, and a child would wait for them forever. */
-static pid_t born;
-__attribute__((constructor)) static void remember_process(void) { born = getpid(); }
+/* The process that Python imported us in: OpenMP's threads do not survive a fork, and a child would
+ * wait for them forever. */
+pid_t born;
 
 static void enter(void *argument) {
     Work *w = argument;

@@ -191,7 +191,7 @@ def _weights(v: Tensor, lanes: int) -> dict[str, Tensor]:
     dtype = torch.bfloat16 if v.dtype == torch.bfloat16 else torch.float32
     shape = (lanes, *v.shape[2:])
     return {
-        "shift": torch.empty(lanes, v.shape[3], device=v.device),
+        "shift": torch.empty(lanes, v.shape[3], dtype=torch.float32, device=v.device),
         "e": torch.empty(shape, dtype=dtype, device=v.device),
         "u": torch.empty(shape, dtype=dtype, device=v.device),
     }
