@@ -113,7 +113,8 @@ def dry_run(grid: Grid, options: Options) -> int:
         if run.record() is None:
             print(f"# {run.name}")
             for step in run.steps(slot):
-                print(shlex.join(step.command) + (f" > {step.output}" if step.output else ""))
+                into = f" > {shlex.quote(str(step.output))}" if step.output else ""
+                print(shlex.join(step.command) + into)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -118,6 +119,17 @@ def test_a_truncated_checkpoint_fails_its_run_alone(grid):
         with pytest.raises((UserError, OSError)):
             first.steps(Slot())
     assert [step.name for step in second.steps(Slot())] == ["train", "test"]
+
+
+def test_commands_of_a_dry_run_can_be_pasted(tmp_path, capsys):
+    folder = tmp_path / "of a user"
+    folder.mkdir()
+    for name in ("ref", "dict.de.txt"):
+        (folder / name).touch()
+    (folder / "grid.yaml").write_text(GRID.format(folder=folder))
+    session.dry_run(read_grid(folder / "grid.yaml"), session.Options("cpu"))
+    (test,) = (line for line in capsys.readouterr().out.splitlines() if "base-2/test.out" in line)
+    assert shlex.split(test)[-2:] == [">", str(folder / "out/base-2/test.out")]
 
 
 def test_a_summary_of_nothing_is_refused(grid):
