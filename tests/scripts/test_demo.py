@@ -168,4 +168,4 @@ def test_a_crashed_training_is_one_sentence_with_its_log(first, demo, place):
     assert done.stderr.count("\n") == 1
     assert "mtsa--5 failed, as said above; its logs are in out/my-" in done.stderr
     assert "fairseq-train ended with code 1" in done.stdout
-    assert "between 0 and 2**32 - 1" in done.stdout
+    assert "--seed -5 is not allowed" in done.stdout

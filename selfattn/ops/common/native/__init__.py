@@ -8,6 +8,7 @@ import functools
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,8 @@ def _load(folder: Path) -> tuple[ctypes.CDLL | None, str | None]:
     """The library, or the reason why there is none."""
     try:
         loaded = build.kernel(folder)
-        ctypes.c_int.in_dll(loaded, "born").value = _BORN  # a forked child may be the first to load
+        with suppress(ValueError):  # without work.h a kernel has one thread
+            ctypes.c_int.in_dll(loaded, "born").value = _BORN  # a forked child may load it first
         return loaded, None
     except build.BuildError as error:
         reason = str(error)
