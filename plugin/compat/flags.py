@@ -110,17 +110,20 @@ def check_named_files(flags: Namespace) -> None:
         )
     for name in ("eval_bleu_args", "eval_bleu_detok_args"):
         value = getattr(flags, name, None)
-        if value is not None and not _is_json(value):
+        if value is None:
+            continue
+        given = _dictionary(value)
+        if given is None:
             raise UserError(f'{option(name)} is {value!r}, but must be JSON such as {{"beam": 1}}')
-        if value is not None:
-            check_numbers(Namespace(**json.loads(value)))
+        check_numbers(Namespace(**given))
 
 
-def _is_json(text: str) -> bool:
+def _dictionary(text: str) -> dict[str, Any] | None:
     try:
-        return isinstance(json.loads(text), dict)
+        found = json.loads(text)
     except ValueError:
-        return False
+        return None
+    return found if isinstance(found, dict) else None
 
 
 @check_flags

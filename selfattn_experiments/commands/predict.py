@@ -339,13 +339,12 @@ def main(args: argparse.Namespace) -> None:
 
     find_device(args.device, "--device")
     predictor = Predictor.load(args.checkpoint, args.device, args.bf16)
-    model = SRL(predictor, args.decoder or DECODER)
-    if sentences is None and not args.tokenized:
-        model.words("")  # NLTK takes seconds to import, too
+    if sentences is None:
+        model = SRL(predictor, args.decoder or DECODER)
+        if not args.tokenized:
+            model.words("")  # NLTK takes seconds to import, too
     count = Count()
     start = time.perf_counter()
-    if sentences is not None:
-        write(count.of(predict_file(predictor, sentences, args)), args)
-    else:
-        write(count.of(labelled(args, model)), args)
+    found = labelled(args, model) if sentences is None else predict_file(predictor, sentences, args)
+    write(count.of(found), args)
     count.say(time.perf_counter() - start)

@@ -8,6 +8,7 @@ from typing import Any
 from selfattn.errors import UserError
 from selfattn_tasks.files import read_json
 
+from ..runs.record import scores_of, train_seconds
 from .rendering.cells import points, signed, span
 from .run_level import welch
 from .runs import RECORD_NAME
@@ -30,10 +31,7 @@ def steps(folder: Path, metric: str) -> list[list[str]]:
     runs = [run for path in paths if (run := read_json(path, "system", "scores", "seconds"))]
     if not runs:
         raise UserError(f"{folder} holds no finished run of `selfattn runs`, RUN/{RECORD_NAME}")
-    for run in runs:
-        scores = run["scores"].items()
-        run["scores"] = {f"{t} {name}": x for t, found in scores for name, x in found.items()}
-    names = list(runs[0]["scores"])
+    names = list(scores_of(runs[0]))
     if not any(name.endswith(metric) for name in names):
         raise UserError(f"{folder} has no {metric}, but {', '.join(names)}")
     heads = ["system", "runs", *names, f"gain in {metric}", "95 % interval", "training, hours"]
@@ -45,7 +43,7 @@ def _row(
     system: str, runs: Sequence[Mapping[str, Any]], names: list[str], metric: str
 ) -> list[str]:
     def of(name: str, key: str) -> list[float]:
-        return [float(run["scores"][key]) for run in runs if run["system"] == name]
+        return [float(scores_of(run)[key]) for run in runs if run["system"] == name]
 
     own = [run for run in runs if run["system"] == system]
     main = next(name for name in names if name.endswith(metric))
@@ -54,5 +52,5 @@ def _row(
     return [
         system, str(len(own)), *(points(fmean(of(system, name))) for name in names),
         signed(fmean(values) - fmean(before)) if before else "-", span(test and test.interval),
-        points(fmean(run["seconds"].get("train", 0.0) for run in own) / 3600),
+        points(fmean(map(train_seconds, own)) / 3600),
     ]  # fmt: skip

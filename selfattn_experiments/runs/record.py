@@ -1,6 +1,6 @@
 """The summary of a grid as CSV and JSON."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any
 
@@ -66,17 +66,27 @@ def _row(run: Run, record: dict[str, Any] | None) -> dict[str, Any]:
         "state": "done",
         "updates": record["updates"],
         "parameters": record["parameters"],
-        "train_seconds": record["seconds"].get("train", 0.0),
+        "train_seconds": train_seconds(record),
         "seconds": round(sum(record["seconds"].values()), 1),
         "attempts": len([attempt for attempt in attempts if attempt["step"] == "train"]),
         "best_valid": best and f"{best['metric']} {best['value']:g} at {best['update']}",
         "commit": " ".join(record["commits"]),
         "hardware": record["gpu"] or " and ".join(dict.fromkeys(a["cpu"] for a in attempts)),
-        "scores": {
-            f"{test} {name}": value
-            for test, figures in record["scores"].items()
-            for name, value in figures.items()
-        },
+        "scores": scores_of(record),
+    }
+
+
+def train_seconds(record: Mapping[str, Any]) -> float:
+    """How long a run trained, by its record; 0 if it only was tested."""
+    return float(record["seconds"].get("train", 0.0))
+
+
+def scores_of(record: Mapping[str, Any]) -> dict[str, float]:
+    """The scores of a run's record by columns, ``test BLEU`` for example."""
+    return {
+        f"{test} {name}": value
+        for test, figures in record["scores"].items()
+        for name, value in figures.items()
     }
 
 

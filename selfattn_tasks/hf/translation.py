@@ -238,7 +238,6 @@ def to_fairseq(folder: Path, path: Path) -> None:
 
 def set_search(settings: Any, search: Search) -> None:
     """Write a search into a model's ``generation_config``."""
-    settings._from_model_config = False  # else transformers forgets the last two
     settings.num_beams = search.beam
     if search.beam > 1:  # of one, transformers refuses to save them
         settings.length_penalty = search.lenpen

@@ -42,18 +42,14 @@ def read_queries(
     Raises:
         UserError: for a bad file, and for one without words or without a predicate.
     """
-    trees: list[Tree] = []
     is_plain = props is None and word_column is None and not path.is_dir()
-    if is_plain:
-        with suppress(UserError):  # another format, whose reader says what is wrong
-            trees = read_trees(path)
-    if trees and may_lack_predicates:
+    if is_plain and may_lack_predicates and (trees := _trees(path)):
         return [Sentence(tree.words) for tree in trees]
     try:
         bare = _without_brackets(path, may_lack_predicates) if is_plain else None
         sentences = bare or conll.read(path, props, lenient=True, word_column=word_column)
     except UserError:
-        if not trees:
+        if not (is_plain and _trees(path)):
             raise
         raise UserError(
             f"{path} is CoNLL-U, which names no predicate; give --find-predicates"
@@ -64,6 +60,13 @@ def read_queries(
     if not (may_lack_predicates or any(sentence.propositions for sentence in sentences)):
         raise UserError(f"{path} holds no predicate, so there is nothing to label")
     return sentences
+
+
+def _trees(path: Path) -> list[Tree]:
+    """The sentences of CoNLL-U; none of another format, whose reader says what is wrong."""
+    with suppress(UserError):
+        return read_trees(path)
+    return []
 
 
 def _without_brackets(path: Path, may_lack_predicates: bool) -> list[Sentence] | None:
