@@ -91,7 +91,8 @@ def test_every_attention_and_preset_is_in_the_tables():
         for preset in CONFIGS[name].presets:
             # A mechanism's name stands in the row of its first preset alone.
             rows = re.search(rf"^\| `{name}` \| `.*\n(?:\| \|.*\n)*", tables, re.MULTILINE)
-            assert f"| `{preset}` |" in rows[0]
+            (row,) = (line for line in rows[0].splitlines() if f"| `{preset}` |" in line)
+            assert ("padding is set to 0" in row) == CONFIGS[name].make(preset).zero_padding
 
 
 def test_every_architecture_is_in_the_table():

@@ -1,4 +1,4 @@
-"""Positions without parameters: sines, rotary ones and ALiBi."""
+"""Positions without parameters: rotary ones and ALiBi."""
 
 from collections.abc import Sequence
 

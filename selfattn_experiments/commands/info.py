@@ -39,7 +39,7 @@ PACKAGES = (
     ("sentencepiece", "to prepare text"),
     ("seqeval", "to score tagging"),
     ("tensorboard", "to look at training curves"),
-    ("matplotlib", "to draw the demo's learning curve"),
+    ("matplotlib", "to draw learning curves, comparisons and attention"),
     ("PyYAML", "to train several seeds"),
     ("tabulate", "to print comparisons"),
     ("tqdm", "to show progress"),

@@ -1,10 +1,10 @@
 """Try a trained model in a browser: type a text, see what it says and what its attention does.
 
 Examples: a translation model, a tagger or a model of sentences; its checkpoint, the folder of a
-training, or one of Hugging Face:
+training, one of Hugging Face, or a model that comes with the package:
 
-  selfattn page runs/srl
   selfattn page runs/my/checkpoint_best.pt --port 8000
+  selfattn page srl-en-small
 
 The page is served to this machine alone, unless --host or --share says otherwise, and sends nothing
 anywhere. The model runs on the CPU, one request at a time. Needs `pip install gradio`.
@@ -224,7 +224,8 @@ def build(path: Path) -> Any:
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("model", type=Path, metavar="MODEL", help="a checkpoint or a folder with one")
+    add("model", type=Path, metavar="MODEL",
+        help="a checkpoint, a folder with one, or a model that comes with the package")  # fmt: skip
     add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine alone)")
     add("--port", type=int, help="default: the first free one from 7860 on")
     add("--share", action="store_true", help="also a public address, by Gradio's servers")

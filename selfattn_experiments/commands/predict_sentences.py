@@ -14,7 +14,8 @@ Example, typed sentences, two for each example of a model of pairs:
       --sentence "A dog runs." --sentence "A dog sleeps."
 
 Example, the trivial system that every table should show, of a prepared folder: the most frequent
-class, the mean score, or the candidate that has most words in common with the question:
+class, the mean score, or the candidate that shares most with the question, rare words counting
+more:
 
   selfattn predict sentences --baseline data-bin/squad --input dev.jsonl --output overlap.tsv
 

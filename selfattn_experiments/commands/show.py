@@ -56,7 +56,8 @@ class Found:
 def add_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("checkpoint", type=Path, metavar="CHECKPOINT",
-        help="a checkpoint, a training's folder or a Hugging Face folder")  # fmt: skip
+        help="a checkpoint, a training's folder, a Hugging Face folder, or a model that comes "
+        "with the package")  # fmt: skip
     add("sentence", nargs="+", metavar="SENTENCE",
         help="one, in quotes; of a pair, for instance, with a model of sentences both")  # fmt: skip
     add("--layer", default="last", metavar="N", help="a number, last (default) or all")
