@@ -7,7 +7,7 @@ Example:
       --test conll-2012/v9/data/test/data/english
 
 Each part is a folder with *gold_conll files somewhere below. It ends with an error if a file is
-bad or without its words, a document is in two parts, or the counts are of no known release.
+bad, cut off or without its words, a document is in two parts, or the counts are of no known release.
 """
 
 import argparse
@@ -30,7 +30,7 @@ PUBLISHED: dict[str, dict[str, tuple[int, int | None]]] = {
     "dev": {"the shared task": (222, 343), "version 12": (1_370, None)},
     "test": {"the shared task": (222, 348), "version 12": (1_200, None)},
 }
-_BEGIN = "#begin document"
+_BEGIN, _END = "#begin document", "#end document"
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,20 @@ def content_of(folder: Path) -> Content:
     """Read all files below a folder.
 
     Raises:
-        UserError: if there is none, or one is bad or has no words.
+        UserError: if there is none, or one is bad, is cut off or has no words.
     """
     files = conll.files_of(folder)
     begun: list[str] = []
     sentences = propositions = 0
     for file in files:
-        begun += [line for line in read_lines(file) if line.startswith(_BEGIN)]
+        lines = read_lines(file)
+        opened = [line for line in lines if line.startswith(_BEGIN)]
         found = conll12.sentences_of(file)
+        if len(opened) != (ends := sum(line.startswith(_END) for line in lines)):
+            raise UserError(
+                f"{file} has {len(opened)} {_BEGIN} but {ends} {_END}: it is not complete"
+            )
+        begun += opened
         conll12.check_words(found, file)
         sentences += len(found)
         propositions += sum(len(sentence.propositions) for sentence in found)

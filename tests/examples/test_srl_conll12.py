@@ -92,18 +92,27 @@ def test_a_malformed_sentence_is_named(check, data):
     assert done.returncode == 2 and "dev_0000.v4_gold_conll, line " in done.stderr
 
 
-def test_words_that_were_not_filled_in(check, data, run_cli):
-    """The check names the file, `selfattn prepare srl` and `predict` what they were given."""
-    for path in (data / english("train")).rglob("*.v4_gold_conll"):
-        found = conll.read(path)
-        write_conll12(path, [replace(s, words=("[WORD]",) * len(s.words)) for s in found])
-    message = "every word is [WORD]: fill the words in by OntoNotes' skeleton2conll.sh\n"
+def test_a_file_that_was_cut_off_is_refused(check, data):
+    (path,) = data.rglob("dev_0000.v4_gold_conll")
+    path.write_text(path.read_text()[: path.read_text().index("\n\n") + 2])  # its first sentence
     done = check("--any-counts")
     assert done.returncode == 2
-    assert done.stderr.endswith(f"/train/00/train_0000.v4_gold_conll: {message}")
+    assert "dev_0000.v4_gold_conll has 1 #begin document but 0 #end document" in done.stderr
+
+
+def test_words_that_were_not_filled_in(check, data, run_cli):
+    """In one file of two: the check names it, `selfattn prepare srl` and `predict` the folder."""
+    (path,) = data.rglob("train_0000.v4_gold_conll")
+    found = conll.read(path)
+    write_conll12(path, [replace(s, words=("[WORD]",) * len(s.words)) for s in found])
+    message = "sentences every word is [WORD]: fill the words in by OntoNotes' skeleton2conll.sh\n"
+    done = check("--any-counts")
+    assert done.returncode == 2
+    assert done.stderr.endswith(f"/train/00/train_0000.v4_gold_conll: in 30 of 30 {message}")
     files = ["--train", english("train"), "--valid", english("dev"), "--dest", "data-bin"]
     done = run_cli(["scripts/prepare_srl.py", *files], cwd=data)
-    assert done.returncode == 2 and done.stderr.endswith(f"{english('train')}: {message}")
+    assert done.returncode == 2
+    assert done.stderr.endswith(f"{english('train')}: in 30 of 90 {message}")
     with pytest.raises(UserError, match=r"every word is \[WORD\]"):
         read_queries(data / english("train"))
 

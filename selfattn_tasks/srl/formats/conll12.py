@@ -7,7 +7,7 @@ by lines that start with ``#begin document`` and ``#end document``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from selfattn.errors import UserError
@@ -37,7 +37,7 @@ def sentences_of(path: Path, *, lenient: bool = False) -> list[Sentence]:
     return [_sentence(block, lenient) for block in blocks_of(path, lines)]
 
 
-def check_words(sentences: Iterable[Sentence], where: object) -> None:
+def check_words(sentences: Sequence[Sentence], where: object) -> None:
     """Refuse sentences whose words were not filled in.
 
     Args:
@@ -45,11 +45,12 @@ def check_words(sentences: Iterable[Sentence], where: object) -> None:
         where: their names, for messages.
 
     Raises:
-        UserError: if all words are ``[WORD]``.
+        UserError: if all words of a sentence are ``[WORD]``.
     """
-    if {word for sentence in sentences for word in sentence.words} == {_NO_WORD}:
+    if unfilled := sum(set(sentence.words) == {_NO_WORD} for sentence in sentences):
         raise UserError(
-            f"{where}: every word is {_NO_WORD}: fill the words in by OntoNotes' skeleton2conll.sh"
+            f"{where}: in {unfilled:,} of {len(sentences):,} sentences every word is {_NO_WORD}: "
+            "fill the words in by OntoNotes' skeleton2conll.sh"
         )
 
 
