@@ -7,7 +7,8 @@ Example:
       --test conll-2012/v9/data/test/data/english
 
 Each part is a folder with *gold_conll files somewhere below. It ends with an error if a file is
-bad, cut off or without its words, a document is in two parts, or the counts are of no known release.
+bad, cut off or without its words, if a document is in two parts, or if the counts are of no known
+release.
 """
 
 import argparse
