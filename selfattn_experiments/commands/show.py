@@ -305,7 +305,8 @@ def wanted_parts(found: Found, looks: Sequence[Any], what: Sequence[str] | None)
         if part not in there:
             raise UserError(f"--what {part}: {attention} has none; it has {', '.join(there)}")
     parts = what or there
-    counts = f"{len(found.layers)} layers, {len(found.tokens)} tokens"
+    sizes = {"layer": len(found.layers), "token": len(found.tokens)}
+    counts = ", ".join(f"{count} {name}{'s' * (count != 1)}" for name, count in sizes.items())
     print(f"{attention}, {counts}: {', '.join(parts)}")
     return [[part for part in parts if part in look.parts] for look in looks]
 

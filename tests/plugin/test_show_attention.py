@@ -29,7 +29,7 @@ def test_the_encoder_on_a_sentence(name, trained, run_cli, tmp_path):
     pieces = found["tokens"]
     assert pieces[-1] == "</s>"
     assert "".join(pieces[:-1]).replace("\u2581", " ").split() == ["a1", "b2", "a1", "ZZ"]
-    assert done.stdout.startswith(f"{name}, 1 layers, {len(pieces)} tokens: token2token")
+    assert done.stdout.startswith(f"{name}, 1 layer, {len(pieces)} tokens: token2token")
     (layer,) = found["layers"]
     totals = np.array(layer["token2token"]).sum(-1)
     assert totals.shape == (2, len(pieces))
