@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.autograd.functional import vhp
 from torch.func import functional_call, grad, hessian, vmap
 
 import selfattn.layers
@@ -58,9 +59,9 @@ def loss(layer, parameters, x, hidden):
 
 
 def second(mechanism):
-    """A gradient penalty, by two ways, against backend 'reference'."""
+    """A gradient penalty, by two ways, and a product with the Hessian, against 'reference'."""
     x, hidden = tokens()
-    results = []
+    results, products = [], []
     for options in ({}, {"backend": "reference"}):
         layer = make(mechanism, **(options if mechanism != "multihead" else {}))
         for way in ("grad", "backward"):
@@ -76,6 +77,9 @@ def second(mechanism):
                 first = leaves[0].grad
             found = torch.autograd.grad(first.square().sum(), leaves, materialize_grads=True)
             results.append(torch.cat([t.flatten() for t in found]))
+        run = lambda t, layer=layer: layer(t, hidden).square().sum()  # noqa: E731
+        products.append(vhp(run, x, x.flip(0))[1])
+    assert_close("product", products[1], products[0], 1e-8)
     assert results[0].norm() > 1.0
     for result in results[:-1]:
         assert_close("penalty", results[-1], result, 1e-8)
