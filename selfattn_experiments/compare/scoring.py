@@ -29,7 +29,7 @@ from .runs import Found
 Say = Callable[[str], None]
 # Sentences that are counted at a time: chrF's n-grams of one reference take some 200 KB.
 _BLOCK = 250
-_VERSION = "selfattn counts 1"
+_VERSION = "selfattn counts 2"
 _HASH_BYTES = 32
 
 

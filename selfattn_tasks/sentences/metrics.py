@@ -34,19 +34,25 @@ class Answer(NamedTuple):
     Args:
         value: a class, a score or an index; None where the gold file has no label.
         rank: of a score among all of the file, from 1; equal scores share their mean rank.
+        standard: a score less the file's mean, in its standard deviations. Scores that hardly
+            differ may lie far from 0, and systems that swap predictions in a test may have scales
+            of their own.
     """
 
     value: Target
     rank: float = 0.0
+    standard: float = 0.0
 
 
 def ranked(values: Sequence[float | None]) -> list[Answer]:
-    """Scores with their ranks; None has none and does not count."""
-    known = [value for value in values if value is not None]
+    """Scores, at least one, with their ranks; None has none and does not count."""
+    known = np.array([value for value in values if value is not None])
     _, inverse, counts = np.unique(known, return_inverse=True, return_counts=True)
-    means = np.cumsum(counts) - (counts - 1) / 2
-    ranks = iter(means[inverse].tolist())
-    return [Answer(value, 0.0 if value is None else next(ranks)) for value in values]
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    centre, spread = known.mean(), known.std()
+    standard = (known - centre) / (spread if spread > _CONSTANT * abs(centre) else 1.0)
+    found = zip(ranks.tolist(), standard.tolist(), strict=True)
+    return [Answer(value) if value is None else Answer(value, *next(found)) for value in values]
 
 
 def names_of(gold: Sequence[Answer]) -> tuple[str, ...]:
@@ -120,10 +126,10 @@ class SentenceMetric(Metric):
     def _numbers(self, answers: Sequence[Answer]) -> Counts:
         if self.name == SPEARMAN:
             return np.array([answer.rank for answer in answers])
+        if self.name == PEARSON:
+            return np.array([answer.standard for answer in answers])
         values = np.array([answer.value for answer in answers], dtype=np.float64)  # None is NaN
-        # A correlation may be of scores that hardly differ and lie far from 0.
-        centre = np.nanmean(values) if self.name == PEARSON else _MIDDLE
-        return np.nan_to_num(values - centre)
+        return np.nan_to_num(values - _MIDDLE)
 
     def scores(self, sums: Counts) -> Counts:
         """Accuracy in percent, a correlation, or the squared error."""

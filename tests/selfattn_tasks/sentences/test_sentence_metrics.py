@@ -38,6 +38,14 @@ def test_scores_that_hardly_differ_have_a_correlation(start, step):
     assert found["Pearson"] == pytest.approx(1, abs=1e-6)
 
 
+def test_a_correlation_does_not_depend_on_the_scale_of_a_system():
+    """Nor do the sums of sentences that systems with scales of their own swap in a test."""
+    guesses = [ranked(GUESS), ranked([0.01 * value + 7 for value in GUESS])]
+    for name in ("Pearson", "Spearman"):
+        one, other = SentenceMetric(name).counts(ranked(GOLD), guesses)
+        assert other == pytest.approx(one, abs=1e-9), name
+
+
 def test_perfect_and_reversed():
     up, down = ranked([1.0, 2.5, 5.0]), ranked([5.0, 2.5, 1.0])
     assert figures(up, up) == {"Pearson": 1.0, "Spearman": 1.0, "MSE": 0.0}
@@ -103,19 +111,20 @@ def test_a_comparison_of_correlations(tmp_path, monkeypatch, capsys, flags, rele
     """Four digits, no percent; less than a hundredth is equivalent unless the user says more."""
     pytest.importorskip("scipy")
     monkeypatch.chdir(tmp_path)
-    rows = [f"one boat\ta ship {i}\t{score}" for i, score in enumerate(GOLD)]
+    gold = sorted(GOLD)  # so that the sentences that are counted together are unlike the others
+    rows = [f"one boat\ta ship {i}\t{score}" for i, score in enumerate(gold)]
     Path("gold.tsv").write_text("sentence1\tsentence2\tscore\n" + "\n".join(rows) + "\n")
     for system, spread in (("base", 0.2), ("more", 0.201)):
         for seed in (1, 2, 3):
-            drawn = np.random.default_rng(seed).normal(0, spread, len(GOLD))
-            lines = [f"{value:.6f}\n" for value in np.clip(GOLD + drawn, 1, 5)]
+            drawn = np.random.default_rng(seed).normal(0, spread, len(gold))
+            lines = [f"{value:.6f}\n" for value in np.clip(gold + drawn, 1, 5)]
             Path(f"{system}-{seed}.tsv").write_text("prediction\n" + "".join(lines))
-    Path("flat-1.tsv").write_text("prediction\n" + "3.0\n" * len(GOLD))
+    Path("flat-1.tsv").write_text("prediction\n" + "3.0\n" * len(gold))
     systems = ["--baseline=base=base-*.tsv", "--system=more=more-*.tsv", "--system=flat=flat-1.tsv"]
     run_verb("compare", "--ref=gold.tsv", "--samples=100", "--latex=t.tex", *systems, *flags)
     said = " ".join(capsys.readouterr().out.split())
     assert f"less than {relevant} apart" in said
-    mean = np.mean([figures(ranked(GOLD), read("base", seed))["Pearson"] for seed in (1, 2, 3)])
+    mean = np.mean([figures(ranked(gold), read("base", seed))["Pearson"] for seed in (1, 2, 3)])
     assert f"Pearson base 3 {mean:.4f} " in said and f" {mean:.4f} $" in Path("t.tex").read_text()
     assert "MSE is an error: lower is better." in said
     assert "flat-1.tsv: every prediction is 3, so its correlations are not defined" in said
