@@ -80,9 +80,9 @@ class SentencesForSequenceClassification(SelfattnPreTrainedModel):
             ``logits`` as of ``SentenceModel.forward`` and, with labels, ``loss``.
 
         Raises:
-            UserError: if the mask is wrong or has another name, a pair lacks a sentence, one
-                sentence is two, a score is outside of the scale, or attention weights or hidden
-                states are asked for.
+            UserError: if the mask is wrong or has another name, there are too few sentences or too
+                many, a score is outside of the scale, or attention weights or hidden states are
+                asked for.
         """
         self.refuse(unused)
         if self.state.kind.shape == "single":
@@ -98,6 +98,11 @@ class SentencesForSequenceClassification(SelfattnPreTrainedModel):
         words = input_ids[:, None] if input_ids.dim() == 2 else input_ids
         if self.state.kind.shape == "pair" and input_ids.dim() == 2:
             words = _pairs(input_ids, token_type_ids)
+        if words.dim() != 3 or not self.state.kind.accepts(words.shape[1]):
+            raise UserError(
+                f"input_ids has shape {tuple(input_ids.shape)}; this model reads "
+                f"{self.state.kind.takes} an example, (B, S, T)"
+            )
         logits = self.network(words, missing)
         loss = None
         if labels is not None:

@@ -1,4 +1,4 @@
-"""Taggers and models of sentences as folders of Hugging Face: the same numbers, and back."""
+"""Taggers and models of sentences as Hugging Face folders: the same numbers, and back."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_sentence_model_s_folder_computes_the_same_and_learns(tmp_path, kind):
     masked = model(words + 3 * (words == 0), (words != 0).long()).logits
     torch.testing.assert_close(masked, expected)
     refused_outputs(model, words)
-    none = words.new_zeros(0, 5)
+    none = words[:0] if kind is Kind.SELECTION else words.new_zeros(0, 5)
     assert len(model(none, token_type_ids=none).logits) == 0
     if kind.shape == "single":
         with pytest.raises(UserError, match="token_type_ids are not all 0, but this model reads"):
@@ -275,11 +275,12 @@ def test_what_is_refused(tmp_path):
         ((path, folder), "already exists"),
         ((path, tmp_path, "--overwrite"), "holds something else"),
         ((path, tmp_path / "x"), "run.json is not a record"),
-        ((folder, tmp_path / "x"), "is a folder of Hugging Face already"),
+        ((folder, tmp_path / "x"), "is a Hugging Face folder already"),
+        (("srl-en-small", tmp_path / "x"), "srl-en-small is a Hugging Face folder already"),
     ):
         with pytest.raises(UserError, match=message):
             export("--to", "hf", *words)
-    with pytest.raises(UserError, match="is a file; --to fairseq takes a folder of Hugging Face"):
+    with pytest.raises(UserError, match="is a file; --to fairseq takes a Hugging Face folder"):
         export("--to", "fairseq", path, tmp_path / "x")
     (tmp_path / "run.json").unlink()
     export("--to", "hf", path, folder, "--overwrite")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 pytest.importorskip("transformers")
 
@@ -93,7 +94,7 @@ def test_a_pipeline_gives_what_the_predictor_gives(tmp_path, kind):
 
 
 def test_what_a_pipeline_cannot_do_is_said(tmp_path):
-    """A tagger's characters; the second sentence of a pair."""
+    """A tagger's characters; the second sentence of a pair; candidates."""
     export("--to", "hf", tagger(tmp_path / "tagger.pt", "mtsa"), tmp_path / "folder")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "folder")
     model = AutoModelForTokenClassification.from_pretrained(tmp_path / "folder")
@@ -117,3 +118,9 @@ def test_what_a_pipeline_cannot_do_is_said(tmp_path):
     cut = classify.tokenizer("a goat", "a", return_tensors="pt", truncation=True, max_length=1)
     with pytest.raises(UserError, match="if truncation cut it off, a larger max_length"):
         classify.model(**cut)
+    with pytest.raises(UserError, match=r"\(2, 3, 4\); this model reads two sentences an example"):
+        classify.model(torch.ones(2, 3, 4, dtype=torch.long))
+    export("--to", "hf", sentences(tmp_path / "choice.pt", Kind.SELECTION), tmp_path / "choice")
+    choose = pipeline("text-classification", str(tmp_path / "choice"))
+    with pytest.raises(UserError, match="this model reads a question and two candidates or more"):
+        choose("a goat")
