@@ -1,4 +1,4 @@
-"""Folders of Hugging Face with a tagger or a model of sentences: checkpoints in another form.
+"""Hugging Face folders with a tagger or a model of sentences: checkpoints in another form.
 
 ``config.json`` holds what a checkpoint stores of its task, words, labels and sizes, and
 ``model.safetensors`` the weights under the same names, so that whatever reads checkpoints reads

@@ -33,7 +33,7 @@ def find_checkpoint(path: Path) -> Path:
     """The checkpoint itself, or the best, else the last one of a folder.
 
     Args:
-        path: a checkpoint, a training's ``--save-dir``, a folder of Hugging Face, or, where nothing
+        path: a checkpoint, a training's ``--save-dir``, a Hugging Face folder, or, where nothing
             has that path, the name of a model that comes with this package (``srl-en-small``).
 
     Raises:

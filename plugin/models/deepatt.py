@@ -95,7 +95,7 @@ class DeepAttModel(BaseFairseqModel):
         parser.add_argument(
             "--features",
             metavar="FOLDER",
-            help="an encoder of Hugging Face's with its tokenizer, as `save_pretrained` writes it: "
+            help="a Hugging Face encoder with its tokenizer, as `save_pretrained` writes it: "
             "its last hidden state at each word's first piece stands beside the word's vector",
         )
         parser.add_argument(

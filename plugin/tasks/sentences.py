@@ -46,7 +46,7 @@ class SentencesConfig(FairseqDataclass):
 
     data: str = flag(MISSING, "folder that `selfattn prepare sentences` wrote")
     fold: Optional[int] = flag(  # noqa: UP045 - fairseq reads types as text
-        None, "the fold to test on, from 0; of a folder with --folds"
+        None, "the fold to test on, counted from 0; for data prepared with --folds"
     )
     max_length: Optional[int] = flag(  # noqa: UP045
         None,
@@ -259,7 +259,7 @@ class SentencesTask(FairseqTask):
         """
         ours = self.network_state.meta
         theirs = task_state.get(KEY, {}).get("meta", {})
-        # The vectors are the last of them; a model that was a folder of Hugging Face has none.
+        # The vectors are the last of them; a model that was a Hugging Face folder has none.
         corpora = [next(iter(meta.get("inputs", {}).values()), None) for meta in (ours, theirs)]
         cuts = [[meta.get(name) for name in ("folds", "seed", "fold")] for meta in (ours, theirs)]
         if ours["folds"] and corpora[0] == corpora[1] and cuts[0] != cuts[1]:

@@ -30,9 +30,9 @@ class BiBloSAConfig(DiSAConfig):
     )
     block_length: int = switch(
         0,
-        "tokens of a block; 0, in fairseq also auto: what the cube-root rule (equations 19-23) "
-        "makes of the lengths of the training data where fairseq trains, and of 32 tokens "
-        "elsewhere: 4",
+        "tokens of a block; 0 (in fairseq also auto) applies the cube-root rule (equations 19-23): "
+        "where fairseq trains, to the lengths of the training data, elsewhere to 32 tokens, which "
+        "gives 4",
         least=0,
     )
     block_length_extra: int = switch(

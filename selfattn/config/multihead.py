@@ -31,10 +31,10 @@ class MultiHeadConfig(MaskedConfig):
     bias: bool = switch(True, "biases on the query, key, value and output projections")
     positions: str = switch(
         "none",
-        "positions inside of the attention: relative (Shaw et al. 2018), rotary (RoFormer) or "
-        "alibi (Press et al. 2022, the same cost before and behind); the sines that are added to "
-        "embeddings stay beside them unless they are switched off "
-        "(--no-token-positional-embeddings, which is the decoder's too; --no-timing-signal)",
+        "positions inside the attention: relative (Shaw et al. 2018), rotary (RoFormer) or alibi "
+        "(Press et al. 2022, the same cost before and after the query); sinusoids in the "
+        "embeddings stay unless they are switched off (--no-token-positional-embeddings, which "
+        "removes them from the decoder, too; --no-timing-signal)",
         ("none", "relative", "rotary", "alibi"),
     )
     relative_clip: int = switch(

@@ -54,7 +54,7 @@ class ReSAConfig(DiSAConfig):
     sampler_lr_scale: float = switch(
         1.0,
         "learning rate of the samplers as a multiple of the optimizer's: their weights are stored "
-        "divided by it, which does that with Adam and its relatives",
+        "divided by it, which has this effect with Adam and its relatives",
         positive=True,
     )
     test_selection: str = switch(

@@ -41,11 +41,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--to", required=True, choices=("hf", "fairseq", *GRAPHS), help="what to write")
     add("source", type=Path, metavar="SOURCE",
-        help="a checkpoint or a training's folder; for fairseq a Hugging Face folder")  # fmt: skip
+        help="a checkpoint or a training's folder; for fairseq a Hugging Face folder; for ONNX and "
+        "torch either, or a model that comes with the package")  # fmt: skip
     add("target", type=Path, metavar="TARGET", help="a folder; with --to fairseq a checkpoint")
     add("--data", metavar="FOLDER",
-        help="dictionaries of a translation (default: beside it, or as in training)")  # fmt: skip
-    add("--overwrite", action="store_true", default=None, help="replace such a folder")
+        help="of a translation model: its dictionaries (default: beside it, else those of its "
+        "training)")  # fmt: skip
+    add("--overwrite", action="store_true", default=None, help="replace the folder TARGET")
     add = parser.add_argument_group("with --to onnx").add_argument
     add("--int8", action="store_true", help="quantise weights to 8 bits")
     add = parser.add_argument_group("with --to hf").add_argument
@@ -55,8 +57,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("with --to hf, of translation").add_argument
     add("--beam", type=int, help="width of the search (5)")
     add("--lenpen", type=float, help="length penalty (1)")
-    add("--max-len-a", type=float, metavar="A", help="as of fairseq-generate (0)")
-    add("--max-len-b", type=int, metavar="B", help="as of fairseq-generate (200)")
+    add("--max-len-a", type=float, metavar="A", help="as in fairseq-generate (0)")
+    add("--max-len-b", type=int, metavar="B", help="as in fairseq-generate (200)")
 
 
 def refuse_given(args: argparse.Namespace, names: tuple[str, ...], reason: str) -> None:
@@ -86,7 +88,7 @@ def to_fairseq(args: argparse.Namespace) -> None:
     refuse_given(args, (*_CARD, "data", *_SEARCH), "belongs to --to hf")
     check_output("TARGET", args.target)
     if args.source.is_file():
-        raise UserError(f"{args.source} is a file; --to fairseq takes a folder of Hugging Face")
+        raise UserError(f"{args.source} is a file; --to fairseq takes a Hugging Face folder")
     from selfattn_tasks import checkpoints, saved
     from selfattn_tasks.files import read_object
 
@@ -104,12 +106,13 @@ def to_hf(args: argparse.Namespace) -> None:
     overwrite = bool(args.overwrite)
     inputs = args.source, args.data, args.record
     check_destination(args.target, overwrite=overwrite, mark=WEIGHTS, inputs=inputs)
-    if (args.source / WEIGHTS).is_file():
-        raise UserError(f"{args.source} is a folder of Hugging Face already")
     # transformers takes seconds to import, and a mistake in the flags should not.
+    from selfattn_tasks.saved import find_checkpoint, find_model
+
+    if (find_model(args.source) / WEIGHTS).is_file():
+        raise UserError(f"{args.source} is a Hugging Face folder already")
     from selfattn_tasks import checkpoints
     from selfattn_tasks.hf import card, folder, translation
-    from selfattn_tasks.saved import find_checkpoint
 
     path = find_checkpoint(args.source)
     record = card.read_record(args.record or card.find_record(path))

@@ -1,7 +1,7 @@
 """Try a trained model in a browser: type a text, see what it says and what its attention does.
 
 Examples: a translation model, a tagger or a model of sentences; its checkpoint, the folder of a
-training, one of Hugging Face, or a model that comes with the package:
+training, a Hugging Face folder, or a model that comes with the package:
 
   selfattn page runs/my/checkpoint_best.pt --port 8000
   selfattn page srl-en-small
@@ -140,7 +140,7 @@ def open_translation(path: Path) -> Model:
 
 
 def open_hf_translation(path: Path) -> Model:
-    """A translation model in a folder of Hugging Face; the search is the folder's."""
+    """A translation model in a Hugging Face folder; the search is the folder's."""
     from selfattn_tasks.hf.translator import Translator
 
     translator = Translator.from_pretrained(path)

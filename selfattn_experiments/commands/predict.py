@@ -95,7 +95,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--word-column", type=int, metavar="N", help="of --input, as for `selfattn prepare srl`")
     what.add_argument("--prose", type=Path, metavar="FILE", help="plain text")
     what.add_argument("--sentence", action="append", metavar="TEXT",
-        help="one sentence, however it looks; may be repeated")  # fmt: skip
+        help="one sentence, which is not split into several; may be repeated")  # fmt: skip
     add("--predicates", nargs="+", action="extend", metavar="P",
         help="words of the text, or positions counted from 0 (default: found by the "
         "model)")  # fmt: skip

@@ -288,7 +288,7 @@ def looks_of(found: Found, layer: str, heads: Sequence[int] | None = None) -> li
 
 
 def title_of(path: Path) -> str:
-    """A checkpoint's name in titles: with its folder, or a folder of Hugging Face alone."""
+    """A checkpoint's name in titles: with its folder, or a Hugging Face folder alone."""
     named = path.absolute().parts
     return named[-2] if path.name == WEIGHTS else "/".join(named[-2:])
 

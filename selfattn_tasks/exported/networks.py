@@ -212,7 +212,7 @@ def _tagger(path: Path) -> Exported:
     tagger, vocabulary = (loaded.finders or loaded.members)[0]
     if tagger.config.features is not None:
         raise UserError(
-            f"{path} reads --features, an encoder of Hugging Face's, and cannot be exported: how "
+            f"{path} reads --features, a Hugging Face encoder, and cannot be exported: how "
             "many sentences that encoder reads depends on the words"
         )
     block = block_of(tagger)

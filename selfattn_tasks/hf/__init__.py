@@ -1,4 +1,4 @@
-"""Models of the tasks as folders of Hugging Face; importing it registers the Auto classes."""
+"""Models of the tasks as Hugging Face folders; importing it registers the Auto classes."""
 
 import selfattn.hf  # noqa: F401 - says what to install, and registers its own
 

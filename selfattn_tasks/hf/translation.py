@@ -1,4 +1,4 @@
-"""Translation models: fairseq's checkpoints and folders of Hugging Face."""
+"""Translation models: fairseq's checkpoints and Hugging Face folders."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def to_hf(
     data: str | None = None,
     search: Search | None = None,
 ) -> Any:
-    """Write a checkpoint of fairseq's translation task as a folder of Hugging Face.
+    """Write a checkpoint of fairseq's translation task as a Hugging Face folder.
 
     Weights keep their precision; the configuration has transformers compute in float32.
 
@@ -106,7 +106,7 @@ def read_model(
     entries = read_dictionary(place / f"dict.{languages[0]}.txt")
     if read_dictionary(place / f"dict.{languages[1]}.txt") != entries:
         raise UserError(
-            f"the dictionaries of {place} differ, but a tokenizer of Hugging Face has one; "
+            f"the dictionaries of {place} differ, but a Hugging Face tokenizer has one; "
             "prepare the data with one for both languages (--joined-dictionary)"
         )
     stored = (state.get("task_state") or {}).get(vocabulary.FINGERPRINTS, {}).get("source")
@@ -158,7 +158,7 @@ def tokenizer_of(place: Path, entries: Sequence[str], spm: Path | None, longest:
 
 
 def read_folder(folder: Path) -> tuple[Any, Any]:
-    """Model and tokenizer of a folder of Hugging Face.
+    """Model and tokenizer of a Hugging Face folder.
 
     Raises:
         UserError: if it holds no translation model of this project, or is broken.
@@ -183,7 +183,7 @@ def to_fairseq(folder: Path, path: Path) -> None:
     """Write a folder as a checkpoint for fairseq-generate, and beside it how text was prepared.
 
     Args:
-        folder: of Hugging Face, with a translation model.
+        folder: a Hugging Face folder with a translation model.
         path: the checkpoint to write; it and the dictionaries are all that
             ``fairseq-interactive`` needs.
 

@@ -41,7 +41,7 @@ class Translator:
 
     @classmethod
     def from_pretrained(cls, path: str | os.PathLike[str], device: str = "cpu") -> Translator:
-        """A folder of Hugging Face, a checkpoint of fairseq, or a model that comes along.
+        """A Hugging Face folder, a checkpoint of fairseq, or a model that comes along.
 
         Args:
             path: as for ``saved.find_checkpoint``.

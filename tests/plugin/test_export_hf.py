@@ -1,4 +1,4 @@
-"""Models that fairseq trained, as folders of Hugging Face, and back."""
+"""Models that fairseq trained, as Hugging Face folders, and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile folders of Hugging Face: nothing they hold runs, and nothing is written outside."""
+"""Hostile Hugging Face folders: nothing they hold runs, and nothing is written outside."""
 
 import json
 import pickle

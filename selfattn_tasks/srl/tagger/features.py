@@ -1,4 +1,4 @@
-"""Words in context: the last hidden states of an encoder of Hugging Face's, beside word vectors."""
+"""Words in context: the last hidden states of a Hugging Face encoder, beside word vectors."""
 
 from __future__ import annotations
 

@@ -77,8 +77,9 @@ class SRL:
         """Load a model.
 
         Args:
-            where: a checkpoint, a folder with one (the best, else the last), or a folder of
-                Hugging Face; several are an ensemble, whose probabilities are averaged.
+            where: a checkpoint, a folder with one (the best, else the last), a Hugging Face
+                folder, or the name of a model that comes with the package (``srl-en-small``);
+                several are an ensemble, whose probabilities are averaged.
             device: where to run.
             decoder: as for the class.
             bf16: multiply matrices in bfloat16, which is faster on many CPUs; a few answers differ.

@@ -1,4 +1,4 @@
-"""An encoder of Hugging Face's beside the word vectors: a tiny one with random weights."""
+"""A Hugging Face encoder beside the word vectors: a tiny one with random weights."""
 
 import shutil
 import sys
