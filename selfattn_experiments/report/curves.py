@@ -10,7 +10,7 @@ from typing import Any
 from selfattn.errors import UserError
 from selfattn_tasks.files import check_output
 
-from .figures import lines, new_figure, over_updates, save
+from .figures import legend, lines, new_figure, over_updates, save
 
 FORMATS = (".png", ".svg", ".pdf")
 # 2026-01-31 12:00:00 | INFO | train_inner | ...
@@ -200,7 +200,7 @@ def _draw_loss(panel: Any, runs: Mapping[str, Curves]) -> None:
         _draw_validation(panel, validation, style, "validation" if alone else name)
     panel.set_ylabel("loss")
     panel.set_title("loss" if alone else "loss (thin lines: training)", fontsize=11)
-    _legend(panel)
+    legend(panel)
 
 
 def _draw_score(
@@ -215,15 +215,7 @@ def _draw_score(
     # A correlation may be negative at first.
     panel.set_ylim(bottom=min(0, panel.get_ylim()[0]))
     panel.set_title(f"{label} of the validation set", fontsize=11)
-    _legend(panel, loc="lower right")
-
-
-def _legend(panel: Any, **where: str) -> None:
-    """Names as they are: matplotlib alone leaves out _a and takes $ for mathematics."""
-    named = [line for line in panel.lines if not line.get_label().startswith("_child")]
-    legend = panel.legend(named, [line.get_label() for line in named], frameon=False, **where)
-    for text in legend.get_texts():
-        text.set_parse_math(False)
+    legend(panel, loc="lower right")
 
 
 def _draw_validation(

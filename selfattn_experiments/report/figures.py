@@ -52,6 +52,14 @@ def lines(count: int) -> list[dict[str, str]]:
     ]
 
 
+def legend(panel: Any, **where: Any) -> None:
+    """Names as they are: matplotlib alone leaves out _a and takes $ for mathematics."""
+    named = [line for line in panel.lines if not line.get_label().startswith("_child")]
+    shown = panel.legend(named, [line.get_label() for line in named], frameon=False, **where)
+    for text in shown.get_texts():
+        text.set_parse_math(False)
+
+
 def encoded(figure: Any) -> bytes:
     """A picture as PNG, for a page."""
     file = io.BytesIO()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...report import Curves
-from ...report.figures import colours, new_figure, over_updates
+from ...report.figures import colours, legend, new_figure, over_updates
 from ..run_level import welch
 from . import cells
 
@@ -27,7 +27,7 @@ def draw_learning(curves: Mapping[str, Sequence[Curves]], scores: Scores) -> Any
         mean = values.mean(axis=0)
         last = cells.score(float(mean[-1]), _digits(name, scores))
         text = f"{system}: {last} {_where(updates[-1], runs)}"
-        axes.plot(updates, mean, color=colour, linewidth=1.8, label=text)
+        _plot(axes, updates, mean, color=colour, label=text)
         if len(values) > 1:
             spread = values.std(axis=0, ddof=1)
             axes.fill_between(updates, mean - spread, mean + spread, color=colour, alpha=0.15)
@@ -50,7 +50,7 @@ def draw_leads(curves: Mapping[str, Sequence[Curves]], baseline: str, scores: Sc
     shown = {name: label for name, label in labels.items() if leads[name]}
     if not shown:
         return None
-    title = f"difference from {baseline}, band: 95 % interval over seeds (Welch) at each update"
+    title = f"difference from {baseline}\nband: 95 % interval over seeds (Welch) at each update"
     figure, panels = _curve_panels(shown, title)
     for (name, axes), (system, colour) in product(panels, _coloured(curves)):
         if system in leads[name]:
@@ -58,11 +58,16 @@ def draw_leads(curves: Mapping[str, Sequence[Curves]], baseline: str, scores: Sc
             both = [run.valid.get(name, []) for s in (baseline, system) for run in curves[s]]
             last = cells.signed(mean[-1], _digits(name, scores))
             text = f"{system}: {last} {_where(int(updates[-1]), both)}"
-            axes.plot(updates, mean, color=colour, linewidth=1.8, label=text)
+            _plot(axes, updates, mean, color=colour, label=text)
             axes.fill_between(updates, low, high, color=colour, alpha=0.15)
     for _, axes in panels:
         axes.axhline(0.0, color="#000000", linewidth=0.8)
     return _labelled(figure, panels)
+
+
+def _plot(axes: Any, updates: Sequence[float], values: Any, **style: Any) -> None:
+    """A curve; a single point of it is no line, and needs a mark to be seen."""
+    axes.plot(updates, values, linewidth=1.8, marker="o" * (len(updates) == 1), **style)
 
 
 def _lead(
@@ -101,7 +106,7 @@ def _curves_shown(curves: Mapping[str, Sequence[Curves]], scores: Scores) -> dic
 
 def _curve_panels(shown: Mapping[str, str], title: str) -> tuple[Any, list[tuple[str, Any]]]:
     figure = new_figure(5.2 * len(shown), 4.0)
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(title, fontsize=10, parse_math=False)
     panels = figure.subplots(1, len(shown), squeeze=False)[0]
     for label, axes in zip(shown.values(), panels, strict=True):
         axes.set_ylabel(label)
@@ -114,7 +119,7 @@ def _coloured(curves: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _labelled(figure: Any, panels: Sequence[tuple[str, Any]]) -> Any:
     for _, axes in panels:
-        axes.legend(frameon=False, fontsize=9)
+        legend(axes, fontsize=9)
         over_updates(axes)
     return figure
 

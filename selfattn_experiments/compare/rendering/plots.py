@@ -77,7 +77,7 @@ def _panels(report: Report, height: float) -> tuple[Any, list[tuple[str, str, An
         arrow = " (lower is better)" if metric in report.error_rates else ""
         arrow += " (primary)" * (metric == report.settings.primary and columns > 1)
         lead = f"{corpus}: " if rows > 1 else ""
-        axes.set_title(f"{lead}{metric}{arrow}", fontsize=11)
+        axes.set_title(f"{lead}{metric}{arrow}", fontsize=11, parse_math=False)
     return figure, found
 
 
@@ -97,8 +97,10 @@ def _runs(report: Report) -> Any:
             if drawn is not None:
                 axes.plot([place + 0.2] * 2, drawn, color=colour, linewidth=2)
             axes.plot([place + 0.2], [summary.mean], "D", color=colour, markersize=6)
-        turned: dict[str, Any] = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"}
-        axes.set_xticks(range(len(systems)), systems, **turned if len(systems) > 3 else {})
+        style: dict[str, Any] = {"parse_math": False}
+        if len(systems) > 3:
+            style |= {"rotation": 30, "ha": "right", "rotation_mode": "anchor"}
+        axes.set_xticks(range(len(systems)), systems, **style)
         axes.set_xlim(-0.5, len(systems) - 0.5)
         tidy(axes, grid="y")
     title = "every run; mean with 95 % interval over seeds" + _CUT * cut
@@ -138,7 +140,7 @@ def _differences(report: Report) -> Any:
             axes.plot([c.difference], [place], "D", color=colour, markersize=6)
             words[place] = cells.signed(c.difference, scale.digits)
             words[place] += f"\n{c.verdict}" * c.primary
-        axes.set_yticks(range(len(systems)), systems)
+        axes.set_yticks(range(len(systems)), systems, parse_math=False)
         axes.set_ylim(len(systems) - 0.5, -0.5)
         # The numbers go beside the panel: inside it they would cover lines.
         numbers = axes.secondary_yaxis("right")
@@ -151,8 +153,8 @@ def _differences(report: Report) -> Any:
     figure.suptitle(
         f"difference from {report.baseline} over seeds (Welch)\nthick: 95 % interval, thin: "
         f"simultaneous; grey: less than {cells.asked(relevant)}{_CUT * cut}",
-        fontsize=10,
-    )
+        fontsize=10, parse_math=False,
+    )  # fmt: skip
     return figure
 
 

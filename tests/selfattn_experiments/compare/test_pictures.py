@@ -62,3 +62,23 @@ def test_curves_say_how_far_all_runs_went_in_the_digits_of_their_score(folder, c
         (draw_leads(curves, "base", scores), "good: +0.005 at the end"),
     ):
         assert words in [t.get_text() for t in figure.axes[0].get_legend().get_texts()]
+
+
+def test_names_are_drawn_as_they_are_and_a_single_point_is_seen():
+    """matplotlib takes $...$ for mathematics, and leaves _a out of a legend."""
+    base, system = r"_b$\q$", r"$\frac$"
+    report = found(base=f"{base}=runs/base-*/one.out", system=f"{system}=runs/good-*/one.out")
+    points = {base: (20.0, 21.0), system: (22.0, 22.5)}
+    curves = {s: [Curves(valid={"bleu": [(9, v)]}) for v in found] for s, found in points.items()}
+    scores = {"bleu": ("BLEU", 2)}
+    learning, leads = draw_learning(curves, scores), draw_leads(curves, base, scores)
+    for figure in (_runs(report), _differences(report), learning, leads):
+        figure.draw_without_rendering()  # which parses what is mathematics
+    for figure, words in (
+        (learning, [f"{base}: 20.50 at the end", f"{system}: 22.25 at the end"]),
+        (leads, [f"{system}: +1.75 at the end"]),
+    ):
+        legend = figure.axes[0].get_legend()
+        assert [text.get_text() for text in legend.get_texts()] == words
+        assert {line.get_marker() for line in legend.get_lines()} == {"o"}
+        assert figure._suptitle.get_window_extent().width <= figure.bbox.width
