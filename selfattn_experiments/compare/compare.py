@@ -22,7 +22,7 @@ from .planning import plan
 from .reading import read_gold, tested_elsewhere
 from .records import unlike_runs
 from .results import Comparison, Report, Run, Settings, Summary, TestSet
-from .runs import System, few_runs, find_runs
+from .runs import System, few_runs, few_sentences, find_runs
 from .scoring import Say, Scored, score_runs
 from .sentence_level import both_levels, mcnemar, resample, sentence_tests
 from .verdict import holm, interval_warnings, judge, looks_warning
@@ -60,6 +60,7 @@ def compare(request: Request, say: Say = lambda text: None) -> Report:
         held = " and ".join(task.gold_holds for task in TASKS.values() if task.name in tasks)
         raise UserError(f"--ref holds {held}, but must be of one kind")
     (task,) = tasks
+    _check_flags_of_text(task, request.settings)
     offered = {TASKS[task].metrics_of(gold) for _, gold in read}
     if len(offered) > 1:
         raise UserError(
@@ -85,6 +86,14 @@ def compare(request: Request, say: Say = lambda text: None) -> Report:
         report.warnings.insert(0, looks_warning(settings))
     report.warnings = list(dict.fromkeys(report.warnings))
     return report
+
+
+def _check_flags_of_text(task: str, settings: Settings) -> None:
+    """Refuse flags that only scores of text obey."""
+    given = {"--lowercase": settings.lowercase, "--tokenize": settings.tokenize != "13a"}
+    for flag in (flag for flag, is_given in given.items() if is_given):
+        if not TASKS[task].ignores_case:
+            raise UserError(f"{flag} is for translations, but --ref holds {TASKS[task].gold_holds}")
 
 
 def _uneven(report: Report) -> list[str]:
@@ -139,7 +148,7 @@ def _compare_on(
     for system in request.systems:
         files[system.name], warnings = find_runs(system, name, len(request.references) > 1)
         report.warnings += [*warnings, *unlike_runs(files[system.name], system.name)]
-    report.warnings += few_runs(files)
+    report.warnings += few_runs(files) + few_sentences(name, len(gold))
     everything = itertools.chain(*files.values())
     report.warnings += tested_elsewhere(everything, path, report.test_sets[-1].sha256)
     most = max(map(len, files.values()))

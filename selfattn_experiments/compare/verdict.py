@@ -76,7 +76,7 @@ def _why_no_test(found: Comparison) -> str:
 
 
 def _other_sentences(found: Comparison, settings: Settings) -> str:
-    if found.sentence.bootstrap_p < settings.alpha:
+    if _is_small(found.sentence.bootstrap_p, settings):
         # Other sentences alone may leave it, and other seeds; what of both together?
         return _other_test_sets(found.both_levels and found.both_levels.p, settings)
     return (
@@ -86,11 +86,16 @@ def _other_sentences(found: Comparison, settings: Settings) -> str:
 
 
 def _other_test_sets(p: float | None, settings: Settings) -> str:
-    if p is None or p < settings.alpha:
+    if p is None or _is_small(p, settings):
         return ""
     return (
         f"; on another test set this is not shown (bootstrap over seeds and sentences {equals(p)})"
     )
+
+
+def _is_small(p: float, settings: Settings) -> bool:
+    """Whether a p from draws is below alpha, or the smallest that so many draws can give."""
+    return p < settings.alpha or p * (settings.samples + 1) < 1.5
 
 
 def _equivalence_words(found: Comparison, settings: Settings) -> str:

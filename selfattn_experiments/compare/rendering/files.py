@@ -104,9 +104,9 @@ def to_markdown(report: Report) -> str:
         for metric, signature in signatures.items()
     ]
     lines.append(f"- {', '.join(f'{n} {v}' for n, v in report.versions.items())}")
-    lines += ["", "| file | SHA-256 |", "|---|---|"]
-    lines += [f"| `{t.path}` | `{t.sha256}` |" for t in report.test_sets]
-    lines += [f"| `{r.path}` | `{r.sha256}` |" for r in report.runs]
+    files = [[f"`{t.path}`", f"`{t.sha256}`"] for t in report.test_sets]
+    files += [[f"`{r.path}`", f"`{r.sha256}`"] for r in report.runs]
+    lines += ["", *cells.markdown(["file", "SHA-256"], files, left=2)]
     return "\n".join(lines) + "\n"
 
 

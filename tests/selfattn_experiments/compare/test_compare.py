@@ -9,9 +9,15 @@ import pytest
 
 from selfattn.errors import UserError
 from selfattn_experiments.compare.compare import Request, compare
-from selfattn_experiments.compare.rendering.files import render
+from selfattn_experiments.compare.rendering.files import render, to_markdown
 from selfattn_experiments.compare.results import Settings
-from selfattn_experiments.compare.runs import name_logs, name_systems, name_test_sets
+from selfattn_experiments.compare.runs import (
+    few_runs,
+    few_sentences,
+    name_logs,
+    name_systems,
+    name_test_sets,
+)
 from selfattn_tasks.folder import sha256_of
 from tests.selfattn_experiments.compare.made_up import LINES, found, translations
 
@@ -170,6 +176,11 @@ REFUSED = {
         {"system": "runs/*-[1-3]/one.out"},
         "matches runs of several systems: base, good",
     ),
+    "case of roles": (
+        lambda f: (f / "gold.conll").write_text("We - (A0*)\npoured pour (V*)\n\n"),
+        {"ref": "gold.conll", "metrics": (), "lowercase": True},
+        "--lowercase is for translations, but --ref holds propositions",
+    ),
 }
 
 
@@ -230,6 +241,25 @@ def test_warnings_come_with_their_reason(folder):
         assert words in text
     assert "nc:6" not in text  # chrF is not compared here
     assert "runs/base-1 has a config.json" not in text
+
+
+def test_few_runs_beside_many_and_few_sentences_are_warned_about():
+    counts = {"base": 12, "one": 1, "two": 2, "three": 3, "four": 4}
+    alone, two, beside_two, three = few_runs({name: [None] * n for name, n in counts.items()})
+    assert alone.startswith("one: 1 run; fewer than 3") and two.startswith("two: 2 runs; fewer")
+    assert beside_two.startswith("two: 2 runs against 12; Welch's test rests on the 2, and calls")
+    assert three.startswith("three: 3 runs against 12;")
+    assert few_runs({"base": [None] * 3, "more": [None] * 11}) == few_sentences("test", 30) == []
+    (warning,) = few_sentences("test", 29)
+    assert warning.startswith("test: 29 sentences; with fewer than 30 the bootstrap")
+
+
+def test_a_bar_in_a_path_does_not_end_a_cell(folder):
+    (folder / "runs").rename(folder / "a|b")
+    text = to_markdown(found(base="a|b/base-*/one.out", system="a|b/good-*/one.out"))
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    assert len(rows) == 7 and rows[1].startswith(r"| `a\|b/base-1/one.out` | `")
+    assert all(len(re.findall(r"(?<!\\)\|", row)) == 3 for row in rows)
 
 
 def test_a_run_that_lacks_a_test_set_is_missed(folder):

@@ -12,7 +12,7 @@ from selfattn_experiments.compare.sentence_level import (
     resample,
     sentence_tests,
 )
-from selfattn_tasks.translation.metrics import bleu_scores, ter_scores
+from selfattn_tasks.translation.metrics import bleu_scores, ter_scores, translation_metrics
 
 
 def ter_counts(runs, sentences, worse=0.0):
@@ -77,6 +77,29 @@ def test_randomisation_is_every_swap_written_out(runs):
     assert run_tests(counts, x, y, samples=20_000).randomisation_p == pytest.approx(
         expected, abs=0.02
     )
+
+
+def test_sacrebleus_randomisation_agrees_and_its_bootstrap_gives_half():
+    """It takes |difference| for the draws' centre, so one tail is all that it counts."""
+    metrics = pytest.importorskip("sacrebleu.metrics")
+    significance = pytest.importorskip("sacrebleu.significance")
+    rng = np.random.default_rng(3)
+    gold, *outputs = (
+        [" ".join("abc"[i] for i in rng.choice(3, 9, p=p)) for _ in range(40)]
+        for p in ([0.6, 0.2, 0.2], [0.5, 0.3, 0.2], [0.35, 0.35, 0.3])
+    )
+    bleu = translation_metrics(["BLEU"], lowercase=False)[0]
+    ours = run_tests(np.stack(bleu.counts(gold, outputs)), [0], [1], bleu.scores)
+    named = list(zip("xy", outputs, strict=True))
+    theirs = {}
+    for kind in ("ar", "bs"):
+        test = significance.PairedTest(
+            named, {"BLEU": metrics.BLEU(force=True)}, [gold], kind, n_samples=2000
+        )
+        theirs[kind] = test()[1]["BLEU"][1].p_value
+    assert 0.01 < ours.randomisation_p < 0.2
+    assert theirs["ar"] == pytest.approx(ours.randomisation_p, abs=0.03)
+    assert theirs["bs"] == pytest.approx(ours.bootstrap_p / 2, abs=0.015)
 
 
 def test_variance_is_split_into_test_set_and_seeds():

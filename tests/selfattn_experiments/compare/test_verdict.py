@@ -176,3 +176,9 @@ def test_reservations_are_said_only_where_there_are_some():
     assert "another test set" not in judge(sure, SETTINGS)[1]
     equivalent = replace(NOT, equivalence_holm=0.03, both_levels=BothLevels(0.9, (-0.6, 0.6), 0.01))
     assert "not shown" not in judge(equivalent, SETTINGS)[1]
+    # No test over sentences can be below this alpha: 10,000 draws give 1 / 10,001 at the least.
+    strict = replace(SETTINGS, alpha=5e-5)
+    least = replace(FOUND, p_holm=1e-6, sentence=replace(FOUND.sentence, bootstrap_p=1 / 10_001))
+    assert "another test set" not in judge(least, strict)[1]
+    most = replace(least, sentence=replace(FOUND.sentence, bootstrap_p=2 / 10_001))
+    assert "may vanish" in judge(most, strict)[1]
