@@ -10,6 +10,7 @@ difference of two systems is Welch's.
 
 import argparse
 import csv
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -74,7 +75,9 @@ def scores_of(reports: Sequence[Path], system: str, metric: str) -> list[float]:
             try:
                 value = float(row["value"])
             except ValueError:
-                raise UserError(f"{path} has the {metric} {row['value']!r}") from None
+                value = math.nan
+            if not math.isfinite(value):
+                raise UserError(f"{path} has the {metric} {row['value']!r}")
             if found.setdefault(row["seed"], value) != value:
                 raise UserError(
                     f"{path} has another {metric} of {system}, seed {row['seed']}: give "

@@ -34,6 +34,12 @@ def steps(folder: Path, metric: str) -> list[list[str]]:
     names = list(scores_of(runs[0]))
     if not any(name.endswith(metric) for name in names):
         raise UserError(f"{folder} has no {metric}, but {', '.join(names)}")
+    for run in runs:
+        if scores_of(run).keys() != set(names):
+            raise UserError(
+                f"{folder} holds a run of {run['system']} with {', '.join(scores_of(run))} and one "
+                f"of {runs[0]['system']} with {', '.join(names)}: all must have the same scores"
+            )
     heads = ["system", "runs", *names, f"gain in {metric}", "95 % interval", "training, hours"]
     systems = sorted({run["system"] for run in runs})  # a step after the one it is from
     return [heads, *(_row(system, runs, names, metric) for system in systems)]

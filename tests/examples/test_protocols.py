@@ -158,6 +158,9 @@ def test_effects_of_a_factorial_design(monkeypatch, run_cli, tmp_path):
     again.write_text(reports[0].read_text().replace(",score,", ",score,1", 1))
     command[2:3] = [reports[1], again]
     assert "has another BLEU of" in run_cli(command).stderr
+    first = reports[0].read_text().partition(",score,")
+    again.write_text("".join((*first[:2], "nan\n", first[2].partition("\n")[2])))
+    assert "again.csv has the BLEU 'nan'" in run_cli(command).stderr
     again.write_text(reports[0].read_text().replace(",mtsa,,11,", ",mtsa,,,", 1))
     assert "again.csv does not tell the seed of" in run_cli(command).stderr
     command[2:4] = reports[1:]

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from selfattn.errors import UserError
 from selfattn_experiments.commands.score.srl_table import PUBLISHED, published_rows
 from selfattn_experiments.compare.steps import steps
 
@@ -108,6 +109,12 @@ def test_steps_of_a_grid(run_cli, tmp_path):
     # Both sides have variance 1: 3 points, and 2.776 (Student, 4 degrees) times sqrt(2 / 3).
     gain = ["+3.00", "+0.73 to +5.27"]
     assert cells(done.stdout, "words+late") == ["3", "64.00", "40.00", *gain, "1.5"]
+    record["scores"] = {"dev": {"F1": 63.0}}
+    (tmp_path / "words-2" / "run.json").write_text(json.dumps(record))
+    with pytest.raises(
+        UserError, match=r"a run of words\+late with dev F1 and one of words\+late "
+    ):
+        steps(tmp_path, "F1")
     record["scores"] = {"test": {"BLEU": 30.0}}
     (tmp_path / "words+late-0" / "run.json").write_text(json.dumps(record))
     done = run_cli(["scripts/srl_table.py", "--steps", tmp_path])
