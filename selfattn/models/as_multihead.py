@@ -83,7 +83,7 @@ class AsMultihead(nn.Module):
             attn_mask: ``(T, T)`` or ``(B * H, T, T)``, as key_padding_mask; it may only hide what
                 the layer's own positional masks hide from all heads.
             average_attn_weights: without effect.
-            is_causal: without an attn_mask, one that hides all that comes after a token.
+            is_causal: without an attn_mask, stands for one that hides what comes after a token.
 
         Returns:
             A tensor of query's shape, and None.

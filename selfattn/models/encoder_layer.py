@@ -109,7 +109,8 @@ class EncoderLayer(nn.TransformerEncoderLayer):
             src_mask: ``(T, T)`` or ``(B * H, T, T)``, True or -inf = hidden; see ``AsMultihead``.
             src_key_padding_mask: ``(B, T)`` or ``(T,)``, bool with True = padding, or floating with
                 -inf = padding and 0 elsewhere.
-            is_causal: that src_mask hides what comes after a token.
+            is_causal: whether src_mask hides what comes after a token; without a src_mask, it
+                stands for one that does, which torch's own attention refuses.
 
         Returns:
             A tensor of src's shape. A sentence of padding alone gives no NaN.
