@@ -24,7 +24,8 @@ class Source2Token(nn.Module):
         dropout: dropout on the input of each linear map; the pooled input is not dropped.
 
     Raises:
-        UserError: if layers is not 1 or 2, or the heads do not divide the width.
+        UserError: if a number is out of range, the heads do not divide the width, or the
+            activation is unknown.
 
     Differs:
         A sentence of padding only gives 0; the authors' code gives its mean.

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from ..config.base import SHARINGS
-from ..errors import UserError, check_choice
+from ..errors import UserError, check_choice, check_integer, check_rate
 from .base import activation, join_heads, split_heads, xavier_linear
 from .dropout import Dropout
 from .linear import PerHeadLinear
@@ -25,7 +25,7 @@ class Source2TokenScores(nn.Module):
         dropout: dropout on the input of each linear map.
 
     Raises:
-        UserError: if layers is not 1 or 2, or the sharing unknown.
+        UserError: if a number is out of range, or the sharing or the activation unknown.
     """
 
     def __init__(
@@ -47,7 +47,8 @@ class Source2TokenScores(nn.Module):
         check_choice("sharing", sharing, SHARINGS)
         self.num_heads = num_heads
         self.joint = sharing == "joint"
-        hidden = outputs if hidden is None else hidden
+        hidden = outputs if hidden is None else check_integer("hidden", hidden)
+        check_rate("dropout", dropout)
         scale = num_heads if self.joint else 1
         sizes = [inputs, outputs * scale]
         if layers == 2:

@@ -89,6 +89,10 @@ def test_wrong_sizes_are_refused():
         Source2Token(4, heads=3)
     with pytest.raises(UserError, match="inputs 0 is not allowed"):
         Source2Token(0)
+    with pytest.raises(UserError, match="hidden 0 is not allowed"):
+        Source2Token(4, hidden=0)
+    with pytest.raises(UserError, match=r"dropout 1\.5 is not allowed; it must be in \[0, 1\)"):
+        Source2Token(4, dropout=1.5)
     with pytest.raises(UserError, match="layers 0 is not allowed; it must be 1 or 2"):
         Source2TokenScores(2, 4, 4, layers=0)
     with pytest.raises(UserError, match="sharing 'all' is unknown; allowed are per_head, shared"):
