@@ -26,7 +26,7 @@ class Scale:
     """How the scores of a metric are written and judged.
 
     Args:
-        digits: behind the point, in tables.
+        digits: after the point, in tables.
         limits: the least and the largest score that the metric can give.
         relevant: a difference that would matter, unless the user names another.
         right_or_wrong: the first statistic of a sentence is 1 if it is right and 0 if it is wrong.

@@ -260,7 +260,7 @@ def _mean(values: Tensor, lengths: Tensor | None, costs: Tensor) -> Tensor:
 
     Args:
         values: ``(B,)``, or ``(B * S,)`` where an example has S sentences, or fewer of them, as
-            those behind a question.
+            those after a question.
         lengths: tokens of all sentences of each example ``(B, ...)``, from ``--task sentences``.
         costs: anything of each example, ``(B,)``.
 

@@ -55,7 +55,7 @@ class SentenceLanguageModel(BaseFairseqModel):
         encoder: whose context is trained; its pool is left out.
         symbols: fairseq's dictionary.
         padding_index: number of its padding.
-        activation_name: of the map behind the context.
+        activation_name: of the map after the context.
     """
 
     def __init__(

@@ -152,7 +152,7 @@ class Decoder(nn.Module):
         """Decode.
 
         Args:
-            input_ids: tokens ``(B, T)`` behind those in the cache; padding, if any, on the right.
+            input_ids: tokens ``(B, T)`` after those in the cache; padding, if any, on the right.
             source: the encoder's output ``(B, S, C)``.
             source_padding: bool ``(B, S)``, True = padding.
             cache: of earlier calls; filled here.

@@ -51,7 +51,7 @@ class Embeddings(nn.Module):
             most: no place is above it.
 
         Raises:
-            UserError: if a place is behind the last learned position.
+            UserError: if a place is beyond the last learned position.
         """
         x = self.scale * embedded
         position = place + self.config.first_position
@@ -176,12 +176,6 @@ class SelfattnModel(SelfattnPreTrainedModel):
         """
         self.refuse(unused)
         refuse_types(unused.get("token_type_ids"))
-        for name in ("position_ids", "decoder_inputs_embeds"):
-            if unused.get(name) is not None:
-                raise UserError(
-                    f"{name} is given, but these models count positions and embed "
-                    "the target themselves; leave it out"
-                )
         if (input_ids is None) == (inputs_embeds is None):
             raise UserError("give either input_ids or inputs_embeds")
         x = self.embeddings.tokens(input_ids) if inputs_embeds is None else inputs_embeds

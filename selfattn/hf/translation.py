@@ -87,7 +87,7 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         Args:
             input_ids: source ``(B, S)``.
             attention_mask: of the source, see ``SelfattnModel.forward``.
-            decoder_input_ids: target ``(B, T)`` behind the cache, padding on the right; by default
+            decoder_input_ids: target ``(B, T)`` after the cache, padding on the right; by default
                 the labels, moved by one.
             encoder_outputs: of an earlier call, instead of ``input_ids``.
             past_key_values: ``cache``, as transformers called it before 5.24.

@@ -33,7 +33,7 @@ class MTSA(SelfAttention):
     """Multi-mask tensorized self-attention (Shen et al. 2019, eq. 7-13).
 
     A score for each feature of each pair of tokens: what both say, and what the key alone says.
-    Half of the heads see only what is before a token, half what is behind it.
+    Half of the heads see only what is before a token, half what is after it.
     ``MTSAConfig.make(preset)`` has four published forms:
 
     - ``paper``: the equations as printed; masks forward and backward.

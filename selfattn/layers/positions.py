@@ -44,7 +44,7 @@ class Alibi(nn.Module):
 
     Differs:
         The paper has decoders, which see keys before the query alone; here the cost is the same
-        before and behind it. For numbers of heads that are not powers of 2 the authors' code mixes
+        before and after it. For numbers of heads that are not powers of 2 the authors' code mixes
         two ranges; here the paper's formula serves all.
     """
 

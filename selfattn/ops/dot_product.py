@@ -3,7 +3,7 @@
 Without masks and bias it is PyTorch's operator. Everything else is the operator of MTSA with
 source2token scores of 0, where every feature has the softmax of the dot products. Only where MTSA
 has no fast kernel, a strict direction is causal attention of every query on the keys before it (or
-behind it, on reversed tensors), for which PyTorch's kernels compute half of the pairs.
+after it, on reversed tensors), for which PyTorch's kernels compute half of the pairs.
 """
 
 from collections.abc import Sequence
@@ -86,7 +86,7 @@ def strictly_directed(
     padding_mask: Tensor | None,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """Heads that see what is strictly before them, or strictly behind: causal attention.
+    """Heads that see what is strictly before them, or strictly after them: causal attention.
 
     Padding has no mask, which excludes causal attention in PyTorch: a further feature, 1 in every
     query and hugely negative in padded keys, takes their weight to exactly 0.

@@ -121,7 +121,7 @@ class Settings:
         return TASKS[self.task].scale(metric)
 
     def digits(self, metric: str) -> int:
-        """Digits of its scores behind the point."""
+        """Digits of its scores after the point."""
         return self.scale(metric).digits
 
 

@@ -35,7 +35,7 @@ class Kind(str, Enum):
 
     @property
     def shape(self) -> str:
-        """What an example holds: ``single`` or ``pair``, or ``candidates`` behind a question."""
+        """What an example holds: ``single`` or ``pair``, or ``candidates`` after a question."""
         return {"nli": "pair", "relatedness": "pair", "classification": "single"}.get(
             self.value, "candidates"
         )

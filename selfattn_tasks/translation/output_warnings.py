@@ -15,7 +15,7 @@ _REMAINS = {
     "entities such as '&quot;'": ("&(?:quot|apos|amp|lt|gt|#[0-9]+);", "escaped text"),
     "'##' before a piece": (r"(?:^|\s)##\w", "word pieces that were not joined"),
     "'@-@'": ("(?:^| )@-@(?: |$)", "tokenised text"),
-    "'@@' behind a piece": ("@@(?: |$)", "pieces that were not joined"),
+    "'@@' after a piece": ("@@(?: |$)", "pieces that were not joined"),
     "'\u2581'": ("\u2581", "pieces that were not joined"),
 }
 _FEWEST = 50  # translations for a meaningful correlation of lengths

@@ -83,8 +83,8 @@ def _without_brackets(path: Path, may_lack_predicates: bool) -> list[Sentence] |
         if may_lack_predicates:
             return [Sentence(tuple(row[counted] for row in block.rows)) for block in blocks]
         raise UserError(
-            f"{path} has no column of predicates: add one with their lemmas, and - for the other "
-            "words, behind the words, or give --find-predicates"
+            f"{path} has no column of predicates: add one after the words, with the predicates' "
+            "lemmas and - for the other words, or give --find-predicates"
         )
     if width != 2 + counted:
         return None
