@@ -35,6 +35,7 @@ from typing import Any
 from selfattn.errors import UserError
 from selfattn_tasks.files import writing
 from selfattn_tasks.folder import sha256_of
+from selfattn_tasks.saved import find_checkpoint
 from selfattn_tasks.sentences.baselines import baseline
 from selfattn_tasks.sentences.formats.reading import read
 from selfattn_tasks.sentences.formats.source import Reading
@@ -86,6 +87,7 @@ def take_over(args: argparse.Namespace) -> None:
 def main(args: argparse.Namespace) -> None:
     """Predict, write what is asked for, and say how fast it was."""
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
+    args.checkpoint = [find_checkpoint(path) for path in args.checkpoint]
     check_outputs(args, "output", "embeddings", inputs=[*(args.input or ()), *args.checkpoint])
     if args.input and args.tokenized:
         args.refuse("--tokenized is for texts; leave it out with --input")

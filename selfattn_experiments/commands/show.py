@@ -34,6 +34,7 @@ from typing import Any
 from selfattn.errors import UserError
 from selfattn_tasks.files import check_output, write_json
 from selfattn_tasks.model_folder import WEIGHTS, translates
+from selfattn_tasks.saved import find_checkpoint
 from selfattn_tasks.text import NUMBER
 
 from ..report.attention_panels import PARTS
@@ -92,7 +93,7 @@ def check(args: argparse.Namespace) -> None:
         raise UserError(f"--output {args.output} must end in {' or '.join(FORMATS)}, or in neither")
     for ending in FORMATS:
         check_output("--output", args.output.with_name(args.output.name + ending))
-    check_outputs(args, "json")
+    check_outputs(args, "json", inputs=[find_checkpoint(args.checkpoint)])
 
 
 def numbers(text: str | None, flag: str) -> list[int] | None:
@@ -250,7 +251,6 @@ def find(args: argparse.Namespace) -> list[Found]:
         UserError: for flags of another kind, and for more sentences than it takes.
     """
     from selfattn_tasks.checkpoints import by_task
-    from selfattn_tasks.saved import find_checkpoint
 
     args.checkpoint = find_checkpoint(args.checkpoint)
     look_into = by_task(args.checkpoint, LOOKING, look_into_encoder)

@@ -3,6 +3,7 @@
 import gzip
 import os
 import runpy
+import shutil
 import tarfile
 
 import pytest
@@ -194,3 +195,21 @@ def test_a_pipe_that_would_be_read_twice(first, place, repo_root, monkeypatch, c
         runpy.run_path(str(repo_root / "scripts" / f"{script}.py"), run_name="__main__")
     assert ended.value.code == 2
     assert "pipe is no regular file, but is read more than once" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["predict_sentences folder2 --sentence a --sentence b --output",
+     "predict_sentences folder2 --sentence a --sentence b --embeddings",
+     "predict_srl --model folder2 --sentence a --sentence b --format text --output",
+     "show_attention folder2 a b --json"],
+)  # fmt: skip
+def test_the_model_in_a_folder_is_not_overwritten(words, place, repo_root, monkeypatch, capsys):
+    model = "folder2/checkpoint_best.pt"
+    shutil.copy("pairs.pt", model)
+    monkeypatch.setattr("sys.argv", [*words.split(), model])
+    monkeypatch.syspath_prepend(repo_root / "scripts")
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(repo_root / "scripts" / f"{words.split()[0]}.py"), run_name="__main__")
+    assert ended.value.code == 2
+    assert f"{model} is one of the inputs, which would be lost" in capsys.readouterr().err
