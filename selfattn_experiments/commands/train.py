@@ -7,7 +7,8 @@ Examples, a translation model and a tagger:
   selfattn train data-bin/srl --task srl_tagging --arch deepatt_mtsa --max-update 3000 --dry-run
 
 The command line of fairseq-train is printed first. All flags but --dry-run are fairseq-train's or
-the plugin's; `fairseq-train --help` lists fairseq's.
+the plugin's; `fairseq-train --user-dir "$(selfattn-user-dir)" --arch transformer_mtsa --help` lists
+both.
 """
 
 import argparse
