@@ -192,7 +192,8 @@ def _draw_loss(panel: Any, runs: Mapping[str, Curves]) -> None:
         validation = curves.valid.get("loss")
         if curves.train_loss:
             label = "training" if alone else "" if validation else name
-            style_of_training = style | {"marker": ""}
+            line = len(curves.train_loss) > 1  # a point alone is none, and needs its mark
+            style_of_training = style | {"marker": ""} if line else style
             panel.plot(
                 *zip(*curves.train_loss, strict=True),
                 **style_of_training, linewidth=1, alpha=0.5, label=label,

@@ -4,6 +4,8 @@ import pytest
 
 from selfattn.errors import UserError
 from selfattn_experiments.report import Curves, parse_line, plot, read_curves
+from selfattn_experiments.report.curves import _draw_loss
+from selfattn_experiments.report.figures import new_figure
 from selfattn_tasks.registry import TASKS
 
 JSON_LOG = """\
@@ -121,6 +123,13 @@ def test_the_legend_names_the_runs(tmp_path):
     plot({"alone": CURVES}, tmp_path / "c.svg")
     text = (tmp_path / "c.svg").read_text()
     assert "training" in text and "validation" in text and "thin" not in text
+
+
+def test_a_single_loss_is_seen():
+    pytest.importorskip("matplotlib")
+    panel = new_figure(4, 3).subplots()
+    _draw_loss(panel, {"one": Curves([(5, 9.0)]), "two": Curves([(5, 9.0), (6, 8.0)])})
+    assert [line.get_marker() for line in panel.lines] == ["o", ""]
 
 
 def test_each_task_s_validation_scores_are_drawn(tmp_path):
