@@ -37,7 +37,7 @@ class Classifier(nn.Module):
 
 def read(path: Path) -> list[list[str]]:
     """Label and text of each line."""
-    lines = [line.split("\t", 1) for line in path.read_text("utf-8").split("\n") if line]
+    lines = [line.split("\t", 1) for line in path.read_text("utf-8-sig").split("\n") if line]
     if not lines or any(len(line) != 2 for line in lines):
         raise SystemExit(f"{path}: each line must hold a label, a tab and a text")
     return lines
@@ -52,6 +52,8 @@ def main() -> None:
     parser.add_argument("--attention", default="mtsa")
     parser.add_argument("--epochs", type=int, default=5)
     args = parser.parse_args()
+    if args.save and not args.save.parent.is_dir():
+        raise SystemExit(f"--save: there is no folder {args.save.parent}")
     accelerator = Accelerator(cpu=not torch.accelerator.is_available())
     set_seed(1)
     train, valid = read(args.train), read(args.valid)

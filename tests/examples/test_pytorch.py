@@ -16,7 +16,10 @@ WORDS = {"good": "bright warm kind clever lovely", "bad": "dull cold rude silly 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Two files of which the words say the label, 96 and 31 lines; one text is empty."""
+    """Two files of which the words say the label, 96 and 31 lines; one text is empty.
+
+    The second begins with a byte order mark.
+    """
     folder = tmp_path_factory.mktemp("tsv")
     draw = random.Random(1)
     for name, size in (("train", 96), ("valid", 31)):
@@ -26,7 +29,8 @@ def files(tmp_path_factory):
             f"{label}\tthe day was {' '.join(text)}"
             for label, text in zip(labels, texts, strict=True)
         ]
-        (folder / f"{name}.tsv").write_text("\n".join([*lines[1:], f"{labels[0]}\t"]) + "\n")
+        text = "\n".join([*lines[1:], f"{labels[0]}\t"]) + "\n"
+        (folder / f"{name}.tsv").write_text(text, "utf-8-sig" if name == "valid" else "utf-8")
     return folder / "train.tsv", folder / "valid.tsv"
 
 
@@ -44,11 +48,18 @@ def test_two_processes_train_one_model(files, run_cli, tmp_path):
     assert second.stdout == ""
     weights = torch.load(tmp_path / "weights.pt")
     assert weights["encoder.layers.0.self_attn.attention.v_proj.weight"].shape == (128, 128)
+    assert len(weights["classes.bias"]) == 2
 
 
-def test_a_bad_file_gets_a_sentence(files, run_cli, tmp_path):
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ((), "bad.tsv: each line must hold a label, a tab and a text\n"),
+        (("--save", "nowhere/w.pt"), "--save: there is no folder nowhere\n"),
+    ],
+)
+def test_a_mistake_gets_a_sentence_before_training(flags, message, files, run_cli, tmp_path):
     (tmp_path / "bad.tsv").write_text("good\tday\nno label\n")
-    done = run_cli([SCRIPT, tmp_path / "bad.tsv", files[1]])
-    assert done.returncode == 1
-    assert done.stderr.endswith("bad.tsv: each line must hold a label, a tab and a text\n")
+    done = run_cli([SCRIPT, tmp_path / "bad.tsv", files[1], *flags])
+    assert done.returncode == 1 and done.stderr.endswith(message)
     assert "Traceback" not in done.stderr
