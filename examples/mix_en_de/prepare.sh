@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Halve the held-out pairs, clean, split into subwords, binarise: prepare.sh FOLDER_WITH_THE_RAW_TEXT [DEST] [VOCABULARY]
+# Halve the held-out pairs, clean, split into subwords, binarise: prepare.sh FOLDER_WITH_THE_RAW_TEXT [DEST] [VOCABULARY] [FLAGS]
 # FOLDER has train.en, train.de, valid.en, valid.de, or .gz of them. Odd lines of valid validate, even ones test.
+# FLAGS go to `selfattn prepare translation`, --overwrite among them.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-raw=${1:?"usage: prepare.sh FOLDER_WITH_THE_RAW_TEXT [DEST] [VOCABULARY]"}
+raw=${1:?"usage: prepare.sh FOLDER_WITH_THE_RAW_TEXT [DEST] [VOCABULARY] [FLAGS]"}
 halves=$(mktemp -d)
 trap 'rm -r "$halves"' EXIT
 for lang in en de; do
@@ -14,4 +15,4 @@ for lang in en de; do
 done
 "${PYTHON:-python}" "$here/../../scripts/prepare_translation.py" --source-lang en --target-lang de \
     --train "$raw/train" --valid "$halves/valid" --test "$halves/test" \
-    --vocab-size "${3:-10000}" --dest "${2:-data-bin/mix}"
+    --vocab-size "${3:-10000}" --dest "${2:-data-bin/mix}" "${@:4}"

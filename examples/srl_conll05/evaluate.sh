@@ -8,8 +8,7 @@ run=${1:?"usage: evaluate.sh RUN_FOLDER [DATA] [CHECKPOINT ...]"}
 data=${2:-data-bin/conll05}
 shift $(($# < 2 ? $# : 2))
 python=${PYTHON:-python}
-[ $# -gt 0 ] || set -- "$run/checkpoint_best.pt"
-mkdir -p "$run"
+if [ $# -gt 0 ]; then mkdir -p "$run"; else set -- "$run/checkpoint_best.pt"; fi
 # test is WSJ section 23, test1 is Brown, which other data does not have.
 for part in valid test test1; do
     [ -e "$data/$part.conll" ] || [ "$part" != test1 ] || continue

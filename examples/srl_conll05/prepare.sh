@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Build the licensed data and prepare it: prepare.sh TREEBANK FOLDER_WITH_BOTH_ARCHIVES [DEST]
+# Build the licensed data and prepare it: prepare.sh TREEBANK FOLDER_WITH_BOTH_ARCHIVES [DEST] [FLAGS]
+# FLAGS go to `selfattn prepare srl`, --overwrite among them.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-usage="usage: prepare.sh TREEBANK FOLDER_WITH_BOTH_ARCHIVES [DEST]"
+usage="usage: prepare.sh TREEBANK FOLDER_WITH_BOTH_ARCHIVES [DEST] [FLAGS]"
 treebank=${1:?$usage}
 archives=${2:?$usage}
 dest=${3:-data-bin/conll05}
@@ -17,4 +18,4 @@ else
 fi
 "$python" "$here/../../scripts/prepare_srl.py" --train "$dest.text/train.conll" \
     --valid "$dest.text/dev.conll" --test "$dest.text/test.wsj.conll" \
-    --test "$dest.text/test.brown.conll" --dest "$dest"
+    --test "$dest.text/test.brown.conll" --dest "$dest" "${@:4}"

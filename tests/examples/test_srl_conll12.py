@@ -128,6 +128,10 @@ def test_from_the_files_to_the_score(data, run_cli):
 
     said = run("prepare.sh", *map(english, SIZES), "data-bin")
     assert "valid       18 sentences" in said
+    assert "18 sentences" in run("prepare.sh", *map(english, SIZES), "data-bin", "--overwrite")
+    mistyped = ["examples/srl_conll12/evaluate.sh", "nowhere", "data-bin"]
+    assert run_cli(mistyped, **options | {"PYTHON": "false"}).returncode == 1
+    assert not (data / "nowhere").exists()
     flags = "--max-update 4 --encoder-layers 1 --encoder-embed-dim 32 --encoder-attention-heads 2"
     flags += " --max-tokens 500 --num-workers 0"
     run("train.sh", "deepatt_cnn", "1", vectors, "data-bin", "run", *flags.split())
