@@ -172,6 +172,7 @@ def test_the_site_builds_without_a_warning(tmp_path, run_cli):
         assert not fetched, page
     reference = "".join(path.read_text("utf-8") for path in (tmp_path / "api").glob("*.html"))
     names = ("layers.MTSA", "ops.mtsa.mtsa", "masks.PositionalMask", "config.MTSAConfig")
+    names += ("models.EncoderLayer", "hf.SelfattnConfig")
     roles = ("SRL.__call__", "Document.propositions", "TextSpan")
     for name in (*(f".{name}" for name in names), *(f"_tasks.srl.{name}" for name in roles)):
         assert f'id="selfattn{name}"' in reference, name

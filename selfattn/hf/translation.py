@@ -236,7 +236,7 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         return super().generate(inputs, generation_config, processors, **kwargs)
 
     def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
-        """As of transformers, which would read no ``max_len_a`` of a new model again."""
+        """As in transformers, but the ``max_len_a`` of a new model can be read again."""
         self.generation_config._from_model_config = False
         super().save_pretrained(*args, **kwargs)
 

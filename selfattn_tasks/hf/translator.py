@@ -41,10 +41,10 @@ class Translator:
 
     @classmethod
     def from_pretrained(cls, path: str | os.PathLike[str], device: str = "cpu") -> Translator:
-        """A Hugging Face folder, a checkpoint of fairseq, or a model that comes along.
+        """A Hugging Face folder, a checkpoint of fairseq, or a model that comes with the package.
 
         Args:
-            path: as for ``saved.find_checkpoint``.
+            path: the folder, the checkpoint or a training's folder, or the model's name.
             device: where it computes.
 
         Raises:
