@@ -78,8 +78,8 @@ class SelfattnPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
             given: arguments of ``forward`` that it does not name.
 
         Raises:
-            UserError: if they hold a mask or a cache, or they or the configuration ask for what no
-                model has.
+            UserError: if they hold a mask, positions, embeddings of the target or a cache, or they
+                or the configuration ask for what no model has.
         """
         for name, where in self._lacks.items():
             if given.get(name, getattr(self.config, name)):
@@ -89,6 +89,12 @@ class SelfattnPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
                 raise UserError(
                     f"{name} is given, but these models read attention_mask alone, 1 for tokens "
                     "to keep and 0 for padding"
+                )
+        for name in ("position_ids", "decoder_inputs_embeds"):
+            if given.get(name) is not None:
+                raise UserError(
+                    f"{name} is given, but these models count positions and embed "
+                    "the target themselves; leave it out"
                 )
         for name, value in given.items():
             if isinstance(value, Cache):  # without it, generate() would go on from nothing

@@ -308,6 +308,8 @@ def test_what_a_decoder_cannot_do_is_said():
     for name in ("position_ids", "decoder_inputs_embeds"):
         with pytest.raises(UserError, match=f"{name} is given, but these models count positions"):
             model(IDS, decoder_input_ids=IDS, **{name: IDS})
+        with pytest.raises(UserError, match=f"{name} is given"):
+            model(encoder_outputs=model.encoder(IDS), labels=IDS, **{name: IDS})
     with pytest.raises(UserError, match="output_attentions=True: the models return no"):
         model(encoder_outputs=model.encoder(IDS), labels=IDS, output_attentions=True)
     labels = IDS.masked_fill(IDS == 1, -100)
