@@ -215,7 +215,9 @@ def test_another_number_of_pairs(spoiled, run_cli, tmp_path):
     spoiled.sources["corpora"][2]["pairs"] = 1_920_209
     folder = spoiled()
     done = run_cli(command(folder, tmp_path / "data", "--archives", folder))
-    refused(done, "europarl-v7 has 150 pairs, but 1,920,209 are known", "--any-data")
+    refused(
+        done, "europarl-v7 has 150 pairs, but 1,920,209 are known", "--any-data with --archives"
+    )
     done = run_cli(command(folder, tmp_path / "data", "--any-data"))
     refused(done, "--any-data is for --archives")
 

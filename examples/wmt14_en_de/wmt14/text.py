@@ -113,7 +113,7 @@ def _check_count(corpus: Corpus, pairs: int, any_data: bool) -> None:
     if corpus.pairs is not None and pairs != corpus.pairs and not any_data:
         raise UserError(
             f"{corpus.name} has {pairs:,} pairs, but {corpus.pairs:,} are known: it is not "
-            "complete or another version; --any-data accepts it"
+            "complete or another version; --any-data with --archives accepts it"
         )
 
 
