@@ -3,6 +3,10 @@
 set -eu
 cd "$(dirname "$0")/../.."
 device=${1:-cpu}
+case $device in
+    cpu | cuda) ;;
+    *) echo "run.sh: error: the device is $device, but must be cpu or cuda" >&2; exit 2 ;;
+esac
 [ $# -eq 0 ] || shift
 out=examples/benchmarks
 
