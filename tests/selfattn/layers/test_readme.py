@@ -238,3 +238,27 @@ def test_onnx_gets_operators_of_pytorch_alone_and_no_samples(monkeypatch):
     assert "selfattn." not in str(torch.export.export(layer, inputs).graph)
     with pytest.raises(UserError, match="sampled selection cannot be exported to ONNX"):
         torch.export.export(layer.train(), inputs)
+
+
+@pytest.mark.filterwarnings("ignore:.*(trace|jit)")
+@pytest.mark.parametrize(
+    ("switches", "traced"),
+    [
+        ({}, True),
+        ({"positions": "rotary"}, True),
+        ({"positions": "relative"}, True),
+        ({"positions": "alibi"}, False),
+        ({"distance": "log"}, False),
+        ({"masks": "forward"}, False),
+    ],
+)
+def test_a_trace_serves_every_length_or_is_refused(switches, traced):
+    """Footnote 7."""
+    layer = make("multihead", **switches)
+    if not traced:
+        with pytest.raises(UserError, match="cannot be traced"):
+            torch.jit.trace(layer, tokens())
+        return
+    graph = torch.jit.trace(layer, tokens())
+    for shape in LENGTHS:
+        torch.testing.assert_close(graph(*tokens(*shape)), layer(*tokens(*shape)))
