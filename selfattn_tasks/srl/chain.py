@@ -6,12 +6,14 @@ allowed or forbidden. ``decode.viterbi`` finds the best sequence; here are sums 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from selfattn.masks import check_padding_mask
 
-from .decode import Constraints
+from .decode import Constraints, sparse
 
 
 def forward(log_probs: Tensor, padding_mask: Tensor, constraints: Constraints) -> Tensor:
@@ -27,10 +29,10 @@ def forward(log_probs: Tensor, padding_mask: Tensor, constraints: Constraints) -
         label at each word; at padding, that of the last word.
     """
     check_padding_mask(padding_mask, log_probs.shape[:2])
-    allowed = constraints.allowed.to(log_probs)
+    step = _sum_step(constraints.allowed.to(log_probs.device))
     sums = [log_probs[:, 0].masked_fill(~constraints.start.to(log_probs.device), -torch.inf)]
     for t in range(1, log_probs.shape[1]):
-        here = _times(sums[-1], allowed) + log_probs[:, t]
+        here = step(sums[-1]) + log_probs[:, t]
         sums.append(torch.where(padding_mask[:, t, None], sums[-1], here))
     return torch.stack(sums, 1)
 
@@ -43,20 +45,38 @@ def backward(log_probs: Tensor, padding_mask: Tensor, constraints: Constraints) 
         label at each word; 0 at the last word and at padding.
     """
     check_padding_mask(padding_mask, log_probs.shape[:2])
-    allowed = constraints.allowed.to(log_probs).T
+    step = _sum_step(constraints.allowed.to(log_probs.device).T)
     sums = [torch.zeros_like(log_probs[:, 0])]
     for t in range(log_probs.shape[1] - 1, 0, -1):
-        before = _times(sums[-1] + log_probs[:, t], allowed)
+        before = step(sums[-1] + log_probs[:, t])
         sums.append(torch.where(padding_mask[:, t, None], sums[-1], before))
     return torch.stack(sums[::-1], 1)
 
 
-def _times(logarithms: Tensor, matrix: Tensor) -> Tensor:
-    """log(exp(x) M) without overflow; rows of -inf stay so, and send no gradient."""
-    most = logarithms.detach().max(1, keepdim=True).values.clamp(min=-1e300)
-    sums = (logarithms - most).exp() @ matrix
-    tiny = torch.finfo(sums.dtype).tiny
-    return sums.clamp(min=tiny).log().masked_fill(sums < tiny, -torch.inf) + most
+def _sum_step(allowed: Tensor) -> Callable[[Tensor], Tensor]:
+    """Make ``(B, C) -> (B, C)``, the logarithm of ``exp(x) allowed``, as ``decode.best_step``.
+
+    Each label is summed on its own scale: what may precede it can be far below all others.
+    """
+    everywhere = allowed.all(1)  # rows that each column has
+    bound, before, missing = sparse(allowed & ~everywhere[:, None] | allowed.all(0))
+
+    def step(x: Tensor) -> Tensor:
+        sums = _log_sum(x)[:, None].expand_as(x).clone()
+        if len(bound):
+            shared = _log_sum(x.masked_fill(~everywhere, -torch.inf))[:, None, None]
+            few = x[:, before].masked_fill(missing, -torch.inf)  # (B, bound labels, some labels)
+            sums[:, bound] = _log_sum(torch.cat([few, shared.expand(-1, len(bound), 1)], -1))
+        return sums
+
+    return step
+
+
+def _log_sum(x: Tensor) -> Tensor:
+    """logsumexp of the last dimension; rows of -inf stay so, and send no gradient."""
+    most = x.detach().amax(-1, keepdim=True).clamp(min=-1e300)
+    sums = (x - most).exp().sum(-1)
+    return sums.clamp(min=1.0).log().masked_fill(sums == 0, -torch.inf) + most[..., 0]
 
 
 def log_likelihood(

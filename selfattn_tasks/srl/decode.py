@@ -63,6 +63,20 @@ def bio_constraints(
     return Constraints(start.to(device), allowed.to(device))
 
 
+def sparse(allowed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The columns of a bool ``(C, C)`` that are not all True, by the rows that are True there.
+
+    Returns:
+        which columns these are ``(K,)``; up to W rows of each ``(K, W)``; bool ``(K, W)``, True
+        where a column has fewer.
+    """
+    counts = allowed.sum(0)
+    bound = torch.nonzero(counts < len(allowed)).flatten()
+    width = max(counts[bound].tolist(), default=0)
+    found, order = allowed[:, bound].int().sort(dim=0, descending=True, stable=True)
+    return bound, order[:width].T, found[:width].T == 0
+
+
 def best_step(constraints: Constraints) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
     """Make the maximisation step of Viterbi, which costs O(C) rather than O(C^2).
 
@@ -75,12 +89,7 @@ def best_step(constraints: Constraints) -> Callable[[Tensor], tuple[Tensor, Tens
         a function ``(B, C) -> (B, C), (B, C)``: each label's best predecessor's score, and which
         one it is.
     """
-    allowed = constraints.allowed
-    counts = allowed.sum(0)
-    bound = torch.nonzero(counts < len(allowed)).flatten()
-    width = max(counts[bound].tolist(), default=0)
-    found, order = allowed[:, bound].int().sort(dim=0, descending=True, stable=True)
-    before, missing = order[:width].T, found[:width].T == 0  # (bound labels, width)
+    bound, before, missing = sparse(constraints.allowed)
 
     def step(score: Tensor) -> tuple[Tensor, Tensor]:
         best, which = score.max(1, keepdim=True)
