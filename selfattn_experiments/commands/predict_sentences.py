@@ -159,7 +159,10 @@ def wanted(
                 "%s holds the parts %s, and training may have seen some: all are predicted",
                 args.input[0], ", ".join(corpus.parts),
             )  # fmt: skip
-        if meta.get("folds") and sha256_of(args.input[0]) in meta["inputs"].values():
+        # None in a Hugging Face folder.
+        known = meta.get("inputs", {}).values() if meta.get("folds") else ()
+        # Not a pipe, which has been read and would wait for another writer.
+        if known and args.input[0].is_file() and sha256_of(args.input[0]) in known:
             logger.warning(
                 "%s is the corpus that was cut into folds: training has seen all but two of them",
                 args.input[0],

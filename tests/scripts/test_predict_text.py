@@ -1,8 +1,11 @@
 """`selfattn predict` on raw text: arguments, standard input and prose, in every form."""
 
+import hashlib
 import html.parser
 import io
 import json
+import os
+import threading
 from argparse import ArgumentParser, Namespace
 from types import SimpleNamespace
 
@@ -177,6 +180,22 @@ def test_a_person_is_told_to_type_sentences(monkeypatch, capsys, typed):
     (example,) = wanted(args, Kind("classification"), Tokens(), {})
     assert example.sentences == (("a", "b"),)
     assert capsys.readouterr().err == "Type sentences, one a line; Ctrl-D ends.\n"
+
+
+@pytest.mark.parametrize("piped", [False, True])
+@pytest.mark.parametrize("exported", [False, True])
+def test_the_corpus_of_folds_is_named_where_it_is_known(tmp_path, caplog, piped, exported):
+    path, corpus = tmp_path / "cr", b"1 good\n0 bad\n"
+    if piped:
+        os.mkfifo(path)
+        threading.Thread(target=path.write_bytes, args=[corpus]).start()
+    else:
+        path.write_bytes(corpus)
+    args = Namespace(input=[path], sentence=None, tokenized=False)
+    inputs = {"cr": hashlib.sha256(corpus).hexdigest()}
+    meta = {"folds": 3} | ({} if exported else {"inputs": inputs})
+    assert len(wanted(args, Kind("classification"), Tokens(), meta)) == 2
+    assert ("is the corpus that was cut into folds" in caplog.text) is not (piped or exported)
 
 
 def test_the_translation_model_that_comes_with_the_package(run_cli, tmp_path):
