@@ -8,6 +8,7 @@ from selfattn.errors import UserError
 from selfattn.layers import ReSA, SelfAttention
 from selfattn.models import AsMultihead
 
+_EXPORT = "use `selfattn export`, or multihead without switches"
 _LAYERS = "leave out layers instead, by --model-overrides \"{'encoder_layers_to_keep': '0,2'}\""
 
 
@@ -52,11 +53,11 @@ class EncoderAttention(AsMultihead):
     # What fairseq offers for its own attention would be silently wrong for this one.
 
     def __prepare_scriptable__(self) -> NoReturn:
-        self._refuse("TorchScript export", "run the model in Python, or export multihead")
+        self._refuse("TorchScript export", _EXPORT)
 
     def prepare_for_onnx_export_(self, **kwargs: Any) -> NoReturn:
         """Refuse fairseq's export to ONNX."""
-        self._refuse("ONNX export", "run the model in Python, or export multihead")
+        self._refuse("ONNX export", _EXPORT)
 
     def _get_reserve_head_index(self, num_heads_to_keep: int) -> NoReturn:
         self._refuse("head pruning", _LAYERS)

@@ -186,8 +186,12 @@ def test_a_refused_switch_is_that_of_the_attention_that_is_named():
         build(*SMALL, "--mtsa-window", "3,5,9")
 
 
-def test_exports_and_pruning_are_refused(batch):
-    model = build(*SMALL).eval()
+@pytest.mark.parametrize(
+    ("name", "flags"),
+    [("mtsa", ()), ("multihead", ("--encoder-attention", "multihead", "--multihead-window", "3"))],
+)
+def test_exports_and_pruning_are_refused(name, flags, batch):
+    model = build(*SMALL, *flags).eval()
     attention = model.encoder.layers[0].self_attn
     attempts = {
         "TorchScript": lambda: torch.jit.script(model),
@@ -203,7 +207,10 @@ def test_exports_and_pruning_are_refused(batch):
         with pytest.raises(UserError, match=what) as refused:
             attempt()
         assert "--encoder-layers-to-keep" not in str(refused.value)  # refused in training
-        assert "mtsa" in str(refused.value)
+        assert name in str(refused.value)
+        assert ("multihead without switches" in str(refused.value)) == (
+            what in ("TorchScript", "ONNX")
+        )
         assert str(refused.value).count("\n") == 0
 
 
