@@ -7,6 +7,8 @@ from traceback import walk_tb
 from types import TracebackType
 from typing import Any
 
+from fairseq.models import BaseFairseqModel
+
 from selfattn.errors import UserError
 from selfattn_tasks.cli import disk_full_sentence, is_disk_full
 
@@ -27,6 +29,11 @@ _ASSERTED = {
         "--min-len is more than --max-len-a and --max-len-b allow for a sentence: lower it, or "
         "raise them"
     ),
+}
+# What only models of one kind have: the kind.
+_KINDS = {
+    "supported_targets": "a language model (such as --arch transformer_lm)",
+    "forward_encoder": "a non-autoregressive model (such as --arch cmlm_transformer)",
 }
 # How gloo says that the process at the other end of a connection is gone.
 _LOST = re.compile(r"gloo/transport/.*(?:[Cc]onnection|Broken pipe)", re.DOTALL)
@@ -76,6 +83,8 @@ def explain(error: BaseException) -> str | None:
         )
     if str(error).startswith("The dataset is empty."):  # with --required-batch-size-multiple 1
         return EMPTY
+    if isinstance(error, AttributeError):
+        return _other_kind(error)
     if isinstance(error, KeyError):
         return _unknown_metric(error)
     if isinstance(error, AssertionError):
@@ -99,6 +108,13 @@ def _assertion(said: str, file: Path) -> str | None:
         if said.startswith(beginning):
             return sentence
     return said if said and file.parent.name == _CLI else None
+
+
+def _other_kind(error: AttributeError) -> str | None:
+    """The sentence for a task or command that is for models of another kind."""
+    if error.name not in _KINDS or not isinstance(error.obj, BaseFairseqModel):
+        return None
+    return f"this task needs {_KINDS[error.name]}, and {type(error.obj).__name__} is none"
 
 
 def _unknown_metric(error: KeyError) -> str | None:

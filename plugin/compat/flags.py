@@ -7,10 +7,12 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
+from inspect import signature
 from typing import Any
 
 from fairseq import options, tasks
 from fairseq.data.encoders import TOKENIZER_REGISTRY
+from fairseq.models import ARCH_MODEL_REGISTRY
 
 from selfattn.errors import UserError
 from selfattn_tasks.sentences.folder import META, Folder
@@ -115,7 +117,8 @@ def check_named_files(flags: Namespace) -> None:
         given = _dictionary(value)
         if given is None:
             raise UserError(f'{option(name)} is {value!r}, but must be JSON such as {{"beam": 1}}')
-        check_numbers(Namespace(**given))
+        for check in (check_numbers, check_search):
+            check(Namespace(**given))
 
 
 def _dictionary(text: str) -> dict[str, Any] | None:
@@ -124,6 +127,78 @@ def _dictionary(text: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
+
+
+@check_flags
+def check_search(flags: Namespace) -> None:
+    """Refuse searches that exclude each other, and what a command cannot read or print.
+
+    Break: fairseq's commands end in a traceback once the model is loaded. Fix: look first.
+    """
+
+    def given(*names: str) -> list[str]:
+        values = {name: getattr(flags, name, None) for name in names}
+        return [option(n) for n, v in values.items() if isinstance(v, int | float) and v > 0]
+
+    searches = given("sampling", "diverse_beam_groups", "diversity_rate", "match_source_len")
+    if len(searches) > 1:
+        raise UserError(f"{' and '.join(searches)} are different searches; give one of them")
+    limits = given("sampling_topk", "sampling_topp")
+    if limits and "--sampling" not in searches:
+        raise UserError(f"{limits[0]} needs --sampling")
+    if not hasattr(flags, "buffer_size"):
+        if getattr(flags, "constraints", None):
+            raise UserError(
+                f"--constraints {flags.constraints} is for fairseq-interactive, which reads them "
+                "behind each sentence, after a tab"
+            )
+    elif flags.score_reference:
+        raise UserError(
+            "--score-reference is for fairseq-generate: fairseq-interactive reads no references"
+        )
+    elif flags.print_alignment == "soft":
+        raise UserError(
+            "--print-alignment soft is for fairseq-generate; fairseq-interactive prints hard ones"
+        )
+
+
+@check_flags
+def check_adaptive_softmax(flags: Namespace) -> None:
+    """Refuse a training with half of what an adaptive softmax needs.
+
+    Break: fairseq's criterions end in a traceback, most in the first update. Fix: look first.
+    """
+    if not hasattr(flags, "arch"):
+        return
+    cutoff = getattr(flags, "adaptive_softmax_cutoff", None)
+    if flags.criterion != "adaptive_loss":
+        if cutoff:
+            raise UserError(
+                f"--adaptive-softmax-cutoff needs --criterion adaptive_loss, not {flags.criterion}"
+            )
+    elif not cutoff:
+        raise UserError(
+            "--criterion adaptive_loss needs --adaptive-softmax-cutoff, such as 10000,20000"
+        )
+    elif flags.ddp_backend in ("c10d", "pytorch_ddp"):
+        raise UserError(
+            f"--criterion adaptive_loss needs --ddp-backend legacy_ddp, not {flags.ddp_backend}"
+        )
+
+
+@check_flags
+def check_refinement(flags: Namespace) -> None:
+    """Refuse ``--criterion nat_loss`` for models that do not refine what they have written.
+
+    Break: fairseq/criterions/nat_loss.py ends in a traceback in the first update. Fix: look first.
+    """
+    if getattr(flags, "criterion", None) != "nat_loss" or not hasattr(flags, "arch"):
+        return
+    if "tgt_tokens" not in signature(ARCH_MODEL_REGISTRY[flags.arch].forward).parameters:
+        raise UserError(
+            f"--criterion nat_loss does not fit --arch {flags.arch}; it is for non-autoregressive "
+            "models such as --arch cmlm_transformer"
+        )
 
 
 @check_flags

@@ -15,6 +15,7 @@ from fairseq.models import distributed_fairseq_model
 from fairseq.models.ema.ema import EMA
 from fairseq.modules import LayerDropModuleList
 from fairseq.optim import FairseqOptimizer
+from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 from fairseq.trainer import Trainer
 
 from selfattn_tasks.checkpoints import is_weight
@@ -36,6 +37,17 @@ for _message in (
     r"Support for mismatched key_padding_mask and attn_mask",
 ):
     warnings.filterwarnings("ignore", message=_message)
+
+
+@wrap(TranslationFromPretrainedBARTTask, "__init__")
+def keep_flags(original: Any, self: Any, args: Any, *more: Any, **named: Any) -> None:
+    """Let ``--task translation_from_pretrained_bart`` read its data.
+
+    Break: fairseq/tasks/translation_from_pretrained_bart.py looks for its flags in ``self.args``,
+    which the constructor no longer sets. Fix: set it.
+    """
+    original(self, args, *more, **named)
+    self.args = args
 
 
 @wrap(distributed_fairseq_model, "DistributedDataParallel")

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from fairseq import tasks
 from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema.ema import EMA
 from fairseq.optim.adam import FairseqAdam
@@ -15,6 +16,7 @@ from plugin.compat import runtime
 from selfattn.layers import build_attention
 
 from .conftest import TINY
+from .helpers import parsed
 
 
 def test_fp16_without_gpu_is_refused(toy_train):
@@ -110,6 +112,14 @@ def test_an_average_of_weights_takes_the_rest_as_it_is():
     assert (found.select_all, found.reward_mean) == (False, -0.5)
     for mean, weight in zip(found.parameters(), layer.parameters(), strict=True):
         torch.testing.assert_close(mean, weight - 0.9)
+
+
+def test_the_task_of_a_pretrained_bart_reads_its_data(toy_data):
+    name = "translation_from_pretrained_bart"
+    flags = parsed(toy_data, *f"--task {name} --langs src,tgt --arch transformer_tiny".split())
+    task = tasks.setup_task(flags)
+    task.load_dataset("valid")
+    assert len(task.dataset("valid")) == 20
 
 
 @pytest.mark.parametrize("by_user", [False, True])

@@ -3,7 +3,10 @@
 import re
 
 import pytest
+import torch
+from fairseq.models import BaseFairseqModel
 
+from plugin.compat import commands
 from selfattn.errors import UserError
 from tests.plugin.helpers import parsed, sentence
 
@@ -118,6 +121,26 @@ PARSED = {
         ("--criterion", "policy_gradient", "--supervised-criterion", "sentence_relatedness"),
         "--supervised-criterion sentence_relatedness does not fit --task translation; it is for",
     ),
+    "an adaptive softmax without its loss": (
+        ("--adaptive-softmax-cutoff", "10,20"),
+        "--adaptive-softmax-cutoff needs --criterion adaptive_loss, not cross_entropy",
+    ),
+    "the loss of an adaptive softmax that is not there": (
+        ("--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp"),
+        "--criterion adaptive_loss needs --adaptive-softmax-cutoff, such as 10000,20000",
+    ),
+    "torch's DDP around an adaptive softmax": (
+        ("--criterion", "adaptive_loss", "--adaptive-softmax-cutoff", "10,20"),
+        "--criterion adaptive_loss needs --ddp-backend legacy_ddp, not pytorch_ddp",
+    ),
+    "a validation that samples without saying so": (
+        ("--eval-bleu", "--eval-bleu-args", '{"sampling_topk": 5}'),
+        "--sampling-topk needs --sampling",
+    ),
+    "the criterion of models of another kind": (
+        ("--task", "translation_lev", "--criterion", "nat_loss"),
+        "--criterion nat_loss does not fit --arch transformer_mtsa_tiny; it is for non-auto",
+    ),
     "the criterion of another task": (
         ("--criterion", "bio_tagging"),
         "--criterion bio_tagging does not fit --task translation; it is for --task srl_tagging",
@@ -157,10 +180,51 @@ def test_overrides_that_change_nothing_are_refused(overrides, message):
         parsed(*words, overrides, command="generation")
 
 
+@pytest.mark.parametrize("lacks", ["supported_targets", "forward_encoder"])
+def test_a_task_for_models_of_another_kind_is_one_sentence(lacks):
+    with pytest.raises(AttributeError) as raised:
+        getattr(BaseFairseqModel(), lacks)
+    assert str(commands.explain(raised.value)).endswith("), and BaseFairseqModel is none")
+    with pytest.raises(AttributeError) as raised:
+        getattr(torch.nn.Linear(1, 1), lacks)
+    assert commands.explain(raised.value) is None
+
+
 @pytest.mark.parametrize(("command", "flag"), [("training", "--arch"), ("generation", "--path")])
 def test_a_model_is_named(command, flag):
     with pytest.raises(UserError, match=f"^{flag} is missing; give "):
         parsed("data", command=command)
+
+
+@pytest.mark.parametrize(
+    ("command", "flags", "message"),
+    [
+        ("generation", "--sampling-topp 0.9", "--sampling-topp needs --sampling"),
+        (
+            "generation",
+            "--sampling --diverse-beam-groups 2",
+            "--sampling and --diverse-beam-groups are different searches; give one of them",
+        ),
+        ("generation", "--constraints", "--constraints ordered is for fairseq-interactive, which"),
+        ("interactive_generation", "--score-reference", "--score-reference is for fairseq-gen"),
+        ("interactive_generation", "--print-alignment soft", "--print-alignment soft is for fairs"),
+    ],
+)
+def test_searches_that_a_command_cannot_make_are_refused(command, flags, message):
+    with pytest.raises(UserError, match=f"^{message}"):
+        parsed("data", "--path", "x.pt", *flags.split(), command=command)
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        ("generation", "--sampling --sampling-topk 5 --nbest 5 --print-alignment soft"),
+        ("generation", "--score-reference --diverse-beam-groups 2 --prefix-size 1"),
+        ("interactive_generation", "--constraints unordered --print-alignment"),
+    ],
+)
+def test_searches_of_a_command_are_accepted(command, flags):
+    parsed("data", "--path", "x.pt", *flags.split(), command=command)
 
 
 @pytest.mark.parametrize("case", CASES)
