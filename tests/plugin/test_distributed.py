@@ -80,7 +80,8 @@ def test_two_processes_drop_layers(prepared, run_cli, tmp_path):
 
 STAND_INS = {
     # Every task at once, each on a host of its own, as srun does with one task a host.
-    "srun": 'for host in 0 1; do "$@" & done; for job in $(jobs -p); do wait "$job" || exit; done',
+    "srun": 'for host in 0 1; do "$@" & done; for job in $(jobs -p); do wait "$job" || exit; done; '
+    'echo "cores of a task: $SRUN_CPUS_PER_TASK"',
     "scontrol": "printf '127.0.0.1\\n127.0.0.1\\n'",
 }
 
@@ -101,9 +102,11 @@ def test_the_slurm_script_with_two_hosts(alone, together, prepared, run_cli, tmp
         "SLURM_JOB_NODELIST": "host[0-1]",
         "SLURM_NNODES": "2",
         "SLURM_JOB_ID": "7",
+        "SLURM_CPUS_PER_TASK": "16",
     }
     script = ["examples/distributed/slurm.sbatch", prepared / "data-bin", folder, *FLAGS, *MORE]
     done = run_cli(script, python="bash", **env).ok()
+    assert done.stdout.endswith("cores of a task: 16\n")
     check_same(folder, [done.stdout, done.stderr], alone, first=5)
 
 
