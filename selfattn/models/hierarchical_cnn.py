@@ -12,6 +12,9 @@ from .conv import SameConv
 class HierarchicalCNN(Context):
     """Gated convolutions with residual connections from the second one on (Gehring et al. 2017).
 
+    Each is ``a * sigmoid(b)``, where ``a`` and ``b`` are halves of what a ReLU leaves of the
+    convolution.
+
     Args:
         embed_dim: width of the input.
         hidden_size: width of each layer and of the output.

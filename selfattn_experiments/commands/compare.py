@@ -140,7 +140,8 @@ def main(args: argparse.Namespace) -> None:
     for path, form in ((args.csv, to_csv), (args.markdown, to_markdown), (args.latex, to_latex)):
         if path is not None:
             write_text(path, form(report))
+    # Before the report, whose reader may leave: compare ... | head.
+    drawn = draw(report, args.plots, logs) if args.plots is not None else []
     print(render(report, min(120, shutil.get_terminal_size((100, 24)).columns)), end="")
-    if args.plots is not None:
-        for path in draw(report, args.plots, logs):
-            print(f"wrote {path}")
+    for path in drawn:
+        print(f"wrote {path}")

@@ -85,7 +85,7 @@ def main(args: argparse.Namespace) -> None:
 def to_fairseq(args: argparse.Namespace) -> None:
     """Write a folder's model as a checkpoint."""
     refuse_given(args, ("overwrite",), "is for folders; --to fairseq writes a file")
-    refuse_given(args, (*_CARD, "data", *_SEARCH), "belongs to --to hf")
+    refuse_given(args, (*_CARD, "data", *_SEARCH), "does nothing with --to fairseq")
     check_output("TARGET", args.target)
     if args.source.is_file():
         raise UserError(f"{args.source} is a file; --to fairseq takes a Hugging Face folder")

@@ -192,7 +192,7 @@ class _Second(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:
         raise UserError(
-            "this attention has no third derivative on the backends 'eager' and 'fused'; choose "
+            "this attention has no third derivative on the backends 'eager' and 'fused', only on "
             "backend 'reference'"
         )
 

@@ -8,6 +8,7 @@ import pytest
 from selfattn_experiments.compare.rendering.learning import draw_leads, draw_learning
 from selfattn_experiments.compare.rendering.plots import _differences, _runs, draw
 from selfattn_experiments.report import Curves
+from tests.conftest import run_verb
 from tests.selfattn_experiments.compare.made_up import LINES, found
 
 pytest.importorskip("sacrebleu")
@@ -82,3 +83,14 @@ def test_names_are_drawn_as_they_are_and_a_single_point_is_seen():
         assert [text.get_text() for text in legend.get_texts()] == words
         assert {line.get_marker() for line in legend.get_lines()} == {"o"}
         assert figure._suptitle.get_window_extent().width <= figure.bbox.width
+
+
+def test_a_reader_who_leaves_gets_the_pictures(monkeypatch):
+    def leave(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("builtins.print", leave)
+    with pytest.raises((BrokenPipeError, SystemExit)):
+        run_verb("compare", "--ref=one.de", "--baseline=runs/base-*/one.out", "--samples=100",
+                 "--system=runs/good-*/one.out", "--metrics=bleu", "--plots=drawn")  # fmt: skip
+    assert Path("drawn/runs.png").is_file()
