@@ -24,7 +24,7 @@ from selfattn_tasks.exported import graphs, networks
 from selfattn_tasks.saved import find_checkpoint
 from selfattn_tasks.sentences.formats.reading import read
 from selfattn_tasks.sentences.formats.source import Reading
-from selfattn_tasks.sentences.metrics import ACCURACY, Answer, figures
+from selfattn_tasks.sentences.metrics import ACCURACY, answers_of, figures
 from selfattn_tasks.sentences.model.predictor import Predictor as Classifier
 from selfattn_tasks.srl.formats import conll
 from selfattn_tasks.srl.metrics import tag_f1
@@ -119,7 +119,8 @@ def _figure(args: argparse.Namespace, model: networks.Exported, runs: dict[str, 
     examples = read(args.test, state.kind, Reading(state.tokens)).examples
     graph: Any = _Sentences(runs["sentences"], model.networks[0].block)
     found = Classifier([(graph, state)]).predict(examples)
-    gold, answers = [Answer(e.target) for e in examples], [Answer(p.prediction) for p in found]
+    gold = answers_of([example.target for example in examples])
+    answers = answers_of([row.prediction for row in found])
     name, score = next(iter(figures(gold, answers).items()))
     return (1 if name == ACCURACY else 100) * (math.nan if score is None else score)
 

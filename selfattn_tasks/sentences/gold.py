@@ -14,7 +14,7 @@ from .formats.labelled_lines import NUMBERED, TREC
 from .formats.reading import read
 from .formats.source import Reading, Source
 from .formats.trees import parse_tree
-from .metrics import Answer, ranked
+from .metrics import Answer, answers_of
 from .predictions import Prediction
 from .predictions import read as read_predictions
 from .record import Kind, Target
@@ -66,7 +66,7 @@ def read_gold(path: Path, kind: Kind | None = None, reading: Reading = _ALL) -> 
             )
         found = [example.target for example in corpus.examples]
         if any(target is not None for target in found):
-            return _answers(found)
+            return answers_of(found)
         wrong.append(UserError(f"{path} has no label, so nothing can be scored"))
     raise wrong[0]
 
@@ -133,7 +133,7 @@ def read_outputs(path: Path, gold: Sequence[Answer], gold_path: Path) -> list[An
     counted = [
         None if answer.value is None else value for answer, value in zip(gold, found, strict=True)
     ]
-    return _answers(counted)
+    return answers_of(counted)
 
 
 def _check_labels(path: Path, labels: list[str], gold: Sequence[Answer], gold_path: Path) -> None:
@@ -161,10 +161,3 @@ def _value(path: Path, line: int, row: Prediction, like: Target) -> Target:
         what = f"a score from -{_FARTHEST} to {_FARTHEST}" if score else "a candidate's index"
         raise UserError(f"{path}, line {line}: {row.prediction!r}, but must be {what}")
     return value
-
-
-def _answers(values: Sequence[Target]) -> list[Answer]:
-    scores = [value if isinstance(value, float) else None for value in values]
-    if any(score is not None for score in scores):
-        return ranked(scores)
-    return [Answer(value) for value in values]

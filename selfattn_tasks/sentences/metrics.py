@@ -55,6 +55,14 @@ def ranked(values: Sequence[float | None]) -> list[Answer]:
     return [Answer(value) if value is None else Answer(value, *next(found)) for value in values]
 
 
+def answers_of(values: Sequence[Target]) -> list[Answer]:
+    """What a file holds, in its order: classes and indices as they are, scores as ``ranked``."""
+    scores = [value if isinstance(value, float) else None for value in values]
+    if any(score is not None for score in scores):
+        return ranked(scores)
+    return [Answer(value) for value in values]
+
+
 def names_of(gold: Sequence[Answer]) -> tuple[str, ...]:
     """The metrics of a gold file: those of scores, or accuracy; the primary one first."""
     return NAMES[1:] if any(isinstance(answer.value, float) for answer in gold) else NAMES[:1]
