@@ -60,14 +60,20 @@ def _sum_step(allowed: Tensor) -> Callable[[Tensor], Tensor]:
     """
     everywhere = allowed.all(1)  # rows that each column has
     bound, before, missing = sparse(allowed & ~everywhere[:, None] | allowed.all(0))
+    column = torch.zeros(len(allowed), dtype=torch.long, device=allowed.device)
+    column[bound] = torch.arange(1, 1 + len(bound), device=allowed.device)
+    shares = bool(everywhere.any()) or not before.shape[1]
 
     def step(x: Tensor) -> Tensor:
-        sums = _log_sum(x)[:, None].expand_as(x).clone()
-        if len(bound):
+        of_all = _log_sum(x)[:, None]
+        if not len(bound):
+            return of_all.expand_as(x)
+        some = x.index_select(1, before.flatten()).view(len(x), *before.shape)
+        some = some.masked_fill(missing, -torch.inf)  # (B, bound labels, what may precede each)
+        if shares:
             shared = _log_sum(x.masked_fill(~everywhere, -torch.inf))[:, None, None]
-            few = x[:, before].masked_fill(missing, -torch.inf)  # (B, bound labels, some labels)
-            sums[:, bound] = _log_sum(torch.cat([few, shared.expand(-1, len(bound), 1)], -1))
-        return sums
+            some = torch.cat([some, shared.expand(-1, len(bound), 1)], -1)
+        return torch.cat([of_all, _log_sum(some)], 1).index_select(1, column)
 
     return step
 
