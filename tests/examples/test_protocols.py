@@ -62,6 +62,21 @@ def test_the_later_runs_differ_from_the_comparison_in_their_attention_alone():
         assert flags.keys() <= ATTENTION | {"--multihead-positions", "--mtsa-scores"}
 
 
+def test_later_taggers_differ_from_multihead_with_masks_in_their_attention_alone():
+    def apart_from_attention(grid, system):
+        entry = grid["systems"][system]
+        flags = flags_of(f"{grid['common']} {entry['flags'] if isinstance(entry, dict) else entry}")
+        own = ATTENTION | {"--multihead-distance", "--multihead-positions", "--mtsa-scores"}
+        return {name: value for name, value in flags.items() if name not in own}
+
+    grids = [load(EXAMPLES / f"srl_ewt/{f}.yaml") for f in ("evidence", "distance", "positions")]
+    wanted = apart_from_attention(grids[0], "multihead-masks")
+    for grid in grids[1:]:
+        assert grid["data"] == grids[0]["data"] and grid["predict"] == grids[0]["predict"]
+        for system in grid["systems"]:
+            assert apart_from_attention(grid, system) == wanted
+
+
 @pytest.mark.parametrize("name", TUNED)
 def test_no_setting_is_chosen_on_a_test_set(name):
     tuning = load(EXAMPLES / name / "tuning.yaml")
