@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-import torch
-
 from selfattn.errors import UserError
 
 from .cli import is_disk_full
@@ -69,6 +67,8 @@ def write(state: Any, path: str | os.PathLike[str]) -> None:
     Raises:
         UserError: the disk is full.
     """
+    import torch  # seconds, and commands look for models before anything else
+
     with _writing(Path(path), _tensor_bytes(state)) as file:
         torch.save(state, file)
 
@@ -120,7 +120,9 @@ def _disk_full(error: BaseException | None) -> OSError | None:
 
 def _tensor_bytes(state: Any) -> int:
     """Size in bytes of all tensors in nested containers: nearly the size of the file."""
-    if isinstance(state, torch.Tensor):
+    from torch import Tensor
+
+    if isinstance(state, Tensor):
         return state.numel() * state.element_size()
     if isinstance(state, dict):
         return sum(map(_tensor_bytes, state.values()))

@@ -90,9 +90,11 @@ def compare(request: Request, say: Say = lambda text: None) -> Report:
 
 def _check_flags_of_text(task: str, settings: Settings) -> None:
     """Refuse flags that only scores of text obey."""
+    if TASKS[task].ignores_case:
+        return
     given = {"--lowercase": settings.lowercase, "--tokenize": settings.tokenize != "13a"}
-    for flag in (flag for flag, is_given in given.items() if is_given):
-        if not TASKS[task].ignores_case:
+    for flag, is_given in given.items():
+        if is_given:
             raise UserError(f"{flag} is for translations, but --ref holds {TASKS[task].gold_holds}")
 
 

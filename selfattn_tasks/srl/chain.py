@@ -62,6 +62,7 @@ def _sum_step(allowed: Tensor) -> Callable[[Tensor], Tensor]:
     bound, before, missing = sparse(allowed & ~everywhere[:, None] | allowed.all(0))
     column = torch.zeros(len(allowed), dtype=torch.long, device=allowed.device)
     column[bound] = torch.arange(1, 1 + len(bound), device=allowed.device)
+    # A label that nothing may precede has a sum of nothing, which needs a term, too.
     shares = bool(everywhere.any()) or not before.shape[1]
 
     def step(x: Tensor) -> Tensor:

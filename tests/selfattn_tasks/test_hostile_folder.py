@@ -1,4 +1,4 @@
-"""Hostile Hugging Face folders: nothing they hold runs, and nothing is written outside."""
+"""Hostile and broken Hugging Face folders: nothing they hold runs, nothing is written outside."""
 
 import json
 import pickle
@@ -10,7 +10,7 @@ import torch
 pytest.importorskip("transformers")
 
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoModelForSeq2SeqLM, AutoModelForTokenClassification, AutoTokenizer
 
 from selfattn.errors import UserError
 from selfattn.hf import (
@@ -21,6 +21,8 @@ from selfattn.hf import (
 from selfattn_tasks import checkpoints, model_folder
 from selfattn_tasks.hf.pieces import SPECIAL, build_tokenizer
 from selfattn_tasks.hf.translation import read_folder, read_model, to_fairseq
+from selfattn_tasks.srl import SRL
+from tests.selfattn_tasks.test_model_folder import export, tagger
 
 
 class Payload:
@@ -114,3 +116,11 @@ def test_a_checkpoint_that_does_not_say_its_languages(task, said, tmp_path):
         (tmp_path / name).touch()
     with pytest.raises(UserError, match=said):
         read_model(tmp_path / "model.pt", str(tmp_path), state)
+
+
+def test_weights_in_several_files_are_said(tmp_path):
+    export("--to", "hf", tagger(tmp_path / "tagger.pt", "mtsa"), tmp_path / "folder")
+    model = AutoModelForTokenClassification.from_pretrained(tmp_path / "folder")
+    model.save_pretrained(tmp_path / "parts", max_shard_size="2kB")
+    with pytest.raises(UserError, match="index.json lists several files .* larger max_shard_size"):
+        SRL.from_pretrained(tmp_path / "parts")

@@ -179,14 +179,6 @@ def test_a_sentence_model_s_folder_computes_the_same_and_learns(tmp_path, kind):
     assert torch.equal(again(words, missing), model(words, missing=missing).logits)
 
 
-def test_weights_in_several_files_are_said(tmp_path):
-    export("--to", "hf", tagger(tmp_path / "tagger.pt", "mtsa"), tmp_path / "folder")
-    model = AutoModelForTokenClassification.from_pretrained(tmp_path / "folder")
-    model.save_pretrained(tmp_path / "parts", max_shard_size="2kB")
-    with pytest.raises(UserError, match="index.json lists several files .* larger max_shard_size"):
-        SRL.from_pretrained(tmp_path / "parts")
-
-
 def test_half_precision_and_fewer_vectors(tmp_path):
     """What `selfattn average` writes, of a folder, too, stays small, and counts in float32."""
     export("--to", "hf", tagger(tmp_path / "tagger.pt", "mtsa", "arguments"), tmp_path / "tagger")

@@ -11,13 +11,7 @@ from selfattn.errors import UserError
 from selfattn_experiments.compare.compare import Request, compare
 from selfattn_experiments.compare.rendering.files import render, to_markdown
 from selfattn_experiments.compare.results import Settings
-from selfattn_experiments.compare.runs import (
-    few_runs,
-    few_sentences,
-    name_logs,
-    name_systems,
-    name_test_sets,
-)
+from selfattn_experiments.compare.runs import name_systems, name_test_sets
 from selfattn_tasks.folder import sha256_of
 from tests.selfattn_experiments.compare.made_up import LINES, found, translations
 
@@ -243,17 +237,6 @@ def test_warnings_come_with_their_reason(folder):
     assert "runs/base-1 has a config.json" not in text
 
 
-def test_few_runs_beside_many_and_few_sentences_are_warned_about():
-    counts = {"base": 12, "one": 1, "two": 2, "three": 3, "four": 4}
-    alone, two, beside_two, three = few_runs({name: [None] * n for name, n in counts.items()})
-    assert alone.startswith("one: 1 run; fewer than 3") and two.startswith("two: 2 runs; fewer")
-    assert beside_two.startswith("two: 2 runs against 12; Welch's test rests on the 2, and calls")
-    assert three.startswith("three: 3 runs against 12;")
-    assert few_runs({"base": [None] * 3, "more": [None] * 11}) == few_sentences("test", 30) == []
-    (warning,) = few_sentences("test", 29)
-    assert warning.startswith("test: 29 sentences; with fewer than 30 the bootstrap")
-
-
 def test_a_bar_in_a_path_does_not_end_a_cell(folder):
     (folder / "runs").rename(folder / "a|b")
     text = to_markdown(found(base="a|b/base-*/one.out", system="a|b/good-*/one.out"))
@@ -345,33 +328,3 @@ def test_a_second_run_with_one_seed_is_warned_about(folder):
     assert [run.seed for run in report.runs[:3]] == ["5", "5", "6"]
     assert any("3 runs share seeds (5 more than once)" in w for w in report.warnings)
     assert report.comparisons[0].paired is None
-
-
-@pytest.mark.parametrize(
-    ("arguments", "names"),
-    [
-        (["runs/base-*/t.out", "runs/good-[0-9]*/t.out"], ["base", "good"]),
-        (["a/seed*/{test}.out", "b/seed*/{test}.out"], ["a", "b"]),
-        (["x=a/*.out", "y=b/*.out"], ["x", "y"]),
-        (["m/seed*/t.out", "m/seed*/t.out"], ["m", "m (2)"]),
-        (["/other/base-*/t.out", "runs/grid/good-[12].out"], ["base", "good"]),
-        (["/u/base/t.out", "/u/good/t.out"], ["base", "good"]),
-        (["./lr=0.1/*.out", "./lr=0.2/*.out"], ["lr=0.1", "lr=0.2"]),
-    ],
-)
-def test_names_of_systems(arguments, names):
-    assert [system.name for system in name_systems(arguments)] == names
-
-
-def test_one_of_two_patterns_may_be_absolute():
-    systems = name_systems(["base/t.out", f"{Path.cwd()}/good/t.out"])
-    assert [system.name for system in systems] == ["base", "good"]
-
-
-def test_names_given_twice_and_unknown_ones_are_refused():
-    with pytest.raises(UserError, match="two systems have the name 'x'"):
-        name_systems(["x=a/*", "x=b/*"])
-    with pytest.raises(UserError, match="two test sets named 'test'"):
-        name_test_sets(["a/test.de", "b/test.de"])
-    with pytest.raises(UserError, match="NAME of x, y"):
-        name_logs(["z=*/train.log"], name_systems(["x=a/*", "y=b/*"]))

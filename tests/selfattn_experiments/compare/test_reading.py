@@ -2,6 +2,7 @@
 
 import json
 import random
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,13 @@ from selfattn.errors import UserError
 from selfattn_experiments.compare.compare import Request, compare
 from selfattn_experiments.compare.reading import read_gold
 from selfattn_experiments.compare.results import Settings
-from selfattn_experiments.compare.runs import name_systems
+from selfattn_experiments.compare.runs import (
+    few_runs,
+    few_sentences,
+    name_logs,
+    name_systems,
+    name_test_sets,
+)
 from selfattn_tasks.folder import sha256_of
 
 WORDS = "Der alte Kater schläft neben dem roten Boot, und 3,5 Enten schwimmen leise vorbei".split()
@@ -241,3 +248,44 @@ def test_large_texts_are_not_read_as_roles(tmp_path, monkeypatch):
     (tmp_path / "ref.de").write_text("Ein Boot - und | noch eins.\n" * 40, "utf-8")
     task, gold = read_gold(tmp_path / "ref.de", "auto")
     assert task == "translation" and len(gold) == 40
+
+
+def test_few_runs_beside_many_and_few_sentences_are_warned_about():
+    counts = {"base": 12, "one": 1, "two": 2, "three": 3, "four": 4}
+    alone, two, beside_two, three = few_runs({name: [None] * n for name, n in counts.items()})
+    assert alone.startswith("one: 1 run; fewer than 3") and two.startswith("two: 2 runs; fewer")
+    assert beside_two.startswith("two: 2 runs against 12; Welch's test rests on the 2, and calls")
+    assert three.startswith("three: 3 runs against 12;")
+    assert few_runs({"base": [None] * 3, "more": [None] * 11}) == few_sentences("test", 30) == []
+    (warning,) = few_sentences("test", 29)
+    assert warning.startswith("test: 29 sentences; with fewer than 30 the bootstrap")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["runs/base-*/t.out", "runs/good-[0-9]*/t.out"], ["base", "good"]),
+        (["a/seed*/{test}.out", "b/seed*/{test}.out"], ["a", "b"]),
+        (["x=a/*.out", "y=b/*.out"], ["x", "y"]),
+        (["m/seed*/t.out", "m/seed*/t.out"], ["m", "m (2)"]),
+        (["/other/base-*/t.out", "runs/grid/good-[12].out"], ["base", "good"]),
+        (["/u/base/t.out", "/u/good/t.out"], ["base", "good"]),
+        (["./lr=0.1/*.out", "./lr=0.2/*.out"], ["lr=0.1", "lr=0.2"]),
+    ],
+)
+def test_names_of_systems(arguments, names):
+    assert [system.name for system in name_systems(arguments)] == names
+
+
+def test_one_of_two_patterns_may_be_absolute():
+    systems = name_systems(["base/t.out", f"{Path.cwd()}/good/t.out"])
+    assert [system.name for system in systems] == ["base", "good"]
+
+
+def test_names_given_twice_and_unknown_ones_are_refused():
+    with pytest.raises(UserError, match="two systems have the name 'x'"):
+        name_systems(["x=a/*", "x=b/*"])
+    with pytest.raises(UserError, match="two test sets named 'test'"):
+        name_test_sets(["a/test.de", "b/test.de"])
+    with pytest.raises(UserError, match="NAME of x, y"):
+        name_logs(["z=*/train.log"], name_systems(["x=a/*", "y=b/*"]))
