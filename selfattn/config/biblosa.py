@@ -1,8 +1,6 @@
 """Configuration of Bi-BloSA and its published forms."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 from .base import ACTIVATIONS, constant, switch
 from .disa import DiSAConfig
@@ -20,8 +18,8 @@ class BiBloSAConfig(DiSAConfig):
         UserError: if a switch has a value that is not allowed, or the masks do not fit the heads.
     """
 
-    name: ClassVar[str] = "biblosa"
-    formerly: ClassVar[Mapping[str, Any]] = {"contexts": "both"}
+    name = "biblosa"
+    formerly = {"contexts": "both"}
 
     activation: str = switch(
         "relu",
@@ -61,7 +59,7 @@ class BiBloSAConfig(DiSAConfig):
     fusion_gate: bool = constant(True)
     gate_biases: int = constant(1)
 
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    presets = {
         # Equations 9-18.
         "paper": {},
         # The authors' code for SNLI. Its gate between blocks, a share of the block instead of the

@@ -1,8 +1,6 @@
 """Configuration of DiSA and its published forms."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 from ..errors import UserError
 from ..masks import head_masks
@@ -22,8 +20,8 @@ class DiSAConfig(MaskedConfig):
         UserError: if a switch has a value that is not allowed, or the masks do not fit the heads.
     """
 
-    name: ClassVar[str] = "disa"
-    default_preset: ClassVar[str | None] = "paper"
+    name = "disa"
+    default_preset = "paper"
 
     heads: int = switch(
         2,
@@ -49,7 +47,7 @@ class DiSAConfig(MaskedConfig):
     dense_dropout: float = switch(0.0, "dropout on the input of every linear map")
     backend: str = switch("auto", "how the operator is computed", BACKENDS)
 
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    presets = {
         # Equations 9 and 10 of the Bi-BloSAN paper, a linear map for each direction, DiSAN's gate.
         "paper": {},
         # The authors' code: an activated map, three biases in the gate, outputs 0 at padding.

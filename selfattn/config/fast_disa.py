@@ -1,8 +1,6 @@
 """Configuration of Fast-DiSA: MTSA with its own note's inputs, and fewer switches."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 from .base import constant
 from .mtsa import MTSAConfig
@@ -22,8 +20,8 @@ class FastDiSAConfig(MTSAConfig):
         UserError: if a switch has a value that is not allowed.
     """
 
-    name: ClassVar[str] = "fast_disa"
-    formerly: ClassVar[Mapping[str, Any]] = {"value_bias": True, "scores": "both"}
+    name = "fast_disa"
+    formerly = {"value_bias": True, "scores": "both"}
 
     # What the note's equations leave no choice about.
     sigma_s: str = constant("identity")
@@ -40,7 +38,7 @@ class FastDiSAConfig(MTSAConfig):
     zero_padding: bool = constant(True)
     qkv_init_gain: float = constant(1.0)
 
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    presets = {
         # Equation 6: the value is W x, without bias and activation. Section 3.1: a token attends to
         # itself, too. The activation within source2token is left open; relu is that of the code.
         "paper": {"include_self": True},

@@ -1,8 +1,6 @@
 """Configuration of MTSA and its published forms."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 from ..errors import UserError
 from .base import ACTIVATIONS, BACKENDS, SHARINGS, switch
@@ -24,8 +22,8 @@ class MTSAConfig(MaskedConfig):
         UserError: if a switch has a value that is not allowed, or two switches exclude each other.
     """
 
-    name: ClassVar[str] = "mtsa"
-    default_preset: ClassVar[str | None] = "paper"
+    name = "mtsa"
+    default_preset = "paper"
 
     # The ablations of table 3 that are not masks.
     scores: str = switch(
@@ -79,7 +77,7 @@ class MTSAConfig(MaskedConfig):
     )
     backend: str = switch("auto", "how the operator is computed", BACKENDS)
 
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    presets = {
         # MTSA eq. 7-13; appendix B: sigma_t is log-sigmoid unless said otherwise.
         # Differs: the paper leaves sigma_s open; here it is that of its code for sentences and
         # roles (nmt has the other). Both have the activation elu for SNLI, the code relu

@@ -1,7 +1,6 @@
 """Configuration of dot-product multi-head attention."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from ..errors import UserError
 from ..masks import MASK_LAYOUTS
@@ -20,7 +19,7 @@ class MultiHeadConfig(MaskedConfig):
         UserError: if a switch has a value that is not allowed.
     """
 
-    name: ClassVar[str] = "multihead"
+    name = "multihead"
 
     masks: str = switch(
         "none",

@@ -1,8 +1,6 @@
 """Configuration of ReSA and its published forms."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 from .base import ACTIVATIONS, switch
 from .disa import DiSAConfig
@@ -19,8 +17,8 @@ class ReSAConfig(DiSAConfig):
         UserError: if a switch has a value that is not allowed, or the masks do not fit the heads.
     """
 
-    name: ClassVar[str] = "resa"
-    formerly: ClassVar[Mapping[str, Any]] = {"soft_attention": True}
+    name = "resa"
+    formerly = {"soft_attention": True}
 
     sampler: str = switch(
         "parallel",
@@ -70,7 +68,7 @@ class ReSAConfig(DiSAConfig):
         most=2**64 - 1,
     )
 
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    presets = {
         # ReSAN eq. 10-15: no direction is left out of the mean, one bias in the gate.
         "paper": {},
         # The authors' code: DiSA's own map and gate, and a mean that leaves out the token itself.

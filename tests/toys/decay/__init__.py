@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -70,9 +70,9 @@ def decay(v: Tensor, padding_mask: Tensor | None, rate: float, backend: str = "a
 class DecayConfig(AttentionConfig):
     """The switches of decay attention."""
 
-    name: ClassVar[str] = "decay"
-    presets: ClassVar[Any] = {"paper": {}, "slow": {"rate": 0.1}}
-    default_preset: ClassVar[str | None] = "paper"
+    name = "decay"
+    presets = {"paper": {}, "slow": {"rate": 0.1}}
+    default_preset = "paper"
 
     rate: float = switch(1.0, "how fast a key fades, for each token")
 
