@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import io
 import os
 import re
 import shlex
@@ -106,6 +107,8 @@ def run(main: Callable[[], int | None], prog: str | None = None) -> NoReturn:
     """
     name = prog or Path(sys.argv[0]).name
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - closed by the caller: 2>&-
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # in an ASCII locale; as stderr does
     # The default action of SIGTERM ends Python at once and leaves temporary folders behind.
     signal.signal(signal.SIGTERM, _terminated)
     try:
