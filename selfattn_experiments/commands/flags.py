@@ -5,12 +5,17 @@ import math
 import os
 from collections.abc import Iterable
 from dataclasses import fields
+from itertools import chain
+from pathlib import Path
 from typing import Any, TypeVar
 
 from selfattn.errors import UserError
 from selfattn_tasks.files import check_output
+from selfattn_tasks.model_folder import WEIGHTS
 
 Options = TypeVar("Options")
+# Patterns of what else a Hugging Face folder needs.
+_BESIDE_WEIGHTS = ("*config.json", "tokenizer*", "spm.model")
 
 
 def from_flags(kind: type[Options], args: argparse.Namespace, /, **others: Any) -> Options:
@@ -50,12 +55,15 @@ def check_outputs(
     Args:
         args: the parsed flags.
         names: flags of files to write.
-        inputs: files that the command reads.
+        inputs: files that the command reads; of a Hugging Face folder, its weights.
 
     Raises:
         UserError: for the first of them, one of the inputs, or a file that two flags name.
     """
-    taken = dict.fromkeys(map(os.path.realpath, inputs), "one of the inputs, which would be lost")
+    read = [Path(path) for path in inputs]
+    for folder in [path.parent for path in read if path.name == WEIGHTS]:
+        read += chain.from_iterable(map(folder.glob, _BESIDE_WEIGHTS))
+    taken = dict.fromkeys(map(os.path.realpath, read), "one of the inputs, which would be lost")
     for name in names:
         if (path := getattr(args, name)) is None:
             continue

@@ -204,9 +204,15 @@ def test_a_pipe_that_would_be_read_twice(first, place, repo_root, monkeypatch, c
      "predict_srl --model folder2 --sentence a --sentence b --format text --output",
      "show_attention folder2 a b --json"],
 )  # fmt: skip
-def test_the_model_in_a_folder_is_not_overwritten(words, place, repo_root, monkeypatch, capsys):
-    model = "folder2/checkpoint_best.pt"
-    shutil.copy("pairs.pt", model)
+@pytest.mark.parametrize(
+    "files", ["checkpoint_best.pt", "generation_config.json model.safetensors"]
+)
+def test_the_model_in_a_folder_is_not_overwritten(
+    words, files, place, repo_root, monkeypatch, capsys
+):
+    for name in files.split():
+        shutil.copy("pairs.pt", f"folder2/{name}")
+    model = f"folder2/{files.split()[0]}"
     monkeypatch.setattr("sys.argv", [*words.split(), model])
     monkeypatch.syspath_prepend(repo_root / "scripts")
     with pytest.raises(SystemExit) as ended:
