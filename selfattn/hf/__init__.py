@@ -3,13 +3,14 @@
 Importing this package registers the classes with transformers' Auto classes. It is the only part
 of the core that needs transformers: ``pip install selfattn[hf]``.
 """
+# ruff: noqa: E402
 
 from ..errors import needed
 
 # Of it a part that loads torchaudio, too, where there is one.
 needed("transformers.modeling_layers", "selfattn[hf]")
 
-from transformers import (  # noqa: E402
+from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForMaskedLM,
@@ -19,14 +20,16 @@ from transformers import (  # noqa: E402
     AutoTokenizer,
 )
 
-from .base import SelfattnPreTrainedModel  # noqa: E402
-from .config import SelfattnConfig  # noqa: E402
-from .encoder import SelfattnModel  # noqa: E402
-from .masked_lm import SelfattnForMaskedLM  # noqa: E402
-from .sequence_classification import SelfattnForSequenceClassification  # noqa: E402
-from .token_classification import SelfattnForTokenClassification  # noqa: E402
-from .tokenizer import SelfattnTokenizer  # noqa: E402
-from .translation import SelfattnForConditionalGeneration  # noqa: E402
+from .base import SelfattnPreTrainedModel
+from .config import SelfattnConfig
+from .encoder import SelfattnModel
+from .heads import (
+    SelfattnForMaskedLM,
+    SelfattnForSequenceClassification,
+    SelfattnForTokenClassification,
+)
+from .tokenizer import SelfattnTokenizer
+from .translation import SelfattnForConditionalGeneration
 
 __all__ = [
     "SelfattnConfig",

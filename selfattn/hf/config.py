@@ -17,6 +17,7 @@ LEAST = {
     **dict.fromkeys(("num_hidden_layers", "decoder_layers"), 0),
 }
 SWITCHED = ("norm_first", "embedding_norm", "scale_embedding", "tie_word_embeddings")
+)
 # What torch and other models call our arguments.
 SYNONYMS = {
     **dict.fromkeys(("d_model", "embed_dim", "n_embd"), "hidden_size"),
@@ -128,13 +129,6 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
         choices = {"positions": POSITIONS, "share_embeddings": SHARED, "hidden_act": ACT2FN}
         for name, allowed in choices.items():
             check_choice(name, getattr(self, name), allowed)
-        for name in SWITCHED:
-            check_boolean(name, getattr(self, name))
-        if self.decoder_norm_first is not None:  # as the encoder has it
-            check_boolean("decoder_norm_first", self.decoder_norm_first)
-        if not self.tie_word_embeddings:
-            self.share_embeddings = "none"
-        self.tie_word_embeddings = self.share_embeddings != "none"
         for name, default in (
             ("decoder_layers", self.num_hidden_layers),
             ("decoder_attention_heads", self.num_attention_heads),
@@ -143,6 +137,11 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
         ):
             if getattr(self, name) is None:
                 setattr(self, name, default)
+        for name in (*SWITCHED, "decoder_norm_first"):
+            check_boolean(name, getattr(self, name))
+        if not self.tie_word_embeddings:
+            self.share_embeddings = "none"
+        self.tie_word_embeddings = self.share_embeddings != "none"
         for name, least in LEAST.items():
             setattr(self, name, check_integer(name, getattr(self, name), least))
         if self.pad_token_id is not None:

@@ -169,8 +169,8 @@ class Decoder(nn.Module):
         tokens = self.embeddings.tokens(input_ids)
         x = self.embeddings(tokens, place[None], past + length - 1)
         visible: Any = None
-        room = getattr(getattr(cache, "self_attention_cache", None), "is_compileable", False)
-        if length > 1 or room:  # a static cache has room for tokens to come
+        # A static cache has room for tokens to come.
+        if length > 1 or (cache is not None and cache.is_compileable):
             visible = place[:, None] >= torch.arange(past + length, device=device)  # (T, past + T)
         source_visible = None if source_padding is None else ~source_padding[:, None, None]
         for layer in self.layers:
