@@ -43,6 +43,9 @@ class SelfAttention(nn.Module, ABC):
 
         Returns:
             ``(B, T, output_dim)``. A real token's output does not depend on padding.
+
+        Raises:
+            UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
         """
 
     def inspect(self, x: Tensor, padding_mask: Tensor | None = None) -> Inspection:

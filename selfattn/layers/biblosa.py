@@ -68,11 +68,7 @@ class BiBloSA(SelfAttention):
         self.out_proj = output_map(config, joined, embed_dim)
 
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
-        """See ``SelfAttention.forward``.
-
-        Raises:
-            UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
-        """
+        """See ``SelfAttention.forward``."""
         y = x = self.check_input(x, padding_mask)
         blocks, inputs = self._blocks(x, padding_mask)
         if self.config.contexts != "none":

@@ -71,11 +71,7 @@ class DiSA(SelfAttention):
         self.out_proj = output_map(config, heads * width, embed_dim)
 
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
-        """See ``SelfAttention.forward``.
-
-        Raises:
-            UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
-        """
+        """See ``SelfAttention.forward``."""
         h = self._map(x, padding_mask)
         y = self._context(x, h, padding_mask)
         if self.gate is not None:

@@ -117,11 +117,7 @@ class MTSA(SelfAttention):
         )
 
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
-        """See ``SelfAttention.forward``.
-
-        Raises:
-            UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
-        """
+        """See ``SelfAttention.forward``."""
         q, k, v, s = self._project(x, padding_mask)
         context = self._attend(q, k, v, s, padding_mask)
         if self.gate is not None:

@@ -50,11 +50,7 @@ class MultiHead(SelfAttention):
         self.relative = RelativePositions(width, config.relative_clip) if relative else None
 
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
-        """See ``SelfAttention.forward``.
-
-        Raises:
-            UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
-        """
+        """See ``SelfAttention.forward``."""
         q, k, v = self._project(x, padding_mask)
         dropout = self.config.attention_dropout if self.training else 0.0
         bias = self._distance_bias(x)

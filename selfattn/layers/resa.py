@@ -126,11 +126,7 @@ class ReSA(DiSA):
         self._choice: Choice | None = None
 
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
-        """See ``SelfAttention.forward``.
-
-        Raises:
-            UserError: if x is not ``(B, T, C)`` or the mask not bool ``(B, T)``.
-        """
+        """See ``SelfAttention.forward``."""
         silent = self.has_policy or torch.compiler.is_compiling()  # a logger breaks a graph
         if self.training and self.select_all and self.head_sampler is not None and not silent:
             _warn_once()
