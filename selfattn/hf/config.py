@@ -17,7 +17,6 @@ LEAST = {
     **dict.fromkeys(("num_hidden_layers", "decoder_layers"), 0),
 }
 SWITCHED = ("norm_first", "embedding_norm", "scale_embedding", "tie_word_embeddings")
-)
 # What torch and other models call our arguments.
 SYNONYMS = {
     **dict.fromkeys(("d_model", "embed_dim", "n_embd"), "hidden_size"),
