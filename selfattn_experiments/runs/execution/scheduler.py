@@ -133,13 +133,10 @@ class Scheduler:
         job.child = None
         job.work.attempts.end(code)
         if code == 0:
-            self._guarded(job, self._succeeded)
+            job.steps.popleft().done()
+            self._next(job)
         else:
             self._crashed(job, job.steps[0], code)
-
-    def _succeeded(self, job: Job) -> None:
-        job.steps.popleft().done()
-        self._next(job)
 
     def _crashed(self, job: Job, step: Step, code: int) -> None:
         """Start a crashed job again, unless it has crashed too often or can only crash again."""
@@ -153,7 +150,7 @@ class Scheduler:
         shown = "".join(f"\n  | {line}" for line in lines)
         self.say(f"{job.work.name}: {what}{then}; the end of {step.log}:{shown}")
         if again:
-            self._guarded(job, self._begin)
+            self._begin(job)
         else:
             job.reason = lines[-1] if mistake and lines else f"{what}, see {step.log}"
             self._end(job, "failed")
