@@ -47,7 +47,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--data", metavar="FOLDER",
         help="of a translation model: its dictionaries (default: beside it, else those of its "
         "training)")  # fmt: skip
-    add("--overwrite", action="store_true", default=None, help="replace the folder TARGET")
+    add("--overwrite", action="store_true", help="replace the folder TARGET")
     add = parser.add_argument_group("with --to onnx").add_argument
     add("--int8", action="store_true", help="quantise weights to 8 bits")
     add = parser.add_argument_group("with --to hf").add_argument
@@ -64,7 +64,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def refuse_given(args: argparse.Namespace, names: tuple[str, ...], reason: str) -> None:
     """Refuse the first of some flags that was given."""
     for name in names:
-        if getattr(args, name) is not None:
+        if getattr(args, name) not in (None, False):
             args.refuse(f"--{name.replace('_', '-')} {reason}")
 
 
@@ -103,9 +103,8 @@ def to_fairseq(args: argparse.Namespace) -> None:
 
 def to_hf(args: argparse.Namespace) -> None:
     """Write a checkpoint's model as a folder."""
-    overwrite = bool(args.overwrite)
     inputs = args.source, args.data, args.record
-    check_destination(args.target, overwrite=overwrite, mark=WEIGHTS, inputs=inputs)
+    check_destination(args.target, overwrite=args.overwrite, mark=WEIGHTS, inputs=inputs)
     # transformers takes seconds to import, and a mistake in the flags should not.
     from selfattn_tasks.saved import find_checkpoint, find_model
 
@@ -121,7 +120,7 @@ def to_hf(args: argparse.Namespace) -> None:
     if is_words:
         refuse_given(args, ("data", *_SEARCH), f"belongs to translation, which {path} is not")
     given = {name: getattr(args, name) for name in _SEARCH if getattr(args, name) is not None}
-    with new_folder(args.target, overwrite=overwrite, mark=WEIGHTS) as new:
+    with new_folder(args.target, overwrite=args.overwrite, mark=WEIGHTS) as new:
         if is_words:
             about = card.of_words(*folder.write(state, new, path))
         else:
@@ -133,12 +132,11 @@ def to_hf(args: argparse.Namespace) -> None:
 def to_graphs(args: argparse.Namespace) -> None:
     """Write a checkpoint's networks as files of ONNX or of torch.export."""
     refuse_given(args, (*_CARD, *_SEARCH), "needs --to hf")
-    overwrite = bool(args.overwrite)
     inputs = args.source, args.data
-    check_destination(args.target, overwrite=overwrite, mark=FACTS, inputs=inputs)
+    check_destination(args.target, overwrite=args.overwrite, mark=FACTS, inputs=inputs)
     from selfattn_tasks.exported.networks import export
     from selfattn_tasks.saved import find_checkpoint
 
     source = find_checkpoint(args.source)
-    with new_folder(args.target, overwrite=overwrite, mark=FACTS) as new:
+    with new_folder(args.target, overwrite=args.overwrite, mark=FACTS) as new:
         export(source, new, args.to, args.data, args.int8)
