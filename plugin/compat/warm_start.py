@@ -159,15 +159,13 @@ def _fitting(
     own: Mapping[str, Any], given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str], list[str]]:
     """The weights of a new model: what is given and fits, else its own; and the names of both."""
-    start: dict[str, Any] = {}
-    taken: list[str] = []
-    new: list[str] = []
-    for name, value in own.items():
-        other = given.get(name)
-        fits = other is not None and (name.endswith("_extra_state") or other.shape == value.shape)
-        start[name] = other if fits else value
-        (taken if fits else new).append(name)
-    return start, taken, new
+    taken = {
+        name: other
+        for name, value in own.items()
+        if (other := given.get(name)) is not None
+        and (name.endswith("_extra_state") or other.shape == value.shape)
+    }
+    return {**own, **taken}, list(taken), [name for name in own if name not in taken]
 
 
 def _apart(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
