@@ -10,6 +10,7 @@ scripts/simulate_tests.py, makes up whole test sets, but only for systems that a
 import argparse
 import math
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -74,21 +75,19 @@ def main() -> None:
         raise UserError(f"--differences are {args.differences}, but must be finite")
     rng = np.random.default_rng(args.seed)
     print(HEADER)
-    for runs in args.runs:
-        for spreads in args.spreads:
-            for skew in (False, True):
-                for difference in args.differences:
-                    x, y = (
-                        draw((args.experiments, n), sd, skew, rng)
-                        for n, sd in zip(runs, spreads, strict=True)
-                    )
-                    level = 0.05 / args.comparisons
-                    found = verdicts(x, y + difference, args.margin, level)
-                    print(
-                        f"| {runs[0]} and {runs[1]} | {spreads[0]} and {spreads[1]} "
-                        f"| {'skewed' if skew else 'normal'} | {difference:g} "
-                        f"| {found[0].mean():.2f} | {found[1].mean():.2f} |"
-                    )
+    level = 0.05 / args.comparisons
+    for runs, spreads, skew, difference in product(
+        args.runs, args.spreads, (False, True), args.differences
+    ):
+        x, y = (
+            draw((args.experiments, n), sd, skew, rng) for n, sd in zip(runs, spreads, strict=True)
+        )
+        different, equivalent = verdicts(x, y + difference, args.margin, level)
+        print(
+            f"| {runs[0]} and {runs[1]} | {spreads[0]} and {spreads[1]} "
+            f"| {'skewed' if skew else 'normal'} | {difference:g} "
+            f"| {different.mean():.2f} | {equivalent.mean():.2f} |"
+        )
 
 
 if __name__ == "__main__":

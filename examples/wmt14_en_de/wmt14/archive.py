@@ -47,18 +47,12 @@ def line_pairs(archive: Path, source: str, target: str) -> Iterator[tuple[bytes,
         UserError: as :func:`member_lines`, or if one file has more lines than the other.
     """
     sides = member_lines(archive, source), member_lines(archive, target)
-    count = 0
-    for left, right in zip_longest(*sides):
+    for count, (left, right) in enumerate(zip_longest(*sides)):
         if left is None or right is None:
-            break
-        count += 1
+            longer = count + 1 + sum(1 for side in sides for _ in side)
+            counts = (count, longer) if left is None else (longer, count)
+            raise UserError(
+                f"{archive}: {source} has {counts[0]:,} lines but {target} has {counts[1]:,}; "
+                "line i of one must be the translation of line i of the other"
+            )
         yield left, right
-    else:
-        return
-    # One line of the longer file was taken; what is left of it is counted for the message.
-    longer = count + 1 + sum(1 for side in sides for _ in side)
-    counts = (count, longer) if left is None else (longer, count)
-    raise UserError(
-        f"{archive}: {source} has {counts[0]:,} lines but {target} has {counts[1]:,}; "
-        "line i of one must be the translation of line i of the other"
-    )

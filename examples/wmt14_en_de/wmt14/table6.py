@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from selfattn.errors import UserError
+from selfattn_experiments.compare.rendering.cells import markdown
 
 from .bleu import FLAVOURS
 from .runs import Run, load
@@ -57,7 +58,7 @@ def collect(folders: Sequence[Path], any_settings: bool = False) -> tuple[list[R
 
 def table(runs: Sequence[Run]) -> str:
     """The table as Markdown: published rows first, then ours in each flavour of BLEU."""
-    rows = [["encoder", "checkpoint", "BLEU", "parameters", "Setup 1", "Setup 2"], ["---"] * 6]
+    heads, rows = ["encoder", "checkpoint", "BLEU", "parameters", "Setup 1", "Setup 2"], []
     for attention, (parameters, *scores) in PUBLISHED.items():
         rows.append(
             [f"`{attention}`, *published*", "?", "?", parameters, *(f"{s:.2f}" for s in scores)]
@@ -76,7 +77,7 @@ def table(runs: Sequence[Run]) -> str:
                 ]
                 for flavour in FLAVOURS
             ]  # fmt: skip
-    return "".join("| " + " | ".join(row) + " |\n" for row in rows)
+    return "\n".join([*markdown(heads, rows, left=6), ""])
 
 
 def signatures(runs: Sequence[Run]) -> list[str]:
