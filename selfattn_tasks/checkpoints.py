@@ -327,8 +327,7 @@ def task_flags(state: dict[str, Any]) -> dict[str, Any]:
 def criterion(state: dict[str, Any]) -> str | None:
     """The name of the criterion that the checkpoint ``state`` was trained with, if it says so."""
     found = _plain((state.get("cfg") or {}).get("criterion"))
-    name: str | None = found.get("_name") or flags(state).get("criterion")
-    return name
+    return found.get("_name") or flags(state).get("criterion")
 
 
 def _plain(found: Any) -> dict[str, Any]:

@@ -87,5 +87,4 @@ def compact(rows: ArrayLike) -> SentenceCounts:
 def percent(part: Counts, whole: Counts) -> Counts:
     """100 * part / whole, or 0 where the whole is 0; both have the same shape."""
     zeros = np.zeros(np.shape(whole))
-    share: Counts = np.divide(100.0 * part, whole, out=zeros, where=whole > 0)
-    return share
+    return np.divide(100.0 * part, whole, out=zeros, where=whole > 0)

@@ -140,8 +140,7 @@ def content(network: Network, form: str, int8: bool = False) -> bytes:
         torch.export.save(program, file)
         return file.getvalue()
     model = onnx_of(program, network)
-    found: bytes = (quantised(model) if int8 else model).SerializeToString()
-    return found
+    return (quantised(model) if int8 else model).SerializeToString()
 
 
 def onnx_of(program: torch.export.ExportedProgram, network: Network) -> Any:

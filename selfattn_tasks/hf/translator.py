@@ -107,5 +107,4 @@ class Translator:
         # As fairseq-generate prints it, with <unk>: without, a word would be missing unnoticed.
         ends = {*self.tokenizer.all_special_ids} - {self.tokenizer.unk_token_id}
         kept = [[token for token in row if token not in ends] for row in found.tolist()]
-        words: list[str] = self.tokenizer.batch_decode(kept)
-        return words
+        return self.tokenizer.batch_decode(kept)

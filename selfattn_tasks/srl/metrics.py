@@ -18,26 +18,8 @@ NAMES = ("F1", "Comp.")
 SEQEVAL = "seqeval F1 of BIO spans, V included, C-X a label of its own"
 
 
-def f1_scores(sums: Counts) -> Counts:
-    """F1 of arguments as the official CoNLL-2005 script computes it.
-
-    Args:
-        sums: shape (..., 5): correct, excess, missed, perfect propositions, propositions.
-    """
-    correct, excess, missed = sums[..., 0], sums[..., 1], sums[..., 2]
-    # Not 2 correct / (2 correct + excess + missed): that rounds 3.125 to 3.12, this to 3.13.
-    p, r = percent(correct, correct + excess), percent(correct, correct + missed)
-    f1: Counts = 2 * p * r / np.where(p + r > 0, p + r, 1.0)
-    return f1
-
-
-def perfect_scores(sums: Counts) -> Counts:
-    """The share of perfect propositions ("Comp."); ``sums`` as for :func:`f1_scores`."""
-    return percent(sums[..., 3], sums[..., 4])
-
-
 def counts_of(found: Result) -> tuple[int, ...]:
-    """The counts of scored sentences in the order of :func:`f1_scores`."""
+    """Correct, excess and missed arguments, perfect propositions, and all propositions."""
     overall = found.overall
     return (
         overall.correct, overall.excess, overall.missed, found.perfect_props, found.propositions,
@@ -58,15 +40,20 @@ class TaggingMetric(Metric):
     def counts(
         self, gold: Sequence[Sentence], outputs: Sequence[Sequence[Sentence]]
     ) -> list[SentenceCounts]:
-        """Count each sentence of several outputs, with the columns of :func:`f1_scores`."""
+        """Count each sentence of several outputs, with the columns of :func:`counts_of`."""
         return [
             compact([counts_of(score([g], [h])) for g, h in zip(gold, out, strict=True)])
             for out in outputs
         ]
 
     def scores(self, sums: Counts) -> Counts:
-        """Turn summed counts, shape (..., 5), into scores, shape (...)."""
-        return f1_scores(sums) if self.name == "F1" else perfect_scores(sums)
+        """F1 as the official script computes it, or the share of perfect propositions ("Comp.")."""
+        correct, excess, missed, perfect, propositions = np.moveaxis(sums, -1, 0)
+        if self.name != "F1":
+            return percent(perfect, propositions)
+        # Not 2 correct / (2 correct + excess + missed): that rounds 3.125 to 3.12, this to 3.13.
+        p, r = percent(correct, correct + excess), percent(correct, correct + missed)
+        return 2 * p * r / np.where(p + r > 0, p + r, 1.0)
 
 
 def tag_f1(gold: Sequence[Sentence], predicted: Sequence[Sentence]) -> dict[str, float]:

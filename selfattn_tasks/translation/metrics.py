@@ -39,8 +39,7 @@ def bleu_scores(sums: Counts) -> Counts:
         log = np.where(precision > 0, np.log(precision), _LOG_ZERO)
         short = np.where(words > 0, np.exp(np.minimum(0.0, 1.0 - reference / words)), 0.0)
     brevity = np.where(words < reference, short, 1.0)
-    bleu: Counts = np.where(correct.any(axis=-1), brevity * np.exp(log.sum(axis=-1) / _ORDERS), 0.0)
-    return bleu
+    return np.where(correct.any(axis=-1), brevity * np.exp(log.sum(axis=-1) / _ORDERS), 0.0)
 
 
 def chrf_scores(sums: Counts) -> Counts:
@@ -57,8 +56,7 @@ def chrf_scores(sums: Counts) -> Counts:
         precision = np.where(used, match / hypothesis, 0.0).sum(axis=-1) / orders
         recall = np.where(used, match / reference, 0.0).sum(axis=-1) / orders
         f = (1 + _BETA2) * precision * recall / (_BETA2 * precision + recall)
-    chrf: Counts = np.where(precision + recall > 0, 100.0 * f, 0.0)
-    return chrf
+    return np.where(precision + recall > 0, 100.0 * f, 0.0)
 
 
 def ter_scores(sums: Counts) -> Counts:
@@ -70,8 +68,7 @@ def ter_scores(sums: Counts) -> Counts:
     edits, words = sums[..., 0], sums[..., 1]
     with np.errstate(divide="ignore", invalid="ignore"):
         rate = np.where(words > 0, edits / words, np.where(edits > 0, 1.0, 0.0))
-    ter: Counts = 100.0 * rate
-    return ter
+    return 100.0 * rate
 
 
 _FORMULAS = {"BLEU": bleu_scores, "chrF": chrf_scores, "TER": ter_scores}

@@ -67,5 +67,4 @@ class CharacterCNN(nn.Module):
         Returns:
             ``(B, T, features)``.
         """
-        found: Tensor = self.filters(self.characters(spellings), spellings == PADDING)  # (U, F)
-        return found[places]
+        return self.filters(self.characters(spellings), spellings == PADDING)[places]

@@ -160,14 +160,11 @@ class SentenceModel(nn.Module):
         Returns:
             ``(B, classes)``, or ``(B, S - 1)`` with minus infinity at missing candidates.
         """
-        logits: Tensor
         if self.question is None:
-            logits = self.head(*self.encode(words).unbind(1))
-            return logits
+            return self.head(*self.encode(words).unbind(1))
         question = self.encode(words[:, :1], self.question)[:, 0]
         gaps = None if missing is None else missing[:, 1:]
-        logits = self.head(question, self.encode(words[:, 1:]), gaps)
-        return logits
+        return self.head(question, self.encode(words[:, 1:]), gaps)
 
 
 def _own(config: SentenceModelConfig) -> dict[str, Any]:

@@ -191,8 +191,7 @@ class TaggerLayer(nn.Module):
         hidden = self.activation_dropout(torch.relu(self.expand(x)))
         x = self.ffn_norm(x + self.dropout(self.contract(hidden)))
         attended = self.attention(x, padding_mask)
-        y: Tensor = self.attention_norm(x + self.dropout(attended))
-        return y
+        return self.attention_norm(x + self.dropout(attended))
 
 
 class Tagger(nn.Module):
@@ -301,8 +300,7 @@ class Tagger(nn.Module):
             x = x + self.mark(indicator)
         for layer in self.layers[-self.config.late_layers :]:  # -0: all
             x = layer(x, padding_mask)
-        scores: Tensor = self.classifier(x)
-        return scores
+        return self.classifier(x)
 
     def _marked(self, x: Tensor, indicator: Tensor, padding_mask: Tensor | None) -> Tensor:
         """What the first layer reads ``(B, T, C)``: words, indicator, features, characters."""
@@ -316,5 +314,4 @@ class Tagger(nn.Module):
         x = x + self.bias
         if config.timing:
             x = x + sines(places(x, padding_mask), config.width).to(x)
-        y: Tensor = self.embedding_dropout(x)
-        return y
+        return self.embedding_dropout(x)

@@ -73,8 +73,7 @@ class ContextSublayer(nn.Module):
 
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         """``(B, T, C)`` -> ``(B, T, C)``; padding, True in the mask ``(B, T)``, is not read."""
-        y: Tensor = self.project(self.context(x, padding_mask))
-        return y
+        return self.project(self.context(x, padding_mask))
 
 
 def build_sublayer(config: AttentionConfig, width: int, heads: int) -> nn.Module:
