@@ -59,14 +59,11 @@ _RIVALS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def _multihead_reference(directed: bool = False) -> Reference:
-    def reference(module: nn.Module, setup: Setup) -> nn.Module:
-        masks = head_masks("forward_backward", setup.heads) if directed else None
-        slow = MultiHeadAround(setup.embed_dim, setup.heads, Explicit(masks))
-        slow.attention.load_state_dict(module.attention.state_dict())  # type: ignore[union-attr]
-        return slow
-
-    return reference
+def _multihead_reference(module: nn.Module, setup: Setup, directed: bool) -> nn.Module:
+    masks = head_masks("forward_backward", setup.heads) if directed else None
+    slow = MultiHeadAround(setup.embed_dim, setup.heads, Explicit(masks))
+    slow.attention.load_state_dict(module.attention.state_dict())  # type: ignore[union-attr]
+    return slow
 
 
 def _layer(
@@ -111,7 +108,7 @@ def _algorithm1_layer_reference(module: nn.Module, setup: Setup) -> nn.Module:
 
 def _layers() -> list[Method]:
     def multihead(name: str, label: str, build: Build, directed: bool = False) -> LayerMethod:
-        return LayerMethod(name, label, build, _multihead_reference(directed))
+        return LayerMethod(name, label, build, partial(_multihead_reference, directed=directed))
 
     found: list[Method] = [
         multihead("multihead", "multi-head, torch", lambda s: TorchMultiHead(s.embed_dim, s.heads)),

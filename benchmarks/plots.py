@@ -1,6 +1,6 @@
 """Ratios against sequence length as pictures."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +82,9 @@ def _lines(figure: Any, rows: Sequence[Row], what: str, column: str) -> None:
     axes = figure.subplots()
     lengths = sorted({row.length for row in rows})
     lines = []
-    methods = list(dict.fromkeys((row.method, row.label) for row in rows))
-    styles = _styles([method for method, _ in methods])
-    for method, label in methods:
+    methods = {row.method: row.label for row in rows}
+    styles = _styles(methods)
+    for method, label in methods.items():
         mine = sorted((row for row in rows if row.method == method), key=lambda row: row.length)
         points = [(r.length, getattr(r, column)) for r in mine if getattr(r, column) is not None]
         if not points:
@@ -119,11 +119,11 @@ def _lines(figure: Any, rows: Sequence[Row], what: str, column: str) -> None:
 def _dots(figure: Any, rows: Sequence[Row], what: str, column: str) -> None:
     """A panel for each length, a dot with its quartiles for each method."""
     lengths = sorted({row.length for row in rows})
-    methods = list(dict.fromkeys((row.method, row.label) for row in rows))
-    styles = _styles([method for method, _ in methods])
+    methods = {row.method: row.label for row in rows}
+    styles = _styles(methods)
     panels = figure.subplots(1, len(lengths), sharex=True, sharey=True, squeeze=False)[0]
     for axes, length in zip(panels, lengths, strict=True):
-        for place, (method, _) in enumerate(methods):
+        for place, method in enumerate(methods):
             mine = [row for row in rows if (row.method, row.length) == (method, length)]
             value = getattr(mine[0], column) if mine else None
             if value is None:
@@ -143,11 +143,11 @@ def _dots(figure: Any, rows: Sequence[Row], what: str, column: str) -> None:
         tidy(axes, grid="x")
         axes.set_title(f"{length:,} tokens", fontsize=10)
         axes.set_xlabel(_axis(rows, what), fontsize=9)
-    panels[0].set_yticks(range(len(methods)), [label for _, label in methods])
+    panels[0].set_yticks(range(len(methods)), list(methods.values()))
     panels[0].invert_yaxis()
 
 
-def _styles(methods: Sequence[str]) -> dict[str, tuple[str, str]]:
+def _styles(methods: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Colour and marker of each method; those without their own take the others in turn."""
     others = [method for method in methods if method not in _STYLES]
     more = {method: (_MORE[i % len(_MORE)], "P") for i, method in enumerate(others)}

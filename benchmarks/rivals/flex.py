@@ -65,12 +65,10 @@ def _attend(
     score: Callable[..., Tensor] | None = None,
 ) -> Tensor:
     blocks = None
-    if padding_mask is not None:
-        blocks = _blocks(
-            None if masks is None else tuple(masks), padding_mask, q.shape[2], q.device
-        )
-    elif masks is not None:
-        blocks = _kept_blocks(tuple(masks), None, q.shape[2], q.device)
+    if masks is not None or padding_mask is not None:
+        make = _kept_blocks if padding_mask is None else _blocks
+        kept = None if masks is None else tuple(masks)
+        blocks = make(kept, padding_mask, q.shape[2], q.device)
     out: Tensor = _flex(q.device.type)(q, k, v, score_mod=score, block_mask=blocks)
     return out
 
