@@ -2,7 +2,6 @@
 
 import importlib.util
 import logging
-import warnings
 from argparse import Namespace
 
 import torch
@@ -12,8 +11,6 @@ from selfattn.errors import UserError
 from ._patch import check_flags
 
 logger = logging.getLogger(__name__)
-for _message in ("torch.cuda.amp.GradScaler is enabled", "CUDA is not available or torch_xla"):
-    warnings.filterwarnings("ignore", message=_message)
 
 
 @check_flags

@@ -33,6 +33,8 @@ for _message in (
     r"'pin_memory' argument is set as true but no accelerator",
     r"`torch\.cuda\.amp\.autocast",
     r"`torch\.cuda\.amp\.GradScaler",
+    r"torch\.cuda\.amp\.GradScaler is enabled",  # `--amp` on a CPU; precision.py says so
+    r"CUDA is not available or torch_xla",
     r"`broadcast_buffers` is deprecated",
     r"Support for mismatched key_padding_mask and attn_mask",
 ):
@@ -122,6 +124,18 @@ def average_weights_alone(original: Any, self: EMA, model: Any, *args: Any, **kw
     original(self, model, *args, **kwargs)
     stored = {name for name in model.state_dict() if not is_weight(name)}
     self.skip_keys = stored.union(self.skip_keys)
+
+
+@wrap(EMA, "_step_internal")
+def average_shared_weights_once(original: Any, self: EMA, model: Any, updates: Any = None) -> None:
+    """Let ``--store-ema`` average weights with several names as slowly as the others.
+
+    Break: fairseq/models/ema/ema.py averages each name, so with ``--share-all-embeddings`` the
+    decay of the embeddings is the third power of ``--ema-decay``. Fix: one name for each.
+    """
+    state = model.state_dict()
+    first = {value.data_ptr(): name for name, value in reversed(state.items()) if is_weight(name)}
+    others = {name for name in state if is_weight(name)}.difference(first.values())
 
 
 # numpy 2 has no np.compat.long, which fairseq/data/token_block_dataset.py and
