@@ -44,16 +44,13 @@ def inspections(
     Returns:
         One inspection a layer.
     """
-    calls: dict[int, Callable[[], Inspection]] = {}
+    calls: dict[nn.Module, Callable[[], Inspection]] = {}
 
-    def record(i: int, module: nn.Module, args: Any, kwargs: Any) -> None:
-        calls[i] = partial(inspect, module, *args, **kwargs)
+    def record(module: nn.Module, args: Any, kwargs: Any) -> None:
+        calls[module] = partial(inspect, module, *args, **kwargs)
 
     model.double().eval()
-    hooks = [
-        layer.register_forward_pre_hook(partial(record, i), with_kwargs=True)
-        for i, layer in enumerate(layers)
-    ]
+    hooks = [layer.register_forward_pre_hook(record, with_kwargs=True) for layer in layers]
     try:
         with torch.no_grad():
             run()
@@ -61,4 +58,4 @@ def inspections(
         for hook in hooks:
             hook.remove()
     with torch.no_grad():
-        return [calls[i]() for i in range(len(layers))]
+        return [calls[layer]() for layer in layers]

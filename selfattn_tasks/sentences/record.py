@@ -36,9 +36,7 @@ class Kind(str, Enum):
     @property
     def shape(self) -> str:
         """What an example holds: ``single`` or ``pair``, or ``candidates`` after a question."""
-        return {"nli": "pair", "relatedness": "pair", "classification": "single"}.get(
-            self.value, "candidates"
-        )
+        return {"classification": "single", "selection": "candidates"}.get(self.value, "pair")
 
     @property
     def target(self) -> str:

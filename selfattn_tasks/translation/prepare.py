@@ -9,7 +9,6 @@ import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -232,10 +231,10 @@ def _write_text(
         if not all(fits):
             _refuse_or_report(name, fits, options, inputs)
             _drop(counts[name if name in inputs else "pair"], "too many pieces", fits.count(False))
-            text[name] = list(compress(pairs, fits))
+            text[name] = list(itertools.compress(pairs, fits))
         pieces[name] = {}
         for side, lang in enumerate(options.languages):
-            kept = list(compress(sides[side], fits))
+            kept = list(itertools.compress(sides[side], fits))
             pieces[name][lang] = sum(map(len, kept))
             write_lines(folder / "encoded" / f"{name}.{lang}", [" ".join(line) for line in kept])
             if name != "train":

@@ -155,7 +155,8 @@ class Predictor:
     def _probabilities(self, batch: Sequence[Example]) -> Tensor:
         """``(B, classes)`` or ``(B, candidates)``, averaged over the members."""
         each = [
-            torch.softmax(model(*self._words(batch, state)).cpu().double(), -1)  # no GPU of Apple's
+            # On the CPU: Apple's GPUs have no float64.
+            torch.softmax(model(*self._words(batch, state)).cpu().double(), -1)
             for model, state in self.members
         ]
         return torch.stack(each).mean(0)
