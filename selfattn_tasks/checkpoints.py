@@ -1,4 +1,4 @@
-"""Read and safely write fairseq checkpoints, without importing fairseq.
+"""Read fairseq checkpoints safely, without importing fairseq.
 
 A checkpoint is a dictionary that ``torch.save`` wrote: ``model`` (the weights), ``cfg`` or ``args``
 (every flag of the training, the model's as an ``argparse.Namespace``), ``task_state``,
@@ -102,11 +102,7 @@ def explain_reading(path: str | os.PathLike[str], sums: bool = True) -> Iterator
     """Check a file's checksums, and turn what the block raises into a :class:`UserError`.
 
     ``torch.load`` ignores the checksums in a checkpoint; verifying them here takes about as long as
-    the loading itself.
-
-    Args:
-        path: the file.
-        sums: whether to check them.
+    the loading itself, and ``sums=False`` leaves it out.
 
     Raises:
         UserError: the file is missing, empty, truncated, damaged, not a checkpoint, or contains
@@ -244,11 +240,7 @@ def is_weight(name: str) -> bool:
 
 
 def check_content(state: Any, path: str | os.PathLike[str]) -> None:
-    """Check that an object is a fairseq checkpoint with finite weights.
-
-    Args:
-        state: what was read.
-        path: where from, for messages.
+    """Check that what was read from ``path`` is a fairseq checkpoint with finite weights.
 
     Raises:
         UserError: it lacks ``model``, or both ``cfg`` and ``args``, or a weight is not finite.
@@ -281,11 +273,7 @@ class Distinct:
         self._seen: dict[tuple[int, ...], str | os.PathLike[str]] = {}
 
     def add(self, weights: Mapping[str, torch.Tensor], path: str | os.PathLike[str]) -> None:
-        """Add a checkpoint.
-
-        Args:
-            weights: its tensors by name.
-            path: its file, for messages.
+        """Add the weights of the checkpoint ``path``.
 
         Raises:
             UserError: an earlier one, under whatever name, has the same weights.

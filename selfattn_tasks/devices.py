@@ -8,11 +8,7 @@ from selfattn.errors import UserError
 
 
 def find_device(device: torch.device | str, flag: str = "the device") -> torch.device:
-    """The device of that name.
-
-    Args:
-        device: torch's name of it.
-        flag: where it is named, for messages.
+    """The device of that name; ``flag`` says in messages where it was named.
 
     Raises:
         UserError: if torch knows or finds none.

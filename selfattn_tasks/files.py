@@ -65,9 +65,8 @@ def writing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 def write_text(path: Path, text: str) -> None:
     """Write UTF-8 text as `writing` does."""
-    content = text.encode("utf-8")
     with writing(path) as file:
-        file.write(content)
+        file.write(text.encode("utf-8"))
 
 
 def write_lines(path: Path, lines: list[str]) -> None:
@@ -88,11 +87,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def load_json(path: Path, advice: str = "") -> Any:
-    """What a JSON file holds.
-
-    Args:
-        path: the file.
-        advice: the end of the message.
+    """What a JSON file holds; ``advice`` ends the message if it cannot be read.
 
     Raises:
         UserError: if it cannot be read.
@@ -129,11 +124,7 @@ def read_json(path: Path, *keys: str) -> dict[str, Any] | None:
 
 
 def check_output(flag: str, path: Path) -> None:
-    """Refuse a file that `writing` could not write, before the work for it.
-
-    Args:
-        flag: that named the file, for the message.
-        path: the file.
+    """Refuse a file, named by a flag, that `writing` could not write, before the work for it.
 
     Raises:
         UserError: if it is a folder, its folder is missing, or it must not be written.
@@ -153,11 +144,7 @@ def check_output(flag: str, path: Path) -> None:
 
 
 def check_output_folder(flag: str, path: Path) -> None:
-    """Refuse a folder that could not be made or written into, before the work for it.
-
-    Args:
-        flag: that named the folder, for the message.
-        path: the folder.
+    """Refuse a folder, named by a flag, that could not be made or written into, before the work.
 
     Raises:
         UserError: if a part of its path is a file, it begins with ~, or it must not be written.
@@ -176,10 +163,7 @@ def check_output_folder(flag: str, path: Path) -> None:
 
 
 def check_no_pipes(*paths: str | os.PathLike[str]) -> None:
-    """Refuse a pipe or another stream among inputs that are read more than once.
-
-    Args:
-        *paths: files or folders, there or not.
+    """Refuse a pipe or another stream among inputs, there or not, that are read more than once.
 
     Raises:
         UserError: if one can be read only once.
@@ -190,11 +174,7 @@ def check_no_pipes(*paths: str | os.PathLike[str]) -> None:
 
 
 def regular_target(path: Path) -> Path | None:
-    """The regular file behind the links, there already or not; None for devices and the like.
-
-    Args:
-        path: a file, a link, a device or a pipe.
-    """
+    """The regular file behind the links, there already or not; None for devices and the like."""
     if _descriptor(path) is not None:
         return None
     target = Path(os.path.realpath(path))

@@ -67,11 +67,7 @@ def _remove_remains(destination: Path) -> None:
 
 
 def is_alive(process: int) -> bool:
-    """Whether a process of this machine is running, whoever started it.
-
-    Args:
-        process: its number.
-    """
+    """Whether the process of this number is running on this machine, whoever started it."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

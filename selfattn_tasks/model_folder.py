@@ -87,13 +87,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 def checkpoint(
     weights: Mapping[str, Any], args: Mapping[str, Any], task_state: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A checkpoint for fairseq that no training goes on from.
-
-    Args:
-        weights: by name.
-        args: the flags.
-        task_state: what the task stores.
-    """
+    """A checkpoint for fairseq, of weights by name and flags, that no training goes on from."""
     return {
         "args": Namespace(**args),
         "model": dict(weights),

@@ -60,10 +60,6 @@ def find_checkpoint(path: Path) -> Path:
 def write(state: Any, path: str | os.PathLike[str]) -> None:
     """Write a checkpoint so that *path* is at any time the old file or the whole new one.
 
-    Args:
-        state: what ``torch.save`` is to write.
-        path: the file, written as by :func:`selfattn_tasks.files.writing`.
-
     Raises:
         UserError: the disk is full.
     """
@@ -75,10 +71,6 @@ def write(state: Any, path: str | os.PathLike[str]) -> None:
 
 def copy(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
     """Copy a file so that *target* is at any time the old file or the whole new one.
-
-    Args:
-        source: the file to copy.
-        target: the file to write.
 
     Raises:
         UserError: the disk is full.

@@ -115,9 +115,6 @@ class Task(ABC):
 
         By default those of every file that :meth:`read_gold` accepts.
 
-        Args:
-            path: the file.
-
         Raises:
             UserError: if the file cannot be read and no other task is left to ask.
         """
@@ -129,9 +126,6 @@ class Task(ABC):
     @abstractmethod
     def read_gold(self, path: Path) -> list[Any]:
         """The references, or the gold sentences, of a test set.
-
-        Args:
-            path: the references or gold file.
 
         Raises:
             UserError: if the file cannot be read.

@@ -96,12 +96,7 @@ def iter_lines(path: Path, recode: Callable[[int], None] | None = None) -> Itera
 def decoded(
     path: Path, file: io.BufferedReader[Any], recode: Callable[[int], None] | None = None
 ) -> Iterator[str]:
-    """Read an open file as :func:`iter_lines` does.
-
-    Args:
-        path: its name, for messages.
-        file: its content.
-        recode: as for :func:`iter_lines`.
+    """Read an open file as :func:`iter_lines` does; ``path`` is its name, for messages.
 
     Raises:
         UserError: if it is not UTF-8 text, or not a complete gzip file.
@@ -140,10 +135,6 @@ def _decode(path: Path, number: int, line: bytes, recode: Callable[[int], None] 
 def read_pairs(source: Path, target: Path) -> ParallelText:
     """Read two files whose lines are translations of each other.
 
-    Args:
-        source: one side.
-        target: the other side.
-
     Raises:
         UserError: as for :func:`read_lines`, or if the files are empty or differ in line count.
     """
@@ -160,10 +151,6 @@ def read_pairs(source: Path, target: Path) -> ParallelText:
 
 def clean_line(text: str, lowercase: bool = False) -> str:
     """Normalise to Unicode NFC, drop invisible and control characters, squeeze spaces.
-
-    Args:
-        text: one line.
-        lowercase: lower-case it too.
 
     >>> clean_line("  A\\tb\\u200b  C ", lowercase=True)
     'a b c'

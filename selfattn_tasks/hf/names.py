@@ -76,12 +76,7 @@ _ACTIVATIONS = ("relu", "gelu", "gelu_fast", "gelu_accurate", "tanh", "linear")
 def config_of(
     flags: Mapping[str, Any], weights: Mapping[str, Tensor], path: Path
 ) -> SelfattnConfig:
-    """The configuration of a checkpoint's model.
-
-    Args:
-        flags: of the model.
-        weights: by name.
-        path: the checkpoint, for messages.
+    """The configuration of the model of the checkpoint ``path``.
 
     Raises:
         UserError: if these models cannot be like it.
@@ -125,11 +120,7 @@ def config_of(
 
 
 def flags_of(model: Any, path: Path) -> dict[str, Any]:
-    """The flags of a model that fairseq's Transformer can be like.
-
-    Args:
-        model: a ``SelfattnForConditionalGeneration``.
-        path: of its configuration, for messages.
+    """The flags of a ``SelfattnForConditionalGeneration`` that fairseq's Transformer can be like.
 
     Raises:
         UserError: if fairseq's cannot be like it.

@@ -181,13 +181,7 @@ def words_of(examples: Iterable[Example]) -> Iterator[str]:
 
 
 def write_vectors(path: Path, words: list[str], values: np.ndarray) -> None:
-    """Write words and their vectors as :meth:`Folder.vectors` reads them.
-
-    Args:
-        path: the file.
-        words: without line ends inside.
-        values: ``(words, width)``.
-    """
+    """Write words, without line ends inside, and vectors ``(words, width)``: a `VECTORS` file."""
     encoded = np.frombuffer("\n".join(words).encode("utf-8"), dtype=np.uint8)
     with writing(path) as file:
         np.savez(file, words=encoded, values=values.astype(np.float32))

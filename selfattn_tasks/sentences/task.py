@@ -86,7 +86,7 @@ class Sentences(Task):
         return path if path.is_file() else None
 
     def folds(self, data: Path) -> HeldOut | None:
-        """The folds of ``prepare_sentences.py --folds``."""
+        """The folds of `selfattn prepare sentences --folds`."""
         folder = _folder(data)
         count = folder.fold_count
         return HeldOut(folder, count, int(folder.meta["seed"])) if count else None

@@ -82,9 +82,6 @@ def best_step(constraints: Constraints) -> Callable[[Tensor], tuple[Tensor, Tens
 
     Labels that may follow any other share one maximum; an ``I-X`` has two or three predecessors.
 
-    Args:
-        constraints: which labels may follow each other.
-
     Returns:
         a function ``(B, C) -> (B, C), (B, C)``: each label's best predecessor's score, and which
         one it is.

@@ -38,9 +38,6 @@ Violation = tuple[str, str, int, int]
 def violations(spans: Sequence[Span]) -> Iterator[Violation]:
     """Find the violated constraints of one proposition (He et al. 2017, section 3.3).
 
-    Args:
-        spans: of the proposition.
-
     Yields:
         ``unique``: a core role that occurs twice; ``continuation``: a ``C-X`` without an X before
         it; ``reference``: an ``R-X`` without an X anywhere.

@@ -218,11 +218,6 @@ def check_same_sentences(
 ) -> None:
     """Check that two files hold the same sentences, comparing words where both have them.
 
-    Args:
-        gold: the sentences of one.
-        predicted: those of the other.
-        names: what to call the two.
-
     Raises:
         UserError: naming the first difference; sentences and words are counted from 1.
     """

@@ -30,12 +30,7 @@ def format_scores(result: Result) -> str:
 
 
 def format_end_to_end(predicates: Counts, charged: Counts) -> str:
-    """Rows below the table for predicates that a system found itself.
-
-    Args:
-        predicates: of ``scorer.count_predicates``.
-        charged: of ``scorer.charged``.
-    """
+    """Rows below the table for predicates that a system found itself."""
     lines = [
         _HEADER,
         _row("Predicates", predicates),

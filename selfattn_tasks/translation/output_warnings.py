@@ -27,14 +27,7 @@ _MOST_JSON = 1 << 20
 def text_warnings(
     name: str, hypotheses: Sequence[str], references: Sequence[str], lowercase: bool
 ) -> list[str]:
-    """Warn about translations that look different from the references.
-
-    Args:
-        name: the run.
-        hypotheses: one per sentence.
-        references: one per sentence.
-        lowercase: case is ignored.
-    """
+    """Warn about translations of the run ``name`` that look different from the references."""
     warnings = []
     empty = sum(not line.strip() for line in hypotheses)
     if empty > sum(not line.strip() for line in references):
@@ -67,12 +60,7 @@ def text_warnings(
 
 
 def reference_warnings(name: str, references: Sequence[str]) -> list[str]:
-    """Warn about references that are not plain text, so that pieces would count as words.
-
-    Args:
-        name: the test set.
-        references: one per sentence.
-    """
+    """Warn about references that are not plain text, so that pieces would count as words."""
     return [
         f"{name}: {held:,} of {len(references):,} references contain {remains} ({origin}); they "
         "are scored as they are"
@@ -82,12 +70,7 @@ def reference_warnings(name: str, references: Sequence[str]) -> list[str]:
 
 
 def mark_warnings(name: str, path: Path) -> list[str]:
-    """Warn about a byte order mark at the start of a file.
-
-    Args:
-        name: what to call the file.
-        path: the file.
-    """
+    """Warn about a byte order mark at the start of a file."""
     with path.open("rb") as file:
         if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
             return []
@@ -95,12 +78,7 @@ def mark_warnings(name: str, path: Path) -> list[str]:
 
 
 def signature_warnings(folder: Path, signatures: Sequence[str]) -> list[str]:
-    """Warn about scores of another sacreBLEU signature in the JSON files of a run's folder.
-
-    Args:
-        folder: the run's folder.
-        signatures: the signatures that are used now.
-    """
+    """Warn about scores of other sacreBLEU signatures in the JSON files of a run's folder."""
     recorded = {
         signature
         for file in sorted(folder.glob("*.json"))

@@ -70,12 +70,7 @@ def _in_corpus_order(path: Path, numbered: dict[int, str], expected: int | None)
 
 
 def check_subwords(path: Path, translations: Sequence[str], references: Sequence[str] = ()) -> None:
-    """Refuse translations that contain a subword mark, unless references do too.
-
-    Args:
-        path: where the translations come from, for messages.
-        translations: one per sentence.
-        references: one per sentence.
+    """Refuse translations, of the file ``path``, with a subword mark that no reference has.
 
     Raises:
         UserError: naming the first such translation.
@@ -91,12 +86,7 @@ def check_subwords(path: Path, translations: Sequence[str], references: Sequence
 
 
 def read_hypotheses(path: Path, gold: Sequence[str], gold_path: Path) -> list[str]:
-    """Read the translations of a test set in the order of its references.
-
-    Args:
-        path: as for :func:`read_translations`.
-        gold: references, one per sentence.
-        gold_path: where they come from, for messages.
+    """Read the translations of a test set in the order of its references, ``gold``.
 
     Raises:
         UserError: if the translations are of another test set, incomplete, or contain subword

@@ -19,9 +19,6 @@ def sentence_key(text: str) -> str:
 
     >>> sentence_key("Turn off, zone 1!") == sentence_key("turn off zone 2")
     True
-
-    Args:
-        text: one sentence.
     """
     folded = text.casefold()
     return _NOT_A_LETTER.sub(_marks, folded) or folded

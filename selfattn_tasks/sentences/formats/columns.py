@@ -94,11 +94,6 @@ def is_table(first: str, kind: Kind) -> bool:
 def read_table(source: Source, kind: Kind, reading: Reading) -> Iterator[Item]:
     """The rows; there is no quoting, and a field holds no tab.
 
-    Args:
-        source: the file.
-        kind: of the task.
-        reading: what to make of it.
-
     Raises:
         UserError: with file and line, if a column is missing or a row has another number of fields.
     """

@@ -38,11 +38,7 @@ def sentences_of(path: Path, *, lenient: bool = False) -> list[Sentence]:
 
 
 def check_words(sentences: Sequence[Sentence], where: object) -> None:
-    """Refuse sentences whose words were not filled in.
-
-    Args:
-        sentences: of a file, or of several.
-        where: their names, for messages.
+    """Refuse sentences of the file, or files, ``where`` whose words were not filled in.
 
     Raises:
         UserError: if all words of a sentence are ``[WORD]``.

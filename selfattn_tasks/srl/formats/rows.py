@@ -108,9 +108,6 @@ def blocks_of(path: Path, lines: Iterable[str]) -> list[Block]:
 def counts_words(blocks: Sequence[Block]) -> bool:
     """Whether the first column numbers the words of each sentence, as in CoNLL-U and CoNLL-2009.
 
-    Args:
-        blocks: the sentences of a file.
-
     Raises:
         UserError: if it does, and some rows are not words.
     """

@@ -17,11 +17,7 @@ _NOTICE = "*x*"
 
 
 def section_folder(treebank: Path, section: str) -> Path | None:
-    """Find the folder of a section: one of its name that holds ``.mrg`` files.
-
-    Args:
-        treebank: the folder to search.
-        section: such as ``02``.
+    """Find the folder of a section such as ``02``: one of its name that holds ``.mrg`` files.
 
     Raises:
         UserError: if there are several such folders.

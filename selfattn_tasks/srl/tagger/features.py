@@ -47,11 +47,7 @@ class FeaturesConfig:
 
     @classmethod
     def read(cls, folder: str, *, tuned: bool) -> FeaturesConfig:
-        """Describe the encoder in a folder.
-
-        Args:
-            folder: where it is; nothing is downloaded.
-            tuned: train it with the tagger.
+        """Describe the encoder in a folder; nothing is downloaded.
 
         Raises:
             UserError: if transformers is not installed, or there is no encoder with its tokenizer.

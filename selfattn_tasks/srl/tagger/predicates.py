@@ -28,12 +28,7 @@ UNMARKED = -1
 
 
 def check_labels(labels: Iterable[str], target: str, where: object) -> None:
-    """Check that ``labels`` can say what ``target`` asks for.
-
-    Args:
-        labels: a tagger's.
-        target: what it is trained for.
-        where: what holds the labels, for messages.
+    """Check that the labels of ``where`` can say what ``target`` asks for.
 
     Raises:
         UserError: if the target is unknown, or there is no label for predicates.

@@ -128,10 +128,7 @@ class Predictor:
         return predictor
 
     def log_probs(self, queries: Sequence[Query]) -> tuple[Tensor, Tensor]:
-        """Log-probabilities of the labels; the members' probabilities are averaged.
-
-        Args:
-            queries: the batch.
+        """Log-probabilities of the labels of a batch; the members' probabilities are averaged.
 
         Returns:
             ``(B, T, labels)`` and the padding mask ``(B, T)``, True = padding.
@@ -155,10 +152,7 @@ class Predictor:
         return sums - math.log(len(self.members)), padding
 
     def predicates(self, sentences: Sequence[Sequence[str]]) -> list[list[int]]:
-        """Find the predicates of sentences; several finders' probabilities are averaged.
-
-        Args:
-            sentences: the words of each.
+        """Find the predicates of lists of words; several finders' probabilities are averaged.
 
         Returns:
             the positions of each sentence's predicates, counted from 0.
@@ -208,7 +202,7 @@ class Predictor:
 
         Args:
             sentences: of which only words and predicates are used.
-            decoder: one of ``selfattn_tasks.srl.decode.DECODERS``.
+            decoder: one of ``selfattn_tasks.srl.tags.DECODERS``.
             progress: called with the number of finished sentences after each batch.
             find: numbers of the sentences, counted from 0, whose predicates the model finds
                 instead, in the same pass over what does not depend on a predicate.

@@ -100,10 +100,6 @@ def judged(
 ) -> tuple[list[Judged], list[Judged]]:
     """Compare predictions with gold: spans but ``V``, and whole propositions.
 
-    Args:
-        gold: the sentences of a test set.
-        predicted: the same sentences, with confidences.
-
     Returns:
         spans, right where gold has the same span of the same predicate; and propositions, right
         where all spans are, ``V`` included.

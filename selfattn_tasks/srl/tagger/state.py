@@ -51,11 +51,7 @@ class TaggerState:
 
     @classmethod
     def load(cls, task_state: Mapping[str, Any], path: object) -> TaggerState:
-        """Read what :meth:`dump` gave.
-
-        Args:
-            task_state: of a checkpoint.
-            path: of that checkpoint, for messages.
+        """Read what :meth:`dump` gave from the ``task_state`` of the checkpoint ``path``.
 
         Raises:
             UserError: if it is not a tagger's, contradicts itself, or was written by another

@@ -77,12 +77,7 @@ class ContextSublayer(nn.Module):
 
 
 def build_sublayer(config: AttentionConfig, width: int, heads: int) -> nn.Module:
-    """The sublayer that ``config`` asks for.
-
-    Args:
-        config: of a self-attention or a baseline.
-        width: of the model, in features.
-        heads: of a self-attention.
+    """The self-attention or the baseline that ``config`` asks for.
 
     Raises:
         UserError: if the sizes do not fit.

@@ -72,12 +72,7 @@ class Segmenter:
         self._hyphens = hyphens
 
     def __call__(self, text: str, whole: bool = False) -> list[list[Range]]:
-        """The ranges of the words of each sentence.
-
-        Args:
-            text: anything.
-            whole: take the text as one sentence.
-        """
+        """The ranges of the words of each sentence; with ``whole``, the text is one sentence."""
         return [
             part
             for start, end in ([(0, len(text))] if whole else self._sentences(text))
