@@ -79,14 +79,7 @@ class Job(NamedTuple):
 def jobs(
     kernels: Sequence[str], dtypes: Sequence[str], widths: Sequence[int], variants: Sequence[str]
 ) -> Iterator[Job]:
-    """The configurations that differ: other widths are padded to one of these.
-
-    Args:
-        kernels: names from ``KERNELS``.
-        dtypes: names from ``DTYPES``.
-        widths: head widths in features.
-        variants: names from ``VARIANTS``.
-    """
+    """The configurations that differ: other widths are padded to one of these."""
     for dtype, width, kernel, variant in itertools.product(dtypes, widths, kernels, variants):
         yield Job(kernel, DTYPES[dtype], width, *VARIANTS[variant])
 

@@ -15,10 +15,6 @@ _TWINS = {"plugin": "selfattn_fairseq", "selfattn_fairseq": "plugin"}
 def join_twin(name: str, folder: Path) -> bool:
     """Make *name* an alias of the other name's package if that is already loaded.
 
-    Args:
-        name: the package's name in this import.
-        folder: the package's folder.
-
     Returns:
         whether ``sys.modules`` now holds the other package and its modules under *name*.
 
@@ -43,9 +39,6 @@ def join_twin(name: str, folder: Path) -> bool:
 
 def check_core(folder: Path) -> None:
     """Check that ``import selfattn`` finds the core next to the plugin.
-
-    Args:
-        folder: the plugin's folder.
 
     Raises:
         ImportError: another copy of selfattn comes first, or none is found.

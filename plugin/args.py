@@ -71,12 +71,6 @@ def attention_config(args: Namespace) -> AttentionConfig | None:
 
     The resolved values are written back into ``args``.
 
-    Args:
-        args: fairseq's model arguments.
-
-    Returns:
-        the validated configuration.
-
     Raises:
         UserError: if a switch belongs to another mechanism or has a value that is not allowed.
     """
@@ -140,10 +134,6 @@ def mechanisms() -> list[str]:
 def set_defaults(args: Any, **values: Any) -> None:
     """Set arguments that are not given; the first thing that an architecture does.
 
-    Args:
-        args: fairseq's model arguments.
-        **values: by name.
-
     Raises:
         SystemExit: if the arguments are those of fairseq-hydra-train, which cannot handle flags
             that are added the argparse way, and prints the traceback of any other exception.
@@ -158,12 +148,9 @@ def set_defaults(args: Any, **values: Any) -> None:
 
 
 def choose_presets(args: Namespace, published: str | None = None) -> None:
-    """Choose a preset for each mechanism that has none: the published one, or its default.
+    """Choose a preset for each mechanism that has none: its default, unless it has ``published``.
 
-    Args:
-        args: fairseq's model arguments.
-        published: the preset for a kind of model, such as ``"nmt"``. Mechanisms without it get
-            their default, as all do with None.
+    That one is published for a kind of model, such as ``"nmt"``.
     """
     for name in mechanisms():
         config = CONFIGS[name]
@@ -172,15 +159,10 @@ def choose_presets(args: Namespace, published: str | None = None) -> None:
 
 
 def check_heads(embed_dim: int, num_heads: int, side: str = "encoder") -> None:
-    """Refuse sizes that are impossible for any attention.
-
-    Args:
-        embed_dim: width of the encoder or decoder.
-        num_heads: number of heads.
-        side: ``"encoder"`` or ``"decoder"``.
+    """Refuse heads that do not divide the width of the encoder or decoder.
 
     Raises:
-        UserError: if the heads do not divide the width.
+        UserError: if they do not.
     """
     if num_heads < 1 or embed_dim % num_heads:
         raise UserError(

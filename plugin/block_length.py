@@ -22,12 +22,8 @@ def resolve_block_length(args: Namespace, task: Any, attention: str | None = Non
     """Replace an automatic block length of Bi-BloSA by a number, which every checkpoint then holds.
 
     A training that starts from a checkpoint takes the number in it; any other derives it from its
-    training data (Bi-BloSAN, eq. 19-23).
-
-    Args:
-        args: fairseq's model arguments, resolved; changed in place.
-        task: fairseq's task.
-        attention: the mechanism; default: what ``--encoder-attention`` names.
+    training data (Bi-BloSAN, eq. 19-23). The mechanism is ``attention``, or else what
+    ``--encoder-attention`` names.
 
     Raises:
         UserError: if the lengths of the training data cannot be found.

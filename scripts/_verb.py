@@ -13,9 +13,5 @@ from selfattn_tasks.cli import run
 
 
 def main(script: str) -> None:
-    """Run the verb that belongs to a script of this folder, and exit.
-
-    Args:
-        script: the path of the script.
-    """
+    """Run the verb that belongs to a script of this folder, given its path, and exit."""
     run(lambda: run_script(Path(script).name))

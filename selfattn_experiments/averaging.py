@@ -97,8 +97,7 @@ def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
 def halve(state: dict[str, Any]) -> None:
     """Turn the weights of a checkpoint into half precision; whoever loads it has float32 again.
 
-    Args:
-        state: of :func:`average`; shared tensors stay shared.
+    Shared tensors stay shared.
 
     Raises:
         UserError: if a weight is beyond 65,504, the largest number of float16.

@@ -60,11 +60,8 @@ def ending(code: int) -> str:
 def plugin_folder(name: str) -> Path:
     """The folder of the fairseq plugin, its ``--user-dir``.
 
-    Args:
-        name: the key or flag that can name another, for the message.
-
     Raises:
-        UserError: if the plugin is not installed.
+        UserError: if it is not installed; the message says that the key or flag ``name`` can help.
     """
     folder = find_user_dir()
     if folder is None:

@@ -15,10 +15,6 @@ def wrap(owner: Any, name: str) -> Callable[[F], F]:
 
     The replacement is called as ``replacement(original, *args, **kwargs)``. Several of one
     attribute stack.
-
-    Args:
-        owner: module or class that holds the attribute.
-        name: the attribute's name.
     """
 
     def decorate(replacement: F) -> F:
@@ -36,11 +32,7 @@ def wrap(owner: Any, name: str) -> Callable[[F], F]:
 
 
 def check_flags(check: Callable[[Namespace], None]) -> Callable[[Namespace], None]:
-    """Decorator: have a function check the flags of fairseq's commands once they are parsed.
-
-    Args:
-        check: gets the flags; it may change them, or raise an error.
-    """
+    """Decorator: have a function check, or change, the flags once a command has parsed them."""
 
     @wrap(options, "parse_args_and_arch")
     def parse_args_and_arch(original: Any, *args: Any, **kwargs: Any) -> Any:

@@ -38,11 +38,6 @@ class BIOCRFCriterion(BIOTaggingCriterion):
     single word mean nothing without its neighbours': ``argmax`` does not fit this training. With
     ``--target both``, predicates are learnt as they are found, word by word.
 
-    Args:
-        task: ``srl_tagging``, with its labels.
-        cfg: flags of the criterion, those of a scaffold among them.
-        crf_constraints: ``strict``, ``he`` or ``tan``.
-
     Raises:
         UserError: if the task is to find predicates alone, which takes probabilities of single
             words, or validates by a decoder that takes them.

@@ -34,13 +34,9 @@ class BIOTaggingConfig(ScaffoldConfig):
 class BIOTaggingCriterion(SummingCriterion):
     """The loss of Tan et al. (2018) and of the MTSA paper's SRL model, a mean over words.
 
-    The target distribution has 1 - e at the gold label and e / (C - 1) at each other one. As in the
-    published code, its entropy is subtracted, so that the smallest loss is 0.
-
-    Args:
-        task: the task.
-        cfg: flags of the criterion, those of a scaffold among them.
-        label_smoothing: e.
+    The target distribution has 1 - e at the gold label and e / (C - 1) at each other one; e is
+    ``--label-smoothing``. As in the published code, its entropy is subtracted, so that the smallest
+    loss is 0.
 
     Raises:
         UserError: if e is not in [0, 1), or a value for the scaffold is not allowed.

@@ -85,10 +85,6 @@ class PolicyGradientCriterion(SummingCriterion):
     else: one optimizer moves both. First every token is selected, then, if asked for, only the
     policy is trained, then both.
 
-    Args:
-        task: the task.
-        cfg: the flags.
-
     Raises:
         UserError: if a flag has a value that is not allowed.
 

@@ -36,12 +36,8 @@ UNSEEN = -100
 class SentenceCriterion(SummingCriterion):
     """A loss of each example, and ``--l2``.
 
-    Args:
-        task: the task.
-        l2: factor of the L2 term.
-
     Raises:
-        UserError: if the factor is negative or no number.
+        UserError: if the factor ``l2`` is negative or no number.
     """
 
     def __init__(self, task: Any, l2: float) -> None:
@@ -126,11 +122,6 @@ class SentenceRelatednessCriterion(SentenceCriterion):
     A score between two whole numbers is a distribution over both: 3.7 is 3 with probability 0.3 and
     4 with 0.7. The loss is its divergence from the model's, a mean over examples; ``mse``, the
     squared error of the expected score, is logged in either case.
-
-    Args:
-        task: ``--task sentences``.
-        l2: factor of the L2 term.
-        relatedness_loss: one of ``LOSSES``.
 
     Raises:
         UserError: if the task has no scores, or the factor is no number of at least 0.

@@ -28,10 +28,6 @@ class PiecewiseConfig(FairseqDataclass):
 class PiecewiseSchedule(FairseqLRScheduler):
     """The published schedule for SRL: 1.0, then 0.5 from update 400,000, 0.25 from 500,000.
 
-    Args:
-        cfg: the flags.
-        optimizer: fairseq's optimizer.
-
     Raises:
         UserError: if there are several rates, the boundaries are not increasing numbers or the
             factor is not above 0.

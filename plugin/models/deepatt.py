@@ -45,9 +45,6 @@ class DeepAttModel(BaseFairseqModel):
     ``--encoder-attention`` names the attention: ``multihead`` is the model of Tan et al. (2018),
     ``mtsa`` the one of table 4 of Shen et al. (2019), ``bilstm`` and ``cnn`` that table's other
     baselines, any other that model with another mechanism.
-
-    Args:
-        tagger: the network.
     """
 
     # By which --task srl_tagging recognises its architectures.
@@ -134,10 +131,6 @@ class DeepAttModel(BaseFairseqModel):
     def build_model(cls, args: Namespace, task: Any) -> DeepAttModel:
         """Build the model.
 
-        Args:
-            args: fairseq's model arguments.
-            task: ``srl_tagging``, with its vocabulary.
-
         Raises:
             UserError: if the flags contradict each other, or the task is another one.
         """
@@ -200,11 +193,6 @@ def start_from(tagger: Tagger, vocabulary: Vocabulary, vectors: WordVectors) -> 
     """Start the trained table from vectors; words without one start close to 0.
 
     The published code draws the latter from U(-s, s), s = 3 / max(1, (words + width) / 2).
-
-    Args:
-        tagger: the network.
-        vocabulary: the words of its table.
-        vectors: read from ``--word-embeddings``.
     """
     table = tagger.words.weight
     bound = 3 / max(1.0, sum(table.shape) / 2)

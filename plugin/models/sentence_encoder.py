@@ -60,12 +60,7 @@ _NAMES = {
 
 @register_model("sentence_encoder")
 class SentenceEncoderModel(BaseFairseqModel):
-    """fairseq's side of :class:`selfattn_tasks.sentences.model.network.SentenceModel`.
-
-    Args:
-        network: word vectors, encoder and head.
-        words: the trained words.
-    """
+    """fairseq's side of :class:`selfattn_tasks.sentences.model.network.SentenceModel`."""
 
     # What --task sentences asks of an architecture's class.
     encodes_sentences = True

@@ -68,10 +68,6 @@ class AttentionTransformerModel(TransformerModel):
     def build_model(cls, args: Namespace, task: Any) -> AttentionTransformerModel:
         """Build the model; arguments of old checkpoints get today's defaults.
 
-        Args:
-            args: fairseq's model arguments.
-            task: fairseq's task.
-
         Raises:
             UserError: if the arguments contradict each other.
         """

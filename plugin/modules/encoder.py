@@ -24,14 +24,7 @@ MakeAttention = Callable[[int, int], SelfAttention]
 
 
 class AttentionEncoderLayer(TransformerEncoderLayerBase):
-    """fairseq's encoder layer; only the attention differs.
-
-    Args:
-        cfg: fairseq's Transformer configuration.
-        make_attention: makes the layer's attention from ``embed_dim`` and ``num_heads``.
-        name: the attention's name, for messages.
-        return_fc: as in fairseq.
-    """
+    """fairseq's encoder layer; only the attention differs, whose ``name`` is for messages."""
 
     def __init__(
         self, cfg: Any, make_attention: MakeAttention, name: str, return_fc: bool = False
@@ -120,11 +113,6 @@ def build_multihead(config: MultiHeadConfig, embed_dim: int, num_heads: int) -> 
     """Build a layer with the weights that fairseq's own attention draws from the same seed.
 
     Trainings with and without masks thus start from equal models and differ only in the masks.
-
-    Args:
-        config: the switches.
-        embed_dim: width C of the input.
-        num_heads: number of heads.
 
     Raises:
         UserError: if the sizes do not fit.

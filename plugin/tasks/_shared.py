@@ -17,9 +17,7 @@ T = TypeVar("T")
 def is_training(split: str, given: Mapping[str, Any]) -> bool:
     """Whether ``load_dataset`` loads what is trained on, whatever ``--train-subset`` calls it.
 
-    Args:
-        split: its name.
-        given: the other arguments; the trainer passes ``data_selector`` with that set alone.
+    The trainer passes ``data_selector`` for that set alone.
     """
     return split == "train" or "data_selector" in given
 
@@ -28,12 +26,6 @@ def short_enough(
     examples: Sequence[T], words_in: Callable[[T], int], longest: int, what: str
 ) -> list[T]:
     """Training examples of at most ``--max-length`` words; logs how many are left out.
-
-    Args:
-        examples: all of them.
-        words_in: the words that count of one.
-        longest: the flag.
-        what: what they are called.
 
     Raises:
         UserError: if none is left.

@@ -63,10 +63,6 @@ class SentencesTask(FairseqTask):
     set, gathered from all processes: they are what ``selfattn score sentences`` says. A
     correlation that is undefined, as with a constant prediction, counts as -1, the worst. Every
     checkpoint holds words, labels and sizes: ``selfattn predict sentences`` needs nothing else.
-
-    Args:
-        cfg: the flags.
-        folder: the prepared folder.
     """
 
     # For messages of plugin/compat: what makes the data folder.

@@ -74,10 +74,6 @@ class SRLTaggingTask(FairseqTask):
     ``selfattn score srl``. A tagger that finds predicates (``--target``) logs ``predicate_f1``,
     ``predicate_precision`` and ``predicate_recall``. Every checkpoint holds the vocabulary and the
     sizes of the model: ``selfattn predict`` needs nothing else.
-
-    Args:
-        cfg: the flags.
-        vocabulary: words and labels.
     """
 
     # For messages of plugin/compat: what makes the data folder.
