@@ -133,9 +133,21 @@ def average_shared_weights_once(original: Any, self: EMA, model: Any, updates: A
     Break: fairseq/models/ema/ema.py averages each name, so with ``--share-all-embeddings`` the
     decay of the embeddings is the third power of ``--ema-decay``. Fix: one name for each.
     """
-    state = model.state_dict()
-    first = {value.data_ptr(): name for name, value in reversed(state.items()) if is_weight(name)}
-    others = {name for name in state if is_weight(name)}.difference(first.values())
+    state, names = model.state_dict(), dict(model.named_parameters(remove_duplicate=False))
+    for name in names.keys() - dict(model.named_parameters()).keys():
+        state.pop(name, None)
+    original(self, types.SimpleNamespace(state_dict=lambda: state), updates)
+
+
+@wrap(EMA, "step")
+def average_in_rhythm(original: Any, self: EMA, model: Any, updates: int | None = None) -> None:
+    """Let a resumed training with ``--ema-update-freq`` average when an uninterrupted one would.
+
+    Break: fairseq/models/ema/ema.py counts from the resumption. Fix: from the first update.
+    """
+    if updates is not None:
+        self.update_freq_counter = (updates - 1) % max(self.config.ema_update_freq, 1)
+    original(self, model, updates)
 
 
 # numpy 2 has no np.compat.long, which fairseq/data/token_block_dataset.py and

@@ -114,6 +114,19 @@ def test_an_average_of_weights_takes_the_rest_as_it_is():
         torch.testing.assert_close(mean, weight - 0.9)
 
 
+def test_an_average_moves_shared_weights_once_and_counts_updates_from_the_first():
+    """As a training that goes on behind update 3."""
+    model = torch.nn.ModuleList([torch.nn.Linear(2, 2, bias=False) for _ in range(2)])
+    model[1].weight = model[0].weight
+    average = EMA(model, EMAConfig(ema_decay=0.75, ema_update_freq=4))
+    with torch.no_grad():
+        before = model[0].weight.clone()
+        model[0].weight += 1
+    for update, moved in ((4, 0.25), (5, 0.25)):
+        average.step(model, update)
+        torch.testing.assert_close(average.get_model()[0].weight, before + moved)
+
+
 def test_the_task_of_a_pretrained_bart_reads_its_data(toy_data):
     name = "translation_from_pretrained_bart"
     flags = parsed(toy_data, *f"--task {name} --langs src,tgt --arch transformer_tiny".split())

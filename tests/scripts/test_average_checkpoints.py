@@ -21,6 +21,7 @@ def run_folder(tmp_path):
                 "layer._extra_state": torch.tensor([float(epoch < 3)]),
             },
             "last_optimizer_state": {"momentum": torch.zeros(100)},
+            "extra_state": {"epoch": epoch, "ema": {"weight": torch.zeros(2, 2)}},
         }
         torch.save(state, tmp_path / f"checkpoint{epoch}.pt")
     state["model"] = {"weight": torch.full((2, 2), 1e5)}
@@ -38,7 +39,7 @@ def test_last_epochs(average, run_folder):
     state = torch.load(run_folder / "average.pt", weights_only=False)
     assert state["model"]["weight"].tolist() == [[3.0, 3.0], [3.0, 3.0]]
     assert state["model"]["layer._extra_state"].tolist() == [0.0], "the newest's, as it is"
-    assert "last_optimizer_state" not in state
+    assert "last_optimizer_state" not in state and state["extra_state"] == {"epoch": 4}
     assert not list(run_folder.glob(".average.pt*"))
 
 
