@@ -70,7 +70,7 @@ def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
     seen = Distinct()
     seen.add(last["model"], paths[-1])
     last.pop("last_optimizer_state", None)
-    for name in ("ema", "ema_fp32_params"):  # of --store-ema: another average, of the last one alone
+    for name in ("ema", "ema_fp32_params"):  # of --store-ema, of the last one alone
         (last.get("extra_state") or {}).pop(name, None)
     weights = last["model"]
     sums = {
