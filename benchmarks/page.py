@@ -28,7 +28,7 @@ from .table import origin
 
 
 def asked(url: str, typed: list[str], ready: Barrier, seconds: float) -> tuple[int, list[str]]:
-    """How many answers one client got, behind a first one of each client, and the errors."""
+    """How many answers one client got, after a first one of each client, and the errors."""
     patient = {"timeout": 600}  # to wait for one's turn is no error
     make = needed("gradio_client").Client
     client = make(url, verbose=False, analytics_enabled=False, httpx_kwargs=patient)

@@ -99,7 +99,7 @@ def tell_workers_the_epoch(original: Any, self: Any, *args: Any, **kwargs: Any) 
 def shuffle_after_curriculum(
     original: Any, self: Any, epoch: int, shuffle: bool, *args: Any, **kwargs: Any
 ) -> Any:
-    """Shuffle the epochs behind ``--curriculum``, whether a training was interrupted or not.
+    """Shuffle the epochs after ``--curriculum``, whether a training was interrupted or not.
 
     Break: fairseq/data/iterators.py, EpochBatchIterator, keeps the first epoch's choice together
     with its data loader, so that no epoch is shuffled until the training is resumed. Fix: tell it

@@ -150,7 +150,7 @@ def check_search(flags: Namespace) -> None:
         if getattr(flags, "constraints", None):
             raise UserError(
                 f"--constraints {flags.constraints} is for fairseq-interactive, which reads them "
-                "behind each sentence, after a tab"
+                "after each sentence and a tab"
             )
     elif flags.score_reference:
         raise UserError(

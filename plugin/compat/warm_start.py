@@ -53,7 +53,7 @@ def start_from_other_attentions(
 def explain_start(original: Any, *args: Any, **kwargs: Any) -> Any:
     """Say that ``--finetune-from-model`` names no file, or which flags exclude it.
 
-    Break: fairseq/checkpoint_utils.py raises ValueErrors, with the whole configuration behind the
+    Break: fairseq/checkpoint_utils.py raises ValueErrors, with the whole configuration after the
     sentence. Fix: the sentence alone.
     """
     try:

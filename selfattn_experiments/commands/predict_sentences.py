@@ -178,7 +178,7 @@ def wanted(
 
 
 def typed_examples(words: Sequence[tuple[str, ...]], kind: Kind) -> list[Example]:
-    """Examples of sentences that a person typed, one behind the other.
+    """Examples of sentences that a person typed, one after the other.
 
     Raises:
         UserError: if the last one lacks a sentence.

@@ -121,7 +121,7 @@ class Reader:
         return self._words(self.content.get(key, ""), key)
 
     def _words(self, value: Any, where: str) -> tuple[str, ...]:
-        if value is None:  # `key:` with nothing behind it
+        if value is None:  # `key:` with nothing after it
             return ()
         if not isinstance(value, str):
             raise self._mistaken(where, value, "flags as on a command line")

@@ -176,7 +176,7 @@ class Run:
         goal = number(self.grid.flags(self.system), "--max-update")
         if goal is None or not last.is_file() or checkpoints.updates(last) < goal:
             return False
-        # Stopped behind its last update, but before it was marked: fairseq would do one more.
+        # Stopped after its last update, but before it was marked: fairseq would do one more.
         self._mark_trained()
         return True
 

@@ -38,7 +38,7 @@ _CONTROL_PIECES = 3
 
 @dataclass(frozen=True)
 class Options:
-    """How to prepare the data; the defaults are those published, as near as they come."""
+    """How to prepare the data; the defaults are those published, as nearly as possible."""
 
     # With <unk>, <s> and </s>. fairseq also has <pad>: 33,708, as many as tensor2tensor.
     vocab_size: int = 33_707
@@ -129,7 +129,7 @@ def prepare(
 def _learn(
     folder: Path, text: Path, counts: Mapping[str, Any], options: Options, show: Show
 ) -> dict[str, Any]:
-    """SentencePiece from every so-manieth training pair, and the dictionary of all its pieces."""
+    """SentencePiece from every n-th training pair, and the dictionary of all its pieces."""
     pairs = counts["train"]["kept"]
     step = -(-pairs // options.vocab_pairs)
     used = -(-pairs // step)
