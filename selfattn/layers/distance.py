@@ -39,10 +39,10 @@ class DistanceBias(nn.Module):
         powers = torch.tensor(powers_of(masks, 0.5) if kind == "linear" else [0.0] * len(masks))
         self.log_slope = nn.Parameter(powers * torch.tensor(2.0).log())
 
-    def forward(self, length: int) -> Tensor:
-        """The bias by distance, ``(H, length)``, in float32 or more: half precision is coarse."""
+    def forward(self, x: Tensor) -> Tensor:
+        """The bias by distance for tokens ``(..., T, C)``: ``(H, T)``, in float32 or more."""
         slope = working(self.log_slope).exp()
-        distance = torch.arange(length, dtype=slope.dtype, device=slope.device)
+        distance = torch.arange(x.shape[-2], dtype=slope.dtype, device=slope.device)
         return -slope[:, None] * (distance if self.kind == "linear" else distance.log1p())
 
     def kept_parameters(self) -> list[nn.Parameter]:

@@ -114,7 +114,7 @@ class MaskedSelfAttention(nn.Module):
             keys=keys,
             c=self.c,
             dropout_p=self.attention_dropout if self.training else 0.0,
-            distance_bias=None if self.distance is None else self.distance(x.shape[1]),
+            distance_bias=None if self.distance is None else self.distance(x),
             backend=self.backend,
         )
 
@@ -158,7 +158,7 @@ class MaskedSelfAttention(nn.Module):
             visible = visible & keys[:, None, None, :]
         a, b = (split_heads(t, len(self.masks)) for t in self.project(x))  # (B, H, T, D)
         weights = working(torch.zeros_like(a[..., :1] + b[..., :1].transpose(-1, -2)))
-        far = 0.0 if self.distance is None else by_position(self.distance(x.shape[1]))
+        far = 0.0 if self.distance is None else by_position(self.distance(x))
         for key, query in zip(a.unbind(-1), b.unbind(-1), strict=True):  # T x T x D at no time
             score = self.c * torch.tanh((key[:, :, None] + query[..., None]) / self.c)  # eq. 9
             weights += visible_softmax(score + far, visible)

@@ -1,5 +1,6 @@
 """mBloSA: masked self-attention within blocks of a sentence and between them, under one mask."""
 
+import functools
 from dataclasses import replace
 
 import torch
@@ -84,29 +85,18 @@ class MBloSA(nn.Module):
         tokens = _sentences(x, padding)
         h = self.within(x.flatten(0, 1), tokens)  # eq. 11, (B m, r, D)
         e = None if self.source2token is None else self._blocks(h, x, padding)  # (B, m, D)
-        if not is_plain(self.fusion):
-            return self._fuse_by_module(x, h.unflatten(0, x.shape[:2]), e)
-        # Eq. 16 and 17 on [x; h; E], where the share of E is computed once for a block.
-        weights = list(self.fusion.weight.split(x.shape[-1], dim=1))
-        y = F.linear(self.dropout(x), weights.pop(0))  # (B, m, r, 2 D)
+        parts = [self.dropout(x)]  # of [x; h; E], which eq. 16 and 17 map
         if self.local:
-            y = y + F.linear(self.dropout(h.unflatten(0, x.shape[:2])), weights.pop(0))
-        if e is None:
-            y = y + self.fusion.bias
-        else:
-            y = y + F.linear(self.dropout(e), weights.pop(0), self.fusion.bias)[:, :, None]
-        return self._shares(y)
-
-    def _fuse_by_module(self, x: Tensor, h: Tensor, e: Tensor | None) -> tuple[Tensor, Tensor]:
-        """``fuse`` by a call of the map, which an adapter or another wrapper may stand for."""
-        parts = [self.dropout(x)]
-        if self.local:
-            parts.append(self.dropout(h))
+            parts.append(self.dropout(h.unflatten(0, x.shape[:2])))
         if e is not None:
-            parts.append(self.dropout(e)[:, :, None].expand_as(x))
-        return self._shares(self.fusion(torch.cat(parts, -1)))
-
-    def _shares(self, y: Tensor) -> tuple[Tensor, Tensor]:
+            e = self.dropout(e)
+        if not is_plain(self.fusion):  # an adapter or another wrapper stands for the map
+            blocks = [] if e is None else [e[:, :, None].expand_as(x)]
+            y = self.fusion(torch.cat(parts + blocks, -1))
+        else:  # the share of E is computed once for a block
+            bias, weights = self.fusion.bias, self.fusion.weight.split(x.shape[-1], dim=1)
+            y = functools.reduce(torch.add, map(F.linear, parts, weights))  # (B, m, r, 2 D)
+            y = y + (bias if e is None else F.linear(e, weights[-1], bias)[:, :, None])
         fused, gate = y.chunk(2, -1)
         return self.activation(fused), torch.sigmoid(gate)
 

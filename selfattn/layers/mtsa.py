@@ -138,7 +138,7 @@ class MTSA(SelfAttention):
             if self.config.sigma_t == "logsigmoid":
                 pair = log_sigmoid(pair)
             if self.distance is not None:
-                pair = pair + by_position(self.distance(x.shape[1]))
+                pair = pair + by_position(self.distance(x))
             weights = working(torch.zeros_like(pair))
             for feature in s.unbind(-1):  # eq. 11; all at once would be T x T x D
                 weights += visible_softmax(pair + feature[:, :, None], visible)
@@ -202,7 +202,7 @@ class MTSA(SelfAttention):
             padding_mask=padding_mask,
             sigma_t=self.config.sigma_t,
             dropout_p=self.config.attention_dropout if self.training else 0.0,
-            distance_bias=None if self.distance is None else self.distance(q.shape[2]),
+            distance_bias=None if self.distance is None else self.distance(q),
             backend=self.config.backend,
         )
 

@@ -53,7 +53,7 @@ class MultiHead(SelfAttention):
         """See ``SelfAttention.forward``."""
         q, k, v = self._project(x, padding_mask)
         dropout = self.config.attention_dropout if self.training else 0.0
-        bias = self._distance_bias(x)
+        bias = None if self.distance is None else self.distance(x)
         if self.relative is not None:
             visible = visible_pairs(self.masks, x.shape[1], padding_mask, x.device)
             far = None if bias is None else by_position(bias)
@@ -79,9 +79,8 @@ class MultiHead(SelfAttention):
                 score = self.relative.scores(q, k)
             else:
                 score = scaled_products(q, k)
-            bias = self._distance_bias(x)
-            if bias is not None:
-                score = score + by_position(bias)
+            if self.distance is not None:
+                score = score + by_position(self.distance(x))
             visible = visible_pairs(self.masks, x.shape[1], padding_mask, x.device)
             if padding_mask is not None and self._sees_everything():
                 visible = not_padding(padding_mask)
@@ -95,12 +94,6 @@ class MultiHead(SelfAttention):
         if self.config.positions == "rotary":
             return rotate(q), rotate(k), v
         return q, k, v
-
-    def _distance_bias(self, x: Tensor) -> Tensor | None:
-        """The bias by distance, ``(H, T)``."""
-        if isinstance(self.distance, Alibi):
-            return self.distance(x)
-        return None if self.distance is None else self.distance(x.shape[1])
 
     def _sees_everything(self) -> bool:
         """Whether the operator is PyTorch's own, where a sentence of padding only sees itself."""

@@ -54,9 +54,9 @@ class Alibi(nn.Module):
         self.slopes = [2.0**power for power in powers_of(masks, 1)]
 
     def forward(self, x: Tensor) -> Tensor:
-        """The bias by distance for tokens ``(B, T, C)``: ``(H, T)``, in float32 or more."""
+        """The bias by distance for tokens ``(..., T, C)``: ``(H, T)``, in float32 or more."""
         work = torch.promote_types(x.dtype, torch.float32)
-        distance = torch.arange(x.shape[1], dtype=work, device=x.device)
+        distance = torch.arange(x.shape[-2], dtype=work, device=x.device)
         return torch.stack([-slope * distance for slope in self.slopes])
 
     def extra_repr(self) -> str:

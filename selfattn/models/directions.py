@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from ..layers.base import zero_padding
+from ..layers.linear import map_heads
 from ..masks import check_padding_mask
 
 
@@ -50,10 +51,7 @@ class Directions:
         Returns:
             ``(T, 2, B, e)``.
         """
-        both = self.split(x).transpose(1, 2)  # (2, T, B, d)
-        rows = both.reshape(2, -1, x.shape[-1])
-        y = torch.bmm(rows, weight) if bias is None else torch.baddbmm(bias[:, None], rows, weight)
-        return y.unflatten(1, both.shape[1:3]).transpose(0, 1)
+        return map_heads(self.split(x).permute(2, 0, 1, 3), weight, bias)
 
     def join_steps(self, states: Tensor) -> Tensor:
         """States ``(T, 2, B, h)`` -> ``(B, T, 2 h)``, 0 at padding."""

@@ -32,12 +32,12 @@ def test_all_mechanisms_with_masks_have_it():
 
 
 def test_slopes_start_in_one_range_for_each_direction():
-    linear = DistanceBias(head_masks("forward_backward", 8), "linear")(3)
+    linear = DistanceBias(head_masks("forward_backward", 8), "linear")(torch.zeros(3, 1))
     half = -torch.tensor([2.0**-1, 2.0**-3, 2.0**-5, 2.0**-7])
     torch.testing.assert_close(linear[:, 1], torch.cat([half, half]))
     torch.testing.assert_close(linear[:, 2], 2 * linear[:, 1])
     assert (linear[:, 0] == 0).all()
-    log = DistanceBias([PositionalMask()], "log")(4)
+    log = DistanceBias([PositionalMask()], "log")(torch.zeros(4, 1))
     torch.testing.assert_close(log, -torch.tensor([[1.0, 2.0, 3.0, 4.0]]).log())
 
 
@@ -113,7 +113,7 @@ def test_half_precision_keeps_the_table_in_float32(dtype):
     layer, x = built("mtsa", distance="linear")
     low = layer.to(dtype)(x.to(dtype))
     assert low.dtype == dtype and low.isfinite().all()
-    assert layer.distance(3000).dtype == torch.float32
+    assert layer.distance(torch.zeros(3000, 1)).dtype == torch.float32
 
 
 def test_the_taggers_initialisers_leave_slopes_alone():

@@ -231,7 +231,7 @@ def test_dropout_drops_weights_and_keeps_their_mean(switches):
         return
     hidden = dot_product(
         *qkv(5, batch=1), masks=layer.masks, padding_mask=padding, dropout_p=0.999,
-        distance_bias=layer._distance_bias(x),
+        distance_bias=layer.distance and layer.distance(x),
     )  # fmt: skip
     assert hidden.isfinite().all() and (hidden == 0).float().mean() > 0.9
 

@@ -26,15 +26,6 @@ def factors(lines: Sequence[int], count: int, stream: int, dropout_p: float, see
 
 def _mix(x: Tensor) -> Tensor:
     """The finaliser of MurmurHash3 on 32-bit numbers held in int64."""
-    x = x ^ (x >> 16)
-    x = _times(x, 0x85EBCA6B)
-    x = x ^ (x >> 13)
-    x = _times(x, 0xC2B2AE35)
+    x = (x ^ (x >> 16)) * 0x85EBCA6B & 0xFFFFFFFF  # int64 wraps, and keeps these bits
+    x = (x ^ (x >> 13)) * 0xC2B2AE35 & 0xFFFFFFFF
     return x ^ (x >> 16)
-
-
-def _times(x: Tensor, factor: int) -> Tensor:
-    """A product modulo 2^32; in two halves, so that int64 does not overflow."""
-    low = (x & 0xFFFF) * factor
-    high = ((x >> 16) * factor & 0xFFFF) << 16
-    return (low + high) & 0xFFFFFFFF
