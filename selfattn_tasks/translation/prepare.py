@@ -90,11 +90,10 @@ def find_pair(prefix: str, options: Options, flag: str) -> tuple[Path, Path]:
 
 
 def prepare(
-    options: Options,
+    files: Mapping[str, tuple[Path, Path]],
     destination: Path,
+    options: Options,
     *,
-    splits: Mapping[str, tuple[Path, Path]] | None = None,
-    pair: tuple[Path, Path] | None = None,
     held_out: int = 500,
     seed: int = 1,
     overwrite: bool = False,
@@ -106,13 +105,12 @@ def prepare(
     with counts, options and the SHA-256 of every input.
 
     Args:
-        options: languages, vocabulary, cleaning.
+        files: source and target of ``train``, ``valid``, ``test`` and, for further test sets,
+            ``test1``, ``test2`` and so on; or of ``pair`` alone, which is split.
         destination: the folder to make.
-        splits: source and target file of ``train``, ``valid``, ``test`` and,
-            for further test sets, ``test1``, ``test2`` and so on.
-        pair: instead of ``splits``, one source and one target file to be split.
-        held_out: with ``pair``, the number of pairs in valid, and in test.
-        seed: with ``pair``, determines the split.
+        options: languages, vocabulary, cleaning.
+        held_out: of ``pair``, the number of pairs in valid, and in test.
+        seed: of the split of ``pair``.
         overwrite: replace a folder that was prepared before.
 
     Returns:
@@ -121,14 +119,9 @@ def prepare(
     Raises:
         UserError: for every mistake in flags or files.
     """
-    given = itertools.chain(pair or (), *(splits or {}).values())
+    given = itertools.chain(*files.values())
     check_destination(destination, overwrite=overwrite, mark=SUMMARY, inputs=given)
-    if (splits is None) == (pair is None):
-        raise UserError(
-            "give either files for train, valid and test, or one pair of files to split"
-        )
-    files = splits if pair is None else {"pair": pair}
-    inputs = {name: read_pairs(*paths) for name, paths in (files or {}).items()}
+    inputs = {name: read_pairs(*paths) for name, paths in files.items()}
     warnings = suspicions(inputs)
     for warning in warnings:
         logger.warning("warning: %s", warning)
@@ -137,7 +130,7 @@ def prepare(
     for name, content in inputs.items():
         training = name in ("train", "pair")
         text[name], counts[name] = clean_pairs(content, options.cleaning, training=training)
-    if pair is not None:
+    if "pair" in files:
         text = split_pairs(text["pair"], held_out, seed)
         distinct = sum(len(pairs) for pairs in text.values())
         _drop(counts["pair"], "duplicates left out", counts["pair"]["kept"] - distinct)
@@ -164,7 +157,7 @@ def prepare(
             },
             "dictionary": len(read_lines(folder / "data-bin" / f"dict.{options.source_lang}.txt")),
             "options": asdict(options)
-            | ({"held_out": held_out, "seed": seed} if pair is not None else {}),
+            | ({"held_out": held_out, "seed": seed} if "pair" in files else {}),
             "inputs": hashes(
                 p for content in inputs.values() for p in (content.source, content.target)
             ),

@@ -110,7 +110,7 @@ def _data(plan: Plan, text: tuple[Path, Path]) -> Path:
         _done_before()
     else:
         with timed(place / TIMES_FILE, "data"):
-            prepare(options, data, pair=text, held_out=plan.held_out)
+            prepare({"pair": text}, data, options, held_out=plan.held_out)
     pairs = read_object(data / SUMMARY)["pairs"]
     print(
         f"      {pairs['train']:,} pairs to train, {pairs['valid']:,} to validate, "

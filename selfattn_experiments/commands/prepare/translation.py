@@ -55,7 +55,7 @@ def main(args: argparse.Namespace) -> None:
     """Prepare the folder and print what it holds."""
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stdout)
     options = from_flags(Options, args, cleaning=from_flags(Cleaning, args))
-    splits = None
+    files = {"pair": args.pair}
     if args.pair is None:
         missing = [f"--{name}" for name in ("train", "valid") if not getattr(args, name)]
         if missing:
@@ -63,17 +63,16 @@ def main(args: argparse.Namespace) -> None:
                 f"{' and '.join(missing)} missing: give both parts, or --pair SOURCE TARGET"
             )
         prefixes = by_part(train=args.train, valid=args.valid, test=args.test)
-        splits = {
+        files = {
             name: find_pair(prefix, options, f"--{name.rstrip('0123456789')}")
             for name, prefix in prefixes.items()
         }
     elif args.train or args.valid or args.test:
         raise UserError("--pair cannot be combined with --train, --valid or --test")
     summary = prepare(
-        options,
+        files,
         args.dest,
-        splits=splits,
-        pair=args.pair and tuple(args.pair),
+        options,
         held_out=args.held_out,
         seed=args.seed,
         overwrite=args.overwrite,
