@@ -33,12 +33,7 @@ PRECISION = {"float32": [], "bfloat16": ["--bf16"], "float16": ["--fp16"]}
 
 
 class FairseqMethod(Method):
-    """A Transformer for translation with one encoder attention, on random sentences.
-
-    Args:
-        attention: a name from ``selfattn.layers.ATTENTIONS``.
-        preset: one of its published forms, or None.
-    """
+    """A Transformer for translation with one encoder attention, on random sentences."""
 
     level = "fairseq"
 

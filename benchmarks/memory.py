@@ -32,12 +32,7 @@ def measurable(device: str) -> bool:
 
 
 def peak(step: Step, device: str) -> int:
-    """Bytes that a step takes at its peak beyond what is held before it.
-
-    Args:
-        step: what to run, once.
-        device: ``"cpu"`` or ``"cuda"``.
-    """
+    """Bytes that a step takes at its peak beyond what is held before it."""
     gc.collect()
     if device == "cuda":
         torch.cuda.synchronize()

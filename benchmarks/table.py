@@ -84,11 +84,7 @@ def _cell(value: object) -> object:
 
 
 def read(path: Path, flag: str = "--compare") -> list[Row]:
-    """Rows of a CSV that ``write`` wrote.
-
-    Args:
-        path: the file.
-        flag: the flag that named it, for messages.
+    """Rows of a CSV that ``write`` wrote, named by a flag.
 
     Raises:
         UserError: if it cannot be read, a column is missing, or a value is not of its type.
@@ -154,13 +150,7 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 def origin(facts: Mapping[str, str], threads: int = 1, dtype: str = "float32") -> str:
-    """Machine, versions, commit and command in one line.
-
-    Args:
-        facts: of ``selfattn_experiments.machine.facts``.
-        threads: of a CPU.
-        dtype: of the model.
-    """
+    """Machine, versions, commit and command in one line."""
     cores = f"{threads} thread{'s' * (threads > 1)} of {facts.get('cores')}"
     where = facts.get("gpu") or f"{facts.get('cpu')}, {cores}"
     triton = f", triton {facts['triton']}" if facts.get("gpu") and facts.get("triton") else ""
@@ -192,11 +182,6 @@ def regressions(rows: Sequence[Row], old: Sequence[Row], path: Path) -> list[str
     of both runs do not overlap; memory if its ratio grew by more than ``NOISE`` and its own peak by
     more than ``LEAST_MIB``. A row that was measured before and now is out of memory or skipped is
     worse too. Rows are compared where everything but machine, versions and commit is the same.
-
-    Args:
-        rows: of this run.
-        old: of the older run.
-        path: where the older run was read from, for messages.
 
     Raises:
         UserError: if the two runs have no row in common.

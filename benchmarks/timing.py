@@ -35,13 +35,9 @@ class Timing:
 
 
 def clock(step: Step, times: int, device: str, wall: bool = False) -> float:
-    """Seconds per step: CPU time of this process (all its threads), or CUDA time between events.
+    """Seconds per step: CUDA time between events, or CPU time of all threads of this process.
 
-    Args:
-        step: the work.
-        times: how often to repeat it.
-        device: ``"cpu"`` or ``"cuda"``.
-        wall: on a CPU, elapsed time instead.
+    With ``wall``, on a CPU, elapsed time.
     """
     if device == "cuda":
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -59,17 +55,7 @@ def clock(step: Step, times: int, device: str, wall: bool = False) -> float:
 
 
 def compare(step: Step, reference: Step, device: str, effort: Effort) -> Timing:
-    """Time a step against a reference, one sample of each in turns.
-
-    Args:
-        step: the method's work.
-        reference: the reference's work.
-        device: ``"cpu"`` or ``"cuda"``.
-        effort: how long.
-
-    Returns:
-        Medians and quartiles.
-    """
+    """Time a step against a reference, one sample of each in turns."""
     works = (step, reference)
     times: list[int] = []
     cost = 0.0

@@ -81,13 +81,7 @@ def usage(
 
 
 def parser_of(module: str, what: str, example: str) -> argparse.ArgumentParser:
-    """The parser of ``python -m benchmarks.MODULE``, with ``--capability``.
-
-    Args:
-        module: name of the module.
-        what: whose kernels it compiles, and what else a user should know.
-        example: flags.
-    """
+    """The parser of ``python -m benchmarks.MODULE``, with ``--capability``."""
     prog = f"python -m benchmarks.{module}"
     parser = argparse.ArgumentParser(
         prog=prog,
@@ -99,12 +93,7 @@ def parser_of(module: str, what: str, example: str) -> argparse.ArgumentParser:
 
 
 def report(header: str, found: Iterable[tuple[str, Usage]]) -> int:
-    """Print a line for each kernel as it is compiled; 1 if one spills much, else 0.
-
-    Args:
-        header: of the columns that say which kernel it is.
-        found: these columns, and what the kernel uses.
-    """
+    """Print a line for each kernel as it is compiled; 1 if one spills much, else 0."""
     print(f"{header}  registers  spilled bytes  shared bytes  wgmma")
     spilling = 0
     for words, used in found:

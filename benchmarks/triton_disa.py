@@ -33,12 +33,7 @@ def jobs() -> Iterator[Job]:
 
 
 def compiled(job: Job, capability: int) -> Usage:
-    """Compile one kernel and return the resources it uses.
-
-    Args:
-        job: which, and for which inputs.
-        capability: of the GPU, e.g. 80 or 90.
-    """
+    """Compile one kernel and return the resources it uses."""
     tile = launch.TILES[job.dropout]
     constants = {
         "BT": tile.tokens, "BF": tile.features, "HAS_PADDING": True, "DROPOUT": job.dropout,

@@ -85,12 +85,7 @@ def jobs(
 
 
 def compiled(job: Job, capability: int) -> Usage:
-    """Compile one kernel and return the resources it uses.
-
-    Args:
-        job: which, and for which inputs.
-        capability: of the GPU, e.g. 80 or 90.
-    """
+    """Compile one kernel and return the resources it uses."""
     name = next(module for module, kernels in _MODULES.items() if job.kernel in kernels)
     module = importlib.import_module(f"selfattn.ops.{name}")
     tile = job.tile

@@ -15,10 +15,7 @@ Row = dict[str, Any]
 class Results:
     """Rows in ``FOLDER/STAGE.csv`` and ``FOLDER/STAGE.json``, written after each one.
 
-    Args:
-        folder: for both files; made if it is missing.
-        stage: their name.
-        device: ``"cuda"``, or ``"cpu"`` for a dry run at tiny sizes.
+    The device ``"cpu"`` is for a dry run at tiny sizes.
     """
 
     def __init__(self, folder: Path, stage: str, device: str) -> None:

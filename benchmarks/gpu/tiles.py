@@ -261,11 +261,6 @@ def write(
     """Put the fastest into the tables ``STEPS`` of ``configs.py`` and ``TILES`` of DiSA's launch.
 
     Steps of MTSA are taken where all ladders were searched.
-
-    Args:
-        results: of a search.
-        path: the one file.
-        disa: the other.
     """
     text = disa.read_text("utf-8")
     for row in results.find(kernel="disa", best=True):

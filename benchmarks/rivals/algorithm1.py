@@ -42,13 +42,7 @@ def algorithm1(
 
 
 class AlgorithmOneLayer(nn.Module):
-    """The maps of MTSA's preset ``srl`` around an operator: sizes as the layer has them.
-
-    Args:
-        embed_dim: width C of the input.
-        heads: number of heads.
-        operator: ``algorithm1``, or another with its arguments.
-    """
+    """The maps of MTSA's preset ``srl`` around an operator with the arguments of ``algorithm1``."""
 
     def __init__(self, embed_dim: int, heads: int, operator: Operator = algorithm1) -> None:
         super().__init__()

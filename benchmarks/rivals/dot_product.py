@@ -16,11 +16,7 @@ from selfattn.ops.dot_product import strictly_directed
 class TorchMultiHead(nn.Module):
     """``torch.nn.MultiheadAttention`` on one input, the reference of all ratios.
 
-    Args:
-        embed_dim: width C.
-        heads: number of heads.
-        need_weights: also compute the attention weights, as ``nn.MultiheadAttention`` does unless
-            told otherwise; that builds a ``T x T`` matrix per head.
+    With ``need_weights``, its own default, it builds a ``T x T`` matrix per head.
     """
 
     def __init__(self, embed_dim: int, heads: int, need_weights: bool = False) -> None:
@@ -37,13 +33,7 @@ class TorchMultiHead(nn.Module):
 
 
 class MultiHeadAround(nn.Module):
-    """The maps of ``nn.MultiheadAttention`` around an operator on queries, keys and values.
-
-    Args:
-        embed_dim: width C.
-        heads: number of heads.
-        operator: a module on three tensors ``(B, H, T, D)`` and a padding mask.
-    """
+    """The maps of ``nn.MultiheadAttention`` around an operator on queries, keys and values."""
 
     def __init__(self, embed_dim: int, heads: int, operator: nn.Module) -> None:
         super().__init__()
@@ -102,8 +92,7 @@ def _kernel(q: Tensor, backend: SDPBackend) -> AbstractContextManager[None]:
 class Explicit(nn.Module):
     """softmax(q k^T / sqrt(D)) v over the visible keys, written out, to compare the others with.
 
-    Args:
-        masks: one for each head, or None: every key is visible.
+    Without masks, every key is visible.
     """
 
     def __init__(self, masks: Sequence[PositionalMask] | None = None) -> None:

@@ -10,10 +10,6 @@ from selfattn.errors import UserError
 class BiRecurrent(nn.Module):
     """A recurrent layer in both directions, each as wide as its input (published: 300 and 300).
 
-    Args:
-        embed_dim: width C of the input and of each direction.
-        kind: ``"lstm"`` or ``"gru"``.
-
     Differs:
         PyTorch has two biases a gate, the published models one.
     """

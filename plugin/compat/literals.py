@@ -44,9 +44,6 @@ def evaluate_nothing() -> None:
 def literal(text: Any) -> Any:
     """The value of a literal, where ``+`` may join lists and ``*`` may repeat them.
 
-    Args:
-        text: what the user wrote.
-
     Raises:
         TypeError: *text* is not a string; so does Python's ``eval``.
         UserError: it is anything else.

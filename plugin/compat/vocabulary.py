@@ -53,12 +53,7 @@ def _symbols(task: FairseqTask) -> dict[str, list[str]]:
 
 
 def check(task: FairseqTask, state: dict[str, Any], checkpoint: str) -> None:
-    """Compare a task's dictionaries with those that a checkpoint was trained with.
-
-    Args:
-        task: the task of this command.
-        state: the checkpoint's ``task_state``; one without hashes is accepted.
-        checkpoint: how to name the checkpoint in the message.
+    """Compare a task's dictionaries with those of a checkpoint; one without hashes is accepted.
 
     Raises:
         UserError: they differ.

@@ -124,10 +124,6 @@ def fit_names(model: nn.Module, state: Mapping[str, Any]) -> Mapping[str, Any]:
     Outside of ``--finetune-from-model`` these are the checkpoint's. There, a weight of the same
     name and shape is taken, and any other stays new; the log says which.
 
-    Args:
-        model: the new model.
-        state: a checkpoint's weights by name.
-
     Raises:
         UserError: if nothing fits.
     """

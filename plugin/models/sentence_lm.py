@@ -50,12 +50,6 @@ class SentenceLanguageModel(BaseFairseqModel):
     Its weights have the names of ``sentence_encoder``'s, which takes them over with
     ``--finetune-from-model``. The scores of words are products with their vectors (Press and Wolf
     2017) of ``act(W h + b)``, where h is a token's context.
-
-    Args:
-        encoder: whose context is trained; its pool is left out.
-        symbols: fairseq's dictionary.
-        padding_index: number of its padding.
-        activation_name: of the map after the context.
     """
 
     def __init__(

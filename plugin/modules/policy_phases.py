@@ -21,11 +21,7 @@ class Phase(Enum):
 
 
 class PolicyPhases:
-    """The phase of an update, as the layers and the optimizer need it.
-
-    Args:
-        select_all: length of the first phase in updates.
-        policy_only: length of the second phase in updates.
+    """The phase of an update, as the layers and the optimizer need it; lengths are in updates.
 
     Raises:
         UserError: if one of them is negative.

@@ -30,12 +30,6 @@ def count(
 ) -> dict[str, int]:
     """Compare a batch with its gold propositions and sentences.
 
-    Args:
-        scores: ``(B, T, labels)``.
-        sample: the batch.
-        state: labels, and what the tagger is trained for.
-        decoder: for arguments.
-
     Returns:
         the same names for every batch, as sums over processes need.
     """

@@ -305,13 +305,7 @@ def predict_file(
 
 
 def refuse_roles(args: argparse.Namespace, kind: str, *more: str) -> None:
-    """Refuse the flags that only taggers have.
-
-    Args:
-        args: the flags.
-        kind: what the model is instead.
-        more: flags that this kind lacks, too.
-    """
+    """Refuse the flags that only taggers have, and more that this kind of model lacks."""
     for flag in (*_OF_ROLES, *more):
         if getattr(args, flag) not in (None, False):
             raise UserError(

@@ -142,12 +142,6 @@ def wanted(
 ) -> list[Example]:
     """The examples of --input, or those that typed sentences make.
 
-    Args:
-        args: the flags.
-        kind: of the task.
-        tokens: makes words of texts.
-        meta: of the prepared folder.
-
     Raises:
         UserError: if the file cannot be read, or there is no sentence, or one too few.
     """

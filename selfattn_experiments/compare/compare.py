@@ -46,10 +46,6 @@ class Request:
 def compare(request: Request, say: Say = lambda text: None) -> Report:
     """Compare all systems with the first one.
 
-    Args:
-        request: what to compare.
-        say: called with what is being done, to show progress.
-
     Raises:
         UserError: for files that cannot be compared, with the reason.
     """

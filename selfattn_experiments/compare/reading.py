@@ -16,11 +16,7 @@ TASKS = ("auto", *registry.TASKS)
 
 
 def read_gold(path: Path, task: str) -> tuple[str, list[Any]]:
-    """The task and the references or gold sentences.
-
-    Args:
-        path: the file.
-        task: one of TASKS; ``auto`` asks each task whether the file is its own.
+    """The task and the references or gold sentences; ``auto`` asks each task whose file it is.
 
     Raises:
         UserError: if it cannot be read.

@@ -223,12 +223,6 @@ def stochastic_order(
 
     Differs: the package deepsig, after Dror et al., estimates the spread of epsilon from bootstrap
     samples of 1,000 scores; these have as many as there are runs, as in del Barrio et al.
-
-    Args:
-        x: scores of the baseline.
-        y: scores of the system.
-        samples: of the bootstrap.
-        seed: of the bootstrap.
     """
     low, high = sorted((np.array(x), np.array(y)), key=np.mean)
     n, m = len(low), len(high)

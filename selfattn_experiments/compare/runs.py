@@ -168,12 +168,7 @@ def _clean(part: str) -> str:
 
 
 def find_runs(system: System, test_set: str, several: bool) -> tuple[list[Found], list[str]]:
-    """The files of a system for a test set, and warnings.
-
-    Args:
-        system: name and pattern.
-        test_set: put in for ``{test}``.
-        several: there are several test sets, so that the pattern must hold ``{test}``.
+    """The files of a system for a test set, of one or several, and warnings.
 
     Raises:
         UserError: if nothing matches, or the pattern misses ``{test}``.
@@ -299,11 +294,7 @@ def _run_warnings(found: Sequence[Found], system: str) -> list[str]:
 
 
 def few_runs(files: Mapping[str, Sequence[Found]]) -> list[str]:
-    """Warnings of systems with too few runs, for themselves or beside the many of the baseline.
-
-    Args:
-        files: system to the files of its runs, the baseline first.
-    """
+    """Warnings of systems with too few runs, for themselves or beside the many of the first one."""
     runs = {system: len(found) for system, found in files.items()}
     baseline = next(iter(runs))
     warnings = [

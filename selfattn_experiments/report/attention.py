@@ -108,11 +108,6 @@ class Look:
 def picture(look: Look, parts: Sequence[str], title: str = "") -> Any:
     """What one layer did, as matplotlib's figure.
 
-    Args:
-        look: layer, sentence and numbers.
-        parts: what to draw, some of ``look.parts``.
-        title: first line of the picture.
-
     Raises:
         UserError: if matplotlib is not installed.
     """

@@ -114,13 +114,7 @@ class Section:
 
 
 class Place:
-    """The room of one section in a figure.
-
-    Args:
-        figure: matplotlib's figure.
-        left: distance of the section from the figure's left side.
-        top: distance of the section from the figure's upper side.
-    """
+    """The room of one section in a figure, by its upper left corner."""
 
     def __init__(self, figure: Any, left: float, top: float) -> None:
         self.figure, self.left, self.top = figure, left, top

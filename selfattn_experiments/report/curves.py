@@ -118,10 +118,7 @@ def _number(value: object) -> float | None:
 
 
 def read_curves(log: Path) -> Curves:
-    """The curves of a run.
-
-    Args:
-        log: the output of fairseq-train, or its ``--log-file``.
+    """The curves of a run, from the output of fairseq-train or its ``--log-file``.
 
     Raises:
         UserError: if there is no such file or it holds no training log.
@@ -149,10 +146,7 @@ def read_curves(log: Path) -> Curves:
 def plot(runs: Mapping[str, Curves], output: Path, title: str = "") -> None:
     """Draw training and validation loss over updates, and each validation score that a task has.
 
-    Args:
-        runs: name in the legend to curves.
-        output: the picture; its ending chooses the format, one of FORMATS.
-        title: a line above the picture.
+    The ending of the output chooses the format.
 
     Raises:
         UserError: if the ending is another, or matplotlib is not installed.

@@ -54,10 +54,6 @@ SLURM: Mapping[str, str] = {
 def parse(words: Sequence[str], where: str) -> Flags:
     """Flag to values; of a flag that is given twice the last one counts, as in argparse.
 
-    Args:
-        words: the words of a command line without its positional arguments.
-        where: what an error message calls them.
-
     Raises:
         UserError: if the first word is not a flag.
     """

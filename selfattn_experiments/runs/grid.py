@@ -54,10 +54,7 @@ class Grid:
 
 
 def read_grid(path: Path) -> Grid:
-    """Read and check a grid file.
-
-    Args:
-        path: YAML, as ``selfattn runs --help`` shows it.
+    """Read and check a grid file, which is YAML as ``selfattn runs --help`` shows it.
 
     Raises:
         UserError: for the first mistake found.

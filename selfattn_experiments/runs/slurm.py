@@ -20,13 +20,6 @@ def write_scripts(
 ) -> Path:
     """Write ``array.sbatch``, ``collect.sbatch`` and ``submit.sh``.
 
-    Args:
-        folder: gets the scripts, and the output of the jobs.
-        grid: the grid.
-        runs: the names of the runs, one task each.
-        runner: the command line of the runner, without its arguments.
-        flags: where and how each task trains.
-
     Returns:
         The path of ``submit.sh``.
 

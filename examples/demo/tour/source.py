@@ -38,10 +38,6 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 def fetch_wheel(cache: Path, *, log: Path) -> Path:
     """The package's wheel in ``cache``, downloaded with pip unless it is there already.
 
-    Args:
-        cache: folder for downloaded packages.
-        log: gets pip's output.
-
     Raises:
         UserError: if pip cannot fetch it, or what came is not the pinned file.
     """

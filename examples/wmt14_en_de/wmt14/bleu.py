@@ -83,11 +83,7 @@ def tokenise(sentences: Sequence[str]) -> list[str]:
 
 
 def bleu_flavours(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Score]:
-    """BLEU of German translations in each of FLAVOURS, with signatures.
-
-    Args:
-        hypotheses: plain text, one sentence each.
-        references: likewise.
+    """BLEU of German translations, plain text, in each of FLAVOURS, with signatures.
 
     Raises:
         UserError: if the numbers of sentences differ, or sacremoses or sacrebleu is not installed.

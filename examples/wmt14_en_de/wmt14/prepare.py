@@ -68,14 +68,6 @@ def prepare(
 ) -> dict[str, Any]:
     """Do the steps that are not done yet.
 
-    Args:
-        sources: what is read.
-        archives: the archives' files by name.
-        destination: the folder that holds the steps' folders.
-        options: vocabulary and lengths.
-        any_data: accept other counts of pairs than ``sources`` names.
-        show: takes a line of progress.
-
     Returns:
         The counts of each step, which ``prepared.json`` holds too.
 

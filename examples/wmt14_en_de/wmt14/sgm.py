@@ -21,10 +21,6 @@ def segments(name: str, lines: Iterable[bytes]) -> dict[tuple[str, str], str]:
 
     Entities (``&amp;``) become characters and white space single spaces; nothing else is changed.
 
-    Args:
-        name: how messages name the file.
-        lines: the file.
-
     Raises:
         UserError: if it is not UTF-8, a segment is not closed or appears twice, or there is none.
     """
@@ -54,11 +50,7 @@ def segments(name: str, lines: Iterable[bytes]) -> dict[tuple[str, str], str]:
 def segment_pairs(
     source: tuple[str, Iterable[bytes]], target: tuple[str, Iterable[bytes]]
 ) -> list[tuple[str, str]]:
-    """Source and reference of each segment.
-
-    Args:
-        source: name and lines of the file, as for :func:`segments`.
-        target: likewise.
+    """Source and reference of each segment, of files that are a name and lines each.
 
     Raises:
         UserError: as :func:`segments`, or if the two files hold different segments.

@@ -19,11 +19,7 @@ P_VALUES = ("0.001 (6 runs)", "0.080 (3 runs)")
 
 
 def collect(folders: Sequence[Path], any_settings: bool = False) -> tuple[list[Run], list[str]]:
-    """The runs that belong into the table, and why others do not.
-
-    Args:
-        folders: of trainings, each with a ``scores.json``.
-        any_settings: take runs whose settings are not the published ones, too.
+    """The runs that belong in the table, and why others do not.
 
     Returns:
         The runs, and a line for each that is left out or departs from the published settings.

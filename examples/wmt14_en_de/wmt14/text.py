@@ -31,15 +31,6 @@ def write_text(
 ) -> dict[str, Any]:
     """Write ``PART.en`` and ``PART.de``, and ``reference.de``: the test set as it was published.
 
-    Args:
-        folder: where to write.
-        sources: what is read.
-        archives: the archives' files by name.
-        max_words: the most words of a training sentence.
-        max_ratio: as in ``selfattn_tasks.text.Cleaning``, None for any.
-        any_data: accept other counts than ``sources`` names.
-        show: takes a line of progress.
-
     Returns:
         By part and corpus, the pairs ``read``, ``kept`` and left out for each reason.
 

@@ -85,10 +85,7 @@ def _gold(path: Path) -> list[Sentence]:
 def row_of(system: str, folders: Sequence[Path], gold: Path) -> Row:
     """Score the runs of a system: means, with the standard deviation if there are several.
 
-    Args:
-        system: its name.
-        folders: of its runs, each with files ``PART.props``.
-        gold: the folder of the gold files, as ``selfattn prepare srl`` wrote it.
+    The folder ``gold`` is as ``selfattn prepare srl`` wrote it.
 
     Raises:
         UserError: if a run has no such file, a file is bad, or runs have different files.

@@ -161,12 +161,7 @@ def _latex_score(summary: Summary, test: Comparison | None, digits: int) -> str:
 
 
 def render(report: Report, width: int) -> str:
-    """The whole report as text.
-
-    Args:
-        report: what was found.
-        width: columns of the terminal; words are wrapped at it, tables are kept whole.
-    """
+    """The whole report as text: words are wrapped at the width, tables are kept whole."""
     parts = [_answer(report, width)]
     if report.warnings:
         parts.append(_warnings(report, width))

@@ -29,12 +29,9 @@ _CUT = "\nan interval is cut where it holds scores that do not exist"
 
 
 def draw(report: Report, folder: Path, logs: Mapping[str, Sequence[Path]]) -> list[Path]:
-    """Draw all pictures, PNG and SVG.
+    """Draw all pictures, PNG and SVG, into a folder, which is made if it is missing.
 
-    Args:
-        report: what was found.
-        folder: where to write; made if it is missing.
-        logs: system to training logs; for the others, those found beside the hypotheses are used.
+    Systems that ``logs`` leaves out have those found beside their hypotheses.
 
     Returns:
         The files. Learning curves are left out where there is no log.
@@ -175,10 +172,6 @@ def _found(report: Report, system: str) -> list[Curves]:
 
 def draw_rates(rates: Sequence[Rate], path: Path) -> None:
     """A row for each rate: the share of pairs that are judged wrongly, with its 95 % interval.
-
-    Args:
-        rates: those of one world in a row.
-        path: ``.png``, ``.svg`` or what else matplotlib writes.
 
     Raises:
         UserError: if matplotlib is not installed.

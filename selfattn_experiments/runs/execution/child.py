@@ -123,9 +123,7 @@ class Child:
 def stop_all(children: Sequence[Child], grace: float = _GRACE) -> None:
     """End processes: politely first; a second Ctrl-C ends the waiting, never the cleaning up.
 
-    Args:
-        children: what runs.
-        grace: seconds that they have together.
+    They have ``grace`` seconds together.
     """
     for child in children:
         child.terminate()

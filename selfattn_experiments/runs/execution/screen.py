@@ -24,15 +24,7 @@ _IMPORTANCE = ("averaging", "testing", "training", "failed", "waiting", "done")
 
 
 class Screen:
-    """Show all jobs.
-
-    Args:
-        title: of the grid.
-        jobs: in the order of the lines.
-        estimate: of the time that is left.
-        stream: a block that moves if it is a terminal. Default: stdout.
-        clock: seconds.
-    """
+    """Show all jobs, in a block that moves if the stream is a terminal."""
 
     def __init__(
         self,
@@ -163,12 +155,7 @@ def duration(seconds: float) -> str:
 
 
 class Estimate:
-    """The time that is left, from what was measured so far.
-
-    Args:
-        jobs: all jobs of the grid, those that are done included.
-        slots: how many run at the same time.
-    """
+    """The time that is left, from what was measured so far."""
 
     def __init__(self, jobs: Sequence[Job], slots: int) -> None:
         self.jobs, self.slots = jobs, slots

@@ -32,12 +32,7 @@ class Slot:
 
 
 def visible_gpus(count: int, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """The names of the GPUs that a process may use.
-
-    Args:
-        count: how many torch finds, which obeys CUDA_VISIBLE_DEVICES.
-        environment: where CUDA_VISIBLE_DEVICES is looked up; its entries are numbers or UUIDs.
-    """
+    """Numbers or UUIDs of the GPUs that a process may use, of which torch finds ``count``."""
     listed = environment.get("CUDA_VISIBLE_DEVICES")
     if listed is None:
         return [str(number) for number in range(count)]
