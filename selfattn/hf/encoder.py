@@ -188,12 +188,13 @@ class SelfattnModel(SelfattnPreTrainedModel):
         x = self.embeddings(x, places(x, padding), x.shape[1] - 1)
         if padding is not None:
             x = x.masked_fill(padding[..., None], 0.0)
-        states = [x]
-        for layer in self.layers:
-            x = layer(x, padding)
-            states.append(x)
-        x = states[-1] = self.norm(x)
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
-        hidden = tuple(states) if output_hidden_states else None
+        states = []
+        for layer in self.layers:
+            if output_hidden_states:
+                states.append(x)
+            x = layer(x, padding)
+        x = self.norm(x)
+        hidden = (*states, x) if output_hidden_states else None
         return BaseModelOutput(last_hidden_state=x, hidden_states=hidden)
