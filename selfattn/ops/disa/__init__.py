@@ -169,13 +169,9 @@ def _hidden(
     """
     check_padding_mask(padding_mask, shape)
     check_selections(shape, queries=queries, keys=keys)
-    if queries is None and keys is None:
+    chosen = [t for t in (queries, keys) if t is not None]
+    if not chosen:
         return padding_mask, None
-
-    def hidden(selected: Tensor | None, like: Tensor) -> Tensor:
-        unselected = torch.zeros_like(like) if selected is None else ~selected
-        return unselected if padding_mask is None else unselected | padding_mask
-
-    given = queries if queries is not None else keys
-    assert given is not None  # for the type checker
-    return hidden(queries, given), hidden(keys, given)
+    padding = torch.zeros_like(chosen[0]) if padding_mask is None else padding_mask
+    hidden, unseen = (padding if t is None else padding | ~t for t in (queries, keys))
+    return hidden, unseen
