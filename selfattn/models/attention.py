@@ -49,9 +49,8 @@ class AttentionContext(Context):
         config = type(attention_config(name))
         if preset is None:
             preset = next((p for p in PRESETS if p in config.presets), None)
-        usual: dict[str, Any] = {"head_dim": hidden_size, "heads": num_heads}
-        usual |= {"dense_dropout": dropout, "zero_padding": True}
-        usual |= dict.fromkeys(ACTIVATED, activation)
+        usual: dict[str, Any] = {"head_dim": hidden_size, "heads": num_heads, "zero_padding": True}
+        usual |= {"dense_dropout": dropout, **dict.fromkeys(ACTIVATED, activation)}
         usual = {key: usual[key] for key in config.switch_names() if key in usual}
         layer = build_attention(name, embed_dim, num_heads, preset=preset, **(usual | switches))
         super().__init__(embed_dim, layer.output_dim)

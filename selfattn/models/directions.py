@@ -1,7 +1,7 @@
 """Sentences read from both ends, wherever they are padded."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..layers.base import zero_padding
 from ..layers.linear import map_heads
@@ -67,3 +67,10 @@ class Directions:
             for y, order in zip((forward, backward), self.orders, strict=True)
         ]
         return zero_padding(torch.cat(there, -1), self.padding_mask)
+
+
+def glorot_parts(inputs: int, states: int, outputs: int) -> tuple[Tensor, Tensor]:
+    """A matrix of ``[x; h]`` drawn as one: ``(inputs, outputs)`` and ``(states, outputs)``."""
+    whole = nn.init.xavier_uniform_(torch.empty(inputs + states, outputs))
+    x, h = whole.split([inputs, states])
+    return x, h

@@ -5,8 +5,7 @@ from torch import Tensor, nn
 
 from ..layers.dropout import Dropout
 from .base import Context
-from .directions import Directions
-from .glorot import glorot_parts
+from .directions import Directions, glorot_parts
 
 
 class BiGRU(Context):

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from ..layers.dropout import Dropout
 from ..ops.common.autograd import is_exporting
 from .base import Context
-from .directions import Directions
-from .glorot import glorot_parts
+from .directions import Directions, glorot_parts
 
 
 class BiLSTM(Context):

@@ -64,8 +64,7 @@ def swap(
     What replaces them is called as they are (``AsMultihead``) and has their dropout, mode, device
     and dtype, and their weights where names and shapes fit (of parametrizations, such as weight
     norm, what they compute). The parameters are new ones: make the optimizer, DDP and FSDP
-    afterwards. A
-    cross-attention that cannot be told by its class is refused when it is called.
+    afterwards. A cross-attention that cannot be told by its class is refused when it is called.
 
     Args:
         model: any module that holds such attentions.

@@ -9,8 +9,7 @@ from selfattn.errors import UserError
 from selfattn.masks import padding_from_lengths
 from selfattn.models import CONTEXTS, SelectionHead, SentenceEncoder, build_context, multihead
 from selfattn.models.class_head import ClassHead
-from selfattn.models.highway import Highway
-from selfattn.models.pair_head import PairHead
+from selfattn.models.pair_head import Highway, PairHead
 from selfattn.models.relatedness_head import RelatednessHead
 from tests.selfattn.layers.test_dropout_places import check_dropout
 
