@@ -6,7 +6,6 @@ from .planning import MOST_SEEDS
 from .rendering.cells import (
     asked,
     asked_share,
-    count,
     equals,
     points,
     probability,
@@ -122,7 +121,9 @@ def seeds_words(found: Comparison) -> str:
     """Runs a side for the relevant difference: ``9 to 14``."""
     if (plan := found.planning) is None:
         return "-"
-    few, many = (count(n, MOST_SEEDS) for n in (plan.seeds_relevant, plan.seeds_cautious))
+    few, many = (
+        f"{n:,}" if n else f">{MOST_SEEDS:,}" for n in (plan.seeds_relevant, plan.seeds_cautious)
+    )
     return few if few == many else f"{few} to {many}"
 
 

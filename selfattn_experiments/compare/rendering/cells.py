@@ -58,11 +58,6 @@ def span(
     return "-" if interval is None else " to ".join(form(limit, digits) for limit in interval)
 
 
-def effect(g: float | None) -> str:
-    """An effect, of one digit: more are never known."""
-    return "-" if g is None else signed(g, 1)
-
-
 def share(value: float | None) -> str:
     """A share of 1 in percent."""
     return "-" if value is None else f"{100 * value:.0f} %"
@@ -76,11 +71,6 @@ def asked(value: float) -> str:
 def asked_share(value: float) -> str:
     """A level or a power that was asked for: ``5 %``, ``2.5 %``."""
     return f"{asked(100 * value)} %"
-
-
-def count(value: int | None, most: int) -> str:
-    """A number of seeds; None means more than the largest number tried."""
-    return f">{most:,}" if value is None else f"{value:,}"
 
 
 def latex(text: str) -> str:

@@ -177,7 +177,7 @@ def _planning(report: Report) -> Table:
     relevant = cells.asked(settings.relevant)
     wanted = cells.asked_share(settings.power)
     columns: Columns = {
-        "Hedges' g": lambda c: cells.effect(c.effect and c.effect.g),
+        "Hedges' g": lambda c: cells.signed(c.effect.g, 1) if c.effect else "-",
         "95 % interval": lambda c: cells.span(c.effect and c.effect.interval, 1),
         "equiv.": lambda c: cells.probability(c.equivalence_holm),
         "detectable": lambda c: cells.score(c.planning and c.planning.detectable, digits(c.metric)),

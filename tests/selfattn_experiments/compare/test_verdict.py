@@ -5,14 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from selfattn_experiments.compare.rendering.cells import (
-    effect,
-    points,
-    probability,
-    score,
-    signed,
-    span,
-)
+from selfattn_experiments.compare.rendering.cells import points, probability, score, signed, span
 from selfattn_experiments.compare.results import Comparison, Planning, Settings
 from selfattn_experiments.compare.run_level import Permutation, TTest
 from selfattn_experiments.compare.sentence_level import BothLevels, SentenceTests
@@ -160,7 +153,7 @@ def test_a_difference_of_nothing_has_no_sign():
     assert signed(-0.001) == signed(0.0) == "0.00" and signed(-0.2) == "-0.20"
     assert not math.copysign(1, float(signed(-0.0))) < 0
     assert score(-0.00001, 4) == "0.0000" and score(-0.2) == "-0.20" and score(37.7) == "37.70"
-    assert effect(-0.03) == effect(0.03) == "0.0" and effect(0.5) == "+0.5" and effect(None) == "-"
+    assert signed(-0.03, 1) == signed(0.03, 1) == "0.0" and signed(0.5, 1) == "+0.5"
 
 
 def test_digits():
