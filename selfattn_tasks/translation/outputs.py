@@ -19,19 +19,15 @@ _TARGET = re.compile(rf"T-({NUMBER.pattern})\t(.*)")
 _SUBWORD_MARKS = ((re.compile("\u2581"), "sentencepiece"), (re.compile("@@(?: |$)"), "subword_nmt"))
 
 
-def read_translations(
-    path: Path, expected: int | None = None, *, subwords: bool = False
-) -> list[str]:
+def read_translations(path: Path, expected: int | None = None) -> list[str]:
     """Read translations in corpus order, skipping a byte order mark.
 
     Args:
         path: the output of fairseq-generate, or plain text with one translation per line.
         expected: number of sentences in the corpus, if known.
-        subwords: accept subword marks.
 
     Raises:
-        UserError: if the file cannot be read or is empty, sentences are missing or subword marks
-            are left.
+        UserError: if the file cannot be read or is empty, or sentences are missing.
     """
     lines: list[str] = []
     numbered: dict[int, str] = {}
@@ -46,8 +42,6 @@ def read_translations(
     translations = _in_corpus_order(path, numbered, expected) if numbered else lines
     if expected is not None and len(translations) != expected:
         raise UserError(f"{path} has {len(translations)} translations; it must have {expected}")
-    if not subwords:
-        check_subwords(path, translations)
     return translations
 
 
@@ -69,12 +63,8 @@ def _in_corpus_order(path: Path, numbered: dict[int, str], expected: int | None)
     return [numbered[number] for number in range(count)]
 
 
-def check_subwords(path: Path, translations: Sequence[str], references: Sequence[str] = ()) -> None:
-    """Refuse translations, of the file ``path``, with a subword mark that no reference has.
-
-    Raises:
-        UserError: naming the first such translation.
-    """
+def _check_subwords(path: Path, translations: list[str], references: Sequence[str]) -> None:
+    """Refuse translations, of the file ``path``, with a subword mark that no reference has."""
     for mark, scheme in _SUBWORD_MARKS:
         number = next((n for n, line in enumerate(translations, 1) if mark.search(line)), None)
         if number is not None and not any(mark.search(line) for line in references):
@@ -92,8 +82,8 @@ def read_hypotheses(path: Path, gold: Sequence[str], gold_path: Path) -> list[st
         UserError: if the translations are of another test set, incomplete, or contain subword
             marks that the references do not.
     """
-    translations = read_translations(path, len(gold), subwords=True)
-    check_subwords(path, translations, gold)
+    translations = read_translations(path, len(gold))
+    _check_subwords(path, translations, gold)
     _check_targets(path, gold, gold_path)
     return translations
 

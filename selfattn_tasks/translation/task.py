@@ -27,14 +27,8 @@ class Translation(Task):
     ignores_case = True
     output, hypotheses = "out", "hyp"
 
-    def recognise(self, path: Path) -> list[str]:
-        """Accept any text, since it may be translations."""
-        return self.read_gold(path)
-
-    def read_gold(self, path: Path) -> list[str]:
-        """References; subword marks in them are the user's choice."""
-        return read_translations(path, subwords=True)
-
+    # Any text may be translations; subword marks in references are the user's choice.
+    recognise = read_gold = staticmethod(read_translations)
     read_outputs = staticmethod(read_hypotheses)
     make_metrics = staticmethod(translation_metrics)
     folder_warnings = staticmethod(output_warnings.signature_warnings)

@@ -37,7 +37,7 @@ def main(args: argparse.Namespace) -> None:
     check_no_pipes(args.output, args.ref)
     names = [name for name in NAMES if name.lower() in (args.metrics or ["bleu"])]
     metrics = translation_metrics(names, lowercase=args.lowercase, tokenize=args.tokenize)
-    references = read_translations(args.ref, subwords=True)
+    references = read_translations(args.ref)
     hypotheses = read_hypotheses(args.output, references, args.ref)
     for warning in text_warnings(str(args.output), hypotheses, references, args.lowercase):
         print(f"warning: {warning}", file=sys.stderr)

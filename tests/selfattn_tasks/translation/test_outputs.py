@@ -5,7 +5,7 @@ import sacrebleu
 
 from selfattn.errors import UserError
 from selfattn_tasks.text import read_lines
-from selfattn_tasks.translation.outputs import read_translations
+from selfattn_tasks.translation.outputs import read_hypotheses, read_translations
 
 GENERATED = """S-2\tc\nH-2\t-0.5\t▁drei\nD-2\t-0.5\tdrei Katzen sitzen hier\nP-2\t-0.1 -0.2
 S-0\ta\nD-0\t-0.25\tein Hund läuft weit\nD-0\t-0.3\tzweite Wahl
@@ -51,13 +51,25 @@ def test_lines_end_where_those_of_a_corpus_do(tmp_path):
         ("eins\nzwei\n", 3, "has 2 translations; it must have 3"),
         ("", None, "is empty, but needs at least one line"),
         ("", 1, "is empty, but needs at least one line"),
-        ("eins\n▁zwei\n", None, "translation 2 contains the subword mark '▁'"),
-        ("ei@@ ns\n", None, "the subword mark '@@'; generate with --remove-bpe subword_nmt"),
     ],
 )
-def test_incomplete_or_segmented_output_is_refused(tmp_path, text, expected, message):
+def test_incomplete_output_is_refused(tmp_path, text, expected, message):
     with pytest.raises(UserError, match=message):
         read_translations(write(tmp_path, text), expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("eins\n▁zwei\n", "translation 2 contains the subword mark '▁'"),
+        ("ei@@ ns\nzwei\n", "the subword mark '@@'; generate with --remove-bpe subword_nmt"),
+    ],
+)
+def test_subword_marks_are_refused_unless_references_have_them(tmp_path, text, message):
+    path = write(tmp_path, text)
+    with pytest.raises(UserError, match=message):
+        read_hypotheses(path, ["eins", "zwei"], path)
+    assert read_hypotheses(path, read_lines(path), path) == read_lines(path)
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path):
