@@ -9,8 +9,6 @@ were, and the server's memory before and after. With --screenshot, a Chromium of
 the texts instead.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Helpers that tests and benchmarks share: random padded batches and named comparisons."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ choices come from the field. A flag that is not given leaves the preset's value,
 values are written back into the arguments, so that a checkpoint holds its complete configuration.
 """
 
-from __future__ import annotations
-
 import argparse
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Collection

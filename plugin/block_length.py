@@ -1,7 +1,5 @@
 """``--biblosa-block-length auto``: derived once from the lengths of the training data."""
 
-from __future__ import annotations
-
 import logging
 from argparse import Namespace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Look into the encoder of a trained translation model, layer by layer."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 from typing import Any

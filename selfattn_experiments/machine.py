@@ -1,7 +1,5 @@
 """Where results come from: machine, versions, commit, command."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import platform

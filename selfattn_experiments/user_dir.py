@@ -1,7 +1,5 @@
 """`selfattn-user-dir`: print the folder to hand to fairseq's --user-dir, without importing it."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

@@ -7,8 +7,6 @@ From the root of the clone, after prepare.sh; an interrupted training goes on wh
   selfattn score translation runs/hf/mtsa-1/test.hyp --ref data-bin/multi30k/raw/test.de --lowercase
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import shutil

@@ -1,7 +1,5 @@
 """Train a classifier of sentences on files with lines of label<TAB>text."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

@@ -9,8 +9,6 @@
 A grid file is written into examples/sentences/runs/CORPUS, beside what `run_seeds.py` makes of it.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Propositions in memory, as padded batches."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

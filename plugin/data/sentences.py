@@ -1,7 +1,5 @@
 """Examples of one sentence, of two, or of a question and its candidates, as padded batches."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any

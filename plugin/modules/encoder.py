@@ -1,7 +1,5 @@
 """fairseq's Transformer encoder with another attention in its layers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """When to train the selections of ReSA, and when the rest of the model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any

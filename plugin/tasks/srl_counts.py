@@ -1,7 +1,5 @@
 """Counts of a validation, summed over all processes, and the scores that they make."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

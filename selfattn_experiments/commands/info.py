@@ -7,8 +7,6 @@ Example:
 `python -m selfattn.info` shows the part of it that the attention layers need.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import importlib.util

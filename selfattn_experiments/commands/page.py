@@ -10,8 +10,6 @@ The page is served to this machine alone, unless --host or --share says otherwis
 anywhere. The model runs on the CPU, one request at a time. Needs `pip install gradio`.
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import os

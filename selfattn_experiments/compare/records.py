@@ -1,7 +1,5 @@
 """What the records of runs say against comparing them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The screen on which the demo ends."""
 
-from __future__ import annotations
-
 import shutil
 import textwrap
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ volunteers and are in it as ``components/NAME/translations/{en,de}.json``; equal
 meanings.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

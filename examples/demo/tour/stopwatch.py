@@ -1,7 +1,5 @@
 """How long the text and the data took; a run's own record has the rest."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The training and its test: a grid of one run, worked off by ``selfattn_experiments.runs``."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Text straight out of tar archives: nothing is unpacked, no path of an archive is ever used."""
 
-from __future__ import annotations
-
 import tarfile
 import zlib
 from collections.abc import Iterator

@@ -24,8 +24,6 @@ Differs:
     already, ``prepare-wmt14en2de.sh`` cuts at hyphens); here plain text is tokenised.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

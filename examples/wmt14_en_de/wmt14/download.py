@@ -4,8 +4,6 @@ Own code, because neither pooch 1.9 nor torch.hub resumes: both open the file an
 of it, and a broken connection at the end of some gigabytes would cost them all.
 """
 
-from __future__ import annotations
-
 import http.client
 import os
 import ssl

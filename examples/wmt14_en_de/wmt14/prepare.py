@@ -10,8 +10,6 @@ Differs:
     learns on a million pairs and rare characters are unknown. Text is put in Unicode's form NFC.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

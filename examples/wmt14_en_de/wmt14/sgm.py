@@ -1,7 +1,5 @@
 """The test sets of WMT as they were published: segments in documents, marked up as SGML."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Which archives hold which part of the data, and how to know that they are the right ones."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Work in steps, each done once: its folder appears complete, and says what it is made of."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Table 6 of the MTSA paper, with what was trained here beside it."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from pathlib import Path

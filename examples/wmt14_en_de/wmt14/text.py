@@ -1,7 +1,5 @@
 """The first step: pairs of sentences out of the archives, cleaned, one line each."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
