@@ -57,7 +57,7 @@ def export(
         path: a checkpoint of translation, of a tagger or of sentences.
         folder: what to write.
         form: ``"onnx"`` or ``"torch"``.
-        data: folder of a translation model's dictionaries; default: see ``parts.find_parts``.
+        data: folder of a translation model's dictionaries; default: see ``parts.find_data``.
         int8: quantise; see ``graphs.content``.
 
     Raises:

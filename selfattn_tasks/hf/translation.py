@@ -18,7 +18,7 @@ from .. import checkpoints, saved
 from ..files import read_object, writing
 from ..model_folder import CONFIG, WEIGHTS, checkpoint, translates
 from ..translation import vocabulary
-from ..translation.parts import find_parts
+from ..translation.parts import find_data
 from ..translation.prepare import SUMMARY, lowercased
 from . import names
 from .pieces import SPECIAL, build_tokenizer, read_dictionary
@@ -83,12 +83,12 @@ def to_hf(
 
 def read_model(
     path: Path, data: str | None = None, state: dict[str, Any] | None = None
-) -> tuple[Any, Any, str | None]:
+) -> tuple[Any, Any, Path | None]:
     """A checkpoint of fairseq's translation task as a model of this project.
 
     Args:
         path: the checkpoint.
-        data: folder of the dictionaries; default: see ``parts.find_parts``.
+        data: folder of the dictionaries; default: see ``parts.find_data``.
         state: what the file holds, if it was read.
 
     Returns:
@@ -99,9 +99,7 @@ def read_model(
     """
     state = state or checkpoints.read(path)
     flags = checkpoints.flags(state)
-    # One that begins with a dot would be below the checkpoint's folder, as it is in fairseq.
-    found = find_parts(path.parent, path.name, data and str(Path(data).absolute()))
-    place = Path(found["data_name_or_path"])
+    place, spm = find_data(path.parent, Path(data) if data else None, lambda: state)
     languages = _languages(state, path)
     entries = read_dictionary(place / f"dict.{languages[0]}.txt")
     if read_dictionary(place / f"dict.{languages[1]}.txt") != entries:
@@ -115,7 +113,6 @@ def read_model(
             f"the dictionaries of {place} are not those that {path} was trained with; put those "
             "there"
         )
-    spm = found.get("sentencepiece_model")
     config = names.config_of(flags, state["model"], path)
     for name, language in zip(("source_lang", "target_lang"), languages, strict=True):
         setattr(config, name, language)
@@ -134,7 +131,7 @@ def read_model(
         )
     model.load_state_dict(weights)
     longest = config.max_position_embeddings
-    return model, tokenizer_of(place, entries, Path(spm) if spm else None, longest), spm
+    return model, tokenizer_of(place, entries, spm, longest), spm
 
 
 def tokenizer_of(place: Path, entries: Sequence[str], spm: Path | None, longest: int) -> Any:

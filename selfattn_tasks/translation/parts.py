@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ _SENTENCEPIECE = ("sentencepiece.bpe.model", "spm.model")
 
 def find_parts(
     folder: Path, checkpoint_file: str | None = None, data: str | None = None
-) -> dict[str, Any]:
+) -> dict[str, str]:
     """Find what fairseq's ``from_pretrained`` needs to load the model in *folder*.
 
     Args:
@@ -38,36 +39,44 @@ def find_parts(
     there = [name for name in names if (folder / name).is_file()]
     if not there or (checkpoint_file is not None and len(there) < len(names)):
         raise UserError(f"{folder} holds no {' or '.join(n for n in names if n not in there)}")
-    if data is not None:
-        dictionaries = folder / data if data.startswith(".") else Path(data)
-    elif _has_dictionaries(folder):
-        dictionaries = folder
-    else:
-        dictionaries = Path(_trained_on(folder / there[0])).absolute()
-    if not _has_dictionaries(dictionaries):
-        raise UserError(
-            f"{dictionaries} holds no dict.LANGUAGE.txt of the model in {folder}; copy the "
-            f"dictionaries, spm.model and prepared.json to {folder}, or name their folder to "
-            "export or show with --data, in Python with data_name_or_path"
-        )
-    dictionaries = dictionaries.absolute()
-    found: dict[str, Any] = {
-        "checkpoint_file": there[0] if checkpoint_file is None else checkpoint_file,
-        "data_name_or_path": str(dictionaries),
-    }
-    for place in (folder, dictionaries, dictionaries.parent):
-        for name in _SENTENCEPIECE:
-            if (place / name).is_file():
-                model = str((place / name).absolute())
-                return {**found, "bpe": "sentencepiece", "sentencepiece_model": model}
+    given = None if data is None else folder / data if data.startswith(".") else Path(data)
+    place, model = find_data(folder, given, lambda: checkpoints.read(folder / there[0]))
+    found = {"checkpoint_file": checkpoint_file or there[0], "data_name_or_path": str(place)}
+    if model is not None:
+        found |= {"bpe": "sentencepiece", "sentencepiece_model": str(model)}
     return found
+
+
+def find_data(
+    folder: Path, data: Path | None, read: Callable[[], dict[str, Any]]
+) -> tuple[Path, Path | None]:
+    """The folder of a model's dictionaries, and its SentencePiece model if there is one.
+
+    Args:
+        folder: of the checkpoint.
+        data: as for :func:`find_parts`, but below the working folder.
+        read: gives the checkpoint, where that must say what it was trained on.
+
+    Raises:
+        UserError: there are no dictionaries.
+    """
+    place = data or folder
+    if data is None and not _has_dictionaries(folder):
+        place = Path(str(checkpoints.task_flags(read()).get("data") or "").split(os.pathsep)[0])
+    place = place.absolute()
+    if not _has_dictionaries(place):
+        raise UserError(
+            f"{place} holds no dict.LANGUAGE.txt of the model in {folder}; copy the dictionaries, "
+            f"spm.model and prepared.json to {folder}, or name their folder to export or show with "
+            "--data, in Python with data_name_or_path"
+        )
+    models = (
+        (where / name).absolute()
+        for where in (folder, place, place.parent)
+        for name in _SENTENCEPIECE
+    )
+    return place, next(filter(Path.is_file, models), None)
 
 
 def _has_dictionaries(folder: Path) -> bool:
     return any(folder.glob("dict.*.txt"))
-
-
-def _trained_on(path: Path) -> str:
-    """The first data folder that a checkpoint was trained on; "" if it does not say."""
-    flags = checkpoints.task_flags(checkpoints.read(path))
-    return str(flags.get("data") or "").split(os.pathsep)[0]

@@ -111,11 +111,10 @@ def test_json_without_end_is_one_sentence(folder):
 )
 def test_a_checkpoint_that_does_not_say_its_languages(task, said, tmp_path):
     """fairseq itself guesses them by the names of the data's files, and does not store them."""
-    state = {"cfg": {"task": {"_name": task, "source_lang": None}}, "model": {}}
-    for name in ("model.pt", "dict.en.txt"):
-        (tmp_path / name).touch()
-    with pytest.raises(UserError, match=said):
-        read_model(tmp_path / "model.pt", str(tmp_path), state)
+    flags = {"_name": task, "source_lang": None, "data": f"{tmp_path}:elsewhere"}
+    (tmp_path / "dict.en.txt").touch()
+    with pytest.raises(UserError, match=said):  # nor is the file read again, whatever its name
+        read_model(tmp_path / "runs" / "12:30.pt", None, {"cfg": {"task": flags}, "model": {}})
 
 
 def test_weights_in_several_files_are_said(tmp_path):
