@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from plugin.models.transformer import AttentionTransformerModel
 from selfattn_experiments.machine import facts
@@ -51,7 +52,8 @@ def main() -> None:
         return [best[0]["tokens"].tolist() for best in found]
 
     def ours(batches: Batches) -> list[list[int]]:
-        return [_until_end(row) for batch in batches for row in model.generate(_padded(batch))]
+        padded = (pad_sequence(batch, True, padding_value=1) for batch in batches)
+        return [_until_end(row) for batch in padded for row in model.generate(batch)]
 
     ids = sorted(map(torch.tensor, tokenizer(read_lines(args.source))["input_ids"]), key=len)
     pairs = list(zip(theirs(_cut(ids, args.batch)), ours(_cut(ids, args.batch)), strict=True))
@@ -69,10 +71,6 @@ def main() -> None:
 
 def _cut(ids: list[torch.Tensor], size: int) -> Batches:
     return [ids[i : i + size] for i in range(0, len(ids), size)]
-
-
-def _padded(batch: list[torch.Tensor]) -> torch.Tensor:
-    return torch.nn.utils.rnn.pad_sequence(batch, True, padding_value=1)
 
 
 def _until_end(row: torch.Tensor) -> list[int]:

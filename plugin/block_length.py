@@ -30,7 +30,8 @@ def resolve_block_length(args: Namespace, task: Any, attention: str | None = Non
         return
     path = _restored_from(args)
     if path is not None:
-        args.biblosa_block_length = _stored_in(path)
+        stored = checkpoints.model_flags(checkpoints.read(path))
+        args.biblosa_block_length = int(stored.get("biblosa_block_length", 0))
     if args.biblosa_block_length:
         logger.info("%s auto: blocks of %d tokens, as in %s", FLAG, args.biblosa_block_length, path)
         return
@@ -53,11 +54,6 @@ def _restored_from(args: Namespace) -> Path | None:
         restored = Path(getattr(args, "save_dir", ""), _LAST)
     bases = (getattr(args, name, None) for name in ("continue_once", "finetune_from_model"))
     return next((p for p in (restored, *(Path(b or "") for b in bases)) if p.is_file()), None)
-
-
-def _stored_in(path: Path) -> int:
-    """Block length of a checkpoint's model; 0 if it has none."""
-    return int(checkpoints.model_flags(checkpoints.read(path)).get("biblosa_block_length", 0))
 
 
 def _training_lengths(args: Namespace, task: Any) -> tuple[float, float]:

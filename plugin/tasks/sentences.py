@@ -164,7 +164,9 @@ class SentencesTask(FairseqTask):
         training = is_training(split, kwargs)
         if training and self.cfg.max_length is not None:
             longest = self.cfg.max_length
-            examples = short_enough(examples, _longest_sentence, longest, "examples")
+            examples = short_enough(
+                examples, lambda e: max(map(len, e.sentences)), longest, "examples"
+            )
         # --fp16 and --bf16 round what fairseq finds in float32.
         dtype = torch.double if self.kind.target == "score" else torch.long
         encoded = self._encoded(examples, split, training)
@@ -284,10 +286,6 @@ class SentencesTask(FairseqTask):
                 f"{self.cfg.data} and {path} differ: {different}; give the folder and the fold of "
                 "its training, or another --save-dir"
             )
-
-
-def _longest_sentence(example: Example) -> int:
-    return max(map(len, example.sentences))
 
 
 def _gathered(mine: Any) -> list[Any]:

@@ -53,9 +53,9 @@ class Sheet:
         SentencePiece's mark of a word's begin is a heavy bar that outshines the letters, and SVG
         must not hold control characters.
         """
+        cut = _LONGEST_LABEL
         shown = (CONTROL.sub("\ufffd", token.replace("\u2581", "_")) for token in self.tokens)
-        cut, tokens = _LONGEST_LABEL, list(shown)
-        return [t if len(t) <= cut else f"{t[: cut - 1]}…" for t in tokens]
+        return [t if len(t) <= cut else f"{t[: cut - 1]}…" for t in shown]
 
     @property
     def label_length(self) -> float:

@@ -22,14 +22,6 @@ _SENSE = {
 _EDGE = 10
 
 
-def colours() -> Any:
-    """White for 0 over one hue to nearly black; invisible where there is no value."""
-    from matplotlib.colors import LinearSegmentedColormap
-
-    steps = list(zip((0, 0.25, 0.62, 1), _BLUE, strict=True))
-    return LinearSegmentedColormap.from_list("weights", steps).with_extremes(bad=(0, 0, 0, 0))
-
-
 def title_section(title: str, legend: str) -> Section:
     """The first lines of a picture."""
 
@@ -201,12 +193,16 @@ def _markers(panel: Any, sheet: Sheet, selected: np.ndarray, height: float) -> N
 
 
 def _heat(panel: Any, values: np.ndarray, top: float, aspect: str = "equal") -> Any:
-    """Colours from 0 to ``top``; where a value is masked the hatched ground shows."""
+    """Colours from 0, white, to ``top``; where a value is masked the hatched ground shows."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    steps = list(zip((0, 0.25, 0.62, 1), _BLUE, strict=True))
+    colours = LinearSegmentedColormap.from_list("weights", steps).with_extremes(bad=(0, 0, 0, 0))
     panel.patch.set(
         facecolor=_HIDDEN, edgecolor=_HATCH, hatch="//////", linewidth=0, hatch_linewidth=0.5
     )
     return panel.imshow(
-        values, cmap=colours(), vmin=0, vmax=top, aspect=aspect, interpolation="nearest"
+        values, cmap=colours, vmin=0, vmax=top, aspect=aspect, interpolation="nearest"
     )
 
 

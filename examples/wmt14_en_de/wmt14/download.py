@@ -11,7 +11,6 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import BinaryIO
 
 from selfattn.errors import UserError
 from selfattn_tasks.folder import sha256_of
@@ -96,16 +95,12 @@ def _receive(url: str, partial: Path, size: int, show: Show) -> None:
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
         resumed = getattr(response, "status", None) == http.client.PARTIAL_CONTENT
+        start = have if resumed else 0
+        progress = Progress(show, f"downloading {partial.stem}", size, "bytes", start)
         with partial.open("ab" if resumed else "wb") as file:
-            _copy(response, file, Progress(
-                show, f"downloading {partial.stem}", size, "bytes", have if resumed else 0
-            ))  # fmt: skip
-
-
-def _copy(response: BinaryIO, file: BinaryIO, progress: Progress) -> None:
-    while block := response.read(_BLOCK):
-        file.write(block)
-        progress.update(len(block))
+            while block := response.read(_BLOCK):
+                file.write(block)
+                progress.update(len(block))
 
 
 def _sentence(url: str, partial: Path, size: int, reason: str) -> str:
