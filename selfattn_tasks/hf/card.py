@@ -48,14 +48,14 @@ class About:
 
     Args:
         title: of the card.
-        tags: for the Hub.
+        tag: for the Hub.
         facts: rows of the first table.
         use: how to load it from ``{folder}``.
         languages: their codes.
     """
 
     title: str
-    tags: Sequence[str]
+    tag: str
     facts: Mapping[str, Any]
     use: str
     languages: Sequence[str] = ()
@@ -72,7 +72,7 @@ def of_translation(model: Any) -> About:
         "parameters": f"{model.num_parameters():,}",
     }
     title = f"Translation, {' to '.join(languages)}, {config.attention}"
-    return About(title, ("translation",), facts, _TRANSLATION, languages)
+    return About(title, "translation", facts, _TRANSLATION, languages)
 
 
 def of_words(config: Mapping[str, Any], parameters: int) -> About:
@@ -93,10 +93,10 @@ def of_words(config: Mapping[str, Any], parameters: int) -> About:
         "parameters": f"{parameters:,}",
     }
     if task == "sentences":
-        name, kind, tag = sizes["context"], sizes["kind"], "text-classification"
+        name, kind = sizes["context"], sizes["kind"]
         facts = {"context": name, "pool": sizes["pool"], "width": sizes["hidden_size"], **facts}
         use = _WORDS.format(auto="AutoModelForSequenceClassification")
-        return About(f"Sentences, {kind}, {name}", (tag,), facts, use)
+        return About(f"Sentences, {kind}, {name}", "text-classification", facts, use)
     name = sizes["attention"]["name"]
     target = {"arguments": "arguments of given predicates", "both": "predicates and arguments"}
     facts = {
@@ -106,7 +106,7 @@ def of_words(config: Mapping[str, Any], parameters: int) -> About:
         **facts,
     }
     use = _WORDS.format(auto="AutoModelForTokenClassification")
-    return About(f"Semantic roles, {name}", ("token-classification",), facts, use)
+    return About(f"Semantic roles, {name}", "token-classification", facts, use)
 
 
 def find_record(checkpoint: Path) -> Path | None:
@@ -152,7 +152,7 @@ def write_card(
         license: name of the licence, such as ``cc-by-sa-4.0``.
         data: what the model was trained on, in words.
     """
-    head = ["library_name: transformers", f"tags: [{', '.join(('selfattn', *about.tags))}]"]
+    head = ["library_name: transformers", f"tags: [selfattn, {about.tag}]"]
     head += [f"language: {json.dumps(about.languages)}"] if about.languages else []  # no is false
     head += [f"license: {json.dumps(license)}"] if license else []
     facts = {

@@ -54,7 +54,7 @@ def backward(log_probs: Tensor, padding_mask: Tensor, constraints: Constraints) 
 
 
 def _sum_step(allowed: Tensor) -> Callable[[Tensor], Tensor]:
-    """Make ``(B, C) -> (B, C)``, the logarithm of ``exp(x) allowed``, as ``decode.best_step``.
+    """Make ``(B, C) -> (B, C)``, the logarithm of ``exp(x) allowed``, as Viterbi's step.
 
     Each label is summed on its own scale: what may precede it can be far below all others.
     """

@@ -28,9 +28,7 @@ class Constraints:
     allowed: Tensor
 
 
-def bio_constraints(
-    labels: Sequence[str], kind: str, device: torch.device | None = None
-) -> Constraints:
+def bio_constraints(labels: Sequence[str], kind: str) -> Constraints:
     """The constraints of a published decoder.
 
     * ``tan`` (code of Tan et al. 2018): ``I-X`` may not follow ``B-Y`` or ``I-Y`` with Y != X; it
@@ -42,7 +40,6 @@ def bio_constraints(
     Args:
         labels: the C tags.
         kind: ``tan``, ``he`` or ``strict``.
-        device: where the constraints are needed. Default: the CPU.
 
     Differs:
         Tan et al. add probabilities along a path; here, as in He et al., log-probabilities.
@@ -60,7 +57,7 @@ def bio_constraints(
     allowed = ~inside | ((name[:, None] == name) & ~outside)  # (C, C)
     if kind == "tan":
         allowed |= outside
-    return Constraints(start.to(device), allowed.to(device))
+    return Constraints(start, allowed)
 
 
 def sparse(allowed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -77,7 +74,7 @@ def sparse(allowed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return bound, order[:width].T, found[:width].T == 0
 
 
-def best_step(constraints: Constraints) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+def _best_step(allowed: Tensor) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
     """Make the maximisation step of Viterbi, which costs O(C) rather than O(C^2).
 
     Labels that may follow any other share one maximum; an ``I-X`` has two or three predecessors.
@@ -86,7 +83,7 @@ def best_step(constraints: Constraints) -> Callable[[Tensor], tuple[Tensor, Tens
         a function ``(B, C) -> (B, C), (B, C)``: each label's best predecessor's score, and which
         one it is.
     """
-    bound, before, missing = sparse(constraints.allowed)
+    bound, before, missing = sparse(allowed)
 
     def step(score: Tensor) -> tuple[Tensor, Tensor]:
         best, which = score.max(1, keepdim=True)
@@ -113,13 +110,12 @@ def viterbi(
     Returns:
         labels ``(B, T)``, 0 at padding, and log-probabilities of the paths ``(B,)``.
     """
-    batch, length, _ = log_probs.shape
-    check_padding_mask(padding_mask, (batch, length))
-    step = best_step(constraints)
-    score = log_probs[:, 0].masked_fill(~constraints.start, -torch.inf)
+    check_padding_mask(padding_mask, log_probs.shape[:2])
+    step = _best_step(constraints.allowed.to(log_probs.device))
+    score = log_probs[:, 0].masked_fill(~constraints.start.to(log_probs.device), -torch.inf)
     stay = torch.arange(score.shape[1], device=score.device).expand_as(score)
     pointers = []
-    for t in range(1, length):
+    for t in range(1, log_probs.shape[1]):
         best, which = step(score)
         ended = padding_mask[:, t, None]
         score = torch.where(ended, score, best + log_probs[:, t])
@@ -160,8 +156,7 @@ def decode(
 
         best = best_structured(log_probs, padding_mask, labels)
     else:
-        constraints = bio_constraints(labels, how, log_probs.device)
-        best = viterbi(log_probs, padding_mask, constraints)[0]
+        best = viterbi(log_probs, padding_mask, bio_constraints(labels, how))[0]
     lengths = (~padding_mask).sum(1).tolist()
     tags = [
         [labels[i] for i in row[:length]]
