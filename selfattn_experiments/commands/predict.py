@@ -242,11 +242,6 @@ def labelled(args: argparse.Namespace, model: SRL) -> Iterator[Located]:
         logging.warning("--predicates %s: no text has this word%s", name, place)
 
 
-def write(sentences: Iterable[Shown], args: argparse.Namespace) -> None:
-    """Write the result to --output, or print it, in the form that the flags ask for."""
-    put(pieces(sentences, form_of(args), shutil.get_terminal_size((100, 24)).columns), args)
-
-
 def put(parts: Iterable[str], args: argparse.Namespace) -> None:
     """Write text to --output, or print it."""
     if args.output:
@@ -323,7 +318,7 @@ def main(args: argparse.Namespace) -> None:
     if other := by_task(args.checkpoint[0], _OTHERS, "predict_translation"):
         import_module(f".{other}", __package__).take_over(args)
         return
-    form_of(args)  # a mistake in the flags should be reported before a file is read
+    form = form_of(args)  # a mistake in the flags should be reported before a file is read
     sentences = args.input and read_queries(
         *args.input, word_column=args.word_column, may_lack_predicates=args.find_predicates
     )
@@ -340,5 +335,5 @@ def main(args: argparse.Namespace) -> None:
     count = Count()
     start = time.perf_counter()
     found = labelled(args, model) if sentences is None else predict_file(predictor, sentences, args)
-    write(count.of(found), args)
+    put(pieces(count.of(found), form, shutil.get_terminal_size((100, 24)).columns), args)
     count.say(time.perf_counter() - start)

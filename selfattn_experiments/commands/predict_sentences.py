@@ -28,7 +28,7 @@ import argparse
 import logging
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -168,15 +168,6 @@ def wanted(
     if not texts:
         raise UserError("there is no sentence; give --input FILE or --sentence TEXT")
     words = [tokens.of_words(t.split()) if args.tokenized else tokens(t) for t in texts]
-    return typed_examples(words, kind)
-
-
-def typed_examples(words: Sequence[tuple[str, ...]], kind: Kind) -> list[Example]:
-    """Examples of sentences that a person typed, one after the other.
-
-    Raises:
-        UserError: if the last one lacks a sentence.
-    """
     count = _SENTENCES.get(kind.shape, len(words))
     groups = [tuple(words[i : i + count]) for i in range(0, len(words), count)]
     if not kind.accepts(len(groups[-1])):

@@ -43,14 +43,11 @@ class Identity:
             found["protocol"] = self._protocol
         return found if fold is None else found | {"fold": fold}
 
-    def files(self, system: str) -> dict[str, str]:
-        """Size and beginning, hashed, of the files that the flags name, such as word vectors.
+    def files(self, flags: Flags) -> dict[str, str]:
+        """Size and beginning, hashed, of the files that flags name, such as word vectors.
 
-        Not a part of the identity, which is then the same wherever the grid is.
+        A training's are not a part of its identity, which is then the same wherever the grid is.
         """
-        return self._files(self.grid.flags(system))
-
-    def _files(self, flags: Flags) -> dict[str, str]:
         values = [Path(v) for given in flags.values() for v in given]
         for path in values:
             # Path.is_file would raise for a value that is too long for a name.
@@ -69,7 +66,7 @@ class Identity:
             "lowercase": grid.lowercase,
             "tests": self._tests,
         }
-        files = self._files(flags)  # such as --lm-path's
+        files = self.files(flags)  # such as --lm-path's
         return found | {"files": files} if files else found
 
 

@@ -45,7 +45,7 @@ class Run:
         self.attempts = Attempts(self.folder / "attempts.json", self.grid.user_dir)
         self.follower = Follower(self.log, self.grid.flags(system))
         self._training = identity.training(system, seed, fold)
-        self._files = identity.files(system)
+        self._files = identity.files(self.grid.flags(system))
         self._test = identity.test()
         self._scores: dict[str, Scores] = {}
         self._fold_flags: Sequence[str] = ()

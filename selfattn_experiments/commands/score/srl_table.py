@@ -44,6 +44,10 @@ FIGURES = ("P", "R", "F1", "Comp.")
 MISSING = "–"
 # What published rows have in the place of a number of runs.
 PUBLISHED_MARK = "published"
+NOTE = (
+    "Published: Shen et al. 2019, table 4. Other rows: this project's, scored as by the "
+    "official script; several runs: mean ± standard deviation."
+)
 
 # Shen et al. (2019), table 4: P, R, F1 and Comp. of each part, in percent; single models with gold
 # predicates. The row Multi-head is that of Tan et al. (2018).
@@ -138,24 +142,24 @@ def _cell(values: Sequence[float]) -> str:
     return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.2f}"
 
 
-def to_markdown(rows: Iterable[Row], note: str) -> str:
-    """The table in Markdown, with the title of the part in each head, and the note below it."""
+def to_markdown(rows: Iterable[Row]) -> str:
+    """The table in Markdown, with the title of the part in each head, and a note below it."""
     heads = [f"{title} {name}" for title in (*PARTS.values(), BOTH) for name in FIGURES]
     table = markdown(
         ["system", "runs", *heads], [[row.system, row.runs, *row.cells] for row in rows], left=1
     )
-    return "\n".join([*table, "", note]) + "\n"
+    return "\n".join([*table, "", NOTE]) + "\n"
 
 
-def to_latex(rows: Iterable[Row], note: str) -> str:
-    """The table in LaTeX (package booktabs), with the note as a comment.
+def to_latex(rows: Iterable[Row]) -> str:
+    """The table in LaTeX (package booktabs), with a note as a comment.
 
     A rule divides published rows from others.
     """
     titles = [latex(title) for title in (*PARTS.values(), BOTH)]
     width = len(FIGURES)
     lines = [
-        f"% {note}",
+        f"% {NOTE}",
         r"% needs \usepackage{booktabs}",
         rf"\begin{{tabular}}{{lr{'r' * width * len(titles)}}}",
         r"\toprule",
@@ -205,23 +209,15 @@ def main(args: argparse.Namespace) -> None:
         if args.runs or args.latex:
             args.refuse("--steps takes a grid's folder and writes Markdown alone")
         heads, *cells = steps(args.steps, "F1")
-        _give("\n".join([*markdown(heads, cells, left=1), ""]), args.markdown)
-        return
-    rows = published_rows()
-    if args.runs:
+        table = "\n".join([*markdown(heads, cells, left=1), ""])
+    else:
         systems = [(system.name, folders_of(system)) for system in name_systems(args.runs)]
+        rows = published_rows()
         rows += [row_of(name, folders, args.gold) for name, folders in systems]
-    note = (
-        "Published: Shen et al. 2019, table 4. Other rows: this project's, scored as by the "
-        "official script; several runs: mean ± standard deviation."
-    )
-    _give(to_markdown(rows, note), args.markdown)
-    if args.latex is not None:
-        write_text(args.latex, to_latex(rows, note))
-
-
-def _give(table: str, file: Path | None) -> None:
-    if file is None:
+        table = to_markdown(rows)
+        if args.latex is not None:
+            write_text(args.latex, to_latex(rows))
+    if args.markdown is None:
         sys.stdout.write(table)
     else:
-        write_text(file, table)
+        write_text(args.markdown, table)
