@@ -14,20 +14,17 @@ from .vocabulary import PADDING, spread
 _WIDTH, _WINDOW = 30, 3
 
 
-def character_input(
-    spellings: Sequence[Sequence[tuple[int, ...]]], device: torch.device | None = None
-) -> dict[str, Tensor]:
+def character_input(spellings: Sequence[Sequence[tuple[int, ...]]]) -> dict[str, Tensor]:
     """Make the arguments of :meth:`CharacterCNN.forward` for a batch, each different word once.
 
     Args:
         spellings: of each sentence's words, as ``Vocabulary.spell`` gives them.
-        device: where the batch is needed. Default: the CPU.
     """
     numbers: dict[tuple[int, ...], int] = {}
     places = [[numbers.setdefault(word, len(numbers)) for word in words] for words in spellings]
     return {
-        "spellings": torch.tensor(spread(list(numbers), PADDING), device=device),
-        "places": torch.tensor(spread(places, 0), device=device),
+        "spellings": torch.tensor(spread(list(numbers), PADDING)),
+        "places": torch.tensor(spread(places, 0)),
     }
 
 

@@ -169,12 +169,12 @@ class Features(nn.Module):
         return hidden[rows].gather(1, at).masked_fill((firsts == NONE)[..., None], 0.0)
 
 
-def piece_input(pieces: Sequence[Pieces], device: torch.device | None = None) -> dict[str, Tensor]:
+def piece_input(pieces: Sequence[Pieces]) -> dict[str, Tensor]:
     """The arguments of :meth:`Features.forward` for the ``pieces`` of a batch."""
     numbers, firsts = zip(*pieces, strict=True)
     return {
-        "pieces": torch.tensor(spread(numbers, NONE), device=device),
-        "firsts": torch.tensor(spread(firsts, NONE), device=device),
+        "pieces": torch.tensor(spread(numbers, NONE)),
+        "firsts": torch.tensor(spread(firsts, NONE)),
     }
 
 

@@ -99,7 +99,6 @@ class TaggerConfig:
 def network_input(
     rows: Sequence[Sequence[int]],
     predicates: Sequence[int],
-    device: torch.device | None = None,
     *,
     pieces: Sequence[Pieces] = (),
     spellings: Sequence[Sequence[tuple[int, ...]]] = (),
@@ -110,24 +109,22 @@ def network_input(
         rows: the row numbers of each sentence's words.
         predicates: the position of its predicate, counted from 0; ``predicates.UNMARKED`` marks
             no word.
-        device: where the batch is needed. Default: the CPU.
         pieces: of each sentence, for a network with ``features``.
         spellings: of each sentence's words, for a network that reads characters.
     """
-    words = torch.tensor(spread(rows, PADDING), device=device)
-    indicator = indicator_of(predicates, words.shape[1], device)
+    words = torch.tensor(spread(rows, PADDING))
+    indicator = indicator_of(predicates, words.shape[1])
     batch = {"words": words, "indicator": indicator, "padding_mask": words == PADDING}
     if pieces:
-        batch |= piece_input(pieces, device)
+        batch |= piece_input(pieces)
     if any(spellings):
-        batch |= character_input(spellings, device)
+        batch |= character_input(spellings)
     return batch
 
 
-def indicator_of(places: Sequence[int], length: int, device: torch.device | None = None) -> Tensor:
+def indicator_of(places: Sequence[int], length: int) -> Tensor:
     """The indicator ``(B, length)`` of predicates at ``places``, as for :func:`network_input`."""
-    marked = torch.tensor(list(places), device=device)
-    return (torch.arange(length, device=device) == marked[:, None]).long()
+    return (torch.arange(length) == torch.tensor(list(places))[:, None]).long()
 
 
 # Inputs that have a row for each sentence of a batch, beside its words.

@@ -51,7 +51,7 @@ class Reading:
         """
         length = max(len(self.sentences[row]) for row in rows)
         chosen = torch.tensor(rows, device=self.device)
-        indicator = indicator_of(predicates, length, self.device)
+        indicator = indicator_of(predicates, length).to(self.device)
         with torch.autocast(self.device.type, torch.bfloat16) if self.bf16 else nullcontext():
             x, padding = (read[chosen, :length] for read in self._below(member))
             scores = member[0].above(x, indicator, padding if padding.any() else None)
@@ -65,11 +65,11 @@ class Reading:
             batch = network_input(
                 [vocabulary.encode(words) for words in self.sentences],
                 [UNMARKED] * len(self.sentences),
-                self.device,
                 pieces=[features.pieces(words) for words in self.sentences] if features else (),
                 spellings=[vocabulary.spell(words) for words in self.sentences],
             )
             del batch["indicator"]
+            batch = {name: values.to(self.device) for name, values in batch.items()}
             padding = batch.pop("padding_mask")
             mask = padding if padding.any() else None
             self._read[tagger] = tagger.below(padding_mask=mask, **batch), padding
