@@ -50,8 +50,7 @@ class WordVectors:
     def fill(self, vocabulary: Vocabulary, trained: Tensor, frozen: Tensor) -> None:
         """Copy vectors into the tables of a vocabulary's words; it has of each frozen one."""
         for row, word in enumerate(vocabulary.words):
-            found = self.row(word)
-            if found is not None:
+            if (found := self.row(word)) is not None:
                 trained[row] = self.values[found]
         rows = [self.words[word] for word in vocabulary.frozen]
         frozen.copy_(self.values[torch.tensor(rows, dtype=torch.long)])

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any
 
 from selfattn.errors import check_integer
 
 from ...text import NUMBER
 from ..propositions import VERB, Sentence, Span
 from .segmentation import Range
-
-# A word, or in Python also a position.
-Name = TypeVar("Name", bound=str | int)
 
 
 @dataclass(frozen=True)
@@ -34,9 +31,9 @@ class Text:
     flag: str = "predicates"
 
 
-def names_in(predicates: Iterable[Name]) -> list[str | Name]:
+def names_in(predicates: Iterable[str | int]) -> list[Any]:
     """The predicates that a user named, in one string or several; commas separate them in one."""
-    found: list[str | Name] = []
+    found: list[Any] = []
     for item in [predicates] if isinstance(predicates, str) else predicates:
         if isinstance(item, str):
             found += filter(None, map(str.strip, item.split(",")))

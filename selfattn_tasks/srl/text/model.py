@@ -218,7 +218,12 @@ class SRL:
             for (text, places), rows in zip(group, words, strict=True)
             for place, sentence in zip(places, rows, strict=True)
         ]
-        places = _named(group, predicates, words)
+        places: list[Sequence[int] | None] = []  # None: the model finds them
+        for (text, _), rows in zip(group, words, strict=True):
+            if named := text.predicates or predicates:
+                places += named_places(named, rows, must=bool(text.predicates), flag=text.flag)
+            else:
+                places += [None] * len(rows)
         asked = [
             Sentence(sentence, unlabelled(sentence, row or ()))
             for sentence, row in zip(forms, places, strict=True)
@@ -233,21 +238,6 @@ class SRL:
                 for row, ranges in zip(rows, sentences, strict=True)
             )
             yield Document(text.text, found, text.start)
-
-
-def _named(
-    group: Sequence[_Split],
-    predicates: Sequence[str | int],
-    words: Sequence[Sequence[Sequence[str]]],
-) -> list[Sequence[int] | None]:
-    """The named predicates of all sentences of the group; None where the model finds them."""
-    places: list[Sequence[int] | None] = []
-    for (text, _), rows in zip(group, words, strict=True):
-        if named := text.predicates or predicates:
-            places += named_places(named, rows, must=bool(text.predicates), flag=text.flag)
-        else:
-            places += [None] * len(rows)
-    return places
 
 
 def named_places(
