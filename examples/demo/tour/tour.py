@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from selfattn.errors import UserError
@@ -20,7 +20,7 @@ from selfattn_tasks.translation.prepare import SUMMARY, Options, prepare
 from . import source
 from .screen import closing_screen, examples, times
 from .stopwatch import seconds, timed
-from .training import LANGUAGES, Size, work
+from .training import LANGUAGES, LAYERS, Size, work
 
 TIMES_FILE = "seconds.json"
 CURVES_FILE = "curves.png"
@@ -44,11 +44,11 @@ class Plan:
     root: Path
     folder: Path
     wheels: Path
-    size: Size = field(default_factory=Size)
-    pair: tuple[Path, Path] | None = None
-    vocab_size: int = 4000
-    held_out: int = 500
-    baseline: str = ""
+    size: Size
+    pair: tuple[Path, Path] | None
+    vocab_size: int
+    held_out: int
+    baseline: str
 
 
 def tour(plan: Plan) -> None:
@@ -134,7 +134,7 @@ def _screen(plan: Plan, place: Path, folder: Path, scores: dict[str, Score]) -> 
     sources, references = (read_lines(data / "raw" / f"test.{lang}") for lang in LANGUAGES)
     translations = read_lines(folder / "test.hyp")
     title = (
-        f"transformer_mtsa, English to German: {size.encoder_layers}+{size.decoder_layers} layers, "
+        f"transformer_mtsa, English to German: {LAYERS}+{LAYERS} layers, "
         f"{size.width} wide, {size.updates:,} updates; {len(references):,} test sentences"
     )
     before = {} if plan.pair else seconds(plan.folder / TIMES_FILE)
@@ -147,9 +147,8 @@ def _screen(plan: Plan, place: Path, folder: Path, scores: dict[str, Score]) -> 
         "data": f"{data}: data-bin, spm.model, raw sources and references",
         "TensorBoard": f"{tensorboard} --logdir {folder / 'tensorboard'}",
         "time": times(before | read_object(folder / "run.json")["seconds"]),
+        "compare with": plan.baseline,
     }
-    if plan.baseline:
-        places["compare with"] = plan.baseline
     shown = [(sources[i], translations[i], references[i]) for i in examples(sources)]
     return closing_screen(title, scores, shown, places)
 

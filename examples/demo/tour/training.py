@@ -12,6 +12,7 @@ from selfattn_experiments.runs.grid import Grid
 from selfattn_tasks.registry import TASKS
 
 LANGUAGES = ("en", "de")
+LAYERS = 2  # of the encoder, and of the decoder
 
 
 @dataclass(frozen=True)
@@ -21,23 +22,13 @@ class Size:
     Args:
         attention: self-attention of the encoder, as in ``--encoder-attention``.
         updates: optimizer steps.
-        encoder_layers: layers of the encoder.
-        decoder_layers: layers of the decoder.
         width: width of the model; the feed-forward layers have four times as much.
-        heads: attention heads.
-        max_tokens: pieces a batch, at most.
-        learning_rate: at its peak, after a tenth of the updates; then linear to 0.
         seed: of the training.
     """
 
     attention: str = "mtsa"
     updates: int = 1600
-    encoder_layers: int = 2
-    decoder_layers: int = 2
     width: int = 128
-    heads: int = 4
-    max_tokens: int = 1500
-    learning_rate: float = 3e-3
     seed: int = 1
 
 
@@ -82,16 +73,16 @@ def _flags(size: Size) -> tuple[str, ...]:
     return (
         "--arch", "transformer_mtsa", "--encoder-attention", size.attention,
         "--source-lang", LANGUAGES[0], "--target-lang", LANGUAGES[1],
-        *_both("layers", size.encoder_layers, size.decoder_layers),
+        *_both("layers", LAYERS),
         *_both("embed-dim", size.width), *_both("ffn-embed-dim", 4 * size.width),
-        *_both("attention-heads", size.heads),
+        *_both("attention-heads", 4),
         "--encoder-normalize-before", "--decoder-normalize-before", "--share-all-embeddings",
         "--dropout", "0.1", "--criterion", "label_smoothed_cross_entropy",
         "--label-smoothing", "0.1", "--optimizer", "adam", "--adam-betas", "(0.9, 0.98)",
-        "--clip-norm", "1", "--lr", str(size.learning_rate),
+        "--clip-norm", "1", "--lr", "0.003",
         "--lr-scheduler", "polynomial_decay", "--warmup-updates", str(size.updates // 10),
         "--total-num-update", str(size.updates), "--max-update", str(size.updates),
-        "--max-tokens", str(size.max_tokens), "--num-workers", "0",
+        "--max-tokens", "1500", "--num-workers", "0",
         "--eval-bleu", "--eval-bleu-args", json.dumps(bleu_args),
         "--eval-bleu-remove-bpe", "sentencepiece",
         "--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric",
@@ -102,5 +93,5 @@ def _flags(size: Size) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _both(name: str, encoder: int, decoder: int | None = None) -> list[str]:
-    return [f"--encoder-{name}", str(encoder), f"--decoder-{name}", str(decoder or encoder)]
+def _both(name: str, value: int) -> list[str]:
+    return [f"--encoder-{name}", str(value), f"--decoder-{name}", str(value)]
