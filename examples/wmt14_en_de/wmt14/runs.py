@@ -76,8 +76,8 @@ def describe(checkpoint: Path, name: str, scores: Mapping[str, Score]) -> Run:
     flags |= (state.get("cfg") or {}).get("distributed_training") or {}
     flags["batch"] = batch_tokens(flags)
     updates = int(state["optimizer_history"][-1]["num_updates"])
-    found = [n for n in SETUPS if SETUPS[n]["warmup_updates"] == flags.get("warmup_updates")]
-    setup = found[0] if found else None
+    warm_up = flags.get("warmup_updates")
+    setup = next((n for n, setup in SETUPS.items() if setup["warmup_updates"] == warm_up), None)
     return Run(
         checkpoint=name,
         setup=setup,

@@ -113,7 +113,7 @@ def find_archives(
         UserError: if one is missing, cannot be downloaded or is not the right one.
     """
     folder = archives or downloads
-    needed = [sources.archives[name] for name in {c.archive: 0 for c in sources.corpora}]
+    needed = [sources.archives[name] for name in dict.fromkeys(c.archive for c in sources.corpora)]
     if archives is not None:
         missing = [archive.name for archive in needed if not (folder / archive.name).is_file()]
         if missing:

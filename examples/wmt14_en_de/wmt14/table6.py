@@ -76,13 +76,13 @@ def table(runs: Sequence[Run]) -> str:
 
 def signatures(runs: Sequence[Run]) -> list[str]:
     """A line a flavour and signature; more than one for a flavour is a warning in itself."""
-    found = {
-        (flavour, run.scores[flavour].signature): None
+    found = dict.fromkeys(
+        f"{flavour}: {run.scores[flavour].signature}"
         for flavour in FLAVOURS
         for run in runs
         if flavour in run.scores
-    }
-    return [f"{flavour}: {signature}" for flavour, signature in found]
+    )
+    return list(found)
 
 
 def _cell(runs: Sequence[Run], flavour: str) -> str:
