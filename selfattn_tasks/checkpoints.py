@@ -187,8 +187,13 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     return state
 
 
-def task_state(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a checkpoint stores of its task; its weights are not read, and so not checked.
+def by_task(path: str | os.PathLike[str], table: Mapping[str, Choice], otherwise: Choice) -> Choice:
+    """What a table has for a checkpoint's task; weights are not read, and so not checked.
+
+    Args:
+        path: as for `read`.
+        table: keys of the checkpoint's ``task_state``, such as ``sentences``.
+        otherwise: for a task of fairseq's own, which stores none of them.
 
     Raises:
         UserError: the file is missing, damaged or no fairseq checkpoint.
@@ -199,21 +204,7 @@ def task_state(path: str | os.PathLike[str]) -> dict[str, Any]:
         else:
             state = _load(path, mmap=zipfile.is_zipfile(path))
         found = state.get("task_state") if isinstance(state, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
-def by_task(path: str | os.PathLike[str], table: Mapping[str, Choice], otherwise: Choice) -> Choice:
-    """What a table has for a checkpoint's task.
-
-    Args:
-        path: as for `task_state`.
-        table: keys of that, such as ``sentences``.
-        otherwise: for a task of fairseq's own, which stores none of them.
-
-    Raises:
-        UserError: as `task_state`.
-    """
-    stored = task_state(path)
+    stored = found if isinstance(found, dict) else {}
     return next((table[key] for key in table if key in stored), otherwise)
 
 

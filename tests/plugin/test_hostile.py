@@ -109,7 +109,7 @@ READING = {
     "hydra_train": hydra_train,
     "predict_srl": lambda run, path: Predictor.load([path]),
     "predict_sentences": lambda run, path: SentencePredictor.load([path]),
-    "what a task stores": lambda run, path: checkpoints.task_state(path),
+    "the task": lambda run, path: checkpoints.by_task(path, {}, None),
     "average": lambda run, path: averaging.average([path]),
     "wmt14": lambda run, path: describe(path, "x", {}),
     "grid": lambda run, path: checkpoints.updates(path),
@@ -312,7 +312,7 @@ def test_a_metric_is_a_meter(name):
         found.load_state_dict([(0, "loss", name, {})])
 
 
-USING = [entry for entry in ENTRIES if entry != "what a task stores"]  # the weights
+USING = [entry for entry in ENTRIES if entry != "the task"]  # the weights
 
 
 @pytest.mark.parametrize("entry", USING)
