@@ -171,7 +171,6 @@ def wanted(
     count = _SENTENCES.get(kind.shape, len(words))
     groups = [tuple(words[i : i + count]) for i in range(0, len(words), count)]
     if not kind.accepts(len(groups[-1])):
-        raise UserError(
-            f"{len(words)} sentences are given, but an example of the task {kind} is {kind.takes}"
-        )
+        given = "1 sentence is" if len(words) == 1 else f"{len(words)} sentences are"
+        raise UserError(f"{given} given, but an example of the task {kind} is {kind.takes}")
     return [Example(group, None) for group in groups]

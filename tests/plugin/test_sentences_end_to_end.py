@@ -151,7 +151,7 @@ def test_the_checkpoint_is_all_that_is_needed(related, run_cli, tmp_path):
     roles = ["scripts/predict_srl.py", folder / "checkpoint_best.pt", *texts, "--decoder", "he"]
     assert "--decoder belongs to models of semantic roles" in run_cli(roles).stderr
     done = run_cli(["scripts/predict_sentences.py", folder / "checkpoint_best.pt", *texts[:2]])
-    assert "1 sentences are given, but an example of the task relatedness is two" in done.stderr
+    assert "1 sentence is given, but an example of the task relatedness is two" in done.stderr
 
 
 def test_an_ensemble_averages_probabilities(related):
