@@ -1,6 +1,6 @@
 """Which backend computes an operator, and why another one is refused."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -92,24 +92,16 @@ def unfit(t: Tensor) -> dict[str, str]:
 def backend_for(
     name: str, t: Tensor, backend: str, limits: Sequence[Any], lacking: str | None = None
 ) -> str:
-    """The name from ``BACKENDS`` that a caller's choice means for an input ``t``.
+    """The backend that computes an operator for an input ``t``; the choice is that of ``choose``.
 
     ``limits`` is what ``Operator.refusal`` takes beside type of device and dtype; ``lacking`` says
     why the kernel cannot be used whatever the machine, or is None.
-
-    Raises:
-        UserError: if the backend is unknown or cannot be used here.
     """
     refused = unfit(t)
     if backend in ("auto", "fused"):
         reason = lacking or refusal(name, t.device.type, t.dtype, *limits)
         refused |= {} if reason is None else {"fused": reason}
-    if backend == "auto":
-        return next(name for name in BACKENDS if name not in refused)
-    check_choice("backend", backend, ("auto", *BACKENDS))
-    if backend in refused:
-        raise UserError(f"backend {backend!r} cannot be used: {refused[backend]}")
-    return backend
+    return choose(backend, refused)
 
 
 def check_inputs(dropout_p: float, **inputs: Tensor) -> None:
@@ -120,3 +112,20 @@ def check_inputs(dropout_p: float, **inputs: Tensor) -> None:
         raise UserError(f"{names} have dtypes {found}; they must have one floating dtype")
     if not 0.0 <= dropout_p < 1.0:
         raise UserError(f"dropout_p {dropout_p} is not allowed; it must be in [0, 1)")
+
+
+def choose(backend: str, refused: Mapping[str, str | None]) -> str:
+    """The name from ``BACKENDS`` that a caller's choice means, ``"auto"`` or one of them.
+
+    ``refused`` holds for each backend why it cannot be used; None or absent if it can.
+
+    Raises:
+        UserError: if the backend is unknown or cannot be used here.
+    """
+    if backend == "auto":
+        return next(name for name in BACKENDS if refused.get(name) is None)
+    check_choice("backend", backend, ("auto", *BACKENDS))
+    reason = refused.get(backend)
+    if reason is not None:
+        raise UserError(f"backend {backend!r} cannot be used: {reason}")
+    return backend
