@@ -104,8 +104,9 @@ def halve(state: dict[str, Any]) -> None:
     Raises:
         UserError: if a weight is beyond 65,504, the largest number of float16.
     """
-    halves = {id(t): t.half() for t in state["model"].values() if t.is_floating_point()}
-    for name, tensor in state["model"].items():
+    weights = {name: tensor for name, tensor in state["model"].items() if is_weight(name)}
+    halves = {id(t): t.half() for t in weights.values() if t.is_floating_point()}
+    for name, tensor in weights.items():
         state["model"][name] = half = halves.get(id(tensor), tensor)
         if half.is_floating_point() and not half.isfinite().all():
             raise UserError(f"--half: the weight {name} is too large for half precision")
@@ -116,7 +117,8 @@ def _differences(state: dict[str, Any], other: dict[str, Any]) -> Iterator[str]:
     weights, other_weights = state["model"], other["model"]
     for name in sorted(set(weights) ^ set(other_weights)):
         yield f"only one of them has the weight {name}"
-    for name, tensor in weights.items():
+    for name in filter(is_weight, weights):
+        tensor = weights[name]
         shape, other_shape = tuple(tensor.shape), tuple(other_weights[name].shape)
         if shape != other_shape:
             yield f"{name} has shape {other_shape} against {shape}"

@@ -263,14 +263,15 @@ class Distinct:
     def __init__(self) -> None:
         self._seen: dict[tuple[int, ...], str | os.PathLike[str]] = {}
 
-    def add(self, weights: Mapping[str, torch.Tensor], path: str | os.PathLike[str]) -> None:
+    def add(self, weights: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
         """Add the weights of the checkpoint ``path``.
 
         Raises:
             UserError: an earlier one, under whatever name, has the same weights.
         """
         # By name: safetensors reads the same file in another order each time.
-        ordered = (weights[name].cpu().contiguous() for name in sorted(weights))
+        names = sorted(filter(is_weight, weights))
+        ordered = (weights[name].cpu().contiguous() for name in names)
         tensors = (t.reshape(-1).view(torch.uint8) for t in ordered)
         sums = tuple(zlib.crc32(t.numpy().data) for t in tensors)
         if sums in self._seen:

@@ -42,9 +42,16 @@ def test_reads_what_fairseq_writes(tmp_path):
     read = checkpoints.read(saved(tmp_path / "a.pt"))
     assert read["cfg"]["model"].arch == "x"
     assert read["extra_state"]["metrics"][0] == 0.5
-    kept = {"encoder._extra_state": {"seen": 3}}  # torch lets a module store what it wants
-    torch.save(state(model=state()["model"] | kept), tmp_path / "b.pt")
-    assert checkpoints.read(tmp_path / "b.pt")["model"]["encoder._extra_state"] == {"seen": 3}
+
+
+def test_what_a_module_stores_beside_its_weights_may_be_anything(tmp_path):
+    for name, value in (("a.pt", 1.0), ("b.pt", 2.0)):
+        kept = {"encoder._extra_state": {"seen": name}}
+        torch.save(state(model=state(value)["model"] | kept), tmp_path / name)
+    found = averaging.average([tmp_path / "a.pt", tmp_path / "b.pt"])
+    averaging.halve(found)
+    assert found["model"]["encoder._extra_state"] == {"seen": "b.pt"}
+    assert found["model"]["encoder.embed_tokens.weight"].unique().tolist() == [1.5]
 
 
 def test_flags_of_parts_without_a_dataclass():
