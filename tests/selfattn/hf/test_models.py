@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 import torch
 
@@ -150,6 +152,16 @@ def test_a_configuration_says_what_comes_out(head):
     assert [len(x) for x in model(**inputs) if isinstance(x, tuple)] == states
     found = model(**inputs, return_dict=True, output_hidden_states=False)
     assert found.logits.shape[0] == 2 and not any("hidden_states" in name for name in found)
+
+
+def test_inputs_of_layers_are_kept_only_where_they_are_asked_for():
+    model, first, freed = SelfattnModel(config()).eval(), [], []
+    model.layers[0].register_forward_pre_hook(lambda _, x: first.append(weakref.ref(x[0])))
+    model.norm.register_forward_pre_hook(lambda *_: freed.append(first[-1]() is None))
+    with torch.no_grad():
+        for asked in (False, True):
+            model(IDS, output_hidden_states=asked)
+    assert freed == [True, False]
 
 
 def test_a_configuration_serves_several_models():
