@@ -189,7 +189,9 @@ class StepGraph(nn.Module):
 
 
 class _Cache:
-    """What ``DecoderAttention`` asks of transformers' cache, on tensors of all layers."""
+    """What ``Decoder`` asks of transformers' cache, on tensors of all layers."""
+
+    is_compileable = False
 
     def __init__(self, past: Tensor, memory: Tensor) -> None:
         self.past, self.present = past, list[Tensor]()
