@@ -12,6 +12,7 @@ from pathlib import Path
 
 from selfattn.errors import UserError
 
+from .cli import raise_if_disk_full
 from .files import check_no_pipes, check_output_folder
 from .text import NUMBER
 
@@ -52,6 +53,10 @@ def new_folder(destination: Path, *, overwrite: bool = False, mark: str) -> Iter
                 old.rename(destination)
             raise
         shutil.rmtree(old, ignore_errors=True)
+    except Exception as error:
+        if getattr(error, "filename", None) is None:  # safetensors' own, for one
+            raise_if_disk_full(str(error), destination)
+        raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

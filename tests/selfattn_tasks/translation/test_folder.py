@@ -1,5 +1,6 @@
 """A folder is there whole or not at all, and what was there before survives a failure."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -34,6 +35,13 @@ def test_a_failure_leaves_nothing_and_keeps_what_was_there(tmp_path):
         raise ZeroDivisionError
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
     assert (tmp_path / "data" / MARK).read_text() == "old"
+
+
+def test_a_full_disk_is_known_by_its_text(tmp_path):
+    """As a library says it that has errors of its own, such as safetensors."""
+    with pytest.raises(OSError) as found, new_folder(tmp_path / "data", mark=MARK):
+        raise RuntimeError("I/O error: No space left on device (os error 28)")
+    assert (found.value.errno, found.value.filename) == (errno.ENOSPC, str(tmp_path / "data"))
 
 
 def test_overwriting_is_asked_for(tmp_path):
