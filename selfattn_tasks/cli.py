@@ -50,7 +50,7 @@ def fairseq_command(name: str, *words: str) -> list[str]:
 
 
 def raise_if_disk_full(output: str, place: Path) -> None:
-    """Raise the OSError that the output of a process or another error names, if the disk is full."""
+    """Raise the OSError that the output of a process, or an error, names, if a disk is full."""
     for number in _DISK_FULL:
         if os.strerror(number) in output:
             raise OSError(number, os.strerror(number), str(place))
