@@ -1,7 +1,7 @@
 """Tests in which a sentence is one observation: what the choice of the test set allows to say.
 
 They hold the runs fixed. Differences between training seeds are outside of what they measure, so
-with few runs they call far too many differences significant (README has the share).
+with few runs they call far too many differences significant (see examples/significance).
 """
 
 from collections.abc import Callable, Sequence
