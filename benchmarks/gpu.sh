@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What only a GPU can answer: gpu.sh STAGE [FOLDER]. Each stage takes at most 8 minutes, keeps what it has
-# found in FOLDER/STAGE.csv and .json (default: $OUT, else runs/gpu), and goes on from there when called again.
+# found in FOLDER/STAGE.csv and .json (default: $OUT, else runs/gpu), and resumes there when called again.
 #   tests      all tests with --device cuda
 #   sizes      16,384 tokens, more than 2^31 elements, a CUDA graph, compute-sanitizer, flagged tiles
 #   kernels    the time of each kernel of MTSA's operator, beside flash's
@@ -14,7 +14,7 @@
 #              installs it there first)
 # DEVICE=cpu makes a dry run at tiny sizes. PYTHON=... is another Python, LIMIT=... other seconds, COMMIT=... what
 # the rows say: of a copy on another machine, git may know nothing, or an older commit. Where $OUT is emptied
-# before each command, a stage goes on from runs/gpu.
+# before each command, a stage resumes from runs/gpu.
 set -euo pipefail
 usage="usage: gpu.sh tests|sizes|kernels|timings|tiles|grid|processes|wheels [FOLDER]"
 stage=${1:?$usage}
@@ -66,5 +66,5 @@ export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
 code=0
 timeout --kill-after 20 "${LIMIT:-480}" \
     "$python" -m benchmarks.gpu "$stage" "$folder" --device "${DEVICE:-cuda}" "$@" || code=$?
-[ "$code" != 124 ] || echo "stopped after ${LIMIT:-480} s: the same command goes on" >&2
+[ "$code" != 124 ] || echo "stopped after ${LIMIT:-480} s: the same command resumes" >&2
 exit "$code"

@@ -20,7 +20,7 @@ for record in "$from"/*/run.json; do
     count=$((count + 1))
     [ "$1" = save ] || [ ! -e "$kept/run.json" ] || continue # done there: never overwritten
     if [ "$1" = restore ] && [ -e "$kept/config.json" ] && ! cmp -s "$run/config.json" "$kept/config.json"; then
-        echo "$kept is another training's, so it is left as it is" >&2
+        echo "$kept is from another run, so it is left as it is" >&2
         continue
     fi
     mkdir -p "$kept"

@@ -6,8 +6,8 @@ Example:
   python scripts/demo.py --attention multihead
   python scripts/demo.py --pair mytext.en mytext.de
 
-Everything is written to demo/. Finished steps are not repeated, and a training that was stopped is
-resumed; the second run needs no network. Trainings of one text, --updates and --width are compared.
+Everything is written to demo/. Finished steps are not repeated, and a stopped run is resumed; a
+second call needs no network. Runs with the same text, --updates and --width are compared.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def parse_args() -> argparse.Namespace:
     add("--width", type=int, default=size.width, help=f"of the model ({size.width})")
     add("--vocab-size", type=int, default=4000, help="SentencePiece pieces (4000)")
     add("--held-out", type=int, default=500, help="sentences to validate, and to test (500)")
-    add("--seed", type=int, default=size.seed, help=f"of the training ({size.seed})")
+    add("--seed", type=int, default=size.seed, help=f"of the run ({size.seed})")
     return parser.parse_args()
 
 

@@ -22,7 +22,7 @@ _EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def run(results: Results) -> None:
-    """Go on with the grid and keep the records of the runs that are done."""
+    """Resume the grid and keep the records of the runs that are done."""
     grid = Path(os.environ.get("GRID", _EXAMPLES / "multi30k_en_de/tuning.yaml")).resolve()
     facts = load(grid)
     runs = Path(facts["output"])

@@ -1,4 +1,4 @@
-"""What a stage has found so far, as CSV and JSON, so that a stage that was stopped goes on."""
+"""What a stage has found so far, as CSV and JSON, so that a stopped stage can resume."""
 
 import functools
 import json

@@ -1,6 +1,6 @@
 """The experiment of train.sh by transformers' Seq2SeqTrainer: same model, batches, rate and loss.
 
-From the root of the clone, after prepare.sh; an interrupted training goes on where it stopped:
+From the root of the clone, after prepare.sh; an interrupted run resumes where it stopped:
 
   python examples/multi30k_en_de/train_hf.py FOLDER_WITH_THE_RAW_TEXT data-bin/multi30k \
       runs/hf/mtsa-1

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Tune and test the encoders on one corpus, as protocol.md says; stopped, the same command goes on.
+"""Tune and test the encoders on one corpus, as protocol.md says; the same command resumes it.
 
   examples/sentences/prepare.sh cr CR_FOLDER glove.6B.100d.txt
   python examples/sentences/stage2.py cr                # tune, choose, test, compare
@@ -41,7 +41,7 @@ class Corpus:
     Args:
         batch: examples.
         epochs: at most.
-        patience: epochs without a better validation, after which a training stops.
+        patience: epochs without a better validation, after which training stops.
         l2: as published.
         metric: of the validation.
         tests: further test sets of the folder, name to part.
@@ -145,7 +145,7 @@ def compare(name: str, systems: dict[str, tuple[str, str, str]]) -> None:
     trivial = str(runs.parent / "trivial.tsv")
     run("predict_sentences.py", "--baseline", f"data-bin/{name}", "--input", gold,
         "--output", trivial)  # fmt: skip
-    print("\nWithout any training:")
+    print("\nWithout training:")
     run("score_sentences.py", gold, trivial)
     flags = [f"{system[0]}={runs}/{setting}-[0-9]*/test.tsv" for setting, system in systems.items()]
     words = ["--ref", gold, "--baseline", flags[0]]
@@ -162,7 +162,7 @@ def run(script: str, *words: str) -> None:
     except BaseException as error:
         if isinstance(error, SystemExit):  # SIGTERM; Ctrl-C reaches both
             process.terminate()
-        process.wait()  # trainings need some seconds to end
+        process.wait()  # training needs some seconds to end
         raise
     if code:
         sys.exit(code)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Score a training: evaluate.sh RUN_FOLDER GOLD [more flags of predict_srl.py]
+# Score a run: evaluate.sh RUN_FOLDER GOLD [more flags of predict_srl.py]
 # e.g. evaluate.sh runs/srl_ewt/deepatt_mtsa-1 data/srl_ewt/ewt-verbs.dev.conll
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -35,7 +35,7 @@ SETTINGS = {"highest": ("highest", False), "medium": ("medium", False), "bf16": 
 class Gold(Predictor):
     """Finds predicates and then labels the gold ones.
 
-    How many are found depends on the training; the work for a gold one does not.
+    How many are found depends on training; the work for a gold one does not.
     """
 
     places: dict[tuple[str, ...], list[int]]

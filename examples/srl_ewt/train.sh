@@ -5,7 +5,7 @@
 #          --no-scale-embedding --embedding-dropout 0
 # 4 layers fit a CPU; the published size on a GPU:
 #   DEVICE_FLAGS= train.sh deepatt_mtsa 1 GLOVE DATA RUN --encoder-layers 10
-# The same command again goes on with an interrupted training.
+# The same command again resumes an interrupted run.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 usage="usage: train.sh ARCH SEED GLOVE [DATA] [RUN] [FLAGS]"

@@ -24,7 +24,7 @@ from wmt14.text import REFERENCE
 def main() -> None:
     parser = script_parser(__doc__)
     add = parser.add_argument
-    add("--run", type=Path, required=True, help="folder of the training")
+    add("--run", type=Path, required=True, help="folder of the run")
     add("--name", required=True, help="what to call the checkpoint")
     add("--checkpoint", type=Path, required=True, help="the checkpoint that translated")
     add("--output", type=Path, required=True, help="what fairseq-generate printed")

@@ -1,4 +1,4 @@
-"""The training of Multi30k's model by Seq2SeqTrainer, on a toy: it learns, resumes, translates."""
+"""Training Multi30k's model by Seq2SeqTrainer, on a toy: it learns, resumes, translates."""
 
 import runpy
 import shutil

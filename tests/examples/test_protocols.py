@@ -117,7 +117,7 @@ def test_finished_runs_are_kept_without_paths_and_put_back(tmp_path):
     call("restore", "again", "kept")
     assert (tmp_path / "again" / "a-1" / "run.json").read_text() == "newer"
     (tmp_path / "begun" / "a-1").mkdir(parents=True)
-    (tmp_path / "begun" / "a-1" / "config.json").write_text("of another training")
+    (tmp_path / "begun" / "a-1" / "config.json").write_text("of another run")
     call("restore", "begun", "kept")
     assert [path.name for path in (tmp_path / "begun").rglob("*.*")] == ["config.json"]
     with pytest.raises(subprocess.CalledProcessError):

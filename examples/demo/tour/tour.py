@@ -34,7 +34,7 @@ class Plan:
         root: the repository.
         folder: for everything that the demo writes.
         wheels: cache of downloaded packages.
-        size: model and training.
+        size: of the model and of the run.
         pair: the user's own source and target file instead of the package's text.
         vocab_size: SentencePiece pieces.
         held_out: sentences to validate with, and to test with.

@@ -1,4 +1,4 @@
-"""The training and its test: a grid of one run, worked off by ``selfattn_experiments.runs``."""
+"""Training and testing: a grid of one run, worked off by ``selfattn_experiments.runs``."""
 
 import json
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ LAYERS = 2  # of the encoder, and of the decoder
 
 @dataclass(frozen=True)
 class Size:
-    """What decides how long a training takes and how good it gets.
+    """What decides how long training takes and how good the model gets.
 
     Args:
         attention: self-attention of the encoder, as in ``--encoder-attention``.
         updates: optimizer steps.
         width: width of the model; the feed-forward layers have four times as much.
-        seed: of the training.
+        seed: of the run.
     """
 
     attention: str = "mtsa"
@@ -38,7 +38,7 @@ def work(place: Path, size: Size, user_dir: Path) -> Path:
     Args:
         place: holds ``data/``, made by ``selfattn_tasks.translation.prepare``; gets a folder for
             each size, whose runs differ in attention and seed only and so can be compared.
-        size: the model and its training.
+        size: of the model and of the run.
         user_dir: the fairseq plugin.
 
     Raises:

@@ -20,7 +20,7 @@ Differs:
     tensor2tensor's references with plain quotation marks are a file of its own, and issue 317 says
     how to make them: every Unicode quotation mark becomes a plain one, here double ones ``"`` and
     single ones, and the apostrophe, ``'``. fairseq's script gets references and translations that
-    were tokenised before the training, in ways that differ with the data set (Google's is split
+    were tokenised before training, in ways that differ with the data set (Google's is split
     already, ``prepare-wmt14en2de.sh`` cuts at hyphens); here plain text is tokenised.
 """
 

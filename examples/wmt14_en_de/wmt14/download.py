@@ -40,7 +40,7 @@ def verify(path: Path, digest: str, show: Show) -> None:
 
 
 def fetch(url: str, path: Path, *, size: int, digest: str, show: Show) -> None:
-    """Download ``url`` into ``path``, going on where an earlier call was interrupted.
+    """Download ``url`` into ``path``, resuming where an earlier call was interrupted.
 
     What has arrived is kept as ``PATH.part``; ``path`` appears when the checksum is right.
 
@@ -79,7 +79,7 @@ def fetch(url: str, path: Path, *, size: int, digest: str, show: Show) -> None:
     try:
         verify(partial, digest, show)
     except UserError:
-        # Going on from wrong bytes could never end well.
+        # Resuming from wrong bytes could never end well.
         partial.unlink()
         raise
     partial.replace(path)
@@ -105,5 +105,5 @@ def _receive(url: str, partial: Path, size: int, show: Show) -> None:
 
 def _sentence(url: str, partial: Path, size: int, reason: str) -> str:
     have = _size(partial)
-    kept = f"; {have:,} of {size:,} bytes are kept, and the same command goes on there"
+    kept = f"; {have:,} of {size:,} bytes are kept, and the same command resumes there"
     return f"cannot download {url}: {reason}{kept if have else ''}"

@@ -97,7 +97,7 @@ def batch_tokens(flags: Mapping[str, Any]) -> int:
 
 
 def departures(flags: Mapping[str, Any], setup: int, updates: int) -> list[str]:
-    """How a training departs from the published one.
+    """How a run departs from the published one.
 
     ``flags`` are fairseq-train's, as argparse spells them, and ``batch``.
     """
