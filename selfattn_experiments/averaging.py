@@ -1,4 +1,4 @@
-"""Average the weights of several checkpoints of one training."""
+"""Average the weights of several checkpoints of one run."""
 
 import os
 import re
@@ -21,7 +21,7 @@ def latest(folder: str | os.PathLike[str], count: int, by: str = "epoch") -> lis
     """The newest checkpoints of a run.
 
     Args:
-        folder: the training's ``--save-dir``.
+        folder: the run's ``--save-dir``.
         count: how many.
         by: ``"epoch"`` for ``checkpointN.pt``, ``"update"`` for ``checkpoint_E_N.pt``.
 

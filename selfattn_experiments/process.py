@@ -24,14 +24,14 @@ _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def frugal() -> dict[str, str]:
-    """What a training on a CPU adds to the environment; the user's own settings win."""
+    """What training on a CPU adds to the environment; the user's own settings win."""
     return {name: os.environ.get(name, value) for name, value in _FRUGAL.items()}
 
 
 def die_with_parent(parent: int) -> None:
     """In a new process: end with the parent, on Linux.
 
-    Without it, a training whose parent was killed would keep running beside its successor.
+    Without it, a process whose parent was killed would keep running beside its successor.
     """
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

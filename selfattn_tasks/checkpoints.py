@@ -1,7 +1,7 @@
 """Read fairseq checkpoints safely, without importing fairseq.
 
 A checkpoint is a dictionary that ``torch.save`` wrote: ``model`` (the weights), ``cfg`` or ``args``
-(every flag of the training, the model's as an ``argparse.Namespace``), ``task_state``,
+(every flag of fairseq-train, the model's as an ``argparse.Namespace``), ``task_state``,
 ``optimizer_history``, ``extra_state`` and ``last_optimizer_state``.
 """
 
@@ -27,7 +27,7 @@ from . import model_folder
 from .files import read_object
 
 Choice = TypeVar("Choice")
-# Flags of a training that decide what its weights mean, by how they begin and end; others (data,
+# Flags that decide what the weights mean, by how they begin and end; others (data,
 # learning rate, a preset's name beside the switches that it set) may differ.
 _MODEL_FLAGS = (
     "encoder_",
@@ -217,7 +217,7 @@ def _load(path: str | os.PathLike[str], mmap: bool = False) -> dict[str, Any]:
 
 
 def updates(path: str | os.PathLike[str]) -> int:
-    """How many optimizer steps the training of the checkpoint ``path`` had done.
+    """How many optimizer steps had been done when the checkpoint ``path`` was saved.
 
     Raises:
         UserError: the file is missing, truncated or not a fairseq checkpoint.
@@ -253,7 +253,7 @@ def check_content(state: Any, path: str | os.PathLike[str]) -> None:
         if real and not torch.stack(tensor.aminmax()).isfinite().all():
             raise UserError(
                 f"{path} cannot be used: its weight {name} holds NaN or infinite numbers; use a "
-                "checkpoint from before the training diverged"
+                "checkpoint from before training diverged"
             )
 
 

@@ -61,7 +61,7 @@ def translates(path: Path) -> bool:
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """A folder as the checkpoint that it was made of, without the training's state.
+    """A folder as the checkpoint that it was made of, without training state.
 
     Args:
         path: its ``model.safetensors``.
@@ -87,7 +87,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 def checkpoint(
     weights: Mapping[str, Any], args: Mapping[str, Any], task_state: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A checkpoint for fairseq, of weights by name and flags, that no training goes on from."""
+    """A checkpoint for fairseq, of weights by name and flags, that no run can resume from."""
     return {
         "args": Namespace(**args),
         "model": dict(weights),

@@ -1,4 +1,4 @@
-"""How exact float32 matrix products are, in commands and trainings."""
+"""How exact float32 matrix products are, in commands and training."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Files of checkpoints: how they are written, and which one of a training people want."""
+"""Files of checkpoints: how they are written, and which one of a run people want."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def find_checkpoint(path: Path) -> Path:
     """The checkpoint itself, or the best, else the last one of a folder.
 
     Args:
-        path: a checkpoint, a training's ``--save-dir``, a Hugging Face folder, or, where nothing
+        path: a checkpoint, a run's ``--save-dir``, a Hugging Face folder, or, where nothing
             has that path, the name of a model that comes with this package (``srl-en-small``).
 
     Raises:

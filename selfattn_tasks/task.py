@@ -23,7 +23,7 @@ class Scores:
 
 
 class Folds(Protocol):
-    """A corpus without a test set, cut into parts: each training holds one of them out.
+    """A corpus without a test set, cut into parts, each of which is held out once.
 
     Attributes:
         count: of the parts.
@@ -66,7 +66,7 @@ class Task(ABC):
         valid_metrics: scores of a validation, by their names in fairseq's log; value: in pictures.
         prepare: the command that makes its data.
         data_mark: a pattern of a file that its data has.
-        data_notes: files in its data that decide nothing of a training: where the rest comes from.
+        data_notes: files in its data that do not affect training: where the rest comes from.
         gold_key: the key of a grid file for the references or gold files of the test sets.
         flags_key: the key of a grid file for the flags of the command that applies a checkpoint.
         ignores_case: whether its scores can ignore case; if so, a grid file may hold
@@ -182,7 +182,7 @@ class Task(ABC):
         return Scale()
 
     def gold_fault(self, path: Path, data: Path) -> str:
-        """Why no training on ``data`` can be right for a gold file; empty if it can.
+        """Why no model trained on ``data`` can be right for a gold file; empty if one can.
 
         Args:
             path: the references or gold file.
@@ -200,7 +200,7 @@ class Task(ABC):
         return None
 
     def folds(self, data: Path) -> Folds | None:
-        """The parts that trainings on this data hold out in turn; None if it has a test set."""
+        """The parts that runs on this data hold out in turn; None if it has a test set."""
         return None
 
     def protocol(self, data: Path) -> str:

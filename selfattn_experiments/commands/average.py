@@ -39,7 +39,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--inputs", nargs="+", action="extend", type=Path, metavar="CKPT",
         help="the files, or folders with one")  # fmt: skip
-    source.add_argument("--dir", type=Path, help="the training's --save-dir")
+    source.add_argument("--dir", type=Path, help="the run's --save-dir")
     add = parser.add_argument
     add("--last", type=int, metavar="N", help="with --dir: the newest N checkpoints")
     add("--by", choices=("epoch", "update"),

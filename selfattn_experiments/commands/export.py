@@ -41,7 +41,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--to", required=True, choices=("hf", "fairseq", *GRAPHS), help="what to write")
     add("source", type=Path, metavar="SOURCE",
-        help="a checkpoint or a training's folder; for fairseq a Hugging Face folder; for ONNX and "
+        help="a checkpoint or a run's folder; for fairseq a Hugging Face folder; for ONNX and "
         "torch either, or a model that comes with the package")  # fmt: skip
     add("target", type=Path, metavar="TARGET", help="a folder; with --to fairseq a checkpoint")
     add("--data", metavar="FOLDER",

@@ -1,7 +1,7 @@
 """Try a trained model in a browser: type a text, see what it says and what its attention does.
 
-Examples: a translation model, a tagger or a model of sentences; its checkpoint, the folder of a
-training, a Hugging Face folder, or a model that comes with the package:
+Examples: a translation model, a tagger or a model of sentences; its checkpoint, a run's folder,
+a Hugging Face folder, or a model that comes with the package:
 
   selfattn page runs/my/checkpoint_best.pt --port 8000
   selfattn page srl-en-small

@@ -1,6 +1,6 @@
 """Apply a trained model: find who did what to whom, classify sentences, or translate.
 
-MODEL is a checkpoint, the folder of a training, or the name of a model that comes with the package.
+MODEL is a checkpoint, the folder of a run, or the name of a model that comes with the package.
 It decides the task, and holds all that is needed, but for a translation checkpoint's dictionaries.
 Several make an ensemble.
 

@@ -57,7 +57,7 @@ class Found:
 def add_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("checkpoint", type=Path, metavar="CHECKPOINT",
-        help="a checkpoint, a training's folder, a Hugging Face folder, or a model that comes "
+        help="a checkpoint, a run's folder, a Hugging Face folder, or a model that comes "
         "with the package")  # fmt: skip
     add("sentence", nargs="+", metavar="SENTENCE",
         help="one, in quotes; of a pair, for instance, with a model of sentences both")  # fmt: skip
@@ -73,7 +73,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     tagging.add_argument("--tokenized", action="store_true", help="split at spaces only")
     translation = parser.add_argument_group("translation")
     translation.add_argument("--data", metavar="FOLDER",
-        help="with the dictionaries (default: the checkpoint's, else the training's)")  # fmt: skip
+        help="with the dictionaries (default: the checkpoint's, else its data)")  # fmt: skip
     translation.add_argument("--user-dir", metavar="FOLDER",
         help="package that registers the architecture, if the plugin does not")  # fmt: skip
 

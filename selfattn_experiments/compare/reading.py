@@ -58,7 +58,7 @@ def tested_elsewhere(runs: Iterable[Found], references: Path, digest: str) -> li
 def check_distinct(systems: Mapping[str, Sequence[tuple[Found, str]]]) -> list[str]:
     """Refuse what would count twice: one output as two runs, one file in two compared systems.
 
-    Two trainings may give one output, of few or easy sentences: if records or logs state different
+    Two runs may give one output, of few or easy sentences: if records or logs state different
     seeds, it is a warning. A system compared with itself is no mistake: there all outputs are the
     same.
 
@@ -101,6 +101,6 @@ def check_distinct(systems: Mapping[str, Sequence[tuple[Found, str]]]) -> list[s
             if same and name == baseline:
                 warnings.append(
                     f"{baseline}: {same[-1]} and {other}: {run.path} hold the same output; if that "
-                    "is one training, the systems are not independent"
+                    "is one run, the systems are not independent"
                 )
     return warnings

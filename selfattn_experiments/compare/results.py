@@ -29,8 +29,8 @@ class Run:
     system: str
     path: Path  # file of the hypotheses
     sha256: str  # of that file
-    seed: str | None  # of the training, if it is known
-    log: Path | None  # the training's log, if there is one
+    seed: str | None  # that it was trained with, if known
+    log: Path | None  # of training, if there is one
     scores: dict[str, float]  # metric to score
 
 

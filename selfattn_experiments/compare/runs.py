@@ -47,7 +47,7 @@ class Found:
     """A file of hypotheses that a pattern matched."""
 
     path: Path
-    seed: str | None  # of the training, if the log or the path says it
+    seed: str | None  # that it was trained with, if the log or the path says so
     log: Path | None  # `train.log` beside the file or in the folder above, if there is one
     # What `selfattn runs` wrote beside it; empty if it did not.
     record: Mapping[str, Any] = field(default_factory=dict)
@@ -272,7 +272,7 @@ def _missing(pattern: str, paths: Sequence[Path], system: str) -> list[str]:
 
 def _run_warnings(found: Sequence[Found], system: str) -> list[str]:
     warnings = [
-        f"{system}: {run.log} does not say that the training finished"
+        f"{system}: {run.log} does not say that training finished"
         for run in found
         if run.log is not None and _FINISHED not in _text(run.log)
     ]

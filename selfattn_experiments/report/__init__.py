@@ -1,4 +1,4 @@
-"""What a training's log says, and pictures of it."""
+"""What a training log says, and pictures of it."""
 
 from .curves import Curves, parse_line, plot, read_curves
 

@@ -65,7 +65,7 @@ class Curves:
 def _add_point(points: Points, record: Record, name: str) -> None:
     """Add a number of a record.
 
-    A resumed training repeats the updates since its checkpoint: the later lines count.
+    A resumed run repeats the updates since its checkpoint: the later lines count.
     """
     while points and points[-1][0] >= record.update:
         points.pop()
@@ -99,7 +99,7 @@ def _bare_kind(message: str) -> str | None:
 def _json_pairs(text: str) -> list[tuple[str, object]]:
     try:
         return list(json.loads(text).items())
-    except json.JSONDecodeError:  # the last line of a killed training
+    except json.JSONDecodeError:  # the last line of a killed run
         return []
 
 
@@ -137,7 +137,7 @@ def read_curves(log: Path) -> Curves:
             curves.add(record)
     if not (curves.train_loss or curves.valid):
         raise UserError(
-            f"{log} holds no line of a training: allowed is the output of fairseq-train with "
+            f"{log} is no training log: allowed is the output of fairseq-train with "
             "--log-format json or simple"
         )
     return curves

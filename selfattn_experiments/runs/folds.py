@@ -1,4 +1,4 @@
-"""A run of a corpus that is cut into folds: each is held out by a training of its own, in turn."""
+"""A run of a corpus that is cut into folds: each in turn is held out while the others train."""
 
 import shutil
 from collections import Counter
@@ -19,7 +19,7 @@ from .run import Run
 
 
 class Fold(Run):
-    """The training that holds one part out, and its test on that part: ``SYSTEM-SEED/foldN``."""
+    """Training that holds one part out, and the test on that part: ``SYSTEM-SEED/foldN``."""
 
     def __init__(self, identity: Identity, system: str, seed: int, folds: Folds, fold: int) -> None:
         super().__init__(identity, system, seed, fold)
@@ -36,7 +36,7 @@ class Fold(Run):
         if not self._part.is_file():
             self._folds.write_part(self._fold, self._part)
         if not self._checkpoints.is_dir():
-            # Of a training whose checkpoints were dropped; another that is killed is not done.
+            # Its checkpoints were dropped; if it is trained again and killed, it is not done.
             (self.folder / "trained.json").unlink(missing_ok=True)
 
     def drop_checkpoints(self) -> None:
@@ -50,9 +50,9 @@ class Fold(Run):
 
 
 class FoldedRun(Run):
-    """One system with one seed: a training for each fold, and their outputs in one file.
+    """One system with one seed, trained once for each fold, and all outputs in one file.
 
-    A fold has a record of its own as soon as it is tested, so a killed run goes on with the first
+    A fold has a record of its own as soon as it is tested, so a killed run resumes at the first
     fold that has none. Its checkpoints are then removed, those of the last fold excepted, unless
     the grid says ``keep_checkpoints``. The scores of ``run.json`` are those of the joined outputs;
     mean and standard deviation over folds stand beside them.
@@ -163,7 +163,7 @@ def _over_folds(folds: Folds, parts: Sequence[dict[str, Any]]) -> dict[str, Any]
 
 
 class Followers(Follower):
-    """The logs of several trainings, one after the other, as one."""
+    """The training logs of several folds, one after the other, as one."""
 
     def __init__(self, followers: Sequence[Follower]) -> None:
         self._all = followers
@@ -190,12 +190,12 @@ class Followers(Follower):
         self._sum()
 
     def total(self) -> int | None:
-        """Updates of all trainings, if those to come are as long as the current one."""
+        """Updates of all folds, if those to come train as long as the current one."""
         one = self._current.total()
         before = sum(follower.update for follower in self._all[: self._at])
         return None if one is None else before + one * (len(self._all) - self._at)
 
     def seconds_an_update(self) -> float | None:
-        """Of the last training that says so; None before two records."""
+        """Of the last fold that says so; None before two records."""
         known = [speed for f in self._all if (speed := f.seconds_an_update()) is not None]
         return known[-1] if known else None

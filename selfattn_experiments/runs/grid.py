@@ -26,7 +26,7 @@ class Grid:
     task: Task  # from `selfattn_tasks.registry`
     data: Path  # the folder that fairseq-train reads
     output: Path  # gets a folder `SYSTEM-SEED` for each run, and the summary
-    seeds: Mapping[str, tuple[int, ...]]  # name of a system to the seeds of its trainings
+    seeds: Mapping[str, tuple[int, ...]]  # name of a system to the seeds of its runs
     systems: Mapping[str, tuple[str, ...]]  # name to flags of fairseq-train, common ones first
     tests: Mapping[str, Path]  # name of a test set to its references or gold file
     user_dir: Path
@@ -141,14 +141,14 @@ def _tests(reader: Reader, task: Task, data: Path, common: flag.Flags) -> dict[s
 
 
 def _check_training(grid: Grid, system: str) -> None:
-    """Refuse flags with which a training does not end, or its checkpoints are not kept."""
+    """Refuse flags with which training does not end, or its checkpoints are not kept."""
     flags = grid.flags(system)
     where = f"{grid.file}: system {system}"
     limits = [flag.number(flags, name) or 0 for name in ("--max-update", "--max-epoch")]
     if max(limits) <= 0:
         raise UserError(f"{where} must give --max-update or --max-epoch, or it never ends")
     every = flag.number(flags, "--save-interval") or 1
-    if limits[0] <= 0 and limits[1] % every:  # fairseq saves where --max-update ends a training
+    if limits[0] <= 0 and limits[1] % every:  # fairseq saves where --max-update ends training
         raise UserError(
             f"{where} gives --save-interval {every:g}, but --max-epoch {limits[1]:g}: its last "
             "epoch would not be saved; make one a multiple of the other"

@@ -28,7 +28,7 @@ class Identity:
         self._hashes: dict[Path, str] = {}
 
     def training(self, system: str, seed: int, fold: int | None = None) -> dict[str, Any]:
-        """What decides the weights that a training ends with."""
+        """What decides the weights that training ends with."""
         grid = self.grid
         found = {
             "task": grid.task.name,
@@ -46,7 +46,7 @@ class Identity:
     def files(self, flags: Flags) -> dict[str, str]:
         """Size and beginning, hashed, of the files that flags name, such as word vectors.
 
-        A training's are not a part of its identity, which is then the same wherever the grid is.
+        Those of training are no part of its identity, which is then the same wherever the grid is.
         """
         values = [Path(v) for given in flags.values() for v in given]
         for path in values:

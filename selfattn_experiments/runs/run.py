@@ -33,8 +33,8 @@ class Run:
     Args:
         identity: of the grid.
         system: a name from the grid.
-        seed: of the training.
-        fold: the part that this training holds out, in a folder of its own; None: there are none.
+        seed: of fairseq-train.
+        fold: the part that training holds out, in a folder of its own; None: there are none.
     """
 
     def __init__(self, identity: Identity, system: str, seed: int, fold: int | None = None) -> None:

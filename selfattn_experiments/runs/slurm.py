@@ -102,6 +102,6 @@ def _quoted(word: str) -> str:
 
 
 def _of_account(option: str) -> bool:
-    """Whether an option is about who may run where, not about what a training needs."""
+    """Whether an option is about who may run where, not about what training needs."""
     names = ("--account", "-A", "--partition", "-p", "--qos", "-q", "--clusters", "-M")
     return option.startswith((*names, "--reservation"))

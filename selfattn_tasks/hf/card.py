@@ -115,7 +115,7 @@ def find_record(checkpoint: Path) -> Path | None:
     return next(filter(Path.is_file, records), None)
 
 
-# What a record says of the training, and the lines of its table of scores.
+# What a record says of training, and the lines of its table of scores.
 Record = tuple[dict[str, Any], list[str]]
 
 

@@ -74,7 +74,7 @@ def write(state: dict[str, Any], folder: Path, path: Path) -> tuple[dict[str, An
 
 
 def _flags(state: dict[str, Any], task: str) -> dict[str, Any]:
-    """The flags with which fairseq builds the model again, and goes on training it."""
+    """The flags with which fairseq builds the model again, and trains it further."""
     given = checkpoints.flags(state).items()
     more = {n: v for n, v in given if n in _FLAGS or str(n).endswith("dropout")}
     criterion = checkpoints.criterion(state)

@@ -44,7 +44,7 @@ class Translator:
         """A Hugging Face folder, a checkpoint of fairseq, or a model that comes with the package.
 
         Args:
-            path: the folder, the checkpoint or a training's folder, or the model's name.
+            path: the folder, the checkpoint or a run's folder, or the model's name.
             device: where it computes.
 
         Raises:

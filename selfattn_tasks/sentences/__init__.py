@@ -1,6 +1,6 @@
 """Sentences, pairs of them and candidates: files in, prepared folders, folds, targets, scores.
 
 ``formats.reading`` finds out what a file is and reads it; ``tokens`` makes words of texts;
-``prepare`` writes the folder that a training reads, and ``folder`` reads it again. ``model``
+``prepare`` writes the folder that training reads, and ``folder`` reads it again. ``model``
 applies a checkpoint without fairseq.
 """

@@ -16,7 +16,7 @@ def baseline(
 ) -> list[Prediction]:
     """Predictions of the trivial system of a task.
 
-    Classes: the most frequent one of the training. Scores: their mean, which has a squared error
+    Classes: the most frequent one in training. Scores: their mean, which has a squared error
     but no correlation. Candidates: see :class:`Overlap`.
 
     Args:
@@ -45,12 +45,12 @@ class Overlap:
     """Chooses the candidate that has most in common with the question.
 
     A word that both have counts once, with its inverse document frequency
-    ``log((N + 1) / (n + 1))``, where n of the N candidates of the training have it: every
+    ``log((N + 1) / (n + 1))``, where n of the N training candidates have it: every
     question's candidates, so that one that several questions have counts as often. Of equal
     candidates the first one is chosen.
 
     Args:
-        candidates: of the training, as words.
+        candidates: those of the training data, as words.
     """
 
     def __init__(self, candidates: Iterable[Sequence[str]]) -> None:
@@ -61,7 +61,7 @@ class Overlap:
             self._counts.update(set(words))
 
     def weight(self, word: str) -> float:
-        """Inverse document frequency of a word, also of one that the training lacks."""
+        """Inverse document frequency of a word, also of one that training lacks."""
         return math.log((self._total + 1) / (self._counts[word] + 1))
 
     def choose(self, example: Example) -> Prediction:

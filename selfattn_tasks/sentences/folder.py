@@ -1,4 +1,4 @@
-"""The folder that ``prepare sentences`` writes and a training reads."""
+"""The folder that ``prepare sentences`` writes and training reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the files of a corpus to the folder that a training reads."""
+"""From the files of a corpus to the folder that training reads."""
 
 from __future__ import annotations
 

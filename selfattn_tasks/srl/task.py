@@ -31,7 +31,7 @@ class SRL(Task):
     # Found predicates have no lemmas, without which the official script has them as missed.
     input_flags = ("--input", "--sentence", "--predicates", "--find-predicates")
     hypotheses = "props"
-    # train.txt and meta.json tell two trainings apart; older folders lack this file.
+    # train.txt and meta.json tell two runs apart; older folders lack this file.
     data_notes = ("train.conll",)
 
     def recognise(self, path: Path) -> list[Sentence] | None:

@@ -22,7 +22,7 @@ def find_parts(
     """Find what fairseq's ``from_pretrained`` needs to load the model in *folder*.
 
     Args:
-        folder: a training's ``--save-dir``, or a folder with a checkpoint, its dictionaries and its
+        folder: a run's ``--save-dir``, or a folder with a checkpoint, its dictionaries and its
             SentencePiece model.
         checkpoint_file: the file's name; the default is the best, else the last checkpoint.
         data: folder of the dictionaries, below *folder* if it begins with a dot, as in fairseq; the

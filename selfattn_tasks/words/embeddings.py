@@ -195,7 +195,7 @@ def _is_number(text: str) -> bool:
 class WordTable(nn.Module):
     """The embedding of the sentence experiments (Bi-BloSAN section 4 and its code).
 
-    Words of the training have vectors that are trained, words that only the vectors' file knows
+    Words seen in training have vectors that are trained, words that only the vectors' file knows
     have its vectors as they are, and any other word has 0, as padding has.
 
     Args:

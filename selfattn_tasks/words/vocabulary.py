@@ -28,10 +28,10 @@ class Vocabulary:
     """What turns words into row numbers, and labels into their numbers.
 
     Args:
-        words: words of the training.
+        words: those of the training data.
         labels: BIO tags, or the classes of sentences.
         frozen: words that only the file of word vectors knows.
-        alphabet: the characters of the training; empty if the model does not read them.
+        alphabet: the characters of the training data; empty if the model does not read them.
     """
 
     words: tuple[str, ...]
@@ -41,7 +41,7 @@ class Vocabulary:
 
     @cached_property
     def _rows(self) -> dict[str, int]:
-        # Words of the training come last: they win where both lists hold a word.
+        # Words of the training data come last: they win where both lists hold a word.
         table = enumerate((*self.words, *self.frozen), FIRST_WORD)
         return {word: row for row, word in reversed(list(table))}
 
@@ -66,8 +66,8 @@ class Vocabulary:
     def encode(self, words: Iterable[str]) -> list[int]:
         """Row numbers of words.
 
-        A word is looked up as it stands and in lower case, first among the words of the training,
-        then among those of the vectors' file.
+        A word is looked up as it stands and in lower case, first among the words of the training
+        data, then among those of the vectors' file.
 
         Differs:
             The published SRL code has no lower case for a word that training lacks: where the file

@@ -73,7 +73,7 @@ def test_the_same_numbers_give_the_same_file(tmp_path, monkeypatch, name):
     [
         (["mtsa/train.log", "missing.log", "--output", "c.png"], "there is no log missing.log"),
         (["cut/train.log", "--output", "c.png"], "one each, such as cut/fold0/train.log"),
-        (["other.log", "--output", "c.png"], "other.log holds no line of a training"),
+        (["other.log", "--output", "c.png"], "other.log is no training log"),
         (["mtsa/train.log", "--output", "c.bmp"], "--output is c.bmp, but must end in .png"),
         (["mtsa/train.log", "--names", "a", "b", "--output", "c.png"], "--names has 2 names"),
         (["mtsa/train.log", "mtsa/train.log", "--output", "c.png"], "a log is given twice"),

@@ -200,7 +200,7 @@ def trainers_of(folder: Path) -> list[int]:
 
 
 def test_killed_and_resumed_equals_uninterrupted(whole, place, seeds, server):
-    """Its training is killed and tried again, then the runner is, by SIGKILL and by SIGTERM."""
+    """fairseq-train is killed and tried again, then the runner is, by SIGKILL and by SIGTERM."""
     folder, _ = whole
     path = write_grid(place, "killed")
     run = place / "killed" / "mtsa-3"
@@ -235,7 +235,7 @@ def test_killed_and_resumed_equals_uninterrupted(whole, place, seeds, server):
     assert resumed["scores"] == expected["scores"] and resumed["updates"] == 44
     assert resumed["best_valid"] == expected["best_valid"]
 
-    # Killed behind the last checkpoint, but before the training was marked as done.
+    # Killed after the last checkpoint, but before it was marked as trained.
     (run / "trained.json").unlink()
     (run / "run.json").unlink()
     left = seeds(path, "--only", "mtsa-3", "--dry-run").stdout

@@ -8,7 +8,7 @@ import pytest
 from selfattn_tasks.sentences.baselines import Overlap
 from selfattn_tasks.sentences.record import Example
 
-# "the" is in every candidate of the training, "kettle" in one of six, "whistle" in none.
+# "the" is in every training candidate, "kettle" in one of six, "whistle" in none.
 ASKED = [
     ("who fills the kettle ?", ["the boat .", "the kettle is full .", "the the the"], 1),
     ("the end ?", ["the end .", "the end of the end .", "the sea"], 0),
@@ -52,7 +52,7 @@ def test_words_in_common_with_the_question(apply):
     assert rows[2] == "0\t0.500000 0.500000"
     assert scores == {"accuracy": 50.0}
     first, second = map(float, rows[1].split("\t")[1].split())
-    # "the" weighs nothing, "boat" log(7 / 2), a word that the training lacks log 7.
+    # "the" weighs nothing, "boat" log(7 / 2), a word that training lacks log 7.
     assert first / second == pytest.approx(math.log(7 / 2) / math.log(7), abs=1e-5)
 
 

@@ -1,1 +1,1 @@
-"""`selfattn prepare`: corpora as files become folders that a training loads."""
+"""`selfattn prepare`: corpora as files become folders that training loads."""

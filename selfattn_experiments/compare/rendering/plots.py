@@ -37,7 +37,7 @@ def draw(report: Report, folder: Path, logs: Mapping[str, Sequence[Path]]) -> li
         The files. Learning curves are left out where there is no log.
 
     Raises:
-        UserError: if the folder cannot be made, or one of ``logs`` holds no training.
+        UserError: if the folder cannot be made, or one of ``logs`` is no training log.
     """
     check_output_folder("--plots", folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -156,7 +156,7 @@ def _differences(report: Report) -> Any:
 
 
 def _found(report: Report, system: str) -> list[Curves]:
-    """Those of the logs beside a system's hypotheses that are a training's, and no other's."""
+    """The training logs beside a system's hypotheses that no other system has."""
     others = {run.log for run in report.runs if run.system != system}
     beside = dict.fromkeys(run.log for run in report.runs if run.system == system)
     curves = []

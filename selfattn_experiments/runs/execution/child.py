@@ -29,7 +29,7 @@ from ...process import die_with_parent
 from ...user_dir import find_user_dir
 from .slots import Slot
 
-# A training of several processes needs some seconds to end.
+# Training in several processes needs some seconds to end.
 _GRACE = 10.0
 # How much of the end of a log is read, in bytes, and shown, in lines.
 _TAIL, _SHOWN = 8192, 8
@@ -115,7 +115,7 @@ class Child:
             self._process.wait(seconds)
 
     def _signal(self, number: int) -> None:
-        # The group outlives its leader: a loader of data may still run when the training has ended.
+        # The group outlives its leader: a data loader may still run when training has ended.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 

@@ -1,4 +1,4 @@
-"""Follow a training by its log, as it grows."""
+"""Follow training by its log, as it grows."""
 
 import math
 import re
@@ -15,12 +15,12 @@ _GPU = re.compile(r"capabilities =.*; name = (.+?)\s*$")
 
 
 class Follower:
-    """What the log of a training says so far.
+    """What a training log says so far.
 
     Args:
         log: the output of fairseq-train with ``--log-format json``, over all attempts; it need not
             be there yet.
-        flags: of the training.
+        flags: those of fairseq-train.
         clock: seconds.
     """
 
@@ -101,7 +101,7 @@ class Follower:
         self.best = max(kept, key=lambda found: (sign * found[1], found[0]), default=None)
 
     def total(self) -> int | None:
-        """Updates of the whole training; None as long as it is not known."""
+        """Updates from start to end; None while unknown."""
         by_epoch = (self._updates_an_epoch or 0.0) * (self._max_epoch or 0.0)
         ends = [end for end in (self._max_update, by_epoch) if end]
         return round(min(ends)) if ends else None
@@ -113,7 +113,7 @@ class Follower:
         return (self._last[1] - self._first[1]) / (self._last[0] - self._first[0])
 
     def seconds_left(self, speed: float | None = None) -> float | None:
-        """Of the training, by its own speed or else by the one given; None if unknown."""
+        """Of training, by its own speed or else by the one given; None if unknown."""
         own = self.seconds_an_update()
         rate, total = (speed if own is None else own), self.total()
         return None if rate is None or total is None else rate * max(0, total - self.update)

@@ -1,6 +1,6 @@
 """One runner at a time works on a grid: a kernel lock, which a killed runner releases.
 
-Own code, because a training inherits the lock and so outlives a killed runner with it. filelock 4
+Own code, because training inherits the lock and so outlives a killed runner with it. filelock 4
 closes its descriptors in a forked process, and its FileLock cannot be shared, as ``--only`` asks.
 """
 

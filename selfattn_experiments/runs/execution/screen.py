@@ -168,7 +168,7 @@ class Estimate:
         speed = self._typical(job, _speed)
         left = job.work.follower.seconds_left(speed)
         if job.state in ("averaging", "testing"):
-            # Trainings may follow: of other folds.
+            # Other folds may still be trained.
             rest = None if tests is None else max(0.0, tests - (time.monotonic() - job.since))
             return None if rest is None else rest + (left or 0.0)
         if left is None and speed is not None:
@@ -208,7 +208,7 @@ def _speed(job: Job) -> float | None:
 
 
 def _test_seconds(job: Job) -> float | None:
-    """Seconds of all that follows a training."""
+    """Seconds of all that follows training."""
     if job.record is None:
         return None
     return sum(seconds for step, seconds in job.record["seconds"].items() if step != "train")

@@ -21,7 +21,7 @@ class Slot:
 
     def environment(self) -> dict[str, str]:
         """What the run's processes add to the environment."""
-        # fairseq's INFO lines are where the runner reads what a training did.
+        # fairseq's INFO lines are where the runner reads what training did.
         added = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8", "LOGLEVEL": "INFO"}
         added["CUDA_VISIBLE_DEVICES"] = ",".join(self.gpus)
         if self.threads is not None:

@@ -59,9 +59,7 @@ class SentenceState:
         """
         stored = task_state.get(KEY)
         if not isinstance(stored, Mapping) or "config" not in stored:
-            raise UserError(
-                f"{path} is no model of sentences: its training had another task than sentences"
-            )
+            raise UserError(f"{path} is no model of sentences: it was trained with another --task")
         try:
             config = SentenceModelConfig(**stored["config"])
             state = cls(Vocabulary.from_state(stored["vocabulary"]), dict(stored["meta"]), config)

@@ -238,7 +238,7 @@ def test_learned_positions_end():
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 def test_another_padding_token_moves_no_position(tmp_path, positions):
-    """Trainer gives a model the tokenizer's padding token, after any training."""
+    """Trainer gives a model the tokenizer's padding token, after training."""
     model = SelfattnForConditionalGeneration(config(positions=positions)).eval()
     expected = model(input_ids=IDS[:1], labels=IDS[:1]).logits
     model.config.pad_token_id = 0

@@ -224,7 +224,7 @@ def test_warnings_come_with_their_reason(folder):
     text = "\n".join(found(system="runs/good-[12]/one.out").warnings)
     for words in (
         "base: 1 of 4 runs have no one.out, failed or unfinished, and are left out: runs/base-4",
-        "base: runs/base-1/train.log does not say that the training finished",
+        "base: runs/base-1/train.log does not say that training finished",
         "base: runs/base-2 has a config.json, but no run.json",
         "runs/base-3 records scores with the signature nrefs:1|case:lc|eff:no|tok:intl|",
         "good: 2 runs; fewer than 3 say next to nothing",

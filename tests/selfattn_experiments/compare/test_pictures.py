@@ -54,7 +54,7 @@ def test_curves_say_how_far_all_runs_went_in_the_digits_of_their_score(folder, c
         (folder / "runs/base-3/train.log").unlink(missing_ok=True)
         (folder / "runs/train.log").write_text(lines[0].replace("21", "99"))
     assert caplog.text.count("for want of logs: runs/good-3/one.out\n") == 1
-    assert caplog.text.count("runs/base-3/train.log holds no line of a training") == 1
+    assert caplog.text.count("runs/base-3/train.log is no training log") == 1
     scores = {"bleu": ("Pearson", 3)}
     curves = {s: [Curves(valid={"bleu": [(1, v), (2, v)]}) for v in (a, a + 1)] for s, a in
               (("base", 0.0), ("good", 0.0049))}  # fmt: skip

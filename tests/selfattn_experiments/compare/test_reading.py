@@ -139,9 +139,7 @@ def test_one_file_in_both_systems_is_refused(folder):
 def test_a_copy_in_the_other_system_is_a_warning(folder):
     (folder / "b1.out").write_bytes((folder / "a1.out").read_bytes())
     (doubt,) = doubts(run(folder))
-    assert (
-        "a1.out and " in doubt and "b1.out hold the same output; if that is one training" in doubt
-    )
+    assert "a1.out and " in doubt and "b1.out hold the same output; if that is one run" in doubt
 
 
 def test_copies_of_all_files_are_a_warning(folder):

@@ -86,7 +86,7 @@ def test_other_lines_are_no_records(line):
     [
         (lambda p: None, "there is no log"),
         (lambda p: p.mkdir(), "cannot be read"),
-        (lambda p: p.write_text("hello\n"), "holds no line of a training"),
+        (lambda p: p.write_text("hello\n"), "is no training log"),
     ],
 )
 def test_a_log_without_a_training_is_refused(tmp_path, make, words):

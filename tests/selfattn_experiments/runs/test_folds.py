@@ -181,7 +181,7 @@ def test_checkpoints_of_tested_folds_are_removed(folder):
 
 
 def test_a_fold_that_is_trained_again_is_tested_only_when_that_is_done(folder):
-    """Killed in its second training, it has checkpoints, and a note of the first training's end."""
+    """Killed when trained again, it has checkpoints, and a note that it was trained before."""
     assert work() == 0
     own = folder / "out/base-1/fold1"
     (own / "test.tsv").unlink()

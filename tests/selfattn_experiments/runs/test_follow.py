@@ -1,4 +1,4 @@
-"""What a training's log says, as it grows."""
+"""What a training log says, as it grows."""
 
 import json
 

@@ -193,7 +193,7 @@ from tests.selfattn_experiments.runs.fakes import FakeRun
 # A shell that started the tests in the background left this signal ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 folder = Path(sys.argv[1])
-# A training with a loader of data; both would run for an hour.
+# Training with a data loader; both would run for an hour.
 train = f"trap '' INT; sleep 3600 & echo $! $$ >> {folder}/pids; wait"
 jobs = [Job(FakeRun(folder, f"a-{seed}", train=train)) for seed in (1, 2)]
 run(lambda: Scheduler(jobs, [Slot()] * 2).run())
@@ -212,7 +212,7 @@ def test_nothing_is_left_behind(tmp_path, number, repo_root):
     runner.send_signal(number)
     expected = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
     assert runner.wait(30) == expected, runner.stderr.read()
-    if number == signal.SIGKILL:  # the kernel ends the trainings; loaders look after themselves
+    if number == signal.SIGKILL:  # the kernel ends training; loaders look after themselves
         processes = processes[1::2]
     wait_for(lambda: not any(is_alive(pid) for pid in processes))
     for pid in map(int, pids.read_text().split()):
