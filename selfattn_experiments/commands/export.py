@@ -64,7 +64,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def refuse_given(args: argparse.Namespace, names: tuple[str, ...], reason: str) -> None:
     """Refuse the first of some flags that was given."""
     for name in names:
-        if getattr(args, name) not in (None, False):
+        value = getattr(args, name)
+        if value is not None and value is not False:  # 0 is given, too
             args.refuse(f"--{name.replace('_', '-')} {reason}")
 
 

@@ -302,7 +302,8 @@ def predict_file(
 def refuse_roles(args: argparse.Namespace, kind: str, *more: str) -> None:
     """Refuse the flags that only taggers have, and more that this kind of model lacks."""
     for flag in (*_OF_ROLES, *more):
-        if getattr(args, flag) not in (None, False):
+        value = getattr(args, flag)
+        if value is not None and value is not False:  # 0 is given, too
             raise UserError(
                 f"--{flag.replace('_', '-')} belongs to models of semantic roles, and "
                 f"{args.checkpoint[0]} is {kind}"

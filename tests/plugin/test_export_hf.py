@@ -276,8 +276,9 @@ def test_predict_translates_by_a_folder_or_a_checkpoint(exported, tmp_path, capf
     assert [*of_folder.stream(texts)] == [*of_checkpoint.stream(texts)]
     with pytest.raises(UserError, match="'a0 a0 .*has 2049 pieces; the model takes 1024"):
         of_folder("a0 " * 1024)
-    with pytest.raises(UserError, match="--decoder belongs to models of semantic roles"):
-        predict("--model", folder, "--decoder", "strict", "a0")
+    for flag, *more in (("--decoder", "strict", "a0"), ("--word-column", "0", "--input", source)):
+        with pytest.raises(UserError, match=f"{flag} belongs to models of semantic roles"):
+            predict("--model", folder, flag, *more)
 
 
 def test_a_card_says_what_is_known_and_what_is_not(exported, tmp_path):

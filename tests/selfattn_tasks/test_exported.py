@@ -248,8 +248,9 @@ def test_what_cannot_be_exported_gets_a_sentence(classifier, tagger, tmp_path, m
     _, path = classifier(test_selection="sample")
     with pytest.raises(UserError, match="'sample' cannot be exported: a graph draws no samples"):
         export("--to", "torch", path, tmp_path / "out")
-    with pytest.raises(SystemExit):
-        export("--to", "torch", "--int8", path, tmp_path / "out")
+    for more in ("--int8", "--lenpen 0"):
+        with pytest.raises(SystemExit):
+            export("--to", "torch", *more.split(), path, tmp_path / "out")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "export.txt").touch()
     for more, message in (((), "already exists"), (("--overwrite",), "holds something else")):
