@@ -70,8 +70,9 @@ def average(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
     seen = Distinct()
     seen.add(last["model"], paths[-1])
     last.pop("last_optimizer_state", None)
-    for name in ("ema", "ema_fp32_params"):  # of --store-ema, of the last one alone
-        (last.get("extra_state") or {}).pop(name, None)
+    if isinstance(extra := last.get("extra_state"), dict):
+        for name in ("ema", "ema_fp32_params"):  # of --store-ema, of the last one alone
+            extra.pop(name, None)
     weights = last["model"]
     sums = {
         name: t.to(torch.float64, copy=True)

@@ -47,7 +47,7 @@ def test_reads_what_fairseq_writes(tmp_path):
 def test_what_a_module_stores_beside_its_weights_may_be_anything(tmp_path):
     for name, value in (("a.pt", 1.0), ("b.pt", 2.0)):
         kept = {"encoder._extra_state": {"seen": name}}
-        torch.save(state(model=state(value)["model"] | kept), tmp_path / name)
+        saved(tmp_path / name, model=state(value)["model"] | kept, extra_state=["of a script"])
     found = averaging.average([tmp_path / "a.pt", tmp_path / "b.pt"])
     averaging.halve(found)
     assert found["model"]["encoder._extra_state"] == {"seen": "b.pt"}
