@@ -119,6 +119,8 @@ def prepare(
     Raises:
         UserError: for every mistake in flags or files.
     """
+    if {*files} != {"pair"} and ("pair" in files or not {"train", "valid"} <= {*files}):
+        raise UserError("give files for train and valid, or one pair of files to split")
     given = itertools.chain(*files.values())
     check_destination(destination, overwrite=overwrite, mark=SUMMARY, inputs=given)
     inputs = {name: read_pairs(*paths) for name, paths in files.items()}

@@ -1,10 +1,12 @@
 """A split must not leak, must not depend on the order of the input, and must leave enough."""
 
 import random
+from pathlib import Path
 
 import pytest
 
 from selfattn.errors import UserError
+from selfattn_tasks.translation.prepare import Options, prepare
 from selfattn_tasks.translation.split import count_overlap, sentence_key, split_pairs
 
 
@@ -70,3 +72,10 @@ def test_impossible_sizes_are_refused(held_out, words):
 def test_overlap_counts_either_side():
     train = [("a", "A"), ("b", "B")]
     assert count_overlap([("a", "x"), ("y", "B"), ("c", "C"), ("b", "B")], train) == 3
+
+
+@pytest.mark.parametrize("names", ["", "train", "pair train valid"])
+def test_either_parts_or_a_pair_to_split_are_given(names, tmp_path):
+    files = dict.fromkeys(names.split(), (Path("a"), Path("b")))
+    with pytest.raises(UserError, match="give files for train and valid, or one pair"):
+        prepare(files, tmp_path / "data", Options("en", "de"))
