@@ -1,4 +1,4 @@
-"""The best validation so far: an interruption does not forget it, and NaN never is one."""
+"""When training ends: an interruption forgets no best validation, and NaN never is one."""
 
 import logging
 import math
@@ -19,10 +19,10 @@ KEY = "selfattn_patience"
 def remember_patience(
     original: Any, self: Trainer, filename: str, extra_state: dict[str, Any]
 ) -> Any:
-    """Store in each checkpoint how long the training has not improved.
+    """Store in each checkpoint for how long nothing has improved.
 
     Break: fairseq_cli/train.py, should_stop_early, counts in its own attributes, so that a resumed
-    training takes its first validation for the best so far. Fix: keep them in the checkpoint.
+    run takes its first validation for the best so far. Fix: keep them in the checkpoint.
     """
     return original(self, filename, {**extra_state, KEY: _counted()})
 
@@ -36,26 +36,34 @@ def restore_patience(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """Go on counting, where fairseq goes on with the best score."""
+    """Restore the counts, where fairseq restores the best score."""
     state = original(self, filename, reset_optimizer, *args, **kwargs)
     if state and not (reset_optimizer or kwargs.get("reset_meters")):
         _counted().update(state.get(KEY, {}))
-        _stay_stopped(self.cfg, filename)
+        _stay_stopped(self, filename)
     return state
 
 
-def _stay_stopped(cfg: Any, filename: str) -> None:
-    """Do not train on what has stopped early: train.py's loop, whose end this is, never begins."""
-    own = cfg.checkpoint
+def _stay_stopped(trainer: Trainer, filename: str) -> None:
+    """Do not train on what has stopped: train.py's loop, whose end this is, never begins.
+
+    Break: it asks for --max-update and --stop-time-hours after each update, so it makes one more.
+    """
+    own, limits = trainer.cfg.checkpoint, trainer.cfg.optimization
     anew = own.reset_dataloader or own.reset_lr_scheduler
     if anew or Path(filename).resolve().parent != Path(own.save_dir).resolve():
         return
     if 0 < own.patience <= _counted().get("num_runs", 0):
-        logger.info(
-            f"--patience {own.patience} has run out in {filename}, so nothing is left to do; to "
-            "train on, raise it, or give --reset-meters"
-        )
-        cfg.optimization.max_epoch = -1
+        reached = f"--patience {own.patience} has run out"
+    elif 0 < limits.max_update <= trainer.get_num_updates():
+        reached = f"--max-update {limits.max_update} is reached"
+    elif 0 < limits.stop_time_hours < trainer.cumulative_training_time() / 3600:
+        reached = f"--stop-time-hours {limits.stop_time_hours:g} have passed"
+    else:
+        return
+    advice = "raise it, or give --reset-meters" if "patience" in reached else "raise it"
+    logger.info(f"{reached} in {filename}, so nothing is left to do; to train on, {advice}")
+    limits.max_epoch = -1
 
 
 @wrap(checkpoint_utils, "save_checkpoint")

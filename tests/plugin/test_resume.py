@@ -1,4 +1,4 @@
-"""A training that is killed and started again is the training that was never killed."""
+"""A run that is killed and started again equals one that was never killed."""
 
 import signal
 import subprocess
@@ -105,6 +105,16 @@ def test_patience_goes_on_where_it_was(toy_run, toy_train, tmp_path):
     assert [record["valid_num_updates"] for record in found] == ["5", "6"]
     state = checkpoints.read(tmp_path / "checkpoint_last.pt")
     assert state["extra_state"][KEY] == {"best": -1.0, "num_runs": 3}
+
+
+@pytest.mark.parametrize("limit", ["--max-update 4", "--stop-time-hours 1e-9"])
+def test_what_is_finished_is_not_trained_on(limit, run_folder, toy_train):
+    """fairseq makes one more update, which replaces checkpoint_last.pt."""
+    before = {path.name: path.read_bytes() for path in run_folder.glob("*.pt")}
+    done = toy_train(["--save-dir", run_folder, "--max-update", "9", *limit.split()]).ok()
+    assert f"{limit.split()[0]} " in "".join(done.lines)
+    assert any(line.endswith("left to do; to train on, raise it") for line in done.lines)
+    assert {path.name: path.read_bytes() for path in run_folder.glob("*.pt")} == before
 
 
 def test_what_has_stopped_early_is_not_trained_on(toy_run, toy_train, tmp_path):
