@@ -10,7 +10,7 @@ dest=${3:-data-bin/conll05}
 python=${PYTHON:-python}
 # ANY_COUNTS=1 accepts other counts than the published ones.
 if [ -e "$dest.text" ]; then # it appears whole or not at all
-    echo "taking the text that is already in $dest.text" >&2
+    echo "taking the text that is already in $dest.text (remove that folder to build it anew)" >&2
 else
     "$python" "$here/../../scripts/prepare_conll05.py" --treebank "$treebank" \
         --archive "$archives/conll05st-release.tar.gz" "$archives/conll05st-tests.tar.gz" \
