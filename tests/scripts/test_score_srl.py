@@ -21,7 +21,7 @@ PREDICTED = "- (A0*) (A0*)\npour (V*) *\n- (A1* *\n- *) *\ndrink (AM-TMP*) (V*)\
 def score(run_cli, tmp_path):
     def run(*args, gold=GOLD, predicted=PREDICTED):
         (tmp_path / "gold").write_text(gold)
-        (tmp_path / "predicted").write_text(predicted)
+        (tmp_path / "predicted").write_text(predicted, encoding="utf-8")
         return run_cli(["scripts/score_srl.py", "gold", "predicted", *args], cwd=tmp_path)
 
     return run
@@ -78,13 +78,17 @@ def test_lines_leave_out_sentences_without_a_predicate(score, one, two):
 
 
 def test_json_with_the_confusion(score):
-    plain, more = (
-        json.loads(score(*flags).stdout) for flags in (["--json"], ["--json", "--confusion"])
-    )
+    predicted = PREDICTED.replace("TMP", "ÄMP")
+    printed = [
+        score(*flags, predicted=predicted).stdout
+        for flags in (["--json"], ["--json", "--confusion"])
+    ]
+    assert all(text.isascii() for text in printed)  # so that a locale cannot spoil it
+    plain, more = map(json.loads, printed)
     confusion = more.pop("confusion")
     assert more == plain
     assert confusion["A1"] == {"-NONE-": 1} and confusion["V"] == {"V": 2}
-    assert confusion["-NONE-"] == {"A0": 1, "A1": 1, "AM-TMP": 1}
+    assert confusion["-NONE-"] == {"A0": 1, "A1": 1, "AM-ÄMP": 1}
 
 
 def test_a_word_without_an_end_is_not_echoed_whole(score):

@@ -78,7 +78,7 @@ def main(args: argparse.Namespace) -> None:
             figures["all_charged"] = charged(gold, predicted).as_dict()
         if args.confusion:
             figures["confusion"] = result.confusion_as_dict()
-        print(json.dumps(figures, indent=2, ensure_ascii=False))
+        print(json.dumps(figures, indent=2))
         return
     print(format_scores(result), end="")
     if free:
