@@ -19,7 +19,7 @@ _LAST = "checkpoint_last.pt"  # fairseq's default of --restore-file: that of --s
 def resolve_block_length(args: Namespace, task: Any, attention: str | None = None) -> None:
     """Replace an automatic block length of Bi-BloSA by a number, which every checkpoint then holds.
 
-    A training that starts from a checkpoint takes the number in it; any other derives it from its
+    A run that starts from a checkpoint takes the number in it; any other derives it from its
     training data (Bi-BloSAN, eq. 19-23). The mechanism is ``attention``, or else what
     ``--encoder-attention`` names.
 

@@ -47,7 +47,7 @@ def keep_last_batch(original: Any, indices: Any, *args: Any, **kwargs: Any) -> A
 
 @check_flags
 def refuse_idle_seed(flags: Namespace) -> None:
-    """Refuse ``--update-ordered-indices-seed`` where it would act in a resumed training alone."""
+    """Refuse ``--update-ordered-indices-seed`` where it would act in a resumed run alone."""
     made_anew = str(getattr(flags, "update_epoch_batch_itr", False)).lower() == "true"
     if getattr(flags, "update_ordered_indices_seed", False) and not made_anew:
         raise UserError(
@@ -58,10 +58,10 @@ def refuse_idle_seed(flags: Namespace) -> None:
 
 @wrap(FairseqTask, "get_batch_iterator")
 def resume_with_same_batches(original: Any, self: FairseqTask, *args: Any, **kwargs: Any) -> Any:
-    """Give a resumed training the batches of the training that was interrupted.
+    """Give a resumed run the batches of the interrupted one.
 
     Break: fairseq/tasks/fairseq_task.py, get_batch_iterator, distributes sentences of equal length
-    over batches at random, by seed and epoch. An uninterrupted training does so once, in epoch 1; a
+    over batches at random, by seed and epoch. An uninterrupted run does so once, in epoch 1; a
     resumed one does so again in its own epoch and gets other batches and losses. Fix: always use
     the seed of epoch 1 where batches are made once. Their order still differs between epochs.
     """
@@ -89,7 +89,7 @@ def tell_workers_the_epoch(original: Any, self: Any, *args: Any, **kwargs: Any) 
 
     Break: fairseq/data/iterators.py, EpochBatchIterator, keeps them, and they their copy of the
     dataset, whose ``set_epoch`` is never called: with ``--num-workers 1``, the default, masks stay
-    those of the first epoch, or of that in which a training is resumed. Fix: keep none.
+    those of the first epoch, or of that in which a run is resumed. Fix: keep none.
     """
     original(self, *args, **kwargs)
     self.persistent_workers = False
@@ -99,10 +99,10 @@ def tell_workers_the_epoch(original: Any, self: Any, *args: Any, **kwargs: Any) 
 def shuffle_after_curriculum(
     original: Any, self: Any, epoch: int, shuffle: bool, *args: Any, **kwargs: Any
 ) -> Any:
-    """Shuffle the epochs after ``--curriculum``, whether a training was interrupted or not.
+    """Shuffle the epochs after ``--curriculum``, whether a run was interrupted or not.
 
     Break: fairseq/data/iterators.py, EpochBatchIterator, keeps the first epoch's choice together
-    with its data loader, so that no epoch is shuffled until the training is resumed. Fix: tell it
+    with its data loader, so that no epoch is shuffled until the run is resumed. Fix: tell it
     each epoch's.
     """
     if self.dataloader is not None:  # it will be used again
@@ -163,7 +163,7 @@ def count_real_batches(
 def stop_batch_threads() -> None:
     """Let the thread that makes batches ahead end before the interpreter does.
 
-    Break: fairseq/data/iterators.py, BackgroundConsumer, is a daemon. A training that ends early,
+    Break: fairseq/data/iterators.py, BackgroundConsumer, is a daemon. A run that ends early,
     as on an error, can die of SIGABRT, because torch cannot be unwound in that thread. Fix: at
     exit, wait for the batch at hand and make no other.
     """

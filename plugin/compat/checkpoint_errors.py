@@ -58,7 +58,7 @@ def check_checkpoint(original: Any, state: Any) -> Any:
             warm_start.saw(state)
             if hasattr(task, "check_start"):
                 task.check_start(task_state, _Reading.path)
-        elif hasattr(task, "check_state"):  # fairseq gives it to no task that goes on training
+        elif hasattr(task, "check_state"):  # fairseq gives it to no task that resumes
             task.check_state(task_state, _Reading.path)
         vocabulary.check(task, task_state, _Reading.path)
         _check_flags(_Reading.trainer.cfg)
@@ -79,7 +79,7 @@ def _check_flags(cfg: Any) -> None:
     """Compare the flags that decide what weights mean with those of the checkpoint.
 
     Weights of the right shapes would load under other switches and be silently wrong. A new
-    training from old weights may intend that, and gets a warning.
+    run from old weights may intend that, and gets a warning.
     """
     other = _other_flags(checkpoints.model_flags({"args": cfg.model}))
     if not other:
@@ -88,24 +88,24 @@ def _check_flags(cfg: Any) -> None:
     if cfg.checkpoint.reset_optimizer or warm_start.is_starting():
         logger.warning("%s: the weights may not mean the same here", message)
     else:
-        raise UserError(f"{message}: use the flags of its training, or another --save-dir")
+        raise UserError(f"{message}: use the flags it was trained with, or another --save-dir")
 
 
 def _check_criterion(trainer: Trainer, state: Any) -> None:
-    """Check that a checkpoint has weights of the criterion if and only if the training does."""
+    """Check that a checkpoint has weights of the criterion if and only if this run does."""
     stored, ours = bool(state.get("criterion")), utils.has_parameters(trainer.get_criterion())
     if stored == ours or warm_start.is_starting():
         return
     there, here = ("with", "leaves it out") if stored else ("without", "gives it")
     raise UserError(
         f"{_Reading.path} was trained {there} weights of its criterion (--scaffold), but this "
-        f"command {here}; use the flags of its training, or start another one from it with "
+        f"command {here}; use the flags it was trained with, or start a new run from it with "
         "--finetune-from-model"
     )
 
 
 def _start_average(cfg: Any, state: dict[str, Any]) -> None:
-    """Let a training that is resumed with --store-ema start the average from its weights.
+    """Let a run that is resumed with --store-ema start the average from its weights.
 
     Break: fairseq/trainer.py, load_checkpoint, looks for them after it has dropped them.
     """
@@ -160,7 +160,7 @@ def check_paths(original: Any, filenames: Any, *args: Any, **kwargs: Any) -> Any
 
 @wrap(Trainer, "load_checkpoint")
 def explain_resuming(original: Any, self: Trainer, filename: str, *args: Any, **kwargs: Any) -> Any:
-    """Say why a training cannot go on from a checkpoint.
+    """Say why a run cannot resume from a checkpoint.
 
     Break: fairseq/trainer.py replaces whatever happened by "please ensure that the architectures
     match" below a traceback, and trains from scratch where a named file is missing. Fix: the error
@@ -208,7 +208,7 @@ def explain_weights(
 
 def _differences(model: BaseFairseqModel, state: dict[str, torch.Tensor], cfg: Any) -> str:
     """Say how a checkpoint's weights differ from a model, in the most helpful way."""
-    advice = f"use the flags of its training{warm_start.advice(model)}"
+    advice = f"use the flags it was trained with{warm_start.advice(model)}"
     own = model.state_dict()
     shapes = {
         name: (tuple(state[name].shape), tuple(own[name].shape))

@@ -78,8 +78,8 @@ def explain(error: BaseException) -> str | None:
         return disk_full_sentence(error)
     if isinstance(error, RuntimeError) and _LOST.search(str(error)):
         return (
-            "another process of this training has ended, and its own output says why; the same "
-            "command for each process goes on from the last checkpoint"
+            "another process of this run has ended, and its own output says why; the same "
+            "command for each process resumes from the last checkpoint"
         )
     if str(error).startswith("The dataset is empty."):  # with --required-batch-size-multiple 1
         return EMPTY

@@ -74,15 +74,15 @@ def check_folder(original: Any, save_dir: str) -> None:
 
 @wrap(checkpoint_utils, "load_checkpoint")
 def take_folder(original: Any, cfg: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
-    """Keep other trainings out of ``--save-dir``, and remove what a killed one left there.
+    """Keep other runs out of ``--save-dir``, and remove what a killed one left there.
 
-    Break: two trainings in one folder overwrite, delete and continue each other's checkpoints. Fix:
+    Break: two runs in one folder overwrite, delete and continue each other's checkpoints. Fix:
     a lock of the folder, which ends with the trainer or its process.
     """
     if not cfg.no_save and trainer.is_data_parallel_master:
         trainer.lock_of_folder = _lock(Path(os.path.realpath(cfg.save_dir)))
         for leftover in Path(cfg.save_dir).glob(".checkpoint*.pt.partial-*"):
-            logger.info("removing %s, left by an interrupted training", leftover)
+            logger.info("removing %s, left by an interrupted run", leftover)
             leftover.unlink(missing_ok=True)
     return original(cfg, trainer, *args, **kwargs)
 
@@ -90,7 +90,7 @@ def take_folder(original: Any, cfg: Any, trainer: Any, *args: Any, **kwargs: Any
 def _lock(folder: Path) -> _Lock:
     """Take the lock of a folder, unless another process has it."""
     lock = _LOCKS.get(folder) or _Lock(os.open(folder, os.O_RDONLY))
-    for _ in range(100):  # the loaders of a killed training hold it for some seconds more
+    for _ in range(100):  # the loaders of a killed run hold it for some seconds more
         try:
             fcntl.flock(lock.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -100,4 +100,4 @@ def _lock(folder: Path) -> _Lock:
             pass
         _LOCKS[folder] = lock
         return lock
-    raise UserError(f"another training is writing to --save-dir {folder}: wait for it, or stop it")
+    raise UserError(f"another run is writing to --save-dir {folder}: wait for it, or stop it")

@@ -55,7 +55,7 @@ _ARCHITECTURES = {"sentences": "sentence_encoder_mtsa", "srl_tagging": "deepatt_
 
 @check_flags
 def check_numbers(flags: Namespace) -> None:
-    """Refuse numbers that no training can have.
+    """Refuse impossible numbers.
 
     Break: fairseq divides by ``--log-interval 0``, climbs with ``--lr -1``, and lets torch find
     ``--dropout 1.5`` or ``--adam-betas 0.9`` in the first update. Fix: look first.
@@ -87,7 +87,7 @@ def check_named_files(flags: Namespace) -> None:
 
     Break: fairseq's commands end in a traceback, some after the data is loaded. Fix: look first.
     """
-    if not getattr(flags, "path", "of a training"):
+    if not getattr(flags, "path", "of a run"):
         raise UserError("--path is missing; give a checkpoint")
     log = getattr(flags, "log_file", None)
     if log and not os.path.isdir(os.path.dirname(log) or "."):
@@ -164,7 +164,7 @@ def check_search(flags: Namespace) -> None:
 
 @check_flags
 def check_adaptive_softmax(flags: Namespace) -> None:
-    """Refuse a training with half of what an adaptive softmax needs.
+    """Refuse to train with half of what an adaptive softmax needs.
 
     Break: fairseq's criterions end in a traceback, most in the first update. Fix: look first.
     """

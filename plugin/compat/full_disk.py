@@ -59,8 +59,8 @@ def _close_writers() -> None:
 def explain_log(original: Any, self: logging.Handler, record: logging.LogRecord) -> None:
     """Complain once when a log line cannot be written, and go on.
 
-    Break: Python's logging prints a traceback for each line. Fix: one sentence; the training goes
-    on, since its checkpoints may be on another disk.
+    Break: Python's logging prints a traceback for each line. Fix: one sentence; training goes on,
+    since its checkpoints may be on another disk.
     """
     error = sys.exc_info()[1]
     if isinstance(error, OSError) and is_disk_full(error):

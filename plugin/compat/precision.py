@@ -34,4 +34,4 @@ def check_precision(flags: Namespace) -> None:
         why = "--cpu is set" if flags.cpu else "PyTorch finds none"
         raise UserError(f"--fp16 needs a GPU, but {why}: leave it out (float32), or use --bf16")
     if getattr(flags, "amp", False):
-        logger.warning("--amp has no effect without a GPU: this training runs in float32")
+        logger.warning("--amp has no effect without a GPU: training runs in float32")

@@ -14,7 +14,7 @@ from ._patch import check_flags, wrap
 
 @check_flags
 def refuse_in_training(flags: Namespace) -> None:
-    """Refuse layers to keep as flags of a translation model's training.
+    """Refuse layers to keep as flags that train a translation model.
 
     Break: fairseq/models/transformer/transformer_legacy.py, build_model, expects text, but its
     flags are lists of numbers. Fix: name the way that works.

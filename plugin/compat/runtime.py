@@ -78,7 +78,7 @@ def find_dropped_layers(original: Any, module: Any, **kwargs: Any) -> Any:
 
 @wrap(Trainer, "__init__")
 def keep_freed_memory(original: Any, self: Trainer, cfg: Any, *args: Any, **kwargs: Any) -> None:
-    """Let a training on a CPU use the memory of its large tensors again.
+    """Reuse the memory of large tensors when training on a CPU.
 
     Break: glibc gives a tensor of more than 32 MiB back to the system, which clears its pages when
     the next one is made: with a vocabulary of 10,000 a quarter of the time of an update goes there.
@@ -141,7 +141,7 @@ def average_shared_weights_once(original: Any, self: EMA, model: Any, updates: A
 
 @wrap(EMA, "step")
 def average_in_rhythm(original: Any, self: EMA, model: Any, updates: int | None = None) -> None:
-    """Let a resumed training with ``--ema-update-freq`` average when an uninterrupted one would.
+    """Let a resumed run with ``--ema-update-freq`` average when an uninterrupted one would.
 
     Break: fairseq/models/ema/ema.py counts from the resumption. Fix: from the first update.
     """
@@ -178,7 +178,7 @@ def restore_log_level() -> None:
     Break: fairseq/models/wav2vec/wav2vec2_classification.py sets the root logger to DEBUG when it
     is imported, so every command but fairseq-train logs other packages' debug lines. Any other
     level is somebody's own: that of a notebook, or WARNING, which fairseq gives all processes of a
-    training but the first.
+    run but the first.
     """
     root = logging.getLogger()
     if root.level == logging.DEBUG:

@@ -32,7 +32,7 @@ def fingerprints(task: FairseqTask) -> dict[str, tuple[int, str]]:
     """Size and hash of the dictionaries of ``task``, under ``source`` and ``target``.
 
     Of a task with one for each language they are under the languages: such a task shows others as
-    source and target when it translates than in its training.
+    source and target when it translates than in training.
     """
     return {name: fingerprint(symbols) for name, symbols in _symbols(task).items()}
 

@@ -19,7 +19,7 @@ _ATTENTION = re.compile(r"(encoder\.layers\.\d+\.self_attn\.)(?:attention\.)?(.+
 
 
 class _Start:
-    """The checkpoint that a new training is starting from; None at all other times."""
+    """The checkpoint that a new run is starting from; None at all other times."""
 
     path: str | None = None
     task_state: Mapping[str, Any] = {}
@@ -133,7 +133,7 @@ def fit_names(model: nn.Module, state: Mapping[str, Any]) -> Mapping[str, Any]:
     if not any(name in taken for name, _ in model.named_parameters()):
         raise UserError(
             f"--finetune-from-model {_Start.path} has no weight of the name and shape of one of "
-            "this model: use the context and the sizes of its training"
+            "this model: use the context and the sizes it was trained with"
         )
     for what, names in (("the checkpoint's", taken), ("new", new)):
         inside = sorted({name.rpartition(".")[0] for name in names}) or ["none"]
@@ -190,7 +190,7 @@ def _check_tied(own: dict[str, Any], start: dict[str, Any]) -> None:
         if start[twin].shape == start[name].shape and not start[twin].equal(start[name]):
             raise UserError(
                 f"{twin} and {name} are one here and differ in the checkpoint {_Start.path}; share "
-                "embeddings as its training did (--share-all-embeddings, "
+                "embeddings as it does (--share-all-embeddings, "
                 "--share-decoder-input-output-embed)"
             )
 

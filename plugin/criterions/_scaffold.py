@@ -45,7 +45,7 @@ class Scaffold(nn.Module):
     """Losses of part of speech, head and relation, from one layer of a tagger.
 
     Multi-task learning as in Swayamdipta et al. (2018), section 2; heads are labels of words, by
-    their distance (Strzyz et al. 2019). The classifiers belong to the training: checkpoints
+    their distance (Strzyz et al. 2019). The classifiers belong to training: checkpoints
     hold them beside the network, for resuming, and predictions do not need them.
 
     Differs:
@@ -56,7 +56,7 @@ class Scaffold(nn.Module):
     Args:
         trees: of two with the same words, the first counts.
         sentences: words of each training sentence.
-        vocabulary: of the training.
+        vocabulary: of the training data.
         tagger: sizes of the network.
         layer: counted from 1; 0: the middle one.
         name: of the file, for messages.
@@ -119,7 +119,7 @@ class Scaffold(nn.Module):
         """
         if state["labels"] != self.labels:
             raise UserError(
-                "--scaffold has other labels than in the training of the checkpoint; give the same "
+                "--scaffold has other labels than the checkpoint was trained with; give the same "
                 "file, or another --save-dir"
             )
 
@@ -182,8 +182,8 @@ def build_scaffold(task: Any, cfg: Any) -> Scaffold | None:
         cfg: flags of a criterion; those of :class:`ScaffoldConfig` may be missing.
 
     Raises:
-        UserError: if a flag's value is not allowed, the file is not CoNLL-U, or no sentence of the
-            training is in it.
+        UserError: if a flag's value is not allowed, the file is not CoNLL-U, or no training
+            sentence is in it.
     """
     path, weight = getattr(cfg, "scaffold", None), getattr(cfg, "scaffold_weight", 1.0)
     if not weight > 0:

@@ -35,7 +35,7 @@ class BIOCRFCriterion(BIOTaggingCriterion):
     Transitions that a decoder forbids have -inf and all others 0, so that this is the logarithm of
     the probability that ``selfattn predict --confidence`` gives to the gold sequence, and Viterbi
     needs nothing new. A sentence whose labels break the constraints does not count. The scores of a
-    single word mean nothing without its neighbours': ``argmax`` does not fit this training. With
+    single word mean nothing without its neighbours': ``argmax`` does not fit this loss. With
     ``--target both``, predicates are learnt as they are found, word by word.
 
     Raises:

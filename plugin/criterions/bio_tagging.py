@@ -87,7 +87,7 @@ class BIOTaggingCriterion(SummingCriterion):
         return scores, self.scaffold.weight * loss, logged
 
     def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
-        """torch's hook; a training that starts from another's weights starts its scaffold anew."""
+        """torch's hook; a run that starts from another's weights starts its scaffold anew."""
         if warm_start.is_starting():
             return None
         return super().load_state_dict(state_dict, *args, **kwargs)

@@ -76,7 +76,7 @@ class PolicyGradientConfig(LabelSmoothedCrossEntropyCriterionConfig):
 
 @register_criterion("policy_gradient", dataclass=PolicyGradientConfig)
 class PolicyGradientCriterion(SummingCriterion):
-    """The training of ReSAN (Shen et al. 2018, IJCAI, eq. 16-20) on top of another criterion.
+    """ReSAN's policy gradient (Shen et al. 2018, IJCAI, eq. 16-20) on top of another criterion.
 
     A sentence's reward is ``R = log p(target) - lambda * share``, and the policy's loss
     ``-(R - baseline) log p(selection)``, a mean over the sentences of a batch; several that are one
@@ -229,7 +229,7 @@ class PolicyGradientCriterion(SummingCriterion):
         sentence's own reward takes a share of its gradient, all of it in a batch of one.
 
         The layers keep it, since fairseq restores neither a criterion nor a task. Each process has
-        a mean of its own; a resumed training starts all with the first one's.
+        a mean of its own; a resumed run starts all with the first one's.
         """
         if str(self.cfg.reward_baseline) != "running_mean":
             return 0.0

@@ -20,7 +20,7 @@ from .._flags import flag
 from ._sums import SummingCriterion, log_mean
 
 L2_HELP = (
-    "factor of sum W^2 / 2 over all matrices but embeddings, added to the loss of training; "
+    "factor of sum W^2 / 2 over all matrices but embeddings, added to the training loss; "
     "published are 5e-5 and 1e-4 (--weight-decay is another thing: it shrinks biases and "
     "embeddings, too)"
 )

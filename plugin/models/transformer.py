@@ -98,10 +98,10 @@ class AttentionTransformerModel(TransformerModel):
         data_name_or_path: str | None = None,
         **kwargs: Any,
     ) -> Any:
-        """A translator from a training's folder: ``from_pretrained("runs/x").translate("A dog.")``.
+        """A translator from a run's folder: ``from_pretrained("runs/x").translate("A dog.")``.
 
         Args:
-            model_name_or_path: the training's ``--save-dir``, or whatever fairseq takes.
+            model_name_or_path: the run's ``--save-dir``, or whatever fairseq takes.
             checkpoint_file: file in that folder; default: the best, else the last checkpoint.
             data_name_or_path: folder of the dictionaries; default: see ``parts.find_parts``.
             **kwargs: flags to change, e.g. ``lenpen=0.6``; ``beam`` is an argument of

@@ -110,7 +110,7 @@ def _refuse_unsupported(cfg: Any, name: str) -> None:
 def build_multihead(config: MultiHeadConfig, embed_dim: int, num_heads: int) -> SelfAttention:
     """Build a layer with the weights that fairseq's own attention draws from the same seed.
 
-    Trainings with and without masks thus start from equal models and differ only in the masks.
+    Runs with and without masks thus start from equal models and differ only in the masks.
 
     Raises:
         UserError: if the sizes do not fit.

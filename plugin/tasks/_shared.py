@@ -53,8 +53,8 @@ def with_vectors(
     """Add the words whose vectors checkpoints hold beside the trained ones; log the coverage.
 
     Args:
-        vocabulary: that of the training.
-        vectors: those that the training starts from.
+        vocabulary: that of the training data.
+        vectors: those that training starts from.
         path: their file.
         words: those to add (default: all that have a vector).
         most: how many of them (default: all).

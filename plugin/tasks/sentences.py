@@ -283,8 +283,8 @@ class SentencesTask(FairseqTask):
             different = f"the folds {self.cfg.fold} and {theirs.meta.get('fold')}"
         if different:
             raise UserError(
-                f"{self.cfg.data} and {path} differ: {different}; give the folder and the fold of "
-                "its training, or another --save-dir"
+                f"{self.cfg.data} and {path} differ: {different}; give the folder and the fold it "
+                "was trained on, or another --save-dir"
             )
 
 

@@ -242,7 +242,7 @@ class SRLTaggingTask(FairseqTask):
         """fairseq's hook: the loss, and the counts of the scores.
 
         Raises:
-            UserError: if the set is that of the training.
+            UserError: if it is the training set.
         """
         if not sample["gold"]:
             raise UserError(
@@ -289,12 +289,12 @@ class SRLTaggingTask(FairseqTask):
             raise UserError(
                 f"{self.cfg.data} and {path} have different vocabularies: {different}; "
                 "prepare the data again from the files that it was trained on, or start a new "
-                "training in another --save-dir"
+                "run in another --save-dir"
             )
         if stored.target != self.target and not warm_start.is_starting():
             raise UserError(
                 f"--target is {self.target}, but {path} was trained with --target {stored.target}; "
-                "give that one, or start another training from it with --finetune-from-model"
+                "give that one, or start a new run from it with --finetune-from-model"
             )
         old, new = (state.config and state.config.features for state in (stored, self.tagger))
         if old and new and not old.tuned and old.checksum != new.checksum:

@@ -135,7 +135,7 @@ class ReSA(DiSA):
         if dropped is not None:
             y = y.masked_fill(dropped[..., None], 0.0)
         if self.training and torch.is_grad_enabled():
-            # Zeros, so that no process of a training waits for gradients that never come.
+            # Zeros, so that no process waits for gradients that never come.
             y = y + 0.0 * sum(p.flatten()[0] for p in self.policy_parameters())
         return y
 

@@ -16,7 +16,7 @@ from tests.plugin.helpers import BLEU, FLAGS, MORE
 
 SIZES = {"train": 200, "valid": 20, "test": 20}
 
-# Small enough that a training of 4 updates takes about four seconds, most of it imports.
+# Small enough that a run of 4 updates takes about four seconds, most of it imports.
 TINY = """
     --user-dir plugin --cpu --num-workers 0 --no-progress-bar --log-interval 1 --seed 1
     --encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 16 --decoder-embed-dim 16
@@ -99,7 +99,7 @@ def toy_train(toy_data: Path, run_module: Run) -> Run:
 
 @pytest.fixture(scope="session")
 def toy_run(toy_train: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The ``--save-dir`` of a finished toy training of 4 updates; copy it before changing it."""
+    """The ``--save-dir`` of a finished toy run of 4 updates; copy it before changing it."""
     folder = tmp_path_factory.mktemp("toy_run") / "run"
     toy_train(["--save-dir", folder, "--save-interval-updates", "1"]).ok()
     return folder
@@ -147,7 +147,7 @@ def train(prepared, run_cli):
 
 @pytest.fixture(scope="session")
 def trained(train, tmp_path_factory):
-    """A function from an attention's name to the folder and the log of its training."""
+    """A function from an attention's name to the folder and the log of its run."""
     made = {}
 
     def get(attention: str) -> tuple[Path, list[str]]:

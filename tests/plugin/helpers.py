@@ -1,4 +1,4 @@
-"""What several test files of the plugin share: the flags of a tiny training, readers of output."""
+"""What several test files of the plugin share: the flags of a tiny run, readers of output."""
 
 import json
 import re

@@ -75,7 +75,7 @@ class Epochs(Numbers):
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_every_process_that_loads_data_knows_the_epoch(workers):
-    """Masks differ from epoch to epoch, and do not depend on where a training was resumed."""
+    """Masks differ from epoch to epoch, and do not depend on where a run was resumed."""
     batches = FairseqTask(None).get_batch_iterator(Epochs(), 32, 32, num_workers=workers)
     assert [list(batches.next_epoch_itr()) for _ in range(3)] == [[[n] * 32] for n in (1, 2, 3)]
 

@@ -41,7 +41,7 @@ def test_it_comes_from_the_training_data_and_stays_in_the_checkpoint(
     assert "auto: blocks" not in done.stderr + done.stdout
     assert done.stdout.count("H-") == 20
 
-    # A training that goes on from it, or starts from it, keeps the number, whatever its batches.
+    # A run that resumes from it, or starts from it, keeps the number, whatever its batches.
     for more in (
         {"save_dir": str(tmp_path)},
         {"save_dir": "nowhere", "restore_file": str(tmp_path / "checkpoint_last.pt")},

@@ -44,7 +44,7 @@ def test_missing_file(toy_generate, toy_train, tmp_path):
 
 
 def test_an_average_may_start_later(toy_run, toy_train, run_folder):
-    """By --store-ema in a training that is resumed; its next update moves it a little."""
+    """By --store-ema in a run that is resumed; its next update moves it a little."""
     flags = ["--save-dir", run_folder, "--store-ema", "--ema-decay", "0.9"]
     done = toy_train([*flags, "--max-update", "5"]).ok()
     assert "has no average: it starts from the weights there" in done.stdout + done.stderr
@@ -90,7 +90,7 @@ def test_finetuning_with_other_switches_warns(toy_run, toy_train, tmp_path):
     flags = ["--finetune-from-model", old, "--save-dir", tmp_path, "--decoder-attention-heads", "4"]
     done = toy_train(flags).ok()
     assert "--decoder-attention-heads is 4 here and 2 in the checkpoint" in done.stdout
-    line = sentence(toy_train([*flags[:-1], "8"]))  # goes on, and does not start again
+    line = sentence(toy_train([*flags[:-1], "8"]))  # resumes, and does not start again
     assert "--decoder-attention-heads is 8 here and 4 in the checkpoint" in line
 
 

@@ -62,7 +62,7 @@ def test_log_is_quiet(toy_train):
 
 @pytest.mark.parametrize("own", [logging.INFO, logging.WARNING])
 def test_only_fairseqs_own_log_level_is_changed(own, caplog, monkeypatch):
-    """WARNING is what fairseq gives the second process of a training, before its plugin."""
+    """WARNING is what fairseq gives the second process of a run, before its plugin."""
     monkeypatch.delenv("LOGLEVEL", raising=False)
     for before, after in ((own, own), (logging.DEBUG, logging.INFO)):
         caplog.set_level(before)
@@ -115,7 +115,7 @@ def test_an_average_of_weights_takes_the_rest_as_it_is():
 
 
 def test_an_average_moves_shared_weights_once_and_counts_updates_from_the_first():
-    """As a training that goes on behind update 3."""
+    """As a run that resumes after update 3."""
     model = torch.nn.ModuleList([torch.nn.Linear(2, 2, bias=False) for _ in range(2)])
     model[1].weight = model[0].weight
     average = EMA(model, EMAConfig(ema_decay=0.75, ema_update_freq=4))

@@ -21,7 +21,7 @@ MORE = """
 
 
 def two_processes(run_cli, data: Path, save_dir: Path, *more: str) -> list[str]:
-    """The tiny training by two processes."""
+    """The tiny run by two processes."""
     return run_ranks(run_cli, [data, *FLAGS, "--save-dir", save_dir, *MORE], *more)
 
 
@@ -40,7 +40,7 @@ def together(prepared, run_cli, tmp_path_factory) -> tuple[Path, list[str]]:
 
 
 def resumable(folder: Path, earlier: Path) -> Path:
-    """A new folder with the checkpoint of an earlier training, inside of its epoch."""
+    """A new folder with the checkpoint of an earlier run, within its epoch."""
     folder.mkdir()
     shutil.copy(earlier / "checkpoint_2_4.pt", folder / "checkpoint_last.pt")
     return folder
@@ -130,7 +130,7 @@ def test_a_process_whose_partner_has_died_says_so(tmp_path):
                 torch.distributed.all_reduce(torch.ones(1))
         finally:
             torch.distributed.destroy_process_group()
-    assert "another process of this training has ended" in (explain(raised.value) or "")
+    assert "another process of this run has ended" in (explain(raised.value) or "")
     assert explain(RuntimeError("shape mismatch")) is None
 
 

@@ -1,4 +1,4 @@
-"""What a training writes survives a full disk and a kill."""
+"""What training writes survives a full disk and a kill."""
 
 import fcntl
 import os
@@ -21,7 +21,7 @@ def test_full_disk(run_folder, toy_train):
     assert line.startswith("fairseq-train: error: cannot write ") and str(run_folder) in line
     assert "File too large" in line and "MB were left" in line
     assert contents(run_folder) == before
-    # and the same command goes on when there is space again
+    # and the same command resumes when there is space again
     done = toy_train(["--save-dir", run_folder, *FLAGS])
     assert done.returncode == 0 and "num_updates=8" in done.stdout
 
@@ -37,12 +37,12 @@ def test_leftovers_of_a_kill_are_removed(run_folder, toy_train):
 def test_one_training_at_a_time_in_a_folder(run_folder, toy_train):
     before = contents(run_folder)
     descriptor = os.open(run_folder, os.O_RDONLY)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)  # as a training holds it
+    fcntl.flock(descriptor, fcntl.LOCK_EX)  # as a run holds it
     try:
         done = toy_train(["--save-dir", run_folder, *FLAGS])
         assert done.returncode == 1 and "Traceback" not in done.stderr
         line = done.stderr.splitlines()[-1]
-        assert f"another training is writing to --save-dir {run_folder}" in line
+        assert f"another run is writing to --save-dir {run_folder}" in line
         assert contents(run_folder) == before
         toy_train(["--save-dir", run_folder, "--no-save"]).ok()
     finally:

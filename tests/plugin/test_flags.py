@@ -108,12 +108,12 @@ PARSED = {
         "--beam 0 is not allowed; it must be at least 1",
     ),
     "a TPU without the package for it": (("--tpu",), "--tpu needs torch_xla, which is not inst"),
-    "layers left out of a training": (
+    "layers left out in training": (
         ("--encoder-layers-to-keep", "0"),
         "--encoder-layers-to-keep is not for training, where fairseq cannot read it: leave layers",
     ),
     "a rate that climbs": (("--lr", "-0.1"), "--lr -0.1 is not allowed; it must be at least 0"),
-    "checkpoints beside the training without the package for it": (
+    "checkpoints written in the background without the package for it": (
         ("--write-checkpoints-asynchronously",),
         "--write-checkpoints-asynchronously needs iopath: install it with `pip install iopath`",
     ),

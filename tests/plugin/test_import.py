@@ -139,7 +139,7 @@ def replacements():
 
 
 def test_replacements_have_the_parameters_of_what_they_replace():
-    """So that a call by keyword, by a user or by fairseq, goes on working."""
+    """So that a call by keyword, by a user or by fairseq, keeps working."""
     seen = 0
     for name, original, replacement in replacements():
         seen += 1

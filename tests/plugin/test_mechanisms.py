@@ -1,4 +1,4 @@
-"""Every mechanism as an architecture: sizes, defaults, --help, and trainings by real commands."""
+"""Every mechanism as an architecture: sizes, defaults, --help, and training by real commands."""
 
 import functools
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``--criterion policy_gradient`` in real trainings: phases, gradients, processes, resuming."""
+"""``--criterion policy_gradient`` in real runs: phases, gradients, processes, resuming."""
 
 import copy
 import itertools
@@ -35,7 +35,7 @@ TAGGER = """
 
 @pytest.fixture(scope="module")
 def whole(train, tmp_path_factory):
-    """Folder and log of a training through all phases: 3 updates each, and 4 of both."""
+    """Folder and log of a run through all phases: 3 updates each, and 4 of both."""
     folder = tmp_path_factory.mktemp("resa") / "whole"
     flags = ("--max-update", "10", "--save-interval-updates", "1", "--eval-bleu")
     return folder, train(folder, *RESA, *flags)

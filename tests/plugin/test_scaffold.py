@@ -1,4 +1,4 @@
-"""--scaffold: trees of training sentences, learnt beside the labels; real trainings."""
+"""--scaffold: trees of training sentences, learnt beside the labels; real runs."""
 
 from dataclasses import replace
 
@@ -54,7 +54,7 @@ def train(corpus, run_cli):
 
 @pytest.fixture(scope="module")
 def trained(train, corpus):
-    """The folder of a training with trees, and its log."""
+    """The folder of a run with trees, and its log."""
     folder = corpus / "run"
     done = train(folder, "--scaffold", corpus / "trees.conllu", "--max-epoch", "4").ok()
     return folder, done.lines
@@ -106,7 +106,7 @@ def test_a_training_goes_on(trained, train, corpus, tmp_path):
     ("flags", "expected"),
     [
         ([], "was trained with weights of its criterion (--scaffold), but this command leaves it"),
-        (["--scaffold", "other.conllu"], "--scaffold has other labels than in the training of the"),
+        (["--scaffold", "other.conllu"], "--scaffold has other labels than the checkpoint was"),
     ],
     ids=["without", "others"],
 )

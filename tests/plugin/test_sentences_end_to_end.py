@@ -57,7 +57,7 @@ def train(run_cli):
 
 @pytest.fixture(scope="module")
 def related(prepare, train, tmp_path_factory):
-    """Data, folder and log of a training of relatedness of three epochs."""
+    """Data, folder and log of three epochs of relatedness."""
     data, folder = prepare("relatedness"), tmp_path_factory.mktemp("related") / "run"
     flags = ("--max-epoch", "3", "--save-interval-updates", "10", *BEST, "pearson")
     return data, folder, train(data, folder, *flags, "--valid-subset", "valid,test")

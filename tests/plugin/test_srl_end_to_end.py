@@ -67,7 +67,7 @@ def train(data, corpus, run_cli):
 
 @pytest.fixture(scope="module")
 def whole(train, tmp_path_factory):
-    """Folder and log of a training of four epochs that nothing disturbed."""
+    """Folder and log of a run of four epochs that nothing disturbed."""
     folder = tmp_path_factory.mktemp("srl_run") / "whole"
     return folder, train(folder, "--max-epoch", "4", "--save-interval-updates", "4")
 

@@ -53,7 +53,7 @@ def test_a_training_goes_on_with_its_own_target(train, trained, tmp_path):
     done = train(tmp_path, "--max-epoch", "9")
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "error: --target is arguments, but" in done.stderr
-    assert "was trained with --target both; give that one, or start another" in done.stderr
+    assert "was trained with --target both; give that one, or start a new run" in done.stderr
     old = tmp_path / "checkpoint_last.pt"
     train(tmp_path / "new", "--finetune-from-model", old, "--max-update", "1").ok()
 
@@ -104,7 +104,7 @@ def test_one_network_from_words_to_the_official_score(trained, corpus, run_cli, 
 
 
 def test_from_a_folder_of_hugging_face_back_to_fairseq(trained, corpus, run_cli, tmp_path):
-    """fairseq-validate says what the training's last validation said."""
+    """fairseq-validate says what the run's last validation said."""
     pytest.importorskip("transformers")
     path, valid = trained["both"]
     for to, source, target in (("hf", path, "folder"), ("fairseq", tmp_path / "folder", "back.pt")):
