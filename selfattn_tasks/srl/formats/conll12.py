@@ -17,7 +17,7 @@ from ..propositions import VERB, Proposition, Sentence, Span
 from .rows import NO_PREDICATE, Block, blocks_of, parse_column
 
 _WORD, _LEMMA, _FRAMESET, _FIRST = 3, 6, 7, 11
-_MARKS = ("#begin document", "#end document")
+MARKS = ("#begin document", "#end document")
 # Every word of the files that are free: the words themselves need a licence.
 _NO_WORD = "[WORD]"
 
@@ -27,14 +27,19 @@ def sentences_of(path: Path, *, lenient: bool = False) -> list[Sentence]:
 
     Args:
         path: the file.
-        lenient: accept nested spans, and a column without ``V`` if the framesets tell which word
-            is the predicate.
+        lenient: accept nested spans, a column without ``V`` if the framesets tell which word
+            is the predicate, and a document without its end.
 
     Raises:
         UserError: for a bad file, naming it, the line and what was expected.
     """
-    lines = ("" if line.startswith(_MARKS) else line for line in read_lines(path))
-    return [_sentence(block, lenient) for block in blocks_of(path, lines)]
+    lines = read_lines(path)
+    blocks = blocks_of(path, ("" if line.startswith(MARKS) else line for line in lines))
+    sentences = [_sentence(block, lenient) for block in blocks]
+    begun, ended = (sum(line.startswith(mark) for line in lines) for mark in MARKS)
+    if begun != ended and not lenient:
+        raise UserError(f"{path} has {begun} {MARKS[0]} but {ended} {MARKS[1]}: it is not complete")
+    return sentences
 
 
 def check_words(sentences: Sequence[Sentence], where: object) -> None:

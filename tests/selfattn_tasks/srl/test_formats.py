@@ -216,6 +216,7 @@ def changed(old, new, text=COLUMNS):
         (changed("(V*)    *)", "*       *)", CONLL12), "line 2: column 12 has no V span"),
         (changed("(V*)    *)     -", "(V*)    -", CONLL12), "line 3: 13 columns, but the first"),
         ("#begin document (x); part 000\nx 0 0 We\n", "line 2: 4 columns, but CoNLL-2012 needs 12"),
+        (CONLL12.replace("#end document\n", ""), "has 1 #begin document but 0 #end"),
     ],
 )  # fmt: skip
 def test_bad_files_are_named(write, text, message):
@@ -238,6 +239,8 @@ def test_what_a_prediction_may_hold(write):
     text = "1 We pour ||| I-A0 I-A1\n"
     spans = conll.read(write(text), lenient=True)[0].propositions[0].spans
     assert spans == (Span("A0", 0, 0), Span("A1", 1, 1))
+    fragment = CONLL12.replace("#end document\n", "")
+    assert conll.read(write(fragment), lenient=True) == conll.read(write(CONLL12))
     nested = changed("(A0*)\t", "(A0*\t").replace("(V*)", "(V*))", 1)
     assert conll.read(write(nested), lenient=True)[0].propositions[0].spans[:2] == (
         Span("A0", 0, 1), Span("V", 1, 1),
