@@ -1,6 +1,5 @@
 """mBloSA: masked self-attention within blocks of a sentence and between them, under one mask."""
 
-import functools
 from dataclasses import replace
 
 import torch
@@ -95,7 +94,9 @@ class MBloSA(nn.Module):
             y = self.fusion(torch.cat(parts + blocks, -1))
         else:  # the share of E is computed once for a block
             bias, weights = self.fusion.bias, self.fusion.weight.split(x.shape[-1], dim=1)
-            y = functools.reduce(torch.add, map(F.linear, parts, weights))  # (B, m, r, 2 D)
+            y = F.linear(parts[0], weights[0])  # (B, m, r, 2 D)
+            if self.local:
+                y = y + F.linear(parts[1], weights[1])
             y = y + (bias if e is None else F.linear(e, weights[-1], bias)[:, :, None])
         fused, gate = y.chunk(2, -1)
         return self.activation(fused), torch.sigmoid(gate)
