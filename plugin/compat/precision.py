@@ -32,6 +32,8 @@ def check_precision(flags: Namespace) -> None:
         return
     if getattr(flags, "fp16", False):
         why = "--cpu is set" if flags.cpu else "PyTorch finds none"
-        raise UserError(f"--fp16 needs a GPU, but {why}: leave it out (float32), or use --bf16")
+        name = "--memory-efficient-fp16" if flags.memory_efficient_fp16 else "--fp16"
+        instead = name.replace("fp16", "bf16")
+        raise UserError(f"{name} needs a GPU, but {why}: leave it out (float32), or use {instead}")
     if getattr(flags, "amp", False):
         logger.warning("--amp has no effect without a GPU: training runs in float32")

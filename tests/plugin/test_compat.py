@@ -13,6 +13,7 @@ from fairseq.models.ema.ema import EMA
 from fairseq.optim.adam import FairseqAdam
 
 from plugin.compat import runtime
+from selfattn.errors import UserError
 from selfattn.layers import build_attention
 
 from .conftest import TINY
@@ -23,6 +24,10 @@ def test_fp16_without_gpu_is_refused(toy_train):
     done = toy_train(["--fp16", "--no-save"])
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert done.stderr.startswith("fairseq-train: error: --fp16 needs a GPU, but --cpu is set")
+    words = "data --arch transformer_mtsa_tiny --cpu --memory-efficient-fp16".split()
+    message = "^--memory-efficient-fp16 needs .* or use --memory-efficient-bf16$"
+    with pytest.raises(UserError, match=message):
+        parsed(*words)
 
 
 def test_bf16_trains_resumes_and_translates(toy_train, toy_generate, tmp_path):
