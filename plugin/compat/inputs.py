@@ -188,8 +188,8 @@ def explain_small_batch(original: Any, self: FairseqDataset, *args: Any, **kwarg
         limit = kwargs.get("max_tokens", args[1] if len(args) > 1 else None)
         longest = max(self.num_tokens(index) for index in args[0])
         raise UserError(
-            f"--max-tokens is {limit}, but the longest sentence has {longest} tokens: raise "
-            "--max-tokens, or drop sentences of that length"
+            f"--max-tokens (in validation --max-tokens-valid) is {limit}, but the longest sentence "
+            f"has {longest} tokens: raise it, or drop sentences of that length"
         ) from error
 
 

@@ -53,7 +53,7 @@ def _in_corpus_order(path: Path, numbered: dict[int, str], expected: int | None)
         raise UserError(
             f"{path}: the output of fairseq-generate has {len(numbered)} translations of {count} "
             f"sentences, without number {missing}; it must have all of them, so let the command "
-            "finish"
+            "finish, and leave out --skip-invalid-size-inputs-valid-test, which skips long ones"
         )
     if len(numbered) > count:
         raise UserError(

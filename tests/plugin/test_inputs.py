@@ -96,7 +96,7 @@ def test_generate_long_sentence(toy_run, toy_generate):
 def test_sentence_beyond_max_tokens(toy_run, toy_generate):
     done = toy_generate(toy_run / "checkpoint_best.pt", ["--max-tokens", "3"])
     line = sentence(done, "fairseq-generate")
-    assert "--max-tokens is 3, but the longest sentence has 6 tokens" in line
+    assert "--max-tokens (in validation --max-tokens-valid) is 3, but the longest" in line
 
 
 @pytest.mark.parametrize("missing", ["folder", "dictionary", "split", "all"])
