@@ -127,27 +127,30 @@ def average_weights_alone(original: Any, self: EMA, model: Any, *args: Any, **kw
 
 
 @wrap(EMA, "_step_internal")
-def average_shared_weights_once(original: Any, self: EMA, model: Any, updates: Any = None) -> None:
+def average_shared_weights_once(
+    original: Any, self: EMA, new_model: Any, updates: int | None = None
+) -> None:
     """Let ``--store-ema`` average weights with several names as slowly as the others.
 
     Break: fairseq/models/ema/ema.py averages each name, so with ``--share-all-embeddings`` the
     decay of the embeddings is the third power of ``--ema-decay``. Fix: one name for each.
     """
-    state, names = model.state_dict(), dict(model.named_parameters(remove_duplicate=False))
-    for name in names.keys() - dict(model.named_parameters()).keys():
+    state = new_model.state_dict()
+    names = dict(new_model.named_parameters(remove_duplicate=False)).keys()
+    for name in names - dict(new_model.named_parameters()).keys():
         state.pop(name, None)
     original(self, types.SimpleNamespace(state_dict=lambda: state), updates)
 
 
 @wrap(EMA, "step")
-def average_in_rhythm(original: Any, self: EMA, model: Any, updates: int | None = None) -> None:
+def average_in_rhythm(original: Any, self: EMA, new_model: Any, updates: int | None = None) -> None:
     """Let a resumed run with ``--ema-update-freq`` average when an uninterrupted one would.
 
     Break: fairseq/models/ema/ema.py counts from the resumption. Fix: from the first update.
     """
     if updates is not None:
         self.update_freq_counter = (updates - 1) % max(self.config.ema_update_freq, 1)
-    original(self, model, updates)
+    original(self, new_model, updates)
 
 
 # numpy 2 has no np.compat.long, which fairseq/data/token_block_dataset.py and
