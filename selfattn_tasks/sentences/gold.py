@@ -60,7 +60,7 @@ def read_gold(path: Path, kind: Kind | None = None, reading: Reading = _ALL) -> 
             continue
         if reading.part is None and len(corpus.parts) > 1:
             raise SeveralPartsError(
-                f"{path} holds the parts {', '.join(corpus.parts)}, a model has seen some: give "
+                f"{path} holds the parts {', '.join(corpus.parts)}, some of which a model has seen: give "
                 "one part of the folder that `selfattn prepare sentences` wrote, such as "
                 "test.jsonl, or `score --part test`"
             )

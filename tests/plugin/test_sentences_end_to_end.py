@@ -141,7 +141,7 @@ def test_the_checkpoint_is_all_that_is_needed(related, run_cli, tmp_path):
     for one, other in zip(found, alone, strict=True):
         assert one.prediction == pytest.approx(other.prediction, abs=1e-5)
         assert 1 <= one.prediction <= 5 and sum(one.probabilities) == pytest.approx(1)
-    with pytest.raises(UserError, match="example 1 has 1 sentences, but a model of the task"):
+    with pytest.raises(UserError, match="example 1 has 1 sentence, but a model of the task"):
         predictor.predict([Example((("a",),), None)])
     texts = [word for pair in pairs[:1] for text in pair for word in ("--sentence", text)]
     done = run_cli(["scripts/predict_srl.py", folder / "checkpoint_best.pt", *texts]).ok()

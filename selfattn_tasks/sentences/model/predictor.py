@@ -141,10 +141,11 @@ class Predictor:
     def _check(self, examples: Sequence[Example]) -> None:
         kind = self.state.kind
         for number, example in enumerate(examples, start=1):
-            if not kind.accepts(len(example.sentences)):
+            count = len(example.sentences)
+            if not kind.accepts(count):
                 raise UserError(
-                    f"example {number} has {len(example.sentences)} sentences, but a model of the "
-                    f"task {kind} takes {kind.takes}"
+                    f"example {number} has {count} {'sentence' if count == 1 else 'sentences'}, but a "
+                    f"model of the task {kind} takes {kind.takes}"
                 )
 
     def _words(self, batch: Sequence[Example], state: SentenceState) -> tuple[Tensor, Tensor]:

@@ -75,7 +75,7 @@ def test_a_file_with_the_training_examples_is_no_gold(tmp_path):
     header = "sentence_A\tsentence_B\trelatedness_score\tSemEval_set\n"
     path.write_text(header + "".join(rows), encoding="utf-8")
     for look in (read_gold, lambda path: of_any_task(path, "auto")):
-        with pytest.raises(UserError, match="holds the parts train, test, a model has seen"):
+        with pytest.raises(UserError, match="holds the parts train, test, some of which a model"):
             look(path)
     found = read_gold(path, reading=Reading(labelled=False, part="test"))
     assert [answer.value for answer in found] == [2.0, 3.0]
