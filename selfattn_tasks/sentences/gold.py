@@ -60,9 +60,9 @@ def read_gold(path: Path, kind: Kind | None = None, reading: Reading = _ALL) -> 
             continue
         if reading.part is None and len(corpus.parts) > 1:
             raise SeveralPartsError(
-                f"{path} holds the parts {', '.join(corpus.parts)}, some of which a model has seen: give "
-                "one part of the folder that `selfattn prepare sentences` wrote, such as "
-                "test.jsonl, or `score --part test`"
+                f"{path} holds the parts {', '.join(corpus.parts)}, some of which a model has "
+                "seen: give one part of the folder that `selfattn prepare sentences` wrote, such "
+                "as test.jsonl, or `score --part test`"
             )
         found = [example.target for example in corpus.examples]
         if any(target is not None for target in found):

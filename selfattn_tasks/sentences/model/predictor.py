@@ -144,8 +144,8 @@ class Predictor:
             count = len(example.sentences)
             if not kind.accepts(count):
                 raise UserError(
-                    f"example {number} has {count} {'sentence' if count == 1 else 'sentences'}, but a "
-                    f"model of the task {kind} takes {kind.takes}"
+                    f"example {number} has {count} sentence{'s' * (count != 1)}, but a model "
+                    f"of the task {kind} takes {kind.takes}"
                 )
 
     def _words(self, batch: Sequence[Example], state: SentenceState) -> tuple[Tensor, Tensor]:
