@@ -30,7 +30,7 @@ from selfattn_tasks.files import check_output
 from selfattn_tasks.folder import check_destination, new_folder
 from selfattn_tasks.model_folder import CONFIG, WEIGHTS, task_of
 
-from .flags import check_least
+from .flags import check_least, first_given
 
 GRAPHS = ("onnx", "torch")
 _CARD = ("record", "license", "trained_on")
@@ -63,10 +63,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def refuse_given(args: argparse.Namespace, names: tuple[str, ...], reason: str) -> None:
     """Refuse the first of some flags that was given."""
-    for name in names:
-        value = getattr(args, name)
-        if value is not None and value is not False:  # 0 is given, too
-            args.refuse(f"--{name.replace('_', '-')} {reason}")
+    if flag := first_given(args, names):
+        args.refuse(f"{flag} {reason}")
 
 
 def main(args: argparse.Namespace) -> None:

@@ -47,6 +47,14 @@ def check_least(args: argparse.Namespace, **least: int) -> None:
             raise UserError(f"--{name.replace('_', '-')} is {value}, but must be {allowed} {more}")
 
 
+def first_given(args: argparse.Namespace, names: Iterable[str]) -> str | None:
+    """The first of some flags that was given, 0 included, as it is typed."""
+    for name in names:
+        if (value := getattr(args, name)) is not None and value is not False:
+            return f"--{name.replace('_', '-')}"
+    return None
+
+
 def check_outputs(
     args: argparse.Namespace, *names: str, inputs: Iterable[str | os.PathLike[str]] = ()
 ) -> None:
@@ -55,7 +63,8 @@ def check_outputs(
     Args:
         args: the parsed flags.
         names: flags of files to write.
-        inputs: files that the command reads; of a Hugging Face folder, its weights.
+        inputs: files that the command reads; the weights of a Hugging Face folder stand for all
+            that it needs.
 
     Raises:
         UserError: for the first of them, one of the inputs, or a file that two flags name.

@@ -59,7 +59,7 @@ from selfattn_tasks.srl.tags import DECODERS
 from selfattn_tasks.srl.text.documents import names_in
 from selfattn_tasks.text import NUMBER
 
-from .flags import check_outputs
+from .flags import check_outputs, first_given
 
 if TYPE_CHECKING:
     from selfattn_tasks.srl.tagger.predictor import Predictor
@@ -301,13 +301,10 @@ def predict_file(
 
 def refuse_roles(args: argparse.Namespace, kind: str, *more: str) -> None:
     """Refuse the flags that only taggers have, and more that this kind of model lacks."""
-    for flag in (*_OF_ROLES, *more):
-        value = getattr(args, flag)
-        if value is not None and value is not False:  # 0 is given, too
-            raise UserError(
-                f"--{flag.replace('_', '-')} belongs to models of semantic roles, and "
-                f"{args.checkpoint[0]} is {kind}"
-            )
+    if flag := first_given(args, (*_OF_ROLES, *more)):
+        raise UserError(
+            f"{flag} belongs to models of semantic roles, and {args.checkpoint[0]} is {kind}"
+        )
 
 
 def main(args: argparse.Namespace) -> None:
