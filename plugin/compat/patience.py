@@ -53,15 +53,16 @@ def _stay_stopped(trainer: Trainer, filename: str) -> None:
     anew = own.reset_dataloader or own.reset_lr_scheduler
     if anew or Path(filename).resolve().parent != Path(own.save_dir).resolve():
         return
+    advice = "raise it"
     if 0 < own.patience <= _counted().get("num_runs", 0):
         reached = f"--patience {own.patience} has run out"
+        advice += ", or give --reset-meters"
     elif 0 < limits.max_update <= trainer.get_num_updates():
         reached = f"--max-update {limits.max_update} is reached"
     elif 0 < limits.stop_time_hours < trainer.cumulative_training_time() / 3600:
         reached = f"--stop-time-hours {limits.stop_time_hours:g} have passed"
     else:
         return
-    advice = "raise it, or give --reset-meters" if "patience" in reached else "raise it"
     logger.info(f"{reached} in {filename}, so nothing is left to do; to train on, {advice}")
     limits.max_epoch = -1
 
