@@ -83,15 +83,17 @@ def toy_data(toy_text: Path, run_module: Run, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.fixture(scope="session")
-def toy_train(toy_data: Path, run_module: Run) -> Run:
+def toy_train(toy_data: Path, run_module: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A function that trains on the toy corpus: ``toy_train([*flags], **options)``.
 
     Defaults: a 16-wide ``transformer_mtsa_tiny`` on the CPU for 4 updates; a flag that is given
     again overrides them, ``data=FOLDER`` the corpus; other options go to ``run_module``.
     """
+    # Without one, fairseq would go on from the checkpoints in the clone, if there are any.
+    unsaved = ["--save-dir", tmp_path_factory.mktemp("unsaved")]
 
     def train(args: Sequence[str | Path], data: Path = toy_data, **options: object) -> Done:
-        flags = ["--arch", "transformer_mtsa_tiny", "--max-update", "4", *TINY, *args]
+        flags = ["--arch", "transformer_mtsa_tiny", "--max-update", "4", *TINY, *unsaved, *args]
         return run_module("fairseq_cli.train", [data, *flags], **options)
 
     return train

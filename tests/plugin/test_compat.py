@@ -91,9 +91,11 @@ print("faults", sum(faults() for _ in range(50)))
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc of glibc")
-def test_training_uses_its_memory_again_unless_the_environment_sets_up_malloc(toy_data, run_cli):
+def test_training_uses_its_memory_again_unless_the_environment_sets_up_malloc(
+    toy_data, run_cli, tmp_path
+):
     command = ["-c", FAULTS, toy_data, "--arch", "transformer_mtsa_tiny"]
-    command += ["--max-update", "1", "--no-save", *TINY]
+    command += ["--max-update", "1", "--no-save", "--save-dir", tmp_path, *TINY]
     found = []
     for own in ({}, {"MALLOC_TRIM_THRESHOLD_": "131072"}):
         done = run_cli(command, fresh=False, **own).ok()

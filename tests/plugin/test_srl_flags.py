@@ -121,16 +121,16 @@ def test_a_missing_folder_names_the_script_that_writes_one(build, tmp_path):
         build(folder=tmp_path / "none")
 
 
-def test_mistakes_of_the_command_line_have_no_traceback(data, run_cli):
-    schedule = ["--lr-scheduler", "piecewise", "--lr-boundaries", "9,3"]
-    done = run_cli(["-m", "fairseq_cli.train", data, *FLAGS, *schedule])
+def test_mistakes_of_the_command_line_have_no_traceback(data, run_cli, tmp_path):
+    more = ["--lr-scheduler", "piecewise", "--lr-boundaries", "9,3", "--save-dir", tmp_path]
+    done = run_cli(["-m", "fairseq_cli.train", data, *FLAGS, *more])
     assert "--lr-boundaries '9,3' is not allowed" in sentence(done)
 
 
-def test_another_task_is_refused(toy_data, run_cli):
+def test_another_task_is_refused(toy_data, run_cli, tmp_path):
     flags = [flag for flag in FLAGS if flag not in ("srl_tagging", "bio_tagging")]
     flags = [flag for flag in flags if flag not in ("--task", "--criterion")]
-    done = run_cli(["-m", "fairseq_cli.train", toy_data, *flags])
+    done = run_cli(["-m", "fairseq_cli.train", toy_data, *flags, "--save-dir", tmp_path])
     assert "--arch deepatt_tiny needs --task srl_tagging" in sentence(done)
 
 
