@@ -102,7 +102,7 @@ def test_two_processes_train_and_score_as_one(start, related, train, run_cli, tm
     if start == "warm":
         more += ["--finetune-from-model", str(folder / "checkpoint_best.pt")]
     alone = train(data, tmp_path, *more, "--update-freq", "2")
-    outputs = run_ranks(run_cli, [data, *FLAGS, *more])
+    outputs = run_ranks(run_cli, [data, *FLAGS, *more, "--save-dir", tmp_path])
     together = [line for output in outputs for line in output.splitlines()]
     expected, found = losses(alone), losses(together)
     assert found.keys() == expected.keys() == set("1234")

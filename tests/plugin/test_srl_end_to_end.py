@@ -135,7 +135,8 @@ def test_two_processes_train_and_score_as_one(whole, train, data, corpus, run_cl
             "--attention-dropout", "0", "--activation-dropout", "0"]  # fmt: skip
     alone = train(tmp_path, *more, "--update-freq", "2")
     command = [data, *FLAGS, *OPTIMISER, *more, "--word-embeddings", corpus / "vectors.txt"]
-    together = [line for text in run_ranks(run_cli, command) for line in text.splitlines()]
+    outputs = run_ranks(run_cli, command, "--save-dir", tmp_path)
+    together = [line for text in outputs for line in text.splitlines()]
     one, two = logged(alone, "valid")[-1], logged(together, "valid")[-1]
     for name in ("valid_loss", "valid_f1", "valid_perfect_props"):
         assert float(two[name]) == pytest.approx(float(one[name]), abs=0.02), name
