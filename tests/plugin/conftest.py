@@ -89,11 +89,11 @@ def toy_train(toy_data: Path, run_module: Run, tmp_path_factory: pytest.TempPath
     Defaults: a 16-wide ``transformer_mtsa_tiny`` on the CPU for 4 updates; a flag that is given
     again overrides them, ``data=FOLDER`` the corpus; other options go to ``run_module``.
     """
-    # Without one, fairseq would go on from the checkpoints in the clone, if there are any.
-    unsaved = ["--save-dir", tmp_path_factory.mktemp("unsaved")]
 
     def train(args: Sequence[str | Path], data: Path = toy_data, **options: object) -> Done:
-        flags = ["--arch", "transformer_mtsa_tiny", "--max-update", "4", *TINY, *unsaved, *args]
+        # Without a folder, fairseq would go on from checkpoints in the clone, if there are any.
+        folder = ["--save-dir", tmp_path_factory.mktemp("unsaved")]
+        flags = ["--arch", "transformer_mtsa_tiny", "--max-update", "4", *TINY, *folder, *args]
         return run_module("fairseq_cli.train", [data, *flags], **options)
 
     return train
