@@ -84,7 +84,8 @@ def scores_of(reports: Sequence[Path], system: str, metric: str) -> list[float]:
                     "reports of one test set and of the same runs"
                 )
     if len(found) < 2:
-        raise UserError(f"--cells {system} has {len(found)} runs with {metric}; 2 are needed")
+        where = ", ".join(map(str, reports))
+        raise UserError(f"{system} has {len(found)} runs with {metric} in {where}; 2 are needed")
     return list(found.values())
 
 

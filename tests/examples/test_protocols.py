@@ -182,11 +182,28 @@ def test_effects_of_a_factorial_design(monkeypatch, run_cli, tmp_path):
     command[-4] = "mtsa-nomasks"
     assert "but must name four different systems" in run_cli(command).stderr
     command[-4] = "none"
-    assert "--cells none has 0 runs with BLEU" in run_cli(command).stderr
+    assert "none has 0 runs with BLEU in " in run_cli(command).stderr
     for bad, words in (("README.md", "is no report: give what"), ("rates.png", "only UTF-8 text")):
         command[1] = EXAMPLES / "significance" / bad
         assert f"factorial.py: error: {command[1]}" in (said := run_cli(command).stderr)
         assert words in said
+
+
+def test_effects_are_those_that_the_page_shows(run_cli, tmp_path):
+    """The committed reports give the page's table; a mistake in the file is named."""
+    script, file = (EXAMPLES / f"significance/effects.{ending}" for ending in ("py", "yaml"))
+    done = run_cli([script, file, "--plot", tmp_path / "effects.png"]).ok()
+    page = (EXAMPLES.parent / "docs/evidence.md").read_text()
+    assert done.stdout.strip() in page
+    assert (tmp_path / "effects.png").read_bytes().startswith(b"\x89PNG")
+    for old, new, words in (
+        ("of: [mtsa, multihead-masks]", "of: [mtsa, none]", "none has 0 runs with BLEU in "),
+        ("masks, in MTSA: {of", "masks in MTSA: {of", "'masks in MTSA' is not among the rows"),
+        ("metric: BLEU", "metrics: BLEU", "lacks a key, or one is of the wrong kind: 'metric'"),
+    ):
+        wrong = file.read_text().replace("../", f"{EXAMPLES}/").replace(old, new, 1)
+        (tmp_path / "wrong.yaml").write_text(wrong)
+        assert words in run_cli([script, tmp_path / "wrong.yaml"]).stderr
 
 
 def test_convergence_of_the_committed_runs(run_cli, tmp_path):
