@@ -131,6 +131,10 @@ class Task(ABC):
             UserError: if the file cannot be read.
         """
 
+    def count(self, gold: Sequence[Any]) -> int:
+        """How many of these sentences are scored."""
+        return len(gold)
+
     @abstractmethod
     def read_outputs(self, path: Path, gold: Sequence[Any], gold_path: Path) -> list[Any]:
         """A system's output for a test set, one item per sentence.

@@ -16,8 +16,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from factorial import contrast, scores_of
 
 from selfattn.errors import UserError
+from selfattn_experiments.commands.flags import check_outputs
 from selfattn_experiments.compare.rendering.cells import markdown, signed, span
-from selfattn_experiments.report.figures import colours, new_figure, save, tidy
+from selfattn_experiments.report.figures import FORMATS, colours, new_figure, save, tidy
 from selfattn_experiments.runs.keys import load
 from selfattn_tasks.cli import run
 
@@ -36,6 +37,9 @@ def main() -> None:
     parser.add_argument("file", type=Path, metavar="EFFECTS.yaml")
     parser.add_argument("--plot", type=Path, metavar="PICTURE")
     args = parser.parse_args()
+    check_outputs(args, "plot", inputs=[args.file])
+    if args.plot is not None and args.plot.suffix not in FORMATS:
+        raise UserError(f"--plot is {args.plot}, but must end in {' or '.join(FORMATS)}")
     groups, metrics, found = read(args.file)
     header = ["", *(f"{title}, {metric}" for title, metric in metrics.items())]
     rows = []
@@ -74,6 +78,8 @@ def effects_of(panel: Mapping[str, Any], folder: Path) -> dict[str, Effect]:
     """
     effects = {}
     for row, asked in panel["effects"].items():
+        if len(set(asked["of"])) != 2 or len(asked["of"]) != 2:
+            raise UserError(f"the effect {row!r} is of {asked['of']}, but must be of two systems")
         reports = [folder / f"{name}.csv" for name in asked["in"]]
         cells = [scores_of(reports, system, panel["metric"]) for system in asked["of"]]
         size, low, high = contrast(cells, (1, -1))

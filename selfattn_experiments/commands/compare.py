@@ -26,7 +26,7 @@ from pathlib import Path
 
 from selfattn.errors import UserError
 from selfattn_tasks.cli import moving_line, typed_command
-from selfattn_tasks.files import check_output_folder, write_json, write_text
+from selfattn_tasks.files import check_no_pipes, check_output_folder, write_json, write_text
 
 from ..compare.compare import Request, compare
 from ..compare.reading import TASKS
@@ -124,6 +124,7 @@ def main(args: argparse.Namespace) -> None:
     settings = from_flags(Settings, args)
     systems = name_systems([*args.baseline, *args.system])
     tests = name_test_sets(args.ref)
+    check_no_pipes(*(path for _, path in tests))
     scored = (path for system in systems for name, _ in tests for path in system.files(name))
     check_outputs(args, *FILES, inputs=[*scored, *(path for _, path in tests)])
     logs = name_logs(args.logs, systems)

@@ -2,9 +2,9 @@
 
 import hashlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,13 @@ from .planning import plan
 from .reading import read_gold, tested_elsewhere
 from .records import unlike_runs
 from .results import Comparison, Report, Run, Settings, Summary, TestSet
-from .runs import System, few_runs, few_sentences, find_runs
+from .runs import Found, System, few_runs, few_sentences, find_runs
 from .scoring import Say, Scored, score_runs
 from .sentence_level import both_levels, mcnemar, resample, sentence_tests
 from .verdict import holm, interval_warnings, judge, looks_warning
+
+# The runs of each system on a test set, and what is to be said of them.
+Runs = Mapping[str, tuple[Sequence[Found], Sequence[str]]]
 
 
 @dataclass(frozen=True)
@@ -66,10 +69,16 @@ def compare(request: Request, say: Say = lambda text: None) -> Report:
     settings = replace(request.settings, task=task, metrics=metrics, primary=primary)
     settings = replace(settings, relevant=settings.relevant or settings.scale(primary).relevant)
     report = Report(settings, request.command, _versions(task), request.systems[0].name, [], {})
+    several = len(read) > 1
+    found = {
+        name: {system.name: find_runs(system, name, several) for system in request.systems}
+        for name, _ in request.references
+    }
+    _check_looks(settings, found)
     drafts = []
     for (name, path), (_, gold) in zip(request.references, read, strict=True):
-        report.test_sets.append(TestSet(name, path, sha256_of(path), len(gold)))
-        drafts += _compare_on(report, request, name, path, gold, say)
+        report.test_sets.append(TestSet(name, path, sha256_of(path), TASKS[task].count(gold)))
+        drafts += _compare_on(report, request, found[name], gold, say)
     families = [
         _correct(report, [d for d in drafts if d.primary == side]) for side in (True, False)
     ]
@@ -82,6 +91,17 @@ def compare(request: Request, say: Say = lambda text: None) -> Report:
         report.warnings.insert(0, looks_warning(settings))
     report.warnings = list(dict.fromkeys(report.warnings))
     return report
+
+
+def _check_looks(settings: Settings, found: Mapping[str, Runs]) -> None:
+    """Refuse looks at as many runs as there are now, on the test set that has most."""
+    most = max(len(runs) for systems in found.values() for runs, _ in systems.values())
+    for runs in settings.looked_after:
+        if runs >= most:
+            raise UserError(
+                f"--looked-after is {runs}, but no system has more than {most} runs: it is the "
+                "number of runs at the look, before others were added"
+            )
 
 
 def _check_flags_of_text(task: str, settings: Settings) -> None:
@@ -139,23 +159,15 @@ def _versions(task: str) -> dict[str, str]:
 
 
 def _compare_on(
-    report: Report, request: Request, name: str, path: Path, gold: Sequence[Any], say: Say
+    report: Report, request: Request, found: Runs, gold: Sequence[Any], say: Say
 ) -> list[Comparison]:
-    """Score all runs on one test set, and compare each system with the first."""
-    files = {}
-    for system in request.systems:
-        files[system.name], warnings = find_runs(system, name, len(request.references) > 1)
-        report.warnings += [*warnings, *unlike_runs(files[system.name], system.name)]
-    report.warnings += few_runs(files) + few_sentences(name, len(gold))
-    everything = itertools.chain(*files.values())
-    report.warnings += tested_elsewhere(everything, path, report.test_sets[-1].sha256)
-    most = max(map(len, files.values()))
-    for runs in report.settings.looked_after:
-        if runs >= most:
-            raise UserError(
-                f"--looked-after is {runs}, but no system has more than {most} runs: it is the "
-                "number of runs at the look, before others were added"
-            )
+    """Score all runs on the last test set, and compare each system with the first."""
+    name, path, digest, sentences = astuple(report.test_sets[-1])
+    files = {system: runs for system, (runs, _) in found.items()}
+    for system, (runs, warnings) in found.items():
+        report.warnings += [*warnings, *unlike_runs(runs, system)]
+    report.warnings += few_runs(files) + few_sentences(name, sentences)
+    report.warnings += tested_elsewhere(itertools.chain(*files.values()), path, digest)
     scored = score_runs(report.settings, files, name, path, gold, say, request.keep_counts)
     report.runs += scored.runs
     report.warnings += scored.warnings

@@ -224,17 +224,17 @@ def _seeds(
     if len(set(logs)) == len(logs) and None not in logs:
         logged = [_SEED_LOGGED.findall(_text(log)) for log in logs if log is not None]
         if all(logged):
-            return [numbers[-1] for numbers in logged], True
+            return [str(int(numbers[-1])) for numbers in logged], True
     # Of a folder above all runs, such as seed42-study, it tells nothing.
     above = len(_SEED.findall(os.path.commonpath(paths))) if len(paths) > 1 else 0
     named = [_SEED.findall(path)[above:] for path in paths]
     if all(named):
-        return [numbers[-1] for numbers in named], False
+        return [str(int(numbers[-1])) for numbers in named], False
     numbers = [re.findall(r"\d+", path) for path in paths]
     if len({re.sub(r"\d+", "#", path) for path in paths}) == 1 and len(paths) > 1:
         changing = [column for column in zip(*numbers, strict=True) if len(set(column)) > 1]
         if len(changing) == 1:
-            return list(changing[0]), False
+            return [str(int(number)) for number in changing[0]], False
     return [None] * len(paths), False
 
 

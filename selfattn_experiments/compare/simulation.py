@@ -194,9 +194,10 @@ def simulate(
                     w + (p <= level) for w, level in zip(wrong[test], levels, strict=True)
                 ]
             scores = bleu_scores(counts.sum(axis=1))
-            # Unless one spreads more, all runs of a pair come from one distribution.
-            groups = [scores] if world.system_sd is None else [scores[:n], scores[n:]]
-            variances.append([np.var(group, ddof=1) for group in groups])
+            # A pair of single runs has a spread only if both come from one distribution.
+            sides = [scores[:n], scores[n:]] if min(world.runs) > 1 else [scores]
+            found = [np.var(side, ddof=1) for side in sides]
+            variances.append([np.mean(found)] if world.system_sd is None else found)
         spreads = tuple(float(sd) for sd in np.sqrt(np.mean(variances, axis=0)))
         for test, (hits, strict) in wrong.items():
             limits = stats.binomtest(hits, repetitions).proportion_ci()

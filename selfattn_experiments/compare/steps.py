@@ -29,6 +29,8 @@ def steps(folder: Path, metric: str) -> list[list[str]]:
     """
     paths = sorted(folder.glob(f"*/{RECORD_NAME}"))
     runs = [run for path in paths if (run := read_json(path, "system", "scores", "seconds"))]
+    # Anybody may have edited a record.
+    runs = [run for run in runs if all(isinstance(run[key], dict) for key in ("scores", "seconds"))]
     if not runs:
         raise UserError(f"{folder} holds no finished run of `selfattn runs`, RUN/{RECORD_NAME}")
     names = list(scores_of(runs[0]))

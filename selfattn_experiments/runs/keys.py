@@ -49,7 +49,7 @@ def load(path: Path) -> dict[str, Any]:
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), Loader)
     except OSError as error:
-        raise UserError(f"the grid file {path} cannot be read: {error.strerror}") from None
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
     except UserError:
         raise
     # ValueError: of dates such as 2026-02-30; RecursionError: of a thousand brackets.
@@ -57,7 +57,7 @@ def load(path: Path) -> dict[str, Any]:
         said = " ".join(str(error).split())
         raise UserError(f"{path} is not YAML: {said}") from None
     if not isinstance(content, dict):
-        raise UserError(f"{path} must hold keys and values (task: ..., data: ...), as YAML")
+        raise UserError(f"{path} must hold keys and values, as YAML")
     return content
 
 

@@ -50,6 +50,10 @@ class Sentences(Task):
         except UserError:
             return None
 
+    def count(self, gold: Sequence[Answer]) -> int:
+        """Those that have a label."""
+        return sum(answer.value is not None for answer in gold)
+
     def score(self, output: Path, gold: Path, hypotheses: Path, lowercase: bool) -> Scores:
         """Score predictions; their file then gets its final name.
 

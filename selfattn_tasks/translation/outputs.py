@@ -45,6 +45,21 @@ def read_translations(path: Path, expected: int | None = None) -> list[str]:
     return translations
 
 
+def read_references(path: Path) -> list[str]:
+    """Read references, plain text with one per line.
+
+    Raises:
+        UserError: as for `read_translations`, or if it is the output of fairseq-generate, in which
+            a model's translations would be taken for references.
+    """
+    if any(map(_HYPOTHESIS.fullmatch, iter_lines(path))):
+        raise UserError(
+            f"{path} is the output of fairseq-generate, but references are plain text with one "
+            "line per sentence"
+        )
+    return read_translations(path)
+
+
 def _in_corpus_order(path: Path, numbered: dict[int, str], expected: int | None) -> list[str]:
     """The translations of the sentences 0, 1 and so on."""
     count = max(numbered) + 1 if expected is None else expected

@@ -11,7 +11,7 @@ from ..metric import Scale
 from ..task import Scores, Task
 from . import output_warnings
 from .metrics import NAMES, translation_metrics
-from .outputs import read_hypotheses, read_translations
+from .outputs import read_hypotheses, read_references
 
 
 class Translation(Task):
@@ -27,8 +27,8 @@ class Translation(Task):
     ignores_case = True
     output, hypotheses = "out", "hyp"
 
-    # Any text may be translations; subword marks in references are the user's choice.
-    recognise = read_gold = staticmethod(read_translations)
+    # Any text may be references; subword marks in them are the user's choice.
+    recognise = read_gold = staticmethod(read_references)
     read_outputs = staticmethod(read_hypotheses)
     make_metrics = staticmethod(translation_metrics)
     folder_warnings = staticmethod(output_warnings.signature_warnings)

@@ -162,6 +162,8 @@ def test_effects_of_a_factorial_design(monkeypatch, run_cli, tmp_path):
     assert effect == pytest.approx(7.25 - 7 / 3)
     assert (low, high) == pytest.approx(run_level.welch(cells[0], cells[1]).interval)
     assert contrast(cells, (1, -1, -1, 1))[0] == pytest.approx(7 / 3 - 7.25 - 7.5 + 2)
+    with pytest.raises(UserError, match="score alike"):
+        contrast([[0.1] * 3, [0.3] * 3], (1, -1))
     reports = [EXAMPLES / f"multi30k_en_de/report/short/{n}.csv" for n in ("primary", "secondary")]
     cells = ["multihead", "multihead-masks", "mtsa-nomasks", "mtsa"]
     command = [EXAMPLES / "significance/factorial.py", *reports, "--cells", *cells, "--factors",
@@ -197,6 +199,7 @@ def test_effects_are_those_that_the_page_shows(run_cli, tmp_path):
     assert done.stdout.strip() in page
     assert (tmp_path / "effects.png").read_bytes().startswith(b"\x89PNG")
     for old, new, words in (
+        ("of: [mtsa, multihead-masks]", "of: [mtsa, mtsa]", "be of two systems"),
         ("of: [mtsa, multihead-masks]", "of: [mtsa, none]", "none has 0 runs with BLEU in "),
         ("masks, in MTSA: {of", "masks in MTSA: {of", "'masks in MTSA' is not among the rows"),
         ("metric: BLEU", "metrics: BLEU", "lacks a key, or one is of the wrong kind: 'metric'"),
@@ -204,6 +207,7 @@ def test_effects_are_those_that_the_page_shows(run_cli, tmp_path):
         wrong = file.read_text().replace("../", f"{EXAMPLES}/").replace(old, new, 1)
         (tmp_path / "wrong.yaml").write_text(wrong)
         assert words in run_cli([script, tmp_path / "wrong.yaml"]).stderr
+    assert "must end in .png or .svg" in run_cli([script, file, "--plot", "x.bad"]).stderr
 
 
 def test_convergence_of_the_committed_runs(run_cli, tmp_path):

@@ -182,8 +182,8 @@ def test_a_bad_file_is_one_sentence(command, word, bad, place, repo_root, monkey
 
 @pytest.mark.parametrize(
     "first",
-    ["score_sentences a.tsv", "score_srl a.conll", "score_translation a.txt",
-     "prepare_srl --train a.conll"],
+    ["compare_bleu --ref a.txt", "score_sentences a.tsv", "score_srl a.conll",
+     "score_translation a.txt", "prepare_srl --train a.conll"],
 )  # fmt: skip
 def test_a_pipe_that_would_be_read_twice(first, place, repo_root, monkeypatch, capsys):
     (command,) = (c for c, *_ in COMMANDS if c.startswith(first))

@@ -109,6 +109,9 @@ def test_steps_of_a_grid(run_cli, tmp_path):
     # Both sides have variance 1: 3 points, and 2.776 (Student, 4 degrees) times sqrt(2 / 3).
     gain = ["+3.00", "+0.73 to +5.27"]
     assert cells(done.stdout, "words+late") == ["3", "64.00", "40.00", *gain, "1.5"]
+    (tmp_path / "edited").mkdir()
+    (tmp_path / "edited" / "run.json").write_text(json.dumps(record | {"seconds": 10}))
+    assert run_cli(["scripts/srl_table.py", "--steps", tmp_path]).ok().stdout == done.stdout
     record["scores"] = {"dev": {"F1": 63.0}}
     (tmp_path / "words-2" / "run.json").write_text(json.dumps(record))
     with pytest.raises(

@@ -65,7 +65,7 @@ def share(value: float | None) -> str:
 
 def asked(value: float) -> str:
     """A margin that was asked for, in full: rounded, it would be another one."""
-    return f"{value:g}"
+    return f"{value:.15g}"
 
 
 def asked_share(value: float) -> str:

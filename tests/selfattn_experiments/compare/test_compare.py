@@ -156,6 +156,11 @@ REFUSED = {
         {},
         "runs/base-3/one.out was generated for other references: of the 36 that it holds, 0",
     ),
+    "translations as references": (
+        lambda f: None,
+        {"ref": "runs/base-1/one.out"},
+        "base-1/one.out is the output of fairseq-generate, but references are plain text with one",
+    ),
     "identical": (
         lambda f: (f / "runs/good-3/one.out").write_bytes((f / "runs/good-1/one.out").read_bytes()),
         {},
@@ -247,13 +252,13 @@ def test_a_bar_in_a_path_does_not_end_a_cell(folder):
 
 def test_a_run_that_lacks_a_test_set_is_missed(folder):
     for name, seed, test in itertools.product(("base", "good"), (1, 2, 3), ("one", "two")):
-        if (name, seed, test) != ("good", 3, "two"):
+        if (seed, test) != (3, "two"):
             output = (folder / f"runs/{name}-{seed}/one.out").read_bytes()
             (folder / f"{name}.{seed}.{test}.txt").write_bytes(output)
     request = Request(
         name_systems(["base.*.{test}.txt", "good.*.{test}.txt"]),
         name_test_sets(["one=one.de", "two=one.de"]), "auto", ["bleu"],
-        Settings("", (), samples=100),
+        Settings("", (), samples=100, looked_after=(2,)),
     )  # fmt: skip
     assert "good: 2 runs on two, but 3 on one; those that are missing there are left out" in (
         compare(request).warnings
@@ -318,6 +323,12 @@ def test_a_seed_above_all_runs_is_none_of_theirs(folder):
     report = found(base="seed42-study/base-*/one.out", system="seed42-study/good-*/one.out")
     assert [run.seed for run in report.runs[:3]] == ["1", "2", "3"]
     assert not any("share seeds" in warning for warning in report.warnings)
+
+
+def test_a_seed_is_a_number(folder):
+    for seed in (1, 2, 3):
+        (folder / f"runs/good-{seed}").rename(folder / f"runs/good-seed0{seed}")
+    assert found().comparisons[0].pairs == 3
 
 
 def test_a_second_run_with_one_seed_is_warned_about(folder):

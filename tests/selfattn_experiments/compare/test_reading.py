@@ -21,6 +21,8 @@ from selfattn_experiments.compare.runs import (
     name_test_sets,
 )
 from selfattn_tasks.folder import sha256_of
+from selfattn_tasks.registry import TASKS
+from selfattn_tasks.sentences.metrics import Answer
 
 WORDS = "Der alte Kater schläft neben dem roten Boot, und 3,5 Enten schwimmen leise vorbei".split()
 
@@ -257,6 +259,7 @@ def test_few_runs_beside_many_and_few_sentences_are_warned_about():
     assert few_runs({"base": [None] * 3, "more": [None] * 11}) == few_sentences("test", 30) == []
     (warning,) = few_sentences("test", 29)
     assert warning.startswith("test: 29 sentences; with fewer than 30 the bootstrap")
+    assert TASKS["sentences"].count([Answer("yes"), Answer(None)]) == 1
 
 
 @pytest.mark.parametrize(

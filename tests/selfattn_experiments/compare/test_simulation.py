@@ -65,6 +65,14 @@ def test_a_tail_of_bad_seeds_on_one_side_looks_equivalent_too_often():
     assert 2 * rate.spreads[0] < rate.spreads[1] < 4 * rate.spreads[0]
 
 
+def test_the_spread_is_that_of_the_runs_of_one_system():
+    """Systems that are good at different sentences differ on a test set, their runs do not more."""
+    (same,), (apart,) = (
+        rates_of(World("", (3, 3), (RANDOMISATION,), own_sd=sd)).values() for sd in (0.0, 2.0)
+    )
+    assert apart.spreads[0] < same.spreads[0]  # both systems together: nearly twice as much
+
+
 def test_looks_and_tests_that_are_too_sure_of_themselves():
     found = rates_of(World("", (5, 5), (WELCH, LOOKED, ORDER, BOTH), seed_sd=0.1))
     assert found[LOOKED].wrong > found[WELCH].wrong
