@@ -120,11 +120,12 @@ def padding_from_lengths(lengths: Tensor | Sequence[int], length: int | None = N
     return torch.arange(length, device=sizes.device) >= sizes[:, None]
 
 
-def padding_from_attention_mask(attention_mask: Tensor) -> Tensor:
+def padding_from_attention_mask(attention_mask: Tensor, name: str = "attention_mask") -> Tensor:
     """A padding mask from the attention mask of a tokenizer.
 
     Args:
         attention_mask: ``(B, T)`` of any dtype, 1 or True = keep, 0 or False = padding.
+        name: what it is called, for the message.
 
     Returns:
         Bool ``(B, T)``, True = padding.
@@ -134,11 +135,9 @@ def padding_from_attention_mask(attention_mask: Tensor) -> Tensor:
     """
     attention_mask = torch.as_tensor(attention_mask)
     if attention_mask.dim() != 2:
-        raise UserError(
-            f"attention_mask has shape {tuple(attention_mask.shape)}; it must be (B, T)"
-        )
+        raise UserError(f"{name} has shape {tuple(attention_mask.shape)}; it must be (B, T)")
     padding = attention_mask == 0
-    _check_values("attention_mask", attention_mask, padding | (attention_mask == 1), "0 and 1")
+    _check_values(name, attention_mask, padding | (attention_mask == 1), "0 and 1")
     return padding
 
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from inspect import signature
 from typing import Any
 
-from fairseq import options, tasks
+from fairseq import options
 from fairseq.data.encoders import TOKENIZER_REGISTRY
 from fairseq.models import ARCH_MODEL_REGISTRY
 
@@ -29,12 +29,17 @@ _SCORES = (
     "reward",
 )  # fmt: skip
 _LOSSES = ("loss", "ppl", "mse")
+_BELOW_1 = math.nextafter(1, 0)
 # What numbers may be, by their flags: at least, and at most.
 _RANGES: dict[str, tuple[int, float]] = {
-    **dict.fromkeys(("update_freq", "log_interval", "beam", "nbest"), (1, math.inf)),
-    **dict.fromkeys(("encoder_embed_dim", "decoder_embed_dim"), (1, math.inf)),
-    **dict.fromkeys(("lr", "warmup_updates"), (0, math.inf)),
-    **dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), (0, 1)),
+    **dict.fromkeys(
+        "update_freq log_interval save_interval validate_interval beam nbest batch_size "
+        "batch_size_valid max_tokens max_tokens_valid encoder_embed_dim decoder_embed_dim "
+        "encoder_layers decoder_layers".split(),
+        (1, math.inf),
+    ),
+    **dict.fromkeys(("lr", "warmup_updates", "num_workers"), (0, math.inf)),
+    **dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), (0, _BELOW_1)),
     "label_smoothing": (0, 1),
     "seed": (0, 2**32 - 1),
 }
@@ -57,15 +62,20 @@ _ARCHITECTURES = {"sentences": "sentence_encoder_mtsa", "srl_tagging": "deepatt_
 def check_numbers(flags: Namespace) -> None:
     """Refuse impossible numbers.
 
-    Break: fairseq divides by ``--log-interval 0``, climbs with ``--lr -1``, and lets torch find
-    ``--dropout 1.5`` or ``--adam-betas 0.9`` in the first update. Fix: look first.
+    Break: fairseq divides by ``--log-interval 0``, makes one batch of all data with ``--max-tokens
+    0``, climbs with ``--lr -1``, and lets torch find ``--dropout 1.5`` or ``--adam-betas 0.9`` in
+    the first update. Fix: look first.
     """
     for name, (low, high) in _RANGES.items():
         value = getattr(flags, name, None)
         for number in value if isinstance(value, list) else [value]:
             if isinstance(number, int | float) and not low <= number <= high:
-                allowed = f"at least {low}" if high == math.inf else f"{low} to {high}"
+                until = "below 1" if high == _BELOW_1 else high
+                allowed = f"at least {low}" if high == math.inf else f"{low} to {until}"
                 raise UserError(f"{option(name)} {number} is not allowed; it must be {allowed}")
+    inverse = getattr(flags, "lr_scheduler", None) == "inverse_sqrt"
+    if inverse and getattr(flags, "warmup_updates", 1) == 0:  # it divides by them
+        raise UserError("--warmup-updates 0 is not allowed; inverse_sqrt needs at least 1")
     for name in ("adam_betas", "adamax_betas"):
         betas = getattr(flags, name, None)
         if isinstance(betas, str) and not _is_pair(literal(betas)):
@@ -326,19 +336,3 @@ def complete_criterion(parser: ArgumentParser, given: Sequence[str]) -> None:
             raise UserError(f"{folder} is data for --task {needed}, not for --task {task}")
         if task == "sentences":
             parser.set_defaults(criterion=criterion_of(Folder(folder).kind))
-
-
-@wrap(tasks, "setup_task")
-def remember_languages(original: Any, cfg: Any, **kwargs: Any) -> Any:
-    """Store the languages that were inferred from the data's file names in the checkpoint.
-
-    Break: fairseq/tasks/translation.py infers them into a copy of the flags, so that a checkpoint
-    does not know its own direction and loads only next to binarised text. Fix: set them in the
-    flags that are stored, too.
-    """
-    task = original(cfg, **kwargs)
-    for name in ("source_lang", "target_lang"):
-        inferred = getattr(getattr(task, "cfg", None), name, None)
-        if inferred is not None and getattr(cfg, name, inferred) is None:
-            setattr(cfg, name, inferred)
-    return task

@@ -1,4 +1,4 @@
-"""Checkpoints remember their vocabularies, so that others are refused.
+"""Checkpoints remember their languages, and their vocabularies, so that others are refused.
 
 Break: a checkpoint holds no trace of the dictionaries. One of another size fails with a traceback,
 and one of the same size with other words silently translates to nonsense. Fix: store a hash of each
@@ -7,12 +7,29 @@ dictionary's words in the task's state, which is part of every checkpoint.
 
 from typing import Any
 
+from fairseq import tasks
 from fairseq.tasks import FairseqTask
 
 from selfattn.errors import UserError
 from selfattn_tasks.translation.vocabulary import FINGERPRINTS, fingerprint
 
 from ._patch import wrap
+
+
+@wrap(tasks, "setup_task")
+def remember_languages(original: Any, cfg: Any, **kwargs: Any) -> Any:
+    """Store the languages that were inferred from the data's file names in the checkpoint.
+
+    Break: fairseq/tasks/translation.py infers them into a copy of the flags, so that a checkpoint
+    does not know its own direction and loads only next to binarised text. Fix: set them in the
+    flags that are stored, too.
+    """
+    task = original(cfg, **kwargs)
+    for name in ("source_lang", "target_lang"):
+        inferred = getattr(getattr(task, "cfg", None), name, None)
+        if inferred is not None and getattr(cfg, name, inferred) is None:
+            setattr(cfg, name, inferred)
+    return task
 
 
 @wrap(FairseqTask, "state_dict")

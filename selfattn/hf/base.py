@@ -131,6 +131,21 @@ def token_loss(logits: Tensor, labels: Tensor | None) -> Tensor | None:
     return F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
 
 
+def check_types(token_type_ids: Tensor, input_ids: Tensor) -> None:
+    """Refuse what does not tell of each token whether it is of type 0 or 1.
+
+    Raises:
+        UserError: if they have another shape than ``input_ids`` or other values.
+    """
+    said = (
+        f"token_type_ids have shape {tuple(token_type_ids.shape)}; they must be 0 or 1, for each "
+        f"of input_ids {tuple(input_ids.shape)}"
+    )
+    same = token_type_ids.shape == input_ids.shape
+    if not same or not holds(((token_type_ids == 0) | (token_type_ids == 1)).all(), said):
+        raise UserError(said)
+
+
 def padding_of(
     input_ids: Tensor | None, attention_mask: Tensor | None, pad_token_id: int | None, x: Tensor
 ) -> Tensor | None:

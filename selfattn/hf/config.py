@@ -65,7 +65,7 @@ class SelfattnConfig(PreTrainedConfig):  # type: ignore[misc]
         embedding_norm: layer norm on the embeddings.
         scale_embedding: multiply embeddings of tokens by the square root of their width.
         positions: what is added to them: ``sinusoidal``, ``learned`` or ``none``.
-        max_position_embeddings: longest sequence, in tokens.
+        max_position_embeddings: longest sequence, in tokens, of ``learned`` positions.
         first_position: number of a sequence's first position; the one after ``pad_token_id`` by
             default, as in fairseq. It is stored, so that a later ``pad_token_id`` moves nothing.
         pool: of sequence classification: ``source2token``, ``max`` or ``mean``.

@@ -58,7 +58,7 @@ class Embeddings(nn.Module):
         if self.positions is not None:
             longest = self.config.max_position_embeddings
             may_be_too_long = most >= longest and not torch.compiler.is_compiling()
-            if may_be_too_long and (last := int(place.max())) >= longest:
+            if may_be_too_long and place.numel() and (last := int(place.max())) >= longest:
                 raise UserError(
                     f"a sequence has {last + 1} tokens, but learned positions end at "
                     f"max_position_embeddings, {longest}"

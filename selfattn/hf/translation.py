@@ -15,6 +15,7 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from transformers.utils import can_return_tuple
 
 from ..errors import UserError, check_integer
+from ..masks import padding_from_attention_mask
 from .base import SelfattnPreTrainedModel, padding_of, token_loss
 from .cache import CACHE, BeamCache
 from .config import SelfattnConfig
@@ -109,7 +110,10 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         asked = others.get("output_hidden_states")
         asked = self.config.output_hidden_states if asked is None else asked
         mask = None if torch.compiler.is_compiling() else decoder_attention_mask
-        if mask is not None and (mask[:, :-1] < mask[:, 1:]).any():
+        hidden = (
+            None if mask is None else padding_from_attention_mask(mask, "decoder_attention_mask")
+        )
+        if hidden is not None and (hidden[:, :-1] > hidden[:, 1:]).any():
             raise UserError(
                 "decoder_attention_mask hides a token before another one; the decoder takes "
                 "padding on the right alone"
@@ -150,8 +154,13 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         """What the decoder reads to predict ``labels`` ``(B, T)``: the same, one token later.
 
         Raises:
-            UserError: if a label follows -100, which would be read as a token before it.
+            UserError: if there is none, or one follows -100, which would be read as a token before
+                it.
         """
+        if labels.dim() != 2 or not labels.shape[1]:
+            raise UserError(
+                f"labels have shape {tuple(labels.shape)}; they must be (B, T), T at least 1"
+            )
         asked = labels != -100
         if not torch.compiler.is_compiling() and (asked[:, :-1] < asked[:, 1:]).any():
             raise UserError(

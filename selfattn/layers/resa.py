@@ -187,7 +187,8 @@ class ReSA(DiSA):
     def get_extra_state(self) -> Tensor:
         """What ``state_dict`` stores besides the parameters: always as many numbers."""
         mean = [0.0, 0.0] if self.reward_mean is None else [self.reward_mean, 1.0]
-        return torch.tensor([float(self.select_all), *mean], dtype=torch.float64)
+        # On the CPU whatever device is the default: "meta" would lose the numbers.
+        return torch.tensor([float(self.select_all), *mean], dtype=torch.float64, device="cpu")
 
     def set_extra_state(self, state: Tensor) -> None:
         """Restore what ``get_extra_state`` stored."""
@@ -222,7 +223,7 @@ class ReSA(DiSA):
         how, generator = "sample", None
         if not self.training:
             how = self.config.test_selection
-            if self.config.test_seed is not None:
+            if how == "sample" and self.config.test_seed is not None and not x.is_meta:
                 if is_exporting():
                     raise UserError(
                         "attention 'resa' cannot be exported with test_seed "

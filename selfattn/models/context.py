@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import UserError, check_choice, check_integer, check_rate
+from ..errors import UserError, check_boolean, check_choice, check_integer, check_rate
 from ..layers import ATTENTIONS
 from .attention import AttentionContext
 from .base import Context
@@ -78,4 +78,6 @@ def build_context(
         kind = parameters[key].annotation if key in parameters else None
         if kind is int or (kind == int | None and value is not None):
             check_integer(key, value)
+        elif kind is bool:
+            check_boolean(key, value)
     return CONTEXTS[name](embed_dim, hidden_size, **usual, **switches)

@@ -4,10 +4,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..errors import UserError
+from ..errors import UserError, check_choice
 from ..layers.source2token import Source2Token
 from .context import build_context
-from .pool import build_pool
+from .pool import POOLS, build_pool
 
 
 class SentenceEncoder(nn.Module):
@@ -53,6 +53,7 @@ class SentenceEncoder(nn.Module):
         **switches: Any,
     ) -> None:
         super().__init__()
+        check_choice("pool", pool, POOLS)
         options = {"activation": activation, "dropout": dropout, **switches}
         self.context = build_context(context, embed_dim, hidden_size, **options)
         self.out_dim = self.context.out_dim

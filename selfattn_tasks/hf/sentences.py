@@ -12,7 +12,7 @@ from transformers.utils import can_return_tuple
 
 from selfattn.errors import UserError
 from selfattn.hf import SelfattnPreTrainedModel
-from selfattn.hf.base import refuse_types
+from selfattn.hf.base import check_types, refuse_types
 from selfattn.masks import padding_from_attention_mask
 from selfattn.models.relatedness_head import distribution
 
@@ -87,7 +87,7 @@ class SentencesForSequenceClassification(SelfattnPreTrainedModel):
         self.refuse(unused)
         if self.state.kind.shape == "single":
             refuse_types(token_type_ids)
-        if attention_mask is not None:
+        if attention_mask is not None and input_ids.dim() > 1:
             if attention_mask.shape != input_ids.shape:
                 raise UserError(
                     f"attention_mask has shape {tuple(attention_mask.shape)}; it must be that of "
@@ -120,11 +120,12 @@ class SentencesForSequenceClassification(SelfattnPreTrainedModel):
 def _pairs(input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
     """The sentences of pairs ``(B, T)`` apart ``(B, 2, T')``; see ``forward``."""
     # The tokenizer gives an empty second sentence one padding token, of type 1.
-    if token_type_ids is None or not token_type_ids.any(1).all():
+    if token_type_ids is None or not token_type_ids.any(-1).all():
         raise UserError(
             "this model compares two sentences: give input_ids of 3 dimensions, or token_type_ids "
             "that are 1 at the second; if truncation cut it off, a larger max_length"
         )
+    check_types(token_type_ids, input_ids)
     rows = [
         [row[(kinds == side) & (row != PADDING)].cpu().numpy() for side in (0, 1)]
         for row, kinds in zip(input_ids, token_type_ids, strict=True)

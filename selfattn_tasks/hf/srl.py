@@ -12,7 +12,7 @@ from transformers.utils import can_return_tuple
 
 from selfattn.errors import UserError
 from selfattn.hf import SelfattnPreTrainedModel
-from selfattn.hf.base import padding_of, token_loss
+from selfattn.hf.base import check_types, padding_of, token_loss
 
 from ..model_folder import KINDS, LACKS, check_labels
 from ..srl.tagger.network import Tagger
@@ -92,6 +92,7 @@ class SRLForTokenClassification(SelfattnPreTrainedModel):
                 )
         padding = padding_of(input_ids, attention_mask, PADDING, input_ids[..., None])
         marked = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
+        check_types(marked, input_ids)
         more = {name: others[name] for name in _MORE if name in others}
         logits = self.tagger(input_ids, marked, padding, **more)
         loss = token_loss(logits, labels)

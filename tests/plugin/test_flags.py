@@ -92,13 +92,33 @@ PARSED = {
     ),
     "dropout of more than everything": (
         ("--dropout", "1.5"),
-        "--dropout 1.5 is not allowed; it must be 0 to 1",
+        "--dropout 1.5 is not allowed; it must be 0 to below 1",
     ),
     "an update of no batches": (
         ("--update-freq", "1,0"),
         "--update-freq 0 is not allowed; it must be at least 1",
     ),
     "a seed below 0": (("--seed", "-1"), "--seed -1 is not allowed; it must be 0 to 4294967295"),
+    "one batch of everything": (
+        ("--max-tokens", "0"),
+        "--max-tokens 0 is not allowed; it must be at least 1",
+    ),
+    "a division by no epochs": (
+        ("--save-interval", "0"),
+        "--save-interval 0 is not allowed; it must be at least 1",
+    ),
+    "fewer workers than none": (
+        ("--num-workers", "-1"),
+        "--num-workers -1 is not allowed; it must be at least 0",
+    ),
+    "an encoder without the attention that was asked for": (
+        ("--encoder-layers", "0"),
+        "--encoder-layers 0 is not allowed; it must be at least 1",
+    ),
+    "a division by no warm-up": (
+        ("--lr-scheduler", "inverse_sqrt", "--warmup-updates", "0"),
+        "--warmup-updates 0 is not allowed; inverse_sqrt needs at least 1",
+    ),
     "no width": (
         ("--encoder-embed-dim", "0"),
         "--encoder-embed-dim 0 is not allowed; it must be at least 1",

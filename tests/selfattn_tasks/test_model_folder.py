@@ -124,6 +124,9 @@ def test_a_tagger_s_folder_computes_the_same(tmp_path, name):
     ids, more = inputs["words"], {name: inputs[name] for name in ("spellings", "places")}
     found = model(ids, token_type_ids=inputs["indicator"], labels=inputs["indicator"], **more)
     refused_outputs(model, ids, **more)
+    for types in (2 * inputs["indicator"], inputs["indicator"][:, 1:]):
+        with pytest.raises(UserError, match="token_type_ids have shape .* they must be 0 or 1"):
+            model(ids, token_type_ids=types, **more)
     keep = ids != 0
     # The predictor reads a sentence once for all its predicates.
     torch.testing.assert_close(found.logits.log_softmax(-1)[keep], expected[keep])

@@ -131,7 +131,7 @@ def indicator_of(places: Sequence[int], length: int) -> Tensor:
 _OF_ROWS = ("pieces", "firsts", "places")
 
 
-def sentences_of(words: Tensor, **more: Tensor) -> tuple[Tensor, Tensor]:
+def sentences_of(words: Tensor, **more: Tensor | None) -> tuple[Tensor, Tensor]:
     """The different sentences of a batch, and which of them each row has.
 
     Rows that are equal in all that the network reads of a sentence are one, if they are neighbours.
@@ -146,7 +146,8 @@ def sentences_of(words: Tensor, **more: Tensor) -> tuple[Tensor, Tensor]:
     if is_exporting():  # how many there are depends on the words
         each = torch.arange(words.shape[0], device=words.device)
         return each, each
-    rows = torch.cat([words, *(more[name] for name in _OF_ROWS if name in more)], 1)
+    read = [more.get(name) for name in (*_OF_ROWS, "padding_mask")]
+    rows = torch.cat([words, *(rows.to(words) for rows in read if rows is not None)], 1)
     _, each, counts = rows.unique_consecutive(dim=0, return_inverse=True, return_counts=True)
     return counts.cumsum(0) - counts, each
 
@@ -261,7 +262,7 @@ class Tagger(nn.Module):
         if self.mark is None:
             x = self.below(words, padding_mask, **more)
         else:
-            first, sentence = sentences_of(words, **more)
+            first, sentence = sentences_of(words, padding_mask=padding_mask, **more)
             mask = None if padding_mask is None else padding_mask[first]
             of_rows = {name: more[name][first] for name in _OF_ROWS if name in more}
             x = self.below(words[first], mask, **more | of_rows)[sentence]  # (S, T, C) -> (B, T, C)

@@ -328,6 +328,10 @@ def test_what_a_decoder_cannot_do_is_said():
     assert model(IDS, labels=labels).loss.isfinite()
     with pytest.raises(UserError, match="labels have -100 before a label"):
         model(IDS, labels=labels.flip(1))
+    with pytest.raises(UserError, match=r"labels have shape \(2, 0\); they must be"):
+        model(IDS, labels=labels[:, :0])
+    with pytest.raises(UserError, match="decoder_attention_mask holds"):
+        model(IDS, decoder_input_ids=IDS, decoder_attention_mask=7 * torch.ones_like(IDS))
     with pytest.raises(UserError, match=r"decoder_start_token_id \[2, 2\] is not allowed"):
         SelfattnForConditionalGeneration(config(decoder_start_token_id=[2, 2]))
     left = {name: tensor.flip(1) for name, tensor in right.items()}

@@ -186,6 +186,9 @@ def test_sampling_at_test_time_follows_its_seed():
     choice = seeded.take_choice()
     assert torch.equal(seeded(x), y)
     assert not torch.equal(choice.heads.selected, choice.dependents.selected)
+    with torch.device("meta"):
+        assert torch.equal(seeded.get_extra_state(), layer.get_extra_state())
+    assert seeded.to("meta")(x.to("meta")).shape == x.shape
 
 
 def test_training_samples_and_the_state_is_stored():

@@ -224,6 +224,8 @@ def test_a_padding_mask_of_another_kind_is_refused(encoder):
         ({"context": "lstm", "windows": (3,)}, "has no switch 'windows'; its switches are: none"),
         ({"context": "sru", "preset": "code"}, "its switches are: input_map"),
         ({"context": "mtsa", "preset": "code"}, "preset 'code' is unknown for 'mtsa'"),
+        ({"context": "vanilla", "pool": "banana"}, "pool 'banana' is unknown"),
+        ({"context": "none", "input_map": "false"}, "input_map 'false' is not allowed"),
         ({"context": "mtsa", "block_length": 3}, "attention 'mtsa' has no switch 'block_length'"),
         ({"context": "multihead", "hidden_size": 15, "heads": 8}, "heads 8 does not divide"),
         ({"context": "multihead", "masks": "half"}, "masks 'half' is unknown"),

@@ -235,5 +235,9 @@ def test_late_layers_read_a_sentence_once_for_all_its_predicates():
         alone = tagger(words[row : row + 1, :length], indicator[row : row + 1, :length])[0]
         torch.testing.assert_close(together[row, :length], alone)
     assert not torch.allclose(together[0], together[1])
+    hidden = torch.zeros(2, 4, dtype=torch.bool)
+    hidden[1, 3] = True  # the same words, but not the same sentence
+    second = tagger(words[:2], indicator[:2], hidden)[1, :3]
+    torch.testing.assert_close(second, tagger(words[:1, :3], indicator[1:2, :3])[0])
     with pytest.raises(UserError, match="late_layers 3 is not allowed; it must be at most 2"):
         small(MTSA, late_layers=3)
