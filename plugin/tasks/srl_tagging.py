@@ -145,6 +145,12 @@ class SRLTaggingTask(FairseqTask):
             )
         path = getattr(cfg, "word_embeddings", None)
         most = self._most_vectors()
+        known = path or from_checkpoint or getattr(cfg, "finetune_from_model", None)
+        if getattr(cfg, "encoder_freeze_embed", False) and not known:
+            raise UserError(
+                "--encoder-freeze-embed needs --word-embeddings FILE or --finetune-from-model "
+                "CHECKPOINT: vectors that are drawn at random would stay as they are"
+            )
         if path and not from_checkpoint:
             self.vectors = read_vectors(Path(path))
             self._keep(self.vectors, path, most)

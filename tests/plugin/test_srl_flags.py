@@ -76,6 +76,7 @@ def build(data):
         ("--criterion policy_gradient --sentence-avg", "--sentence-avg does not fit --criterion p"),
         ("--combine-valid-subsets", "--combine-valid-subsets does not fit --task srl_tagging"),
         ("--scaffold x --train-subset valid", "--train-subset valid does not fit --scaffold"),
+        ("--encoder-freeze-embed", "--encoder-freeze-embed needs --word-embeddings FILE or"),
         ("--tune-features", "--tune-features needs --features FOLDER"),
         ("--features none", "--features none is not a folder"),
         ("--max-length 2", "--max-length 2 leaves none of the"),
@@ -166,7 +167,8 @@ def test_flags_that_reach_the_network(build):
     """What is trained, how large the embeddings are, and where the predicate is marked."""
     flags = ["--no-timing-signal", "--embedding-dropout", "0"]
     usual = build(*flags).tagger
-    other = build(*flags, "--no-scale-embedding", "--encoder-freeze-embed").tagger
+    flags += ["--no-scale-embedding", "--encoder-freeze-embed"]
+    other = build(*flags, "--finetune-from-model", "tagger.pt").tagger
     assert usual.words.weight.requires_grad and not other.words.weight.requires_grad
     other.load_state_dict(usual.state_dict())
     x, indicator = torch.randn(1, 3, 16), torch.tensor([[0, 1, 0]])
