@@ -19,6 +19,10 @@ set -euo pipefail
 usage="usage: gpu.sh tests|sizes|kernels|timings|tiles|grid|processes|wheels [FOLDER]"
 stage=${1:?$usage}
 [ -z "${WHEELS:-}" ] || WHEELS=$(realpath "$WHEELS")
+for name in GRID RAW; do
+    [ -z "${!name:-}" ] || export "$name=$(realpath -s "${!name}")"
+done
+case ${PYTHON:-} in */*) PYTHON=$(realpath -s "$PYTHON") ;; esac # no resolved link: it is a venv's
 folder=$(realpath -m "${2:-${OUT:-runs/gpu}}")
 shift $(($# < 2 ? $# : 2))
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -12,7 +12,9 @@ restore) to=${2:?$usage} from=${3:?$usage} ;;
 esac
 shopt -s nullglob
 # Without this machine's paths: of the clone, of the folder, of the clone whose .venv is used.
-plain() { sed -E -e "s#$root/##g" -e "s#$PWD/##g" -e 's#(/[^ "]+)?/(\.venv/bin/)#\2#g' "$1" > "$2"; }
+escaped() { sed 's/[][\.*^$+?(){}|#]/\\&/g' <<< "$1"; }
+root=$(escaped "$root") here=$(escaped "$PWD")
+plain() { sed -E -e "s#$root/##g" -e "s#$here/##g" -e 's#(/[^ "]+)?/(\.venv/bin/)#\2#g' "$1" > "$2"; }
 count=0
 for record in "$from"/*/run.json; do
     run=$(dirname "$record")
@@ -37,5 +39,5 @@ for record in "$from"/*/run.json; do
     mv "$kept/run.json.new" "$kept/run.json" # last: it says that the run is done
 done
 [ $count -gt 0 ] || { echo "$from has no finished run" >&2 && exit 1; }
-cp "$from"/summary.csv "$to" 2> /dev/null || true # not there yet after a restore
+[ "$1" = restore ] && [ -e "$to/summary.csv" ] || cp "$from"/summary.csv "$to" 2> /dev/null || true # not there yet after a restore
 echo "$count runs from $from to $to"

@@ -116,6 +116,14 @@ def venv_version(venv: Path) -> "tuple[int, ...] | None":
     return tuple(int(part) for part in done.stdout.split())
 
 
+def runs(venv: Path) -> bool:
+    """Whether an environment has a Python that runs."""
+    try:
+        return not subprocess.call([str(venv / "bin" / "python"), "-c", ""])
+    except OSError:
+        return False
+
+
 def drop_half_installed(venv: Path) -> None:
     """Remove what an interrupted pip left: pip would take a package without RECORD for whole."""
     for info in venv.glob("lib/python*/site-packages/*"):
@@ -208,6 +216,11 @@ def make_venv(venv: Path, label: str) -> None:
         ours = logs.exists() or (venv / "pyvenv.cfg").is_file()
         if not ours and (not venv.is_dir() or any(venv.iterdir())):
             raise SetupError(f"{venv} exists, but is not a Python environment: move it away")
+        if not logs.exists() and runs(venv):
+            raise SetupError(
+                f"{venv} is a Python environment without pip: move it away, or add pip with "
+                f"{venv}/bin/python -m ensurepip"
+            )
         shutil.rmtree(str(venv))
     logs.mkdir(parents=True, exist_ok=True)
     code, text = run_quietly([sys.executable, "-m", "venv", str(venv)], logs / "venv.log", label)

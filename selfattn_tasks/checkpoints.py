@@ -220,9 +220,12 @@ def updates(path: str | os.PathLike[str]) -> int:
     """How many optimizer steps had been done when the checkpoint ``path`` was saved.
 
     Raises:
-        UserError: the file is missing, truncated or not a fairseq checkpoint.
+        UserError: the file is missing, truncated or not a fairseq checkpoint, or has no history.
     """
-    return int(read(path)["optimizer_history"][-1]["num_updates"])
+    try:
+        return int(read(path)["optimizer_history"][-1]["num_updates"])
+    except LookupError:
+        raise UserError(f"{path} does not say after how many updates it was saved") from None
 
 
 def is_weight(name: str) -> bool:

@@ -80,10 +80,10 @@ class BIOTaggingCriterion(SummingCriterion):
             return model(**inputs), 0.0, {}
         with outputs_of(model.tagger.layers[self.scaffold.layer - 1]) as hidden:
             scores = model(**inputs)
-        words = inputs["words"]
-        if len(hidden[0]) < len(words):  # below --late-layers there is one row a sentence
-            words = words[sentences_of(**inputs)[0]]
-        loss, logged = self.scaffold(hidden[0], words)
+        words, read = inputs["words"], hidden[0]
+        if len(read) < len(words):  # below --late-layers there is one row a sentence
+            read = read[sentences_of(**inputs)[1]]  # which counts as often as above them
+        loss, logged = self.scaffold(read, words)
         return scores, self.scaffold.weight * loss, logged
 
     def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:

@@ -253,17 +253,20 @@ class SentencesTask(FairseqTask):
         """Check what ``--finetune-from-model`` was trained on.
 
         Raises:
-            UserError: if other folds of this corpus.
+            UserError: if other parts of this corpus.
         """
         ours = self.network_state.meta
         theirs = task_state.get(KEY, {}).get("meta", {})
         # The vectors are the last of them; a model that was a Hugging Face folder has none.
         corpora = [next(iter(meta.get("inputs", {}).values()), None) for meta in (ours, theirs)]
-        cuts = [[meta.get(name) for name in ("folds", "seed", "fold")] for meta in (ours, theirs)]
-        if ours["folds"] and corpora[0] == corpora[1] and cuts[0] != cuts[1]:
+        names = ("folds", "seed", "fold", "valid share")
+        cuts = [[meta.get(name) for name in names] for meta in (ours, theirs)]
+        held_out = ours["folds"] or ours.get("valid share")
+        if held_out and corpora[0] == corpora[1] and cuts[0] != cuts[1]:
+            fold = f"fold {self.cfg.fold} of " if ours["folds"] else ""
             raise UserError(
-                f"--finetune-from-model {path} has learned from sentences that fold "
-                f"{self.cfg.fold} of {self.cfg.data} tests or validates; give a model of this fold"
+                f"--finetune-from-model {path} has learned from sentences that {fold}"
+                f"{self.cfg.data} tests or validates; give a model of the same part"
             )
 
     def check_state(self, task_state: dict[str, Any], path: object) -> None:

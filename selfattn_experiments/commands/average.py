@@ -94,7 +94,7 @@ def _warn_of_a_later_end(last: Path, newest: Path) -> None:
     reached = int(newest.stem.rpartition("_")[2])
     try:
         end = updates(last)
-    except (UserError, LookupError):  # half a file, none, or one without its history
+    except UserError:  # half a file, none, or one without its history
         return
     if end > reached:
         print(

@@ -22,6 +22,7 @@ Example, any model of this project as graphs that run without it (see docs/expor
 """
 
 import argparse
+import os
 from pathlib import Path
 
 from selfattn.errors import UserError
@@ -92,6 +93,8 @@ def to_fairseq(args: argparse.Namespace) -> None:
     from selfattn_tasks.files import read_object
 
     source = saved.find_model(args.source)
+    if os.path.realpath(args.target) in map(os.path.realpath, source.iterdir()):
+        raise UserError(f"TARGET {args.target} is one of the inputs, which would be lost")
     if task_of(read_object(source / CONFIG)):
         saved.write(checkpoints.read(source / WEIGHTS), args.target)
         return

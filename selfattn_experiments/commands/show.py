@@ -92,7 +92,10 @@ def check(args: argparse.Namespace) -> None:
     elif str(mimetypes.guess_type(args.output.name)[0]).startswith(("image/", "application/pdf")):
         raise UserError(f"--output {args.output} must end in {' or '.join(FORMATS)}, or in neither")
     for ending in FORMATS:
-        check_output("--output", args.output.with_name(args.output.name + ending))
+        picture = args.output.with_name(args.output.name + ending)
+        check_output("--output", picture)
+        if args.json == picture:
+            raise UserError(f"--json {args.json} is a picture of --output, too; give another name")
     check_outputs(args, "json", inputs=[find_checkpoint(args.checkpoint)])
 
 

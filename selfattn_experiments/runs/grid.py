@@ -92,11 +92,7 @@ def read_grid(path: Path) -> Grid:
     )
     if "average" in content and "checkpoint" in content:
         raise UserError(f"{path}: `average` and `checkpoint` exclude each other; give one of them")
-    if len(grid.tests) > 1 and task.folds(data) is not None:
-        raise UserError(
-            f"{path}: `{task.gold_key}` names {len(grid.tests)} test sets, but the folds of {data} "
-            "are tested on their own held-out parts"
-        )
+    _check_folds(reader, task, data, grid.tests)
     if task.predictor is None and os.pathsep in str(grid.output):
         raise UserError(
             f"{path}: `output` is {grid.output}, but fairseq-generate takes {os.pathsep!r} for the "
@@ -140,6 +136,24 @@ def _tests(reader: Reader, task: Task, data: Path, common: flag.Flags) -> dict[s
     return {name: Path(file) for name, file in value.items()}
 
 
+def _check_folds(reader: Reader, task: Task, data: Path, tests: Mapping[str, Path]) -> None:
+    """Refuse gold files of folds that are not what is held out, in its order."""
+    if task.folds(data) is None:
+        return
+    if len(tests) > 1:
+        raise UserError(
+            f"{reader.file}: `{task.gold_key}` names {len(tests)} test sets, but the folds of "
+            f"{data} are tested on their own held-out parts"
+        )
+    (file,) = tests.values()
+    usual = task.usual_gold(data, {})
+    if usual is not None and task.read_gold(file) != task.read_gold(usual):
+        raise UserError(
+            f"{reader.file}: `{task.gold_key}` is {file}, but the folds of {data} are tested on "
+            f"{usual}, which says something else; leave it out"
+        )
+
+
 def _check_training(grid: Grid, system: str) -> None:
     """Refuse flags with which training does not end, or its checkpoints are not kept."""
     flags = grid.flags(system)
@@ -162,6 +176,11 @@ def _check_training(grid: Grid, system: str) -> None:
         raise UserError(
             f"{where} keeps no checkpoints to average: give --save-interval-updates, or leave out "
             "--no-epoch-checkpoints"
+        )
+    if not by_update and limits[0] <= 0 and limits[1] / every < grid.average:
+        raise UserError(
+            f"{where} saves {limits[1] / every:.0f} checkpoints by --max-epoch {limits[1]:g}, but "
+            f"`average` is {grid.average}"
         )
     name = "--keep-interval-updates" if by_update else "--keep-last-epochs"
     kept = flag.number(flags, name)

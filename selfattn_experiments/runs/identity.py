@@ -88,10 +88,12 @@ def refuse_to_mix(folder: Path, file: Path, old: dict[str, Any], new: dict[str, 
         for what in ("task", "seed", "plugin", "gpus_per_run", "protocol", "fold")
         if old.get(what) != new.get(what)
     ]
-    if flags := difference(old.get("flags", {}), new["flags"]):
+    flags_then = old.get("flags")
+    if flags := difference(flags_then if isinstance(flags_then, dict) else {}, new["flags"]):
         changed.append(f"other flags ({flags})")
     if old.get("data") != new["data"]:
         changed.append("other data")
+    changed = changed or ["what nobody knows: its config.json was edited"]
     raise UserError(
         f"{folder} was trained with {' and '.join(changed)}: give the system in {file} another "
         "name, choose another `output`, or remove that folder"

@@ -24,6 +24,27 @@ _TRAINED = ("updates", "best_valid", "parameters", "gpu")
 _RECORD = ("identity", "hypotheses", "scores", "seconds", "commits", "attempts")
 
 
+def is_whole(record: dict[str, Any]) -> bool:
+    """Whether a record, which anybody may have edited, holds what is read of it."""
+
+    def numbers(found: Any) -> bool:
+        values = found.values() if isinstance(found, dict) else [None]
+        return all(isinstance(value, int | float) for value in values)
+
+    scores, best, attempts = (record[name] for name in ("scores", "best_valid", "attempts"))
+    return (
+        isinstance(scores, dict)
+        and all(map(numbers, scores.values()))
+        and numbers(record["seconds"])
+        and all(isinstance(record.get(name, []), list) for name in ("commits", "warnings"))
+        and (
+            best is None or isinstance(best, dict) and best.keys() >= {"metric", "update", "value"}
+        )
+        and isinstance(attempts, list)
+        and all(isinstance(one, dict) and one.keys() >= {"step", "cpu"} for one in attempts)
+    )
+
+
 class Run:
     """One system with one seed.
 
@@ -60,7 +81,8 @@ class Run:
         if known is not None:
             files = known.pop("files", {})
             refuse_to_mix(self.folder, self.grid.file, known, self._training)
-            refuse_other_files(self.folder, files, self._files)
+            if isinstance(files, dict):  # anybody may have edited it
+                refuse_other_files(self.folder, files, self._files)
         elif self.folder.is_dir() and any(self.folder.glob("[!.]*")):
             raise UserError(
                 f"{self.folder} exists, but does not hold a run (no readable config.json): "
@@ -71,7 +93,9 @@ class Run:
         """What ``run.json`` says; None as long as the run is not done."""
         record = read_json(self.folder / "run.json", *_RECORD, *_TRAINED)
         expected = {"training": digest(self._training), "test": digest(self._test)}
-        if record is None or record["identity"] != expected:
+        if record is None or record["identity"] != expected or not is_whole(record):
+            return None
+        if record["scores"].keys() != set(self.grid.tests):
             return None
         return record if record["hypotheses"] == self._found_hypotheses() else None
 
@@ -103,6 +127,8 @@ class Run:
         if not (self.folder / "config.json").is_file():
             files = {"files": self._files} if self._files else {}
             write_json(self.folder / "config.json", self._training | files)
+        if self._is_trained() and read_json(self.folder / "trained.json", *_TRAINED) is None:
+            self._mark_trained()  # stopped between its last update and this
 
     def steps(self, slot: Slot) -> list[Step]:
         """What is left to do, in order; the last step writes ``run.json``.
@@ -174,11 +200,8 @@ class Run:
             return True
         last = self.folder / "checkpoints" / "checkpoint_last.pt"
         goal = number(self.grid.flags(self.system), "--max-update")
-        if goal is None or not last.is_file() or checkpoints.updates(last) < goal:
-            return False
-        # Stopped after its last update, but before it was marked: fairseq would do one more.
-        self._mark_trained()
-        return True
+        # At its last update, if it was stopped before that was marked: fairseq would do one more.
+        return goal is not None and last.is_file() and checkpoints.updates(last) >= goal
 
     def _mark_trained(self) -> None:
         follower = self.follower

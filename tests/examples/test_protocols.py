@@ -84,7 +84,7 @@ def test_no_setting_is_chosen_on_a_test_set(name):
 
 
 def test_finished_runs_are_kept_without_paths_and_put_back(tmp_path):
-    script = EXAMPLES / "evidence.sh"
+    script, tmp_path = EXAMPLES / "evidence.sh", tmp_path / "c#+[b"  # not for a pattern of sed
     done, half = tmp_path / "runs" / "a-1", tmp_path / "runs" / "a-2"
     for run in (done, half):
         (run / "checkpoints").mkdir(parents=True)
@@ -112,9 +112,13 @@ def test_finished_runs_are_kept_without_paths_and_put_back(tmp_path):
     (done / "test.published.props").write_text("-\n")
     call("save", "runs", "kept")
     assert (kept / "test.published.props.gz").is_file()
+    (tmp_path / "kept" / "summary.csv").write_text("kept")
     call("restore", "again", "kept")
     (tmp_path / "again" / "a-1" / "run.json").write_text("newer")
+    (tmp_path / "again" / "summary.csv").write_text("newer")
     call("restore", "again", "kept")
+    assert (tmp_path / "again" / "summary.csv").read_text() == "newer"
+    (tmp_path / "kept" / "summary.csv").unlink()
     assert (tmp_path / "again" / "a-1" / "run.json").read_text() == "newer"
     (tmp_path / "begun" / "a-1").mkdir(parents=True)
     (tmp_path / "begun" / "a-1" / "config.json").write_text("of another run")

@@ -127,6 +127,16 @@ def test_a_folder_that_is_no_environment_is_left_alone(run_cli, tmp_path):
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
+@fits
+def test_an_environment_without_pip_is_left_alone(run_cli, tmp_path):
+    """As uv makes it."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "mine"], check=True)
+    done = run_cli([SCRIPT, "--venv", tmp_path / "mine"])
+    assert done.returncode == 1
+    assert "is a Python environment without pip: move it away" in one_sentence(done.stderr)
+    assert (tmp_path / "mine/bin/python").exists()
+
+
 # -- Pip's failures -------------------------------------------------------------------------------
 
 

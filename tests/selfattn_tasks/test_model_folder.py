@@ -214,6 +214,8 @@ def test_there_and_back(tmp_path):
         assert text in card
     assert "secret" not in (tmp_path / "folder" / "config.json").read_text(encoding="utf-8")
     assert SRL.from_pretrained(tmp_path / "folder").predictor.needs_viterbi
+    with pytest.raises(UserError, match="is one of the inputs, which would be lost"):
+        export("--to", "fairseq", tmp_path / "folder", tmp_path / "folder" / "model.safetensors")
     export("--to", "fairseq", tmp_path / "folder", tmp_path / "back.pt")
     first, second = (checkpoints.read(tmp_path / name) for name in ("tagger.pt", "back.pt"))
     assert first["task_state"] == second["task_state"]

@@ -36,7 +36,7 @@ _TAIL, _SHOWN = 8192, 8
 # A killed runner has recorded all but this many seconds.
 _BEAT = 10.0
 # What is read of an attempt.
-_KEYS = {"step", "seconds", "code"}
+_KEYS = {"step", "seconds", "code", "commit", "cpu"}
 _VERSIONS = ("python", "torch", "triton", "selfattn")
 _PACKAGES = ("fairseq-fixed", "numpy", "sacrebleu", "sentencepiece")
 
@@ -175,7 +175,10 @@ class Attempts:
     def read(self) -> list[dict[str, Any]]:
         """All attempts, the oldest first."""
         found = (read_json(self.path, "attempts") or {}).get("attempts", [])
-        return [one for one in found if isinstance(one, dict) and one.keys() >= _KEYS]
+        if not isinstance(found, list):  # anybody may have edited it
+            return []
+        whole = [one for one in found if isinstance(one, dict) and one.keys() >= _KEYS]
+        return [one for one in whole if isinstance(one["seconds"], int | float)]
 
     def begin(self, step: Step, slot: Slot) -> None:
         """Note a process that has just been started."""

@@ -177,9 +177,7 @@ def _resolved(config: SentenceModelConfig, context: nn.Module) -> dict[str, Any]
     if not isinstance(context, AttentionContext):
         return dict(config.switches)
     found: Any = context.layer.config
-    switches = {name: getattr(found, name) for name in found.switch_names()}
-    # Not a switch of mechanisms whose heads the encoder sets.
-    return switches if "heads" in switches else {**switches, "num_heads": context.layer.num_heads}
+    return {name: getattr(found, name) for name in found.switch_names()}
 
 
 def _head(config: SentenceModelConfig, dim: int) -> nn.Module:

@@ -63,6 +63,14 @@ def read_trees(path: Path) -> list[Tree]:
                     f"{path}, line {place}: word {columns[0]}, but {len(rows) + 1} comes next in "
                     "this sentence; an empty line ends it"
                 )
+            if not columns[1].strip():
+                raise UserError(f"{path}, line {place}: word {columns[0]} is empty")
+            head = columns[6]
+            if head == columns[0] or not (head == UNKNOWN or NUMBER.fullmatch(head)):
+                raise UserError(
+                    f"{path}, line {place}: the head of word {columns[0]} is {head[:20]!r}, but "
+                    f"must be another word's number, 0 for the root, or {UNKNOWN}"
+                )
             rows.append(columns)
         elif not (line.startswith("#") or NO_WORD.fullmatch(columns[0])):
             raise UserError(f"{path}, line {place}: {columns[0][:20]!r} is not a word's number")

@@ -17,6 +17,7 @@ from selfattn_experiments.runs.execution import child
 from selfattn_experiments.runs.execution.slots import Slot
 from selfattn_experiments.runs.grid import read_grid
 from selfattn_experiments.runs.run import Run
+from selfattn_tasks.registry import TASKS
 
 GRID = """
 task: sentences
@@ -75,6 +76,10 @@ def test_gold_that_no_training_can_give_is_refused_before_one():
         with pytest.raises(UserError, match=sentence):
             read_grid(GRID_FILE)
     gold.write_text("text\tlabel\nit floats\tyes\nit sinks\t\n")
+    assert not TASKS["sentences"].gold_fault(gold, Path("data"))
+    with pytest.raises(UserError, match="`gold` is gold.txt, but the folds of data are tested on"):
+        read_grid(GRID_FILE)
+    gold.write_text("text\tlabel\n" + 20 * "it floats\tyes\n")
     assert read_grid(GRID_FILE).tests == {"test": gold}
 
 

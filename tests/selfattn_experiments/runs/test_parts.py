@@ -109,6 +109,7 @@ def test_a_system_may_have_seeds_of_its_own(grid_file):
         ("-updates 2", "-updates 2 --keep-interval-updates 1", "but `average` is 2"),
         ("average: 2", "average: 2\ncheckpoint: best", "exclude each other"),
         ("--max-update 10", "--max-epoch 3 --save-interval 2", "its last epoch would not be saved"),
+        ("--max-update 10 --save-interval-updates 2", "--max-epoch 1", "saves 1 checkpoints by --"),
         ("output: ", "output: 12:30/", "but fairseq-generate takes ':' for the end of a path"),
         ("/ref", "/none", "none, but there is no such file"),
         ("data: ", "data: /nowhere", "but there is no such file or folder"),

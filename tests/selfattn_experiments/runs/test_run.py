@@ -94,7 +94,51 @@ def test_a_record_without_a_hash_does_not_count(done, found):
     assert done.record() is None
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"attempts": [1, {}]}', "\udcff", "[" * 10**5])
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"seconds": None}, {"seconds": {"train": "1"}}, {"attempts": [1]}, {"scores": [1]},
+        {"scores": {}}, {"scores": {"test": {"BLEU": "high"}}}, {"commits": None},
+        {"warnings": None}, {"best_valid": "x"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_record_that_was_edited_does_not_count(done, grid, edit):
+    path = done.folder / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | edit))
+    assert done.record() is None and session.summarise(grid) == 1
+
+
+@pytest.mark.parametrize("edit", [{"files": None}, {"flags": [1]}, {"more": 1}], ids=str)
+def test_a_configuration_that_was_edited_is_told_from_another(done, edit):
+    path = done.folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | edit))
+    if "files" in edit:
+        return done.check()
+    with pytest.raises(UserError, match="was trained with (other flags|what nobody knows)"):
+        done.check()
+
+
+def test_a_dry_run_writes_nothing(done, grid):
+    (done.folder / "run.json").unlink()
+    (done.folder / "trained.json").unlink()
+    last = done.folder / "checkpoints" / "checkpoint_last.pt"
+    last.parent.mkdir()
+    state = {"model": {"w": torch.ones(1)}, "cfg": {"a": 1}}
+    saved.write(state | {"optimizer_history": [{"num_updates": 10}]}, last)
+    session.dry_run(grid, session.Options("cpu"))
+    assert not (done.folder / "trained.json").exists()
+    done.prepare()
+    assert (done.folder / "trained.json").exists()
+    (done.folder / "trained.json").unlink()
+    saved.write(state | {"optimizer_history": []}, last)
+    with pytest.raises(UserError, match="does not say after how many updates it was saved"):
+        done.steps(Slot())
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"attempts": [1, {}]}', '{"attempts": 5}', "\udcff", "[" * 10**5]
+)
 @pytest.mark.parametrize("name", ["run.json", "attempts.json", "trained.json"])
 def test_files_that_were_cut_are_read_as_missing(done, grid, name, text):
     (done.folder / name).write_text(text, errors="surrogateescape")
@@ -175,14 +219,14 @@ def test_each_attempt_says_what_the_clone_then_was(grid, monkeypatch):
     """A commit between two runs, or an edited file, is in the record of the second."""
     run = new_run(grid, 1)
     commits = iter("ab")
-    monkeypatch.setattr(child, "facts", lambda: {"commit": next(commits)})
+    monkeypatch.setattr(child, "facts", lambda: {"commit": next(commits), "cpu": ""})
     for _ in range(2):
         run.attempts.begin(run.steps(Slot())[0], Slot())
     assert [attempt["commit"] for attempt in run.attempts.read()] == ["a", "b"]
 
 
 def test_a_user_directory_of_ones_own_is_a_part_of_the_commit(grid, tmp_path, monkeypatch):
-    monkeypatch.setattr(child, "facts", lambda: {"commit": "abc"})
+    monkeypatch.setattr(child, "facts", lambda: {"commit": "abc", "cpu": ""})
     (tmp_path / "my_exp" / "models").mkdir(parents=True)
     (tmp_path / "my_exp" / ".#mine.py").symlink_to("nobody@nowhere")  # of an open Emacs
     mine = replace(grid, user_dir=tmp_path / "my_exp")

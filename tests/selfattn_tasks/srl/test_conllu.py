@@ -45,6 +45,9 @@ def test_what_is_read(tmp_path):
         ("\n1\tYes\tUH\n", "line 2: 3 columns, but CoNLL-U has 10"),
         (WORD + "2 no\n" + WORD, "line 2: '2 no' is not a word's number"),
         (WORD + WORD, "line 2: word 1, but 2 comes next in this sentence"),
+        (WORD.replace("Yes", ""), "line 1: word 1 is empty"),
+        (WORD.replace("\t0\t", "\t1\t"), "line 1: the head of word 1 is '1', but must be another"),
+        (WORD.replace("\t0\t", "\tx\t"), "line 1: the head of word 1 is 'x', but must be another"),
         ("Yes - *\n", "line 1: 'Yes - *' is not a word's number"),
     ],
 )
