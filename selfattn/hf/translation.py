@@ -110,14 +110,13 @@ class SelfattnForConditionalGeneration(SelfattnPreTrainedModel, GenerationMixin)
         asked = others.get("output_hidden_states")
         asked = self.config.output_hidden_states if asked is None else asked
         mask = None if torch.compiler.is_compiling() else decoder_attention_mask
-        hidden = (
-            None if mask is None else padding_from_attention_mask(mask, "decoder_attention_mask")
-        )
-        if hidden is not None and (hidden[:, :-1] > hidden[:, 1:]).any():
-            raise UserError(
-                "decoder_attention_mask hides a token before another one; the decoder takes "
-                "padding on the right alone"
-            )
+        if mask is not None and mask.dim() != 4:  # of pairs, as generate() makes it with a cache
+            hidden = padding_from_attention_mask(mask, "decoder_attention_mask")
+            if (hidden[:, :-1] > hidden[:, 1:]).any():
+                raise UserError(
+                    "decoder_attention_mask hides a token before another one; the decoder takes "
+                    "padding on the right alone"
+                )
         if encoder_outputs is None:
             encoder_outputs = self.encoder(input_ids, attention_mask, return_dict=True, **others)
         source = encoder_outputs[0]
