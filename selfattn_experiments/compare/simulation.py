@@ -197,7 +197,8 @@ def simulate(
             # A pair of single runs has a spread only if both come from one distribution.
             sides = [scores[:n], scores[n:]] if min(world.runs) > 1 else [scores]
             found = [np.var(side, ddof=1) for side in sides]
-            variances.append([np.mean(found)] if world.system_sd is None else found)
+            pooled = np.average(found, weights=[len(side) - 1 for side in sides])
+            variances.append([pooled] if world.system_sd is None else found)
         spreads = tuple(float(sd) for sd in np.sqrt(np.mean(variances, axis=0)))
         for test, (hits, strict) in wrong.items():
             limits = stats.binomtest(hits, repetitions).proportion_ci()
