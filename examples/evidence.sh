@@ -39,5 +39,7 @@ for record in "$from"/*/run.json; do
     mv "$kept/run.json.new" "$kept/run.json" # last: it says that the run is done
 done
 [ $count -gt 0 ] || { echo "$from has no finished run" >&2 && exit 1; }
-[ "$1" = restore ] && [ -e "$to/summary.csv" ] || cp "$from"/summary.csv "$to" 2> /dev/null || true # not there yet after a restore
+if [ -e "$from/summary.csv" ] && { [ "$1" = save ] || [ ! -e "$to/summary.csv" ]; }; then
+    cp "$from/summary.csv" "$to"
+fi
 echo "$count runs from $from to $to"

@@ -18,7 +18,7 @@ from factorial import contrast, scores_of
 from selfattn.errors import UserError
 from selfattn_experiments.commands.flags import check_outputs
 from selfattn_experiments.compare.rendering.cells import markdown, signed, span
-from selfattn_experiments.report.figures import FORMATS, colours, new_figure, save, tidy
+from selfattn_experiments.report.figures import check_format, colours, new_figure, save, tidy
 from selfattn_experiments.runs.keys import load
 from selfattn_tasks.cli import run
 
@@ -38,8 +38,8 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, metavar="PICTURE")
     args = parser.parse_args()
     check_outputs(args, "plot", inputs=[args.file])
-    if args.plot is not None and args.plot.suffix not in FORMATS:
-        raise UserError(f"--plot is {args.plot}, but must end in {' or '.join(FORMATS)}")
+    if args.plot is not None:
+        check_format("--plot", args.plot)
     groups, metrics, found = read(args.file)
     header = ["", *(f"{title}, {metric}" for title, metric in metrics.items())]
     rows = []
@@ -62,8 +62,9 @@ def read(path: Path) -> tuple[dict[str, list[str]], dict[str, str], dict[str, di
         panels = asked["panels"].items()
         found = {title: effects_of(panel, path.parent / panel["folder"]) for title, panel in panels}
         groups = {group: list(names) for group, names in asked["rows"].items()}
-        for row in {row for effects in found.values() for row in effects}:
-            if row not in sum(groups.values(), []):
+        known = {row for names in groups.values() for row in names}
+        for row in (row for effects in found.values() for row in effects):
+            if row not in known:
                 raise UserError(f"{path}: the effect {row!r} is not among the rows")
         return groups, {title: panel["metric"] for title, panel in panels}, found
     except (AttributeError, KeyError, TypeError) as error:

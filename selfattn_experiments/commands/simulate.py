@@ -12,13 +12,12 @@ out below 0.05; tests over sentences exceed this where training seeds differ.
 import argparse
 from pathlib import Path
 
-from selfattn.errors import UserError
 from selfattn_tasks.cli import moving_line
 from selfattn_tasks.files import write_text
 
 from ..compare.rendering.plots import draw_rates
 from ..compare.simulation import HEADER, WORLDS, markdown_row, simulate
-from ..report.figures import FORMATS
+from ..report.figures import check_format
 from .flags import check_least, check_outputs
 
 
@@ -36,8 +35,8 @@ def check(args: argparse.Namespace) -> None:
     """Refuse flags that do not fit, before anything is read or written."""
     check_least(args, repetitions=1, sentences=2, samples=19, seed=0)
     check_outputs(args, "output", "plot")
-    if args.plot is not None and args.plot.suffix not in FORMATS:
-        raise UserError(f"--plot is {args.plot}, but must end in {' or '.join(FORMATS)}")
+    if args.plot is not None:
+        check_format("--plot", args.plot)
 
 
 def main(args: argparse.Namespace) -> None:

@@ -4,7 +4,7 @@ import hashlib
 import itertools
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -162,12 +162,14 @@ def _compare_on(
     report: Report, request: Request, found: Runs, gold: Sequence[Any], say: Say
 ) -> list[Comparison]:
     """Score all runs on the last test set, and compare each system with the first."""
-    name, path, digest, sentences = astuple(report.test_sets[-1])
+    test_set = report.test_sets[-1]
+    name, path = test_set.name, test_set.path
     files = {system: runs for system, (runs, _) in found.items()}
     for system, (runs, warnings) in found.items():
         report.warnings += [*warnings, *unlike_runs(runs, system)]
-    report.warnings += few_runs(files) + few_sentences(name, sentences)
-    report.warnings += tested_elsewhere(itertools.chain(*files.values()), path, digest)
+    report.warnings += few_runs(files) + few_sentences(name, test_set.sentences)
+    everything = itertools.chain(*files.values())
+    report.warnings += tested_elsewhere(everything, path, test_set.sha256)
     scored = score_runs(report.settings, files, name, path, gold, say, request.keep_counts)
     report.runs += scored.runs
     report.warnings += scored.warnings

@@ -4,7 +4,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-from selfattn.errors import needed
+from selfattn.errors import UserError, needed
 from selfattn_tasks.files import writing
 
 # Okabe and Ito's palette: told apart by colour-blind readers and in print.
@@ -58,6 +58,16 @@ def legend(panel: Any, **where: Any) -> None:
     shown = panel.legend(named, [line.get_label() for line in named], frameon=False, **where)
     for text in shown.get_texts():
         text.set_parse_math(False)
+
+
+def check_format(flag: str, path: Path) -> None:
+    """Refuse a picture that is none by its name.
+
+    Raises:
+        UserError: naming the flag.
+    """
+    if path.suffix not in FORMATS:
+        raise UserError(f"{flag} is {path}, but must end in {' or '.join(FORMATS)}")
 
 
 def encoded(figure: Any) -> bytes:

@@ -147,7 +147,7 @@ def _check_folds(reader: Reader, task: Task, data: Path, tests: Mapping[str, Pat
         )
     (file,) = tests.values()
     usual = task.usual_gold(data, {})
-    if usual is not None and task.read_gold(file) != task.read_gold(usual):
+    if usual not in (None, file) and task.read_gold(file) != task.read_gold(usual):
         raise UserError(
             f"{reader.file}: `{task.gold_key}` is {file}, but the folds of {data} are tested on "
             f"{usual}, which says something else; leave it out"

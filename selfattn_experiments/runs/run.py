@@ -24,7 +24,7 @@ _TRAINED = ("updates", "best_valid", "parameters", "gpu")
 _RECORD = ("identity", "hypotheses", "scores", "seconds", "commits", "attempts")
 
 
-def is_whole(record: dict[str, Any]) -> bool:
+def _is_whole(record: dict[str, Any]) -> bool:
     """Whether a record, which anybody may have edited, holds what is read of it."""
 
     def numbers(found: Any) -> bool:
@@ -93,7 +93,7 @@ class Run:
         """What ``run.json`` says; None as long as the run is not done."""
         record = read_json(self.folder / "run.json", *_RECORD, *_TRAINED)
         expected = {"training": digest(self._training), "test": digest(self._test)}
-        if record is None or record["identity"] != expected or not is_whole(record):
+        if record is None or record["identity"] != expected or not _is_whole(record):
             return None
         if record["scores"].keys() != set(self.grid.tests):
             return None
@@ -127,7 +127,7 @@ class Run:
         if not (self.folder / "config.json").is_file():
             files = {"files": self._files} if self._files else {}
             write_json(self.folder / "config.json", self._training | files)
-        if self._is_trained() and read_json(self.folder / "trained.json", *_TRAINED) is None:
+        if not self._is_marked() and self._is_trained():
             self._mark_trained()  # stopped between its last update and this
 
     def steps(self, slot: Slot) -> list[Step]:
@@ -195,8 +195,11 @@ class Run:
             *task.predict_flags, *self.grid.generate, *(["--device", "cuda"] if slot.gpus else []),
         )  # fmt: skip
 
+    def _is_marked(self) -> bool:
+        return read_json(self.folder / "trained.json", *_TRAINED) is not None
+
     def _is_trained(self) -> bool:
-        if read_json(self.folder / "trained.json", *_TRAINED) is not None:
+        if self._is_marked():
             return True
         last = self.folder / "checkpoints" / "checkpoint_last.pt"
         goal = number(self.grid.flags(self.system), "--max-update")

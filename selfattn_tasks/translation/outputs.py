@@ -29,6 +29,15 @@ def read_translations(path: Path, expected: int | None = None) -> list[str]:
     Raises:
         UserError: if the file cannot be read or is empty, or sentences are missing.
     """
+    lines, numbered = _read(path)
+    translations = _in_corpus_order(path, numbered, expected) if numbered else lines
+    if expected is not None and len(translations) != expected:
+        raise UserError(f"{path} has {len(translations)} translations; it must have {expected}")
+    return translations
+
+
+def _read(path: Path) -> tuple[list[str], dict[int, str]]:
+    """The lines of plain text, and of fairseq-generate's output the translations by number."""
     lines: list[str] = []
     numbered: dict[int, str] = {}
     # One at a time: the output of fairseq-generate is many times as large as its translations.
@@ -39,10 +48,7 @@ def read_translations(path: Path, expected: int | None = None) -> list[str]:
             lines.append(line)
     if not lines and not numbered:
         raise UserError(f"{path} is empty, but needs at least one line")
-    translations = _in_corpus_order(path, numbered, expected) if numbered else lines
-    if expected is not None and len(translations) != expected:
-        raise UserError(f"{path} has {len(translations)} translations; it must have {expected}")
-    return translations
+    return lines, numbered
 
 
 def read_references(path: Path) -> list[str]:
@@ -52,12 +58,13 @@ def read_references(path: Path) -> list[str]:
         UserError: as for `read_translations`, or if it is the output of fairseq-generate, in which
             a model's translations would be taken for references.
     """
-    if any(map(_HYPOTHESIS.fullmatch, iter_lines(path))):
+    lines, numbered = _read(path)
+    if numbered:
         raise UserError(
             f"{path} is the output of fairseq-generate, but references are plain text with one "
             "line per sentence"
         )
-    return read_translations(path)
+    return lines
 
 
 def _in_corpus_order(path: Path, numbered: dict[int, str], expected: int | None) -> list[str]:

@@ -177,8 +177,13 @@ class Attempts:
         found = (read_json(self.path, "attempts") or {}).get("attempts", [])
         if not isinstance(found, list):  # anybody may have edited it
             return []
-        whole = [one for one in found if isinstance(one, dict) and one.keys() >= _KEYS]
-        return [one for one in whole if isinstance(one["seconds"], int | float)]
+        return [
+            one
+            for one in found
+            if isinstance(one, dict)
+            and one.keys() >= _KEYS
+            and isinstance(one["seconds"], int | float)
+        ]
 
     def begin(self, step: Step, slot: Slot) -> None:
         """Note a process that has just been started."""
