@@ -43,22 +43,26 @@ def initialise(module: nn.Module, how: str) -> None:
 
 
 def _draw_jointly(attention: SelfAttention, draw: Callable[[Tensor], None]) -> list[int]:
-    """Query, key and value are one map in the published code: drawn as one."""
-    maps = [getattr(attention, f"{name}_proj", None) for name in "qkv"]
+    """Query, key and value are one map in the published code: drawn as one.
+
+    Values without queries and keys (``scores="source2token"``) start as they do beside them.
+    """
+    maps = [getattr(attention, f"{name}_proj", attention) for name in "qkv"]  # None: left out
     linear = [m for m in maps if isinstance(m, nn.Linear)]
-    if len(linear) < 3 or len({m.in_features for m in linear}) > 1:
+    if len(linear) + maps.count(None) < 3 or len({m.in_features for m in linear}) != 1:
         return []
     done = []
     for name in ("weight", "bias"):
-        parameters = [getattr(m, name) for m in linear]
+        parameters = [getattr(m or linear[-1], name) for m in maps]
         if any(parameter is None for parameter in parameters):
             continue
         joint = torch.cat([p.data for p in parameters])
         _draw_any(joint, draw)
         parts = joint.split([len(p) for p in parameters])
-        for parameter, part in zip(parameters, parts, strict=True):
-            parameter.data.copy_(part)
-            done.append(id(parameter))
+        for own, parameter, part in zip(maps, parameters, parts, strict=True):
+            if own is not None:
+                parameter.data.copy_(part)
+                done.append(id(parameter))
     return done
 
 

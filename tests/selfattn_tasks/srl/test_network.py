@@ -13,6 +13,7 @@ from selfattn_tasks.srl.tagger.network import Tagger, TaggerConfig
 from selfattn_tasks.srl.tagger.state import KEY, TaggerState
 from selfattn_tasks.srl.tagger.sublayer import BASELINES, SUBLAYERS
 from selfattn_tasks.words.embeddings import look_up
+from selfattn_tasks.words.initialise import initialise
 from selfattn_tasks.words.vocabulary import UNKNOWN, Vocabulary
 
 BASELINE = MultiHeadConfig()
@@ -107,6 +108,22 @@ def test_glorot_normal_draws_query_key_value_as_one_matrix_and_random_biases():
     assert layer.expand.weight.std().item() == pytest.approx((2 / 1000) ** 0.5, rel=0.05)
     assert layer.expand.bias.std().item() == pytest.approx(800**-0.5, rel=0.2)
     assert (layer.ffn_norm.weight == 1).all() and (layer.ffn_norm.bias == 0).all()
+
+
+@pytest.mark.parametrize("initialiser", ["glorot_normal", "orthogonal"])
+def test_without_queries_and_keys_the_rest_starts_as_beside_them(initialiser):
+    """So that an ablation differs from the whole in what it lacks alone."""
+    starts = []
+    for attention in (MTSA, replace(MTSA, scores="source2token")):
+        tagger = small(attention)
+        torch.manual_seed(2)
+        initialise(tagger.layers, initialiser)
+        starts.append(tagger.layers.state_dict())
+    whole, lacking = starts
+    gone = set(whole) - set(lacking)
+    assert len(gone) == 8 and all("q_proj" in name or "k_proj" in name for name in gone)
+    for name, values in lacking.items():
+        assert torch.equal(values, whole[name]), name
 
 
 def test_orthogonal():
