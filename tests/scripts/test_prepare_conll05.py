@@ -173,6 +173,10 @@ def change(layout, old, new):
             ["wsj_0501.mrg, line 1: ) without a matching ("],
         ),
         (
+            lambda layout, wsj: (wsj / "05" / "wsj_0501.mrg").write_text("( (NN a\nb))\n"),
+            ["wsj_0501.mrg, line 2: 'b' follows the word of a leaf"],
+        ),
+        (
             lambda layout, wsj: (wsj / "05" / "wsj_0501.mrg").write_bytes(b"( (NN caf\xe9))\n"),
             ["wsj_0501.mrg, line 1", "not UTF-8"],
         ),
@@ -181,7 +185,7 @@ def change(layout, old, new):
             ["both", "hold section 05: name a folder"],
         ),
     ],
-    ids=["rows", "sentences", "no-v", "open", "close", "encoding", "twice"],
+    ids=["rows", "sentences", "no-v", "open", "close", "leaf", "encoding", "twice"],
 )  # fmt: skip
 def test_what_does_not_fit_is_named_and_nothing_is_written(build, layout, tmp_path, spoil, words):
     spoil(layout, tmp_path / "treebank" / "parsed" / "mrg" / "wsj")

@@ -211,6 +211,13 @@ def test_archives_that_are_wrong_or_missing(spoiled, run_cli, tmp_path):
     assert not (dest / "text").exists()
 
 
+def test_no_pair_short_enough(data, archives, run_cli, tmp_path):
+    dest = tmp_path / "wmt14"
+    few = ["--vocab-size", "50", "--max-length", "10"]
+    done = run_cli(command(archives, dest, "--archives", archives, *few))
+    refused(done, "--max-length 10 leaves no pair for train, but one or more are needed")
+
+
 def test_another_number_of_pairs(spoiled, run_cli, tmp_path):
     spoiled.sources["corpora"][2]["pairs"] = 1_920_209
     folder = spoiled()

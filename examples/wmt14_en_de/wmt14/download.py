@@ -70,6 +70,8 @@ def fetch(url: str, path: Path, *, size: int, digest: str, show: Show) -> None:
             reason = f"{error.code} {error.reason}"
         except _NETWORK as error:
             reason = str(getattr(error, "reason", error)) or type(error).__name__
+        except ValueError as error:  # no URL
+            raise UserError(_sentence(url, partial, size, str(error))) from None
         if (now := _size(partial)) >= size:
             break
         failures = 1 if now > before else failures + 1

@@ -177,6 +177,11 @@ def _encode(
                         found[f"{language} pieces"] += len(line)
                         found[f"{language} unknown"] += sum(piece not in known for piece in line)
                 progress.update(len(batch))
+        if not found["kept"]:
+            raise UserError(
+                f"--max-length {options.max_length} leaves no pair for {part}, but one or more are "
+                "needed"
+            )
         result[part] = dict(found)
     return result
 

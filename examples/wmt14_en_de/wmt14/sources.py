@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from selfattn.errors import UserError
 from selfattn_tasks.progress import Show
@@ -70,6 +70,15 @@ def read_sources(path: Path) -> Sources:
 
 
 def _check(path: Path, sources: Sources) -> None:
+    entries: list[Archive | Corpus] = [*sources.archives.values(), *sources.corpora]
+    for entry in entries:
+        for name, kind in get_type_hints(type(entry)).items():
+            value = getattr(entry, name)
+            if not isinstance(value, kind) or isinstance(value, bool):
+                raise UserError(
+                    f"--sources {path}: the {name} of {entry.name} is {value!r}, but must be "
+                    f"{getattr(kind, '__name__', kind)}"
+                )
     for archive in sources.archives.values():
         if not _DIGEST.fullmatch(archive.digest):
             raise UserError(

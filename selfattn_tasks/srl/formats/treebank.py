@@ -56,16 +56,21 @@ def read_trees(path: Path) -> list[Block]:
     """Read the words of a file's trees without traces, skipping trees without a word.
 
     Raises:
-        UserError: if the file is not UTF-8 text, or its parentheses are unbalanced.
+        UserError: if the file is not UTF-8 text, its parentheses are unbalanced, or a leaf has
+            more than one word.
     """
     trees: list[Block] = []
     words: list[list[str]] = []
     before = ["", ""]
-    depth, start = 0, 0
+    depth, start, leaf = 0, 0, False
     for number, line in enumerate(read_lines(path), start=1):
         if line.startswith(_NOTICE):
             continue
         for token in _TOKEN.findall(line):
+            if leaf and token != ")":
+                raise UserError(f"{path}, line {number}: {token!r} follows the word of a leaf")
+            # A leaf is ( TAG WORD ), so the word is the second token after a parenthesis.
+            leaf = token not in "()" and before[0] == "(" and before[1] not in "()"
             if token == "(":
                 if depth == 0:
                     start = number
@@ -77,8 +82,7 @@ def read_trees(path: Path) -> list[Block]:
                 if depth == 0 and words:
                     trees.append(Block(path, start, words))
                     words = []
-            # A leaf is ( TAG WORD ), so the word is the second token after a parenthesis.
-            elif before[0] == "(" and before[1] not in "()" and before[1] != _TRACE:
+            elif leaf and before[1] != _TRACE:
                 words.append([token])
             before = [before[1], token]
     if depth:

@@ -103,6 +103,8 @@ def test_no_network_and_no_file_are_one_sentence(server, tmp_path):
         get("http://127.0.0.1:9/x", tmp_path / "file.tgz")
     with pytest.raises(UserError, match=r"cannot download file:///.*No such file"):
         get((tmp_path / "absent").as_uri(), tmp_path / "file.tgz")
+    with pytest.raises(UserError, match="cannot download mirror/x: unknown url type: 'mirror/x'"):
+        get("mirror/x", tmp_path / "file.tgz")
 
 
 def test_wrong_bytes_are_thrown_away(server, tmp_path):

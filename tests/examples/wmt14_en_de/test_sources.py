@@ -35,6 +35,8 @@ def test_the_real_one(real):
         ('"archive": "dev.tgz"', '"archive": "dev"', "newstest2013 is in no listed archive"),
         ('"source"', '"sources"', "an entry is missing or unknown"),
         ('"corpora"', '"corpus"', "an entry is missing or unknown"),
+        ('"part": "test"', '"part": ["test"]', r"part of newstest2014 is \['test'\], .* be str"),
+        ('"pairs": 3000', '"pairs": "3000"', r"pairs of newstest2013 is '3000', .* int \| None"),
         ("}", "", "is not JSON"),
     ],
 )
