@@ -123,3 +123,5 @@ class MTSAConfig(MaskedConfig):
             )
         if self.output_activation != "none" and not self.output_projection:
             raise UserError(f"output_activation {self.output_activation!r} needs output_projection")
+        if self.s2t_hidden is not None and self.s2t_layers == 1:
+            raise UserError(f"s2t_hidden {self.s2t_hidden} needs s2t_layers 2")

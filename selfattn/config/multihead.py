@@ -16,7 +16,7 @@ class MultiHeadConfig(MaskedConfig):
     with ``positions`` it knows them by other ways than what is added to the embeddings.
 
     Raises:
-        UserError: if a switch has a value that is not allowed.
+        UserError: if a switch has a value that is not allowed, or two switches exclude each other.
     """
 
     name = "multihead"
@@ -46,3 +46,5 @@ class MultiHeadConfig(MaskedConfig):
             raise UserError(
                 f"distance {self.distance!r} and positions 'alibi' both penalise distance; take one"
             )
+        if self.relative_clip != type(self).relative_clip and self.positions != "relative":
+            raise UserError(f"relative_clip {self.relative_clip} needs positions 'relative'")

@@ -293,6 +293,7 @@ def test_a_compiled_layer_gives_the_same():
         ({"s2t_layers": 3}, "s2t_layers 3 is not allowed"),
         ({"s2t_input": "input"}, "s2t_sharing must be 'joint'"),
         ({"s2t_hidden": 0}, "s2t_hidden 0"),
+        ({"s2t_hidden": 5, "s2t_layers": 1}, "s2t_hidden 5 needs s2t_layers 2"),
         ({"attention_dropout": 1.0}, "attention_dropout 1.0"),
         ({"include_self": "yes"}, "include_self 'yes' is not allowed; it must be True or False"),
         ({"output_projection": False, "output_activation": "relu"}, "needs output_projection"),

@@ -261,6 +261,7 @@ def test_memory_is_linear_in_the_length(switches):
         ),
         ((20, 4), {"positions": "sines"}, "positions 'sines' is not allowed"),
         ((20, 4), {"positions": "relative", "relative_clip": 0}, "relative_clip 0 is not allowed"),
+        ((20, 4), {"relative_clip": 8}, "relative_clip 8 needs positions 'relative'"),
         ((15, 3), {"masks": "forward_backward"}, "the number of heads is 3; it must be even"),
     ],
     ids=str,
