@@ -69,7 +69,8 @@ def test_later_taggers_differ_from_multihead_with_masks_in_their_attention_alone
         own = ATTENTION | {"--multihead-distance", "--multihead-positions", "--mtsa-scores"}
         return {name: value for name, value in flags.items() if name not in own}
 
-    grids = [load(EXAMPLES / f"srl_ewt/{f}.yaml") for f in ("evidence", "distance", "positions")]
+    names = ("evidence", "distance", "positions", "source2token")
+    grids = [load(EXAMPLES / f"srl_ewt/{name}.yaml") for name in names]
     wanted = apart_from_attention(grids[0], "multihead-masks")
     for grid in grids[1:]:
         assert grid["data"] == grids[0]["data"] and grid["predict"] == grids[0]["predict"]
