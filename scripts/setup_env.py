@@ -160,7 +160,9 @@ def clean_environment() -> "dict[str, str]":
     kept.setdefault("PIP_RETRIES", "2")  # without a network, fail within seconds
     # Without debug symbols, fairseq-fixed is compiled in two thirds of the time.
     kept["CFLAGS"] = f"-g0 {kept.get('CFLAGS', '')}".strip()
-    kept.setdefault("DIST_EXTRA_CONFIG", str(ROOT / "requirements" / "build.cfg"))
+    # torch's builder writes one build.ninja for all extensions: two at a time would tear it.
+    if not shutil.which("ninja"):
+        kept.setdefault("DIST_EXTRA_CONFIG", str(ROOT / "requirements" / "build.cfg"))
     return dict(kept, PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_NO_INPUT="1", PYTHONUNBUFFERED="1")
 
 

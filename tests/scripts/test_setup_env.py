@@ -112,6 +112,15 @@ def _machine():
     return platform.system(), platform.machine(), platform.libc_ver()
 
 
+@pytest.mark.parametrize("ninja", [False, True])
+def test_extensions_are_built_side_by_side_only_without_ninja(ninja, monkeypatch, tmp_path):
+    if ninja:
+        (tmp_path / "ninja").touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("DIST_EXTRA_CONFIG", raising=False)
+    assert ("DIST_EXTRA_CONFIG" in setup_env.clean_environment()) is not ninja
+
+
 def test_an_unknown_group_is_refused(run_cli):
     done = run_cli([SCRIPT, "bse"])
     assert done.returncode == 2
