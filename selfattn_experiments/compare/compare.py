@@ -155,6 +155,8 @@ def _metric_names(
 
 def _versions(task: str) -> dict[str, str]:
     packages = ("numpy", "scipy", *TASKS[task].packages)
+    for name in packages:
+        needed(name)
     return {"selfattn": __version__} | {name: version(name) for name in packages}
 
 
@@ -273,8 +275,9 @@ def _by_seed(runs: Sequence[Run], metric: Metric) -> dict[str, float]:
 def _correct(report: Report, family: Sequence[Comparison]) -> list[Comparison]:
     """What needs all tests of a family: corrected p-values and intervals, and planning."""
     settings = report.settings
-    p_values = holm([c.welch.p if c.welch else None for c in family])
-    tests = sum(p is not None for p in p_values)
+    # A system compared with itself is a check, not a test that others have to pay for.
+    p_values = holm([c.welch.p if c.welch and not c.same_files else None for c in family])
+    tests = max(1, sum(p is not None for p in p_values))
     scores = [
         [report.scores(c.test_set, system, c.metric) for system in (c.baseline, c.system)]
         for c in family
@@ -293,7 +296,7 @@ def _correct(report: Report, family: Sequence[Comparison]) -> list[Comparison]:
             alpha = settings.alpha / tests
             wider = run_level.welch(x, y, 1 - alpha)
             c = replace(
-                c, p_holm=p, equivalence=one, equivalence_holm=both,
+                c, p_holm=1.0 if c.same_files else p, equivalence=one, equivalence_holm=both,
                 simultaneous=wider.interval if wider else None,
                 planning=plan(x, y, alpha, settings.relevant, settings.power),
             )  # fmt: skip

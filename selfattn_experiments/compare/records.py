@@ -40,6 +40,11 @@ def mixed_origins(found: Sequence[Found]) -> list[str]:
         if len(known) > 1:
             words = "; ".join(f"{count} with {name}" for name, count in known.most_common())
             warnings.append(f"the runs differ in {part}: {words}")
+    settings = [_settings(run, "training") for run in found if run.record.get("training")]
+    for name in ("data", "--max-update", "--max-epoch"):
+        if len(values := Counter(one.get(name, "none") for one in settings)) > 1:
+            words = "; ".join(f"{count} with {value[:10]}" for value, count in values.most_common())
+            warnings.append(f"the runs were trained with different {name}: {words}")
     if apart := _apart(found, "test"):
         warnings.append(f"the runs were not tested alike: {apart}")
     return warnings

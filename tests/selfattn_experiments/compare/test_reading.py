@@ -2,6 +2,7 @@
 
 import json
 import random
+import sys
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,25 @@ def test_one_file_in_both_systems_is_refused(folder):
         compare(Request(systems, [("test", folder / "ref.de")], "auto", ["bleu"], SETTINGS))
 
 
+def test_training_on_other_data_or_for_longer_is_a_warning(folder):
+    for name, data, updates in (("a1", "x", "100"), ("a2", "x", "100"), ("b1", "y", "200")):
+        (folder / name).mkdir()
+        (folder / f"{name}.out").rename(folder / name / "out")
+        training = {"data": data, "flags": {"--max-update": [updates]}}
+        record = {"system": name[0], "seed": name[1], "training": training}
+        (folder / name / "run.json").write_text(json.dumps(record))
+    assert doubts(run(folder, "a[12]/out", "b1/out")) == [
+        "the runs were trained with different data: 2 with x; 1 with y",
+        "the runs were trained with different --max-update: 2 with 100; 1 with 200",
+    ]
+
+
+def test_a_missing_package_is_one_sentence(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    with pytest.raises(UserError, match="sacrebleu"):
+        run(folder)
+
+
 def test_a_copy_in_the_other_system_is_a_warning(folder):
     (folder / "b1.out").write_bytes((folder / "a1.out").read_bytes())
     (doubt,) = doubts(run(folder))
@@ -157,6 +177,9 @@ def test_a_system_against_itself_stays_possible(folder):
     (found,) = report.comparisons
     assert found.same_files and doubts(report) == []
     assert found.welch.p == found.permutation.p == found.sentence.bootstrap_p == 1
+    other, itself = run(folder, "b*.out", "a*.out", "b*.out").comparisons
+    assert itself.same_files and itself.p_holm == 1
+    assert other.p_holm == other.welch.p  # the check is no test that others pay for
 
 
 @pytest.mark.parametrize("marked", ["a1.out", "ref.de"])
