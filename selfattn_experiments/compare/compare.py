@@ -79,11 +79,14 @@ def compare(request: Request, say: Say = lambda text: None) -> Report:
     for (name, path), (_, gold) in zip(request.references, read, strict=True):
         report.test_sets.append(TestSet(name, path, sha256_of(path), TASKS[task].count(gold)))
         drafts += _compare_on(report, request, found[name], gold, say)
-    families = [
-        _correct(report, [d for d in drafts if d.primary == side]) for side in (True, False)
-    ]
-    for draft in drafts:
-        corrected = families[not draft.primary].pop(0)
+    # A system compared with itself is a check: a family of its own, for which no other test pays.
+    keys = [(d.primary, place if d.same_files else None) for place, d in enumerate(drafts)]
+    families = {
+        key: iter(_correct(report, [d for d, of in zip(drafts, keys, strict=True) if of == key]))
+        for key in keys
+    }
+    for key in keys:
+        corrected = next(families[key])
         verdict, words = judge(corrected, settings)
         report.comparisons.append(replace(corrected, verdict=verdict, words=words))
     report.warnings += interval_warnings(report) + _uneven(report)
@@ -275,9 +278,8 @@ def _by_seed(runs: Sequence[Run], metric: Metric) -> dict[str, float]:
 def _correct(report: Report, family: Sequence[Comparison]) -> list[Comparison]:
     """What needs all tests of a family: corrected p-values and intervals, and planning."""
     settings = report.settings
-    # A system compared with itself is a check, not a test that others have to pay for.
-    p_values = holm([c.welch.p if c.welch and not c.same_files else None for c in family])
-    tests = max(1, sum(p is not None for p in p_values))
+    p_values = holm([c.welch.p if c.welch else None for c in family])
+    tests = sum(p is not None for p in p_values)
     scores = [
         [report.scores(c.test_set, system, c.metric) for system in (c.baseline, c.system)]
         for c in family
@@ -296,7 +298,7 @@ def _correct(report: Report, family: Sequence[Comparison]) -> list[Comparison]:
             alpha = settings.alpha / tests
             wider = run_level.welch(x, y, 1 - alpha)
             c = replace(
-                c, p_holm=1.0 if c.same_files else p, equivalence=one, equivalence_holm=both,
+                c, p_holm=p, equivalence=one, equivalence_holm=both,
                 simultaneous=wider.interval if wider else None,
                 planning=plan(x, y, alpha, settings.relevant, settings.power),
             )  # fmt: skip

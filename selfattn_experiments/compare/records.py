@@ -33,18 +33,23 @@ def check_protocols(found: Sequence[Found]) -> tuple[str, list[str]]:
 
 
 def mixed_origins(found: Sequence[Found]) -> list[str]:
-    """A warning for each part of machinery and test settings that is not the same for all runs."""
+    """A warning for each part of machinery, training and test that is not the same for all runs."""
+    training = [_settings(run, "training") for run in found if run.record.get("training")]
+    values = (
+        {
+            f"differ in {part}": [run.origin[part] for run in found if run.origin.get(part)]
+            for part in ("commit", "processor", "torch")
+        }
+        | {  # of a hash, ten digits do
+            f"were trained with different {name}": [one.get(name, "none")[:10] for one in training]
+            for name in ("data", "--max-update", "--max-epoch")
+        }
+    )
     warnings = []
-    for part in ("commit", "processor", "torch"):
-        known = Counter(run.origin[part] for run in found if run.origin.get(part))
-        if len(known) > 1:
+    for how, names in values.items():
+        if len(known := Counter(names)) > 1:
             words = "; ".join(f"{count} with {name}" for name, count in known.most_common())
-            warnings.append(f"the runs differ in {part}: {words}")
-    settings = [_settings(run, "training") for run in found if run.record.get("training")]
-    for name in ("data", "--max-update", "--max-epoch"):
-        if len(values := Counter(one.get(name, "none") for one in settings)) > 1:
-            words = "; ".join(f"{count} with {value[:10]}" for value, count in values.most_common())
-            warnings.append(f"the runs were trained with different {name}: {words}")
+            warnings.append(f"the runs {how}: {words}")
     if apart := _apart(found, "test"):
         warnings.append(f"the runs were not tested alike: {apart}")
     return warnings

@@ -111,7 +111,11 @@ def _of_comparisons(report: Report, title: str, columns: Columns, note: str) -> 
 def _welch(report: Report) -> Table:
     settings, digits = report.settings, report.settings.digits
     tests = {
-        first: sum(c.welch is not None for c in report.comparisons if c.primary == first)
+        first: sum(
+            c.welch is not None and not c.same_files
+            for c in report.comparisons
+            if c.primary == first
+        )
         for first in (True, False)
     }
     level = 100 * (1 - settings.alpha)

@@ -3,6 +3,7 @@
 import json
 import random
 import sys
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ pytest.importorskip("scipy")
 from selfattn.errors import UserError
 from selfattn_experiments.compare.compare import Request, compare
 from selfattn_experiments.compare.reading import read_gold
+from selfattn_experiments.compare.rendering.files import to_markdown
 from selfattn_experiments.compare.results import Settings
 from selfattn_experiments.compare.runs import (
     few_runs,
@@ -153,7 +155,11 @@ def test_training_on_other_data_or_for_longer_is_a_warning(folder):
 
 
 def test_a_missing_package_is_one_sentence(folder, monkeypatch):
+    def missing(name):
+        raise PackageNotFoundError(name)
+
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    monkeypatch.setattr("selfattn_experiments.compare.compare.version", missing)
     with pytest.raises(UserError, match="sacrebleu"):
         run(folder)
 
@@ -177,8 +183,10 @@ def test_a_system_against_itself_stays_possible(folder):
     (found,) = report.comparisons
     assert found.same_files and doubts(report) == []
     assert found.welch.p == found.permutation.p == found.sentence.bootstrap_p == 1
-    other, itself = run(folder, "b*.out", "a*.out", "b*.out").comparisons
+    report = run(folder, "b*.out", "a*.out", "b*.out")
+    other, itself = report.comparisons
     assert itself.same_files and itself.p_holm == 1
+    assert "for its 1 comparison," in to_markdown(report)
     assert other.p_holm == other.welch.p  # the check is no test that others pay for
 
 

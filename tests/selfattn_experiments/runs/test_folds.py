@@ -270,6 +270,8 @@ def test_a_comparison_of_folded_runs(folder, capsys):
     tests = [c.sentence for c in compared(*three).comparisons]
     low, high = sorted(t.mcnemar_p for t in tests)
     assert sorted(t.mcnemar_holm for t in tests) == [min(1, 2 * low), max(min(1, 2 * low), high)]
+    one, itself = compared(*three[:2], f"again={three[0][5:]}").comparisons
+    assert itself.same_files and one.sentence.mcnemar_holm == one.sentence.mcnemar_p
     # A run whose record says otherwise is never beside them.
     path = folder / "out/more-2/run.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"protocol": "selection:test"}))
