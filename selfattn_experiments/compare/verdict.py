@@ -1,5 +1,6 @@
 """From p-values to a verdict in words."""
 
+import math
 from collections.abc import Sequence
 
 from .planning import MOST_SEEDS
@@ -75,12 +76,13 @@ def _why_no_test(found: Comparison) -> str:
 
 
 def _other_sentences(found: Comparison, settings: Settings) -> str:
-    if _is_small(found.sentence.bootstrap_p, settings):
+    p = found.sentence.bootstrap_p
+    if _is_small(p, settings):
         # Other sentences alone may leave it, and other seeds; what of both together?
         return _other_test_sets(found.both_levels and found.both_levels.p, settings)
     return (
-        f"; on another test set it may vanish (bootstrap over sentences "
-        f"{equals(found.sentence.bootstrap_p)})"
+        "; on another test set it may vanish (bootstrap over sentences "
+        f"{equals(p)}{_borderline(p, settings)})"
     )
 
 
@@ -88,13 +90,22 @@ def _other_test_sets(p: float | None, settings: Settings) -> str:
     if p is None or _is_small(p, settings):
         return ""
     return (
-        f"; on another test set this is not shown (bootstrap over seeds and sentences {equals(p)})"
+        "; on another test set this is not shown (bootstrap over seeds and sentences "
+        f"{equals(p)}{_borderline(p, settings)})"
     )
 
 
 def _is_small(p: float, settings: Settings) -> bool:
     """Whether a p from draws is below alpha, or the smallest that so many draws can give."""
-    return p < settings.alpha or p * (settings.samples + 1) < 1.5
+    below = p < settings.alpha and not _borderline(p, settings)
+    return below or p * (settings.samples + 1) < 1.5
+
+
+def _borderline(p: float, settings: Settings) -> str:
+    """Words for a p from draws that other draws may put on the other side of alpha."""
+    if abs(p - settings.alpha) > 3 * math.sqrt(p * (1 - p) / settings.samples):
+        return ""
+    return f", too near {asked(settings.alpha)} for so few draws: raise --samples"
 
 
 def _equivalence_words(found: Comparison, settings: Settings) -> str:

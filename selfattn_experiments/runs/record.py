@@ -38,7 +38,8 @@ def write_summary(grid: Grid, runs: Sequence[Run]) -> dict[str, Any]:
             f"{run.name}: {warning}"
             for run, record in records
             for warning in (record or {}).get("warnings", [])
-        ],
+        ]
+        + _others(grid),
         "runs": rows,
     }
     write_json(grid.output / "summary.json", summary)
@@ -47,6 +48,18 @@ def write_summary(grid: Grid, runs: Sequence[Run]) -> dict[str, Any]:
     table = [[{**row, **row["scores"]}.get(name) for name in names] for row in rows]
     write_text(grid.output / "summary.csv", csv_text([names, *table]))
     return summary
+
+
+def _others(grid: Grid) -> list[str]:
+    """A warning of runs in the grid's folder that it does not name, perhaps of another grid."""
+    found = {path.parent.name for path in grid.output.glob("*/config.json")}
+    names = sorted(found - {f"{system}-{seed}" for system, seed in grid.names()})
+    if not names:
+        return []
+    return [
+        f"{grid.output} also holds {', '.join(names)}, which {grid.file} does not name: grids that "
+        "share `output` overwrite each other's summary"
+    ]
 
 
 def _row(run: Run, record: dict[str, Any] | None) -> dict[str, Any]:

@@ -113,11 +113,11 @@ class Run:
         return self.folder / f"{test}.{self.grid.task.hypotheses}"
 
     def state(self) -> str:
-        """``done``, ``failed`` (its last process did), ``unfinished`` or ``not started``."""
+        """``done``, ``failed`` (its last process or scoring), ``unfinished`` or ``not started``."""
         if self.record() is not None:
             return "done"
         attempts = self.attempts.read()
-        if attempts and attempts[-1]["code"]:
+        if attempts and (attempts[-1]["code"] or "error" in attempts[-1]):
             return "failed"
         return "unfinished" if (self.folder / "config.json").is_file() else "not started"
 

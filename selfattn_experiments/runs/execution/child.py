@@ -206,9 +206,9 @@ class Attempts:
         if time.monotonic() - self._written >= _BEAT:
             self._update(None)
 
-    def end(self, code: int | None) -> None:
-        """Note its exit code; None if the runner stopped it."""
-        self._update(code)
+    def end(self, code: int | None, error: str | None = None) -> None:
+        """Note its exit code, None if the runner stopped it, and why its output was of no use."""
+        self._update(code, **({"error": error} if error else {}))
 
     def seconds(self) -> dict[str, float]:
         """Step to seconds, over all attempts."""
@@ -217,12 +217,13 @@ class Attempts:
             total[attempt["step"]] += attempt["seconds"]
         return {step: round(seconds, 1) for step, seconds in total.items()}
 
-    def _update(self, code: int | None) -> None:
+    def _update(self, code: int | None, **more: str) -> None:
         attempts = self.read()
         self._written = time.monotonic()
         if not attempts:  # somebody has removed the run's folder; its process will say so
             return
-        attempts[-1] |= {"seconds": round(self._written - self._start, 1), "code": code}
+        seconds = round(self._written - self._start, 1)
+        attempts[-1] |= {"seconds": seconds, "code": code, **more}
         write_json(self.path, {"attempts": attempts})
 
 

@@ -133,7 +133,11 @@ class Scheduler:
         job.child = None
         job.work.attempts.end(code)
         if code == 0:
-            job.steps.popleft().done()
+            try:
+                job.steps.popleft().done()
+            except (UserError, OSError) as error:
+                job.work.attempts.end(code, str(error))
+                raise
             self._next(job)
         else:
             self._crashed(job, job.steps[0], code)

@@ -175,3 +175,13 @@ def test_reservations_are_said_only_where_there_are_some():
     assert "another test set" not in judge(least, strict)[1]
     most = replace(least, sentence=replace(FOUND.sentence, bootstrap_p=2 / 10_001))
     assert "may vanish" in judge(most, strict)[1]
+
+
+@pytest.mark.parametrize("p", [0.049, 0.051])
+def test_a_p_that_other_draws_may_move_across_alpha_is_said_to_be_near_it(p):
+    near = replace(FOUND, sentence=replace(FOUND.sentence, bootstrap_p=p))
+    words = f"may vanish (bootstrap over sentences p = {p}, too near 0.05 for so few draws: raise"
+    assert words in judge(near, SETTINGS)[1]
+    assert "near" not in judge(near, replace(SETTINGS, samples=1_000_000))[1]
+    both = replace(FOUND, both_levels=BothLevels(p, (0.1, 0.8), 0.3))
+    assert "seeds and sentences p = " in judge(both, SETTINGS)[1]

@@ -181,6 +181,26 @@ def test_a_summary_of_nothing_is_refused(grid):
         session.summarise(grid)
 
 
+def test_a_run_whose_output_could_not_be_scored_has_failed(grid, capsys):
+    run = new_run(grid, 1)
+    run.attempts.begin(run.steps(Slot())[0], Slot())
+    run.attempts.end(0, "test.out has no sentence 0")
+    assert session.summarise(grid) == 1 and "failed: base-1" in capsys.readouterr().out
+    run.attempts.begin(run.steps(Slot())[0], Slot())  # tried again
+    assert run.state() == "unfinished"
+
+
+def test_runs_of_another_grid_in_the_same_folder_are_told(grid, capsys):
+    done_run(grid, 1)
+    session.summarise(grid)
+    assert "also holds" not in capsys.readouterr().out
+    (grid.output / "other-7").mkdir()
+    (grid.output / "other-7/config.json").write_text("{}")
+    session.summarise(grid)
+    said = f"warning: {grid.output} also holds other-7, which {grid.file} does not name: grids"
+    assert said in capsys.readouterr().out
+
+
 def test_a_spread_in_the_summary_is_rounded_once(grid, capsys):
     """The standard deviation of these is 0.2546: 0.255 in three digits, yet 0.25 in two."""
     for seed, bleu in ((1, 30.0), (2, 30.36)):

@@ -181,6 +181,8 @@ def test_a_mistake_of_the_user_is_not_tried_again(tmp_path, work_off):
     run.done = done
     (job,), said = work_off(run)
     assert job.state == "failed" and said == "b-1: a sentence is missing"
+    (attempt,) = run.attempts.read()
+    assert (attempt["code"], attempt["error"]) == (0, "a sentence is missing")
 
 
 INTERRUPTED = """
