@@ -86,11 +86,23 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
 
 @pytest.fixture(scope="session", autouse=True)
 def _quick_interpreter() -> None:
-    """A third of its time goes into checks of overflow, whose results it does not look at."""
+    """Half of its time goes into checks of overflow, whose results it does not look at, and into
+    preparing Triton's language for functions that kernels call, which keep it from their first call.
+    """
     with contextlib.suppress(ImportError, AttributeError, TypeError):
+        from triton.runtime.interpreter import InterpretedFunction
         from triton.runtime.interpreter import interpreter_builder as builder
 
         builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)
+        first, prepared = InterpretedFunction.__call__, set()
+
+        def call(self: InterpretedFunction, *args: object, **kwargs: object) -> object:
+            if self in prepared:
+                return self.rewrite()(*args, **kwargs)
+            prepared.add(self)
+            return first(self, *args, **kwargs)
+
+        InterpretedFunction.__call__ = call
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,8 @@ from __future__ import annotations
 import atexit
 import compileall
 import contextlib
+import gc
+import inspect
 import json
 import logging
 import os
@@ -272,13 +274,29 @@ def finish(code: object) -> int:
     return int(code or 0) & 0xFF
 
 
+def warm_up() -> None:
+    """Do once what libraries then keep: hydra's parser, and the files that modules come from."""
+    inspect.getmodule(sys._getframe())
+    with contextlib.suppress(ImportError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # and forget: a command says its own
+        from fairseq import options
+        from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+        parser = options.get_training_parser()
+        convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, ["-", "--arch=lstm"]))
+
+
 if __name__ == "__main__":
+    logging.disable()
     for name in LIBRARIES.split():
         try:
             __import__(name)
         except ImportError:
             continue
+    warm_up()
     root = logging.getLogger()  # modules of fairseq add a handler to it and set its level to DEBUG
     root.handlers.clear()
     root.setLevel(logging.WARNING)
+    logging.disable(logging.NOTSET)
+    gc.freeze()  # no command looks for garbage among these, which would copy their pages
     serve(socket.socket(fileno=int(sys.argv[1])))
