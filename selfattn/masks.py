@@ -270,13 +270,13 @@ class PositionalMask:
     ) -> Tensor:
         """Which keys ``[lo, hi)`` the queries ``[start, stop)`` see, bool ``(n_q, n_k)``."""
         query = torch.arange(start, stop, device=device)[:, None]
-        offset = torch.arange(lo, hi, device=device)[None, :] - query
+        key = torch.arange(lo, hi, device=device)
         left, right = self.offsets
-        visible = torch.ones_like(offset, dtype=torch.bool)
+        visible = torch.ones(stop - start, hi - lo, dtype=torch.bool, device=device)
         if left is not None:
-            visible &= offset >= left
+            visible &= key >= query + left
         if right is not None:
-            visible &= offset <= right
+            visible &= key <= query + right
         return visible
 
     def allowed(self, length: int, device: torch.device | str | None = None) -> Tensor:

@@ -87,7 +87,7 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
 @pytest.fixture(scope="session", autouse=True)
 def _quick_interpreter() -> None:
     """Half of its time goes into checks of overflow, whose results it does not look at, and into
-    preparing Triton's language for functions that kernels call, which keep it from their first call.
+    preparing Triton's language for what kernels call, which keeps it from the first call on.
     """
     with contextlib.suppress(ImportError, AttributeError, TypeError):
         from triton.runtime.interpreter import InterpretedFunction

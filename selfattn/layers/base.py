@@ -103,6 +103,8 @@ class SelfAttention(nn.Module, ABC):
 
 def check_tokens(x: Tensor, width: int) -> None:
     """Refuse all but ``(B, T, width)``."""
+    if not isinstance(x, Tensor):
+        raise UserError(f"x is a {type(x).__name__}; it must be a tensor (B, T, {width})")
     if x.is_nested:
         raise UserError("x is a nested tensor; it must be a padded batch, with its padding_mask")
     if x.dim() != 3 or x.shape[-1] != width:

@@ -87,7 +87,8 @@ class DiSA(SelfAttention):
             s = self._context(x, h, padding_mask)  # also without a gate: here ReSA selects
             gate = None
             if self.gate is not None:
-                gate = self.gate.share(*(split_heads(t, self.num_heads) for t in (h, s))).mean(-1)
+                both = (split_heads(t, self.num_heads) for t in (h, s))
+                gate = self.gate(*both, share_only=True).mean(-1)
             weights = self._weights(h, padding_mask)
         return Inspection(mask_names(self.attention.masks), weights, gate=gate)
 

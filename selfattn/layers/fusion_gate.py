@@ -36,15 +36,19 @@ class FusionGate(nn.Module):
         more = torch.zeros(check_integer("biases", biases) - 1, num_heads, 1, width)
         self.more_biases = nn.Parameter(more) if biases > 1 else None
 
-    def forward(self, v: Tensor, s: Tensor) -> Tensor:
-        """Fuse values and contexts, ``(B, H, T, D)`` each, to ``(B, H, T, D)``."""
-        gate = self.share(v, s)  # (B, H, T, D)
+    def forward(self, v: Tensor, s: Tensor, share_only: bool = False) -> Tensor:
+        """Fuse values and contexts, ``(B, H, T, D)`` each, to ``(B, H, T, D)``.
+
+        ``share_only``: return the share g of each value that is kept, in [0, 1], instead.
+        """
+        gate = self._share(v, s)  # (B, H, T, D)
+        if share_only:
+            return gate
         if v.dtype is s.dtype is gate.dtype:
             return torch.lerp(s, v, gate)
         return gate * v + (1 - gate) * s  # autocast may give them different types
 
-    def share(self, v: Tensor, s: Tensor) -> Tensor:
-        """The share g of each value that is kept, ``(B, H, T, D)`` in [0, 1]."""
+    def _share(self, v: Tensor, s: Tensor) -> Tensor:
         both = torch.cat([v, s], -1)  # (B, H, T, 2 D)
         logits: Tensor = self.linear(self.dropout(both))  # (B, H, T, D)
         if self.more_biases is not None:

@@ -100,9 +100,7 @@ class MaskedSelfAttention(nn.Module):
         Raises:
             UserError: if x is not ``(B, T, H * D)``, or as ``selfattn.ops.disa``.
         """
-        check_tokens(x, len(self.masks) * self.width)
-        x = zero_padding(x, padding_mask)  # whatever is there, also NaN
-        check_selections(x.shape[:2], queries=queries, keys=keys)
+        x = self._checked(x, padding_mask, queries, keys)
         a, b = self.project(x, queries, keys)
         return disa(
             x,
@@ -117,6 +115,14 @@ class MaskedSelfAttention(nn.Module):
             distance_bias=None if self.distance is None else self.distance(x),
             backend=self.backend,
         )
+
+    def _checked(
+        self, x: Tensor, padding_mask: Tensor | None, queries: Tensor | None, keys: Tensor | None
+    ) -> Tensor:
+        """x with 0 at padding, whatever is there, also NaN."""
+        check_tokens(x, len(self.masks) * self.width)
+        check_selections(x.shape[:2], queries=queries, keys=keys)
+        return zero_padding(x, padding_mask)
 
     def project(
         self, x: Tensor, queries: Tensor | None = None, keys: Tensor | None = None
@@ -150,7 +156,7 @@ class MaskedSelfAttention(nn.Module):
         Returns:
             ``(B, H, T, T)``, [query, key]; a row sums to 1, or to 0 where the query sees no key.
         """
-        check_selections(x.shape[:2], queries=queries, keys=keys)
+        x = self._checked(x, padding_mask, queries, keys)
         visible = visible_pairs(self.masks, x.shape[1], padding_mask, x.device)
         if queries is not None:
             visible = visible & queries[:, None, :, None]

@@ -147,7 +147,8 @@ class MTSA(SelfAttention):
                 real = real_tokens(x, padding_mask)[:, None, None]
                 source = visible_softmax(s.transpose(-1, -2), real).mean(-2)  # (B, H, T)
             if self.gate is not None:
-                gate = self.gate.share(v, self._attend(q, k, v, s, padding_mask)).mean(-1)
+                context = self._attend(q, k, v, s, padding_mask)
+                gate = self.gate(v, context, share_only=True).mean(-1)
         return Inspection(mask_names(self.masks), weights / s.shape[-1], source, gate)
 
     def _project(

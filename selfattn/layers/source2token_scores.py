@@ -45,6 +45,8 @@ class Source2TokenScores(nn.Module):
         if layers not in (1, 2):
             raise UserError(f"layers {layers!r} is not allowed; it must be 1 or 2")
         check_choice("sharing", sharing, SHARINGS)
+        num_heads, inputs = check_integer("num_heads", num_heads), check_integer("inputs", inputs)
+        outputs = check_integer("outputs", outputs)
         self.num_heads = num_heads
         self.joint = sharing == "joint"
         hidden = outputs if hidden is None else check_integer("hidden", hidden)

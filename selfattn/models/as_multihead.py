@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
 
 from ..errors import UserError
@@ -21,7 +20,8 @@ def _same(one: Tensor, other: Tensor) -> bool:
     try:
         place = one.data_ptr()
         kinds = [(t.shape, t.stride(), t.dtype, t.requires_grad) for t in (one, other)]
-        return place == other.data_ptr() != 0 and kinds[0] == kinds[1]  # not so: x.detach()
+        placed = place != 0 or not one.numel()  # what has no elements is nowhere
+        return placed and place == other.data_ptr() and kinds[0] == kinds[1]  # not so: x.detach()
     except RuntimeError:  # torch.func's tensors have no address
         return False
 
@@ -110,32 +110,48 @@ class AsMultihead(nn.Module):
         elif not self.batch_first:
             x = query.transpose(0, 1)
         check_padding_mask(padding, x.shape[:2])
-        if attn_mask is not None or is_causal:
+        if attn_mask is not None:
             self._check_hidden(attn_mask, x)
+        elif is_causal and self._sees_later(x.shape[1]):
+            raise UserError(self._refusal("is_causal"))
         y: Tensor = self.attention(x, padding)
         if query.dim() == 2:
             return y[0], None
         return y if self.batch_first else y.transpose(0, 1), None
 
-    def _check_hidden(self, attn_mask: Tensor | None, x: Tensor) -> None:
-        """Refuse to hide what a head of this layer sees; None: what comes after a token."""
-        pairs = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device)
-        hidden = from_additive(pairs.triu(1) if attn_mask is None else attn_mask, "attn_mask")
-        # Where a layer has no masks of its own, blocks or samplers look beyond each pair of tokens.
+    @property
+    def _masks(self) -> Sequence[PositionalMask]:
+        """None where blocks or samplers look beyond each pair of tokens."""
         masks: Sequence[PositionalMask] = getattr(self.attention, "masks", ())
-        seen = [mask.allowed(x.shape[1], x.device) for mask in set(masks)] or [pairs]
-        visible = torch.stack(seen).any(0)
+        return masks
+
+    def _sees_later(self, length: int) -> bool:
+        """Whether a token sees one that comes after it."""
+        last = [mask.offsets[1] for mask in self._masks] or [None]
+        return length > 1 and any(offset is None or offset > 0 for offset in last)
+
+    def _check_hidden(self, attn_mask: Tensor, x: Tensor) -> None:
+        """Refuse to hide what a head of this layer sees."""
+        batch, length = x.shape[:2]
+        hidden = from_additive(attn_mask, "attn_mask")
         assert hidden is not None  # for the type checker
         # H may be that of the layer that this one stands for.
-        one_each = hidden.dim() == 3 and hidden.shape[0] % max(x.shape[0], 1) == 0
-        if hidden.shape[-2:] != pairs.shape or not (hidden.dim() == 2 or one_each):
+        one_each = hidden.dim() == 3 and hidden.shape[0] % max(batch, 1) == 0
+        if hidden.shape[-2:] != (length, length) or not (hidden.dim() == 2 or one_each):
             raise UserError(
                 f"attn_mask has shape {tuple(hidden.shape)}; it must be (T, T) or (B * H, T, T)"
             )
-        what = "is_causal" if attn_mask is None else "attn_mask"
-        message = f"{what} hides keys that attention {self.name!r} sees"
-        if not holds(~(hidden & visible).any(), message):
-            raise UserError(
-                f"{message}; set its switches instead: masks='forward' shows what is "
-                "before a token, include_self=True also itself, window=3 what is near"
+        message = self._refusal("attn_mask")
+        for mask in set(self._masks) or [PositionalMask()]:
+            if not holds(~(hidden & mask.allowed(length, x.device)).any(), message):
+                raise UserError(message)
+
+    def _refusal(self, what: str) -> str:
+        if not self._masks:
+            advice = "it sees beyond its positional masks; take mtsa, fast_disa, disa or multihead"
+        else:
+            advice = (
+                "set its switches instead: masks='forward' shows what is before a token, "
+                "include_self=True also itself, window=3 what is near"
             )
+        return f"{what} hides keys that attention {self.name!r} sees; {advice}"

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from ...errors import UserError, check_choice
+from ...errors import UserError, check_choice, check_rate
 from . import autograd
 
 # "auto" is not listed: it stands for the first usable backend in this order.
@@ -110,8 +110,7 @@ def check_inputs(dropout_p: float, **inputs: Tensor) -> None:
     if len(set(dtypes)) > 1 or not dtypes[0].is_floating_point:
         names, found = ", ".join(inputs), ", ".join(map(str, dtypes))
         raise UserError(f"{names} have dtypes {found}; they must have one floating dtype")
-    if not 0.0 <= dropout_p < 1.0:
-        raise UserError(f"dropout_p {dropout_p} is not allowed; it must be in [0, 1)")
+    check_rate("dropout_p", dropout_p)
 
 
 def choose(backend: str, refused: Mapping[str, str | None]) -> str:

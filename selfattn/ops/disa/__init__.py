@@ -3,6 +3,7 @@
 import functools
 import warnings
 from collections.abc import Callable, Sequence
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -156,8 +157,8 @@ def _check(
 
 def check_c(c: float) -> None:
     """Refuse a bound of the scores that the kernels cannot keep to, with a UserError."""
-    if not _SMALLEST_C <= c <= _LARGEST_C:
-        raise UserError(f"c {c} is not allowed; it must be in [{_SMALLEST_C}, {_LARGEST_C}]")
+    if not isinstance(c, Real) or not _SMALLEST_C <= c <= _LARGEST_C:
+        raise UserError(f"c {c!r} is not allowed; it must be in [{_SMALLEST_C}, {_LARGEST_C}]")
 
 
 def _hidden(

@@ -288,6 +288,8 @@ def test_inputs_of_another_shape_are_refused(layer):
     nested = torch.nested.nested_tensor([tokens()[0], tokens()[0, :4]], layout=torch.jagged)
     with pytest.raises(UserError, match="x is a nested tensor; it must be a padded batch"):
         layer(nested)
+    with pytest.raises(UserError, match=r"x is a ndarray; it must be a tensor \(B, T, 24\)"):
+        layer(tokens().numpy())
     with pytest.raises(UserError, match=r"x has shape \(3, 9, 5\); it must be \(B, T, 24\)"):
         layer(tokens()[..., :5])
     with pytest.raises(UserError, match=r"padding_mask has shape \(3, 8\)"):

@@ -196,3 +196,13 @@ def test_a_selection_of_another_length_is_refused(name, length):
     selected = torch.ones(len(x), length, dtype=torch.bool)
     with pytest.raises(UserError, match=rf"{name} has shape \(\d, {length}\)"):
         layer.attention(x, **{name: selected})
+
+
+def test_weights_do_not_depend_on_what_is_in_padding():
+    layer = MaskedSelfAttention([PositionalMask()], 8)
+    x, padding = torch.randn(1, 4, 8), torch.tensor([[False, False, False, True]])
+    expected = layer.weights(x, padding)
+    x[0, 3] = torch.nan
+    assert torch.equal(layer.weights(x, padding), expected)
+    with pytest.raises(UserError, match=r"x has shape \(1, 4, 7\); it must be \(B, T, 8\)"):
+        layer.weights(x[..., :7])

@@ -122,6 +122,15 @@ def test_a_gate_of_wrong_numbers_is_refused():
             FusionGate(**{"num_heads": 2, "width": 3, name: value})
 
 
+@pytest.mark.parametrize(
+    "numbers", [{"num_heads": 0}, {"inputs": "a"}, {"outputs": 0}, {"hidden": 1.5}]
+)
+def test_scores_of_wrong_numbers_are_refused(numbers):
+    ((name, value),) = numbers.items()
+    with pytest.raises(UserError, match=f"{name} {value!r} is not allowed"):
+        Source2TokenScores(**{"num_heads": 2, "inputs": 3, "outputs": 4} | numbers)
+
+
 def test_two_maps_are_each_drawn_as_their_own():
     torch.manual_seed(0)
     one, two = (FusionGate(1, 200, maps=maps).linear.weight.abs().max() for maps in (1, 2))

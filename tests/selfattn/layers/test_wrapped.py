@@ -99,6 +99,21 @@ def test_what_stands_for_a_linear_map_takes_effect(name, preset, change):
         assert not torch.allclose(changed(x), before), place
 
 
+@pytest.mark.parametrize(("name", "preset"), FORMS)
+def test_an_offloaded_layer_computes_and_shows_the_same(name, preset):
+    accelerate = pytest.importorskip("accelerate")
+    layer = noisy(build_attention(name, 8, 2, preset=preset).eval(), 0.1)
+    x = torch.randn(2, 5, 8)
+    away = accelerate.cpu_offload(copy.deepcopy(layer), execution_device=torch.device("cpu"))
+    assert next(away.parameters()).is_meta
+    torch.testing.assert_close(away(x), layer(x))
+    found, expected = (
+        {name: t for name, t in vars(one.inspect(x)).items() if isinstance(t, torch.Tensor)}
+        for one in (away, layer)
+    )
+    torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize("contexts", ["both", "local", "global"])
 def test_bi_blosa_gives_the_same_either_way(contexts):
     torch.manual_seed(1)

@@ -150,7 +150,7 @@ def test_aliases_of_the_query_are_the_query(way):
     """As torch makes them of arguments, for backward hooks and before a second forward pass."""
     torch.manual_seed(0)
     layer = EncoderLayer(WIDTH, HEADS, dropout=0.0).self_attn
-    x, seen = tokens().requires_grad_(), []
+    x, seen, empty = tokens().requires_grad_(), [], torch.empty(6, 0, WIDTH, requires_grad=True)
     (expected,) = torch.autograd.grad(layer(x, x, x)[0].square().sum(), x)
     if way == "hook":
         layer.register_full_backward_hook(lambda *_: seen.append(1))
@@ -160,6 +160,7 @@ def test_aliases_of_the_query_are_the_query(way):
     y.square().sum().backward()
     torch.testing.assert_close(x.grad, expected)
     assert seen == [1] * (way == "hook")
+    assert layer(empty, empty, empty)[0].shape == empty.shape  # at no address
 
 
 class Reversed(torch.autograd.Function):

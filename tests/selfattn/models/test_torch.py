@@ -9,7 +9,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-from benchmarks.testing import assert_close, noisy
+from benchmarks.testing import LargestTensor, assert_close, noisy
 from selfattn.config import MTSAConfig, MultiHeadConfig
 from selfattn.errors import UserError
 from selfattn.layers import ATTENTIONS
@@ -298,5 +298,18 @@ def test_masks_of_pairs_that_hide_more_are_refused():
         both(x, torch.zeros(HEADS, 6, 6))
     for name in ("biblosa", "resa"):  # blocks, samplers and means look at later tokens
         beyond = EncoderLayer(**SIZES, batch_first=True, attention=name, masks="forward")
-        with pytest.raises(UserError, match=f"attn_mask hides keys that attention '{name}'"):
+        words = (
+            f"hides keys that attention '{name}' sees; it sees beyond its positional masks; take"
+        )
+        with pytest.raises(UserError, match=f"attn_mask {words}"):
             beyond(x, CAUSAL)
+        with pytest.raises(UserError, match=f"is_causal {words}"):
+            beyond(x, is_causal=True)
+        beyond(x[:, :1], is_causal=True)  # nothing comes later
+
+
+def test_is_causal_builds_no_mask_of_pairs():
+    layer = EncoderLayer(8, 2, 8, batch_first=True, masks="forward").eval()
+    with torch.no_grad(), LargestTensor() as largest:
+        layer(torch.randn(1, 2000, 8), is_causal=True)
+    assert largest.size < 2000**2

@@ -327,6 +327,8 @@ def test_empty_batches_and_lengths():
         ({"padding_mask": torch.zeros(3, 5).bool()}, r"must be \(B, T\)"),
         ({"c": 0.0}, "c 0.0 is not allowed"),
         ({"c": 301}, "c 301 is not allowed"),
+        ({"c": "5"}, "c '5' is not allowed"),
+        ({"dropout_p": None}, "dropout_p None is not allowed"),
         ({"c": float("nan")}, "c nan is not allowed"),
         ({"dropout_p": 1.0}, "dropout_p 1.0"),
         ({"backend": "magic"}, "backend 'magic' is unknown"),

@@ -204,6 +204,8 @@ def test_what_does_not_fit_is_refused():
     *x, bias = inputs(5)
     with pytest.raises(UserError, match=r"distance_bias has shape \(7, 4\) .* = \(7, 5\)"):
         mtsa(*x, masks=MASKS, distance_bias=bias[:, :4])
+    with pytest.raises(UserError, match="distance_bias is a list; it must be a tensor or None"):
+        mtsa(*x, masks=MASKS, distance_bias=[0.0] * 5)
     with pytest.raises(UserError, match="'fused' cannot be used: it has no distance bias"):
         mtsa(*(t.float().to("meta") for t in x), masks=MASKS, distance_bias=bias, backend="fused")
 
